@@ -1,0 +1,238 @@
+//! The memory that the runner and its tasks share: counters, the start gate, a common object.
+//!
+//! One page for what all tasks have in common, then one page per task. A page each, because the
+//! task touches its page first and so gets it from its own NUMA node, and because then no counter
+//! shares a line with another, nor the pair of lines that adjacent-line prefetch pulls in.
+//!
+//! The start gate: every task reports ready and sleeps; the last one rings a bell (an eventfd)
+//! that the runner polls together with its other events; the runner opens the gate when all are
+//! there. Nobody runs while others are still being created.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::thread::futex;
+
+use crate::task::TaskError;
+
+/// Longest failure message of a task, in bytes.
+const MESSAGE_BYTES: usize = 1024;
+/// Room for what a testcase shares between its tasks.
+const OBJECT_BYTES: usize = 1024;
+
+/// A value alone on its pair of cache lines: 128 bytes on x86-64 and AArch64, 256 on POWER.
+#[repr(align(256))]
+struct Padded<T>(T);
+
+/// Zeroed memory that a testcase may lay out as it likes, for instance as a mutex.
+#[repr(C, align(256))]
+pub struct SharedObject([AtomicU8; OBJECT_BYTES]);
+
+impl SharedObject {
+    /// Address of the first byte, aligned to 256; [`SharedObject::BYTES`] follow.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.0.as_ptr().cast_mut().cast()
+    }
+
+    /// Size in bytes.
+    pub const BYTES: usize = OBJECT_BYTES;
+}
+
+#[repr(C, align(4096))]
+struct Common {
+    ready: Padded<AtomicU32>,
+    gate: Padded<AtomicU32>,
+    object: SharedObject,
+}
+
+/// What one task tells the runner.
+#[repr(C, align(4096))]
+pub struct Slot {
+    count: Padded<AtomicU64>,
+    thread: AtomicI32,
+    errno: AtomicI32,
+    message_len: AtomicU32,
+    message: [AtomicU8; MESSAGE_BYTES],
+}
+
+impl Slot {
+    /// The iterations so far.
+    pub fn count(&self) -> &AtomicU64 {
+        &self.count.0
+    }
+
+    /// Kernel thread id of the task, 0 before it has started.
+    pub fn thread(&self) -> i32 {
+        self.thread.load(Ordering::Acquire)
+    }
+
+    /// Why the task failed, where it could still say so.
+    pub fn error(&self) -> Option<TaskError> {
+        let len = self.message_len.load(Ordering::Acquire) as usize;
+        let bytes: Vec<u8> =
+            self.message[..len].iter().map(|b| b.load(Ordering::Relaxed)).collect();
+        let errno = self.errno.load(Ordering::Relaxed);
+        (len > 0).then(|| TaskError {
+            during: String::from_utf8_lossy(&bytes).into_owned().into(),
+            errno: (errno != 0).then(|| Errno::from_raw_os_error(errno)),
+        })
+    }
+
+    /// Leaves `error` for the runner; a text that is too long is cut.
+    pub fn set_error(&self, error: &TaskError) {
+        let bytes = error.during.as_bytes();
+        let bytes = &bytes[..bytes.len().min(MESSAGE_BYTES)];
+        for (to, from) in self.message.iter().zip(bytes) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        self.errno.store(error.errno.map_or(0, Errno::raw_os_error), Ordering::Relaxed);
+        self.message_len.store(bytes.len() as u32, Ordering::Release);
+    }
+}
+
+/// The shared mapping. Children made by `fork` inherit it.
+pub struct Area {
+    base: NonNull<Common>,
+    tasks: usize,
+    bell: OwnedFd,
+}
+
+// SAFETY: all that is reachable through an `Area` is atomic, and the mapping lives as long as it.
+unsafe impl Sync for Area {}
+// SAFETY: as above; nothing is tied to a thread.
+unsafe impl Send for Area {}
+
+impl Area {
+    /// Maps zeroed shared memory for `tasks` tasks.
+    pub fn new(tasks: usize) -> Result<Self, Errno> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                Self::bytes(tasks),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+            )?
+        };
+        Ok(Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, tasks, bell })
+    }
+
+    fn bytes(tasks: usize) -> usize {
+        size_of::<Common>() + tasks * size_of::<Slot>()
+    }
+
+    fn common(&self) -> &Common {
+        // SAFETY: `base` is page-aligned, mapped for the life of `self`, and zero bytes are valid
+        // atomics.
+        unsafe { self.base.as_ref() }
+    }
+
+    /// The slot of task `nr`.
+    pub fn slot(&self, nr: usize) -> &Slot {
+        assert!(nr < self.tasks, "task {nr} of {}", self.tasks);
+        // SAFETY: `nr` is in bounds, so the slot lies inside the mapping; it is page-aligned and
+        // zero bytes are valid atomics.
+        unsafe { &*self.base.as_ptr().add(1).cast::<Slot>().add(nr) }
+    }
+
+    /// All slots, in the order of task numbers.
+    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+        (0..self.tasks).map(|nr| self.slot(nr))
+    }
+
+    /// The object that all tasks share.
+    pub fn object(&self) -> &SharedObject {
+        &self.common().object
+    }
+
+    /// Readable once every task has reported ready.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// How many tasks have reported ready.
+    pub fn ready(&self) -> usize {
+        self.common().ready.0.load(Ordering::Acquire) as usize
+    }
+
+    /// Called by task `nr`: reports ready and sleeps until the gate opens.
+    pub(crate) fn wait_for_start(&self, nr: usize) {
+        let thread = rustix::thread::gettid().as_raw_pid();
+        self.slot(nr).thread.store(thread, Ordering::Release);
+        let ready = self.common().ready.0.fetch_add(1, Ordering::AcqRel) + 1;
+        if ready as usize == self.tasks {
+            // The runner also looks at `ready` from time to time, so a failed write costs
+            // milliseconds, not the point.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+        let gate = &self.common().gate.0;
+        while gate.load(Ordering::Acquire) == 0 {
+            // EAGAIN: opened meanwhile. EINTR: look again.
+            let _ = futex::wait(gate, futex::Flags::empty(), 0, None);
+        }
+    }
+
+    /// Lets all tasks run.
+    pub fn open_gate(&self) {
+        let gate = &self.common().gate.0;
+        gate.store(1, Ordering::Release);
+        let _ = futex::wake(gate, futex::Flags::empty(), i32::MAX as u32);
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and no reference outlives `self`; processes that inherited
+        // it have mappings of their own.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), Self::bytes(self.tasks)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_has_a_page_of_its_own() {
+        assert_eq!(size_of::<Slot>(), 4096);
+        assert_eq!(size_of::<Common>(), 4096);
+    }
+
+    #[test]
+    fn nobody_passes_the_gate_before_all_are_ready() {
+        let area = Area::new(3).unwrap();
+        let passed = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for nr in 0..3 {
+                let (area, passed) = (&area, &passed);
+                scope.spawn(move || {
+                    area.wait_for_start(nr);
+                    passed.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            while area.ready() < 3 {
+                std::thread::yield_now();
+            }
+            assert_eq!(passed.load(Ordering::Relaxed), 0);
+            area.open_gate();
+        });
+        assert_eq!(passed.load(Ordering::Relaxed), 3);
+        assert!(area.slots().all(|slot| slot.thread() != 0));
+    }
+
+    #[test]
+    fn an_error_comes_through_and_a_long_one_is_cut() {
+        let area = Area::new(2).unwrap();
+        assert_eq!(area.slot(0).error(), None);
+        let error = TaskError { during: "mmap".into(), errno: Some(Errno::NOMEM) };
+        area.slot(0).set_error(&error);
+        assert_eq!(area.slot(0).error(), Some(error));
+        area.slot(1).set_error(&TaskError::found("x".repeat(5000)));
+        assert_eq!(area.slot(1).error().unwrap().during.len(), MESSAGE_BYTES);
+    }
+}

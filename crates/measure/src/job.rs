@@ -1,0 +1,201 @@
+//! What the runner of one round is told, and what it tells: a job in, events out, a line of JSON
+//! each, over its standard input and output. The input stays open for as long as the answer is
+//! wanted; closing it ends the round.
+
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::task::TaskError;
+use crate::testcase::Mode;
+
+/// Where the loop comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// A built-in testcase and the name of its variant.
+    BuiltIn {
+        /// Name of the testcase.
+        name: String,
+        /// Name of the variant.
+        variant: String,
+    },
+    /// A testcase compiled for will-it-scale.
+    Plugin {
+        /// The shared object.
+        path: PathBuf,
+    },
+}
+
+/// One round of one point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// What to run.
+    pub source: Source,
+    /// Processes or threads.
+    pub mode: Mode,
+    /// Number of tasks.
+    pub tasks: u32,
+    /// CPUs in the order of the placement; empty: tasks are not pinned.
+    pub cpus: Vec<u32>,
+    /// A CPU that no task uses, for the measuring process.
+    pub sampler_cpu: Option<u32>,
+    /// Seconds before the first interval that counts.
+    pub warmup: f64,
+    /// Seconds from sample to sample.
+    pub interval: f64,
+    /// Number of samples; `None`: until the input is closed.
+    pub samples: Option<u64>,
+    /// A directory for the testcase, removed after the round.
+    pub dir: PathBuf,
+}
+
+/// What the runner reports, in this order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// Tasks are about to be created, in this process group.
+    Starting {
+        /// What the testcase says it does.
+        description: String,
+        /// Process group of the tasks; ended as a whole.
+        group: i32,
+    },
+    /// One interval.
+    Sample(Sample),
+    /// The round has failed; nothing follows.
+    Failed(Failure),
+    /// The round is over, and nothing of it is left.
+    Done {
+        /// Seconds from the start of the runner until all tasks ran.
+        startup: f64,
+        /// Seconds from the last sample until nothing was left.
+        teardown: f64,
+    },
+}
+
+/// Whether an interval counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Caches, allocators and clocks settle; not used.
+    Warmup,
+    /// Counts.
+    Measure,
+}
+
+/// A reason to distrust an interval.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mark {
+    /// A task waited for its CPU while other work had it.
+    Starved,
+    /// The hypervisor took the CPU away.
+    Steal,
+    /// The measuring process came late: the interval is much longer than asked for.
+    Late,
+    /// The clocks disagree about the length of the interval.
+    Clock,
+    /// A task counted nothing in this interval.
+    Stalled,
+}
+
+/// How the CPUs of the point spent an interval, as shares of their time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuShares {
+    /// In user space.
+    pub user: f64,
+    /// In the kernel, interrupts included.
+    pub system: f64,
+    /// Idle or waiting for a disk.
+    pub idle: f64,
+    /// Taken by the hypervisor.
+    pub steal: f64,
+}
+
+/// One measured interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Whether it counts.
+    pub phase: Phase,
+    /// Length in seconds, by CLOCK_MONOTONIC_RAW, averaged over the tasks.
+    pub seconds: f64,
+    /// Steps per second of each task, each over its own measured interval.
+    pub rates: Vec<f64>,
+    /// Where the CPUs of the point were; `None` where /proc/stat cannot be read.
+    pub cpu: Option<CpuShares>,
+    /// Reasons to distrust it.
+    pub marks: Vec<Mark>,
+}
+
+/// Why a point has no result.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureKind {
+    /// The machine lacks something: a program, a permission, a system call.
+    CannotRun,
+    /// A task was killed, aborted, reported an error or returned.
+    Died,
+    /// A task counted nothing, or the testcase never became ready.
+    Hung,
+    /// The runner itself failed.
+    Runner,
+}
+
+/// A failure and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Failure {
+    /// What sort of failure.
+    pub kind: FailureKind,
+    /// What happened.
+    pub reason: String,
+    /// What to do next.
+    pub remedy: String,
+}
+
+impl Failure {
+    /// A failure with advice.
+    pub fn new(kind: FailureKind, reason: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { kind, reason: reason.into(), remedy: remedy.into() }
+    }
+
+    /// A failure of knee's own machinery.
+    pub fn runner(reason: impl Into<String>) -> Self {
+        Self::new(
+            FailureKind::Runner,
+            reason,
+            "run it again; if it stays, `knee doctor` shows what is unusual here",
+        )
+    }
+}
+
+impl From<TaskError> for Failure {
+    /// Some errors mean that the machine does not offer what the testcase is about.
+    fn from(error: TaskError) -> Self {
+        let remedy = match error.errno {
+            Some(Errno::NOSYS) => "this kernel lacks the system call: use a newer one",
+            Some(Errno::PERM | Errno::ACCESS) => {
+                "run as root, or outside the container or seccomp filter that forbids it"
+            }
+            Some(Errno::OPNOTSUPP | Errno::INVAL) => {
+                "this file system or kernel does not offer it: try another --dir"
+            }
+            Some(Errno::MFILE | Errno::NFILE) => "raise the limit: ulimit -n 1048576",
+            Some(Errno::NOSPC | Errno::DQUOT) => "free space, or choose another --dir",
+            Some(Errno::NOMEM) => "use fewer tasks (-t), or free memory",
+            Some(Errno::AGAIN) => "use fewer tasks (-t), or raise ulimit -u and kernel.pid_max",
+            _ => return Self::new(FailureKind::Died, error.to_string(), DIED_REMEDY),
+        };
+        Self::new(FailureKind::CannotRun, error.to_string(), remedy)
+    }
+}
+
+/// Advice for a task that died without naming a cause that can be mended.
+pub(crate) const DIED_REMEDY: &str =
+    "run it alone with one task (-t 1) to see whether it fails without company";

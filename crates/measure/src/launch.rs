@@ -1,0 +1,274 @@
+//! Knee's side of a round: starts a runner, follows its events, and makes sure that it ends.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpgid};
+
+use crate::interrupt::Interrupt;
+use crate::job::{DIED_REMEDY, Event, Failure, FailureKind, Job, Sample};
+use crate::runner::SUBCOMMAND;
+
+/// How much later than planned the next event may come before the runner counts as hung.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The runner's own limit for the set-up is 30 s and more; it should be the one to say so.
+const STARTUP_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a runner may take to clean up when it is told to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// What of the tasks' error output is kept to explain a failure.
+const STDERR_KEPT: usize = 2048;
+
+/// How to start a runner.
+pub struct Launcher {
+    program: PathBuf,
+}
+
+/// How a round went.
+#[derive(Debug)]
+pub struct Round {
+    /// What the testcase says it does.
+    pub description: String,
+    /// Seconds until all tasks ran.
+    pub startup: f64,
+    /// Seconds until nothing of them was left.
+    pub teardown: f64,
+}
+
+/// Why a round gave no complete result.
+#[derive(Debug)]
+pub enum Stopped {
+    /// Something failed; the samples before it were delivered.
+    Failed(Failure),
+    /// A signal asked knee to stop.
+    Interrupted(i32),
+    /// The receiver of the samples wanted no more.
+    ByReceiver(io::Error),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Launcher {
+    /// Runners are this same program.
+    pub fn this_program() -> Self {
+        // Not the path it was started by: that file may be replaced meanwhile.
+        Self { program: "/proc/self/exe".into() }
+    }
+
+    /// Runs one round; `receive` gets each sample as it is taken, `padding` is the size in bytes
+    /// of a variable added to the environment. That shifts the stack of the runner and its tasks,
+    /// which otherwise biases all rounds alike (Mytkowicz et al., "Producing wrong data without
+    /// doing anything obviously wrong!", ASPLOS 2009).
+    pub fn run(
+        &self,
+        job: &Job,
+        padding: usize,
+        interrupt: &Interrupt,
+        mut receive: impl FnMut(&str, Sample) -> io::Result<()>,
+    ) -> Result<Round, Stopped> {
+        let mut runner = Runner::start(&self.program, job, padding)
+            .map_err(|e| Failure::runner(format!("cannot start a runner: {e}")))?;
+        let mut description = String::new();
+        let mut next_sample = STARTUP_PATIENCE;
+        loop {
+            match runner.next_event(next_sample + PATIENCE, interrupt)? {
+                Event::Starting { description: text, group } => {
+                    description = text;
+                    runner.tasks = Pid::from_raw(group);
+                    next_sample += Duration::from_secs_f64(job.warmup.max(job.interval));
+                }
+                Event::Sample(sample) => {
+                    next_sample = Duration::from_secs_f64(job.interval);
+                    receive(&description, sample).map_err(Stopped::ByReceiver)?;
+                }
+                Event::Failed(failure) => return Err(runner.with_last_words(failure).into()),
+                Event::Done { startup, teardown } => {
+                    return Ok(Round { description, startup, teardown });
+                }
+            }
+        }
+    }
+}
+
+/// A started runner. Dropping it ends it and all of its tasks.
+struct Runner {
+    child: Child,
+    /// Open for as long as the round is wanted.
+    input: Option<ChildStdin>,
+    tasks: Option<Pid>,
+    events: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Runner {
+    fn start(program: &std::path::Path, job: &Job, padding: usize) -> io::Result<Self> {
+        let mut child = Command::new(program)
+            .arg(SUBCOMMAND)
+            .env("KNEE_PADDING", "x".repeat(padding))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let mut input = child.stdin.take();
+        for fd in [child.stdout.as_ref().map(AsFd::as_fd), child.stderr.as_ref().map(AsFd::as_fd)] {
+            rustix::io::ioctl_fionbio(fd.expect("both are piped"), true)?;
+        }
+        let mut line = serde_json::to_vec(job)?;
+        line.push(b'\n');
+        if let Some(input) = &mut input {
+            input.write_all(&line)?;
+        }
+        Ok(Self { child, input, tasks: None, events: Vec::new(), stderr: Vec::new() })
+    }
+
+    fn next_event(&mut self, patience: Duration, interrupt: &Interrupt) -> Result<Event, Stopped> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(line) = take_line(&mut self.events) {
+                return serde_json::from_slice(&line).map_err(|e| {
+                    let text = String::from_utf8_lossy(&line);
+                    Failure::runner(format!("the runner sent {text:?}: {e}")).into()
+                });
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self
+                    .with_last_words(Failure::new(
+                        FailureKind::Hung,
+                        format!("no sign of life for {} s", patience.as_secs()),
+                        "its prepare or cleanup function hangs, or the machine is overloaded",
+                    ))
+                    .into());
+            }
+            let closed = self.wait_and_read(left, interrupt)?;
+            if closed && !self.events.contains(&b'\n') {
+                return Err(self.explain_death().into());
+            }
+        }
+    }
+
+    /// Waits for output and takes it in; `true` when the runner has closed its events.
+    fn wait_and_read(&mut self, left: Duration, interrupt: &Interrupt) -> Result<bool, Stopped> {
+        let (Some(events), Some(stderr)) = (&mut self.child.stdout, &mut self.child.stderr) else {
+            return Ok(true);
+        };
+        let timeout = Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut fds = [
+            PollFd::new(interrupt, PollFlags::IN),
+            PollFd::new(events, PollFlags::IN),
+            PollFd::new(stderr, PollFlags::IN),
+        ];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(Failure::runner(format!("poll: {error}")).into()),
+        }
+        let [interrupted, ready, noisy] = fds.map(|fd| !fd.revents().is_empty());
+        if interrupted && let Some(signal) = interrupt.take() {
+            return Err(Stopped::Interrupted(signal));
+        }
+        if noisy {
+            read_available(stderr, &mut self.stderr);
+            let excess = self.stderr.len().saturating_sub(STDERR_KEPT);
+            self.stderr.drain(..excess);
+        }
+        Ok(ready && read_available(events, &mut self.events))
+    }
+
+    fn explain_death(&mut self) -> Failure {
+        self.input = None;
+        let how = match self.child.wait() {
+            Ok(status) => describe(status),
+            Err(error) => error.to_string(),
+        };
+        self.with_last_words(Failure::new(
+            FailureKind::Died,
+            format!("the runner {how} while it prepared or cleaned up"),
+            DIED_REMEDY,
+        ))
+    }
+
+    /// Adds the last line of error output: an assertion says more than "was killed by SIGABRT".
+    fn with_last_words(&mut self, mut failure: Failure) -> Failure {
+        if let Some(stderr) = &mut self.child.stderr {
+            read_available(stderr, &mut self.stderr);
+        }
+        let text = String::from_utf8_lossy(&self.stderr);
+        if let Some(line) = text.lines().rev().map(str::trim).find(|line| !line.is_empty()) {
+            failure.reason = format!("{}: {line}", failure.reason);
+        }
+        failure
+    }
+
+    /// Asks the runner to stop and waits until it has cleaned up.
+    fn stop(&mut self) -> bool {
+        self.input = None;
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while Instant::now() < deadline {
+            match self.child.try_wait() {
+                Ok(Some(_)) => return true,
+                Ok(None) => std::thread::sleep(Duration::from_micros(500)),
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if !self.stop() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        // Normally empty by now. A runner that was killed leaves the helpers of its tasks behind,
+        // which come to us if we are the subreaper.
+        if let Some(group) = self.tasks
+            && kill_process_group(group, Signal::KILL).is_ok()
+        {
+            while waitpgid(group, WaitOptions::empty()).is_ok_and(|w| w.is_some()) {}
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was killed by signal {signal}"),
+        (_, Some(code)) => format!("exited with status {code}"),
+        _ => status.to_string(),
+    }
+}
+
+/// Reads what is there; `true` at the end of the file.
+fn read_available(from: &mut impl Read, into: &mut Vec<u8>) -> bool {
+    let mut chunk = [0u8; 16 << 10];
+    loop {
+        match from.read(&mut chunk) {
+            Ok(0) => return true,
+            Ok(n) => into.extend_from_slice(&chunk[..n]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(_) => return true,
+        }
+    }
+}
+
+fn take_line(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let end = buffer.iter().position(|&b| b == b'\n')?;
+    let rest = buffer.split_off(end + 1);
+    let mut line = std::mem::replace(buffer, rest);
+    line.pop();
+    Some(line)
+}

@@ -1,0 +1,250 @@
+//! The runner: one fresh process per round of a point, and the parent of its tasks.
+//!
+//! ```text
+//! knee ── job, then silence ──▶ runner ── fork ──▶ task 0 … task n-1   (processes)
+//!      ◀── events ───────────          └─ fork ──▶ one process, n threads
+//! ```
+//!
+//! The runner has one thread and never runs the loop itself, so that it can always end its tasks
+//! with SIGKILL and clean up after them: asking a thread to stop in the middle of `malloc` hangs
+//! for ever. It notices at once when knee goes away (its input is closed), when a task dies
+//! (SIGCHLD) and when all are ready (the bell), because it sleeps in one `poll` over all of them.
+//! Being single-threaded also keeps the C library in its single-threaded mode in process tasks,
+//! as it is in an ordinary program.
+
+mod disturbance;
+mod plugin;
+mod sampler;
+mod spawn;
+mod wait;
+
+use std::time::{Duration, Instant};
+
+use crate::area::Area;
+use crate::job::{Event, Failure, FailureKind, Job, Source};
+use crate::task::{TaskError, pin};
+use crate::testcase::{Setup, Testcase, Variant};
+use crate::{testcases, workdir};
+use plugin::Plugin;
+use sampler::Sampler;
+use spawn::Tasks;
+use wait::{Link, Wake};
+
+pub(crate) use spawn::{die_with_parent, exit_task};
+
+/// The hidden subcommand of knee that makes it a runner.
+pub const SUBCOMMAND: &str = "runner";
+
+/// Longest wait for all tasks to get ready, before their number is taken into account.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+/// More patience for each task.
+const READY_TIMEOUT_PER_TASK: Duration = Duration::from_millis(20);
+
+/// What the tasks run.
+pub(crate) enum Loaded {
+    BuiltIn(&'static Testcase, Variant),
+    Plugin(Plugin),
+}
+
+impl Loaded {
+    fn load(source: &Source) -> Result<Self, Failure> {
+        match source {
+            Source::Plugin { path } => Plugin::load(path).map(Self::Plugin),
+            Source::BuiltIn { name, variant } => {
+                let testcase = testcases::find(name)
+                    .ok_or_else(|| Failure::runner(format!("no testcase {name}")))?;
+                let variant = testcase.variant(variant).unwrap_or(testcase.default_variant());
+                Ok(Self::BuiltIn(testcase, variant))
+            }
+        }
+    }
+
+    fn description(&self) -> String {
+        match self {
+            Self::BuiltIn(testcase, _) => testcase.description.to_owned(),
+            Self::Plugin(plugin) => plugin.description(),
+        }
+    }
+
+    fn prepare(&self, job: &Job, area: &Area) -> Result<(), TaskError> {
+        match self {
+            Self::BuiltIn(testcase, variant) => (testcase.prepare)(&Setup {
+                dir: &job.dir,
+                tasks: job.tasks,
+                variant: *variant,
+                object: area.object(),
+            }),
+            Self::Plugin(plugin) => {
+                plugin.prepare(job.tasks);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether tasks wait for their CPU by design.
+    fn has_helpers(&self) -> bool {
+        match self {
+            Self::BuiltIn(testcase, _) => testcase.has_helpers,
+            Self::Plugin(plugin) => plugin.may_have_helpers(),
+        }
+    }
+}
+
+/// How a round ended.
+enum End {
+    Complete { startup: Duration },
+    Stopped,
+    Failed(Failure),
+}
+
+/// The whole life of a runner: reads a job from standard input, runs it, reports events on
+/// standard output. Returns the exit status.
+pub fn main() -> i32 {
+    let started = Instant::now();
+    let (mut link, job) = match Link::open() {
+        Ok(opened) => opened,
+        Err(error) => {
+            eprintln!("knee {SUBCOMMAND} is started by knee run, not by hand: {error}");
+            return 2;
+        }
+    };
+    let end = run(&mut link, &job, started);
+    match end {
+        End::Complete { .. } => 0,
+        End::Stopped => {
+            if link.parent_is_gone() {
+                workdir::remove_orphaned(&job.dir);
+            }
+            0
+        }
+        End::Failed(failure) => {
+            link.send(&Event::Failed(failure));
+            1
+        }
+    }
+}
+
+fn run(link: &mut Link, job: &Job, started: Instant) -> End {
+    let mut round = match Round::prepare(job) {
+        Ok(round) => round,
+        Err(failure) => return End::Failed(failure),
+    };
+    let end = round.run(link, started).unwrap_or_else(End::Failed);
+    let over = Instant::now();
+    round.clean_up();
+    if let End::Complete { startup } = &end {
+        link.send(&Event::Done {
+            startup: startup.as_secs_f64(),
+            teardown: over.elapsed().as_secs_f64(),
+        });
+    }
+    end
+}
+
+/// One round: what it runs, and what there is to clean up.
+struct Round<'a> {
+    job: &'a Job,
+    loaded: Loaded,
+    area: Area,
+    tasks: Tasks,
+}
+
+impl<'a> Round<'a> {
+    fn prepare(job: &'a Job) -> Result<Self, Failure> {
+        spawn::raise_limits();
+        if let Some(cpu) = job.sampler_cpu {
+            // Not being able to is a matter of accuracy, which the samples' marks show.
+            let _ = pin(cpu);
+        }
+        let area = Area::new(job.tasks as usize)
+            .map_err(|e| Failure::runner(format!("cannot map the counters: {e}")))?;
+        let loaded = spawn::with_parent_watched(|| {
+            let loaded = Loaded::load(&job.source)?;
+            loaded.prepare(job, &area)?;
+            Ok::<_, Failure>(loaded)
+        })?;
+        Ok(Self { job, loaded, area, tasks: Tasks::none() })
+    }
+
+    fn run(&mut self, link: &mut Link, started: Instant) -> Result<End, Failure> {
+        let (job, loaded, area) = (self.job, &self.loaded, &self.area);
+        self.tasks.start(loaded, job, area, link.event_fd(), |group| {
+            link.send(&Event::Starting { description: loaded.description(), group });
+        })?;
+        if !self.wait_until_ready(link)? {
+            return Ok(End::Stopped);
+        }
+        let mut sampler = Sampler::new(job, &self.loaded, &self.area, &self.tasks);
+        self.area.open_gate();
+        let startup = started.elapsed();
+        sampler.begin();
+        let warmup = (job.warmup > 0.0).then_some(job.warmup);
+        let measured = (0..job.samples.unwrap_or(u64::MAX)).map(|_| job.interval);
+        for seconds in warmup.into_iter().chain(measured) {
+            let until = sampler.deadline(seconds);
+            match link.wait(until) {
+                Wake::Time => {}
+                Wake::Stop => return Ok(End::Stopped),
+                Wake::Child => {
+                    if let Some(failure) = self.tasks.find_failure(&self.area) {
+                        return Err(failure);
+                    }
+                    // A grandchild that had been handed to us; go on with the same interval.
+                    while let Wake::Child = link.wait(until) {
+                        if let Some(failure) = self.tasks.find_failure(&self.area) {
+                            return Err(failure);
+                        }
+                    }
+                }
+            }
+            link.send(&Event::Sample(sampler.sample(seconds)));
+        }
+        match sampler.idle_task() {
+            Some(nr) => Err(Failure::new(
+                FailureKind::Hung,
+                format!("task {nr} counted nothing in {:.2} s", sampler.measured_seconds()),
+                "measure longer (--interval, -s), or look where it hangs: \
+                 run it with -t 1 --interval 60 and attach a debugger",
+            )),
+            None => Ok(End::Complete { startup }),
+        }
+    }
+
+    /// `false`: knee no longer wants the answer.
+    fn wait_until_ready(&mut self, link: &mut Link) -> Result<bool, Failure> {
+        let tasks = self.job.tasks;
+        let timeout = READY_TIMEOUT + READY_TIMEOUT_PER_TASK * tasks;
+        let deadline = Instant::now() + timeout;
+        while self.area.ready() < tasks as usize {
+            if Instant::now() >= deadline {
+                return Err(Failure::new(
+                    FailureKind::Hung,
+                    format!(
+                        "{} of {tasks} tasks were ready after {} s",
+                        self.area.ready(),
+                        timeout.as_secs()
+                    ),
+                    "the set-up of the testcase hangs or is very slow here: try -t 1",
+                ));
+            }
+            let soon = Instant::now() + Duration::from_millis(20);
+            match link.wait_or_bell(soon.min(deadline), self.area.bell()) {
+                Wake::Time => {}
+                Wake::Stop => return Ok(false),
+                Wake::Child => {
+                    if let Some(failure) = self.tasks.find_failure(&self.area) {
+                        return Err(failure);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn clean_up(&mut self) {
+        self.tasks.kill();
+        if let Loaded::Plugin(plugin) = &self.loaded {
+            spawn::with_parent_watched(|| plugin.clean_up());
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Unmodified testcases of will-it-scale, compiled as shared objects.
+//!
+//! A plug-in defines `testcase_description` and `testcase`, and may define `testcase_prepare` and
+//! `testcase_cleanup`. It may call [`new_task`], which it finds in this executable. One plug-in
+//! per process: its globals (`mutex`, `val`, `handler`) would collide with another's.
+
+use std::ffi::{CStr, c_char, c_ulong, c_ulonglong, c_void};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use super::spawn::die_with_parent;
+use crate::job::{Failure, FailureKind};
+use crate::testcase::Mode;
+
+// Two arguments always: `lseek2` of will-it-scale declares a second one for its prepare function,
+// and `testcase` functions that take only the counter ignore the number.
+type Run = unsafe extern "C" fn(*mut c_ulonglong, c_ulong);
+type Prepare = unsafe extern "C" fn(c_ulong, c_ulong);
+type CleanUp = unsafe extern "C" fn();
+
+/// A loaded plug-in.
+pub(crate) struct Plugin {
+    description: *const *const c_char,
+    run: Run,
+    prepare: Option<Prepare>,
+    clean_up: Option<CleanUp>,
+    // Declared last: its code must outlive the pointers into it.
+    _library: Library,
+}
+
+// SAFETY: the pointers lead into a library that stays loaded, and its code is written to run in
+// many threads at once: that is what a testcase is.
+unsafe impl Sync for Plugin {}
+
+impl Plugin {
+    /// Loads `path` and looks its functions up.
+    pub(super) fn load(path: &Path) -> Result<Self, Failure> {
+        let refuse = |reason: String| {
+            Failure::new(
+                FailureKind::CannotRun,
+                format!("{}: {reason}", path.display()),
+                "compile it with: cc -O2 -shared -fPIC -pthread -o NAME.so NAME.c",
+            )
+        };
+        // SAFETY: loading runs the constructors of a file that the user asked to run as code, in
+        // a process that exists for nothing else.
+        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
+            .map_err(|e| refuse(format!("cannot load it: {e}")))?;
+        let missing = |name| refuse(format!("it defines no {name}"));
+        // SAFETY: the types are those of the interface that a plug-in declares to have by
+        // defining these names.
+        unsafe {
+            Ok(Self {
+                description: *library
+                    .get::<*const *const c_char>(b"testcase_description\0")
+                    .map_err(|_| missing("testcase_description"))?,
+                run: *library
+                    .get::<Run>(b"testcase\0")
+                    .map_err(|_| missing("function testcase"))?,
+                prepare: library.get::<Prepare>(b"testcase_prepare\0").ok().map(|f| *f),
+                clean_up: library.get::<CleanUp>(b"testcase_cleanup\0").ok().map(|f| *f),
+                _library: library,
+            })
+        }
+    }
+
+    /// What the plug-in says it does.
+    pub(super) fn description(&self) -> String {
+        // SAFETY: `testcase_description` is a `char *` that points to a C string or is null.
+        unsafe {
+            match *self.description {
+                text if text.is_null() => String::new(),
+                text => CStr::from_ptr(text).to_string_lossy().into_owned(),
+            }
+        }
+    }
+
+    /// Whether it could start helpers; nobody can tell from outside.
+    pub(super) fn may_have_helpers(&self) -> bool {
+        true
+    }
+
+    pub(super) fn prepare(&self, tasks: u32) {
+        if let Some(prepare) = self.prepare {
+            // SAFETY: foreign code, run once and before any task, as its interface promises.
+            unsafe { prepare(c_ulong::from(tasks), 0) }
+        }
+    }
+
+    pub(super) fn clean_up(&self) {
+        if let Some(clean_up) = self.clean_up {
+            // SAFETY: foreign code, run once and after all tasks are dead, in the process that
+            // ran `prepare`.
+            unsafe { clean_up() }
+        }
+    }
+
+    /// Runs the loop; it is not meant to return.
+    pub(super) fn run(&self, count: &AtomicU64, nr: usize) {
+        // SAFETY: foreign code. It counts with plain stores to an aligned u64 that this process
+        // only ever reads as an atomic.
+        unsafe { (self.run)(count.as_ptr(), nr as c_ulong) }
+    }
+}
+
+static THREADS: AtomicBool = AtomicBool::new(false);
+
+/// Tells [`new_task`] what a task is in this process.
+pub(super) fn set_mode(mode: Mode) {
+    THREADS.store(mode == Mode::Threads, Ordering::Relaxed);
+}
+
+/// Part of will-it-scale's interface: starts a helper of the calling task, which ends with it.
+///
+/// # Safety
+/// `function` must be callable with `argument` in another thread or a forked process.
+#[unsafe(no_mangle)]
+#[allow(unreachable_pub, reason = "plug-ins reach it through the dynamic symbol table")]
+pub unsafe extern "C" fn new_task(
+    function: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) {
+    if THREADS.load(Ordering::Relaxed) {
+        let mut thread = 0;
+        // SAFETY: the caller guarantees that the function may run in another thread.
+        let result =
+            unsafe { libc::pthread_create(&mut thread, std::ptr::null(), function, argument) };
+        assert_eq!(result, 0, "new_task: cannot create a thread");
+    } else {
+        // SAFETY: in process mode a task has one thread.
+        match unsafe { libc::fork() } {
+            0 => {
+                die_with_parent();
+                function(argument);
+                // SAFETY: ends the process without running the runner's handlers.
+                unsafe { libc::_exit(0) }
+            }
+            pid => assert!(pid > 0, "new_task: cannot create a process"),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Reading the counters: rates over measured time, and reasons to distrust them.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::disturbance::{CpuTimes, RunDelays};
+use super::{Loaded, Tasks};
+use crate::area::Area;
+use crate::job::{Job, Mark, Phase, Sample};
+use crate::task::seats;
+use crate::testcase::Variant;
+
+/// A task that waited for its CPU for more than this share of an interval did not have it.
+const STARVED_SHARE: f64 = 0.10;
+/// The hypervisor's share of an interval that is worth a mark.
+const STOLEN_SHARE: f64 = 0.05;
+/// /proc/stat counts in steps of 10 ms, so a single tick proves nothing.
+const STOLEN_SECONDS: f64 = 0.02;
+/// An interval this many times as long as asked for was not under control.
+const LATE_FACTOR: f64 = 1.5;
+/// Clocks that are disciplined differently drift apart by parts per million; more is a jump.
+const CLOCK_TOLERANCE: f64 = 0.01;
+/// How long a task may count nothing for each task that its CPU has to serve.
+const PATIENCE: f64 = 0.1;
+
+/// Takes the samples of one round.
+pub(super) struct Sampler<'a> {
+    area: &'a Area,
+    tasks: usize,
+    watch_delays: bool,
+    patience: f64,
+    delays: RunDelays,
+    times: CpuTimes,
+    next: Instant,
+    clocks: Clocks,
+    /// Count and time of the last reading of each task, and the count when the measuring began.
+    last: Vec<Reading>,
+    first: Vec<u64>,
+    measured: f64,
+    warm: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Reading {
+    count: u64,
+    at: f64,
+}
+
+/// The three clocks at one moment, in seconds.
+#[derive(Clone, Copy)]
+struct Clocks {
+    raw: f64,
+    monotonic: f64,
+    boot: f64,
+}
+
+impl Clocks {
+    fn read() -> Self {
+        Self {
+            raw: seconds(ClockId::MonotonicRaw),
+            monotonic: seconds(ClockId::Monotonic),
+            boot: seconds(ClockId::Boottime),
+        }
+    }
+
+    /// Whether the clocks tell different stories about the time since `before`: the machine was
+    /// suspended, or its clock was stepped or stopped.
+    fn disagree_since(&self, before: &Self) -> bool {
+        let raw = self.raw - before.raw;
+        let off = |other: f64| (other - raw).abs() > CLOCK_TOLERANCE * raw + 1e-4;
+        off(self.monotonic - before.monotonic) || off(self.boot - before.boot)
+    }
+}
+
+fn seconds(clock: ClockId) -> f64 {
+    let t = clock_gettime(clock);
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}
+
+impl<'a> Sampler<'a> {
+    /// Call it when all tasks are ready and before the gate opens.
+    pub(super) fn new(job: &Job, loaded: &Loaded, area: &'a Area, tasks: &Tasks) -> Self {
+        let n = job.tasks as usize;
+        let variant = match loaded {
+            Loaded::BuiltIn(_, variant) => *variant,
+            Loaded::Plugin(_) => Variant::Plain,
+        };
+        let mut used: Vec<u32> = (0..n)
+            .filter_map(|nr| seats(&job.cpus, variant, nr))
+            .flat_map(|s| [s.task, s.helper])
+            .collect();
+        used.sort_unstable();
+        used.dedup();
+        let available = match job.cpus.len() {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            pinned => pinned,
+        };
+        // Tasks that the busiest CPU has to serve.
+        let crowd = n.div_ceil(available);
+        let steps = match loaded {
+            Loaded::BuiltIn(testcase, _) => testcase.min_interval,
+            Loaded::Plugin(_) => 0.0,
+        };
+        Self {
+            area,
+            tasks: n,
+            watch_delays: crowd == 1 && !loaded.has_helpers(),
+            patience: (PATIENCE * crowd as f64).max(steps),
+            delays: RunDelays::watch(
+                area.slots().enumerate().map(|(nr, s)| (tasks.pid(nr).as_raw_pid(), s.thread())),
+            ),
+            times: CpuTimes::watch(&used),
+            next: Instant::now(),
+            clocks: Clocks::read(),
+            last: Vec::with_capacity(n),
+            first: Vec::new(),
+            measured: 0.0,
+            warm: job.warmup <= 0.0,
+        }
+    }
+
+    /// Starts the first interval.
+    pub(super) fn begin(&mut self) {
+        self.next = Instant::now();
+        self.clocks = Clocks::read();
+        self.last = self.read();
+        self.first = self.last.iter().map(|r| r.count).collect();
+        self.delays.longest();
+        self.times.shares();
+    }
+
+    /// When the interval that lasts `seconds` from the end of the last one is over.
+    pub(super) fn deadline(&mut self, seconds: f64) -> Instant {
+        self.next += Duration::from_secs_f64(seconds);
+        self.next
+    }
+
+    /// Ends the interval that was meant to last `asked` seconds.
+    pub(super) fn sample(&mut self, asked: f64) -> Sample {
+        let now = self.read();
+        let clocks = Clocks::read();
+        let lengths = || now.iter().zip(&self.last).map(|(now, last)| now.at - last.at);
+        let counts: Vec<u64> =
+            now.iter().zip(&self.last).map(|(now, last)| now.count - last.count).collect();
+        let rates = counts.iter().zip(lengths()).map(|(&n, s)| n as f64 / s).collect();
+        let seconds = lengths().sum::<f64>() / self.tasks as f64;
+
+        let mut marks = Vec::new();
+        if self.watch_delays && self.delays.longest() > STARVED_SHARE * seconds {
+            marks.push(Mark::Starved);
+        }
+        let cpu = self.times.shares();
+        if cpu.is_some_and(|(_, stolen)| stolen > STOLEN_SECONDS.max(STOLEN_SHARE * seconds)) {
+            marks.push(Mark::Steal);
+        }
+        if seconds > LATE_FACTOR * asked + 0.005 {
+            marks.push(Mark::Late);
+            // Catching up with short intervals would only make more odd ones.
+            self.next = Instant::now();
+        }
+        if clocks.disagree_since(&self.clocks) {
+            marks.push(Mark::Clock);
+        }
+        if counts.contains(&0) && seconds > self.patience {
+            marks.push(Mark::Stalled);
+        }
+
+        let phase = if self.warm { Phase::Measure } else { Phase::Warmup };
+        self.warm = true;
+        self.measured += seconds;
+        self.last = now;
+        self.clocks = clocks;
+        Sample { phase, seconds, rates, cpu: cpu.map(|(shares, _)| shares), marks }
+    }
+
+    /// Seconds since the gate opened, by the samples.
+    pub(super) fn measured_seconds(&self) -> f64 {
+        self.measured
+    }
+
+    /// A task that has counted nothing although there was time for its turn.
+    pub(super) fn idle_task(&self) -> Option<usize> {
+        if self.measured <= self.patience {
+            return None;
+        }
+        self.last.iter().zip(&self.first).position(|(last, &first)| last.count == first)
+    }
+
+    /// Each counter with its own time: reading thousands of them takes a while.
+    fn read(&self) -> Vec<Reading> {
+        let read = |count: u64| Reading { count, at: seconds(ClockId::MonotonicRaw) };
+        self.area.slots().map(|slot| read(slot.count().load(Ordering::Relaxed))).collect()
+    }
+}

@@ -1,0 +1,252 @@
+//! Creating the tasks, finding out why one died, and ending them all.
+
+use std::fs;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use rustix::process::{
+    Pid, Resource, Signal, WaitOptions, WaitStatus, getrlimit, kill_process, kill_process_group,
+    set_child_subreaper, set_parent_process_death_signal, setpgid, setrlimit, wait,
+};
+
+use crate::area::Area;
+use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
+use crate::runner::{Loaded, plugin};
+use crate::task::{Task, TaskError, check, pin, seats};
+use crate::testcase::{Mode, Variant};
+
+/// Exit status of a task that left its reason in its slot (EX_SOFTWARE of sysexits.h).
+const EXIT_TASK: i32 = 70;
+
+/// Testcases of will-it-scale put a megabyte on the stack.
+const STACK_BYTES: usize = 8 << 20;
+
+/// The processes of a round.
+pub(super) struct Tasks {
+    /// In the order of task numbers; one for all tasks in thread mode.
+    pids: Vec<Pid>,
+    mode: Mode,
+}
+
+impl Tasks {
+    /// Before any task is started.
+    pub(super) fn none() -> Self {
+        Self { pids: Vec::new(), mode: Mode::Processes }
+    }
+
+    /// Creates all tasks in a process group of their own, whose number `announce` gets once it is
+    /// known. On an error the tasks that are there stay until [`Tasks::kill`].
+    pub(super) fn start(
+        &mut self,
+        loaded: &Loaded,
+        job: &Job,
+        area: &Area,
+        events: RawFd,
+        announce: impl FnOnce(i32),
+    ) -> Result<(), Failure> {
+        // Whatever a task leaves behind becomes our child and is ended with the rest.
+        let _ = set_child_subreaper(Some(rustix::process::getpid()));
+        self.mode = job.mode;
+        let mut announce = Some(announce);
+        let processes = match job.mode {
+            Mode::Processes => job.tasks as usize,
+            Mode::Threads => 1,
+        };
+        for nr in 0..processes {
+            let group = self.pids.first().copied();
+            // SAFETY: the runner has one thread, so the child may do anything the parent may.
+            let pid = check(unsafe { libc::fork() }, "create a process")?;
+            let Some(pid) = Pid::from_raw(pid) else {
+                become_task_process(group, events);
+                match job.mode {
+                    Mode::Processes => run_task(loaded, job, area, nr),
+                    Mode::Threads => run_threads(loaded, job, area),
+                }
+            };
+            // Here as well as in the child: whoever is first.
+            let _ = setpgid(Some(pid), Some(group.unwrap_or(pid)));
+            self.pids.push(pid);
+            if let Some(announce) = announce.take() {
+                announce(pid.as_raw_pid());
+            }
+        }
+        Ok(())
+    }
+
+    /// The process that task `nr` runs in.
+    pub(super) fn pid(&self, nr: usize) -> Pid {
+        match self.mode {
+            Mode::Processes => self.pids[nr],
+            Mode::Threads => self.pids[0],
+        }
+    }
+
+    /// Reaps what has died; a task that did is a failure, orphans of tasks are not.
+    pub(super) fn find_failure(&mut self, area: &Area) -> Option<Failure> {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if let Some(nr) = self.pids.iter().position(|&p| p == pid) {
+                return Some(self.explain(nr, status, area));
+            }
+        }
+        None
+    }
+
+    fn explain(&self, nr: usize, status: WaitStatus, area: &Area) -> Failure {
+        let said = match self.mode {
+            Mode::Processes => area.slot(nr).error().map(|error| (nr, error)),
+            Mode::Threads => {
+                area.slots().enumerate().find_map(|(nr, slot)| Some((nr, slot.error()?)))
+            }
+        };
+        if let Some((nr, error)) = said {
+            let failure = Failure::from(error);
+            return Failure { reason: format!("task {nr}: {}", failure.reason), ..failure };
+        }
+        let who = match self.mode {
+            Mode::Processes => format!("task {nr}"),
+            Mode::Threads => "the process of the threads".to_owned(),
+        };
+        let how = match (status.terminating_signal(), status.exit_status()) {
+            (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
+            (_, Some(code)) => format!("exited with status {code}"),
+            _ => "died".to_owned(),
+        };
+        Failure::new(FailureKind::Died, format!("{who} {how}"), DIED_REMEDY)
+    }
+
+    /// Ends every task and everything they started, and waits until they are gone.
+    pub(super) fn kill(&mut self) {
+        let Some(&group) = self.pids.first() else { return };
+        loop {
+            let _ = kill_process_group(group, Signal::KILL);
+            // A task may have left the group; then it is our child all the same.
+            for child in children() {
+                let _ = kill_process(child, Signal::KILL);
+            }
+            loop {
+                match wait(WaitOptions::NOHANG) {
+                    Ok(Some(_)) => continue,
+                    Ok(None) => break,
+                    Err(_) => {
+                        self.pids.clear();
+                        return;
+                    }
+                }
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+fn children() -> Vec<Pid> {
+    let list = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+}
+
+fn signal_name(number: i32) -> String {
+    match Signal::from_named_raw(number) {
+        // `Signal::SEGV` prints as "Signal::SEGV".
+        Some(signal) => format!("{signal:?}").replace("Signal::", "SIG"),
+        None => format!("signal {number}"),
+    }
+}
+
+/// Asks the kernel to kill the calling process when its parent thread dies.
+pub(crate) fn die_with_parent() {
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+}
+
+/// Ends the calling task with the status that says "my slot tells why".
+pub(crate) fn exit_task() -> ! {
+    // SAFETY: _exit runs no handlers and does not return; open files are the kernel's to close.
+    unsafe { libc::_exit(EXIT_TASK) }
+}
+
+/// Runs foreign code that may hang: should knee die meanwhile, the runner goes with it.
+pub(super) fn with_parent_watched<T>(foreign: impl FnOnce() -> T) -> T {
+    die_with_parent();
+    let result = foreign();
+    let _ = set_parent_process_death_signal(None);
+    result
+}
+
+/// As many open files as allowed, and timers without slack.
+pub(super) fn raise_limits() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ =
+        setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
+/// Makes the fresh child an ordinary process: no descriptor and no signal setting of the runner.
+fn become_task_process(group: Option<Pid>, events: RawFd) {
+    let _ = setpgid(None, group);
+    die_with_parent();
+    // SAFETY: `events` is the runner's and nothing in this child uses it; an empty signal mask and
+    // a default disposition need no further care in a process with one thread.
+    unsafe {
+        libc::close(events);
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+    let _ = rustix::thread::set_current_timer_slack(None);
+}
+
+fn run_task(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> ! {
+    let error = match seat_and_run(loaded, job, area, nr) {
+        Ok(()) => TaskError::found("the testcase returned; its loop must not end"),
+        Err(error) => error,
+    };
+    area.slot(nr).set_error(&error);
+    exit_task()
+}
+
+fn seat_and_run(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> Result<(), TaskError> {
+    let variant = match loaded {
+        Loaded::BuiltIn(_, variant) => *variant,
+        Loaded::Plugin(_) => Variant::Plain,
+    };
+    if let Some(seats) = seats(&job.cpus, variant, nr) {
+        pin(seats.task)?;
+    }
+    match loaded {
+        Loaded::BuiltIn(testcase, _) => {
+            let task = Task {
+                area,
+                nr,
+                tasks: job.tasks as usize,
+                mode: job.mode,
+                variant,
+                dir: &job.dir,
+                cpus: &job.cpus,
+            };
+            (testcase.run)(&task).map(|never| match never {})
+        }
+        Loaded::Plugin(plugin) => {
+            plugin::set_mode(job.mode);
+            area.wait_for_start(nr);
+            plugin.run(area.slot(nr).count(), nr);
+            Ok(())
+        }
+    }
+}
+
+fn run_threads(loaded: &Loaded, job: &Job, area: &Area) -> ! {
+    std::thread::scope(|scope| {
+        for nr in 0..job.tasks as usize {
+            let thread = std::thread::Builder::new()
+                .stack_size(STACK_BYTES)
+                .spawn_scoped(scope, move || run_task(loaded, job, area, nr));
+            if let Err(error) = thread {
+                area.slot(nr).set_error(&TaskError {
+                    during: "create a thread".into(),
+                    errno: rustix::io::Errno::from_io_error(&error),
+                });
+                exit_task();
+            }
+        }
+    });
+    exit_task()
+}

@@ -1,0 +1,140 @@
+//! One sleep for everything that can happen to a runner.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::job::{Event, Job};
+
+/// Why the runner woke up.
+pub(super) enum Wake {
+    /// The time is up, or the bell rang.
+    Time,
+    /// A child has died.
+    Child,
+    /// Knee is gone, no longer wants the answer, or sent a signal.
+    Stop,
+}
+
+/// The connection to knee: its job came in, events go out, and its end is noticed.
+pub(super) struct Link {
+    input: File,
+    events: File,
+    signals: File,
+}
+
+impl Link {
+    /// Takes over standard input and output, so that nothing a testcase prints can be mistaken
+    /// for an event, and reads the job.
+    pub(super) fn open() -> io::Result<(Self, Job)> {
+        let mut input = File::from(rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?);
+        let events = File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?);
+        let line = read_line(&mut input)?;
+        let job = serde_json::from_slice(&line)?;
+        rustix::stdio::dup2_stdout(io::stderr())?;
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        Ok((Self { input, events, signals: watch_signals()? }, job))
+    }
+
+    /// Sends one event. That knee is gone is noticed elsewhere.
+    pub(super) fn send(&mut self, event: &Event) {
+        let mut line = serde_json::to_vec(event).expect("an event is plain data");
+        line.push(b'\n');
+        let _ = self.events.write_all(&line);
+    }
+
+    /// The descriptors that tasks must not keep.
+    pub(super) fn event_fd(&self) -> RawFd {
+        self.events.as_raw_fd()
+    }
+
+    /// Whether the input has been closed.
+    pub(super) fn parent_is_gone(&self) -> bool {
+        let mut fds = [PollFd::new(&self.input, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
+    }
+
+    /// Sleeps until `deadline`, or until something happens.
+    pub(super) fn wait(&mut self, deadline: Instant) -> Wake {
+        self.sleep(deadline, None)
+    }
+
+    /// Like [`Link::wait`], and wakes when `bell` becomes readable.
+    pub(super) fn wait_or_bell(&mut self, deadline: Instant, bell: BorrowedFd<'_>) -> Wake {
+        self.sleep(deadline, Some(bell))
+    }
+
+    fn sleep(&mut self, deadline: Instant, bell: Option<BorrowedFd<'_>>) -> Wake {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec {
+                tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let mut fds = vec![
+                PollFd::new(&self.input, PollFlags::IN),
+                PollFd::new(&self.signals, PollFlags::IN),
+            ];
+            fds.extend(bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
+            match poll(&mut fds, Some(&timeout)) {
+                Ok(0) => return Wake::Time,
+                Err(Errno::INTR) => continue,
+                Err(_) => return Wake::Stop,
+                Ok(_) => {}
+            }
+            let happened: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            if happened[0] {
+                return Wake::Stop;
+            }
+            if happened[1] {
+                return self.next_signal();
+            }
+            return Wake::Time;
+        }
+    }
+
+    fn next_signal(&mut self) -> Wake {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        match self.signals.read(&mut info) {
+            // The signal number is the first field.
+            Ok(_) if info[..4] == (libc::SIGCHLD as u32).to_ne_bytes() => Wake::Child,
+            _ => Wake::Stop,
+        }
+    }
+}
+
+fn read_line(input: &mut File) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut chunk = [0u8; 4096];
+    while line.last() != Some(&b'\n') {
+        match input.read(&mut chunk)? {
+            0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "no job on its input")),
+            n => line.extend_from_slice(&chunk[..n]),
+        }
+    }
+    Ok(line)
+}
+
+/// Turns the signals that matter into something to poll. Tasks unblock them again.
+fn watch_signals() -> io::Result<File> {
+    // SAFETY: `set` is initialised by sigemptyset before any use, and signalfd returns a new
+    // descriptor that nobody else owns.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in [libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(File::from(OwnedFd::from_raw_fd(fd)))
+    }
+}

@@ -1,0 +1,258 @@
+//! What a running testcase sees of knee: who it is, the start gate, its counter.
+//!
+//! ```ignore
+//! fn getppid(task: &Task<'_>) -> Outcome {
+//!     task.repeat(|| {
+//!         rustix::process::getppid();
+//!         Ok(())
+//!     })
+//! }
+//! ```
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+use rustix::thread::CpuSet;
+
+use crate::area::{Area, SharedObject};
+use crate::testcase::{Mode, Variant};
+
+/// A testcase runs until it is killed; coming back is failing.
+pub type Outcome = Result<Infallible, TaskError>;
+
+/// Why a task could not go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{during}{}", .errno.map(|e| format!(": {}", describe(e))).unwrap_or_default())]
+pub struct TaskError {
+    /// The call that failed, or what was found to be wrong.
+    pub during: Cow<'static, str>,
+    /// What the kernel said, where it did.
+    pub errno: Option<Errno>,
+}
+
+impl TaskError {
+    /// Something that the kernel did not refuse but that is wrong all the same.
+    pub fn found(what: impl Into<Cow<'static, str>>) -> Self {
+        Self { during: what.into(), errno: None }
+    }
+
+    /// The error of the C library call that has just failed.
+    pub fn last(during: &'static str) -> Self {
+        let errno = std::io::Error::last_os_error().raw_os_error().map(Errno::from_raw_os_error);
+        Self { during: during.into(), errno }
+    }
+}
+
+fn describe(errno: Errno) -> String {
+    std::io::Error::from(errno).to_string()
+}
+
+/// Adds the name of the call to an error of the kernel.
+pub trait During<T> {
+    /// The value, or a [`TaskError`] that names `call`.
+    fn during(self, call: &'static str) -> Result<T, TaskError>;
+}
+
+impl<T> During<T> for Result<T, Errno> {
+    #[inline]
+    fn during(self, call: &'static str) -> Result<T, TaskError> {
+        self.map_err(|errno| TaskError { during: call.into(), errno: Some(errno) })
+    }
+}
+
+impl<T> During<T> for std::io::Result<T> {
+    fn during(self, call: &'static str) -> Result<T, TaskError> {
+        self.map_err(|error| TaskError {
+            errno: Errno::from_io_error(&error),
+            during: match error.raw_os_error() {
+                Some(_) => call.into(),
+                None => format!("{call}: {error}").into(),
+            },
+        })
+    }
+}
+
+/// For calls of the C library that return -1 and set `errno`.
+#[inline]
+pub fn check(result: libc::c_int, call: &'static str) -> Result<libc::c_int, TaskError> {
+    if result == -1 { Err(TaskError::last(call)) } else { Ok(result) }
+}
+
+/// One running copy of a testcase.
+pub struct Task<'a> {
+    pub(crate) area: &'a Area,
+    pub(crate) nr: usize,
+    pub(crate) tasks: usize,
+    pub(crate) mode: Mode,
+    pub(crate) variant: Variant,
+    pub(crate) dir: &'a Path,
+    pub(crate) cpus: &'a [u32],
+}
+
+impl Task<'_> {
+    /// Number of this task, from 0.
+    pub fn nr(&self) -> usize {
+        self.nr
+    }
+
+    /// Number of tasks of this point.
+    pub fn tasks(&self) -> usize {
+        self.tasks
+    }
+
+    /// Processes or threads.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The variant to run.
+    pub fn variant(&self) -> Variant {
+        self.variant
+    }
+
+    /// A directory that all tasks of the point share; it is removed after it.
+    pub fn dir(&self) -> &Path {
+        self.dir
+    }
+
+    /// A path in that directory that no other task uses.
+    pub fn own_path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.{}", self.nr))
+    }
+
+    /// Memory that all tasks of the point share, in both modes.
+    pub fn object(&self) -> &SharedObject {
+        self.area.object()
+    }
+
+    /// Reports ready, sleeps until all tasks are, and hands over the counter. Call it once, after
+    /// the set-up.
+    pub fn start(&self) -> Count<'_> {
+        self.area.wait_for_start(self.nr);
+        Count { count: 0, published: self.area.slot(self.nr).count() }
+    }
+
+    /// [`Task::start`], then `iteration` for ever, counting each one.
+    #[inline]
+    pub fn repeat(&self, mut iteration: impl FnMut() -> Result<(), TaskError>) -> Outcome {
+        let mut count = self.start();
+        loop {
+            iteration()?;
+            count.add(1);
+        }
+    }
+
+    /// Starts a companion of this task: a process in process mode, a thread in thread mode. It
+    /// runs on the CPU of its task ([`Variant::NextCpu`]: on the next one of the placement) and
+    /// ends with it; that it returns is as much a failure as if the task did.
+    pub fn spawn_helper<F>(&self, helper: F) -> Result<(), TaskError>
+    where
+        F: FnOnce() -> Outcome + Send + 'static,
+    {
+        let cpu = seats(self.cpus, self.variant, self.nr).map(|seats| seats.helper);
+        let body = move || {
+            if let Some(cpu) = cpu {
+                let _ = pin(cpu);
+            }
+            let Err(error) = helper();
+            eprintln!("helper: {error}");
+            crate::runner::exit_task()
+        };
+        match self.mode {
+            Mode::Processes => {
+                // SAFETY: in process mode a task has one thread, so the child may do anything.
+                match check(unsafe { libc::fork() }, "fork")? {
+                    0 => {
+                        crate::runner::die_with_parent();
+                        body()
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Mode::Threads => {
+                std::thread::Builder::new().spawn(body).during("create a thread")?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Where a task and its helper sit.
+pub(crate) struct Seats {
+    pub(crate) task: u32,
+    pub(crate) helper: u32,
+}
+
+/// The CPUs of task `nr`, given the order of a placement; `None` when tasks are not pinned.
+pub(crate) fn seats(cpus: &[u32], variant: Variant, nr: usize) -> Option<Seats> {
+    let at = |i: usize| cpus.get(i % cpus.len().max(1)).copied();
+    let (task, helper) = match variant {
+        Variant::NextCpu => {
+            // Each lap around the CPUs is shifted by one, lest all tasks end up on the even CPUs
+            // and all helpers on the odd ones.
+            let first = 2 * nr + 2 * nr / cpus.len().max(1);
+            (first, first + 1)
+        }
+        _ => (nr, nr),
+    };
+    Some(Seats { task: at(task)?, helper: at(helper)? })
+}
+
+/// Binds the calling thread to one CPU.
+pub(crate) fn pin(cpu: u32) -> Result<(), TaskError> {
+    let mut set = CpuSet::new();
+    set.set(cpu as usize);
+    rustix::thread::sched_setaffinity(None, &set).during("sched_setaffinity")
+}
+
+/// A task's counter. The count lives in a register and is published with a plain store: half a
+/// nanosecond, where an atomic read-modify-write in shared memory costs two to four.
+pub struct Count<'a> {
+    count: u64,
+    published: &'a AtomicU64,
+}
+
+impl Count<'_> {
+    /// Counts `n` more.
+    #[inline(always)]
+    pub fn add(&mut self, n: u64) {
+        self.count += n;
+        // Relaxed: nothing else is published with the count.
+        self.published.store(self.count, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seats_of(cpus: &[u32], variant: Variant, tasks: usize) -> Vec<(u32, u32)> {
+        (0..tasks).map(|nr| seats(cpus, variant, nr).unwrap()).map(|s| (s.task, s.helper)).collect()
+    }
+
+    #[test]
+    fn more_tasks_than_cpus_go_round() {
+        assert_eq!(seats_of(&[4, 6], Variant::SameCpu, 3), [(4, 4), (6, 6), (4, 4)]);
+    }
+
+    #[test]
+    fn both_ends_of_a_pair_sit_on_neighbours_and_laps_are_balanced() {
+        assert_eq!(seats_of(&[0, 1], Variant::NextCpu, 2), [(0, 1), (1, 0)]);
+        assert_eq!(seats_of(&[0, 1, 2, 3], Variant::NextCpu, 3), [(0, 1), (2, 3), (1, 2)]);
+    }
+
+    #[test]
+    fn without_a_placement_nobody_is_pinned() {
+        assert!(seats(&[], Variant::Plain, 0).is_none());
+    }
+
+    #[test]
+    fn an_error_names_the_call_and_what_the_kernel_said() {
+        let error = Err::<(), _>(Errno::NOMEM).during("mmap").unwrap_err();
+        assert_eq!(error.to_string(), "mmap: Cannot allocate memory (os error 12)");
+        assert_eq!(TaskError::found("lost a byte").to_string(), "lost a byte");
+    }
+}

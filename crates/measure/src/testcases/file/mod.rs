@@ -1,0 +1,5 @@
+//! Reading and writing open files.
+
+use crate::testcase::Testcase;
+
+pub(super) const TABLES: &[&[Testcase]] = &[];

@@ -1,0 +1,5 @@
+//! The network stack over loopback.
+
+use crate::testcase::Testcase;
+
+pub(super) const TABLES: &[&[Testcase]] = &[];

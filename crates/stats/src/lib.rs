@@ -1,0 +1,33 @@
+//! Statistics of measured rates: pure functions over numbers, no input or output.
+//!
+//! The pipeline of knee is testcase → sample → round → point → curve. This crate holds the
+//! arrows that are arithmetic:
+//!
+//! * [`Spread`]: the rates of all tasks in one sample → minimum, maximum, mean, deviation,
+//!   fairness.
+//! * [`median_interval`]: the rates of the rounds of one point → a median and an interval for it
+//!   that assumes no distribution.
+//! * [`Curve`]: the points of one testcase → speed-up, efficiency and the knee.
+//! * [`noise_floor`]: rounds of one unchanged thing → the difference that chance alone shows.
+//!
+//! ```
+//! use knee_stats::{Curve, median_interval};
+//!
+//! let rounds = [100.0, 101.0, 99.0, 102.0, 70.0, 100.5];
+//! let throughput = median_interval(&rounds, 0.95).unwrap();
+//! assert_eq!(throughput.median, 100.25);
+//!
+//! let curve = Curve::new(&[(1, 100.0), (2, 190.0), (4, 300.0)]);
+//! assert_eq!(curve.knee(0.8), Some(4));
+//! ```
+#![forbid(unsafe_code)]
+
+mod curve;
+mod median;
+mod noise;
+mod spread;
+
+pub use curve::{Curve, CurvePoint};
+pub use median::{MedianInterval, median, median_interval};
+pub use noise::{NoiseFloor, noise_floor};
+pub use spread::Spread;
