@@ -1,42 +1,35 @@
-//! x
-use knee_measure::*;
-fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    if args.get(1).map(String::as_str) == Some("runner") {
-        std::process::exit(runner::main());
+//! knee: find the core count at which a system stops scaling.
+
+mod cli;
+mod commands;
+mod exit;
+mod present;
+mod stdout;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::exit::ExitStatus;
+
+fn main() -> ExitCode {
+    // First, because it runs for every round, and is not a command for people.
+    if std::env::args_os().nth(1).is_some_and(|arg| arg == knee_measure::runner::SUBCOMMAND) {
+        std::process::exit(knee_measure::runner::main());
     }
-    let i = interrupt::Interrupt::install().unwrap();
-    let mut w = workdir::WorkDir::create(std::path::Path::new("/tmp")).unwrap();
-    let mode = if args[2] == "p" { testcase::Mode::Processes } else { testcase::Mode::Threads };
-    let source = if args[1].contains('/') {
-        job::Source::Plugin { path: args[1].clone().into() }
-    } else {
-        job::Source::BuiltIn {
-            name: args[1].clone(),
-            variant: args.get(4).cloned().unwrap_or_default(),
-        }
+    let result = match Cli::parse().command {
+        Command::List(args) => commands::list::run(args),
+        Command::Run(args) => commands::run::run(args),
+        Command::Show(args) => commands::show::run(args),
+        Command::Topology(args) => commands::topology::run(args),
+        Command::Doctor(args) => commands::doctor::run(args),
+        Command::WillItScale(args) => commands::will_it_scale::run(args),
+        Command::Generate(args) => commands::generate::run(args),
     };
-    let t = std::time::Instant::now();
-    let dir = w.begin_round().unwrap();
-    let r = launch::Launcher::this_program().run(
-        &job::Job {
-            source,
-            mode,
-            tasks: args[3].parse().unwrap(),
-            cpus: vec![0, 1],
-            sampler_cpu: None,
-            warmup: 0.1,
-            interval: 0.2,
-            samples: Some(3),
-            dir: dir.clone(),
-        },
-        100,
-        &i,
-        |d, s| {
-            println!("{d} {s:?}");
-            Ok(())
-        },
-    );
-    println!("{r:?} {:?}", t.elapsed());
-    w.end_round(&dir).unwrap();
+    let status = result.unwrap_or_else(|error| {
+        anstream::eprintln!("knee: {error:#}");
+        ExitStatus::of(&error)
+    });
+    status.into()
 }

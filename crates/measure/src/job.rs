@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::task::TaskError;
 use crate::testcase::Mode;
 
+/// Seconds that a testcase may take to get ready unless the user says otherwise.
+pub const START_TIMEOUT: f64 = 30.0;
+
 /// Where the loop comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -46,6 +49,8 @@ pub struct Job {
     pub warmup: f64,
     /// Seconds from sample to sample.
     pub interval: f64,
+    /// Seconds that preparing may take, and again seconds until all tasks are ready.
+    pub start_timeout: f64,
     /// Number of samples; `None`: until the input is closed.
     pub samples: Option<u64>,
     /// A directory for the testcase, removed after the round.
@@ -115,6 +120,8 @@ pub struct CpuShares {
     pub idle: f64,
     /// Taken by the hypervisor.
     pub steal: f64,
+    /// Idle share of the whole machine: what will-it-scale's CSV calls idle.
+    pub machine_idle: f64,
 }
 
 /// One measured interval.

@@ -17,8 +17,10 @@ use crate::runner::SUBCOMMAND;
 
 /// How much later than planned the next event may come before the runner counts as hung.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The runner's own limit for the set-up is 30 s and more; it should be the one to say so.
-const STARTUP_PATIENCE: Duration = Duration::from_secs(60);
+/// The runner has limits of its own for the set-up, and should be the one to say so.
+const STARTUP_PATIENCE: Duration = Duration::from_secs(2);
+/// More patience with many tasks, for each.
+const STARTUP_PATIENCE_PER_TASK: Duration = Duration::from_millis(50);
 /// How long a runner may take to clean up when it is told to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// What of the tasks' error output is kept to explain a failure.
@@ -78,16 +80,19 @@ impl Launcher {
         let mut runner = Runner::start(&self.program, job, padding)
             .map_err(|e| Failure::runner(format!("cannot start a runner: {e}")))?;
         let mut description = String::new();
-        let mut next_sample = STARTUP_PATIENCE;
+        let startup = Duration::from_secs_f64(job.start_timeout);
+        let mut patience = startup + STARTUP_PATIENCE;
         loop {
-            match runner.next_event(next_sample + PATIENCE, interrupt)? {
+            match runner.next_event(patience, interrupt)? {
                 Event::Starting { description: text, group } => {
                     description = text;
                     runner.tasks = Pid::from_raw(group);
-                    next_sample += Duration::from_secs_f64(job.warmup.max(job.interval));
+                    // Again as long until all tasks are ready, then the first interval.
+                    let first = Duration::from_secs_f64(job.warmup.max(job.interval));
+                    patience = startup + first + PATIENCE + STARTUP_PATIENCE_PER_TASK * job.tasks;
                 }
                 Event::Sample(sample) => {
-                    next_sample = Duration::from_secs_f64(job.interval);
+                    patience = Duration::from_secs_f64(job.interval) + PATIENCE;
                     receive(&description, sample).map_err(Stopped::ByReceiver)?;
                 }
                 Event::Failed(failure) => return Err(runner.with_last_words(failure).into()),
@@ -145,8 +150,9 @@ impl Runner {
                 return Err(self
                     .with_last_words(Failure::new(
                         FailureKind::Hung,
-                        format!("no sign of life for {} s", patience.as_secs()),
-                        "its prepare or cleanup function hangs, or the machine is overloaded",
+                        format!("no sign of life for {:.0} s", patience.as_secs_f64()),
+                        "its prepare or cleanup function hangs; if it is only slow, allow it a \
+                         longer --start-timeout",
                     ))
                     .into());
             }

@@ -50,7 +50,7 @@ fn read_delay(file: &File) -> Option<u64> {
 pub(super) struct CpuTimes {
     file: Option<File>,
     cpus: Vec<u32>,
-    before: Option<[u64; 4]>,
+    before: Option<[Ticks; 2]>,
     text: Vec<u8>,
 }
 
@@ -67,35 +67,39 @@ impl CpuTimes {
     pub(super) fn shares(&mut self) -> Option<(CpuShares, f64)> {
         let now = self.read()?;
         let before = self.before.replace(now)?;
-        let ticks: Vec<f64> =
-            now.iter().zip(before).map(|(now, before)| now.saturating_sub(before) as f64).collect();
-        let total: f64 = ticks.iter().sum();
+        let since = |i: usize| -> [f64; 4] {
+            std::array::from_fn(|k| now[i][k].saturating_sub(before[i][k]) as f64)
+        };
+        let (ours, machine) = (since(0), since(1));
+        let total: f64 = ours.iter().sum();
         if total == 0.0 {
             return None;
         }
-        let shares = CpuShares {
-            user: ticks[0] / total,
-            system: ticks[1] / total,
-            idle: ticks[2] / total,
-            steal: ticks[3] / total,
-        };
-        Some((shares, ticks[3] / TICKS_PER_SECOND / self.cpus.len().max(1) as f64))
+        let [user, system, idle, steal] = ours.map(|ticks| ticks / total);
+        let machine_idle = machine[2] / machine.iter().sum::<f64>();
+        let stolen = ours[3] / TICKS_PER_SECOND / self.cpus.len().max(1) as f64;
+        Some((CpuShares { user, system, idle, steal, machine_idle }, stolen))
     }
 
-    fn read(&mut self) -> Option<[u64; 4]> {
+    /// The ticks of the watched CPUs and of all.
+    fn read(&mut self) -> Option<[Ticks; 2]> {
         let file = self.file.as_ref()?;
         loop {
             let len = file.read_at(&mut self.text, 0).ok()?;
             if len < self.text.len() {
-                return sum(std::str::from_utf8(&self.text[..len]).ok()?, &self.cpus);
+                let text = std::str::from_utf8(&self.text[..len]).ok()?;
+                return Some([sum(text, &self.cpus)?, sum(text, &[])?]);
             }
             self.text.resize(2 * len, 0);
         }
     }
 }
 
+/// User, system, idle and stolen time in clock ticks.
+type Ticks = [u64; 4];
+
 /// User, system, idle and stolen ticks of `cpus` (none: all) in the text of /proc/stat.
-fn sum(stat: &str, cpus: &[u32]) -> Option<[u64; 4]> {
+fn sum(stat: &str, cpus: &[u32]) -> Option<Ticks> {
     let mut sums = [0; 4];
     for line in stat.lines() {
         let Some(rest) = line.strip_prefix("cpu") else { break };

@@ -35,9 +35,7 @@ pub(crate) use spawn::{die_with_parent, exit_task};
 /// The hidden subcommand of knee that makes it a runner.
 pub const SUBCOMMAND: &str = "runner";
 
-/// Longest wait for all tasks to get ready, before their number is taken into account.
-const READY_TIMEOUT: Duration = Duration::from_secs(30);
-/// More patience for each task.
+/// More patience with many tasks, for each.
 const READY_TIMEOUT_PER_TASK: Duration = Duration::from_millis(20);
 
 /// What the tasks run.
@@ -175,6 +173,7 @@ impl<'a> Round<'a> {
             return Ok(End::Stopped);
         }
         let mut sampler = Sampler::new(job, &self.loaded, &self.area, &self.tasks);
+        spawn::take_precedence();
         self.area.open_gate();
         let startup = started.elapsed();
         sampler.begin();
@@ -213,18 +212,19 @@ impl<'a> Round<'a> {
     /// `false`: knee no longer wants the answer.
     fn wait_until_ready(&mut self, link: &mut Link) -> Result<bool, Failure> {
         let tasks = self.job.tasks;
-        let timeout = READY_TIMEOUT + READY_TIMEOUT_PER_TASK * tasks;
+        let timeout =
+            Duration::from_secs_f64(self.job.start_timeout) + READY_TIMEOUT_PER_TASK * tasks;
         let deadline = Instant::now() + timeout;
         while self.area.ready() < tasks as usize {
             if Instant::now() >= deadline {
                 return Err(Failure::new(
                     FailureKind::Hung,
                     format!(
-                        "{} of {tasks} tasks were ready after {} s",
+                        "{} of {tasks} tasks were ready after {:.0} s",
                         self.area.ready(),
-                        timeout.as_secs()
+                        timeout.as_secs_f64()
                     ),
-                    "the set-up of the testcase hangs or is very slow here: try -t 1",
+                    "its set-up hangs or is slow here: try -t 1 or a longer --start-timeout",
                 ));
             }
             let soon = Instant::now() + Duration::from_millis(20);

@@ -1,0 +1,35 @@
+//! The command line as a whole; each command's arguments are in its own file.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands;
+
+/// Find the core count at which a system stops scaling, and see what stops it.
+#[derive(Parser)]
+#[command(name = "knee", version, max_term_width = 100, after_help = AFTER_HELP)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    List(commands::list::Args),
+    Run(commands::run::Args),
+    Show(commands::show::Args),
+    Topology(commands::topology::Args),
+    Doctor(commands::doctor::Args),
+    WillItScale(commands::will_it_scale::Args),
+    Generate(commands::generate::Args),
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  knee run                           a tour of every service of this kernel, under two minutes
+  knee run mmap1 'page_fault*'       these testcases, as processes and as threads
+  knee list                          what can be measured
+  knee doctor                        what works on this machine, and what is missing
+
+Exit status:
+  0 done   1 a policy said no   2 usage   3 the environment lacks something
+  4 a testcase died   130, 143 interrupted; what was measured is kept";

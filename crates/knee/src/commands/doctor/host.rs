@@ -1,0 +1,292 @@
+//! The machine itself: CPUs, what disturbs them, limits.
+
+use super::{Check, command, statement};
+use knee_measure::machine::{Environment, Topology, filesystem};
+use std::fs;
+use std::path::Path;
+
+/// Other work that takes more than this share of the usable CPUs shifts rates by more than
+/// the spread of a quiet machine, about 1 %.
+const QUIET_LOAD_PER_CPU: f64 = 0.05;
+/// Steal above this share, since boot, says that the host is oversubscribed.
+const QUIET_STEAL_PERCENT: f64 = 0.5;
+/// poll2 watches 128 files per task; with pipes, sockets and knee's own a task stays below.
+const FILES_PER_TASK: u64 = 300;
+/// Objects and programs of build1 for a few tasks.
+const SHARED_MEMORY_BYTES: u64 = 64 << 20;
+
+/// Which of the machine's CPUs this process may use.
+pub(super) fn cpus(topology: &Topology) -> Check {
+    let usable = topology.usable();
+    let present = usable.len() + topology.excluded().len();
+    let detail = format!("{} of {present} usable: {usable}", usable.len());
+    let check = Check::ok("CPUs", "knee run: the length of every curve", detail);
+    let excluded = topology.excluded_by_reason();
+    if excluded.is_empty() {
+        return check;
+    }
+    let reasons: Vec<String> =
+        excluded.iter().map(|(why, cpus)| format!("{cpus} {why}: {}", why.remedy(cpus))).collect();
+    check.limited(statement(reasons.join("; ")))
+}
+
+/// How much CPU time control groups leave.
+pub(super) fn cpu_quota(environment: &Environment) -> Check {
+    let check = |detail: String| {
+        Check::ok("CPU quota", "knee run: throttled tasks look like a knee", detail)
+    };
+    match environment.cgroup_cpu_quota {
+        Some(quota) if quota < environment.usable_cpus.len() as f64 => {
+            check(format!("{quota:.2} CPUs of time on {} CPUs", environment.usable_cpus.len()))
+                .limited(statement(
+                    "raise cpu.max of the control group (docker --cpus, systemd CPUQuota=), \
+                     or keep to -t auto, which stops at the quota",
+                ))
+        }
+        Some(quota) => check(format!("{quota:.2} CPUs of time, no limit in effect")),
+        None => check("none".to_owned()),
+    }
+}
+
+/// Whether other work runs beside the measurement.
+pub(super) fn load(environment: &Environment) -> Check {
+    let check = |detail| Check::ok("load", "knee run: quiet CPUs", detail);
+    let Some([one, five, _]) = environment.load_average else {
+        return check("/proc/loadavg is not readable".to_owned())
+            .limited(statement("mount /proc, or make sure yourself that nothing else runs"));
+    };
+    let cpus = environment.usable_cpus.len();
+    let check = check(format!("{one:.2} over 1 minute, {five:.2} over 5, on {cpus} CPUs"));
+    if one > QUIET_LOAD_PER_CPU * cpus as f64 {
+        return check.limited(statement(
+            "stop what `ps -eo pcpu,pid,user,args --sort=-pcpu | head` shows, or wait for it",
+        ));
+    }
+    check
+}
+
+/// Whether the hypervisor gave this machine's CPU time to others.
+pub(super) fn steal() -> Check {
+    let check = |detail| Check::ok("stolen time", "knee run: CPUs that are really there", detail);
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    match steal_percent(&stat) {
+        None => check("unknown".to_owned()).limited(statement("/proc/stat does not tell")),
+        Some(percent) if percent > QUIET_STEAL_PERCENT => {
+            check(format!("{percent:.1} % since boot")).limited(statement(
+                "the host runs other guests on these CPUs; only a dedicated host or pinned \
+                 virtual CPUs change that. knee marks the samples that are hit",
+            ))
+        }
+        Some(percent) => check(format!("{percent:.1} % since boot")),
+    }
+}
+
+/// The share of steal in the first line of /proc/stat: user nice system idle iowait irq
+/// softirq steal.
+fn steal_percent(stat: &str) -> Option<f64> {
+    let times: Vec<f64> = stat
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .take(8)
+        .filter_map(|time| time.parse().ok())
+        .collect();
+    let total: f64 = times.iter().sum();
+    (total > 0.0).then_some(*times.get(7)? / total * 100.0)
+}
+
+/// Whether the frequency stays up.
+pub(super) fn governor(environment: &Environment) -> Check {
+    let check = |detail: &str| Check::ok("governor", "knee run: a steady frequency", detail);
+    match environment.governor.as_deref() {
+        Some("performance") => check("performance"),
+        Some(other) => check(other).limited(command(
+            "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+        )),
+        None => check("not visible").limited(statement(match environment.hypervisor {
+            Some(_) => "frequency is the host's business; a guest can neither see nor set it",
+            None => "this kernel has no cpufreq driver for the machine; set it in the firmware",
+        })),
+    }
+}
+
+/// Whether one busy core runs faster than many do.
+pub(super) fn turbo(environment: &Environment) -> Check {
+    let check = |detail: &str| {
+        Check::ok("turbo", "knee run: turbo makes 1 task fast and so scaling look bad", detail)
+    };
+    let intel = Path::new("/sys/devices/system/cpu/intel_pstate/no_turbo");
+    match environment.turbo {
+        Some(false) => check("off"),
+        Some(true) if intel.exists() => {
+            check("on").limited(command(format!("echo 1 | sudo tee {}", intel.display())))
+        }
+        Some(true) => {
+            check("on").limited(command("echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"))
+        }
+        None => check("not visible").limited(statement(match environment.hypervisor {
+            Some(_) => "turbo is the host's business; a guest can neither see nor set it",
+            None => "this machine has no switch for it in the kernel; look in the firmware",
+        })),
+    }
+}
+
+/// Whether cores have several threads.
+pub(super) fn smt(environment: &Environment) -> Check {
+    let detail = match environment.smt_active {
+        Some(true) => "on; --placement cores takes siblings last",
+        Some(false) => "off",
+        None => "not reported",
+    };
+    Check::ok("SMT", "knee run: what a CPU is", detail)
+}
+
+/// Whether CPUs are kept free of other tasks. Most machines have none, and need none.
+pub(super) fn isolated_cpus(environment: &Environment) -> Check {
+    let detail = match &environment.isolated_cpus {
+        Some(cpus) if !cpus.is_empty() => format!("{cpus}; use them with taskset -c {cpus} knee"),
+        _ => "none; isolcpus= on the kernel's command line sets some apart".to_owned(),
+    };
+    Check::ok("isolated CPUs", "knee run: the least noise", detail)
+}
+
+/// Whether reading the time is cheap.
+pub(super) fn clock(environment: &Environment) -> Check {
+    let check = |detail: &str| Check::ok("clock source", "knee run: measured intervals", detail);
+    match environment.clocksource.as_deref() {
+        // Those that the vDSO cannot read cost a system call and a slow device access.
+        Some(slow @ ("hpet" | "acpi_pm" | "jiffies" | "refined-jiffies")) => {
+            check(slow).limited(statement(
+                "`sudo dmesg | grep -i -e clocksource -e tsc` says why the kernel gave the TSC up",
+            ))
+        }
+        Some(clock) => check(clock),
+        None => check("not reported, taken as it is"),
+    }
+}
+
+/// Whether the kernel moves memory and tasks while knee measures; only asked where there is
+/// more than one node.
+pub(super) fn numa_balancing(environment: &Environment) -> Option<Check> {
+    let nodes = environment.topology.as_ref()?.nodes;
+    let check =
+        |detail: &str| Check::ok("NUMA balancing", "knee run: memory that stays in place", detail);
+    match environment.numa_balancing {
+        Some(true) if nodes > 1 => {
+            Some(check("on").limited(command("sudo sysctl kernel.numa_balancing=0")))
+        }
+        _ if nodes > 1 => Some(check("off")),
+        _ => None,
+    }
+}
+
+/// Whether as many tasks as CPUs can open their files.
+pub(super) fn open_files(environment: &Environment) -> Check {
+    let needed = FILES_PER_TASK * environment.usable_cpus.len() as u64;
+    let in_words = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
+    let (soft, hard) = (environment.open_files_soft_limit, environment.open_files_hard_limit);
+    let detail = format!("{}, at most {} when asked", in_words(soft), in_words(hard));
+    let check = Check::ok("open files", "knee run: poll and select testcases", detail);
+    let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
+    match () {
+        () if enough(soft) => check,
+        () if enough(hard) => check.limited(command(format!("ulimit -n {needed}"))),
+        () => check.limited(command(format!("sudo prlimit --pid $$ --nofile={needed}"))),
+    }
+}
+
+/// Transparent huge pages, and those set aside for hugetlb.
+pub(super) fn huge_pages(environment: &Environment) -> Check {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let reserved = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("HugePages_Total:"))
+        .map_or("0", str::trim);
+    let check = |setting: &str| {
+        let detail = format!("transparent: {setting}; hugetlb pages reserved: {reserved}");
+        Check::ok("huge pages", "knee run: zero_fill2, and what page_fault1 counts", detail)
+    };
+    match environment.transparent_huge_pages.as_deref() {
+        Some("never") => check("never").missing(command(
+            "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+        )),
+        Some(setting) => check(setting),
+        None => check("not built in")
+            .missing(statement("this kernel has no transparent huge pages; boot another one")),
+    }
+}
+
+/// Whether there is a memory file system to build and write in.
+pub(super) fn shared_memory() -> Check {
+    let path = Path::new("/dev/shm");
+    let check = |detail: String| {
+        Check::ok("/dev/shm", "knee run: file testcases and build1 without a disk", detail)
+    };
+    let mount = command("sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm");
+    let writable = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+    match (filesystem::kind(path), filesystem::bytes_free(path)) {
+        (Some(kind), Some(free)) if kind == "tmpfs" => {
+            let check = check(format!("tmpfs, {} MiB free", free >> 20));
+            match () {
+                () if !writable => check.limited(command("sudo chmod 1777 /dev/shm")),
+                () if free < SHARED_MEMORY_BYTES => {
+                    check.limited(command("sudo mount -o remount,size=1g /dev/shm"))
+                }
+                () => check,
+            }
+        }
+        (Some(kind), _) => check(format!("{kind}, not tmpfs")).limited(mount),
+        (None, _) => check("not there".to_owned()).limited(mount),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Status;
+    use super::*;
+
+    fn environment() -> Environment {
+        Environment {
+            usable_cpus: "0-3".parse().unwrap(),
+            load_average: Some([0.1, 0.1, 0.1]),
+            cgroup_cpu_quota: None,
+            ..Environment::capture(Path::new("/"))
+        }
+    }
+
+    #[test]
+    fn load_is_judged_by_the_number_of_cpus() {
+        let mut environment = environment();
+        assert_eq!(load(&environment).status, Status::Ok);
+        environment.load_average = Some([1.0, 0.1, 0.1]);
+        assert_eq!(load(&environment).status, Status::Limited);
+    }
+
+    #[test]
+    fn a_quota_matters_only_below_the_number_of_cpus() {
+        let mut environment = environment();
+        environment.cgroup_cpu_quota = Some(4.0);
+        assert_eq!(cpu_quota(&environment).status, Status::Ok);
+        environment.cgroup_cpu_quota = Some(1.5);
+        assert_eq!(cpu_quota(&environment).status, Status::Limited);
+    }
+
+    #[test]
+    fn the_open_file_limit_grows_with_the_cpus() {
+        let mut environment = environment();
+        environment.open_files_soft_limit = Some(1024);
+        environment.open_files_hard_limit = None;
+        let check = open_files(&environment);
+        assert_eq!(check.remedy, Some(command("ulimit -n 1200")));
+        environment.open_files_soft_limit = Some(1200);
+        assert_eq!(open_files(&environment).status, Status::Ok);
+    }
+
+    #[test]
+    fn steal_is_the_eighth_time_of_the_first_line() {
+        assert_eq!(steal_percent("cpu  50 0 0 40 0 0 0 10 99 99\ncpu0 1\n"), Some(10.0));
+        assert_eq!(steal_percent("cpu  50 0\n"), None);
+        assert_eq!(steal_percent(""), None);
+    }
+}

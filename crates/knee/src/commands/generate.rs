@@ -1,0 +1,78 @@
+//! `knee generate`: files made from the command's own definition.
+
+use clap::{CommandFactory, Subcommand};
+use clap_complete::Shell;
+use knee_measure::record::{run_schema, sample_schema};
+
+use crate::cli::Cli;
+use crate::exit::ExitStatus;
+use crate::stdout;
+
+/// Print a man page, shell completions or a schema
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee generate man > /usr/local/share/man/man1/knee.1
+  knee generate completions bash > /etc/bash_completion.d/knee
+  knee generate schema sample")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// The man page of knee and all of its commands, in roff
+    Man,
+    /// Completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// The JSON schema of a file of the run record
+    Schema {
+        /// run (run.json) or sample (a line of samples.jsonl)
+        file: SchemaFile,
+    },
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum SchemaFile {
+    Run,
+    Sample,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
+    let mut command = Cli::command();
+    let mut text = Vec::new();
+    match args.what {
+        What::Man => man(command, &mut text)?,
+        What::Completions { shell } => {
+            clap_complete::generate(shell, &mut command, "knee", &mut text);
+        }
+        What::Schema { file } => {
+            let schema = match file {
+                SchemaFile::Run => run_schema(),
+                SchemaFile::Sample => sample_schema(),
+            };
+            text = format!("{schema:#}\n").into_bytes();
+        }
+    }
+    stdout::print(&String::from_utf8_lossy(&text))?;
+    Ok(ExitStatus::Done)
+}
+
+/// One page: the command, then each subcommand with its options.
+fn man(mut command: clap::Command, text: &mut Vec<u8>) -> anyhow::Result<()> {
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(text)?;
+    for subcommand in command.get_subcommands().filter(|c| c.get_name() != "help") {
+        let page = clap_mangen::Man::new(
+            subcommand.clone().display_name(format!("knee {}", subcommand.get_name())),
+        );
+        page.render_name_section(text)?;
+        page.render_synopsis_section(text)?;
+        page.render_options_section(text)?;
+        page.render_extra_section(text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! The commands, a file each: arguments in, words out.
+
+pub(crate) mod doctor;
+pub(crate) mod generate;
+pub(crate) mod list;
+pub(crate) mod run;
+pub(crate) mod show;
+pub(crate) mod topology;
+pub(crate) mod will_it_scale;
+
+/// A share written as a percentage: `5%` or `5`.
+pub(crate) fn percentage(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    match number.parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err("a percentage above 0 and up to 100 is wanted, such as 5%".to_owned()),
+    }
+}
+
+/// A time in seconds, from a hundredth to a day: `0.2`, `5s`.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('s').unwrap_or(text).trim();
+    match number.parse::<f64>() {
+        Ok(seconds) if (0.01..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a time in seconds from 0.01 to 86400 is wanted, such as 0.2".to_owned()),
+    }
+}
+
+/// Like [`seconds`], or 0 for none.
+pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
+    if text.parse() == Ok(0.0) { Ok(0.0) } else { seconds(text) }
+}

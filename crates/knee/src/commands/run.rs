@@ -1,0 +1,324 @@
+//! `knee run`: the main job.
+
+mod tasks;
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use knee_measure::interrupt::Interrupt;
+use knee_measure::job::START_TIMEOUT;
+use knee_measure::launch::Launcher;
+use knee_measure::machine::{CpuList, Environment, Placement, Topology, cgroup};
+use knee_measure::noise::{AA_ROUNDS, NoiseFloors};
+use knee_measure::plan::{Case, Order};
+use knee_measure::record::{Record, Request, RunRecord, SCHEMA, Writer};
+use knee_measure::select::{QUICK, select};
+use knee_measure::summary::summarise;
+use knee_measure::sweep::{Ended, RunError, Sweep};
+use knee_measure::testcase::Mode;
+use knee_measure::testcases;
+
+use self::tasks::Tasks;
+use super::show::ViewArgs;
+use super::{percentage, seconds, seconds_or_none};
+use crate::exit::{ExitStatus, usage};
+use crate::present::number::spread;
+use crate::present::progress::Progress;
+
+/// Where runs are kept unless `-o` says otherwise.
+const RUNS: &str = "runs";
+
+/// Interval and warm-up of the quick set, which has to end in under two minutes.
+const QUICK_INTERVAL: f64 = 0.1;
+const QUICK_WARMUP: f64 = 0.05;
+/// Interval and warm-up otherwise.
+const INTERVAL: f64 = 0.2;
+const WARMUP: f64 = 0.1;
+
+/// Measure how throughput grows with the number of tasks
+///
+/// Without a name, a quick set that touches every family of services. Each point (testcase, mode,
+/// number of tasks) is measured in several rounds, each a fresh process; rounds of all points are
+/// interleaved at random, and intervals are built over rounds. Raw samples are kept in the record.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Testcases: names, globs, NAME@VARIANT or family:NAME (see `knee list`)
+    #[arg(value_name = "NAME | GLOB | family:NAME")]
+    words: Vec<String>,
+
+    /// Run every testcase
+    #[arg(long, conflicts_with = "words")]
+    all: bool,
+
+    /// Run a will-it-scale testcase compiled as a shared object, as it is
+    #[arg(long, value_name = "FILE.so")]
+    plugin: Vec<PathBuf>,
+
+    /// Tasks as processes, as threads of one process, or first one and then the other
+    #[arg(short, long, value_enum, default_value = "both")]
+    mode: Modes,
+
+    /// Numbers of tasks: 1,2,4 or 1-8 or 8-64:8, or auto (1, powers of two, all cores of an L3
+    /// and of a package, all CPUs)
+    #[arg(short, long, value_name = "LIST | auto", default_value = "auto")]
+    tasks: Tasks,
+
+    /// Rounds per point, each a fresh process [default: 5; with --aa 10]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rounds: Option<u32>,
+
+    /// Samples per round
+    #[arg(short, long, value_name = "N", default_value = "3",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    samples: u64,
+
+    /// Seconds per sample [default: 0.2; of the quick set 0.1]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    interval: Option<f64>,
+
+    /// Seconds before the first sample of a round [default: 0.1; of the quick set 0.05]
+    #[arg(long, value_name = "S", value_parser = seconds_or_none)]
+    warmup: Option<f64>,
+
+    /// Add rounds to a point until its 95 % interval is within this of its median
+    #[arg(long, value_name = "P%", value_parser = percentage)]
+    precision: Option<f64>,
+
+    /// Seconds of measuring after which --precision gives a point up
+    #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
+    max_time: f64,
+
+    /// Seconds that a testcase may take to get ready
+    #[arg(long, value_name = "S", default_value_t = START_TIMEOUT, value_parser = seconds)]
+    start_timeout: f64,
+
+    /// Order of the points within a round
+    #[arg(long, value_enum, default_value = "shuffled")]
+    order: Ordering,
+
+    /// Seed of the order and of everything else that is random [default: a new one]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Which CPUs tasks take first: cores, smt, compact, scatter or none (see `knee topology`)
+    #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
+    placement: Placement,
+
+    /// Use only these CPUs, such as 0-3,8
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
+
+    /// Where testcases keep their files [default: $TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Where to write the record [default: runs/TIME]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Continue the run recorded in this directory
+    #[arg(long, value_name = "DIR",
+          conflicts_with_all = ["words", "all", "plugin", "rounds", "interval", "warmup",
+                                "precision", "seed", "cpus", "dir", "output", "aa"])]
+    resume: Option<PathBuf>,
+
+    /// Measure this machine's noise floor (A/A: what differs when nothing has changed) and keep
+    /// it, so that later claims below it are pointed out
+    #[arg(long)]
+    aa: bool,
+
+    /// No progress
+    #[arg(short, long)]
+    quiet: bool,
+
+    #[command(flatten)]
+    view: ViewArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  knee run                                 the quick set, under two minutes on 2 CPUs
+  knee run mmap1 read1@same-file           two testcases
+  knee run family:lock -m threads -t 1-8   all locks, threads, 1 to 8 tasks
+  knee run page_fault1 --precision 1%      as many rounds as it takes
+  knee run --plugin ./mine.so              a testcase in C
+  knee run --aa                            how much differs here when nothing has changed
+  knee run mmap1 --format json | jq .curves";
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Modes {
+    Processes,
+    Threads,
+    Both,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Ordering {
+    AsGiven,
+    Shuffled,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
+    let (mut run, mut writer, finished) = match &args.resume {
+        Some(dir) => {
+            let (writer, mut record) = Writer::resume(dir)?;
+            // Whoever resumes has mended what failed, or wants to know that it fails again.
+            record.run.failures.clear();
+            (record.run, writer, record.samples)
+        }
+        None => {
+            let run = plan(&args)?;
+            let dir = args.output.clone().unwrap_or_else(|| unused_dir(&run.environment));
+            let writer = Writer::create(&dir, &run)?;
+            (run, writer, Vec::new())
+        }
+    };
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    // Orphans of a runner that was killed come to us and are ended.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let mut progress = Progress::new(args.quiet);
+    let ended = Sweep {
+        run: &mut run,
+        writer: &mut writer,
+        executor: &mut Launcher::this_program(),
+        observer: &mut progress,
+        interrupt: &interrupt,
+    }
+    .run(&finished);
+    progress.finish();
+    let dir = writer.dir().to_owned();
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(RunError::Record(error)) => return Err(error.into()),
+        Err(RunError::WorkDir { dir, source }) => {
+            return Err(source).with_context(|| {
+                format!("cannot use {}; choose another with --dir", dir.display())
+            });
+        }
+    };
+    let record = Record::read(&dir)?;
+    if run.request.aa && ended == Ended::Done {
+        keep_noise_floor(&record, args.view.knee)?;
+    }
+    args.view.print(&record)?;
+    anstream::eprintln!("knee: recorded in {0}; show it again: knee show {0}", dir.display());
+    Ok(match ended {
+        Ended::Interrupted(signal) => ExitStatus::Interrupted(signal),
+        Ended::Done => ExitStatus::of_failures(&run.failures),
+    })
+}
+
+/// What the arguments mean on this machine.
+fn plan(args: &Args) -> anyhow::Result<RunRecord> {
+    let cases = cases(args)?;
+    let machine = Topology::read()?;
+    let topology = match &args.cpus {
+        Some(cpus) => machine.restrict(cpus).map_err(|e| usage(e.to_string()))?,
+        None => machine,
+    };
+    let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let dir = dir.canonicalize().map_err(|e| usage(format!("--dir {}: {e}", dir.display())))?;
+    let quick = is_quick(args);
+    let request = Request {
+        modes: match args.mode {
+            Modes::Processes => vec![Mode::Processes],
+            Modes::Threads => vec![Mode::Threads],
+            Modes::Both => vec![Mode::Processes, Mode::Threads],
+        },
+        tasks: args.tasks.resolve(&topology, cgroup::cpu_quota()),
+        rounds: args.rounds.unwrap_or(if args.aa { AA_ROUNDS } else { 5 }),
+        samples: args.samples,
+        interval: args.interval.unwrap_or(if quick { QUICK_INTERVAL } else { INTERVAL }),
+        warmup: args.warmup.unwrap_or(if quick { QUICK_WARMUP } else { WARMUP }),
+        start_timeout: args.start_timeout,
+        precision: args.precision,
+        max_time: args.max_time,
+        order: match args.order {
+            Ordering::AsGiven => Order::AsGiven,
+            Ordering::Shuffled => Order::Shuffled,
+        },
+        seed: args.seed.unwrap_or_else(new_seed),
+        placement: args.placement,
+        cpus: args.placement.order(&topology),
+        dir: dir.clone(),
+        aa: args.aa,
+    };
+    Ok(RunRecord {
+        schema: SCHEMA,
+        complete: false,
+        end: None,
+        request,
+        environment: Environment::capture(&dir),
+        cases,
+        failures: Vec::new(),
+    })
+}
+
+fn is_quick(args: &Args) -> bool {
+    args.words.is_empty() && !args.all && args.plugin.is_empty()
+}
+
+fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
+    let words: Vec<String> = if args.all {
+        testcases::all().map(|testcase| testcase.name.to_owned()).collect()
+    } else if is_quick(args) {
+        QUICK.iter().map(|&name| name.to_owned()).collect()
+    } else {
+        args.words.clone()
+    };
+    let selected = select(&words).map_err(|e| usage(e.to_string()))?;
+    let mut cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
+    for path in &args.plugin {
+        let path =
+            path.canonicalize().map_err(|e| usage(format!("--plugin {}: {e}", path.display())))?;
+        let case = Case::plugin(&path);
+        if cases.iter().any(|other| other.name == case.name) {
+            return Err(usage(format!(
+                "--plugin {}: there is already a testcase {}; rename the file",
+                path.display(),
+                case.name
+            )));
+        }
+        cases.push(case);
+    }
+    Ok(cases)
+}
+
+fn new_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // Short enough to be typed again.
+    u64::from(now.subsec_nanos()) ^ now.as_secs() & 0xffff
+}
+
+/// `runs/2026-11-21T090000Z`, or with `-2`, `-3` … for runs of the same second.
+fn unused_dir(environment: &Environment) -> PathBuf {
+    let started = environment.started_at.replace(':', "");
+    let name = |n: u32| match n {
+        1 => Path::new(RUNS).join(&started),
+        n => Path::new(RUNS).join(format!("{started}-{n}")),
+    };
+    (1..).map(name).find(|dir| !dir.exists()).expect("some number is unused")
+}
+
+fn keep_noise_floor(record: &Record, knee: f64) -> anyhow::Result<()> {
+    let floors = NoiseFloors::of_run(record, &summarise(record, knee))
+        .context("too few rounds for a noise floor: use -r 4 or more")?;
+    let file = floors.save().context("cannot keep the noise floor")?;
+    let worst = floors.points.iter().max_by(|a, b| a.relative.total_cmp(&b.relative));
+    anstream::eprintln!(
+        "knee: noise floor of this machine: typically {}{}; kept in {}",
+        spread(floors.typical),
+        worst.map_or(String::new(), |p| format!(
+            ", at worst {} ({} {} ×{})",
+            spread(p.relative),
+            p.point.testcase,
+            p.point.mode,
+            p.point.tasks
+        )),
+        file.display()
+    );
+    Ok(())
+}

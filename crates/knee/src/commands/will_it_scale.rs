@@ -1,0 +1,151 @@
+//! `knee will-it-scale`: behaves as a binary of that suite, for scripts that call one.
+
+use std::io::Write;
+
+use anyhow::Context;
+use knee_measure::interrupt::Interrupt;
+use knee_measure::job::{Job, START_TIMEOUT};
+use knee_measure::launch::{Launcher, Stopped};
+use knee_measure::machine::{Placement, Topology};
+use knee_measure::needs::{self, TMPFS};
+use knee_measure::plan::{Case, MAX_TASKS};
+use knee_measure::select::Selected;
+use knee_measure::testcase::{Mode, Need};
+use knee_measure::testcases;
+use knee_measure::workdir::WorkDir;
+
+use crate::exit::{ExitStatus, usage};
+use crate::present::will_it_scale::sample;
+
+/// The original discards six samples of a second each, although it calls them five.
+const DISCARDED: u64 = 6;
+
+/// Behave as a binary of will-it-scale: same arguments, same lines
+///
+/// Rates are counts over measured time, where the original trusts sleep(1); testcases behave as
+/// they do in the original, also where knee's own default differs.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee will-it-scale mmap1_processes -t 4 -s 5
+  knee will-it-scale page_fault1_threads -t 2        until it is interrupted")]
+pub(crate) struct Args {
+    /// NAME_processes or NAME_threads
+    name: String,
+
+    /// Number of parallel tasks
+    #[arg(short, long = "tasks", value_name = "N", default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TASKS)))]
+    tasks: u32,
+
+    /// Number of one-second samples to average; 0: run for ever
+    #[arg(short, long = "samples", value_name = "N", default_value = "0")]
+    samples: u64,
+
+    /// Bind to SMT threads instead of cores
+    #[arg(short = 'm', conflicts_with = "no_affinity")]
+    smt: bool,
+
+    /// No affinity
+    #[arg(short = 'n')]
+    no_affinity: bool,
+
+    /// Print each task's count
+    #[arg(short = 'v')]
+    verbose: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
+    let (name, mode) = parse_name(&args.name)?;
+    let testcase = testcases::find(name)
+        .ok_or_else(|| usage(format!("no testcase {name:?}; `knee list` shows all")))?;
+    let case = Case::built_in(&Selected::original(testcase));
+    let placement = match (args.smt, args.no_affinity) {
+        (true, _) => Placement::Smt,
+        (_, true) => Placement::None,
+        _ => Placement::Cores,
+    };
+    let parent = std::env::temp_dir();
+    let context = needs::Context { dir: &parent, mode, tasks: args.tasks };
+    if let Some(failure) = case.needs().iter().find_map(|&n| needs::check(n, &context).err()) {
+        anyhow::bail!("{}; {}", failure.reason, failure.remedy);
+    }
+    let on_tmpfs = case.needs().contains(&Need::Tmpfs);
+    let parent = if on_tmpfs { TMPFS.into() } else { parent };
+    let mut work =
+        WorkDir::create(&parent).with_context(|| format!("cannot use {}", parent.display()))?;
+    let order = placement.order(&Topology::read()?);
+    let job = Job {
+        source: case.source(),
+        mode,
+        tasks: args.tasks,
+        sampler_cpu: order.last().copied().filter(|_| (args.tasks as usize) < order.len()),
+        cpus: if placement.pins() { order } else { Vec::new() },
+        warmup: 0.0,
+        interval: 1.0,
+        start_timeout: START_TIMEOUT,
+        samples: (args.samples > 0).then_some(args.samples + DISCARDED),
+        dir: work.begin_round()?,
+    };
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let mut output = Output { args: &args, taken: 0, total: 0.0 };
+    let result = Launcher::this_program().run(&job, 0, &interrupt, |description, measured| {
+        output.sample(description, &measured.rates)
+    });
+    match result {
+        Ok(_) => Ok(ExitStatus::Done),
+        Err(Stopped::Interrupted(signal)) => Ok(ExitStatus::Interrupted(signal)),
+        // Nobody reads on: the original would have been killed by SIGPIPE.
+        Err(Stopped::ByReceiver(_)) => Ok(ExitStatus::Done),
+        Err(Stopped::Failed(failure)) => {
+            anstream::eprintln!("knee: {}: {}; {}", args.name, failure.reason, failure.remedy);
+            Ok(ExitStatus::TestcaseDied)
+        }
+    }
+}
+
+fn parse_name(name: &str) -> anyhow::Result<(&str, Mode)> {
+    if let Some(name) = name.strip_suffix("_processes") {
+        Ok((name, Mode::Processes))
+    } else if let Some(name) = name.strip_suffix("_threads") {
+        Ok((name, Mode::Threads))
+    } else {
+        Err(usage(format!("{name:?} ends neither in _processes nor in _threads")))
+    }
+}
+
+/// Prints as the original does, a line as soon as it is known.
+struct Output<'a> {
+    args: &'a Args,
+    taken: u64,
+    total: f64,
+}
+
+impl Output<'_> {
+    fn sample(&mut self, description: &str, rates: &[f64]) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.taken == 0 {
+            writeln!(out, "testcase:{description}\nwarmup")?;
+        }
+        if self.args.verbose {
+            for (task, rate) in rates.iter().enumerate() {
+                writeln!(out, "{task:4} -> {rate:.0}")?;
+            }
+        }
+        let total: f64 = rates.iter().sum();
+        let min = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = rates.iter().copied().fold(0.0, f64::max);
+        writeln!(out, "{}", sample(min, max, total))?;
+        self.taken += 1;
+        if self.taken == DISCARDED {
+            writeln!(out, "measurement")?;
+        }
+        if self.taken > DISCARDED {
+            self.total += total;
+        }
+        if self.args.samples > 0 && self.taken == self.args.samples + DISCARDED {
+            writeln!(out, "average:{:.0}", self.total / self.args.samples as f64)?;
+        }
+        out.flush()
+    }
+}

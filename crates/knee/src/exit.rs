@@ -1,0 +1,67 @@
+//! How knee ends: the exit statuses, as a type.
+
+use std::process::ExitCode;
+
+use knee_measure::job::FailureKind;
+use knee_measure::record::PointFailure;
+use knee_measure::sweep::worst_kind;
+
+/// Exit status of every command. 101 is a bug in knee (a Rust panic).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExitStatus {
+    /// 0: done; and nothing was worse than a policy such as `--fail-on` allowed.
+    Done,
+    /// 2: the command line cannot be understood (as clap's own errors).
+    Usage,
+    /// 3: the environment lacks something: a permission, a program, room on a disk.
+    Environment,
+    /// 4: a testcase died, hung or returned.
+    TestcaseDied,
+    /// 128 + the signal: interrupted; what was measured is kept and marked as incomplete.
+    Interrupted(i32),
+}
+
+impl ExitStatus {
+    /// What the failures of a run amount to.
+    pub(crate) fn of_failures(failures: &[PointFailure]) -> Self {
+        match worst_kind(failures) {
+            None => Self::Done,
+            Some(FailureKind::CannotRun) => Self::Environment,
+            Some(FailureKind::Died | FailureKind::Hung | FailureKind::Runner) => Self::TestcaseDied,
+        }
+    }
+
+    /// The status of an error that ended a command.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        if error.is::<UsageError>() { Self::Usage } else { Self::Environment }
+    }
+}
+
+impl From<ExitStatus> for ExitCode {
+    fn from(status: ExitStatus) -> Self {
+        Self::from(match status {
+            ExitStatus::Done => 0,
+            ExitStatus::Usage => 2,
+            ExitStatus::Environment => 3,
+            ExitStatus::TestcaseDied => 4,
+            ExitStatus::Interrupted(signal) => 128 + signal as u8,
+        })
+    }
+}
+
+/// Arguments that clap lets through but that cannot be meant.
+#[derive(Debug)]
+pub(crate) struct UsageError(pub(crate) String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// An error of usage with this message.
+pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
+    UsageError(message.into()).into()
+}

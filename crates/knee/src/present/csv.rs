@@ -1,0 +1,53 @@
+//! The CSV of will-it-scale's runtest.py: one block per testcase, with the fixed header and the
+//! artificial first row that its plots start from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use knee_measure::summary::{CurveSummary, PointSummary};
+use knee_measure::testcase::Mode;
+
+/// One block, or for several testcases each block after a `# NAME` line.
+pub(crate) fn render(curves: &[CurveSummary]) -> String {
+    let mut names: Vec<&str> = curves.iter().map(|curve| curve.testcase.as_str()).collect();
+    names.dedup();
+    let mut text = String::new();
+    for (i, name) in names.iter().enumerate() {
+        if names.len() > 1 {
+            let gap = if i > 0 { "\n" } else { "" };
+            let _ = writeln!(text, "{gap}# {name}");
+        }
+        text += &block(name, curves);
+    }
+    text
+}
+
+fn block(name: &str, curves: &[CurveSummary]) -> String {
+    let points: BTreeMap<(Mode, u32), &PointSummary> = curves
+        .iter()
+        .filter(|curve| curve.testcase == name)
+        .flat_map(|curve| &curve.points)
+        .map(|entry| ((entry.point.point.mode, entry.point.point.tasks), &entry.point))
+        .collect();
+    let tasks: BTreeSet<u32> = points.keys().map(|&(_, tasks)| tasks).collect();
+    // The straight line from the better mode at the fewest tasks.
+    let per_task = tasks.first().map_or(0.0, |&fewest| {
+        let rate = |mode| points.get(&(mode, fewest)).map_or(0.0, |p| p.rate);
+        rate(Mode::Processes).max(rate(Mode::Threads)) / f64::from(fewest)
+    });
+    let mut text =
+        "tasks,processes,processes_idle,threads,threads_idle,linear\n0,0,100,0,100,0\n".to_owned();
+    for &n in &tasks {
+        let cell = |mode| match points.get(&(mode, n)) {
+            Some(p) => {
+                let idle = p.cpu.map_or(0.0, |cpu| cpu.machine_idle * 100.0);
+                format!("{:.0},{idle:.2}", p.rate)
+            }
+            // What runtest.py prints for a run without a result.
+            None => "-1,0.00".to_owned(),
+        };
+        let linear = per_task * f64::from(n);
+        let _ = writeln!(text, "{n},{},{},{linear:.0}", cell(Mode::Processes), cell(Mode::Threads));
+    }
+    text
+}

@@ -1,0 +1,48 @@
+//! Words and tables: how results are shown.
+
+pub(crate) mod csv;
+pub(crate) mod json;
+pub(crate) mod number;
+pub(crate) mod progress;
+pub(crate) mod table;
+pub(crate) mod warnings;
+pub(crate) mod will_it_scale;
+
+use clap::ValueEnum;
+use knee_measure::noise::NoiseFloors;
+use knee_measure::record::Record;
+use knee_measure::summary::summarise;
+
+/// Form of the results on standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table to read at a glance.
+    Human,
+    /// The record with its summaries, as one JSON document.
+    Json,
+    /// will-it-scale's CSV, a block per testcase.
+    Csv,
+    /// The lines that will-it-scale's binaries print.
+    WillItScale,
+}
+
+/// How a record is to be shown.
+pub(crate) struct View<'a> {
+    pub(crate) format: Format,
+    /// A block per curve with a line per point, instead of a line per curve.
+    pub(crate) detail: bool,
+    /// Efficiency below which a curve has its knee.
+    pub(crate) knee: f64,
+    pub(crate) floors: Option<&'a NoiseFloors>,
+}
+
+/// The whole text for `record`.
+pub(crate) fn render(record: &Record, view: &View<'_>) -> String {
+    let curves = summarise(record, view.knee);
+    match view.format {
+        Format::Human => table::render(record, &curves, view),
+        Format::Json => json::render(record, &curves),
+        Format::Csv => csv::render(&curves),
+        Format::WillItScale => will_it_scale::render(record),
+    }
+}

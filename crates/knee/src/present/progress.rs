@@ -1,0 +1,86 @@
+//! How a run gets on: a bar on a terminal, plain lines elsewhere. Both change only between
+//! rounds, when nothing is being measured.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use knee_measure::plan::Point;
+use knee_measure::record::PointFailure;
+use knee_measure::sweep::Observer;
+
+use super::number::duration;
+
+/// Between two plain lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Shows progress on standard error.
+pub(crate) struct Progress {
+    style: Style,
+}
+
+enum Style {
+    Quiet,
+    Bar(ProgressBar),
+    Lines { last: Option<Instant> },
+}
+
+impl Progress {
+    pub(crate) fn new(quiet: bool) -> Self {
+        use std::io::IsTerminal;
+        let style = match (quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Style::Quiet,
+            (false, false) => Style::Lines { last: None },
+            (false, true) => {
+                let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+                let template = "{bar:24} {pos}/{len} rounds  {msg}";
+                bar.set_style(
+                    ProgressStyle::with_template(template)
+                        .expect("a constant template")
+                        .progress_chars("█▌·"),
+                );
+                Style::Bar(bar)
+            }
+        };
+        Self { style }
+    }
+
+    /// Removes the bar.
+    pub(crate) fn finish(&self) {
+        if let Style::Bar(bar) = &self.style {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn round(&mut self, point: &Point, round: u32, done: usize, of: usize, left: f64) {
+        let Point { testcase, mode, tasks } = point;
+        match &mut self.style {
+            Style::Quiet => {}
+            Style::Bar(bar) => {
+                bar.set_length(of as u64);
+                bar.set_position(done as u64);
+                bar.set_message(format!(
+                    "{} left  {testcase} {mode} ×{tasks}, round {}",
+                    duration(left),
+                    round + 1
+                ));
+                bar.tick();
+            }
+            Style::Lines { last } => {
+                if last.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {
+                    *last = Some(Instant::now());
+                    anstream::eprintln!("knee: {done} of {of} rounds, {} left", duration(left));
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, failure: &PointFailure) {
+        let text = super::warnings::failure_line(failure);
+        match &self.style {
+            Style::Bar(bar) => bar.suspend(|| anstream::eprintln!("knee: {text}")),
+            _ => anstream::eprintln!("knee: {text}"),
+        }
+    }
+}

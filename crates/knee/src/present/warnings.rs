@@ -1,0 +1,205 @@
+//! What a reader has to know before believing a table; each warning ends in what to do.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use knee_measure::job::Mark;
+use knee_measure::noise::NoiseFloors;
+use knee_measure::record::{PointFailure, Record, RunEnd};
+use knee_measure::summary::{CONFIDENCE, CurveSummary};
+use knee_measure::testcase::Mode;
+
+use super::number::{percent, spread};
+
+/// Load per CPU at the start that can be seen in results.
+const BUSY_LOAD: f64 = 0.3;
+
+/// One line of caution.
+pub(crate) enum Warning {
+    /// The run is not whole.
+    Incomplete { end: Option<RunEnd> },
+    /// Too few rounds for the confidence that intervals should have.
+    FewRounds { rounds: usize, confidence: f64 },
+    /// Some samples are marked.
+    Marked { marked: usize, of: usize, marks: BTreeMap<Mark, usize> },
+    /// The measuring process has no CPU of its own.
+    NoSpareCpu { from: u32 },
+    /// More tasks than CPUs were asked for.
+    Oversubscribed { cpus: usize },
+    /// A cgroup grants less CPU time than there are CPUs.
+    Quota { cpus: f64 },
+    /// Others were at work when the run began.
+    Busy { load: f64 },
+    /// A knee that could be noise.
+    KneeInNoise { curve: String, efficiency: f64, floor: f64 },
+    /// Nobody knows how much of all this is noise.
+    NoNoiseFloor,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Incomplete { end } => {
+                let how = match end {
+                    Some(RunEnd::Interrupted) => "was interrupted",
+                    Some(RunEnd::Failed) => "could not write its record",
+                    Some(RunEnd::Done) => "lacks the points that failed",
+                    None => "was killed or is still going on",
+                };
+                write!(f, "the run {how}; continue it with: knee run --resume DIR")
+            }
+            Self::FewRounds { rounds, confidence } => write!(
+                f,
+                "{rounds} rounds give {:.1} % confidence, not {:.0}; six are enough: -r 6",
+                confidence * 100.0,
+                CONFIDENCE * 100.0
+            ),
+            Self::Marked { marked, of, marks } => {
+                let list: Vec<String> =
+                    marks.iter().map(|(mark, n)| format!("{n} {}", describe(*mark))).collect();
+                write!(
+                    f,
+                    "{marked} of {of} samples were disturbed ({}) and are left out where their \
+                     round has others; quieten the machine, or use more rounds",
+                    list.join(", ")
+                )
+            }
+            Self::NoSpareCpu { from } => write!(
+                f,
+                "from {from} tasks on no CPU is left for the measuring process: it interrupts a \
+                 task for some microseconds per sample; leave one free with -t"
+            ),
+            Self::Oversubscribed { cpus } => write!(
+                f,
+                "points with more than {cpus} tasks share CPUs: their efficiency is not that of \
+                 more cores"
+            ),
+            Self::Quota { cpus } => write!(
+                f,
+                "a cgroup grants {cpus:.1} CPUs of time: curves flatten there, whatever the \
+                 kernel does; lift cpu.max to see further"
+            ),
+            Self::Busy { load } => write!(
+                f,
+                "the load was {load:.1} when the run began: stop other work and run it again"
+            ),
+            Self::KneeInNoise { curve, efficiency, floor } => write!(
+                f,
+                "the knee of {curve} ({} efficient) is within this machine's noise floor of {}: \
+                 use more rounds before believing it",
+                percent(*efficiency),
+                spread(*floor)
+            ),
+            Self::NoNoiseFloor => {
+                write!(f, "the noise floor of this machine is unknown: knee run --aa measures it")
+            }
+        }
+    }
+}
+
+fn describe(mark: Mark) -> &'static str {
+    match mark {
+        Mark::Starved => "starved by other work",
+        Mark::Steal => "robbed by the hypervisor",
+        Mark::Late => "taken late",
+        Mark::Clock => "with a clock jump",
+        Mark::Stalled => "with a task that stood still",
+    }
+}
+
+/// What to know about `record`, most important first.
+pub(crate) fn warnings(
+    record: &Record,
+    curves: &[CurveSummary],
+    knee: f64,
+    floors: Option<&NoiseFloors>,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let run = &record.run;
+    if !run.complete {
+        warnings.push(Warning::Incomplete { end: run.end });
+    }
+    let points = || curves.iter().flat_map(|curve| &curve.points).map(|entry| &entry.point);
+    let fewest = points().min_by_key(|point| point.rounds.len());
+    if let Some(point) = fewest
+        && point.confidence + 1e-9 < CONFIDENCE
+    {
+        let (rounds, confidence) = (point.rounds.len(), point.confidence);
+        warnings.push(Warning::FewRounds { rounds, confidence });
+    }
+    if run
+        .environment
+        .load_average
+        .is_some_and(|load| load[0] / run.request.cpus.len().max(1) as f64 > BUSY_LOAD)
+    {
+        let load = run.environment.load_average.map_or(0.0, |load| load[0]);
+        warnings.push(Warning::Busy { load });
+    }
+    let measured: usize = points().map(|point| point.samples).sum();
+    let marked = record
+        .samples
+        .iter()
+        .filter(|line| line.phase == knee_measure::job::Phase::Measure && !line.marks.is_empty());
+    let marked = marked.count();
+    if marked > 0 {
+        let mut marks = BTreeMap::new();
+        for (mark, n) in points().flat_map(|point| &point.marks) {
+            *marks.entry(*mark).or_insert(0) += n;
+        }
+        warnings.push(Warning::Marked { marked, of: measured, marks });
+    }
+    if let Some(cpus) = run.environment.cgroup_cpu_quota {
+        warnings.push(Warning::Quota { cpus });
+    }
+    let cpus = run.request.cpus.len();
+    let most = run.request.tasks.iter().copied().max().unwrap_or(0);
+    if most as usize > cpus {
+        warnings.push(Warning::Oversubscribed { cpus });
+    } else if most as usize == cpus {
+        warnings.push(Warning::NoSpareCpu { from: most });
+    }
+    match floors {
+        None => warnings.push(Warning::NoNoiseFloor),
+        Some(floors) => {
+            for curve in curves {
+                let at = curve.points.iter().find(|e| Some(e.point.point.tasks) == curve.knee);
+                let Some(entry) = at else { continue };
+                let floor = floors.of(&entry.point.point);
+                if (entry.efficiency / knee - 1.0).abs() < floor {
+                    warnings.push(Warning::KneeInNoise {
+                        curve: format!("{} {}", curve.testcase, curve.mode),
+                        efficiency: entry.efficiency,
+                        floor,
+                    });
+                }
+            }
+        }
+    }
+    warnings
+}
+
+/// One failed point, with what to do.
+pub(crate) fn failure_line(failure: &PointFailure) -> String {
+    let point = &failure.point;
+    format!(
+        "{} {} ×{}: {}; {}",
+        point.testcase, point.mode, point.tasks, failure.failure.reason, failure.failure.remedy
+    )
+}
+
+/// All failures, those of one testcase with one reason in one line.
+pub(crate) fn failure_lines(failures: &[PointFailure]) -> Vec<String> {
+    let mut lines: BTreeMap<(&str, &str, &str), Vec<(Mode, u32)>> = BTreeMap::new();
+    for f in failures {
+        let key = (f.point.testcase.as_str(), f.failure.reason.as_str(), f.failure.remedy.as_str());
+        lines.entry(key).or_default().push((f.point.mode, f.point.tasks));
+    }
+    lines
+        .into_iter()
+        .map(|((testcase, reason, remedy), points)| {
+            let at: Vec<String> =
+                points.iter().map(|(mode, tasks)| format!("{mode} ×{tasks}")).collect();
+            format!("{testcase} ({}): {reason}; {remedy}", at.join(", "))
+        })
+        .collect()
+}

@@ -1,0 +1,200 @@
+//! The record of a run: a directory of plain files that other tools can read.
+//!
+//! ```text
+//! runs/2026-11-21T090000Z/
+//!   run.json        what was asked, the machine, how it ended        (schemas/run.schema.json)
+//!   samples.jsonl   one line per measured interval                   (schemas/sample.schema.json)
+//! ```
+//!
+//! `run.json` is replaced atomically. `samples.jsonl` grows by whole lines, each written with one
+//! system call as soon as it is measured: whatever kills knee, at most the sample in progress is
+//! lost. After each round the file is flushed to the disk, so that a crash of the machine costs at
+//! most a round; not after each sample, because that would disturb the next one.
+
+mod reader;
+mod writer;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use reader::{Record, RecordError};
+pub use writer::{Writer, write_atomically};
+
+use crate::job::{CpuShares, Failure, Mark, Phase};
+use crate::machine::{Environment, Placement};
+use crate::plan::{Case, Order, Point};
+use crate::testcase::Mode;
+use knee_stats::Spread;
+
+/// Version of the files that this knee writes.
+pub const SCHEMA: u32 = 1;
+/// Name of the file that describes the run.
+pub const RUN_FILE: &str = "run.json";
+/// Name of the file of samples.
+pub const SAMPLES_FILE: &str = "samples.jsonl";
+
+/// What was asked for, after defaults were filled in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Request {
+    /// Modes to measure.
+    pub modes: Vec<Mode>,
+    /// Numbers of tasks to measure.
+    pub tasks: Vec<u32>,
+    /// Rounds per point: each a fresh runner process.
+    pub rounds: u32,
+    /// Samples per round.
+    pub samples: u64,
+    /// Seconds per sample; testcases with long steps take longer ones.
+    pub interval: f64,
+    /// Seconds before the first sample of a round.
+    pub warmup: f64,
+    /// Seconds that a testcase may take to get ready.
+    pub start_timeout: f64,
+    /// Keep adding rounds until the interval of a point is within this share of its median.
+    pub precision: Option<f64>,
+    /// Seconds of measuring per point after which `precision` gives up.
+    pub max_time: f64,
+    /// Order of the points within a round.
+    pub order: Order,
+    /// Seed of all that is random.
+    pub seed: u64,
+    /// Which CPUs come first.
+    pub placement: Placement,
+    /// The CPUs in the order in which tasks are put on them.
+    pub cpus: Vec<u32>,
+    /// Where testcases keep their files.
+    pub dir: std::path::PathBuf,
+    /// Whether this run measures the noise floor.
+    pub aa: bool,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunEnd {
+    /// Everything that could be measured has been.
+    Done,
+    /// A signal ended it.
+    Interrupted,
+    /// The record could not be written any further.
+    Failed,
+}
+
+/// A point that has no result, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PointFailure {
+    /// The point.
+    #[serde(flatten)]
+    pub point: Point,
+    /// The round in which it failed; earlier ones have samples.
+    pub round: u32,
+    /// What happened.
+    #[serde(flatten)]
+    pub failure: Failure,
+}
+
+/// `run.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunRecord {
+    /// Version of this format: 1.
+    pub schema: u32,
+    /// Whether all that was asked for is there.
+    pub complete: bool,
+    /// How it ended; absent while it runs, or when it was killed.
+    pub end: Option<RunEnd>,
+    /// What was asked.
+    pub request: Request,
+    /// The machine it ran on.
+    pub environment: Environment,
+    /// The testcases.
+    pub cases: Vec<Case>,
+    /// What could not be measured.
+    pub failures: Vec<PointFailure>,
+}
+
+impl RunRecord {
+    /// The testcase called `name`.
+    pub fn case(&self, name: &str) -> Option<&Case> {
+        self.cases.iter().find(|case| case.name == name)
+    }
+
+    /// All points, in the order asked for.
+    pub fn points(&self) -> Vec<Point> {
+        crate::plan::points(&self.cases, &self.request.modes, &self.request.tasks)
+    }
+}
+
+/// A line of `samples.jsonl`: one measured interval of one point. All rates are per second, in
+/// the unit of the testcase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SampleLine {
+    /// The point.
+    #[serde(flatten)]
+    pub point: Point,
+    /// Round, from 0.
+    pub round: u32,
+    /// Number of the interval in its round, from 0.
+    pub sample: u64,
+    /// Whether it counts.
+    pub phase: Phase,
+    /// Length in seconds, by CLOCK_MONOTONIC_RAW.
+    pub seconds: f64,
+    /// All tasks together.
+    pub total: f64,
+    /// The slowest task.
+    pub min: f64,
+    /// The fastest task.
+    pub max: f64,
+    /// Average of the tasks.
+    pub mean: f64,
+    /// Standard deviation of the tasks.
+    pub stddev: f64,
+    /// Jain's fairness index of the tasks, 1/n to 1.
+    pub fairness: f64,
+    /// Each task.
+    pub rates: Vec<f64>,
+    /// How the CPUs of the point spent the interval.
+    pub cpu: Option<CpuShares>,
+    /// Reasons to distrust it.
+    pub marks: Vec<Mark>,
+}
+
+impl SampleLine {
+    /// The line for what a runner measured, in units of `steps` steps.
+    pub fn new(
+        point: &Point,
+        round: u32,
+        sample: u64,
+        measured: crate::job::Sample,
+        steps: u64,
+    ) -> Option<Self> {
+        let rates: Vec<f64> = measured.rates.iter().map(|rate| rate / steps as f64).collect();
+        let spread = Spread::of(&rates)?;
+        Some(Self {
+            point: point.clone(),
+            round,
+            sample,
+            phase: measured.phase,
+            seconds: measured.seconds,
+            total: spread.total,
+            min: spread.min,
+            max: spread.max,
+            mean: spread.mean,
+            stddev: spread.stddev,
+            fairness: spread.fairness,
+            rates,
+            cpu: measured.cpu,
+            marks: measured.marks,
+        })
+    }
+}
+
+/// The JSON schema of `run.json`.
+pub fn run_schema() -> serde_json::Value {
+    schemars::schema_for!(RunRecord).to_value()
+}
+
+/// The JSON schema of a line of `samples.jsonl`.
+pub fn sample_schema() -> serde_json::Value {
+    schemars::schema_for!(SampleLine).to_value()
+}

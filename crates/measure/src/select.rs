@@ -1,0 +1,221 @@
+//! From the words of a command line to testcases: names, globs, `family:NAME`, `NAME@VARIANT`.
+
+use glob::Pattern;
+
+use crate::testcase::{Family, Testcase, Variant};
+use crate::testcases;
+
+/// Touches every family in under two minutes on two cores: the services whose curves differ most.
+pub const QUICK: &[&str] = &[
+    "page_fault1",
+    "mmap1",
+    "mmap_disjoint1",
+    "pread1",
+    "pwrite2",
+    "open1",
+    "open3",
+    "pthread_mutex1",
+    "futex1",
+    "pipe1",
+    "context_switch1",
+    "tcp_loopback2",
+    "getppid1",
+    "exec_static",
+];
+
+/// Names this similar (Jaro-Winkler, 0 to 1) may be what was meant.
+const SIMILAR: f64 = 0.75;
+/// More suggestions than these are a list, for which there is `knee list`.
+const SUGGESTIONS: usize = 3;
+
+/// A testcase in one of its variants.
+#[derive(Clone, Copy)]
+pub struct Selected {
+    /// The testcase.
+    pub testcase: &'static Testcase,
+    /// What its tasks share.
+    pub variant: Variant,
+}
+
+impl Selected {
+    /// The bare name stands for the default variant; others are written after an `@`.
+    pub fn label(&self) -> String {
+        if self.variant == self.testcase.default_variant() {
+            self.testcase.name.to_owned()
+        } else {
+            format!("{}@{}", self.testcase.name, self.variant.as_str())
+        }
+    }
+
+    /// The testcase as will-it-scale has it.
+    pub fn original(testcase: &'static Testcase) -> Self {
+        let variant = testcase.original.unwrap_or(testcase.default_variant());
+        Self { testcase, variant }
+    }
+
+    fn default(testcase: &'static Testcase) -> Self {
+        Self { testcase, variant: testcase.default_variant() }
+    }
+}
+
+/// A word that stands for no testcase.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectError {
+    /// No testcase, family or variant of this name.
+    #[error("no {what} {name:?}{}; `knee list` shows all", suggestion(.nearest))]
+    Unknown {
+        /// What was looked for.
+        what: &'static str,
+        /// What was typed.
+        name: String,
+        /// What may have been meant.
+        nearest: Vec<String>,
+    },
+    /// A glob that cannot be one.
+    #[error("{pattern:?} is not a glob: {reason}")]
+    BadGlob {
+        /// What was typed.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn suggestion(nearest: &[String]) -> String {
+    match nearest {
+        [] => String::new(),
+        names => format!(": did you mean {}?", names.join(" or ")),
+    }
+}
+
+/// The testcases that `words` stand for, each once, in the order of the words.
+pub fn select<S: AsRef<str>>(words: &[S]) -> Result<Vec<Selected>, SelectError> {
+    let mut selected: Vec<Selected> = Vec::new();
+    for word in words {
+        for new in select_one(word.as_ref())? {
+            if !selected.iter().any(|old| old.label() == new.label()) {
+                selected.push(new);
+            }
+        }
+    }
+    Ok(selected)
+}
+
+fn select_one(word: &str) -> Result<Vec<Selected>, SelectError> {
+    if let Some(name) = word.strip_prefix("family:") {
+        return match Family::ALL.iter().find(|family| family.as_str() == name) {
+            Some(&family) => Ok(testcases::all()
+                .filter(|testcase| testcase.family == family)
+                .map(Selected::default)
+                .collect()),
+            None => Err(unknown("family", name, Family::ALL.iter().map(|f| f.as_str()))),
+        };
+    }
+    if word.contains(['*', '?', '[']) {
+        return glob(word);
+    }
+    let (name, variant) = match word.split_once('@') {
+        Some((name, variant)) => (name, Some(variant)),
+        None => (word, None),
+    };
+    let testcase = testcases::find(name)
+        .ok_or_else(|| unknown("testcase", name, testcases::all().map(|t| t.name)))?;
+    match variant {
+        None => Ok(vec![Selected::default(testcase)]),
+        Some(variant) => match testcase.variant(variant) {
+            Some(variant) => Ok(vec![Selected { testcase, variant }]),
+            None => Err(SelectError::Unknown {
+                what: "variant",
+                name: word.to_owned(),
+                nearest: testcase
+                    .variants
+                    .iter()
+                    .map(|v| format!("{name}@{}", v.as_str()))
+                    .collect(),
+            }),
+        },
+    }
+}
+
+fn glob(word: &str) -> Result<Vec<Selected>, SelectError> {
+    let pattern = Pattern::new(word)
+        .map_err(|e| SelectError::BadGlob { pattern: word.to_owned(), reason: e.to_string() })?;
+    // With an @, the pattern is about variants; without, about names.
+    let matching: Vec<Selected> = if word.contains('@') {
+        testcases::all()
+            .flat_map(|testcase| {
+                testcase.variants.iter().map(move |&variant| Selected { testcase, variant })
+            })
+            .filter(|s| pattern.matches(&format!("{}@{}", s.testcase.name, s.variant.as_str())))
+            .collect()
+    } else {
+        testcases::all()
+            .filter(|testcase| pattern.matches(testcase.name))
+            .map(Selected::default)
+            .collect()
+    };
+    if matching.is_empty() {
+        return Err(SelectError::Unknown {
+            what: "testcase matches",
+            name: word.to_owned(),
+            nearest: Vec::new(),
+        });
+    }
+    Ok(matching)
+}
+
+fn unknown<'a>(
+    what: &'static str,
+    name: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> SelectError {
+    let mut scored: Vec<(f64, &str)> = known
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|&(score, _)| score >= SIMILAR)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let nearest = scored.iter().take(SUGGESTIONS).map(|&(_, name)| name.to_owned()).collect();
+    SelectError::Unknown { what, name: name.to_owned(), nearest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(words: &[&str]) -> Vec<String> {
+        select(words).unwrap().iter().map(Selected::label).collect()
+    }
+
+    #[test]
+    fn a_name_a_variant_a_glob_and_a_family_each_select() {
+        assert_eq!(labels(&["read1", "read1@same-file"]), ["read1", "read1@same-file"]);
+        assert_eq!(labels(&["futex?"]), ["futex1", "futex2", "futex3", "futex4"]);
+        assert!(labels(&["family:process"]).contains(&"getppid1".to_owned()));
+        assert!(labels(&["*@same-file"]).contains(&"read1@same-file".to_owned()));
+    }
+
+    #[test]
+    fn what_is_named_twice_runs_once() {
+        assert_eq!(labels(&["getppid1", "getpp*", "getppid1"]), ["getppid1"]);
+    }
+
+    #[test]
+    fn a_misspelt_name_gets_the_nearest_ones() {
+        let error = select(&["getpid1"]).err().unwrap().to_string();
+        assert!(error.contains("did you mean getppid1"), "{error}");
+        let error = select(&["family:memroy"]).err().unwrap().to_string();
+        assert!(error.contains("did you mean memory"), "{error}");
+        let error = select(&["read1@shared"]).err().unwrap().to_string();
+        assert!(error.contains("read1@same-file"), "{error}");
+        let error = select(&["zz*"]).err().unwrap().to_string();
+        assert!(error.contains("zz*"), "{error}");
+    }
+
+    #[test]
+    fn the_quick_set_touches_every_family() {
+        let selected = select(QUICK).unwrap();
+        for family in Family::ALL {
+            assert!(selected.iter().any(|s| s.testcase.family == family), "{family}");
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! The run itself: rounds of all points, interleaved, until there is enough of each.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::interrupt::Interrupt;
+use crate::job::{Failure, FailureKind, Job, Phase, Sample};
+use crate::launch::{Launcher, Round, Stopped};
+use crate::needs::{self, Context, TMPFS};
+use crate::plan::{Case, Point, turns};
+use crate::record::{PointFailure, RecordError, RunEnd, RunRecord, SampleLine, Writer};
+use crate::summary::{CONFIDENCE, clean_rate};
+use crate::testcase::Need;
+use crate::workdir::WorkDir;
+
+/// What starting and ending a round costs beside its samples, in seconds; for estimates only.
+const ROUND_OVERHEAD: f64 = 0.01;
+
+/// Runs one round: for real, or from a script in tests.
+pub trait Executor {
+    /// See [`Launcher::run`].
+    fn run(
+        &mut self,
+        job: &Job,
+        padding: usize,
+        interrupt: &Interrupt,
+        receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
+    ) -> Result<Round, Stopped>;
+}
+
+impl Executor for Launcher {
+    fn run(
+        &mut self,
+        job: &Job,
+        padding: usize,
+        interrupt: &Interrupt,
+        receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
+    ) -> Result<Round, Stopped> {
+        Launcher::run(self, job, padding, interrupt, receive)
+    }
+}
+
+/// Is told how a run gets on.
+pub trait Observer {
+    /// A round of `point` begins; `left` is the estimate of the seconds until the end.
+    fn round(&mut self, point: &Point, round: u32, done: usize, of: usize, left: f64);
+    /// A point has failed and is given up.
+    fn failed(&mut self, failure: &PointFailure);
+}
+
+/// Why a run ended before its time.
+#[derive(Debug)]
+pub enum RunError {
+    /// The record cannot be written.
+    Record(RecordError),
+    /// The directory for the files of testcases cannot be used.
+    WorkDir {
+        /// The directory.
+        dir: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl From<RecordError> for RunError {
+    fn from(error: RecordError) -> Self {
+        Self::Record(error)
+    }
+}
+
+/// How a run that could be recorded ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself.
+    Done,
+    /// By this signal.
+    Interrupted(i32),
+}
+
+/// A run on its way.
+pub struct Sweep<'a> {
+    /// Its description; failures are added to it.
+    pub run: &'a mut RunRecord,
+    /// Its record.
+    pub writer: &'a mut Writer,
+    /// Who runs the rounds.
+    pub executor: &'a mut dyn Executor,
+    /// Who is told.
+    pub observer: &'a mut dyn Observer,
+    /// How it can be stopped.
+    pub interrupt: &'a Interrupt,
+}
+
+/// What has been measured of a point.
+#[derive(Clone, Default)]
+struct Progress {
+    rates: Vec<f64>,
+    rounds: u32,
+    seconds: f64,
+    failed: bool,
+}
+
+impl Sweep<'_> {
+    /// Measures what is not yet in `finished`, the samples that the record already holds.
+    pub fn run(&mut self, finished: &[SampleLine]) -> Result<Ended, RunError> {
+        let mut work = WorkDirs::new(&self.run.request.dir);
+        let points = self.run.points();
+        let mut progress = vec![Progress::default(); points.len()];
+        for (point, progress) in points.iter().zip(&mut progress) {
+            progress.take_in(finished.iter().filter(|line| line.point == *point));
+        }
+        let ended = self.all_rounds(&points, &mut progress, &mut work);
+        self.run.end = Some(match &ended {
+            Ok(Ended::Done) => RunEnd::Done,
+            Ok(Ended::Interrupted(_)) => RunEnd::Interrupted,
+            Err(_) => RunEnd::Failed,
+        });
+        self.run.complete = matches!(ended, Ok(Ended::Done)) && self.run.failures.is_empty();
+        let described = self.writer.describe(self.run);
+        let ended = ended?;
+        described?;
+        Ok(ended)
+    }
+
+    fn all_rounds(
+        &mut self,
+        points: &[Point],
+        progress: &mut [Progress],
+        work: &mut WorkDirs,
+    ) -> Result<Ended, RunError> {
+        self.check_needs(points, progress)?;
+        let request = self.run.request.clone();
+        for round in 0.. {
+            let open: Vec<usize> =
+                (0..points.len()).filter(|&i| self.wants_round(&progress[i], round)).collect();
+            let regular = round < request.rounds;
+            if open.is_empty() && !regular {
+                break;
+            }
+            for (turn_nr, turn) in
+                turns(&open, round, request.order, request.seed).into_iter().enumerate()
+            {
+                let point = &points[turn.point];
+                if progress[turn.point].failed {
+                    continue;
+                }
+                let left = self.seconds_left(points, progress, round, open.len() - turn_nr);
+                let done = progress.iter().map(|p| p.rounds as usize).sum();
+                let all = points.len() * request.rounds.max(round + 1) as usize;
+                self.observer.round(point, round, done, all, left);
+                match self.one_round(point, round, turn.padding, work)? {
+                    Turn::Done(lines) => progress[turn.point].take_in(lines.iter()),
+                    Turn::Failed(failure) => {
+                        progress[turn.point].failed = true;
+                        self.give_up(point, round, failure)?;
+                    }
+                    Turn::Interrupted(signal) => return Ok(Ended::Interrupted(signal)),
+                }
+            }
+        }
+        Ok(Ended::Done)
+    }
+
+    /// Whether a point takes part in round number `round`.
+    fn wants_round(&self, progress: &Progress, round: u32) -> bool {
+        let request = &self.run.request;
+        if progress.failed || round < progress.rounds {
+            return false;
+        }
+        if round < request.rounds {
+            return true;
+        }
+        let Some(precision) = request.precision else { return false };
+        if progress.seconds >= request.max_time {
+            return false;
+        }
+        knee_stats::median_interval(&progress.rates, CONFIDENCE).is_none_or(|interval| {
+            interval.confidence + 1e-9 < CONFIDENCE || interval.relative_half_width() > precision
+        })
+    }
+
+    fn check_needs(&mut self, points: &[Point], progress: &mut [Progress]) -> Result<(), RunError> {
+        let dir = self.run.request.dir.clone();
+        for (point, progress) in points.iter().zip(progress) {
+            let context = Context { dir: &dir, mode: point.mode, tasks: point.tasks };
+            let needs = self.case(point).needs();
+            if let Some(failure) = needs.iter().find_map(|&need| needs::check(need, &context).err())
+            {
+                progress.failed = true;
+                self.give_up(point, 0, failure)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, point: &Point, round: u32, failure: Failure) -> Result<(), RunError> {
+        let failure = PointFailure { point: point.clone(), round, failure };
+        self.observer.failed(&failure);
+        self.run.failures.push(failure);
+        Ok(self.writer.describe(self.run)?)
+    }
+
+    fn case(&self, point: &Point) -> &Case {
+        self.run.case(&point.testcase).expect("points are made of the cases of the run")
+    }
+
+    fn one_round(
+        &mut self,
+        point: &Point,
+        round: u32,
+        padding: usize,
+        work: &mut WorkDirs,
+    ) -> Result<Turn, RunError> {
+        let case = self.case(point).clone();
+        let (work, dir) = work.begin_round(&case)?;
+        let job = self.job(&case, point, dir.clone());
+        let mut lines = Vec::new();
+        let mut unwritten = None;
+        let mut said = String::new();
+        let result = {
+            let writer = &mut *self.writer;
+            self.executor.run(&job, padding, self.interrupt, &mut |description, sample| {
+                said.clear();
+                said.push_str(description);
+                let nr = lines.len() as u64;
+                let Some(line) = SampleLine::new(point, round, nr, sample, case.steps) else {
+                    return Ok(());
+                };
+                writer.append(&line).map_err(|error| {
+                    unwritten = Some(error);
+                    io::Error::other("the record cannot be written")
+                })?;
+                lines.push(line);
+                Ok(())
+            })
+        };
+        if case.description.is_empty() && !said.is_empty() {
+            // Only a plug-in's own process knows what it calls itself.
+            if let Some(case) = self.run.cases.iter_mut().find(|c| c.name == case.name) {
+                case.description = said;
+            }
+            self.writer.describe(self.run)?;
+        }
+        let removed = work.end_round(&dir);
+        if let Some(error) = unwritten {
+            return Err(error.into());
+        }
+        self.writer.sync()?;
+        match result {
+            Ok(_) => match removed {
+                Ok(()) => Ok(Turn::Done(lines)),
+                Err(source) => Err(RunError::WorkDir { dir, source }),
+            },
+            Err(Stopped::Failed(failure)) => Ok(Turn::Failed(failure)),
+            Err(Stopped::Interrupted(signal)) => Ok(Turn::Interrupted(signal)),
+            Err(Stopped::ByReceiver(error)) => Ok(Turn::Failed(Failure::runner(error.to_string()))),
+        }
+    }
+
+    fn job(&self, case: &Case, point: &Point, dir: PathBuf) -> Job {
+        let request = &self.run.request;
+        let cpus = if request.placement.pins() { request.cpus.clone() } else { Vec::new() };
+        Job {
+            source: case.source(),
+            mode: point.mode,
+            tasks: point.tasks,
+            sampler_cpu: spare_cpu(&request.cpus, point.tasks, case),
+            cpus,
+            warmup: request.warmup,
+            interval: request.interval.max(case.min_interval),
+            start_timeout: request.start_timeout,
+            samples: Some(request.samples),
+            dir,
+        }
+    }
+
+    fn seconds_left(
+        &self,
+        points: &[Point],
+        progress: &[Progress],
+        round: u32,
+        left_in_round: usize,
+    ) -> f64 {
+        let request = &self.run.request;
+        let round_seconds = |point: &Point| {
+            let interval = request.interval.max(self.case(point).min_interval);
+            request.warmup + interval * request.samples as f64 + ROUND_OVERHEAD
+        };
+        let going: Vec<f64> = points
+            .iter()
+            .zip(progress)
+            .filter(|(_, p)| !p.failed)
+            .map(|(point, _)| round_seconds(point))
+            .collect();
+        let all: f64 = going.iter().sum();
+        let later_rounds = f64::from(request.rounds.saturating_sub(round + 1));
+        let share = left_in_round as f64 / points.len().max(1) as f64;
+        all * (later_rounds + share)
+    }
+}
+
+enum Turn {
+    Done(Vec<SampleLine>),
+    Failed(Failure),
+    Interrupted(i32),
+}
+
+impl Progress {
+    fn take_in<'l>(&mut self, lines: impl Iterator<Item = &'l SampleLine>) {
+        let lines: Vec<&SampleLine> = lines.filter(|l| l.phase == Phase::Measure).collect();
+        let rounds: BTreeSet<u32> = lines.iter().map(|line| line.round).collect();
+        for round in rounds {
+            let of_round = lines.iter().copied().filter(|line| line.round == round);
+            self.seconds += of_round.clone().map(|line| line.seconds).sum::<f64>();
+            self.rates.extend(clean_rate(of_round));
+            self.rounds += 1;
+        }
+    }
+}
+
+/// The last CPU of the placement, where no task of the point sits on it.
+fn spare_cpu(cpus: &[u32], tasks: u32, case: &Case) -> Option<u32> {
+    let seats_per_task = if case.uses_next_cpu() { 2 } else { 1 };
+    (tasks as usize * seats_per_task < cpus.len()).then(|| cpus.last().copied()).flatten()
+}
+
+/// The directories of a run, made when they are first needed.
+struct WorkDirs {
+    parent: PathBuf,
+    disk: Option<WorkDir>,
+    tmpfs: Option<WorkDir>,
+}
+
+impl WorkDirs {
+    fn new(parent: &Path) -> Self {
+        Self { parent: parent.to_owned(), disk: None, tmpfs: None }
+    }
+
+    fn begin_round(&mut self, case: &Case) -> Result<(&WorkDir, PathBuf), RunError> {
+        let (parent, work) = if case.needs().contains(&Need::Tmpfs) {
+            (Path::new(TMPFS), &mut self.tmpfs)
+        } else {
+            (self.parent.as_path(), &mut self.disk)
+        };
+        let failed = |source| RunError::WorkDir { dir: parent.to_owned(), source };
+        let work = match work {
+            Some(work) => work,
+            None => work.insert(WorkDir::create(parent).map_err(failed)?),
+        };
+        let dir = work.begin_round().map_err(failed)?;
+        Ok((work, dir))
+    }
+}
+
+/// How bad a failure is for the run as a whole.
+pub fn worst_kind(failures: &[PointFailure]) -> Option<FailureKind> {
+    failures.iter().map(|f| f.failure.kind).max()
+}
