@@ -15,7 +15,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     List(commands::list::Args),
-    Run(commands::run::Args),
+    Run(Box<commands::run::Args>),
     Show(commands::show::Args),
     Topology(commands::topology::Args),
     Doctor(commands::doctor::Args),

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     }
     let result = match Cli::parse().command {
         Command::List(args) => commands::list::run(args),
-        Command::Run(args) => commands::run::run(args),
+        Command::Run(args) => commands::run::run(&args),
         Command::Show(args) => commands::show::run(args),
         Command::Topology(args) => commands::topology::run(args),
         Command::Doctor(args) => commands::doctor::run(args),

@@ -161,7 +161,7 @@ enum Ordering {
     Shuffled,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let (mut run, mut writer, finished) = match &args.resume {
         Some(dir) => {
             let (writer, mut record) = Writer::resume(dir)?;
@@ -170,7 +170,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
             (record.run, writer, record.samples)
         }
         None => {
-            let run = plan(&args)?;
+            let run = plan(args)?;
             let dir = args.output.clone().unwrap_or_else(|| unused_dir(&run.environment));
             let writer = Writer::create(&dir, &run)?;
             (run, writer, Vec::new())

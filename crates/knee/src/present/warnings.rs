@@ -189,17 +189,22 @@ pub(crate) fn failure_line(failure: &PointFailure) -> String {
 
 /// All failures, those of one testcase with one reason in one line.
 pub(crate) fn failure_lines(failures: &[PointFailure]) -> Vec<String> {
-    let mut lines: BTreeMap<(&str, &str, &str), Vec<(Mode, u32)>> = BTreeMap::new();
-    for f in failures {
-        let key = (f.point.testcase.as_str(), f.failure.reason.as_str(), f.failure.remedy.as_str());
-        lines.entry(key).or_default().push((f.point.mode, f.point.tasks));
+    let mut groups: Vec<(&PointFailure, Vec<String>)> = Vec::new();
+    for failure in failures {
+        let at = format!("{} ×{}", failure.point.mode, failure.point.tasks);
+        let same = |other: &PointFailure| {
+            other.point.testcase == failure.point.testcase && other.failure == failure.failure
+        };
+        match groups.iter_mut().find(|(other, _)| same(other)) {
+            Some((_, points)) => points.push(at),
+            None => groups.push((failure, vec![at])),
+        }
     }
-    lines
+    groups
         .into_iter()
-        .map(|((testcase, reason, remedy), points)| {
-            let at: Vec<String> =
-                points.iter().map(|(mode, tasks)| format!("{mode} ×{tasks}")).collect();
-            format!("{testcase} ({}): {reason}; {remedy}", at.join(", "))
+        .map(|(f, points)| {
+            let (name, points) = (&f.point.testcase, points.join(", "));
+            format!("{name} ({points}): {}; {}", f.failure.reason, f.failure.remedy)
         })
         .collect()
 }
