@@ -117,6 +117,7 @@ struct Runner {
 impl Runner {
     fn start(program: &std::path::Path, job: &Job, padding: usize) -> io::Result<Self> {
         let mut child = Command::new(program)
+            .arg0("knee")
             .arg(SUBCOMMAND)
             .env("KNEE_PADDING", "x".repeat(padding))
             .stdin(Stdio::piped())

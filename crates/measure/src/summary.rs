@@ -40,6 +40,8 @@ pub struct PointSummary {
     pub cpu: Option<CpuShares>,
     /// Number of samples that count.
     pub samples: usize,
+    /// How many of them are marked.
+    pub marked: usize,
     /// How many of them carry each mark.
     pub marks: BTreeMap<Mark, usize>,
 }
@@ -57,14 +59,14 @@ impl PointSummary {
         .relative_half_width()
     }
 
-    fn of(point: Point, lines: &[&SampleLine]) -> Option<Self> {
-        let mut by_round: BTreeMap<u32, Vec<&SampleLine>> = BTreeMap::new();
-        for line in lines.iter().filter(|line| line.phase == Phase::Measure) {
-            by_round.entry(line.round).or_default().push(line);
-        }
-        let measured: Vec<&SampleLine> = by_round.values().flatten().copied().collect();
-        let rounds: Vec<f64> =
-            by_round.values().filter_map(|round| clean_rate(round.iter().copied())).collect();
+    fn of(point: Point, by_round: &BTreeMap<u32, Vec<&SampleLine>>) -> Option<Self> {
+        let is_measured = |line: &&SampleLine| line.phase == Phase::Measure;
+        let measured: Vec<&SampleLine> =
+            by_round.values().flatten().copied().filter(is_measured).collect();
+        let rounds: Vec<f64> = by_round
+            .values()
+            .filter_map(|round| clean_rate(round.iter().copied().filter(is_measured)))
+            .collect();
         let interval = median_interval(&rounds, CONFIDENCE)?;
         let mut marks = BTreeMap::new();
         for mark in measured.iter().flat_map(|line| &line.marks) {
@@ -83,6 +85,7 @@ impl PointSummary {
             fairness: median(&fairness)?,
             cpu: average(measured.iter().filter_map(|line| line.cpu)),
             samples: measured.len(),
+            marked: measured.iter().filter(|line| !line.marks.is_empty()).count(),
             marks,
         })
     }
@@ -143,14 +146,11 @@ pub struct CurveEntry {
 /// Summarises a record: curves in the order in which they were asked for. `knee` is the threshold
 /// of efficiency, 0 to 1.
 pub fn summarise(record: &Record, knee: f64) -> Vec<CurveSummary> {
-    let mut lines: BTreeMap<&Point, Vec<&SampleLine>> = BTreeMap::new();
-    for line in &record.samples {
-        lines.entry(&line.point).or_default().push(line);
-    }
+    let finished = record.finished_rounds();
     let mut curves: Vec<(String, Mode, Vec<PointSummary>)> = Vec::new();
     for point in record.run.points() {
         let Some(summary) =
-            lines.get(&point).and_then(|lines| PointSummary::of(point.clone(), lines))
+            finished.get(&point).and_then(|rounds| PointSummary::of(point.clone(), rounds))
         else {
             continue;
         };

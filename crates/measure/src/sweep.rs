@@ -357,3 +357,6 @@ impl WorkDirs {
 pub fn worst_kind(failures: &[PointFailure]) -> Option<FailureKind> {
     failures.iter().map(|f| f.failure.kind).max()
 }
+
+#[cfg(test)]
+mod tests;

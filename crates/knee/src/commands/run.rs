@@ -43,7 +43,7 @@ const WARMUP: f64 = 0.1;
 /// number of tasks) is measured in several rounds, each a fresh process; rounds of all points are
 /// interleaved at random, and intervals are built over rounds. Raw samples are kept in the record.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(args_override_self = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Testcases: names, globs, NAME@VARIANT or family:NAME (see `knee list`)
     #[arg(value_name = "NAME | GLOB | family:NAME")]
@@ -63,7 +63,13 @@ pub(crate) struct Args {
 
     /// Numbers of tasks: 1,2,4 or 1-8 or 8-64:8, or auto (1, powers of two, all cores of an L3
     /// and of a package, all CPUs)
-    #[arg(short, long, value_name = "LIST | auto", default_value = "auto")]
+    #[arg(
+        short,
+        long,
+        value_name = "LIST | auto",
+        default_value = "auto",
+        allow_hyphen_values = true
+    )]
     tasks: Tasks,
 
     /// Rounds per point, each a fresh process [default: 5; with --aa 10]
@@ -164,9 +170,7 @@ enum Ordering {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let (mut run, mut writer, finished) = match &args.resume {
         Some(dir) => {
-            let (writer, mut record) = Writer::resume(dir)?;
-            // Whoever resumes has mended what failed, or wants to know that it fails again.
-            record.run.failures.clear();
+            let (writer, record) = Writer::resume(dir)?;
             (record.run, writer, record.samples)
         }
         None => {

@@ -247,11 +247,11 @@ fn closing(curves: &[CurveSummary], view: &View<'_>) -> String {
     knees.sort_by(|a, b| {
         a.knee.cmp(&b.knee).then(last_efficiency(a).total_cmp(&last_efficiency(b)))
     });
-    let most =
-        curves.iter().flat_map(|c| &c.points).map(|e| e.point.point.tasks).max().unwrap_or(0);
-    if most <= 1 {
+    let most = curves.iter().flat_map(|c| c.points.last()).map(|e| e.point.point.tasks).max();
+    // A single point is no curve.
+    let Some(most) = most.filter(|_| curves.iter().any(|c| c.points.len() > 1)) else {
         return String::new();
-    }
+    };
     let scaling = curves.len() - knees.len();
     let mut text = format!(
         "\n{BOLD}{scaling} of {} curves stay above {} efficiency up to {most} tasks.{BOLD:#}",

@@ -7,7 +7,6 @@ use knee_measure::job::Mark;
 use knee_measure::noise::NoiseFloors;
 use knee_measure::record::{PointFailure, Record, RunEnd};
 use knee_measure::summary::{CONFIDENCE, CurveSummary};
-use knee_measure::testcase::Mode;
 
 use super::number::{percent, spread};
 
@@ -24,6 +23,8 @@ pub(crate) enum Warning {
     Marked { marked: usize, of: usize, marks: BTreeMap<Mark, usize> },
     /// The measuring process has no CPU of its own.
     NoSpareCpu { from: u32 },
+    /// There is no measurement at one task to compare with.
+    NoSingleTask { fewest: u32 },
     /// More tasks than CPUs were asked for.
     Oversubscribed { cpus: usize },
     /// A cgroup grants less CPU time than there are CPUs.
@@ -48,6 +49,9 @@ impl fmt::Display for Warning {
                 };
                 write!(f, "the run {how}; continue it with: knee run --resume DIR")
             }
+            Self::FewRounds { rounds: 1, .. } => {
+                write!(f, "one round says nothing about its spread; six give 95 %: -r 6")
+            }
             Self::FewRounds { rounds, confidence } => write!(
                 f,
                 "{rounds} rounds give {:.1} % confidence, not {:.0}; six are enough: -r 6",
@@ -68,6 +72,11 @@ impl fmt::Display for Warning {
                 f,
                 "from {from} tasks on no CPU is left for the measuring process: it interrupts a \
                  task for some microseconds per sample; leave one free with -t"
+            ),
+            Self::NoSingleTask { fewest } => write!(
+                f,
+                "speed-up and efficiency are relative to {fewest} tasks; add 1 to -t to see them \
+                 whole"
             ),
             Self::Oversubscribed { cpus } => write!(
                 f,
@@ -150,6 +159,10 @@ pub(crate) fn warnings(
     }
     if let Some(cpus) = run.environment.cgroup_cpu_quota {
         warnings.push(Warning::Quota { cpus });
+    }
+    let fewest = run.request.tasks.iter().copied().min().unwrap_or(1);
+    if fewest > 1 {
+        warnings.push(Warning::NoSingleTask { fewest });
     }
     let cpus = run.request.cpus.len();
     let most = run.request.tasks.iter().copied().max().unwrap_or(0);

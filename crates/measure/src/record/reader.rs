@@ -118,36 +118,36 @@ impl Record {
         Ok(Self { run, samples })
     }
 
-    /// How many whole rounds each point has.
-    pub fn finished_rounds(&self) -> BTreeMap<&Point, u32> {
-        let mut finished = BTreeMap::new();
-        for (&(point, _), &n) in &self.samples_per_round() {
-            if n >= self.run.request.samples {
-                *finished.entry(point).or_insert(0) += 1;
-            }
-        }
-        finished
-    }
-
-    /// Removes the samples of rounds that lack some.
-    pub(super) fn drop_unfinished_rounds(&mut self) {
-        let unfinished: Vec<(Point, u32)> = self
-            .samples_per_round()
-            .into_iter()
-            .filter(|&(_, n)| n < self.run.request.samples)
-            .map(|((point, round), _)| (point.clone(), round))
-            .collect();
-        self.samples.retain(|line| {
-            !unfinished.iter().any(|(point, round)| *point == line.point && *round == line.round)
-        });
-    }
-
-    fn samples_per_round(&self) -> BTreeMap<(&Point, u32), u64> {
-        let mut counts = BTreeMap::new();
+    /// The rounds of each point that were measured to the end, with their samples.
+    ///
+    /// A round in which a task died or hung is not among them, whatever it counted until then.
+    pub fn finished_rounds(&self) -> BTreeMap<&Point, BTreeMap<u32, Vec<&SampleLine>>> {
+        let mut points: BTreeMap<&Point, BTreeMap<u32, Vec<&SampleLine>>> = BTreeMap::new();
         for line in &self.samples {
-            let n = counts.entry((&line.point, line.round)).or_insert(0);
-            *n += u64::from(line.phase == Phase::Measure);
+            let rounds = points.entry(&line.point).or_default();
+            rounds.entry(line.round).or_default().push(line);
         }
-        counts
+        let wanted = self.run.request.samples;
+        for (point, rounds) in &mut points {
+            rounds.retain(|round, lines| {
+                let measured = lines.iter().filter(|line| line.phase == Phase::Measure).count();
+                let failed =
+                    self.run.failures.iter().any(|f| f.point == **point && f.round == *round);
+                measured as u64 >= wanted && !failed
+            });
+        }
+        points
+    }
+
+    /// Removes the samples of all other rounds.
+    pub(super) fn drop_unfinished_rounds(&mut self) {
+        let finished = self.finished_rounds();
+        let keep: Vec<bool> = self
+            .samples
+            .iter()
+            .map(|line| finished[&line.point].contains_key(&line.round))
+            .collect();
+        let mut keep = keep.into_iter();
+        self.samples.retain(|_| keep.next() == Some(true));
     }
 }

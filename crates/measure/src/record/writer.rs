@@ -35,10 +35,12 @@ impl Writer {
     }
 
     /// Opens the record in `dir` to go on with it. Samples of rounds that were not finished are
-    /// dropped, so that these rounds can be taken again.
+    /// dropped, so that these rounds can be taken again; failures are forgotten, because whoever
+    /// resumes has mended them, or wants to know that they happen again.
     pub fn resume(dir: &Path) -> Result<(Self, Record), RecordError> {
         let mut record = Record::read(dir)?;
         record.drop_unfinished_rounds();
+        record.run.failures.clear();
         let path = dir.join(SAMPLES_FILE);
         let mut text = Vec::new();
         for line in &record.samples {

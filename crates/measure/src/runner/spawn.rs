@@ -143,10 +143,26 @@ fn children() -> Vec<Pid> {
     list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
+/// Signals that end tasks, by the names that people know them by.
+const SIGNALS: [(i32, &str); 13] = [
+    (libc::SIGABRT, "SIGABRT"),
+    (libc::SIGALRM, "SIGALRM"),
+    (libc::SIGBUS, "SIGBUS"),
+    (libc::SIGFPE, "SIGFPE"),
+    (libc::SIGILL, "SIGILL"),
+    (libc::SIGKILL, "SIGKILL"),
+    (libc::SIGPIPE, "SIGPIPE"),
+    (libc::SIGSEGV, "SIGSEGV"),
+    (libc::SIGSYS, "SIGSYS"),
+    (libc::SIGTERM, "SIGTERM"),
+    (libc::SIGTRAP, "SIGTRAP"),
+    (libc::SIGXCPU, "SIGXCPU"),
+    (libc::SIGXFSZ, "SIGXFSZ"),
+];
+
 fn signal_name(number: i32) -> String {
-    match Signal::from_named_raw(number) {
-        // `Signal::SEGV` prints as "Signal::SEGV".
-        Some(signal) => format!("{signal:?}").replace("Signal::", "SIG"),
+    match SIGNALS.iter().find(|(signal, _)| *signal == number) {
+        Some((_, name)) => (*name).to_owned(),
         None => format!("signal {number}"),
     }
 }

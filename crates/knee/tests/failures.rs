@@ -1,0 +1,238 @@
+//! What goes wrong is reported by name, the rest goes on, and nothing is left behind.
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use rustix::process::Signal;
+use support::{Finished, Scratch, compile_plugin, finish, processes_in, signal, start, wait_until};
+
+/// Runs a plug-in beside a built-in testcase, which has to come out whole.
+fn run_beside_a_good_one(plugin: &str, args: &[&str]) -> Option<(Scratch, Finished)> {
+    let scratch = Scratch::new();
+    let plugin = compile_plugin(&scratch, plugin)?;
+    let mut command = scratch.run(&["-t", "2", "getppid1", "--plugin", &plugin]);
+    let finished = finish(command.args(args));
+    let good: Vec<_> =
+        scratch.samples().into_iter().filter(|line| line["testcase"] == "getppid1").collect();
+    assert_eq!(good.len(), 4, "two modes, a warm-up and a sample each: {finished:#?}");
+    assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
+    assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(scratch.run_json()["complete"], false);
+    Some((scratch, finished))
+}
+
+#[test]
+fn a_segmentation_fault_is_reported_with_its_signal() {
+    let Some((_, finished)) = run_beside_a_good_one("segfault", &["--interval", "1"]) else {
+        return;
+    };
+    finished.assert_code(4).assert_stderr_has("segfault processes ×2: task");
+    finished.assert_stderr_has("killed by SIGSEGV").assert_stdout_has("not measured");
+}
+
+#[test]
+fn a_failed_assertion_is_quoted() {
+    let Some((_, finished)) = run_beside_a_good_one("assertion", &[]) else { return };
+    finished.assert_code(4).assert_stderr_has("task 1 was killed by SIGABRT");
+    finished.assert_stderr_has("Assertion `nr != 1' failed");
+}
+
+#[test]
+fn a_task_that_counts_nothing_is_a_failure_and_no_average() {
+    let Some((scratch, finished)) = run_beside_a_good_one("stuck", &["--interval", "0.3"]) else {
+        return;
+    };
+    finished.assert_code(4).assert_stderr_has("counted nothing");
+    assert!(!finished.stdout.contains("stuck "), "{finished:#?}");
+    assert_eq!(scratch.run_json()["failures"][0]["kind"], "hung");
+}
+
+#[test]
+fn a_testcase_that_returns_is_a_failure() {
+    let Some((_, finished)) = run_beside_a_good_one("returns", &["--interval", "0.3"]) else {
+        return;
+    };
+    finished.assert_code(4).assert_stderr_has("the testcase returned");
+}
+
+#[test]
+fn a_prepare_function_that_hangs_is_given_up() {
+    let args = ["--start-timeout", "0.3", "-m", "both"];
+    let Some((_, finished)) = run_beside_a_good_one("stuck_prepare", &args) else { return };
+    finished.assert_code(4).assert_stderr_has("no sign of life");
+}
+
+/// A run that would go on for an hour, and is measuring.
+fn long_run(scratch: &Scratch) -> std::process::Child {
+    let child = start(
+        scratch
+            .knee(&["run", "-q", "unlink1", "context_switch1", "-t", "2", "-o", "record"])
+            .args(["-r", "1000", "--interval", "0.05", "--warmup", "0.01"]),
+    );
+    let samples = scratch.record().join("samples.jsonl");
+    wait_until("samples are written", || {
+        fs::read_to_string(&samples).is_ok_and(|text| text.lines().count() > 12)
+    });
+    child
+}
+
+#[test]
+fn interrupting_keeps_what_was_measured_and_cleans_up() {
+    for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let scratch = Scratch::new();
+        let mut child = long_run(&scratch);
+        signal(&child, sent);
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
+        assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
+        let run = scratch.run_json();
+        assert_eq!((&run["complete"], &run["end"]), (&false.into(), &"interrupted".into()));
+        finish(&mut scratch.knee(&["show", "record"])).assert_stdout_has("was interrupted");
+    }
+}
+
+#[test]
+fn killing_knee_leaves_no_process_and_no_file_and_the_run_can_be_resumed() {
+    let scratch = Scratch::new();
+    let mut child = long_run(&scratch);
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    wait_until("runner and tasks are gone", || processes_in(scratch.path()).is_empty());
+    assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
+
+    // As if only three rounds had been asked for.
+    let mut run = scratch.run_json();
+    assert_eq!((&run["complete"], &run["end"]), (&false.into(), &serde_json::Value::Null));
+    run["request"]["rounds"] = 3.into();
+    fs::write(scratch.record().join("run.json"), run.to_string()).unwrap();
+    finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
+    assert_eq!(scratch.run_json()["complete"], true);
+    let rounds: std::collections::BTreeSet<String> = scratch
+        .samples()
+        .iter()
+        .map(|line| format!("{} {} {}", line["testcase"], line["mode"], line["round"]))
+        .collect();
+    assert!(rounds.len() >= 12, "{rounds:?}");
+}
+
+#[test]
+fn killing_the_runner_fails_its_point_and_leaves_nothing() {
+    let scratch = Scratch::new();
+    let mut child = start(
+        scratch
+            .knee(&["run", "-q", "context_switch1", "-t", "2", "-m", "processes"])
+            .args(["-o", "record", "-r", "1", "-s", "1000"]),
+    );
+    let runner = || {
+        let all = processes_in(scratch.path());
+        let tasks = all.iter().filter(|p| p.ends_with("knee runner ")).count();
+        // The runner, two tasks, and a helper of each.
+        (tasks == 5).then(|| all.iter().find_map(|p| runner_pid(p, child.id())))?
+    };
+    wait_until("the runner has its tasks", || runner().is_some());
+    let pid = rustix::process::Pid::from_raw(runner().unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
+    assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
+}
+
+/// The process of this line, if knee is its parent.
+fn runner_pid(line: &str, knee: u32) -> Option<i32> {
+    let pid = line.split(':').next()?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse::<u32>().ok()?;
+    (parent == knee).then(|| pid.parse().ok())?
+}
+
+#[test]
+fn what_a_dead_run_left_is_swept_by_the_next() {
+    let scratch = Scratch::new();
+    let left = scratch.work().join("knee-work.dead/1");
+    fs::create_dir_all(&left).unwrap();
+    fs::write(scratch.work().join("knee-work.dead/.lock"), "").unwrap();
+    finish(&mut scratch.run(&["-t", "1", "getppid1"])).assert_code(0);
+    assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn an_unwritable_place_for_the_record_is_said() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path().join("file"), "").unwrap();
+    finish(&mut scratch.knee(&["run", "getppid1", "-o", "file/record"]))
+        .assert_code(3)
+        .assert_stderr_has("file/record");
+    finish(&mut scratch.knee(&["run", "getppid1", "-o", "/proc/record"])).assert_code(3);
+    fs::create_dir(scratch.record()).unwrap();
+    fs::write(scratch.record().join("mine"), "").unwrap();
+    finish(&mut scratch.run(&["getppid1"])).assert_code(3).assert_stderr_has("--resume");
+    finish(&mut scratch.knee(&["run", "getppid1", "--dir", "missing"])).assert_code(2);
+}
+
+#[test]
+fn a_full_disk_keeps_whole_lines_and_says_what_to_do() {
+    let scratch = Scratch::new();
+    let disk = scratch.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=32k", "tmpfs"])
+        .arg(&disk)
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !mounted {
+        println!("skipped: a small tmpfs cannot be mounted without privileges");
+        return;
+    }
+    let finished = finish(
+        scratch
+            .knee(&["run", "-q", "getppid1", "-t", "2", "-o", "disk/record", "-r", "100"])
+            .args(["--interval", "0.01", "--warmup", "0.01", "-s", "20"]),
+    );
+    let text = fs::read_to_string(disk.join("record/samples.jsonl")).unwrap();
+    let run = fs::read(disk.join("record/run.json")).unwrap();
+    let unmounted = Command::new("umount").arg(&disk).status().unwrap();
+    assert!(unmounted.success());
+    finished.assert_code(3).assert_stderr_has("--resume");
+    assert!(text.lines().count() > 5);
+    assert!(text.ends_with('\n'));
+    for line in text.lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+    let run: serde_json::Value = serde_json::from_slice(&run).unwrap();
+    assert_eq!(run["complete"], false);
+    assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn absurd_arguments_are_refused_with_what_would_be_right() {
+    let scratch = Scratch::new();
+    let refuse = |args: &[&str], hint: &str| {
+        finish(&mut scratch.knee(args)).assert_code(2).assert_stderr_has(hint);
+    };
+    refuse(&["run", "getppid1", "-t", "0"], "at least 1 task");
+    refuse(&["run", "getppid1", "-t", "1000000"], "more than the 16384");
+    refuse(&["run", "getppid1", "-t", "-1"], "no number of tasks");
+    refuse(&["run", "getpid1"], "did you mean getppid1");
+    refuse(&["run", "family:memroy"], "did you mean memory");
+    refuse(&["run", "read1@nothing"], "read1@same-file");
+    refuse(&["run", "getppid1", "--interval", "0"], "a time in seconds");
+    refuse(&["run", "getppid1", "--precision", "200%"], "a percentage");
+    refuse(&["run", "getppid1", "--rounds", "0"], "1..=100000");
+    refuse(&["run", "getppid1", "--cpus", "9999"], "9999");
+    refuse(&["run", "getppid1", "--placement", "best"], "choose cores");
+    refuse(&["run", "getppid1", "--plugin", "/nowhere.so"], "/nowhere.so");
+    refuse(&["will-it-scale", "getppid1"], "_processes");
+    refuse(&["will-it-scale", "nothing_threads"], "knee list");
+    assert!(!scratch.path().join("runs").exists());
+    finish(&mut scratch.knee(&["show", "nowhere"])).assert_code(3).assert_stderr_has("nowhere");
+}
+
+#[test]
+fn more_tasks_than_cpus_run_when_asked_for() {
+    let scratch = Scratch::new();
+    let finished = finish(&mut scratch.run(&["-t", "64", "getppid1", "--interval", "0.3"]));
+    finished.assert_code(0).assert_stdout_has("share CPUs");
+    assert!(scratch.samples().iter().all(|l| l["rates"].as_array().unwrap().len() == 64));
+}

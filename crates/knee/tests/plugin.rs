@@ -1,0 +1,60 @@
+//! Testcases in C, written for will-it-scale and loaded as they are.
+
+mod support;
+
+use support::{Scratch, compile, compile_plugin, finish, processes_in};
+
+#[test]
+fn a_plugin_runs_in_both_modes_and_is_prepared_and_cleaned_up() {
+    let scratch = Scratch::new();
+    let Some(plugin) = compile_plugin(&scratch, "counter1") else { return };
+    let proof = scratch.path().join("proof");
+    let mut command = scratch.run(&["-t", "1,2", "--plugin", &plugin]);
+    let finished = finish(command.env("CLEANUP_PROOF", &proof));
+    finished.assert_code(0).assert_stdout_has("counter1 processes  Count");
+    assert_eq!(scratch.samples().iter().filter(|l| l["phase"] == "measure").count(), 4);
+    assert!(scratch.samples().iter().all(|line| line["min"].as_f64().unwrap() > 0.0));
+    let prepared = std::fs::read_to_string(proof).unwrap();
+    assert!(["1\n", "2\n"].contains(&prepared.as_str()), "{prepared}");
+}
+
+#[test]
+fn a_helper_made_with_new_task_ends_with_its_task() {
+    let scratch = Scratch::new();
+    let Some(plugin) = compile_plugin(&scratch, "helper1") else { return };
+    finish(&mut scratch.run(&["-t", "2", "--plugin", &plugin])).assert_code(0);
+    assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
+}
+
+#[test]
+fn the_example_of_the_guide_compiles_and_runs() {
+    let scratch = Scratch::new();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/getcpu1.c");
+    let Some(plugin) = compile(&scratch, example.as_ref(), "getcpu1") else { return };
+    finish(&mut scratch.run(&["-t", "1", "--plugin", &plugin])).assert_code(0);
+}
+
+#[test]
+fn a_plugin_beside_a_built_in_testcase_and_a_name_that_is_taken() {
+    let scratch = Scratch::new();
+    let Some(plugin) = compile_plugin(&scratch, "returns") else { return };
+    let taken = scratch.path().join("getppid1.so");
+    std::fs::copy(&plugin, &taken).unwrap();
+    finish(&mut scratch.run(&["getppid1", "--plugin", taken.to_str().unwrap()]))
+        .assert_code(2)
+        .assert_stderr_has("there is already a testcase getppid1");
+}
+
+#[test]
+fn what_is_no_plugin_is_refused_with_the_command_that_makes_one() {
+    let scratch = Scratch::new();
+    let text = scratch.path().join("text.so");
+    std::fs::write(&text, "not an object").unwrap();
+    finish(&mut scratch.run(&["-t", "1", "--plugin", text.to_str().unwrap()]))
+        .assert_code(3)
+        .assert_stderr_has("cannot load it")
+        .assert_stderr_has("cc -O2 -shared -fPIC");
+    finish(&mut scratch.run(&["--plugin", "missing.so"]))
+        .assert_code(2)
+        .assert_stderr_has("missing.so");
+}

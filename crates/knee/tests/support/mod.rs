@@ -1,0 +1,173 @@
+//! What the end-to-end tests share: the real binary, scratch directories, and a look at what is
+//! left behind.
+#![allow(dead_code, reason = "each test binary uses some of it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a condition may take on the slowest machine before the test gives up; a test that
+/// passes never waits that long.
+const AT_MOST: Duration = Duration::from_secs(60);
+
+/// A directory for one test: its work directory, its records, its state.
+pub(crate) struct Scratch {
+    dir: tempfile::TempDir,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        let scratch = Self { dir: tempfile::tempdir().unwrap() };
+        fs::create_dir(scratch.work()).unwrap();
+        scratch
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Where testcases keep their files; has to be empty afterwards.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    pub(crate) fn record(&self) -> PathBuf {
+        self.dir.path().join("record")
+    }
+
+    /// `knee` in this directory, with nothing of the user's in reach.
+    pub(crate) fn knee(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+        command
+            .args(args)
+            .current_dir(self.path())
+            .env("TMPDIR", self.work())
+            .env("XDG_STATE_HOME", self.path().join("state"))
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `knee run`, as short as it can be, into [`Scratch::record`].
+    pub(crate) fn run(&self, args: &[&str]) -> Command {
+        let mut command = self.knee(&["run", "-q", "-r", "1", "-s", "1"]);
+        command.args(["--interval", "0.05", "--warmup", "0.02", "-o", "record"]).args(args);
+        command
+    }
+
+    /// What testcases have left behind.
+    pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.work()).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+
+    pub(crate) fn samples(&self) -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(self.record().join("samples.jsonl")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(crate) fn run_json(&self) -> serde_json::Value {
+        serde_json::from_slice(&fs::read(self.record().join("run.json")).unwrap()).unwrap()
+    }
+}
+
+/// Runs to the end; the whole output is in the panic if a test fails on it.
+pub(crate) fn finish(command: &mut Command) -> Finished {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    Finished {
+        code: status.code(),
+        stdout: String::from_utf8(stdout).unwrap(),
+        stderr: String::from_utf8(stderr).unwrap(),
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Finished {
+    #[track_caller]
+    pub(crate) fn assert_code(&self, code: i32) -> &Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_stderr_has(&self, text: &str) -> &Self {
+        assert!(self.stderr.contains(text), "{text:?} is missing in {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_stdout_has(&self, text: &str) -> &Self {
+        assert!(self.stdout.contains(text), "{text:?} is missing in {self:#?}");
+        self
+    }
+}
+
+/// Waits until something holds.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < AT_MOST, "still not: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The living processes below `dir` as their working directory: knee, its runners, their tasks.
+pub(crate) fn processes_in(dir: &Path) -> Vec<String> {
+    let dir = dir.canonicalize().unwrap();
+    let numbers = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers
+        .filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == dir))
+        .map(|pid| {
+            let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            format!("{pid}: {}", command.replace('\0', " "))
+        })
+        .collect()
+}
+
+/// Starts a command whose output nobody reads.
+pub(crate) fn start(command: &mut Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Sends a signal to a child.
+pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Compiles a plug-in of this crate's `tests/plugins`; `None`, with a printed reason, where there
+/// is no C compiler.
+pub(crate) fn compile_plugin(scratch: &Scratch, name: &str) -> Option<String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/plugins/{name}.c"));
+    compile(scratch, &source, name)
+}
+
+/// Compiles a C file to a shared object in the scratch directory.
+pub(crate) fn compile(scratch: &Scratch, source: &Path, name: &str) -> Option<String> {
+    let object = scratch.path().join(format!("{name}.so"));
+    let status = Command::new("cc")
+        .args(["-O2", "-shared", "-fPIC", "-pthread", "-Wall", "-Werror", "-o"])
+        .args([object.as_path(), source])
+        .status();
+    match status {
+        Ok(status) => {
+            assert!(status.success(), "cc failed on {}", source.display());
+            Some(object.to_str().unwrap().to_owned())
+        }
+        Err(error) => {
+            println!("skipped: cc cannot be run: {error}");
+            None
+        }
+    }
+}

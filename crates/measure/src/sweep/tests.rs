@@ -1,0 +1,298 @@
+//! The run with a scripted executor instead of processes and time.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::job::Source;
+use crate::machine::{Environment, Placement};
+use crate::plan::Order;
+use crate::record::{Record, Request, SCHEMA};
+use crate::select::select;
+use crate::testcase::Mode;
+
+/// Answers each round with the rate that the script gives for its number.
+struct Script<F> {
+    rate: F,
+    asked: Vec<(Source, u32)>,
+}
+
+impl<F: FnMut(u32, usize) -> Result<f64, Stopped>> Executor for Script<F> {
+    fn run(
+        &mut self,
+        job: &Job,
+        _padding: usize,
+        _interrupt: &Interrupt,
+        receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
+    ) -> Result<Round, Stopped> {
+        let nr = self.asked.iter().filter(|(_, tasks)| *tasks == job.tasks).count();
+        self.asked.push((job.source.clone(), job.tasks));
+        let rate = (self.rate)(job.tasks, nr)?;
+        let sample = |phase| Sample {
+            phase,
+            seconds: job.interval,
+            rates: vec![rate; job.tasks as usize],
+            cpu: None,
+            marks: Vec::new(),
+        };
+        receive("scripted", sample(Phase::Warmup)).map_err(Stopped::ByReceiver)?;
+        for _ in 0..job.samples.unwrap() {
+            receive("scripted", sample(Phase::Measure)).map_err(Stopped::ByReceiver)?;
+        }
+        Ok(Round { description: "scripted".into(), startup: 0.0, teardown: 0.0 })
+    }
+}
+
+#[derive(Default)]
+struct Silent {
+    failed: usize,
+}
+
+impl Observer for Silent {
+    fn round(&mut self, _: &Point, _: u32, _: usize, _: usize, _: f64) {}
+    fn failed(&mut self, _: &PointFailure) {
+        self.failed += 1;
+    }
+}
+
+fn run_record(dir: &Path, change: impl FnOnce(&mut Request)) -> RunRecord {
+    let mut request = Request {
+        modes: vec![Mode::Processes],
+        tasks: vec![1, 2],
+        rounds: 5,
+        samples: 3,
+        interval: 0.2,
+        warmup: 0.1,
+        start_timeout: 30.0,
+        precision: None,
+        max_time: 60.0,
+        order: Order::Shuffled,
+        seed: 7,
+        placement: Placement::Cores,
+        cpus: vec![0, 1],
+        dir: dir.to_owned(),
+        aa: false,
+    };
+    change(&mut request);
+    RunRecord {
+        schema: SCHEMA,
+        complete: false,
+        end: None,
+        request,
+        environment: Environment::capture(dir),
+        cases: select(&["getppid1"]).unwrap().iter().map(Case::built_in).collect(),
+        failures: Vec::new(),
+    }
+}
+
+/// Runs a script into `dir/record`, or goes on with what is there.
+fn sweep(
+    dir: &Path,
+    run: RunRecord,
+    rate: impl FnMut(u32, usize) -> Result<f64, Stopped>,
+) -> (Result<Ended, RunError>, Record, usize) {
+    let record_dir = dir.join("record");
+    let (mut writer, mut run, finished) = if record_dir.exists() {
+        let (writer, record) = Writer::resume(&record_dir).unwrap();
+        (writer, record.run, record.samples)
+    } else {
+        (Writer::create(&record_dir, &run).unwrap(), run, Vec::new())
+    };
+    let mut executor = Script { rate, asked: Vec::new() };
+    let ended = Sweep {
+        run: &mut run,
+        writer: &mut writer,
+        executor: &mut executor,
+        observer: &mut Silent::default(),
+        interrupt: &Interrupt::install().unwrap(),
+    }
+    .run(&finished);
+    (ended, Record::read(&record_dir).unwrap(), executor.asked.len())
+}
+
+fn rounds_per_point(record: &Record) -> BTreeMap<u32, u32> {
+    record
+        .finished_rounds()
+        .into_iter()
+        .map(|(point, rounds)| (point.tasks, rounds.len() as u32))
+        .collect()
+}
+
+#[test]
+fn every_point_gets_its_rounds_and_the_record_is_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |_| {});
+    let (ended, record, asked) = sweep(dir.path(), run, |tasks, _| Ok(10.0 / f64::from(tasks)));
+    assert_eq!(ended.unwrap(), Ended::Done);
+    assert!(record.run.complete);
+    assert_eq!(asked, 10);
+    assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 5), (2, 5)]));
+    let curves = crate::summary::summarise(&record, 0.8);
+    assert_eq!(curves[0].knee, Some(2));
+    assert_eq!(curves[0].points[1].efficiency, 0.5);
+}
+
+#[test]
+fn an_interrupted_run_is_marked_and_resumes_with_what_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |_| {});
+    let mut turn = 0;
+    let (ended, record, _) = sweep(dir.path(), run.clone(), |_, _| {
+        turn += 1;
+        if turn == 4 { Err(Stopped::Interrupted(libc::SIGINT)) } else { Ok(1.0) }
+    });
+    assert_eq!(ended.unwrap(), Ended::Interrupted(libc::SIGINT));
+    assert!(!record.run.complete);
+    assert_eq!(record.run.end, Some(RunEnd::Interrupted));
+    assert_eq!(rounds_per_point(&record).values().sum::<u32>(), 3);
+
+    let (ended, record, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
+    assert_eq!(ended.unwrap(), Ended::Done);
+    assert_eq!(asked, 7);
+    assert!(record.run.complete);
+    assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 5), (2, 5)]));
+}
+
+#[test]
+fn a_half_written_line_and_a_half_measured_round_are_taken_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |_| {});
+    let (_, record, _) = sweep(dir.path(), run.clone(), |_, _| Ok(1.0));
+    let samples = dir.path().join("record/samples.jsonl");
+    let text = std::fs::read(&samples).unwrap();
+    // Cuts into the last line, so that its round lacks a sample.
+    std::fs::write(&samples, &text[..text.len() - 20]).unwrap();
+    let (ended, again, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
+    assert_eq!(ended.unwrap(), Ended::Done);
+    assert_eq!(asked, 1);
+    assert_eq!(again.samples.len(), record.samples.len());
+}
+
+#[test]
+fn a_failing_point_is_given_up_and_the_others_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |_| {});
+    let (ended, record, asked) = sweep(dir.path(), run, |tasks, nr| match (tasks, nr) {
+        (2, 1) => Err(Failure::runner("boom").into()),
+        _ => Ok(1.0),
+    });
+    assert_eq!(ended.unwrap(), Ended::Done);
+    assert_eq!(asked, 7);
+    assert!(!record.run.complete);
+    assert_eq!(record.run.failures.len(), 1);
+    assert_eq!((record.run.failures[0].point.tasks, record.run.failures[0].round), (2, 1));
+    assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 5), (2, 1)]));
+}
+
+#[test]
+fn a_round_that_hangs_after_its_samples_counts_neither_now_nor_on_resume() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |request| request.tasks = vec![1]);
+    let (_, _, _) = sweep(dir.path(), run.clone(), |_, _| Ok(1.0));
+    let file = dir.path().join("record/run.json");
+    let mut record = Record::read(&dir.path().join("record")).unwrap();
+    record.run.failures.push(PointFailure {
+        point: record.samples[0].point.clone(),
+        round: 4,
+        failure: Failure::runner("task 0 counted nothing"),
+    });
+    std::fs::write(&file, serde_json::to_vec(&record.run).unwrap()).unwrap();
+    assert_eq!(crate::summary::summarise(&record, 0.8)[0].points[0].point.rounds.len(), 4);
+    let (_, record, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
+    assert_eq!(asked, 1);
+    assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 5)]));
+}
+
+#[test]
+fn precision_adds_rounds_to_the_noisy_point_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |request| {
+        request.precision = Some(0.02);
+        request.rounds = 6;
+    });
+    let (ended, record, _) = sweep(dir.path(), run, |tasks, nr| match tasks {
+        1 => Ok(100.0),
+        // Two rounds far off, then quiet: the median settles.
+        _ => Ok(if nr < 2 { 50.0 } else { 100.0 }),
+    });
+    assert_eq!(ended.unwrap(), Ended::Done);
+    let rounds = rounds_per_point(&record);
+    assert_eq!(rounds[&1], 6);
+    assert!(rounds[&2] > 6 && rounds[&2] < 15, "{rounds:?}");
+}
+
+#[test]
+fn precision_gives_up_after_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |request| {
+        request.precision = Some(0.001);
+        request.max_time = 11.9;
+        request.tasks = vec![1];
+    });
+    // A round is 0.6 s of measuring.
+    let (_, record, asked) =
+        sweep(dir.path(), run, |_, nr| Ok(if nr % 2 == 0 { 1.0 } else { 2.0 }));
+    assert_eq!(asked, 20);
+    assert!(record.run.complete);
+}
+
+#[test]
+fn the_work_directory_is_empty_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let work = dir.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    let run = run_record(&work, |_| {});
+    let _ = sweep(dir.path(), run, |_, _| Ok(1.0));
+    assert_eq!(std::fs::read_dir(&work).unwrap().count(), 0);
+}
+
+mod files {
+    use super::*;
+
+    #[test]
+    fn a_record_reads_back_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run_record(dir.path(), |_| {});
+        let (_, record, _) = sweep(dir.path(), run, |_, nr| Ok(nr as f64 + 0.123_456_789));
+        let text = std::fs::read_to_string(dir.path().join("record/samples.jsonl")).unwrap();
+        let again: String =
+            record.samples.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+        assert_eq!(text, again);
+    }
+
+    #[test]
+    fn a_directory_in_use_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("something"), "").unwrap();
+        let error = Writer::create(dir.path(), &run_record(dir.path(), |_| {})).err().unwrap();
+        assert!(error.to_string().contains("--resume"), "{error}");
+    }
+
+    #[test]
+    fn a_malformed_record_is_reported_with_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run_record(dir.path(), |_| {});
+        drop(Writer::create(&dir.path().join("r"), &run).unwrap());
+        std::fs::write(dir.path().join("r/samples.jsonl"), "{}\n").unwrap();
+        let error = Record::read(&dir.path().join("r")).unwrap_err().to_string();
+        assert!(error.contains("samples.jsonl:1"), "{error}");
+        let text = std::fs::read_to_string(dir.path().join("r/run.json")).unwrap();
+        let newer = text.replacen("\"schema\": 1", "\"schema\": 2", 1);
+        std::fs::write(dir.path().join("r/run.json"), newer).unwrap();
+        let error = Record::read(&dir.path().join("r")).unwrap_err().to_string();
+        assert!(error.contains("schema 2"), "{error}");
+    }
+
+    #[test]
+    fn the_committed_schemas_are_those_of_the_code() {
+        use snapbox::{assert_data_eq, file};
+        let pretty = |schema| format!("{schema:#}\n");
+        assert_data_eq!(
+            pretty(crate::record::run_schema()),
+            file!["../../schemas/run.schema.json"].raw()
+        );
+        assert_data_eq!(
+            pretty(crate::record::sample_schema()),
+            file!["../../schemas/sample.schema.json"].raw()
+        );
+    }
+}
