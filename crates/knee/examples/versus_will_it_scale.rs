@@ -51,10 +51,12 @@ fn main() {
         for mode in ["processes", "threads"] {
             for tasks in ["1", "2"] {
                 let name = format!("{testcase}_{mode}");
-                let mut theirs =
-                    || rate(Command::new(Path::new(&peer).join(&name)).args(["-t", tasks]));
-                let mut ours =
-                    || rate(Command::new(&knee).args(["will-it-scale", &name, "-t", tasks]));
+                let theirs = || {
+                    // Into a pipe it would print nothing for minutes.
+                    let binary = Path::new(&peer).join(&name);
+                    rate(Command::new("stdbuf").arg("-oL").arg(binary).args(["-t", tasks]))
+                };
+                let ours = || rate(Command::new(&knee).args(["will-it-scale", &name, "-t", tasks]));
                 let mut pairs = Vec::new();
                 for round in 0..rounds {
                     // ABBA: a drift of the machine favours neither.

@@ -51,7 +51,7 @@ fn head(record: &Record) -> String {
     format!(
         "{BOLD}{}{BOLD:#}\n{} rounds of {} × {} s, placement {}, seed {}\n\n",
         run.environment.summary(),
-        request.rounds,
+        if request.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", request.rounds) },
         request.samples,
         request.interval,
         request.placement,
@@ -72,8 +72,7 @@ fn overview(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String
             let gap = if family.is_some() { "\n" } else { "" };
             let _ = write!(text, "{gap}{BOLD}{of:width$}{BOLD:#} {:9} ", "per second");
             for tasks in &shown {
-                let noun = if *tasks == 1 { "task" } else { "tasks" };
-                let _ = write!(text, " {:>9}", format!("{tasks} {noun}"));
+                let _ = write!(text, " {:>9}", self::tasks(*tasks));
             }
             let _ = writeln!(
                 text,
@@ -163,6 +162,11 @@ fn against_processes(
     differs.then(|| format!("{ratio:.2}× of processes"))
 }
 
+/// `1 task`, `2 tasks`.
+fn tasks(n: u32) -> String {
+    if n == 1 { "1 task".to_owned() } else { format!("{n} tasks") }
+}
+
 fn shown_tasks(tasks: &[u32]) -> Vec<u32> {
     if tasks.len() <= RATE_COLUMNS {
         return tasks.to_vec();
@@ -217,10 +221,10 @@ fn detail(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String {
             text.push('\n');
         }
         let knee = match curve.knee {
-            Some(n) => format!("{n} tasks"),
+            Some(n) => format!("at {}", tasks(n)),
             None => "none so far".to_owned(),
         };
-        let _ = write!(text, "   knee {knee}, peak at {} tasks", curve.peak);
+        let _ = write!(text, "   knee {knee}, peak at {}", tasks(curve.peak));
         if let Some(last) = curve.points.last()
             && let Some(ratio) = against_processes_if_threads(curves, curve, last, view)
         {

@@ -145,11 +145,7 @@ pub(crate) fn warnings(
         warnings.push(Warning::Busy { load });
     }
     let measured: usize = points().map(|point| point.samples).sum();
-    let marked = record
-        .samples
-        .iter()
-        .filter(|line| line.phase == knee_measure::job::Phase::Measure && !line.marks.is_empty());
-    let marked = marked.count();
+    let marked: usize = points().map(|point| point.marked).sum();
     if marked > 0 {
         let mut marks = BTreeMap::new();
         for (mark, n) in points().flat_map(|point| &point.marks) {

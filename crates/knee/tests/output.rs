@@ -1,0 +1,113 @@
+//! What a recorded run looks like, to the byte. `SNAPSHOTS=overwrite cargo test` accepts changes.
+
+mod support;
+
+use snapbox::{assert_data_eq, file};
+use support::{Scratch, finish};
+
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record");
+
+fn show(args: &[&str]) -> String {
+    let scratch = Scratch::new();
+    let finished = finish(scratch.knee(&["show", RECORD]).args(args));
+    // The record holds a failure for want of a compiler.
+    finished.assert_code(3);
+    finished.stdout
+}
+
+#[test]
+fn a_table_with_a_line_per_curve() {
+    assert_data_eq!(show(&[]), file!["data/table.txt"].raw());
+}
+
+#[test]
+fn a_table_with_a_line_per_point() {
+    assert_data_eq!(show(&["--detail"]), file!["data/detail.txt"].raw());
+}
+
+#[test]
+fn the_csv_of_will_it_scale() {
+    assert_data_eq!(show(&["--format", "csv"]), file!["data/curves.csv"].raw());
+}
+
+#[test]
+fn the_lines_of_will_it_scale() {
+    assert_data_eq!(show(&["--format", "will-it-scale"]), file!["data/will-it-scale.txt"].raw());
+}
+
+#[test]
+fn the_json_document_holds_run_curves_and_samples() {
+    let document: serde_json::Value = serde_json::from_str(&show(&["--format", "json"])).unwrap();
+    assert_eq!(document["schema"], 1);
+    assert_eq!(document["run"]["request"]["seed"], 7);
+    assert_eq!(document["samples"].as_array().unwrap().len(), (3 * 2 * 4 - 1) * 6 * 3);
+    let threads = &document["curves"][1];
+    assert_eq!((&threads["testcase"], &threads["knee"]), (&"mmap1".into(), &2.into()));
+    assert_eq!(threads["points"][3]["marks"]["starved"], 1);
+}
+
+#[test]
+fn the_knee_moves_with_its_threshold() {
+    let curves = |knee: &str| -> serde_json::Value {
+        serde_json::from_str(&show(&["--format", "json", "--knee", knee])).unwrap()
+    };
+    assert_eq!(curves("80%")["curves"][2]["knee"], 4);
+    assert_eq!(curves("50")["curves"][2]["knee"], 8);
+    assert_eq!(curves("10%")["curves"][2]["knee"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let scratch = Scratch::new();
+    let script = format!("{} list | head -1; echo ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_knee"));
+    let mut command = std::process::Command::new("bash");
+    let finished = finish(command.args(["-c", &script]).current_dir(scratch.path()));
+    assert_eq!(finished.stdout, "memory\n0\n", "{finished:#?}");
+}
+
+#[test]
+fn the_list_names_every_family_and_what_a_testcase_needs() {
+    let scratch = Scratch::new();
+    let text = finish(&mut scratch.knee(&["list"]));
+    text.assert_code(0).assert_stdout_has("needs");
+    let json = finish(&mut scratch.knee(&["list", "--json"])).stdout;
+    let list: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let testcases = list["testcases"].as_array().unwrap();
+    for family in ["memory", "file", "directory", "lock", "ipc", "network", "process"] {
+        assert!(testcases.iter().any(|t| t["family"] == family), "{family}");
+    }
+    for testcase in testcases {
+        let name = testcase["name"].as_str().unwrap();
+        assert!(text.stdout.contains(name), "{name}");
+    }
+    assert!(testcases.len() >= 80, "{}", testcases.len());
+}
+
+#[test]
+fn man_page_completions_and_schemas_are_generated() {
+    let scratch = Scratch::new();
+    let generate = |args: &[&str]| {
+        let mut command = scratch.knee(&["generate"]);
+        let finished = finish(command.args(args));
+        finished.assert_code(0);
+        finished.stdout
+    };
+    let man = generate(&["man"]);
+    assert!(man.starts_with(".ie"), "{}", &man[..40]);
+    assert!(man.contains("\\-\\-placement"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(generate(&["completions", shell]).contains("will-it-scale"), "{shell}");
+    }
+    assert!(generate(&["schema", "sample"]).contains("fairness"));
+}
+
+#[test]
+fn doctor_and_topology_speak_to_people_and_to_programs() {
+    let scratch = Scratch::new();
+    for command in ["doctor", "topology"] {
+        finish(&mut scratch.knee(&[command])).assert_code(0);
+        let json = finish(&mut scratch.knee(&[command, "--json"])).stdout;
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value["schema"], 1, "{command}");
+    }
+}
