@@ -41,8 +41,10 @@ pub struct Job {
     pub mode: Mode,
     /// Number of tasks.
     pub tasks: u32,
-    /// CPUs in the order of the placement; empty: tasks are not pinned.
+    /// The CPUs that tasks may use, in the order of the placement.
     pub cpus: Vec<u32>,
+    /// Whether each task is bound to one of them; if not, to all.
+    pub pin: bool,
     /// A CPU that no task uses, for the measuring process.
     pub sampler_cpu: Option<u32>,
     /// Seconds before the first interval that counts.
@@ -55,6 +57,13 @@ pub struct Job {
     pub samples: Option<u64>,
     /// A directory for the testcase, removed after the round.
     pub dir: PathBuf,
+}
+
+impl Job {
+    /// The CPUs that tasks are bound to one by one; empty if they are not.
+    pub(crate) fn seats(&self) -> &[u32] {
+        if self.pin { &self.cpus } else { &[] }
+    }
 }
 
 /// What the runner reports, in this order.

@@ -146,8 +146,10 @@ impl Sweep<'_> {
                     continue;
                 }
                 let left = self.seconds_left(points, progress, round, open.len() - turn_nr);
-                let done = progress.iter().map(|p| p.rounds as usize).sum();
-                let all = points.len() * request.rounds.max(round + 1) as usize;
+                let done: usize = progress.iter().map(|p| p.rounds as usize).sum();
+                let going = progress.iter().filter(|p| !p.failed).count();
+                let later = going * request.rounds.saturating_sub(round + 1) as usize;
+                let all = done + open.len() - turn_nr + later;
                 self.observer.round(point, round, done, all, left);
                 match self.one_round(point, round, turn.padding, work)? {
                     Turn::Done(lines) => progress[turn.point].take_in(lines.iter()),
@@ -260,13 +262,13 @@ impl Sweep<'_> {
 
     fn job(&self, case: &Case, point: &Point, dir: PathBuf) -> Job {
         let request = &self.run.request;
-        let cpus = if request.placement.pins() { request.cpus.clone() } else { Vec::new() };
         Job {
             source: case.source(),
             mode: point.mode,
             tasks: point.tasks,
             sampler_cpu: spare_cpu(&request.cpus, point.tasks, case),
-            cpus,
+            cpus: request.cpus.clone(),
+            pin: request.placement.pins(),
             warmup: request.warmup,
             interval: request.interval.max(case.min_interval),
             start_timeout: request.start_timeout,

@@ -203,8 +203,20 @@ pub(crate) fn seats(cpus: &[u32], variant: Variant, nr: usize) -> Option<Seats> 
 
 /// Binds the calling thread to one CPU.
 pub(crate) fn pin(cpu: u32) -> Result<(), TaskError> {
+    confine(&[cpu])
+}
+
+/// Binds the calling thread to a set of CPUs.
+pub(crate) fn confine(cpus: &[u32]) -> Result<(), TaskError> {
     let mut set = CpuSet::new();
-    set.set(cpu as usize);
+    for &cpu in cpus {
+        if cpu as usize >= CpuSet::MAX_CPU {
+            return Err(TaskError::found(format!(
+                "CPU {cpu} is beyond what a task can be bound to"
+            )));
+        }
+        set.set(cpu as usize);
+    }
     rustix::thread::sched_setaffinity(None, &set).during("sched_setaffinity")
 }
 

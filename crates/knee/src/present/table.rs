@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use knee_measure::record::Record;
-use knee_measure::summary::{CurveEntry, CurveSummary};
+use knee_measure::summary::{CONFIDENCE, CurveEntry, CurveSummary};
 use knee_measure::testcase::{Family, Mode};
 
 use super::View;
@@ -25,7 +25,7 @@ const BAD: anstyle::Style =
 
 /// The table, the failures, the warnings and a closing sentence.
 pub(super) fn render(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String {
-    let mut text = head(record);
+    let mut text = head(record, curves);
     if !curves.is_empty() {
         text += &if view.detail {
             detail(record, curves, view)
@@ -45,13 +45,22 @@ pub(super) fn render(record: &Record, curves: &[CurveSummary], view: &View<'_>) 
     text + &closing(curves, view)
 }
 
-fn head(record: &Record) -> String {
+fn head(record: &Record, curves: &[CurveSummary]) -> String {
     let run = &record.run;
     let request = &run.request;
+    let rounds = if request.rounds == 1 {
+        "1 round".to_owned()
+    } else {
+        format!("{} rounds", request.rounds)
+    };
+    let confidence = curves.iter().flat_map(|c| &c.points).map(|e| e.point.confidence);
+    let intervals = match confidence.fold(CONFIDENCE, f64::min) {
+        c if c <= 0.5 => String::new(),
+        c => format!(", {:.1} % intervals", c * 100.0),
+    };
     format!(
-        "{BOLD}{}{BOLD:#}\n{} rounds of {} × {} s, placement {}, seed {}\n\n",
+        "{BOLD}{}{BOLD:#}\n{rounds} of {} × {} s{intervals}, placement {}, seed {}\n\n",
         run.environment.summary(),
-        if request.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", request.rounds) },
         request.samples,
         request.interval,
         request.placement,

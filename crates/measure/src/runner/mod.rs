@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use crate::area::Area;
 use crate::job::{Event, Failure, FailureKind, Job, Source};
-use crate::task::{TaskError, pin};
+use crate::task::TaskError;
 use crate::testcase::{Setup, Testcase, Variant};
 use crate::{testcases, workdir};
 use plugin::Plugin;
@@ -150,10 +150,6 @@ struct Round<'a> {
 impl<'a> Round<'a> {
     fn prepare(job: &'a Job) -> Result<Self, Failure> {
         spawn::raise_limits();
-        if let Some(cpu) = job.sampler_cpu {
-            // Not being able to is a matter of accuracy, which the samples' marks show.
-            let _ = pin(cpu);
-        }
         let area = Area::new(job.tasks as usize)
             .map_err(|e| Failure::runner(format!("cannot map the counters: {e}")))?;
         let loaded = spawn::with_parent_watched(|| {
@@ -173,7 +169,7 @@ impl<'a> Round<'a> {
             return Ok(End::Stopped);
         }
         let mut sampler = Sampler::new(job, &self.loaded, &self.area, &self.tasks);
-        spawn::take_precedence();
+        spawn::take_seat(job.sampler_cpu);
         self.area.open_gate();
         let startup = started.elapsed();
         sampler.begin();

@@ -88,17 +88,16 @@ impl<'a> Sampler<'a> {
             Loaded::Plugin(_) => Variant::Plain,
         };
         let mut used: Vec<u32> = (0..n)
-            .filter_map(|nr| seats(&job.cpus, variant, nr))
+            .filter_map(|nr| seats(job.seats(), variant, nr))
             .flat_map(|s| [s.task, s.helper])
             .collect();
+        if used.is_empty() {
+            used.clone_from(&job.cpus);
+        }
         used.sort_unstable();
         used.dedup();
-        let available = match job.cpus.len() {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            pinned => pinned,
-        };
         // Tasks that the busiest CPU has to serve.
-        let crowd = n.div_ceil(available);
+        let crowd = n.div_ceil(job.cpus.len().max(1));
         let steps = match loaded {
             Loaded::BuiltIn(testcase, _) => testcase.min_interval,
             Loaded::Plugin(_) => 0.0,

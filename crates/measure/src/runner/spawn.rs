@@ -12,7 +12,7 @@ use rustix::process::{
 use crate::area::Area;
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
 use crate::runner::{Loaded, plugin};
-use crate::task::{Task, TaskError, check, pin, seats};
+use crate::task::{Task, TaskError, check, confine, pin, seats};
 use crate::testcase::{Mode, Variant};
 
 /// Exit status of a task that left its reason in its slot (EX_SOFTWARE of sysexits.h).
@@ -194,9 +194,13 @@ pub(super) fn raise_limits() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-/// Lets the runner, which sleeps nearly always, preempt a task whose CPU it has to share, so that
-/// samples are taken on time. Without the privilege they are somewhat late, which is measured.
-pub(super) fn take_precedence() {
+/// Readies the runner for measuring: on a CPU of its own where there is one, and with the right to
+/// preempt a task whose CPU it has to share, so that samples are taken on time. Where it may not,
+/// they are somewhat late, which is measured. After all tasks are there: they would inherit it.
+pub(super) fn take_seat(cpu: Option<u32>) {
+    if let Some(cpu) = cpu {
+        let _ = pin(cpu);
+    }
     // SAFETY: the parameter is a valid struct that the call only reads.
     unsafe {
         let parameter = libc::sched_param { sched_priority: 1 };
@@ -234,8 +238,9 @@ fn seat_and_run(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> Result<()
         Loaded::BuiltIn(_, variant) => *variant,
         Loaded::Plugin(_) => Variant::Plain,
     };
-    if let Some(seats) = seats(&job.cpus, variant, nr) {
-        pin(seats.task)?;
+    match seats(job.seats(), variant, nr) {
+        Some(seats) => pin(seats.task)?,
+        None => confine(&job.cpus)?,
     }
     match loaded {
         Loaded::BuiltIn(testcase, _) => {
@@ -246,7 +251,7 @@ fn seat_and_run(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> Result<()
                 mode: job.mode,
                 variant,
                 dir: &job.dir,
-                cpus: &job.cpus,
+                cpus: job.seats(),
             };
             (testcase.run)(&task).map(|never| match never {})
         }
