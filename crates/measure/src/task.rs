@@ -75,6 +75,30 @@ impl<T> During<T> for std::io::Result<T> {
     }
 }
 
+/// For reads and writes that must move all they were asked to.
+pub trait Whole {
+    /// A [`TaskError`] that names `call` unless all `bytes` were moved.
+    fn whole(self, bytes: usize, call: &'static str) -> Result<(), TaskError>;
+}
+
+impl Whole for Result<usize, Errno> {
+    #[inline]
+    fn whole(self, bytes: usize, call: &'static str) -> Result<(), TaskError> {
+        match self {
+            Ok(moved) if moved == bytes => Ok(()),
+            other => Err(not_whole(other, bytes, call)),
+        }
+    }
+}
+
+#[cold]
+fn not_whole(moved: Result<usize, Errno>, bytes: usize, call: &'static str) -> TaskError {
+    match moved {
+        Ok(moved) => TaskError::found(format!("short {call}: {moved} of {bytes} bytes")),
+        Err(errno) => TaskError { during: call.into(), errno: Some(errno) },
+    }
+}
+
 /// For calls of the C library that return -1 and set `errno`.
 #[inline]
 pub fn check(result: libc::c_int, call: &'static str) -> Result<libc::c_int, TaskError> {

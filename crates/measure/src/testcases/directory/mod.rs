@@ -1,5 +1,12 @@
 //! Names: opening, linking and looking up files.
 
+mod dup;
+mod fstatat;
+mod open;
+mod place;
+mod unlink;
+
 use crate::testcase::Testcase;
 
-pub(super) const TABLES: &[&[Testcase]] = &[];
+pub(super) const TABLES: &[&[Testcase]] =
+    &[open::TESTCASES, unlink::TESTCASES, fstatat::TESTCASES, dup::TESTCASES];
