@@ -44,7 +44,7 @@ fn a_task_that_counts_nothing_is_a_failure_and_no_average() {
     let Some((scratch, finished)) = run_beside_a_good_one("stuck", &["--interval", "0.3"]) else {
         return;
     };
-    finished.assert_code(4).assert_stderr_has("counted nothing");
+    finished.assert_code(4).assert_stderr_has("has counted nothing for 3 s");
     assert!(!finished.stdout.lines().any(|line| line.starts_with("stuck")), "{finished:#?}");
     assert_eq!(scratch.run_json()["failures"][0]["kind"], "hung");
 }
@@ -59,9 +59,13 @@ fn a_testcase_that_returns_is_a_failure() {
 
 #[test]
 fn a_prepare_function_that_hangs_is_given_up() {
-    let args = ["--start-timeout", "0.3", "-m", "both"];
-    let Some((_, finished)) = run_beside_a_good_one("stuck_prepare", &args) else { return };
+    let scratch = Scratch::new();
+    let Some(plugin) = compile_plugin(&scratch, "stuck_prepare") else { return };
+    let mut command = scratch.run(&["-t", "1", "-m", "processes", "--plugin", &plugin]);
+    let finished = finish(command.args(["--start-timeout", "0.5"]));
     finished.assert_code(4).assert_stderr_has("no sign of life");
+    assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
+    assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
 }
 
 /// A run that would go on for an hour, and is measuring.

@@ -80,7 +80,6 @@ fn the_list_names_every_family_and_what_a_testcase_needs() {
         let name = testcase["name"].as_str().unwrap();
         assert!(text.stdout.contains(name), "{name}");
     }
-    assert!(testcases.len() >= 80, "{}", testcases.len());
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn head(record: &Record, curves: &[CurveSummary]) -> String {
     };
     let confidence = curves.iter().flat_map(|c| &c.points).map(|e| e.point.confidence);
     let intervals = match confidence.fold(CONFIDENCE, f64::min) {
-        c if c <= 0.5 => String::new(),
+        c if c <= 0.5 || curves.is_empty() => String::new(),
         c => format!(", {:.1} % intervals", c * 100.0),
     };
     format!(

@@ -15,8 +15,11 @@ void testcase_prepare(unsigned long nr_tasks)
 void testcase(unsigned long long *iterations, unsigned long nr)
 {
 	assert(nr < prepared);
-	while (1)
+	while (1) {
 		(*iterations)++;
+		/* A real testcase has a call here, which keeps the count in the loop. */
+		__asm__ volatile("" ::: "memory");
+	}
 }
 
 void testcase_cleanup(void)

@@ -22,23 +22,24 @@ const STOLEN_SECONDS: f64 = 0.02;
 const LATE_FACTOR: f64 = 1.5;
 /// Clocks that are disciplined differently drift apart by parts per million; more is a jump.
 const CLOCK_TOLERANCE: f64 = 0.01;
-/// How long a task may count nothing for each task that its CPU has to serve.
-const PATIENCE: f64 = 0.1;
+/// How long a task may count nothing before that is worth a mark, for each task that its CPU has
+/// to serve.
+const STALLED_SECONDS: f64 = 0.1;
 
 /// Takes the samples of one round.
 pub(super) struct Sampler<'a> {
     area: &'a Area,
     tasks: usize,
     watch_delays: bool,
-    patience: f64,
+    stalled_after: f64,
     delays: RunDelays,
     times: CpuTimes,
     next: Instant,
     clocks: Clocks,
-    /// Count and time of the last reading of each task, and the count when the measuring began.
+    /// The last reading of each task.
     last: Vec<Reading>,
-    first: Vec<u64>,
-    measured: f64,
+    /// Tasks that counted nothing in the last interval.
+    idle: Vec<usize>,
     warm: bool,
 }
 
@@ -106,7 +107,7 @@ impl<'a> Sampler<'a> {
             area,
             tasks: n,
             watch_delays: crowd == 1 && !loaded.has_helpers(),
-            patience: (PATIENCE * crowd as f64).max(steps),
+            stalled_after: (STALLED_SECONDS * crowd as f64).max(steps),
             delays: RunDelays::watch(
                 area.slots().enumerate().map(|(nr, s)| (tasks.pid(nr).as_raw_pid(), s.thread())),
             ),
@@ -114,8 +115,7 @@ impl<'a> Sampler<'a> {
             next: Instant::now(),
             clocks: Clocks::read(),
             last: Vec::with_capacity(n),
-            first: Vec::new(),
-            measured: 0.0,
+            idle: Vec::new(),
             warm: job.warmup <= 0.0,
         }
     }
@@ -125,7 +125,6 @@ impl<'a> Sampler<'a> {
         self.next = Instant::now();
         self.clocks = Clocks::read();
         self.last = self.read();
-        self.first = self.last.iter().map(|r| r.count).collect();
         self.delays.longest();
         self.times.shares();
     }
@@ -162,29 +161,24 @@ impl<'a> Sampler<'a> {
         if clocks.disagree_since(&self.clocks) {
             marks.push(Mark::Clock);
         }
-        if counts.contains(&0) && seconds > self.patience {
+        if counts.contains(&0) && seconds > self.stalled_after {
             marks.push(Mark::Stalled);
         }
 
         let phase = if self.warm { Phase::Measure } else { Phase::Warmup };
         self.warm = true;
-        self.measured += seconds;
+        self.idle = (0..self.tasks).filter(|&nr| counts[nr] == 0).collect();
         self.last = now;
         self.clocks = clocks;
         Sample { phase, seconds, rates, cpu: cpu.map(|(shares, _)| shares), marks }
     }
 
-    /// Seconds since the gate opened, by the samples.
-    pub(super) fn measured_seconds(&self) -> f64 {
-        self.measured
-    }
-
-    /// A task that has counted nothing although there was time for its turn.
-    pub(super) fn idle_task(&self) -> Option<usize> {
-        if self.measured <= self.patience {
-            return None;
-        }
-        self.last.iter().zip(&self.first).position(|(last, &first)| last.count == first)
+    /// A task that counted nothing in the last interval and has still not gone on.
+    pub(super) fn idle_task(&mut self) -> Option<usize> {
+        let last = &self.last;
+        let count = |nr| self.area.slot(nr).count().load(Ordering::Relaxed);
+        self.idle.retain(|&nr| count(nr) == last[nr].count);
+        self.idle.first().copied()
     }
 
     /// Each counter with its own time: reading thousands of them takes a while.
