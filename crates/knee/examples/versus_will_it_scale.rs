@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo build --release
-//! cargo run --release -p knee --example versus_will_it_scale -- DIR_OF_BINARIES [ROUNDS]
+//! cargo run --release -p knee --example versus_will_it_scale -- DIR_OF_BINARIES [ROUNDS [TESTCASE...]]
 //! ```
 
 use std::io::{BufRead, BufReader};
@@ -31,15 +31,18 @@ const TESTCASES: [&str; 12] = [
 ];
 /// One-second samples that are thrown away, and those that count, of each invocation.
 const WARMUP: usize = 1;
-const SAMPLES: usize = 2;
+const SAMPLES: usize = 1;
 
 fn main() {
     let mut args = std::env::args().skip(1);
     let Some(peer) = args.next() else {
-        eprintln!("usage: versus_will_it_scale DIR_OF_BINARIES [ROUNDS]");
+        eprintln!("usage: versus_will_it_scale DIR_OF_BINARIES [ROUNDS [TESTCASE...]]");
         std::process::exit(2);
     };
-    let rounds: usize = args.next().map_or(5, |n| n.parse().expect("ROUNDS is a number"));
+    let rounds: usize = args.next().map_or(6, |n| n.parse().expect("ROUNDS is a number"));
+    let named: Vec<String> = args.collect();
+    let chosen =
+        TESTCASES.iter().filter(|name| named.is_empty() || named.iter().any(|n| n == *name));
     let example = std::env::current_exe().expect("this program has a path");
     let knee = example.parent().and_then(Path::parent).expect("target/release").join("knee");
 
@@ -47,7 +50,7 @@ fn main() {
         "| testcase | mode | tasks | will-it-scale, op/s | knee, op/s | ratio | 95 % interval |"
     );
     println!("| --- | --- | ---: | ---: | ---: | ---: | --- |");
-    for testcase in TESTCASES {
+    for testcase in chosen {
         for mode in ["processes", "threads"] {
             for tasks in ["1", "2"] {
                 let name = format!("{testcase}_{mode}");

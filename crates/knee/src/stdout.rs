@@ -1,16 +1,32 @@
-//! Whole texts to standard output.
+//! Standard output.
+
+use std::io::{BufWriter, ErrorKind, Write};
 
 use anyhow::Context;
-use std::io::{ErrorKind, Write};
 
-/// Writes `text`, without its colours where the output is not a terminal. A reader that has
-/// left, such as `head`, has what it wanted: not an error.
+/// Writes a whole text.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    let mut stdout = anstream::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+    write_with(|out| Ok(out.write_all(text.as_bytes())?))
+}
+
+/// Lets `write` write, without colours where the output is not a terminal. A reader that has left,
+/// such as `head`, has what it wanted: not an error.
+pub(crate) fn write_with(
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+    // What could not be written must not be tried again.
+    let _ = out.into_parts();
+    match written {
+        Err(error) if is_broken_pipe(&error) => Ok(()),
+        Err(error) if error.is::<std::io::Error>() => {
             Err(error).context("cannot write to standard output")
         }
-        _ => Ok(()),
+        other => other,
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
 }

@@ -101,6 +101,19 @@ fn man_page_completions_and_schemas_are_generated() {
 }
 
 #[test]
+fn an_aa_run_keeps_the_noise_floor_for_later_runs() {
+    let scratch = Scratch::new();
+    let mut aa = scratch.run(&["--aa", "-r", "4", "-t", "1", "getppid1"]);
+    finish(&mut aa).assert_code(0).assert_stderr_has("noise floor of this machine: typically");
+    let kept = std::fs::read(scratch.path().join("state/knee/noise.json")).unwrap();
+    let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
+    assert_eq!(kept["points"].as_array().unwrap().len(), 2);
+    assert_eq!(kept["points"][0]["rounds"], 4);
+    let later = finish(&mut scratch.knee(&["show", "record"]));
+    assert!(!later.stdout.contains("noise floor of this machine is unknown"), "{later:#?}");
+}
+
+#[test]
 fn doctor_and_topology_speak_to_people_and_to_programs() {
     let scratch = Scratch::new();
     for command in ["doctor", "topology"] {

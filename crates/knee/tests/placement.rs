@@ -74,6 +74,26 @@ fn each_task_is_bound_to_its_cpu_and_none_with_placement_none() {
     }
 }
 
+#[test]
+fn tasks_without_a_placement_stay_on_the_cpus_listed() {
+    let cpu = allowed()[0].to_string();
+    let scratch = Scratch::new();
+    let mut child = start(
+        scratch
+            .knee(&["run", "-q", "getppid1", "-m", "processes", "-t", "2", "--cpus", &cpu])
+            .args(["--placement", "none", "-r", "1", "-s", "1000", "-o", "record"]),
+    );
+    wait_until("tasks run", || !scratch_samples(&scratch).is_empty());
+    let seats: Vec<String> = processes_in(scratch.path())
+        .iter()
+        .filter(|line| line.ends_with("knee runner "))
+        .filter_map(|line| cpus_allowed(line.split(':').next()?))
+        .collect();
+    signal(&child, rustix::process::Signal::INT);
+    child.wait().unwrap();
+    assert!(seats.iter().filter(|list| **list == cpu).count() >= 2, "{seats:?}");
+}
+
 fn scratch_samples(scratch: &Scratch) -> String {
     std::fs::read_to_string(scratch.record().join("samples.jsonl")).unwrap_or_default()
 }

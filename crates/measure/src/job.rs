@@ -57,7 +57,21 @@ pub struct Job {
     pub samples: Option<u64>,
     /// A directory for the testcase, removed after the round.
     pub dir: PathBuf,
+    /// The layout of the memory of this round, a random number below [`LAYOUTS`].
+    ///
+    /// So many bytes are added to the environment, which shifts the stack of the runner and its
+    /// tasks (Mytkowicz et al., "Producing wrong data without doing anything obviously wrong!",
+    /// ASPLOS 2009); and modulo [`MAPS`] so many small maps are made, which decides where the maps
+    /// of the testcase fall among the nodes of the kernel's maple tree. On a boundary between two
+    /// nodes mmap1 has two thirds of its speed. Either would bias all rounds alike.
+    pub layout: u32,
 }
+
+/// How many layouts there are: those of a page of environment.
+pub const LAYOUTS: u32 = 4096;
+/// Most small maps and one; two leaves of the maple tree (`MAPLE_RANGE64_SLOTS` of
+/// linux/maple_tree.h is 16).
+pub const MAPS: u32 = 32;
 
 impl Job {
     /// The CPUs that tasks are bound to one by one; empty if they are not.
@@ -131,6 +145,34 @@ pub struct CpuShares {
     pub steal: f64,
     /// Idle share of the whole machine: what will-it-scale's CSV calls idle.
     pub machine_idle: f64,
+}
+
+impl std::ops::Add for CpuShares {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            user: self.user + other.user,
+            system: self.system + other.system,
+            idle: self.idle + other.idle,
+            steal: self.steal + other.steal,
+            machine_idle: self.machine_idle + other.machine_idle,
+        }
+    }
+}
+
+impl std::ops::Div<f64> for CpuShares {
+    type Output = Self;
+
+    fn div(self, by: f64) -> Self {
+        Self {
+            user: self.user / by,
+            system: self.system / by,
+            idle: self.idle / by,
+            steal: self.steal / by,
+            machine_idle: self.machine_idle / by,
+        }
+    }
 }
 
 /// One measured interval.

@@ -10,17 +10,19 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpgid};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::interrupt::Interrupt;
 use crate::job::{DIED_REMEDY, Event, Failure, FailureKind, Job, Sample};
 use crate::runner::SUBCOMMAND;
+use crate::task::pin;
 
 /// How much later than planned the next event may come before the runner counts as hung.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The runner has limits of its own for the set-up, and should be the one to say so.
 const STARTUP_PATIENCE: Duration = Duration::from_secs(2);
 /// More patience with many tasks, for each.
-const STARTUP_PATIENCE_PER_TASK: Duration = Duration::from_millis(50);
+const PATIENCE_PER_TASK: Duration = Duration::from_millis(50);
 /// How long a runner may take to clean up when it is told to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// What of the tasks' error output is kept to explain a failure.
@@ -66,18 +68,15 @@ impl Launcher {
         Self { program: "/proc/self/exe".into() }
     }
 
-    /// Runs one round; `receive` gets each sample as it is taken, `padding` is the size in bytes
-    /// of a variable added to the environment. That shifts the stack of the runner and its tasks,
-    /// which otherwise biases all rounds alike (Mytkowicz et al., "Producing wrong data without
-    /// doing anything obviously wrong!", ASPLOS 2009).
+    /// Runs one round; `receive` gets the testcase's description and each sample as it is taken.
     pub fn run(
         &self,
         job: &Job,
-        padding: usize,
         interrupt: &Interrupt,
         mut receive: impl FnMut(&str, Sample) -> io::Result<()>,
     ) -> Result<Round, Stopped> {
-        let mut runner = Runner::start(&self.program, job, padding)
+        let _seat = Seat::take(job.sampler_cpu);
+        let mut runner = Runner::start(&self.program, job)
             .map_err(|e| Failure::runner(format!("cannot start a runner: {e}")))?;
         let mut description = String::new();
         let startup = Duration::from_secs_f64(job.start_timeout);
@@ -89,10 +88,12 @@ impl Launcher {
                     runner.tasks = Pid::from_raw(group);
                     // Again as long until all tasks are ready, then the first interval.
                     let first = Duration::from_secs_f64(job.warmup.max(job.interval));
-                    patience = startup + first + PATIENCE + STARTUP_PATIENCE_PER_TASK * job.tasks;
+                    patience = startup + first + PATIENCE + PATIENCE_PER_TASK * job.tasks;
                 }
                 Event::Sample(sample) => {
-                    patience = Duration::from_secs_f64(job.interval) + PATIENCE;
+                    patience = Duration::from_secs_f64(job.interval)
+                        + PATIENCE
+                        + PATIENCE_PER_TASK * job.tasks;
                     receive(&description, sample).map_err(Stopped::ByReceiver)?;
                 }
                 Event::Failed(failure) => return Err(runner.with_last_words(failure).into()),
@@ -115,11 +116,11 @@ struct Runner {
 }
 
 impl Runner {
-    fn start(program: &std::path::Path, job: &Job, padding: usize) -> io::Result<Self> {
+    fn start(program: &std::path::Path, job: &Job) -> io::Result<Self> {
         let mut child = Command::new(program)
             .arg0("knee")
             .arg(SUBCOMMAND)
-            .env("KNEE_PADDING", "x".repeat(padding))
+            .env("KNEE_PADDING", "x".repeat(job.layout as usize))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -247,6 +248,25 @@ impl Drop for Runner {
         {
             while waitpgid(group, WaitOptions::empty()).is_ok_and(|w| w.is_some()) {}
         }
+    }
+}
+
+/// Keeps knee, which has samples to write down, on the CPU that no task uses.
+struct Seat {
+    before: CpuSet,
+}
+
+impl Seat {
+    fn take(cpu: Option<u32>) -> Option<Self> {
+        let before = sched_getaffinity(None).ok()?;
+        pin(cpu?).ok()?;
+        Some(Self { before })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.before);
     }
 }
 

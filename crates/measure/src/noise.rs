@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Environment;
 use crate::plan::Point;
-use crate::record::{Record, SCHEMA, write_atomically};
+use crate::record::{RunRecord, SCHEMA, write_atomically};
 use crate::summary::CurveSummary;
 
 /// Rounds of an A/A run unless asked otherwise: two groups as large as an ordinary run.
@@ -52,7 +52,7 @@ pub struct NoiseFloors {
 
 impl NoiseFloors {
     /// From the curves of an A/A run; `None` where there were too few rounds.
-    pub fn of_run(record: &Record, curves: &[CurveSummary]) -> Option<Self> {
+    pub fn of_run(run: &RunRecord, curves: &[CurveSummary]) -> Option<Self> {
         let points: Vec<PointNoise> = curves
             .iter()
             .flat_map(|curve| &curve.points)
@@ -66,7 +66,7 @@ impl NoiseFloors {
             })
             .collect();
         let typical = median(&points.iter().map(|p| p.relative).collect::<Vec<_>>())?;
-        let environment = &record.run.environment;
+        let environment = &run.environment;
         Some(Self {
             schema: SCHEMA,
             measured_at: environment.started_at.clone(),

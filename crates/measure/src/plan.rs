@@ -3,15 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::job::Source;
+use crate::job::{LAYOUTS, Source};
 use crate::select::Selected;
 use crate::testcase::{Family, Mode, Need, Testcase, Variant};
 
 /// Most tasks of a point; beyond it a mistyped number is likelier than a machine that large.
 pub const MAX_TASKS: u32 = 16384;
-
-/// The size of a page of memory in the environment that moves a stack by at most one page.
-const PADDING: std::ops::Range<u64> = 0..4096;
 
 /// A testcase as a run sees it: built in or plugged in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -144,13 +141,13 @@ pub fn points(cases: &[Case], modes: &[Mode], tasks: &[u32]) -> Vec<Point> {
     points
 }
 
-/// One turn of a point, and the size in bytes by which its environment is padded.
+/// One turn of a point, and the layout of its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     /// Which of the points.
     pub point: usize,
-    /// Bytes of padding.
-    pub padding: usize,
+    /// See [`crate::job::Job::layout`].
+    pub layout: u32,
 }
 
 /// The turns of round number `round`: each of `points` once. Depends only on the arguments, so
@@ -163,8 +160,8 @@ pub fn turns(points: &[usize], round: u32, order: Order, seed: u64) -> Vec<Turn>
             points.swap(i, random.rand_range(0..i as u64 + 1) as usize);
         }
     }
-    let padding = |random: &mut oorandom::Rand64| random.rand_range(PADDING) as usize;
-    points.into_iter().map(|point| Turn { point, padding: padding(&mut random) }).collect()
+    let mut layout = || random.rand_range(0..u64::from(LAYOUTS)) as u32;
+    points.into_iter().map(|point| Turn { point, layout: layout() }).collect()
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use knee_stats::{Curve, MedianInterval, median, median_interval};
 use serde::Serialize;
 
-use crate::job::{CpuShares, Mark, Phase};
+use crate::job::{CpuShares, Mark};
 use crate::plan::Point;
-use crate::record::{Record, SampleLine};
+use crate::record::{RoundSummary, Rounds, RunRecord};
 use crate::testcase::Mode;
 
 /// Confidence of all intervals.
@@ -34,16 +34,16 @@ pub struct PointSummary {
     pub min: f64,
     /// Fastest task of any sample.
     pub max: f64,
-    /// Median over the samples of Jain's fairness index.
+    /// Median over the rounds of Jain's fairness index.
     pub fairness: f64,
     /// Where the CPUs of the point were, averaged over the samples.
     pub cpu: Option<CpuShares>,
     /// Number of samples that count.
-    pub samples: usize,
+    pub samples: u64,
     /// How many of them are marked.
-    pub marked: usize,
+    pub marked: u64,
     /// How many of them carry each mark.
-    pub marks: BTreeMap<Mark, usize>,
+    pub marks: BTreeMap<Mark, u64>,
 }
 
 impl PointSummary {
@@ -59,61 +59,35 @@ impl PointSummary {
         .relative_half_width()
     }
 
-    fn of(point: Point, by_round: &BTreeMap<u32, Vec<&SampleLine>>) -> Option<Self> {
-        let is_measured = |line: &&SampleLine| line.phase == Phase::Measure;
-        let measured: Vec<&SampleLine> =
-            by_round.values().flatten().copied().filter(is_measured).collect();
-        let rounds: Vec<f64> = by_round
-            .values()
-            .filter_map(|round| clean_rate(round.iter().copied().filter(is_measured)))
-            .collect();
-        let interval = median_interval(&rounds, CONFIDENCE)?;
+    fn of<'r>(
+        point: Point,
+        rounds: impl Iterator<Item = &'r RoundSummary> + Clone,
+    ) -> Option<Self> {
+        let rates: Vec<f64> = rounds.clone().filter_map(RoundSummary::rate).collect();
+        let interval = median_interval(&rates, CONFIDENCE)?;
         let mut marks = BTreeMap::new();
-        for mark in measured.iter().flat_map(|line| &line.marks) {
-            *marks.entry(*mark).or_insert(0) += 1;
+        for (mark, n) in rounds.clone().flat_map(|round| &round.marks) {
+            *marks.entry(*mark).or_insert(0) += n;
         }
-        let fairness: Vec<f64> = measured.iter().map(|line| line.fairness).collect();
+        let fairness: Vec<f64> = rounds.clone().filter_map(RoundSummary::fairness).collect();
+        let cpu: Vec<CpuShares> = rounds.clone().filter_map(RoundSummary::cpu).collect();
+        let n = cpu.len() as f64;
         Some(Self {
             point,
             rate: interval.median,
             low: interval.low,
             high: interval.high,
             confidence: interval.confidence,
-            rounds,
-            min: measured.iter().map(|line| line.min).fold(f64::INFINITY, f64::min),
-            max: measured.iter().map(|line| line.max).fold(0.0, f64::max),
+            rounds: rates,
+            min: rounds.clone().map(|round| round.min).fold(f64::INFINITY, f64::min),
+            max: rounds.clone().map(|round| round.max).fold(0.0, f64::max),
             fairness: median(&fairness)?,
-            cpu: average(measured.iter().filter_map(|line| line.cpu)),
-            samples: measured.len(),
-            marked: measured.iter().filter(|line| !line.marks.is_empty()).count(),
+            cpu: cpu.into_iter().reduce(|sum, shares| sum + shares).map(|sum| sum / n),
+            samples: rounds.clone().map(|round| round.samples).sum(),
+            marked: rounds.map(|round| round.marked).sum(),
             marks,
         })
     }
-}
-
-/// The rate of one round: steps over time in its unmarked samples, or in all where every one is
-/// marked. `None` for a round without samples.
-pub fn clean_rate<'a>(lines: impl Iterator<Item = &'a SampleLine> + Clone) -> Option<f64> {
-    let over = |lines: &mut dyn Iterator<Item = &'a SampleLine>| {
-        let (done, seconds) = lines.fold((0.0, 0.0), |(done, seconds), line| {
-            (done + line.total * line.seconds, seconds + line.seconds)
-        });
-        (seconds > 0.0).then(|| done / seconds)
-    };
-    over(&mut lines.clone().filter(|line| line.marks.is_empty()))
-        .or_else(|| over(&mut lines.clone()))
-}
-
-fn average(shares: impl Iterator<Item = CpuShares>) -> Option<CpuShares> {
-    let shares: Vec<CpuShares> = shares.collect();
-    let mean = |of: fn(&CpuShares) -> f64| shares.iter().map(of).sum::<f64>() / shares.len() as f64;
-    (!shares.is_empty()).then(|| CpuShares {
-        user: mean(|s| s.user),
-        system: mean(|s| s.system),
-        idle: mean(|s| s.idle),
-        steal: mean(|s| s.steal),
-        machine_idle: mean(|s| s.machine_idle),
-    })
 }
 
 /// One testcase in one mode.
@@ -143,17 +117,12 @@ pub struct CurveEntry {
     pub point: PointSummary,
 }
 
-/// Summarises a record: curves in the order in which they were asked for. `knee` is the threshold
-/// of efficiency, 0 to 1.
-pub fn summarise(record: &Record, knee: f64) -> Vec<CurveSummary> {
-    let finished = record.finished_rounds();
+/// Summarises the finished `rounds` of a run: curves in the order in which they were asked for.
+/// `knee` is the threshold of efficiency, 0 to 1.
+pub fn summarise(run: &RunRecord, rounds: &Rounds, knee: f64) -> Vec<CurveSummary> {
     let mut curves: Vec<(String, Mode, Vec<PointSummary>)> = Vec::new();
-    for point in record.run.points() {
-        let Some(summary) =
-            finished.get(&point).and_then(|rounds| PointSummary::of(point.clone(), rounds))
-        else {
-            continue;
-        };
+    for point in run.points() {
+        let Some(summary) = PointSummary::of(point.clone(), rounds.of(&point)) else { continue };
         match curves.last_mut() {
             Some((name, mode, points)) if *name == point.testcase && *mode == point.mode => {
                 points.push(summary);

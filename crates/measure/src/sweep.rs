@@ -1,16 +1,17 @@
 //! The run itself: rounds of all points, interleaved, until there is enough of each.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::interrupt::Interrupt;
-use crate::job::{Failure, FailureKind, Job, Phase, Sample};
+use crate::job::{Failure, FailureKind, Job, Sample};
 use crate::launch::{Launcher, Round, Stopped};
 use crate::needs::{self, Context, TMPFS};
 use crate::plan::{Case, Point, turns};
-use crate::record::{PointFailure, RecordError, RunEnd, RunRecord, SampleLine, Writer};
-use crate::summary::{CONFIDENCE, clean_rate};
+use crate::record::{
+    PointFailure, RecordError, RoundSummary, Rounds, RunEnd, RunRecord, SampleLine, Writer,
+};
+use crate::summary::CONFIDENCE;
 use crate::testcase::Need;
 use crate::workdir::WorkDir;
 
@@ -23,7 +24,6 @@ pub trait Executor {
     fn run(
         &mut self,
         job: &Job,
-        padding: usize,
         interrupt: &Interrupt,
         receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
     ) -> Result<Round, Stopped>;
@@ -33,11 +33,10 @@ impl Executor for Launcher {
     fn run(
         &mut self,
         job: &Job,
-        padding: usize,
         interrupt: &Interrupt,
         receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
     ) -> Result<Round, Stopped> {
-        Launcher::run(self, job, padding, interrupt, receive)
+        Launcher::run(self, job, interrupt, receive)
     }
 }
 
@@ -102,13 +101,13 @@ struct Progress {
 }
 
 impl Sweep<'_> {
-    /// Measures what is not yet in `finished`, the samples that the record already holds.
-    pub fn run(&mut self, finished: &[SampleLine]) -> Result<Ended, RunError> {
+    /// Measures what is not yet in `finished`, the rounds that the record already holds.
+    pub fn run(&mut self, finished: &Rounds) -> Result<Ended, RunError> {
         let mut work = WorkDirs::new(&self.run.request.dir);
         let points = self.run.points();
         let mut progress = vec![Progress::default(); points.len()];
         for (point, progress) in points.iter().zip(&mut progress) {
-            progress.take_in(finished.iter().filter(|line| line.point == *point));
+            finished.of(point).for_each(|round| progress.take_in(round));
         }
         let ended = self.all_rounds(&points, &mut progress, &mut work);
         self.run.end = Some(match &ended {
@@ -151,8 +150,8 @@ impl Sweep<'_> {
                 let later = going * request.rounds.saturating_sub(round + 1) as usize;
                 let all = done + open.len() - turn_nr + later;
                 self.observer.round(point, round, done, all, left);
-                match self.one_round(point, round, turn.padding, work)? {
-                    Turn::Done(lines) => progress[turn.point].take_in(lines.iter()),
+                match self.one_round(point, round, turn.layout, work)? {
+                    Turn::Done(round) => progress[turn.point].take_in(&round),
                     Turn::Failed(failure) => {
                         progress[turn.point].failed = true;
                         self.give_up(point, round, failure)?;
@@ -211,29 +210,30 @@ impl Sweep<'_> {
         &mut self,
         point: &Point,
         round: u32,
-        padding: usize,
+        layout: u32,
         work: &mut WorkDirs,
     ) -> Result<Turn, RunError> {
         let case = self.case(point).clone();
         let (work, dir) = work.begin_round(&case)?;
-        let job = self.job(&case, point, dir.clone());
-        let mut lines = Vec::new();
+        let job = self.job(&case, point, dir.clone(), layout);
+        let mut summary = RoundSummary::default();
+        let mut taken = 0;
         let mut unwritten = None;
         let mut said = String::new();
         let result = {
             let writer = &mut *self.writer;
-            self.executor.run(&job, padding, self.interrupt, &mut |description, sample| {
+            self.executor.run(&job, self.interrupt, &mut |description, sample| {
                 said.clear();
                 said.push_str(description);
-                let nr = lines.len() as u64;
-                let Some(line) = SampleLine::new(point, round, nr, sample, case.steps) else {
+                let Some(line) = SampleLine::new(point, round, taken, sample, case.steps) else {
                     return Ok(());
                 };
+                taken += 1;
                 writer.append(&line).map_err(|error| {
                     unwritten = Some(error);
                     io::Error::other("the record cannot be written")
                 })?;
-                lines.push(line);
+                summary.add(&line);
                 Ok(())
             })
         };
@@ -251,7 +251,7 @@ impl Sweep<'_> {
         self.writer.sync()?;
         match result {
             Ok(_) => match removed {
-                Ok(()) => Ok(Turn::Done(lines)),
+                Ok(()) => Ok(Turn::Done(summary)),
                 Err(source) => Err(RunError::WorkDir { dir, source }),
             },
             Err(Stopped::Failed(failure)) => Ok(Turn::Failed(failure)),
@@ -260,7 +260,7 @@ impl Sweep<'_> {
         }
     }
 
-    fn job(&self, case: &Case, point: &Point, dir: PathBuf) -> Job {
+    fn job(&self, case: &Case, point: &Point, dir: PathBuf, layout: u32) -> Job {
         let request = &self.run.request;
         Job {
             source: case.source(),
@@ -274,6 +274,7 @@ impl Sweep<'_> {
             start_timeout: request.start_timeout,
             samples: Some(request.samples),
             dir,
+            layout,
         }
     }
 
@@ -303,21 +304,16 @@ impl Sweep<'_> {
 }
 
 enum Turn {
-    Done(Vec<SampleLine>),
+    Done(RoundSummary),
     Failed(Failure),
     Interrupted(i32),
 }
 
 impl Progress {
-    fn take_in<'l>(&mut self, lines: impl Iterator<Item = &'l SampleLine>) {
-        let lines: Vec<&SampleLine> = lines.filter(|l| l.phase == Phase::Measure).collect();
-        let rounds: BTreeSet<u32> = lines.iter().map(|line| line.round).collect();
-        for round in rounds {
-            let of_round = lines.iter().copied().filter(|line| line.round == round);
-            self.seconds += of_round.clone().map(|line| line.seconds).sum::<f64>();
-            self.rates.extend(clean_rate(of_round));
-            self.rounds += 1;
-        }
+    fn take_in(&mut self, round: &RoundSummary) {
+        self.rates.extend(round.rate());
+        self.seconds += round.seconds();
+        self.rounds += 1;
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a running testcase sees of knee: who it is, the start gate, its counter.
 //!
-//! ```ignore
+//! ```
+//! use knee_measure::task::{Outcome, Task};
+//!
 //! fn getppid(task: &Task<'_>) -> Outcome {
 //!     task.repeat(|| {
 //!         rustix::process::getppid();

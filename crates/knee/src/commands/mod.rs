@@ -8,6 +8,14 @@ pub(crate) mod show;
 pub(crate) mod topology;
 pub(crate) mod will_it_scale;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A number that differs from run to run, short enough to be typed again as a seed.
+pub(crate) fn random() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::from(now.subsec_nanos()) ^ (now.as_secs() & 0xffff)
+}
+
 /// A share written as a percentage: `5%` or `5`.
 pub(crate) fn percentage(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();

@@ -3,7 +3,6 @@
 mod tasks;
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -13,7 +12,7 @@ use knee_measure::launch::Launcher;
 use knee_measure::machine::{CpuList, Environment, Placement, Topology, cgroup};
 use knee_measure::noise::{AA_ROUNDS, NoiseFloors};
 use knee_measure::plan::{Case, Order};
-use knee_measure::record::{Record, Request, RunRecord, SCHEMA, Writer};
+use knee_measure::record::{Record, Request, Rounds, RunRecord, SCHEMA, Writer};
 use knee_measure::select::{QUICK, select};
 use knee_measure::summary::summarise;
 use knee_measure::sweep::{Ended, RunError, Sweep};
@@ -170,14 +169,14 @@ enum Ordering {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let (mut run, mut writer, finished) = match &args.resume {
         Some(dir) => {
-            let (writer, record) = Writer::resume(dir)?;
-            (record.run, writer, record.samples)
+            let (writer, record, finished) = Writer::resume(dir)?;
+            (record.run, writer, finished)
         }
         None => {
             let run = plan(args)?;
             let dir = args.output.clone().unwrap_or_else(|| unused_dir(&run.environment));
             let writer = Writer::create(&dir, &run)?;
-            (run, writer, Vec::new())
+            (run, writer, Rounds::default())
         }
     };
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
@@ -203,7 +202,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             });
         }
     };
-    let record = Record::read(&dir)?;
+    let record = Record::open(&dir)?;
     if run.request.aa && ended == Ended::Done {
         keep_noise_floor(&record, args.view.knee)?;
     }
@@ -244,7 +243,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
             Ordering::AsGiven => Order::AsGiven,
             Ordering::Shuffled => Order::Shuffled,
         },
-        seed: args.seed.unwrap_or_else(new_seed),
+        seed: args.seed.unwrap_or_else(super::random),
         placement: args.placement,
         cpus: args.placement.order(&topology),
         dir: dir.clone(),
@@ -291,12 +290,6 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-fn new_seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Short enough to be typed again.
-    u64::from(now.subsec_nanos()) ^ now.as_secs() & 0xffff
-}
-
 /// `runs/2026-11-21T090000Z`, or with `-2`, `-3` … for runs of the same second.
 fn unused_dir(environment: &Environment) -> PathBuf {
     let started = environment.started_at.replace(':', "");
@@ -308,8 +301,9 @@ fn unused_dir(environment: &Environment) -> PathBuf {
 }
 
 fn keep_noise_floor(record: &Record, knee: f64) -> anyhow::Result<()> {
-    let floors = NoiseFloors::of_run(record, &summarise(record, knee))
-        .context("too few rounds for a noise floor: use -r 4 or more")?;
+    let floors =
+        NoiseFloors::of_run(&record.run, &summarise(&record.run, &record.finished_rounds()?, knee))
+            .context("too few rounds for a noise floor: use -r 4 or more")?;
     let file = floors.save().context("cannot keep the noise floor")?;
     let worst = floors.points.iter().max_by(|a, b| a.relative.total_cmp(&b.relative));
     anstream::eprintln!(

@@ -49,12 +49,12 @@ impl ViewArgs {
             knee: self.knee,
             floors: floors.as_ref(),
         };
-        stdout::print(&render(record, &view))
+        stdout::write_with(|out| render(record, &view, out))
     }
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
-    let record = Record::read(&args.dir)?;
+    let record = Record::open(&args.dir)?;
     args.view.print(&record)?;
     Ok(ExitStatus::of_failures(&record.run.failures))
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use knee_measure::interrupt::Interrupt;
-use knee_measure::job::{Job, START_TIMEOUT};
+use knee_measure::job::{Job, LAYOUTS, START_TIMEOUT};
 use knee_measure::launch::{Launcher, Stopped};
 use knee_measure::machine::{Placement, Topology};
 use knee_measure::needs::{self, TMPFS};
@@ -86,13 +86,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         start_timeout: START_TIMEOUT,
         samples: (args.samples > 0).then_some(args.samples + DISCARDED),
         dir: work.begin_round()?,
+        layout: super::random() as u32 % LAYOUTS,
     };
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let mut output = Output { args: &args, taken: 0, total: 0.0 };
-    let result = Launcher::this_program().run(&job, 0, &interrupt, |description, measured| {
-        output.sample(description, &measured.rates)
-    });
+    let result = Launcher::this_program()
+        .run(&job, &interrupt, |description, measured| output.sample(description, &measured.rates));
     match result {
         Ok(_) => Ok(ExitStatus::Done),
         Err(Stopped::Interrupted(signal)) => Ok(ExitStatus::Interrupted(signal)),

@@ -8,6 +8,8 @@ pub(crate) mod table;
 pub(crate) mod warnings;
 pub(crate) mod will_it_scale;
 
+use std::io::Write;
+
 use clap::ValueEnum;
 use knee_measure::noise::NoiseFloors;
 use knee_measure::record::Record;
@@ -36,13 +38,15 @@ pub(crate) struct View<'a> {
     pub(crate) floors: Option<&'a NoiseFloors>,
 }
 
-/// The whole text for `record`.
-pub(crate) fn render(record: &Record, view: &View<'_>) -> String {
-    let curves = summarise(record, view.knee);
+/// Writes what `view` asks for of `record`.
+pub(crate) fn render(record: &Record, view: &View<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let finished = record.finished_rounds()?;
+    let curves = summarise(&record.run, &finished, view.knee);
     match view.format {
-        Format::Human => table::render(record, &curves, view),
-        Format::Json => json::render(record, &curves),
-        Format::Csv => csv::render(&curves),
-        Format::WillItScale => will_it_scale::render(record),
+        Format::Human => out.write_all(table::render(&record.run, &curves, view).as_bytes())?,
+        Format::Json => json::render(record, &curves, out)?,
+        Format::Csv => out.write_all(csv::render(&curves).as_bytes())?,
+        Format::WillItScale => will_it_scale::render(record, &finished, out)?,
     }
+    Ok(())
 }

@@ -10,6 +10,8 @@ use knee_measure::sweep::Observer;
 
 use super::number::duration;
 
+/// Most redraws of the bar per second.
+const REDRAWS: u8 = 5;
 /// Between two plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -31,8 +33,11 @@ impl Progress {
             (true, _) => Style::Quiet,
             (false, false) => Style::Lines { last: None },
             (false, true) => {
-                let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-                let template = "{bar:24} {pos}/{len} rounds  {msg}";
+                let bar = ProgressBar::with_draw_target(
+                    None,
+                    ProgressDrawTarget::stderr_with_hz(REDRAWS),
+                );
+                let template = "{bar:24} {pos}/{len} rounds  {wide_msg}";
                 bar.set_style(
                     ProgressStyle::with_template(template)
                         .expect("a constant template")
@@ -65,7 +70,6 @@ impl Observer for Progress {
                     duration(left),
                     round + 1
                 ));
-                bar.tick();
             }
             Style::Lines { last } => {
                 if last.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {

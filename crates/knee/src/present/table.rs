@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use knee_measure::record::Record;
+use knee_measure::record::RunRecord;
 use knee_measure::summary::{CONFIDENCE, CurveEntry, CurveSummary};
 use knee_measure::testcase::{Family, Mode};
 
@@ -24,29 +24,24 @@ const BAD: anstyle::Style =
     anstyle::Style::new().fg_color(Some(anstyle::Color::Ansi(anstyle::AnsiColor::Yellow)));
 
 /// The table, the failures, the warnings and a closing sentence.
-pub(super) fn render(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String {
-    let mut text = head(record, curves);
+pub(super) fn render(run: &RunRecord, curves: &[CurveSummary], view: &View<'_>) -> String {
+    let mut text = head(run, curves);
     if !curves.is_empty() {
-        text += &if view.detail {
-            detail(record, curves, view)
-        } else {
-            overview(record, curves, view)
-        };
+        text += &if view.detail { detail(run, curves, view) } else { overview(run, curves, view) };
     }
-    for line in failure_lines(&record.run.failures) {
+    for line in failure_lines(&run.failures) {
         let _ = writeln!(text, "{BAD}not measured{BAD:#}  {line}");
     }
-    if !record.run.failures.is_empty() {
+    if !run.failures.is_empty() {
         text.push('\n');
     }
-    for warning in warnings(record, curves, view.knee, view.floors) {
+    for warning in warnings(run, curves, view.knee, view.floors) {
         let _ = writeln!(text, "{DIM}note{DIM:#}  {warning}");
     }
     text + &closing(curves, view)
 }
 
-fn head(record: &Record, curves: &[CurveSummary]) -> String {
-    let run = &record.run;
+fn head(run: &RunRecord, curves: &[CurveSummary]) -> String {
     let request = &run.request;
     let rounds = if request.rounds == 1 {
         "1 round".to_owned()
@@ -68,14 +63,14 @@ fn head(record: &Record, curves: &[CurveSummary]) -> String {
     )
 }
 
-fn overview(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String {
-    let shown = shown_tasks(&record.run.request.tasks);
+fn overview(run: &RunRecord, curves: &[CurveSummary], view: &View<'_>) -> String {
+    let shown = shown_tasks(&run.request.tasks);
     let width = curves.iter().map(|c| c.testcase.len()).max().unwrap_or(0).max(15);
     let mut text = String::new();
     let mut family = None;
     let mut testcase = "";
     for curve in curves {
-        let case = record.run.case(&curve.testcase);
+        let case = run.case(&curve.testcase);
         let of = case.map_or(Family::Plugin, |case| case.family);
         if family != Some(of) {
             let gap = if family.is_some() { "\n" } else { "" };
@@ -114,7 +109,7 @@ fn overview(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String
                 spread(widest.fold(0.0, f64::max)),
                 sparkline(&rates),
             );
-            for remark in remarks(record, curves, curve, last, view) {
+            for remark in remarks(run, curves, curve, last, view) {
                 let _ = write!(text, "  {DIM}{remark}{DIM:#}");
             }
         }
@@ -126,14 +121,14 @@ fn overview(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String
 
 /// What a line has to say beside its numbers.
 fn remarks(
-    record: &Record,
+    run: &RunRecord,
     curves: &[CurveSummary],
     curve: &CurveSummary,
     last: &CurveEntry,
     view: &View<'_>,
 ) -> Vec<String> {
     let mut remarks = Vec::new();
-    if let Some(case) = record.run.case(&curve.testcase) {
+    if let Some(case) = run.case(&curve.testcase) {
         if case.bytes > 0 {
             remarks.push(format!("{}B/s", si(last.point.rate * case.bytes as f64)));
         }
@@ -184,10 +179,10 @@ fn shown_tasks(tasks: &[u32]) -> Vec<u32> {
     (0..RATE_COLUMNS).map(|i| tasks[i * last / (RATE_COLUMNS - 1)]).collect()
 }
 
-fn detail(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String {
+fn detail(run: &RunRecord, curves: &[CurveSummary], view: &View<'_>) -> String {
     let mut text = String::new();
     for curve in curves {
-        let case = record.run.case(&curve.testcase);
+        let case = run.case(&curve.testcase);
         let description = case.map_or("", |case| case.description.as_str());
         let unit = case.map_or("iterations", |case| case.unit.as_str());
         let bytes = case.map_or(0, |case| case.bytes);

@@ -5,7 +5,7 @@ use std::fmt;
 
 use knee_measure::job::Mark;
 use knee_measure::noise::NoiseFloors;
-use knee_measure::record::{PointFailure, Record, RunEnd};
+use knee_measure::record::{PointFailure, RunEnd, RunRecord};
 use knee_measure::summary::CurveSummary;
 
 use super::number::{percent, spread};
@@ -23,7 +23,7 @@ pub(crate) enum Warning {
     /// Too few rounds for the confidence that intervals should have.
     FewRounds { rounds: usize, confidence: f64 },
     /// Some samples are marked.
-    Marked { marked: usize, of: usize, marks: BTreeMap<Mark, usize> },
+    Marked { marked: u64, of: u64, marks: BTreeMap<Mark, u64> },
     /// The measuring process has no CPU of its own.
     NoSpareCpu { from: u32 },
     /// There is no measurement at one task to compare with.
@@ -118,15 +118,14 @@ fn describe(mark: Mark) -> &'static str {
     }
 }
 
-/// What to know about `record`, most important first.
+/// What to know about `run`, most important first.
 pub(crate) fn warnings(
-    record: &Record,
+    run: &RunRecord,
     curves: &[CurveSummary],
     knee: f64,
     floors: Option<&NoiseFloors>,
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let run = &record.run;
     if !run.complete {
         warnings.push(Warning::Incomplete { end: run.end });
     }
@@ -146,8 +145,8 @@ pub(crate) fn warnings(
         let load = run.environment.load_average.map_or(0.0, |load| load[0]);
         warnings.push(Warning::Busy { load });
     }
-    let measured: usize = points().map(|point| point.samples).sum();
-    let marked: usize = points().map(|point| point.marked).sum();
+    let measured: u64 = points().map(|point| point.samples).sum();
+    let marked: u64 = points().map(|point| point.marked).sum();
     if marked > 0 {
         let mut marks = BTreeMap::new();
         for (mark, n) in points().flat_map(|point| &point.marks) {

@@ -12,12 +12,14 @@
 //! most a round; not after each sample, because that would disturb the next one.
 
 mod reader;
+mod round;
 mod writer;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use reader::{Record, RecordError};
+pub use round::{RoundSummary, Rounds};
 pub use writer::{Writer, write_atomically};
 
 use crate::job::{CpuShares, Failure, Mark, Phase};

@@ -1,13 +1,10 @@
 //! Reading a record back.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use super::{RUN_FILE, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine};
-use crate::job::Phase;
-use crate::plan::Point;
+use super::{RUN_FILE, Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine};
 
 /// What is wrong with a record.
 #[derive(Debug, thiserror::Error)]
@@ -76,78 +73,72 @@ impl RecordError {
     }
 }
 
-/// A record in memory.
+/// A record on disk: its description in memory, its samples read as they are asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// `run.json`.
     pub run: RunRecord,
-    /// `samples.jsonl`.
-    pub samples: Vec<SampleLine>,
+    /// The directory.
+    pub dir: PathBuf,
 }
 
 impl Record {
-    /// Reads the record in `dir`. A last line without an end is a sample that was being written
-    /// when knee was killed, and is left out.
-    pub fn read(dir: &Path) -> Result<Self, RecordError> {
+    /// Opens the record in `dir`.
+    pub fn open(dir: &Path) -> Result<Self, RecordError> {
         let path = dir.join(RUN_FILE);
         let text = fs::read_to_string(&path).map_err(|e| RecordError::io("read", &path, e))?;
-        let malformed = |path: &Path, line: usize, reason: String| RecordError::Malformed {
-            path: path.to_owned(),
-            line,
-            reason,
+        let malformed = |e: serde_json::Error| RecordError::Malformed {
+            path: path.clone(),
+            line: e.line(),
+            reason: e.to_string(),
         };
-        let value: serde_json::Value =
-            serde_json::from_str(&text).map_err(|e| malformed(&path, e.line(), e.to_string()))?;
+        let value: serde_json::Value = serde_json::from_str(&text).map_err(malformed)?;
         let found = value.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0);
         if found != u64::from(SCHEMA) {
             return Err(RecordError::Schema { path, found });
         }
-        let run =
-            serde_json::from_str(&text).map_err(|e| malformed(&path, e.line(), e.to_string()))?;
-
-        let path = dir.join(SAMPLES_FILE);
-        let text = fs::read_to_string(&path).map_err(|e| RecordError::io("read", &path, e))?;
-        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-        let samples = whole
-            .lines()
-            .enumerate()
-            .map(|(i, line)| {
-                serde_json::from_str(line).map_err(|e| malformed(&path, i + 1, e.to_string()))
-            })
-            .collect::<Result<_, _>>()?;
-        Ok(Self { run, samples })
+        let run = serde_json::from_str(&text).map_err(malformed)?;
+        Ok(Self { run, dir: dir.to_owned() })
     }
 
-    /// The rounds of each point that were measured to the end, with their samples.
+    /// The samples, in the order in which they were taken. A last line without an end is a sample
+    /// that was being written when knee was killed, and is left out.
+    pub fn samples(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<SampleLine, RecordError>>, RecordError> {
+        let path = self.dir.join(SAMPLES_FILE);
+        let file = File::open(&path).map_err(|e| RecordError::io("read", &path, e))?;
+        let mut reader = BufReader::new(file);
+        let mut text = String::new();
+        let mut number = 0;
+        Ok(std::iter::from_fn(move || {
+            text.clear();
+            number += 1;
+            match reader.read_line(&mut text) {
+                Err(error) => Some(Err(RecordError::io("read", &path, error))),
+                Ok(_) if !text.ends_with('\n') => None,
+                Ok(_) => Some(serde_json::from_str(&text).map_err(|e| RecordError::Malformed {
+                    path: path.clone(),
+                    line: number,
+                    reason: e.to_string(),
+                })),
+            }
+        }))
+    }
+
+    /// The rounds that were measured to the end.
     ///
     /// A round in which a task died or hung is not among them, whatever it counted until then.
-    pub fn finished_rounds(&self) -> BTreeMap<&Point, BTreeMap<u32, Vec<&SampleLine>>> {
-        let mut points: BTreeMap<&Point, BTreeMap<u32, Vec<&SampleLine>>> = BTreeMap::new();
-        for line in &self.samples {
-            let rounds = points.entry(&line.point).or_default();
-            rounds.entry(line.round).or_default().push(line);
+    pub fn finished_rounds(&self) -> Result<Rounds, RecordError> {
+        let mut rounds = Rounds::default();
+        for line in self.samples()? {
+            rounds.add(&line?);
         }
-        let wanted = self.run.request.samples;
-        for (point, rounds) in &mut points {
-            rounds.retain(|round, lines| {
-                let measured = lines.iter().filter(|line| line.phase == Phase::Measure).count();
-                let failed =
-                    self.run.failures.iter().any(|f| f.point == **point && f.round == *round);
-                measured as u64 >= wanted && !failed
-            });
-        }
-        points
-    }
-
-    /// Removes the samples of all other rounds.
-    pub(super) fn drop_unfinished_rounds(&mut self) {
-        let finished = self.finished_rounds();
-        let keep: Vec<bool> = self
-            .samples
-            .iter()
-            .map(|line| finished[&line.point].contains_key(&line.round))
-            .collect();
-        let mut keep = keep.into_iter();
-        self.samples.retain(|_| keep.next() == Some(true));
+        let run = &self.run;
+        rounds.retain(|point, nr, round| {
+            let failed = run.failures.iter().any(|f| f.point == *point && f.round == nr);
+            round.samples >= run.request.samples && !failed
+        });
+        Ok(rounds)
     }
 }

@@ -1,10 +1,10 @@
 //! Writing a record so that nothing already measured can be lost.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::{RUN_FILE, Record, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
+use super::{RUN_FILE, Record, RecordError, Rounds, RunRecord, SAMPLES_FILE, SampleLine};
 
 /// An open record.
 pub struct Writer {
@@ -37,21 +37,23 @@ impl Writer {
     /// Opens the record in `dir` to go on with it. Samples of rounds that were not finished are
     /// dropped, so that these rounds can be taken again; failures are forgotten, because whoever
     /// resumes has mended them, or wants to know that they happen again.
-    pub fn resume(dir: &Path) -> Result<(Self, Record), RecordError> {
-        let mut record = Record::read(dir)?;
-        record.drop_unfinished_rounds();
-        record.run.failures.clear();
+    pub fn resume(dir: &Path) -> Result<(Self, Record, Rounds), RecordError> {
+        let mut record = Record::open(dir)?;
+        let finished = record.finished_rounds()?;
         let path = dir.join(SAMPLES_FILE);
-        let mut text = Vec::new();
-        for line in &record.samples {
-            text.extend(to_line(line));
+        let failed = |e| RecordError::io("write", &path, e);
+        let mut kept = AtomicFile::create(&path).map_err(failed)?;
+        for line in record.samples()? {
+            let line = line?;
+            if finished.contains(&line.point, line.round) {
+                kept.write_all(&to_line(&line)).map_err(failed)?;
+            }
         }
-        write_atomically(&path, &text).map_err(|e| RecordError::io("write", &path, e))?;
-        let samples = OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .map_err(|e| RecordError::io("open", &path, e))?;
-        Ok((Self { dir: dir.to_owned(), samples, length: text.len() as u64 }, record))
+        kept.persist().map_err(failed)?;
+        record.run.failures.clear();
+        let samples = OpenOptions::new().append(true).open(&path).map_err(failed)?;
+        let length = samples.metadata().map_err(failed)?.len();
+        Ok((Self { dir: dir.to_owned(), samples, length }, record, finished))
     }
 
     /// Where the record is.
@@ -95,12 +97,34 @@ fn to_line(line: &SampleLine) -> Vec<u8> {
 
 /// Replaces the file at `path` by one with this content: readers see the old one or the new one.
 pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
-    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(dir)?;
+    let mut file = AtomicFile::create(path)?;
     file.write_all(content)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    file.persist()
+}
+
+/// A file that replaces another one when it is whole.
+struct AtomicFile {
+    path: PathBuf,
+    file: BufWriter<tempfile::NamedTempFile>,
+}
+
+impl AtomicFile {
+    fn create(path: &Path) -> io::Result<Self> {
+        let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = tempfile::Builder::new()
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+            .tempfile_in(dir)?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+    }
+
+    fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
+        self.file.write_all(content)
+    }
+
+    fn persist(self) -> io::Result<()> {
+        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.as_file().sync_all()?;
+        file.persist(self.path)?;
+        Ok(())
+    }
 }

@@ -21,7 +21,7 @@ mod wait;
 use std::time::{Duration, Instant};
 
 use crate::area::Area;
-use crate::job::{Event, Failure, FailureKind, Job, Source};
+use crate::job::{Event, Failure, FailureKind, Job, MAPS, Source};
 use crate::task::TaskError;
 use crate::testcase::{Setup, Testcase, Variant};
 use crate::{testcases, workdir};
@@ -37,8 +37,8 @@ pub const SUBCOMMAND: &str = "runner";
 
 /// A task that counts nothing for so long after the last sample hangs.
 const HUNG_AFTER: Duration = Duration::from_secs(3);
-/// More patience with many tasks, for each.
-const HUNG_AFTER_PER_TASK: Duration = Duration::from_millis(10);
+/// More patience with tasks that have to wait for others' turns, for each task.
+const HUNG_AFTER_PER_TASK: Duration = Duration::from_millis(30);
 /// More patience with many tasks, for each.
 const READY_TIMEOUT_PER_TASK: Duration = Duration::from_millis(20);
 
@@ -154,6 +154,7 @@ struct Round<'a> {
 impl<'a> Round<'a> {
     fn prepare(job: &'a Job) -> Result<Self, Failure> {
         spawn::raise_limits();
+        spawn::shift_maps(job.layout % MAPS);
         let area = Area::new(job.tasks as usize)
             .map_err(|e| Failure::runner(format!("cannot map the counters: {e}")))?;
         let loaded = spawn::with_parent_watched(|| {
@@ -200,12 +201,13 @@ impl<'a> Round<'a> {
         }
         // On a machine busy with other work a task may have had no turn; one that hangs gets none
         // however long we wait.
-        let patience = Instant::now() + HUNG_AFTER + HUNG_AFTER_PER_TASK * job.tasks;
+        let patience = HUNG_AFTER + HUNG_AFTER_PER_TASK * job.tasks;
+        let over = Instant::now();
         while let Some(nr) = sampler.idle_task() {
-            if Instant::now() > patience {
+            if over.elapsed() > patience {
                 return Err(Failure::new(
                     FailureKind::Hung,
-                    format!("task {nr} has counted nothing for {} s", HUNG_AFTER.as_secs()),
+                    format!("task {nr} has counted nothing for {:.0} s", patience.as_secs_f64()),
                     "look where it hangs: run it with -t 1 --interval 60 and attach a debugger",
                 ));
             }

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::param::page_size;
 use rustix::process::{
     Pid, Resource, Signal, WaitOptions, WaitStatus, getrlimit, kill_process, kill_process_group,
     set_child_subreaper, set_parent_process_death_signal, setpgid, setrlimit, wait,
@@ -192,6 +194,18 @@ pub(super) fn raise_limits() {
     let _ =
         setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
+/// Makes `n` maps of a page that are no neighbours' like, so that none are merged, and leaves them
+/// to the tasks: see [`Job::layout`].
+pub(super) fn shift_maps(n: u32) {
+    for i in 0..n {
+        let protection = if i % 2 == 0 { ProtFlags::empty() } else { ProtFlags::READ };
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
+        let _ = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), page_size(), protection, MapFlags::PRIVATE)
+        };
+    }
 }
 
 /// Readies the runner for measuring: on a CPU of its own where there is one, and with the right to

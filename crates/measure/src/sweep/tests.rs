@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::job::Source;
+use crate::job::{Phase, Source};
 use crate::machine::{Environment, Placement};
 use crate::plan::Order;
 use crate::record::{Record, Request, SCHEMA};
@@ -20,7 +20,6 @@ impl<F: FnMut(u32, usize) -> Result<f64, Stopped>> Executor for Script<F> {
     fn run(
         &mut self,
         job: &Job,
-        _padding: usize,
         _interrupt: &Interrupt,
         receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
     ) -> Result<Round, Stopped> {
@@ -92,10 +91,10 @@ fn sweep(
 ) -> (Result<Ended, RunError>, Record, usize) {
     let record_dir = dir.join("record");
     let (mut writer, mut run, finished) = if record_dir.exists() {
-        let (writer, record) = Writer::resume(&record_dir).unwrap();
-        (writer, record.run, record.samples)
+        let (writer, record, finished) = Writer::resume(&record_dir).unwrap();
+        (writer, record.run, finished)
     } else {
-        (Writer::create(&record_dir, &run).unwrap(), run, Vec::new())
+        (Writer::create(&record_dir, &run).unwrap(), run, Rounds::default())
     };
     let mut executor = Script { rate, asked: Vec::new() };
     let ended = Sweep {
@@ -106,15 +105,20 @@ fn sweep(
         interrupt: &Interrupt::install().unwrap(),
     }
     .run(&finished);
-    (ended, Record::read(&record_dir).unwrap(), executor.asked.len())
+    (ended, Record::open(&record_dir).unwrap(), executor.asked.len())
 }
 
-fn rounds_per_point(record: &Record) -> BTreeMap<u32, u32> {
-    record
-        .finished_rounds()
-        .into_iter()
-        .map(|(point, rounds)| (point.tasks, rounds.len() as u32))
-        .collect()
+fn rounds_per_point(record: &Record) -> BTreeMap<u32, usize> {
+    let finished = record.finished_rounds().unwrap();
+    record.run.points().iter().map(|point| (point.tasks, finished.of(point).count())).collect()
+}
+
+fn samples(record: &Record) -> Vec<SampleLine> {
+    record.samples().unwrap().map(Result::unwrap).collect()
+}
+
+fn curves(record: &Record) -> Vec<crate::summary::CurveSummary> {
+    crate::summary::summarise(&record.run, &record.finished_rounds().unwrap(), 0.8)
 }
 
 #[test]
@@ -126,7 +130,7 @@ fn every_point_gets_its_rounds_and_the_record_is_complete() {
     assert!(record.run.complete);
     assert_eq!(asked, 10);
     assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 5), (2, 5)]));
-    let curves = crate::summary::summarise(&record, 0.8);
+    let curves = curves(&record);
     assert_eq!(curves[0].knee, Some(2));
     assert_eq!(curves[0].points[1].efficiency, 0.5);
 }
@@ -143,7 +147,7 @@ fn an_interrupted_run_is_marked_and_resumes_with_what_is_missing() {
     assert_eq!(ended.unwrap(), Ended::Interrupted(libc::SIGINT));
     assert!(!record.run.complete);
     assert_eq!(record.run.end, Some(RunEnd::Interrupted));
-    assert_eq!(rounds_per_point(&record).values().sum::<u32>(), 3);
+    assert_eq!(rounds_per_point(&record).values().sum::<usize>(), 3);
 
     let (ended, record, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
     assert_eq!(ended.unwrap(), Ended::Done);
@@ -157,6 +161,7 @@ fn a_half_written_line_and_a_half_measured_round_are_taken_again() {
     let dir = tempfile::tempdir().unwrap();
     let run = run_record(dir.path(), |_| {});
     let (_, record, _) = sweep(dir.path(), run.clone(), |_, _| Ok(1.0));
+    let lines = samples(&record).len();
     let samples = dir.path().join("record/samples.jsonl");
     let text = std::fs::read(&samples).unwrap();
     // Cuts into the last line, so that its round lacks a sample.
@@ -164,7 +169,7 @@ fn a_half_written_line_and_a_half_measured_round_are_taken_again() {
     let (ended, again, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
     assert_eq!(ended.unwrap(), Ended::Done);
     assert_eq!(asked, 1);
-    assert_eq!(again.samples.len(), record.samples.len());
+    assert_eq!(self::samples(&again).len(), lines);
 }
 
 #[test]
@@ -189,14 +194,14 @@ fn a_round_that_hangs_after_its_samples_counts_neither_now_nor_on_resume() {
     let run = run_record(dir.path(), |request| request.tasks = vec![1]);
     let (_, _, _) = sweep(dir.path(), run.clone(), |_, _| Ok(1.0));
     let file = dir.path().join("record/run.json");
-    let mut record = Record::read(&dir.path().join("record")).unwrap();
+    let mut record = Record::open(&dir.path().join("record")).unwrap();
     record.run.failures.push(PointFailure {
-        point: record.samples[0].point.clone(),
+        point: record.run.points()[0].clone(),
         round: 4,
         failure: Failure::runner("task 0 counted nothing"),
     });
     std::fs::write(&file, serde_json::to_vec(&record.run).unwrap()).unwrap();
-    assert_eq!(crate::summary::summarise(&record, 0.8)[0].points[0].point.rounds.len(), 4);
+    assert_eq!(curves(&record)[0].points[0].point.rounds.len(), 4);
     let (_, record, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
     assert_eq!(asked, 1);
     assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 5)]));
@@ -254,9 +259,28 @@ mod files {
         let run = run_record(dir.path(), |_| {});
         let (_, record, _) = sweep(dir.path(), run, |_, nr| Ok(nr as f64 + 0.123_456_789));
         let text = std::fs::read_to_string(dir.path().join("record/samples.jsonl")).unwrap();
-        let again: String =
-            record.samples.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+        let again: String = samples(&record)
+            .iter()
+            .map(|line| serde_json::to_string(line).unwrap() + "\n")
+            .collect();
         assert_eq!(text, again);
+    }
+
+    #[test]
+    fn wherever_the_file_of_samples_is_cut_its_whole_lines_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run_record(dir.path(), |request| {
+            request.rounds = 1;
+            request.samples = 1;
+        });
+        let (_, record, _) = sweep(dir.path(), run, |_, _| Ok(1.0));
+        let file = record.dir.join("samples.jsonl");
+        let text = std::fs::read(&file).unwrap();
+        for end in 0..=text.len() {
+            std::fs::write(&file, &text[..end]).unwrap();
+            let whole = text[..end].iter().filter(|&&byte| byte == b'\n').count();
+            assert_eq!(samples(&record).len(), whole, "cut at {end}");
+        }
     }
 
     #[test]
@@ -273,12 +297,13 @@ mod files {
         let run = run_record(dir.path(), |_| {});
         drop(Writer::create(&dir.path().join("r"), &run).unwrap());
         std::fs::write(dir.path().join("r/samples.jsonl"), "{}\n").unwrap();
-        let error = Record::read(&dir.path().join("r")).unwrap_err().to_string();
+        let record = Record::open(&dir.path().join("r")).unwrap();
+        let error = record.finished_rounds().unwrap_err().to_string();
         assert!(error.contains("samples.jsonl:1"), "{error}");
         let text = std::fs::read_to_string(dir.path().join("r/run.json")).unwrap();
         let newer = text.replacen("\"schema\": 1", "\"schema\": 2", 1);
         std::fs::write(dir.path().join("r/run.json"), newer).unwrap();
-        let error = Record::read(&dir.path().join("r")).unwrap_err().to_string();
+        let error = Record::open(&dir.path().join("r")).unwrap_err().to_string();
         assert!(error.contains("schema 2"), "{error}");
     }
 

@@ -1,0 +1,126 @@
+//! What is kept in memory of a round, however many samples it has.
+
+use std::collections::BTreeMap;
+
+use crate::job::{CpuShares, Mark, Phase};
+use crate::plan::Point;
+
+use super::SampleLine;
+
+/// The measured samples of one round of one point, added up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RoundSummary {
+    /// Number of samples that count.
+    pub samples: u64,
+    /// How many of them are marked.
+    pub marked: u64,
+    /// How many of them carry each mark.
+    pub marks: BTreeMap<Mark, u64>,
+    /// Slowest task of any sample, per second.
+    pub min: f64,
+    /// Fastest task of any sample, per second.
+    pub max: f64,
+    clean: Work,
+    all: Work,
+    fairness: f64,
+    cpu: CpuShares,
+    cpu_samples: u64,
+}
+
+/// Units done, and the time they took.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Work {
+    done: f64,
+    seconds: f64,
+}
+
+impl Work {
+    fn add(&mut self, line: &SampleLine) {
+        self.done += line.total * line.seconds;
+        self.seconds += line.seconds;
+    }
+
+    fn rate(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.done / self.seconds)
+    }
+}
+
+impl RoundSummary {
+    /// Adds a sample; one of the warm-up does not count.
+    pub fn add(&mut self, line: &SampleLine) {
+        if line.phase != Phase::Measure {
+            return;
+        }
+        self.min = if self.samples == 0 { line.min } else { self.min.min(line.min) };
+        self.max = self.max.max(line.max);
+        self.samples += 1;
+        self.fairness += line.fairness;
+        self.all.add(line);
+        if line.marks.is_empty() {
+            self.clean.add(line);
+        } else {
+            self.marked += 1;
+        }
+        for mark in &line.marks {
+            *self.marks.entry(*mark).or_insert(0) += 1;
+        }
+        if let Some(cpu) = line.cpu {
+            self.cpu = self.cpu + cpu;
+            self.cpu_samples += 1;
+        }
+    }
+
+    /// The rate of the round: units over time in its unmarked samples, or in all where every one
+    /// is marked. `None` for a round without samples.
+    pub fn rate(&self) -> Option<f64> {
+        self.clean.rate().or(self.all.rate())
+    }
+
+    /// Seconds of all samples that count.
+    pub fn seconds(&self) -> f64 {
+        self.all.seconds
+    }
+
+    /// Mean of Jain's fairness index over the samples.
+    pub fn fairness(&self) -> Option<f64> {
+        (self.samples > 0).then(|| self.fairness / self.samples as f64)
+    }
+
+    /// Where the CPUs of the point were, averaged over the samples.
+    pub fn cpu(&self) -> Option<CpuShares> {
+        (self.cpu_samples > 0).then(|| self.cpu / self.cpu_samples as f64)
+    }
+}
+
+/// The rounds of each point, by number.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rounds(BTreeMap<Point, BTreeMap<u32, RoundSummary>>);
+
+impl Rounds {
+    /// Adds a sample to its round.
+    pub fn add(&mut self, line: &SampleLine) {
+        // A line names its point; most of the time the point is known.
+        let rounds = match self.0.get_mut(&line.point) {
+            Some(rounds) => rounds,
+            None => self.0.entry(line.point.clone()).or_default(),
+        };
+        rounds.entry(line.round).or_default().add(line);
+    }
+
+    /// The rounds of `point`, first to last.
+    pub fn of(&self, point: &Point) -> impl Iterator<Item = &RoundSummary> + Clone {
+        self.0.get(point).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Whether this round of `point` is among them.
+    pub fn contains(&self, point: &Point, round: u32) -> bool {
+        self.0.get(point).is_some_and(|rounds| rounds.contains_key(&round))
+    }
+
+    /// Keeps the rounds for which `keep` says so.
+    pub(super) fn retain(&mut self, keep: impl Fn(&Point, u32, &RoundSummary) -> bool) {
+        for (point, rounds) in &mut self.0 {
+            rounds.retain(|&nr, round| keep(point, nr, round));
+        }
+    }
+}
