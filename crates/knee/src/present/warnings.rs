@@ -10,9 +10,6 @@ use knee_measure::summary::CurveSummary;
 
 use super::number::{percent, spread};
 
-/// Load per CPU at the start that can be seen in results.
-const BUSY_LOAD: f64 = 0.3;
-
 /// Five rounds reach 93.75 %, which the head of the table says; fewer need a word.
 const LEAST_CONFIDENCE: f64 = 0.93;
 
@@ -33,7 +30,7 @@ pub(crate) enum Warning {
     /// A cgroup grants less CPU time than there are CPUs.
     Quota { cpus: f64 },
     /// Others were at work when the run began.
-    Busy { load: f64 },
+    Busy { threads: u32 },
     /// A knee that could be noise.
     KneeInNoise { curve: String, efficiency: f64, floor: f64 },
     /// Nobody knows how much of all this is noise.
@@ -90,9 +87,10 @@ impl fmt::Display for Warning {
                 "a cgroup grants {cpus:.1} CPUs of time: curves flatten there, whatever the \
                  kernel does; lift cpu.max to see further"
             ),
-            Self::Busy { load } => write!(
+            Self::Busy { threads } => write!(
                 f,
-                "the load was {load:.1} when the run began: stop other work and run it again"
+                "other work wanted a CPU when the run began ({threads} runnable): stop it and run \
+                 this again"
             ),
             Self::KneeInNoise { curve, efficiency, floor } => write!(
                 f,
@@ -137,13 +135,8 @@ pub(crate) fn warnings(
         let (rounds, confidence) = (point.rounds.len(), point.confidence);
         warnings.push(Warning::FewRounds { rounds, confidence });
     }
-    if run
-        .environment
-        .load_average
-        .is_some_and(|load| load[0] / run.request.cpus.len().max(1) as f64 > BUSY_LOAD)
-    {
-        let load = run.environment.load_average.map_or(0.0, |load| load[0]);
-        warnings.push(Warning::Busy { load });
+    if let Some(threads @ 1..) = run.environment.others_running {
+        warnings.push(Warning::Busy { threads });
     }
     let measured: u64 = points().map(|point| point.samples).sum();
     let marked: u64 = points().map(|point| point.marked).sum();

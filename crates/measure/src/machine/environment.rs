@@ -65,6 +65,8 @@ pub struct Environment {
     pub libc: Option<String>,
     /// Load averages over 1, 5 and 15 minutes.
     pub load_average: Option<[f64; 3]>,
+    /// Threads other than knee's that ran or waited for a CPU at that moment.
+    pub others_running: Option<u32>,
     /// Open files allowed to a process now; none if unlimited.
     pub open_files_soft_limit: Option<u64>,
     /// Open files that a process may ask for; none if unlimited.
@@ -122,6 +124,7 @@ impl Environment {
                 .and_then(|list| list.parse().ok()),
             libc: libc_version(),
             load_average: read_line("/proc/loadavg").and_then(|line| load_average(&line)),
+            others_running: read_line("/proc/loadavg").and_then(|line| others_running(&line)),
             open_files_soft_limit: open_files.current,
             open_files_hard_limit: open_files.maximum,
             work_dir: work_dir.display().to_string(),
@@ -201,6 +204,12 @@ fn chosen(line: &str) -> Option<String> {
 fn load_average(line: &str) -> Option<[f64; 3]> {
     let mut words = line.split_whitespace().map(str::parse);
     Some([words.next()?.ok()?, words.next()?.ok()?, words.next()?.ok()?])
+}
+
+/// From the fourth word, running threads over all threads; one of them is reading it.
+fn others_running(line: &str) -> Option<u32> {
+    let (running, _) = line.split_whitespace().nth(3)?.split_once('/')?;
+    running.parse::<u32>().ok()?.checked_sub(1)
 }
 
 #[cfg(target_env = "gnu")]
@@ -291,5 +300,7 @@ mod tests {
         assert_eq!(chosen("always"), None);
         assert_eq!(load_average("0.10 1.25 2.00 1/300 99"), Some([0.1, 1.25, 2.0]));
         assert_eq!(load_average(""), None);
+        assert_eq!(others_running("0.10 1.25 2.00 3/300 99"), Some(2));
+        assert_eq!(others_running("0.10"), None);
     }
 }
