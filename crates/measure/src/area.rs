@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::thread::futex;
 
-use crate::task::TaskError;
+use crate::call::TaskError;
 
 /// Longest failure message of a task, in bytes.
 const MESSAGE_BYTES: usize = 1024;

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::task::TaskError;
+use crate::call::TaskError;
 use crate::testcase::Mode;
 
 /// Seconds that a testcase may take to get ready unless the user says otherwise.

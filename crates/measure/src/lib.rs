@@ -8,6 +8,7 @@
 //!
 //! * A [`testcase`] is an endless loop of one operation; [`testcases`] holds the built-in ones,
 //!   [`select`] finds them by name, [`needs`] says whether the machine offers what they want.
+//! * A [`task`] is one running copy of it; [`call`] says which call failed.
 //! * A [`runner`] is one fresh process that runs one round of one point: it forks the tasks,
 //!   samples their counters ([`area`]) and ends them. A [`job`] goes in, events come out.
 //! * [`launch`] is the other side: it starts runners and makes sure that they end.
@@ -26,6 +27,8 @@
 //! ```
 
 pub mod area;
+pub mod call;
+mod child;
 pub mod interrupt;
 pub mod job;
 pub mod launch;

@@ -11,101 +11,20 @@
 //! }
 //! ```
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::io::Errno;
 use rustix::thread::CpuSet;
 
 use crate::area::{Area, SharedObject};
+// A testcase finds all it needs in one place.
+pub use crate::call::{During, TaskError, Whole, check};
+use crate::child::{die_with_parent, exit_task};
 use crate::testcase::{Mode, Variant};
 
 /// A testcase runs until it is killed; coming back is failing.
 pub type Outcome = Result<Infallible, TaskError>;
-
-/// Why a task could not go on.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{during}{}", .errno.map(|e| format!(": {}", describe(e))).unwrap_or_default())]
-pub struct TaskError {
-    /// The call that failed, or what was found to be wrong.
-    pub during: Cow<'static, str>,
-    /// What the kernel said, where it did.
-    pub errno: Option<Errno>,
-}
-
-impl TaskError {
-    /// Something that the kernel did not refuse but that is wrong all the same.
-    pub fn found(what: impl Into<Cow<'static, str>>) -> Self {
-        Self { during: what.into(), errno: None }
-    }
-
-    /// The error of the C library call that has just failed.
-    pub fn last(during: &'static str) -> Self {
-        let errno = std::io::Error::last_os_error().raw_os_error().map(Errno::from_raw_os_error);
-        Self { during: during.into(), errno }
-    }
-}
-
-fn describe(errno: Errno) -> String {
-    std::io::Error::from(errno).to_string()
-}
-
-/// Adds the name of the call to an error of the kernel.
-pub trait During<T> {
-    /// The value, or a [`TaskError`] that names `call`.
-    fn during(self, call: &'static str) -> Result<T, TaskError>;
-}
-
-impl<T> During<T> for Result<T, Errno> {
-    #[inline]
-    fn during(self, call: &'static str) -> Result<T, TaskError> {
-        self.map_err(|errno| TaskError { during: call.into(), errno: Some(errno) })
-    }
-}
-
-impl<T> During<T> for std::io::Result<T> {
-    fn during(self, call: &'static str) -> Result<T, TaskError> {
-        self.map_err(|error| TaskError {
-            errno: Errno::from_io_error(&error),
-            during: match error.raw_os_error() {
-                Some(_) => call.into(),
-                None => format!("{call}: {error}").into(),
-            },
-        })
-    }
-}
-
-/// For reads and writes that must move all they were asked to.
-pub trait Whole {
-    /// A [`TaskError`] that names `call` unless all `bytes` were moved.
-    fn whole(self, bytes: usize, call: &'static str) -> Result<(), TaskError>;
-}
-
-impl Whole for Result<usize, Errno> {
-    #[inline]
-    fn whole(self, bytes: usize, call: &'static str) -> Result<(), TaskError> {
-        match self {
-            Ok(moved) if moved == bytes => Ok(()),
-            other => Err(not_whole(other, bytes, call)),
-        }
-    }
-}
-
-#[cold]
-fn not_whole(moved: Result<usize, Errno>, bytes: usize, call: &'static str) -> TaskError {
-    match moved {
-        Ok(moved) => TaskError::found(format!("short {call}: {moved} of {bytes} bytes")),
-        Err(errno) => TaskError { during: call.into(), errno: Some(errno) },
-    }
-}
-
-/// For calls of the C library that return -1 and set `errno`.
-#[inline]
-pub fn check(result: libc::c_int, call: &'static str) -> Result<libc::c_int, TaskError> {
-    if result == -1 { Err(TaskError::last(call)) } else { Ok(result) }
-}
 
 /// One running copy of a testcase.
 pub struct Task<'a> {
@@ -185,14 +104,14 @@ impl Task<'_> {
             }
             let Err(error) = helper();
             eprintln!("helper: {error}");
-            crate::runner::exit_task()
+            exit_task()
         };
         match self.mode {
             Mode::Processes => {
                 // SAFETY: in process mode a task has one thread, so the child may do anything.
                 match check(unsafe { libc::fork() }, "fork")? {
                     0 => {
-                        crate::runner::die_with_parent();
+                        die_with_parent();
                         body()
                     }
                     _ => Ok(()),
@@ -285,12 +204,5 @@ mod tests {
     #[test]
     fn without_a_placement_nobody_is_pinned() {
         assert!(seats(&[], Variant::Plain, 0).is_none());
-    }
-
-    #[test]
-    fn an_error_names_the_call_and_what_the_kernel_said() {
-        let error = Err::<(), _>(Errno::NOMEM).during("mmap").unwrap_err();
-        assert_eq!(error.to_string(), "mmap: Cannot allocate memory (os error 12)");
-        assert_eq!(TaskError::found("lost a byte").to_string(), "lost a byte");
     }
 }

@@ -21,16 +21,14 @@ mod wait;
 use std::time::{Duration, Instant};
 
 use crate::area::Area;
+use crate::call::TaskError;
 use crate::job::{Event, Failure, FailureKind, Job, MAPS, Source};
-use crate::task::TaskError;
 use crate::testcase::{Setup, Testcase, Variant};
 use crate::{testcases, workdir};
 use plugin::Plugin;
 use sampler::Sampler;
 use spawn::Tasks;
 use wait::{Link, Wake};
-
-pub(crate) use spawn::{die_with_parent, exit_task};
 
 /// The hidden subcommand of knee that makes it a runner.
 pub const SUBCOMMAND: &str = "runner";

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use super::spawn::die_with_parent;
+use crate::child::die_with_parent;
 use crate::job::{Failure, FailureKind};
 use crate::testcase::Mode;
 

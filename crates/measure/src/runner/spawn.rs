@@ -12,13 +12,11 @@ use rustix::process::{
 };
 
 use crate::area::Area;
+use crate::child::{die_with_parent, exit_task};
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
 use crate::runner::{Loaded, plugin};
 use crate::task::{Task, TaskError, check, confine, pin, seats};
 use crate::testcase::{Mode, Variant};
-
-/// Exit status of a task that left its reason in its slot (EX_SOFTWARE of sysexits.h).
-const EXIT_TASK: i32 = 70;
 
 /// Testcases of will-it-scale put a megabyte on the stack.
 const STACK_BYTES: usize = 8 << 20;
@@ -167,17 +165,6 @@ fn signal_name(number: i32) -> String {
         Some((_, name)) => (*name).to_owned(),
         None => format!("signal {number}"),
     }
-}
-
-/// Asks the kernel to kill the calling process when its parent thread dies.
-pub(crate) fn die_with_parent() {
-    let _ = set_parent_process_death_signal(Some(Signal::KILL));
-}
-
-/// Ends the calling task with the status that says "my slot tells why".
-pub(crate) fn exit_task() -> ! {
-    // SAFETY: _exit runs no handlers and does not return; open files are the kernel's to close.
-    unsafe { libc::_exit(EXIT_TASK) }
 }
 
 /// Runs foreign code that may hang: should knee die meanwhile, the runner goes with it.
