@@ -72,11 +72,13 @@ impl CpuTimes {
         };
         let (ours, machine) = (since(0), since(1));
         let total: f64 = ours.iter().sum();
-        if total == 0.0 {
+        let all: f64 = machine.iter().sum();
+        // Shorter than a tick.
+        if total == 0.0 || all == 0.0 {
             return None;
         }
         let [user, system, idle, steal] = ours.map(|ticks| ticks / total);
-        let machine_idle = machine[2] / machine.iter().sum::<f64>();
+        let machine_idle = machine[2] / all;
         let stolen = ours[3] / TICKS_PER_SECOND / self.cpus.len().max(1) as f64;
         Some((CpuShares { user, system, idle, steal, machine_idle }, stolen))
     }
