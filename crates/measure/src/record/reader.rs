@@ -63,14 +63,6 @@ impl RecordError {
     pub(super) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { what, path: path.to_owned(), source }
     }
-
-    /// What the system said, where it said something.
-    pub fn io_kind(&self) -> Option<io::ErrorKind> {
-        match self {
-            Self::Io { source, .. } => Some(source.kind()),
-            _ => None,
-        }
-    }
 }
 
 /// A record on disk: its description in memory, its samples read as they are asked for.

@@ -81,6 +81,14 @@ impl Loaded {
         }
     }
 
+    /// What the tasks share; a plug-in has no choice.
+    fn variant(&self) -> Variant {
+        match self {
+            Self::BuiltIn(_, variant) => *variant,
+            Self::Plugin(_) => Variant::Plain,
+        }
+    }
+
     /// Whether tasks wait for their CPU by design.
     fn has_helpers(&self) -> bool {
         match self {

@@ -10,7 +10,6 @@ use super::{Loaded, Tasks};
 use crate::area::Area;
 use crate::job::{Job, Mark, Phase, Sample};
 use crate::task::seats;
-use crate::testcase::Variant;
 
 /// A task that waited for its CPU for more than this share of an interval did not have it.
 const STARVED_SHARE: f64 = 0.10;
@@ -84,10 +83,7 @@ impl<'a> Sampler<'a> {
     /// Call it when all tasks are ready and before the gate opens.
     pub(super) fn new(job: &Job, loaded: &Loaded, area: &'a Area, tasks: &Tasks) -> Self {
         let n = job.tasks as usize;
-        let variant = match loaded {
-            Loaded::BuiltIn(_, variant) => *variant,
-            Loaded::Plugin(_) => Variant::Plain,
-        };
+        let variant = loaded.variant();
         let mut used: Vec<u32> = (0..n)
             .filter_map(|nr| seats(job.seats(), variant, nr))
             .flat_map(|s| [s.task, s.helper])

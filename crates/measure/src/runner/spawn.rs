@@ -16,7 +16,7 @@ use crate::child::{die_with_parent, exit_task};
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
 use crate::runner::{Loaded, plugin};
 use crate::task::{Task, TaskError, check, confine, pin, seats};
-use crate::testcase::{Mode, Variant};
+use crate::testcase::Mode;
 
 /// Testcases of will-it-scale put a megabyte on the stack.
 const STACK_BYTES: usize = 8 << 20;
@@ -235,10 +235,7 @@ fn run_task(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> ! {
 }
 
 fn seat_and_run(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> Result<(), TaskError> {
-    let variant = match loaded {
-        Loaded::BuiltIn(_, variant) => *variant,
-        Loaded::Plugin(_) => Variant::Plain,
-    };
+    let variant = loaded.variant();
     match seats(job.seats(), variant, nr) {
         Some(seats) => pin(seats.task)?,
         None => confine(&job.cpus)?,
