@@ -131,12 +131,13 @@ impl Sweep<'_> {
         self.check_needs(points, progress)?;
         let request = self.run.request.clone();
         for round in 0.. {
-            let open: Vec<usize> =
-                (0..points.len()).filter(|&i| self.wants_round(&progress[i], round)).collect();
-            let regular = round < request.rounds;
-            if open.is_empty() && !regular {
+            if !progress.iter().any(|point| self.wants_more(point)) {
                 break;
             }
+            // A resumed run has early rounds behind it that no point wants any more.
+            let open: Vec<usize> = (0..points.len())
+                .filter(|&i| self.wants_more(&progress[i]) && round >= progress[i].rounds)
+                .collect();
             for (turn_nr, turn) in
                 turns(&open, round, request.order, request.seed).into_iter().enumerate()
             {
@@ -163,13 +164,13 @@ impl Sweep<'_> {
         Ok(Ended::Done)
     }
 
-    /// Whether a point takes part in round number `round`.
-    fn wants_round(&self, progress: &Progress, round: u32) -> bool {
+    /// Whether a point needs rounds beyond those it has.
+    fn wants_more(&self, progress: &Progress) -> bool {
         let request = &self.run.request;
-        if progress.failed || round < progress.rounds {
+        if progress.failed {
             return false;
         }
-        if round < request.rounds {
+        if progress.rounds < request.rounds {
             return true;
         }
         let Some(precision) = request.precision else { return false };

@@ -241,6 +241,28 @@ fn precision_gives_up_after_its_time() {
 }
 
 #[test]
+fn resuming_a_precision_run_ended_at_once_and_said_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |request| {
+        request.precision = Some(0.001);
+        request.max_time = 11.9;
+        request.tasks = vec![1];
+    });
+    let noisy = |nr: usize| if nr % 2 == 0 { 1.0 } else { 2.0 };
+    let (ended, record, _) = sweep(dir.path(), run.clone(), |_, nr| match nr {
+        8 => Err(Stopped::Interrupted(libc::SIGINT)),
+        _ => Ok(noisy(nr)),
+    });
+    assert_eq!(ended.unwrap(), Ended::Interrupted(libc::SIGINT));
+    assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 8)]));
+    let (_, record, asked) = sweep(dir.path(), run, |_, nr| Ok(noisy(nr)));
+    // A round is 0.6 s of measuring.
+    assert_eq!(asked, 12);
+    assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 20)]));
+    assert!(record.run.complete);
+}
+
+#[test]
 fn the_work_directory_is_empty_afterwards() {
     let dir = tempfile::tempdir().unwrap();
     let work = dir.path().join("work");
