@@ -12,7 +12,7 @@ use knee_measure::launch::Launcher;
 use knee_measure::machine::{CpuList, Environment, Placement, Topology, cgroup};
 use knee_measure::noise::{AA_ROUNDS, NoiseFloors};
 use knee_measure::plan::{Case, Order};
-use knee_measure::record::{Record, Request, Rounds, RunRecord, SCHEMA, Writer};
+use knee_measure::record::{Paused, Record, Request, Rounds, RunRecord, SCHEMA, Writer};
 use knee_measure::select::{QUICK, select};
 use knee_measure::summary::summarise;
 use knee_measure::sweep::{Ended, RunError, Sweep};
@@ -169,8 +169,8 @@ enum Ordering {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let (mut run, mut writer, finished) = match &args.resume {
         Some(dir) => {
-            let (writer, record, finished) = Writer::resume(dir)?;
-            (record.run, writer, finished)
+            let (writer, run, finished) = Paused::open(dir)?.go_on()?;
+            (run, writer, finished)
         }
         None => {
             let run = plan(args)?;

@@ -10,7 +10,11 @@
 //! system call as soon as it is measured: whatever kills knee, at most the sample in progress is
 //! lost. After each round the file is flushed to the disk, so that a crash of the machine costs at
 //! most a round; not after each sample, because that would disturb the next one.
+//!
+//! The directory is locked while a record is written, so that two runs never write into one.
 
+mod lock;
+mod paused;
 mod reader;
 mod round;
 mod writer;
@@ -18,6 +22,7 @@ mod writer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use paused::Paused;
 pub use reader::{Record, RecordError};
 pub use round::{RoundSummary, Rounds};
 pub use writer::{Writer, write_atomically};

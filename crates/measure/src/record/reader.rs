@@ -26,6 +26,13 @@ pub enum RecordError {
         /// The directory.
         dir: PathBuf,
     },
+    /// Another process writes the record.
+    #[error("{} is being written by another knee: wait until that run has ended, or choose \
+             another directory", .dir.display())]
+    InUse {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// Not what knee writes.
     #[error("{}:{line}: {reason}", .path.display())]
     Malformed {

@@ -4,11 +4,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::{RUN_FILE, Record, RecordError, Rounds, RunRecord, SAMPLES_FILE, SampleLine};
+use super::lock::Lock;
+use super::{RUN_FILE, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
 
-/// An open record.
+/// An open record; nobody else can write it meanwhile.
 pub struct Writer {
     dir: PathBuf,
+    _lock: Lock,
     samples: File,
     /// Length of the whole lines in the file of samples.
     length: u64,
@@ -19,6 +21,7 @@ impl Writer {
     /// a run that has just begun.
     pub fn create(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
         fs::create_dir_all(dir).map_err(|e| RecordError::io("create", dir, e))?;
+        let lock = Lock::take(dir)?;
         let mut entries = fs::read_dir(dir).map_err(|e| RecordError::io("read", dir, e))?;
         if entries.next().is_some() {
             return Err(RecordError::NotEmpty { dir: dir.to_owned() });
@@ -29,31 +32,20 @@ impl Writer {
             .append(true)
             .open(&path)
             .map_err(|e| RecordError::io("create", &path, e))?;
-        let writer = Self { dir: dir.to_owned(), samples, length: 0 };
+        let writer = Self { dir: dir.to_owned(), _lock: lock, samples, length: 0 };
         writer.describe(run)?;
         Ok(writer)
     }
 
-    /// Opens the record in `dir` to go on with it. Samples of rounds that were not finished are
-    /// dropped, so that these rounds can be taken again; failures are forgotten, because whoever
-    /// resumes has mended them, or wants to know that they happen again.
-    pub fn resume(dir: &Path) -> Result<(Self, Record, Rounds), RecordError> {
-        let mut record = Record::open(dir)?;
-        let finished = record.finished_rounds()?;
+    /// Goes on in `dir`, which holds whole lines of samples, with what `run` says now.
+    pub(super) fn go_on(dir: PathBuf, lock: Lock, run: &RunRecord) -> Result<Self, RecordError> {
         let path = dir.join(SAMPLES_FILE);
         let failed = |e| RecordError::io("write", &path, e);
-        let mut kept = AtomicFile::create(&path).map_err(failed)?;
-        for line in record.samples()? {
-            let line = line?;
-            if finished.contains(&line.point, line.round) {
-                kept.write_all(&to_line(&line)).map_err(failed)?;
-            }
-        }
-        kept.persist().map_err(failed)?;
-        record.run.failures.clear();
         let samples = OpenOptions::new().append(true).open(&path).map_err(failed)?;
         let length = samples.metadata().map_err(failed)?.len();
-        Ok((Self { dir: dir.to_owned(), samples, length }, record, finished))
+        let writer = Self { dir, _lock: lock, samples, length };
+        writer.describe(run)?;
+        Ok(writer)
     }
 
     /// Where the record is.
@@ -89,7 +81,7 @@ impl Writer {
     }
 }
 
-fn to_line(line: &SampleLine) -> Vec<u8> {
+pub(super) fn to_line(line: &SampleLine) -> Vec<u8> {
     let mut text = serde_json::to_vec(line).expect("a sample is plain data");
     text.push(b'\n');
     text
@@ -103,13 +95,13 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// A file that replaces another one when it is whole.
-struct AtomicFile {
+pub(super) struct AtomicFile {
     path: PathBuf,
     file: BufWriter<tempfile::NamedTempFile>,
 }
 
 impl AtomicFile {
-    fn create(path: &Path) -> io::Result<Self> {
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = tempfile::Builder::new()
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
@@ -117,11 +109,11 @@ impl AtomicFile {
         Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
     }
 
-    fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
+    pub(super) fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
         self.file.write_all(content)
     }
 
-    fn persist(self) -> io::Result<()> {
+    pub(super) fn persist(self) -> io::Result<()> {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.as_file().sync_all()?;
         file.persist(self.path)?;

@@ -6,7 +6,7 @@ use super::*;
 use crate::job::{Phase, Source};
 use crate::machine::{Environment, Placement};
 use crate::plan::Order;
-use crate::record::{Record, Request, SCHEMA};
+use crate::record::{Paused, Record, Request, SCHEMA};
 use crate::select::select;
 use crate::testcase::Mode;
 
@@ -91,8 +91,7 @@ fn sweep(
 ) -> (Result<Ended, RunError>, Record, usize) {
     let record_dir = dir.join("record");
     let (mut writer, mut run, finished) = if record_dir.exists() {
-        let (writer, record, finished) = Writer::resume(&record_dir).unwrap();
-        (writer, record.run, finished)
+        Paused::open(&record_dir).unwrap().go_on().unwrap()
     } else {
         (Writer::create(&record_dir, &run).unwrap(), run, Rounds::default())
     };
@@ -248,7 +247,7 @@ fn resuming_a_precision_run_ended_at_once_and_said_complete() {
         request.max_time = 11.9;
         request.tasks = vec![1];
     });
-    let noisy = |nr: usize| if nr % 2 == 0 { 1.0 } else { 2.0 };
+    let noisy = |nr: usize| if nr.is_multiple_of(2) { 1.0 } else { 2.0 };
     let (ended, record, _) = sweep(dir.path(), run.clone(), |_, nr| match nr {
         8 => Err(Stopped::Interrupted(libc::SIGINT)),
         _ => Ok(noisy(nr)),
@@ -311,6 +310,44 @@ mod files {
         std::fs::write(dir.path().join("something"), "").unwrap();
         let error = Writer::create(dir.path(), &run_record(dir.path(), |_| {})).err().unwrap();
         assert!(error.to_string().contains("--resume"), "{error}");
+    }
+
+    #[test]
+    fn two_resumes_at_once_wrote_into_one_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = dir.path().join("record");
+        let run = run_record(dir.path(), |_| {});
+        let going = Writer::create(&record, &run).unwrap();
+        let refused = |error: Option<RecordError>| {
+            assert!(matches!(error, Some(RecordError::InUse { .. })), "{error:?}");
+        };
+        refused(Paused::open(&record).err());
+        refused(Writer::create(&record, &run).err());
+        drop(going);
+        let first = Paused::open(&record).unwrap();
+        refused(Paused::open(&record).err());
+        let (_writer, ..) = first.go_on().unwrap();
+        refused(Paused::open(&record).err());
+    }
+
+    #[test]
+    fn a_resumed_run_that_was_killed_still_said_how_it_had_ended_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run_record(dir.path(), |_| {});
+        let (_, record, _) = sweep(dir.path(), run, |tasks, _| match tasks {
+            1 => Ok(1.0),
+            _ => Err(Failure::runner("boom").into()),
+        });
+        assert_eq!((record.run.end, record.run.failures.len()), (Some(RunEnd::Done), 1));
+
+        // Looked at, and left alone.
+        drop(Paused::open(&record.dir).unwrap());
+        assert_eq!(Record::open(&record.dir).unwrap(), record);
+
+        drop(Paused::open(&record.dir).unwrap().go_on().unwrap());
+        let killed = Record::open(&record.dir).unwrap().run;
+        assert_eq!((killed.end, killed.complete), (None, false));
+        assert_eq!(killed.failures, []);
     }
 
     #[test]
