@@ -7,6 +7,21 @@ use std::fs;
 use rustix::process::Signal;
 use support::{Scratch, finish, signal, start, wait_until};
 
+/// The files of the record, to see that nothing has touched them.
+fn files(scratch: &Scratch) -> [Vec<u8>; 2] {
+    ["run.json", "samples.jsonl"].map(|name| fs::read(scratch.record().join(name)).unwrap())
+}
+
+/// A short run that is whole, but for what `change` does to its description.
+fn recorded(change: impl FnOnce(&mut serde_json::Value)) -> Scratch {
+    let scratch = Scratch::new();
+    finish(&mut scratch.run(&["-t", "1", "getppid1"])).assert_code(0);
+    let mut run = scratch.run_json();
+    change(&mut run);
+    fs::write(scratch.record().join("run.json"), run.to_string()).unwrap();
+    scratch
+}
+
 #[test]
 fn resuming_a_run_that_was_still_going_mixed_up_its_record() {
     let scratch = Scratch::new();
@@ -30,4 +45,61 @@ fn resuming_a_run_that_was_still_going_mixed_up_its_record() {
     fs::write(scratch.record().join("run.json"), run.to_string()).unwrap();
     finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
     assert_eq!(scratch.run_json()["complete"], true);
+}
+
+#[test]
+fn options_of_the_plan_were_ignored_by_resume() {
+    let scratch = recorded(|_| {});
+    let before = files(&scratch);
+    for ignored in [
+        &["getppid1"][..],
+        &["--all"],
+        &["--plugin", "mine.so"],
+        &["--mode", "both"],
+        &["--tasks", "auto"],
+        &["--rounds", "5"],
+        &["--samples", "3"],
+        &["--interval", "0.2"],
+        &["--warmup", "0.1"],
+        &["--precision", "1%"],
+        &["--max-time", "60"],
+        &["--start-timeout", "30"],
+        &["--order", "shuffled"],
+        &["--seed", "7"],
+        &["--placement", "cores"],
+        &["--cpus", "0"],
+        &["--dir", "."],
+        &["--output", "other"],
+        &["--aa"],
+    ] {
+        let mut command = scratch.knee(&["run", "--resume", "record"]);
+        let finished = finish(command.args(ignored));
+        finished.assert_code(2).assert_stderr_has("cannot be used with");
+    }
+    assert_eq!(files(&scratch), before);
+    let mut command = scratch.knee(&["run", "--resume", "record", "-q", "--format", "csv"]);
+    finish(&mut command).assert_code(0).assert_stdout_has("tasks,processes");
+}
+
+#[test]
+fn a_run_was_continued_on_another_machine() {
+    for (what, other) in
+        [("hostname", "elsewhere"), ("kernel", "Linux 2.6.32"), ("cpu_model", "Zilog Z80")]
+    {
+        let scratch = recorded(|run| run["environment"][what] = other.into());
+        let before = files(&scratch);
+        let finished = finish(&mut scratch.knee(&["run", "--resume", "record"]));
+        finished.assert_code(2).assert_stderr_has(other).assert_stderr_has("and this is");
+        assert_eq!(files(&scratch), before);
+    }
+}
+
+#[test]
+fn a_run_was_continued_on_cpus_that_are_not_there() {
+    let scratch = recorded(|run| run["request"]["cpus"] = serde_json::json!([0, 9999]));
+    let before = files(&scratch);
+    let finished = finish(&mut scratch.knee(&["run", "--resume", "record"]));
+    finished.assert_code(2).assert_stderr_has("on CPUs 0,9999");
+    finished.assert_stderr_has("may not use CPU 9999").assert_stderr_has("it may use");
+    assert_eq!(files(&scratch), before);
 }

@@ -182,15 +182,19 @@ impl Sweep<'_> {
         })
     }
 
+    /// Gives up the points that want rounds and cannot have them here.
     fn check_needs(&mut self, points: &[Point], progress: &mut [Progress]) -> Result<(), RunError> {
         let dir = self.run.request.dir.clone();
         for (point, progress) in points.iter().zip(progress) {
+            if !self.wants_more(progress) {
+                continue;
+            }
             let context = Context { dir: &dir, mode: point.mode, tasks: point.tasks };
             let needs = self.case(point).needs();
             if let Some(failure) = needs.iter().find_map(|&need| needs::check(need, &context).err())
             {
                 progress.failed = true;
-                self.give_up(point, 0, failure)?;
+                self.give_up(point, progress.rounds, failure)?;
             }
         }
         Ok(())

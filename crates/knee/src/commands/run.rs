@@ -1,5 +1,6 @@
 //! `knee run`: the main job.
 
+mod resume;
 mod tasks;
 
 use std::path::{Path, PathBuf};
@@ -12,13 +13,14 @@ use knee_measure::launch::Launcher;
 use knee_measure::machine::{CpuList, Environment, Placement, Topology, cgroup};
 use knee_measure::noise::{AA_ROUNDS, NoiseFloors};
 use knee_measure::plan::{Case, Order};
-use knee_measure::record::{Paused, Record, Request, Rounds, RunRecord, SCHEMA, Writer};
+use knee_measure::record::{Record, Request, Rounds, RunRecord, SCHEMA, Writer};
 use knee_measure::select::{QUICK, select};
 use knee_measure::summary::summarise;
 use knee_measure::sweep::{Ended, RunError, Sweep};
 use knee_measure::testcase::Mode;
 use knee_measure::testcases;
 
+use self::resume::resume;
 use self::tasks::Tasks;
 use super::show::ViewArgs;
 use super::{percentage, seconds, seconds_or_none};
@@ -124,10 +126,11 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Continue the run recorded in this directory
+    /// Continue the run recorded in this directory, as it was asked for
     #[arg(long, value_name = "DIR",
-          conflicts_with_all = ["words", "all", "plugin", "rounds", "interval", "warmup",
-                                "precision", "seed", "cpus", "dir", "output", "aa"])]
+          conflicts_with_all = ["words", "all", "plugin", "mode", "tasks", "rounds", "samples",
+                                "interval", "warmup", "precision", "max_time", "start_timeout",
+                                "order", "seed", "placement", "cpus", "dir", "output", "aa"])]
     resume: Option<PathBuf>,
 
     /// Measure this machine's noise floor (A/A: what differs when nothing has changed) and keep
@@ -167,16 +170,13 @@ enum Ordering {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    let (mut run, mut writer, finished) = match &args.resume {
-        Some(dir) => {
-            let (writer, run, finished) = Paused::open(dir)?.go_on()?;
-            (run, writer, finished)
-        }
+    let (mut writer, mut run, finished) = match &args.resume {
+        Some(dir) => resume(dir)?,
         None => {
             let run = plan(args)?;
             let dir = args.output.clone().unwrap_or_else(|| unused_dir(&run.environment));
             let writer = Writer::create(&dir, &run)?;
-            (run, writer, Rounds::default())
+            (writer, run, Rounds::default())
         }
     };
     let interrupt = Interrupt::install().context("cannot watch for signals")?;

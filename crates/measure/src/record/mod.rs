@@ -14,6 +14,7 @@
 //! The directory is locked while a record is written, so that two runs never write into one.
 
 mod lock;
+mod machine;
 mod paused;
 mod reader;
 mod round;
@@ -22,6 +23,7 @@ mod writer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use machine::Machine;
 pub use paused::Paused;
 pub use reader::{Record, RecordError};
 pub use round::{RoundSummary, Rounds};

@@ -262,6 +262,34 @@ fn resuming_a_precision_run_ended_at_once_and_said_complete() {
 }
 
 #[test]
+fn a_need_that_went_away_before_a_resume_took_measured_rounds_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |_| {});
+    let mut turn = 0;
+    let (_, before, _) = sweep(dir.path(), run, |_, _| {
+        turn += 1;
+        if turn == 10 { Err(Stopped::Interrupted(libc::SIGINT)) } else { Ok(1.0) }
+    });
+    let measured = rounds_per_point(&before);
+    assert_eq!(measured.values().sum::<usize>(), 9);
+    // As if it had been a testcase that wants O_DIRECT, of which /proc knows nothing.
+    let mut run = before.run;
+    run.cases = select(&["read4"]).unwrap().iter().map(Case::built_in).collect();
+    run.request.dir = "/proc".into();
+    std::fs::write(before.dir.join("run.json"), serde_json::to_vec(&run).unwrap()).unwrap();
+    let samples = before.dir.join("samples.jsonl");
+    let text = std::fs::read_to_string(&samples).unwrap();
+    std::fs::write(&samples, text.replace("getppid1", "read4")).unwrap();
+
+    let (_, record, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
+    assert_eq!(asked, 0);
+    let [failure] = &record.run.failures[..] else { panic!("{:?}", record.run.failures) };
+    assert_eq!(failure.round, 4, "the one that it could not take");
+    assert_eq!(measured[&failure.point.tasks], 4, "the whole point needs nothing");
+    assert_eq!(rounds_per_point(&record), measured);
+}
+
+#[test]
 fn the_work_directory_is_empty_afterwards() {
     let dir = tempfile::tempdir().unwrap();
     let work = dir.path().join("work");

@@ -1,0 +1,37 @@
+//! Which machine numbers hold for.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Environment;
+
+/// What has to be the same for numbers of two days to belong together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Machine {
+    /// Its name.
+    pub hostname: String,
+    /// Kernel name and release.
+    pub kernel: String,
+    /// Model name of its CPUs, where there is one.
+    pub cpu_model: Option<String>,
+}
+
+impl From<&Environment> for Machine {
+    fn from(environment: &Environment) -> Self {
+        Self {
+            hostname: environment.hostname.clone(),
+            kernel: environment.kernel.clone(),
+            cpu_model: environment.cpu_model.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    /// `alpha (Linux 6.12.0, AMD EPYC 9654)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = self.cpu_model.as_deref().unwrap_or("unknown CPU");
+        write!(f, "{} ({}, {model})", self.hostname, self.kernel)
+    }
+}
