@@ -2,6 +2,7 @@
 //! cannot work here is reported with what to do, and the others run.
 
 use std::fs::{self, OpenOptions};
+use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -33,13 +34,17 @@ pub struct Context<'a> {
 pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
     let tasks = u64::from(context.tasks);
     match need {
-        Need::Tmpfs => ensure(
-            filesystem::kind(Path::new(TMPFS)).as_deref() == Some("tmpfs"),
-            || format!("there is no tmpfs at {TMPFS}"),
-            &format!("mount one: mount -t tmpfs tmpfs {TMPFS}"),
-        ),
+        Need::Tmpfs => {
+            let dir = Path::new(TMPFS);
+            ensure(
+                filesystem::kind(dir).as_deref() == Some("tmpfs"),
+                || format!("there is no tmpfs at {TMPFS}"),
+                &format!("mount one: mount -t tmpfs tmpfs {TMPFS}"),
+            )?;
+            tempfile::tempfile_in(dir).map(drop).map_err(|error| unusable_dir(dir, &error))
+        }
         Need::DirectIo => ensure(
-            takes_direct_io(context.dir),
+            takes_direct_io(context.dir).map_err(|error| unusable_dir(context.dir, &error))?,
             || format!("the file system of {} takes no O_DIRECT", context.dir.display()),
             "choose a directory on a disk with --dir",
         ),
@@ -92,14 +97,60 @@ fn ensure(met: bool, reason: impl FnOnce() -> String, remedy: &str) -> Result<()
     if met { Ok(()) } else { Err(Failure::new(FailureKind::CannotRun, reason(), remedy)) }
 }
 
-fn takes_direct_io(dir: &Path) -> bool {
-    let Ok(file) = tempfile::NamedTempFile::new_in(dir) else { return false };
-    OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(file.path()).is_ok()
+fn takes_direct_io(dir: &Path) -> io::Result<bool> {
+    let file = tempfile::NamedTempFile::new_in(dir)?;
+    Ok(OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(file.path()).is_ok())
+}
+
+/// The failure of a testcase that cannot have its files in `dir`.
+///
+/// Only the kind of the error is told: its text may hold the random name of a file, and failures
+/// are gathered by their reason.
+pub(crate) fn unusable_dir(dir: &Path, error: &io::Error) -> Failure {
+    let on_tmpfs = dir == Path::new(TMPFS);
+    let remedy = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space there",
+        io::ErrorKind::ReadOnlyFilesystem if on_tmpfs => "mount -o remount,rw /dev/shm",
+        io::ErrorKind::ReadOnlyFilesystem => "remount it writable",
+        _ if on_tmpfs => "chmod 1777 /dev/shm",
+        _ => "make it a directory that you may write to",
+    };
+    let elsewhere = if on_tmpfs { "" } else { ", or choose another with --dir" };
+    Failure::new(
+        FailureKind::CannotRun,
+        format!("files cannot be kept in {}: {}", dir.display(), error.kind()),
+        format!("{remedy}{elsewhere}"),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_without_write_permission_was_called_one_without_o_direct() {
+        let context = Context { dir: Path::new("/proc"), mode: Mode::Threads, tasks: 1 };
+        let failure = check(Need::DirectIo, &context).unwrap_err();
+        assert!(failure.reason.contains("files cannot be kept in /proc"), "{failure:?}");
+        assert!(failure.remedy.contains("--dir"), "{failure:?}");
+    }
+
+    #[test]
+    fn a_full_or_read_only_directory_says_how_to_mend_it() {
+        let remedy = |dir: &str, kind: io::ErrorKind| {
+            let failure = unusable_dir(Path::new(dir), &kind.into());
+            assert_eq!(failure.kind, FailureKind::CannotRun);
+            failure.remedy
+        };
+        assert_eq!(
+            remedy(TMPFS, io::ErrorKind::ReadOnlyFilesystem),
+            "mount -o remount,rw /dev/shm"
+        );
+        assert_eq!(
+            remedy("/scratch", io::ErrorKind::StorageFull),
+            "free space there, or choose another with --dir"
+        );
+    }
 
     #[test]
     fn what_no_machine_has_is_reported_with_numbers() {

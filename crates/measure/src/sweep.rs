@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::interrupt::Interrupt;
 use crate::job::{Failure, FailureKind, Job, Sample};
 use crate::launch::{Launcher, Round, Stopped};
-use crate::needs::{self, Context, TMPFS};
+use crate::needs::{self, Context, TMPFS, unusable_dir};
 use crate::plan::{Case, Point, turns};
 use crate::record::{
     PointFailure, RecordError, RoundSummary, Rounds, RunEnd, RunRecord, SampleLine, Writer,
@@ -48,26 +48,6 @@ pub trait Observer {
     fn failed(&mut self, failure: &PointFailure);
 }
 
-/// Why a run ended before its time.
-#[derive(Debug)]
-pub enum RunError {
-    /// The record cannot be written.
-    Record(RecordError),
-    /// The directory for the files of testcases cannot be used.
-    WorkDir {
-        /// The directory.
-        dir: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-impl From<RecordError> for RunError {
-    fn from(error: RecordError) -> Self {
-        Self::Record(error)
-    }
-}
-
 /// How a run that could be recorded ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -102,7 +82,7 @@ struct Progress {
 
 impl Sweep<'_> {
     /// Measures what is not yet in `finished`, the rounds that the record already holds.
-    pub fn run(&mut self, finished: &Rounds) -> Result<Ended, RunError> {
+    pub fn run(&mut self, finished: &Rounds) -> Result<Ended, RecordError> {
         let mut work = WorkDirs::new(&self.run.request.dir);
         let points = self.run.points();
         let mut progress = vec![Progress::default(); points.len()];
@@ -127,7 +107,7 @@ impl Sweep<'_> {
         points: &[Point],
         progress: &mut [Progress],
         work: &mut WorkDirs,
-    ) -> Result<Ended, RunError> {
+    ) -> Result<Ended, RecordError> {
         self.check_needs(points, progress)?;
         let request = self.run.request.clone();
         for round in 0.. {
@@ -183,7 +163,11 @@ impl Sweep<'_> {
     }
 
     /// Gives up the points that want rounds and cannot have them here.
-    fn check_needs(&mut self, points: &[Point], progress: &mut [Progress]) -> Result<(), RunError> {
+    fn check_needs(
+        &mut self,
+        points: &[Point],
+        progress: &mut [Progress],
+    ) -> Result<(), RecordError> {
         let dir = self.run.request.dir.clone();
         for (point, progress) in points.iter().zip(progress) {
             if !self.wants_more(progress) {
@@ -200,11 +184,11 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    fn give_up(&mut self, point: &Point, round: u32, failure: Failure) -> Result<(), RunError> {
+    fn give_up(&mut self, point: &Point, round: u32, failure: Failure) -> Result<(), RecordError> {
         let failure = PointFailure { point: point.clone(), round, failure };
         self.observer.failed(&failure);
         self.run.failures.push(failure);
-        Ok(self.writer.describe(self.run)?)
+        self.writer.describe(self.run)
     }
 
     fn case(&self, point: &Point) -> &Case {
@@ -217,9 +201,12 @@ impl Sweep<'_> {
         round: u32,
         layout: u32,
         work: &mut WorkDirs,
-    ) -> Result<Turn, RunError> {
+    ) -> Result<Turn, RecordError> {
         let case = self.case(point).clone();
-        let (work, dir) = work.begin_round(&case)?;
+        let (work, dir) = match work.begin_round(&case) {
+            Ok(begun) => begun,
+            Err(failure) => return Ok(Turn::Failed(failure)),
+        };
         let job = self.job(&case, point, dir.clone(), layout);
         let mut summary = RoundSummary::default();
         let mut taken = 0;
@@ -251,14 +238,14 @@ impl Sweep<'_> {
         }
         let removed = work.end_round(&dir);
         if let Some(error) = unwritten {
-            return Err(error.into());
+            return Err(error);
         }
         self.writer.sync()?;
         match result {
-            Ok(_) => match removed {
-                Ok(()) => Ok(Turn::Done(summary)),
-                Err(source) => Err(RunError::WorkDir { dir, source }),
-            },
+            Ok(_) => Ok(match removed {
+                Ok(()) => Turn::Done(summary),
+                Err(error) => Turn::Failed(left_over(&dir, &error)),
+            }),
             Err(Stopped::Failed(failure)) => Ok(Turn::Failed(failure)),
             Err(Stopped::Interrupted(signal)) => Ok(Turn::Interrupted(signal)),
             Err(Stopped::ByReceiver(error)) => Ok(Turn::Failed(Failure::runner(error.to_string()))),
@@ -322,6 +309,15 @@ impl Progress {
     }
 }
 
+/// The failure of a testcase whose files stay: measured or not, more rounds would fill the disk.
+fn left_over(dir: &Path, error: &io::Error) -> Failure {
+    Failure::new(
+        FailureKind::CannotRun,
+        format!("its files cannot be removed: {error}"),
+        format!("see what is in {}", dir.display()),
+    )
+}
+
 /// The last CPU of the placement, where no task of the point sits on it.
 fn spare_cpu(cpus: &[u32], tasks: u32, case: &Case) -> Option<u32> {
     let seats_per_task = if case.uses_next_cpu() { 2 } else { 1 };
@@ -340,13 +336,13 @@ impl WorkDirs {
         Self { parent: parent.to_owned(), disk: None, tmpfs: None }
     }
 
-    fn begin_round(&mut self, case: &Case) -> Result<(&WorkDir, PathBuf), RunError> {
+    fn begin_round(&mut self, case: &Case) -> Result<(&WorkDir, PathBuf), Failure> {
         let (parent, work) = if case.needs().contains(&Need::Tmpfs) {
             (Path::new(TMPFS), &mut self.tmpfs)
         } else {
             (self.parent.as_path(), &mut self.disk)
         };
-        let failed = |source| RunError::WorkDir { dir: parent.to_owned(), source };
+        let failed = |error: io::Error| unusable_dir(parent, &error);
         let work = match work {
             Some(work) => work,
             None => work.insert(WorkDir::create(parent).map_err(failed)?),

@@ -16,7 +16,7 @@ use knee_measure::plan::{Case, Order};
 use knee_measure::record::{Record, Request, Rounds, RunRecord, SCHEMA, Writer};
 use knee_measure::select::{QUICK, select};
 use knee_measure::summary::summarise;
-use knee_measure::sweep::{Ended, RunError, Sweep};
+use knee_measure::sweep::{Ended, Sweep};
 use knee_measure::testcase::Mode;
 use knee_measure::testcases;
 
@@ -192,16 +192,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     .run(&finished);
     progress.finish();
+    let ended = ended?;
     let dir = writer.dir().to_owned();
-    let ended = match ended {
-        Ok(ended) => ended,
-        Err(RunError::Record(error)) => return Err(error.into()),
-        Err(RunError::WorkDir { dir, source }) => {
-            return Err(source).with_context(|| {
-                format!("cannot use {}; choose another with --dir", dir.display())
-            });
-        }
-    };
     let record = Record::open(&dir)?;
     if run.request.aa && ended == Ended::Done {
         keep_noise_floor(&record, args.view.knee)?;

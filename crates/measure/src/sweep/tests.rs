@@ -88,7 +88,7 @@ fn sweep(
     dir: &Path,
     run: RunRecord,
     rate: impl FnMut(u32, usize) -> Result<f64, Stopped>,
-) -> (Result<Ended, RunError>, Record, usize) {
+) -> (Result<Ended, RecordError>, Record, usize) {
     let record_dir = dir.join("record");
     let (mut writer, mut run, finished) = if record_dir.exists() {
         Paused::open(&record_dir).unwrap().go_on().unwrap()
@@ -297,6 +297,26 @@ fn the_work_directory_is_empty_afterwards() {
     let run = run_record(&work, |_| {});
     let _ = sweep(dir.path(), run, |_, _| Ok(1.0));
     assert_eq!(std::fs::read_dir(&work).unwrap().count(), 0);
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_ended_the_whole_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = RunRecord {
+        // One keeps its files in /dev/shm, the other in the directory of the run.
+        cases: select(&["fallocate1", "getppid1"]).unwrap().iter().map(Case::built_in).collect(),
+        ..run_record(dir.path(), |request| request.dir = "/proc".into())
+    };
+    let (ended, record, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
+    assert_eq!(ended.unwrap(), Ended::Done);
+    assert_eq!(asked, 10);
+    assert_eq!((record.run.end, record.run.complete), (Some(RunEnd::Done), false));
+    assert_eq!(record.run.failures.len(), 2);
+    for failure in &record.run.failures {
+        assert_eq!(failure.point.testcase, "getppid1");
+        assert_eq!(failure.failure.kind, FailureKind::CannotRun);
+        assert_eq!(failure.failure, record.run.failures[0].failure, "no random name in it");
+    }
 }
 
 mod files {
