@@ -2,109 +2,176 @@
 //!
 //! An A/A test of will-it-scale called 16 of 45 identical pairs different. `knee run --aa`
 //! measures how different two groups of rounds of the same thing look on this machine, per point,
-//! and keeps the answer in the user's state directory.
+//! and keeps the answer in the user's state directory, in a file that grows with every A/A run
+//! (schemas/noise.schema.json). How much rounds differ depends on their length and on where the
+//! tasks sit: a floor holds for runs that are measured as it was.
 
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 
 use knee_stats::{median, noise_floor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Environment;
+use crate::machine::Placement;
 use crate::plan::Point;
-use crate::record::{RunRecord, SCHEMA, write_atomically};
+use crate::record::{Machine, RunRecord, write_atomically};
 use crate::summary::CurveSummary;
+
+/// Version of the file that this knee writes. Files of version 1 do not say how their floors were
+/// measured, and are not read.
+pub const SCHEMA: u32 = 2;
 
 /// Rounds of an A/A run unless asked otherwise: two groups as large as an ordinary run.
 pub const AA_ROUNDS: u32 = 10;
+/// Fewest rounds of an A/A run: with fewer, [`noise_floor`] has no two groups to compare.
+pub const AA_ROUNDS_AT_LEAST: u32 = 4;
+
+/// Products of the same decimal numbers may differ in the last bits.
+const ROUNDING: f64 = 1e-9;
+
+/// How a point was measured, as far as its noise depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Conditions {
+    /// Seconds per sample.
+    pub interval: f64,
+    /// Samples per round.
+    pub samples: u64,
+    /// Which CPUs come first.
+    pub placement: Placement,
+}
+
+impl Conditions {
+    /// How `run` measures the points of `testcase`.
+    pub fn of(run: &RunRecord, testcase: &str) -> Self {
+        let request = &run.request;
+        let shortest = run.case(testcase).map_or(0.0, |case| case.min_interval);
+        Self {
+            interval: request.interval.max(shortest),
+            samples: request.samples,
+            placement: request.placement,
+        }
+    }
+
+    /// Whether rounds are as long and tasks sit as in `other`.
+    pub fn alike(&self, other: &Self) -> bool {
+        let seconds = |c: &Self| c.interval * c.samples as f64;
+        self.placement == other.placement && (seconds(self) / seconds(other) - 1.0).abs() < ROUNDING
+    }
+}
 
 /// The noise of one point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointNoise {
     /// The point.
     #[serde(flatten)]
     pub point: Point,
+    /// How it was measured.
+    #[serde(flatten)]
+    pub conditions: Conditions,
     /// The relative difference of medians that 95 % of A/A comparisons stay below.
     pub relative: f64,
     /// From how many rounds.
     pub rounds: usize,
+    /// When the run began, RFC 3339 in UTC.
+    pub measured_at: String,
 }
 
 /// The noise floors of one machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NoiseFloors {
-    /// Version of this format: 1.
+    /// Version of this format: 2.
     pub schema: u32,
-    /// When they were measured.
-    pub measured_at: String,
     /// The machine they hold for.
-    pub hostname: String,
-    /// The kernel they hold for.
-    pub kernel: String,
-    /// The CPU they hold for.
-    pub cpu_model: Option<String>,
+    #[serde(flatten)]
+    pub machine: Machine,
     /// Median over the points: for points that were not measured.
     pub typical: f64,
-    /// Each point.
+    /// Each point, once for each way in which it was measured.
     pub points: Vec<PointNoise>,
 }
 
 impl NoiseFloors {
-    /// From the curves of an A/A run; `None` where there were too few rounds.
+    /// From the curves of an A/A run; `None` where no point has enough rounds.
     pub fn of_run(run: &RunRecord, curves: &[CurveSummary]) -> Option<Self> {
-        let points: Vec<PointNoise> = curves
+        let points = curves
             .iter()
             .flat_map(|curve| &curve.points)
             .filter_map(|entry| {
                 let floor = noise_floor(&entry.point.rounds)?;
                 Some(PointNoise {
                     point: entry.point.point.clone(),
+                    conditions: Conditions::of(run, &entry.point.point.testcase),
                     relative: floor.relative,
                     rounds: floor.rounds,
+                    measured_at: run.environment.started_at.clone(),
                 })
             })
             .collect();
+        Self::new(Machine::from(&run.environment), points)
+    }
+
+    fn new(machine: Machine, points: Vec<PointNoise>) -> Option<Self> {
         let typical = median(&points.iter().map(|p| p.relative).collect::<Vec<_>>())?;
-        let environment = &run.environment;
-        Some(Self {
-            schema: SCHEMA,
-            measured_at: environment.started_at.clone(),
-            hostname: environment.hostname.clone(),
-            kernel: environment.kernel.clone(),
-            cpu_model: environment.cpu_model.clone(),
-            typical,
-            points,
-        })
+        Some(Self { schema: SCHEMA, machine, typical, points })
     }
 
     /// The floor of `point`, or the typical one.
     pub fn of(&self, point: &Point) -> f64 {
-        self.points.iter().find(|p| p.point == *point).map_or(self.typical, |p| p.relative)
+        self.measured(point).unwrap_or(self.typical)
     }
 
-    /// The floors kept for the machine that `environment` describes.
-    pub fn load(environment: &Environment) -> Option<Self> {
-        let floors: Self = serde_json::from_slice(&fs::read(file()?).ok()?).ok()?;
-        let same_machine = floors.hostname == environment.hostname
-            && floors.kernel == environment.kernel
-            && floors.cpu_model == environment.cpu_model;
-        (floors.schema == SCHEMA && same_machine).then_some(floors)
+    /// The floor of `point`, if that was measured itself.
+    pub fn measured(&self, point: &Point) -> Option<f64> {
+        self.points.iter().find(|p| p.point == *point).map(|p| p.relative)
     }
 
-    /// Keeps them for later runs; returns the file.
-    pub fn save(&self) -> io::Result<PathBuf> {
+    /// The floors kept for the machine of `run` and measured as its points were; `None` where
+    /// there are none.
+    pub fn load(run: &RunRecord) -> Option<Self> {
+        read(&Machine::from(&run.environment))?.for_run(run)
+    }
+
+    fn for_run(mut self, run: &RunRecord) -> Option<Self> {
+        self.points.retain(|p| p.conditions.alike(&Conditions::of(run, &p.point.testcase)));
+        Self::new(self.machine, self.points)
+    }
+
+    /// Keeps them for later runs, beside those that are kept for this machine already; returns
+    /// the file.
+    pub fn save(self) -> io::Result<PathBuf> {
         let file = file().ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME is set")
         })?;
         if let Some(dir) = file.parent() {
             fs::create_dir_all(dir)?;
         }
-        let mut text = serde_json::to_vec_pretty(self)?;
+        let all = match read(&self.machine) {
+            Some(kept) => kept.updated_by(self),
+            None => self,
+        };
+        let mut text = serde_json::to_vec_pretty(&all)?;
         text.push(b'\n');
         write_atomically(&file, &text)?;
         Ok(file)
     }
+
+    /// These, except where `newer` has measured the same.
+    fn updated_by(mut self, newer: Self) -> Self {
+        let again = |p: &PointNoise| {
+            newer.points.iter().any(|n| n.point == p.point && n.conditions.alike(&p.conditions))
+        };
+        self.points.retain(|p| !again(p));
+        self.points.extend(newer.points);
+        Self::new(self.machine, self.points).expect("the newer ones have points")
+    }
+}
+
+/// All floors that are kept for `machine`.
+fn read(machine: &Machine) -> Option<NoiseFloors> {
+    let floors: NoiseFloors = serde_json::from_slice(&fs::read(file()?).ok()?).ok()?;
+    (floors.schema == SCHEMA && floors.machine == *machine).then_some(floors)
 }
 
 /// Where the XDG base directory specification puts state.
@@ -113,4 +180,86 @@ fn file() -> Option<PathBuf> {
     let state =
         absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
     Some(state.join("knee/noise.json"))
+}
+
+/// The JSON schema of `noise.json`.
+pub fn noise_schema() -> serde_json::Value {
+    schemars::schema_for!(NoiseFloors).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testcase::Mode;
+
+    const SHORT: Conditions = Conditions { interval: 0.1, samples: 3, placement: Placement::Cores };
+
+    fn noise(testcase: &str, conditions: Conditions, relative: f64) -> PointNoise {
+        PointNoise {
+            point: Point { testcase: testcase.to_owned(), mode: Mode::Threads, tasks: 2 },
+            conditions,
+            relative,
+            rounds: 10,
+            measured_at: "2026-11-21T09:00:00Z".to_owned(),
+        }
+    }
+
+    fn floors(points: &[PointNoise]) -> NoiseFloors {
+        let machine =
+            Machine { hostname: "alpha".into(), kernel: "Linux 6.12.0".into(), cpu_model: None };
+        NoiseFloors::new(machine, points.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn an_aa_run_of_one_testcase_wiped_the_floors_of_all_others() {
+        let kept = floors(&[noise("mmap1", SHORT, 0.10), noise("brk1", SHORT, 0.20)]);
+        let newer = floors(&[noise("brk1", SHORT, 0.02), noise("dup1", SHORT, 0.04)]);
+        let all = kept.updated_by(newer);
+        assert_eq!(
+            all.points,
+            [noise("mmap1", SHORT, 0.10), noise("brk1", SHORT, 0.02), noise("dup1", SHORT, 0.04)]
+        );
+        assert_eq!(all.typical, 0.04);
+    }
+
+    #[test]
+    fn a_floor_of_other_rounds_or_another_placement_does_not_replace_one() {
+        let longer = Conditions { interval: 0.2, ..SHORT };
+        let scattered = Conditions { placement: Placement::Scatter, ..SHORT };
+        let kept = floors(&[noise("brk1", SHORT, 0.20)]);
+        let newer = [noise("brk1", longer, 0.02), noise("brk1", scattered, 0.04)];
+        assert_eq!(kept.updated_by(floors(&newer)).points.len(), 3);
+    }
+
+    #[test]
+    fn only_the_length_of_a_round_and_the_placement_count() {
+        // 0.1 × 3 is not 0.3 in binary.
+        let halves = Conditions { interval: 0.3, samples: 1, ..SHORT };
+        assert!(SHORT.alike(&halves));
+        assert!(!SHORT.alike(&Conditions { samples: 4, ..SHORT }));
+        assert!(!SHORT.alike(&Conditions { placement: Placement::None, ..SHORT }));
+    }
+
+    #[test]
+    fn a_typical_floor_stands_in_and_is_told_from_a_measured_one() {
+        let floors = floors(&[noise("mmap1", SHORT, 0.10), noise("brk1", SHORT, 0.20)]);
+        let [known, other] = ["mmap1", "dup1"].map(|name| noise(name, SHORT, 0.0).point);
+        assert_eq!((floors.of(&known), floors.measured(&known)), (0.10, Some(0.10)));
+        assert_eq!(floors.measured(&other), None);
+        assert!((floors.of(&other) - 0.15).abs() < ROUNDING);
+    }
+
+    #[test]
+    fn fewer_rounds_than_are_asked_for_have_no_floor() {
+        let rates = |n: u32| vec![1.0; n as usize];
+        assert_eq!(noise_floor(&rates(AA_ROUNDS_AT_LEAST - 1)), None);
+        assert!(noise_floor(&rates(AA_ROUNDS_AT_LEAST)).is_some());
+    }
+
+    #[test]
+    fn the_committed_schema_is_that_of_the_code() {
+        use snapbox::{assert_data_eq, file};
+        let text = format!("{:#}\n", noise_schema());
+        assert_data_eq!(text, file!["../schemas/noise.schema.json"].raw());
+    }
 }

@@ -1,5 +1,6 @@
 //! `knee run`: the main job.
 
+mod floor;
 mod resume;
 mod tasks;
 
@@ -11,26 +12,27 @@ use knee_measure::interrupt::Interrupt;
 use knee_measure::job::START_TIMEOUT;
 use knee_measure::launch::Launcher;
 use knee_measure::machine::{CpuList, Environment, Placement, Topology, cgroup};
-use knee_measure::noise::{AA_ROUNDS, NoiseFloors};
+use knee_measure::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST, NoiseFloors};
 use knee_measure::plan::{Case, Order};
 use knee_measure::record::{Record, Request, Rounds, RunRecord, SCHEMA, Writer};
 use knee_measure::select::{QUICK, select};
-use knee_measure::summary::summarise;
 use knee_measure::sweep::{Ended, Sweep};
 use knee_measure::testcase::Mode;
 use knee_measure::testcases;
 
+use self::floor::MeasuredFloor;
 use self::resume::resume;
 use self::tasks::Tasks;
 use super::show::ViewArgs;
 use super::{percentage, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
-use crate::present::number::spread;
 use crate::present::progress::Progress;
 
 /// Where runs are kept unless `-o` says otherwise.
 const RUNS: &str = "runs";
 
+/// Rounds per point, but for A/A runs.
+const ROUNDS: u32 = 5;
 /// Interval and warm-up of the quick set, which has to end in under two minutes.
 const QUICK_INTERVAL: f64 = 0.1;
 const QUICK_WARMUP: f64 = 0.05;
@@ -195,11 +197,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let ended = ended?;
     let dir = writer.dir().to_owned();
     let record = Record::open(&dir)?;
-    if run.request.aa && ended == Ended::Done {
-        keep_noise_floor(&record, args.view.knee)?;
+    let floor = if run.request.aa && ended == Ended::Done {
+        MeasuredFloor::of(&record, args.view.knee)?
+    } else {
+        None
+    };
+    match &floor {
+        Some(floor) => args.view.print(&record, Some(&floor.floors))?,
+        None => args.view.print(&record, NoiseFloors::load(&run).as_ref())?,
     }
-    args.view.print(&record)?;
     anstream::eprintln!("knee: recorded in {0}; show it again: knee show {0}", dir.display());
+    if let Some(floor) = floor {
+        floor.keep()?;
+    }
     Ok(match ended {
         Ended::Interrupted(signal) => ExitStatus::Interrupted(signal),
         Ended::Done => ExitStatus::of_failures(&run.failures),
@@ -209,6 +219,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 /// What the arguments mean on this machine.
 fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let cases = cases(args)?;
+    let rounds = args.rounds.unwrap_or(if args.aa { AA_ROUNDS } else { ROUNDS });
+    if args.aa && rounds < AA_ROUNDS_AT_LEAST {
+        return Err(usage(format!(
+            "--aa compares two groups of rounds with each other: use -r {AA_ROUNDS_AT_LEAST} or \
+             more, not {rounds}"
+        )));
+    }
     let machine = Topology::read()?;
     let topology = match &args.cpus {
         Some(cpus) => machine.restrict(cpus).map_err(|e| usage(e.to_string()))?,
@@ -224,7 +241,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
             Modes::Both => vec![Mode::Processes, Mode::Threads],
         },
         tasks: args.tasks.resolve(&topology, cgroup::cpu_quota()),
-        rounds: args.rounds.unwrap_or(if args.aa { AA_ROUNDS } else { 5 }),
+        rounds,
         samples: args.samples,
         interval: args.interval.unwrap_or(if quick { QUICK_INTERVAL } else { INTERVAL }),
         warmup: args.warmup.unwrap_or(if quick { QUICK_WARMUP } else { WARMUP }),
@@ -290,25 +307,4 @@ fn unused_dir(environment: &Environment) -> PathBuf {
         n => Path::new(RUNS).join(format!("{started}-{n}")),
     };
     (1..).map(name).find(|dir| !dir.exists()).expect("some number is unused")
-}
-
-fn keep_noise_floor(record: &Record, knee: f64) -> anyhow::Result<()> {
-    let floors =
-        NoiseFloors::of_run(&record.run, &summarise(&record.run, &record.finished_rounds()?, knee))
-            .context("too few rounds for a noise floor: use -r 4 or more")?;
-    let file = floors.save().context("cannot keep the noise floor")?;
-    let worst = floors.points.iter().max_by(|a, b| a.relative.total_cmp(&b.relative));
-    anstream::eprintln!(
-        "knee: noise floor of this machine: typically {}{}; kept in {}",
-        spread(floors.typical),
-        worst.map_or(String::new(), |p| format!(
-            ", at worst {} ({} {} ×{})",
-            spread(p.relative),
-            p.point.testcase,
-            p.point.mode,
-            p.point.tasks
-        )),
-        file.display()
-    );
-    Ok(())
 }

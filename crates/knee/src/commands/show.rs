@@ -40,14 +40,17 @@ pub(crate) struct ViewArgs {
 }
 
 impl ViewArgs {
-    /// What to do with `record`; one testcase alone is shown in detail.
-    pub(crate) fn print(&self, record: &Record) -> anyhow::Result<()> {
-        let floors = NoiseFloors::load(&record.run.environment);
+    /// What to do with `record`, judged by `floors`; one testcase alone is shown in detail.
+    pub(crate) fn print(
+        &self,
+        record: &Record,
+        floors: Option<&NoiseFloors>,
+    ) -> anyhow::Result<()> {
         let view = View {
             format: self.format,
             detail: self.detail || record.run.cases.len() == 1,
             knee: self.knee,
-            floors: floors.as_ref(),
+            floors,
         };
         stdout::write_with(|out| render(record, &view, out))
     }
@@ -55,6 +58,6 @@ impl ViewArgs {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let record = Record::open(&args.dir)?;
-    args.view.print(&record)?;
+    args.view.print(&record, NoiseFloors::load(&record.run).as_ref())?;
     Ok(ExitStatus::of_failures(&record.run.failures))
 }

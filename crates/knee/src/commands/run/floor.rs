@@ -1,0 +1,53 @@
+//! What an A/A run says about the machine.
+
+use anyhow::Context;
+use knee_measure::noise::NoiseFloors;
+use knee_measure::record::Record;
+use knee_measure::summary::summarise;
+
+use crate::present::number::spread;
+
+/// The noise floor that a run has measured, not yet kept.
+pub(super) struct MeasuredFloor {
+    pub(super) floors: NoiseFloors,
+    /// Number of samples that count.
+    samples: u64,
+    /// How many of them are marked.
+    marked: u64,
+}
+
+impl MeasuredFloor {
+    /// `None` where no point was measured to the end.
+    pub(super) fn of(record: &Record, knee: f64) -> anyhow::Result<Option<Self>> {
+        let curves = summarise(&record.run, &record.finished_rounds()?, knee);
+        let points = || curves.iter().flat_map(|curve| &curve.points).map(|entry| &entry.point);
+        Ok(NoiseFloors::of_run(&record.run, &curves).map(|floors| Self {
+            floors,
+            samples: points().map(|point| point.samples).sum(),
+            marked: points().map(|point| point.marked).sum(),
+        }))
+    }
+
+    /// Says what it is, and keeps it for later runs.
+    pub(super) fn keep(self) -> anyhow::Result<()> {
+        let Self { floors, samples, marked } = self;
+        let worst = floors.points.iter().max_by(|a, b| a.relative.total_cmp(&b.relative));
+        let worst = worst.map_or(String::new(), |noise| {
+            let (relative, point) = (spread(noise.relative), &noise.point);
+            format!(", at worst {relative} ({} {} ×{})", point.testcase, point.mode, point.tasks)
+        });
+        anstream::eprintln!(
+            "knee: noise floor of this machine: typically {}{worst}",
+            spread(floors.typical)
+        );
+        if marked * 2 > samples {
+            anstream::eprintln!(
+                "knee: {marked} of {samples} samples were disturbed: that is the floor of a busy \
+                 machine; quieten it, and measure the floor again"
+            );
+        }
+        let file = floors.save().context("cannot keep the noise floor")?;
+        anstream::eprintln!("knee: kept for later runs in {}", file.display());
+        Ok(())
+    }
+}

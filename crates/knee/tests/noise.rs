@@ -1,0 +1,108 @@
+//! `knee run --aa`: the machine's noise floor, kept for later runs that are measured alike.
+
+mod support;
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use support::{Finished, Scratch, finish};
+
+const UNKNOWN: &str = "noise floor of this machine is unknown";
+
+/// The noise floor of one point.
+fn aa(scratch: &Scratch, testcase: &str, args: &[&str]) -> Finished {
+    let mut command = scratch.run(&["--aa", "-r", "4", "-t", "1", "-m", "threads", testcase]);
+    finish(command.args(["-o", testcase]).args(args))
+}
+
+/// A run of the same length, and of what `args` say.
+fn later(scratch: &Scratch, args: &[&str]) -> Finished {
+    let _ = fs::remove_dir_all(scratch.record());
+    finish(scratch.run(&["-t", "1", "-m", "threads"]).args(args))
+}
+
+fn kept(scratch: &Scratch) -> serde_json::Value {
+    let file = scratch.path().join("state/knee/noise.json");
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+#[test]
+fn a_second_aa_run_forgot_what_the_first_had_measured() {
+    let scratch = Scratch::new();
+    aa(&scratch, "getppid1", &[]).assert_code(0);
+    aa(&scratch, "lseek1", &[]).assert_code(0);
+    let kept = kept(&scratch);
+    assert_eq!(kept["schema"], 2);
+    let names: Vec<_> = kept["points"].as_array().unwrap().iter().map(|p| &p["testcase"]).collect();
+    assert_eq!(names, ["getppid1", "lseek1"]);
+    let point = &kept["points"][0];
+    assert_eq!((&point["interval"], &point["samples"]), (&0.05.into(), &1.into()));
+    assert_eq!((&point["placement"], &point["rounds"]), (&"cores".into(), &4.into()));
+}
+
+#[test]
+fn a_floor_was_used_for_runs_that_are_measured_in_another_way() {
+    let scratch = Scratch::new();
+    aa(&scratch, "getppid1", &[]).assert_code(0);
+    let alike = later(&scratch, &["getppid1"]);
+    assert!(!alike.assert_code(0).stdout.contains(UNKNOWN), "{alike:#?}");
+    later(&scratch, &["getppid1", "--interval", "0.1"]).assert_stdout_has(UNKNOWN);
+    later(&scratch, &["getppid1", "-s", "2"]).assert_stdout_has(UNKNOWN);
+    later(&scratch, &["getppid1", "--placement", "none"]).assert_stdout_has(UNKNOWN);
+}
+
+#[test]
+fn too_few_rounds_for_a_noise_floor_were_measured_in_vain() {
+    let scratch = Scratch::new();
+    aa(&scratch, "getppid1", &["-r", "3"]).assert_code(2).assert_stderr_has("use -r 4 or more");
+    assert!(!scratch.path().join("getppid1").exists());
+}
+
+#[test]
+fn a_noise_floor_that_could_not_be_kept_swallowed_the_table() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path().join("state"), "no directory").unwrap();
+    let finished = aa(&scratch, "getppid1", &[]);
+    finished.assert_code(3).assert_stdout_has("getppid1 threads");
+    finished.assert_stderr_has("noise floor of this machine: typically");
+    finished.assert_stderr_has("knee show getppid1").assert_stderr_has("cannot keep");
+    assert!(!finished.stdout.contains(UNKNOWN), "it has just been measured: {finished:#?}");
+}
+
+#[test]
+fn an_aa_run_on_a_busy_machine_was_kept_without_a_word() {
+    let scratch = Scratch::new();
+    let cpu = knee_measure::machine::affinity::usable_cpus().unwrap()[0];
+    let over = AtomicBool::new(false);
+    let finished = std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| burn(cpu, &over));
+        }
+        let cpu = cpu.to_string();
+        let finished = aa(&scratch, "getppid1", &["--cpus", &cpu, "--interval", "0.2"]);
+        over.store(true, Ordering::Relaxed);
+        finished
+    });
+    finished.assert_code(0);
+    let text = fs::read_to_string(scratch.path().join("getppid1/samples.jsonl")).unwrap();
+    let samples = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let measured: Vec<serde_json::Value> =
+        samples.filter(|sample: &serde_json::Value| sample["phase"] == "measure").collect();
+    let marked = measured.iter().filter(|s| s["marks"].as_array() != Some(&vec![])).count();
+    if marked * 2 <= measured.len() {
+        println!("skipped: this kernel keeps no record of who waits for a CPU");
+        return;
+    }
+    finished.assert_stderr_has("samples were disturbed");
+}
+
+/// Keeps `cpu` from others until it is `over`.
+fn burn(cpu: u32, over: &AtomicBool) {
+    let mut set = CpuSet::new();
+    set.set(cpu as usize);
+    sched_setaffinity(None, &set).unwrap();
+    while !over.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+}
