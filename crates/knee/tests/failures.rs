@@ -171,7 +171,7 @@ fn an_unwritable_place_for_the_record_is_said() {
     finish(&mut scratch.knee(&["run", "getppid1", "-o", "/proc/record"])).assert_code(3);
     fs::create_dir(scratch.record()).unwrap();
     fs::write(scratch.record().join("mine"), "").unwrap();
-    finish(&mut scratch.run(&["getppid1"])).assert_code(3).assert_stderr_has("--resume");
+    finish(&mut scratch.run(&["getppid1"])).assert_code(2).assert_stderr_has("--resume");
     finish(&mut scratch.knee(&["run", "getppid1", "--dir", "missing"])).assert_code(2);
 }
 

@@ -144,8 +144,9 @@ impl NoiseFloors {
         let file = file().ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME is set")
         })?;
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", file.display()));
         if let Some(dir) = file.parent() {
-            fs::create_dir_all(dir)?;
+            fs::create_dir_all(dir).map_err(named)?;
         }
         let all = match read(&self.machine) {
             Some(kept) => kept.updated_by(self),
@@ -153,7 +154,7 @@ impl NoiseFloors {
         };
         let mut text = serde_json::to_vec_pretty(&all)?;
         text.push(b'\n');
-        write_atomically(&file, &text)?;
+        write_atomically(&file, &text).map_err(named)?;
         Ok(file)
     }
 

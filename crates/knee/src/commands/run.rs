@@ -14,7 +14,7 @@ use knee_measure::launch::Launcher;
 use knee_measure::machine::{CpuList, Environment, Placement, Topology, cgroup};
 use knee_measure::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST, NoiseFloors};
 use knee_measure::plan::{Case, Order};
-use knee_measure::record::{Record, Request, Rounds, RunRecord, SCHEMA, Writer};
+use knee_measure::record::{Record, RecordError, Request, Rounds, RunRecord, SCHEMA, Writer};
 use knee_measure::select::{QUICK, select};
 use knee_measure::sweep::{Ended, Sweep};
 use knee_measure::testcase::Mode;
@@ -172,16 +172,16 @@ enum Ordering {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let (mut writer, mut run, finished) = match &args.resume {
         Some(dir) => resume(dir)?,
         None => {
             let run = plan(args)?;
             let dir = args.output.clone().unwrap_or_else(|| unused_dir(&run.environment));
-            let writer = Writer::create(&dir, &run)?;
+            let writer = Writer::create(&dir, &run).map_err(refused)?;
             (writer, run, Rounds::default())
         }
     };
-    let interrupt = Interrupt::install().context("cannot watch for signals")?;
     // Orphans of a runner that was killed come to us and are ended.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let mut progress = Progress::new(args.quiet);
@@ -216,6 +216,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     })
 }
 
+/// A place for the record that is taken was named by mistake; all else is the machine's fault.
+fn refused(error: RecordError) -> anyhow::Error {
+    match error {
+        RecordError::NotEmpty { .. } => usage(format!("-o {error}")),
+        _ => error.into(),
+    }
+}
+
 /// What the arguments mean on this machine.
 fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let cases = cases(args)?;
@@ -231,8 +239,11 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         Some(cpus) => machine.restrict(cpus).map_err(|e| usage(e.to_string()))?,
         None => machine,
     };
+    if let Some(output) = &args.output {
+        in_words("-o", output)?;
+    }
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let dir = dir.canonicalize().map_err(|e| usage(format!("--dir {}: {e}", dir.display())))?;
+    let dir = existing("--dir", &dir)?;
     let quick = is_quick(args);
     let request = Request {
         modes: match args.mode {
@@ -284,8 +295,7 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     let selected = select(&words).map_err(|e| usage(e.to_string()))?;
     let mut cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
     for path in &args.plugin {
-        let path =
-            path.canonicalize().map_err(|e| usage(format!("--plugin {}: {e}", path.display())))?;
+        let path = existing("--plugin", path)?;
         let case = Case::plugin(&path);
         if cases.iter().any(|other| other.name == case.name) {
             return Err(usage(format!(
@@ -297,6 +307,25 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
         cases.push(case);
     }
     Ok(cases)
+}
+
+/// The whole path of what an option names.
+fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
+    let whole =
+        path.canonicalize().map_err(|e| usage(format!("{option} {}: {e}", path.display())))?;
+    in_words(option, &whole)?;
+    Ok(whole)
+}
+
+/// Paths are written into JSON, which is Unicode.
+fn in_words(option: &str, path: &Path) -> anyhow::Result<()> {
+    match path.to_str() {
+        Some(_) => Ok(()),
+        None => Err(usage(format!(
+            "{option} {}: the record cannot hold a path that is not UTF-8; rename it",
+            path.display()
+        ))),
+    }
 }
 
 /// `runs/2026-11-21T090000Z`, or with `-2`, `-3` … for runs of the same second.

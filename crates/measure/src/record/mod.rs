@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use machine::Machine;
 pub use paused::Paused;
-pub use reader::{Record, RecordError};
+pub use reader::{Access, Record, RecordError};
 pub use round::{RoundSummary, Rounds};
 pub use writer::{Writer, write_atomically};
 

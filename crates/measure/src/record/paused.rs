@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::lock::Lock;
 use super::writer::{AtomicFile, to_line};
-use super::{Record, RecordError, Rounds, RunRecord, SAMPLES_FILE, Writer};
+use super::{Access, Record, RecordError, Rounds, RunRecord, SAMPLES_FILE, Writer};
 
 /// A record that nobody writes, kept from others. It has not been changed yet, so that whoever
 /// finds that it cannot be continued here leaves it as it was.
@@ -32,7 +32,7 @@ impl Paused {
         let Self { record, lock } = self;
         let finished = record.finished_rounds()?;
         let path = record.dir.join(SAMPLES_FILE);
-        let failed = |e| RecordError::io("write", &path, e);
+        let failed = |e| RecordError::io(Access::Write, &path, e);
         let mut kept = AtomicFile::create(&path).map_err(failed)?;
         for line in record.samples()? {
             let line = line?;

@@ -10,19 +10,26 @@ use super::{RUN_FILE, Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine};
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// A file or directory that cannot be used.
-    #[error("cannot {what} {}: {source}{}", .path.display(), advice(.source))]
+    #[error("cannot {access} {}: {error}{}", .path.display(), advice(*.access, .error))]
     Io {
         /// What was tried.
-        what: &'static str,
+        access: Access,
         /// On what.
         path: PathBuf,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said; part of the message, and no `source` that would repeat it.
+        error: io::Error,
     },
     /// The directory for a new record is in use.
-    #[error("{} is not empty: choose another -o DIR, or continue that run with --resume {0}",
-            .dir.display())]
+    #[error("{0} is not empty: choose another directory with -o, or if it is that of a run, \
+             continue it with --resume {0}", .dir.display())]
     NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Not the directory of a record.
+    #[error("{} holds no {RUN_FILE}: is it a run's directory? Runs are kept in runs/ unless -o \
+             says otherwise", .dir.display())]
+    NoRecord {
         /// The directory.
         dir: PathBuf,
     },
@@ -54,21 +61,44 @@ pub enum RecordError {
     },
 }
 
-fn advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; free space, then continue with --resume"
-        }
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+/// What was to be done with a file or directory of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Begin a record.
+    Create,
+    /// Add to one that is there.
+    Write,
+    /// Look at it.
+    Read,
+}
+
+impl std::fmt::Display for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Create => "create",
+            Self::Write => "write",
+            Self::Read => "read",
+        })
+    }
+}
+
+fn advice(access: Access, error: &io::Error) -> &'static str {
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match (access, error.kind()) {
+        (Access::Create, StorageFull | QuotaExceeded | PermissionDenied | ReadOnlyFilesystem) => {
             "; choose another directory with -o DIR"
+        }
+        (Access::Write, StorageFull | QuotaExceeded) => "; free space, then continue with --resume",
+        (Access::Write, PermissionDenied | ReadOnlyFilesystem) => {
+            "; make it writable, then continue with --resume"
         }
         _ => "",
     }
 }
 
 impl RecordError {
-    pub(super) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io { what, path: path.to_owned(), source }
+    pub(super) fn io(access: Access, path: &Path, error: io::Error) -> Self {
+        Self::Io { access, path: path.to_owned(), error }
     }
 }
 
@@ -85,7 +115,12 @@ impl Record {
     /// Opens the record in `dir`.
     pub fn open(dir: &Path) -> Result<Self, RecordError> {
         let path = dir.join(RUN_FILE);
-        let text = fs::read_to_string(&path).map_err(|e| RecordError::io("read", &path, e))?;
+        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                RecordError::NoRecord { dir: dir.to_owned() }
+            }
+            _ => RecordError::io(Access::Read, &path, error),
+        })?;
         let malformed = |e: serde_json::Error| RecordError::Malformed {
             path: path.clone(),
             line: e.line(),
@@ -106,7 +141,7 @@ impl Record {
         &self,
     ) -> Result<impl Iterator<Item = Result<SampleLine, RecordError>>, RecordError> {
         let path = self.dir.join(SAMPLES_FILE);
-        let file = File::open(&path).map_err(|e| RecordError::io("read", &path, e))?;
+        let file = File::open(&path).map_err(|e| RecordError::io(Access::Read, &path, e))?;
         let mut reader = BufReader::new(file);
         let mut text = String::new();
         let mut number = 0;
@@ -114,7 +149,7 @@ impl Record {
             text.clear();
             number += 1;
             match reader.read_line(&mut text) {
-                Err(error) => Some(Err(RecordError::io("read", &path, error))),
+                Err(error) => Some(Err(RecordError::io(Access::Read, &path, error))),
                 Ok(_) if !text.ends_with('\n') => None,
                 Ok(_) => Some(serde_json::from_str(&text).map_err(|e| RecordError::Malformed {
                     path: path.clone(),

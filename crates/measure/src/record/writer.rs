@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::lock::Lock;
-use super::{RUN_FILE, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
+use super::{Access, RUN_FILE, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
 
 /// An open record; nobody else can write it meanwhile.
 pub struct Writer {
@@ -18,11 +18,20 @@ pub struct Writer {
 
 impl Writer {
     /// Makes the directory `dir`, which must not exist or be empty, and writes the description of
-    /// a run that has just begun.
+    /// a run that has just begun. Where that fails, nothing new is left.
     pub fn create(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
-        fs::create_dir_all(dir).map_err(|e| RecordError::io("create", dir, e))?;
+        let new: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
+        Self::begin(dir, run).inspect_err(|_| {
+            for dir in new {
+                let _ = fs::remove_dir(dir);
+            }
+        })
+    }
+
+    fn begin(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
+        fs::create_dir_all(dir).map_err(|e| RecordError::io(Access::Create, dir, e))?;
         let lock = Lock::take(dir)?;
-        let mut entries = fs::read_dir(dir).map_err(|e| RecordError::io("read", dir, e))?;
+        let mut entries = fs::read_dir(dir).map_err(|e| RecordError::io(Access::Create, dir, e))?;
         if entries.next().is_some() {
             return Err(RecordError::NotEmpty { dir: dir.to_owned() });
         }
@@ -31,16 +40,18 @@ impl Writer {
             .create_new(true)
             .append(true)
             .open(&path)
-            .map_err(|e| RecordError::io("create", &path, e))?;
+            .map_err(|e| RecordError::io(Access::Create, &path, e))?;
         let writer = Self { dir: dir.to_owned(), _lock: lock, samples, length: 0 };
-        writer.describe(run)?;
+        writer.put(run, Access::Create).inspect_err(|_| {
+            let _ = fs::remove_file(&path);
+        })?;
         Ok(writer)
     }
 
     /// Goes on in `dir`, which holds whole lines of samples, with what `run` says now.
     pub(super) fn go_on(dir: PathBuf, lock: Lock, run: &RunRecord) -> Result<Self, RecordError> {
         let path = dir.join(SAMPLES_FILE);
-        let failed = |e| RecordError::io("write", &path, e);
+        let failed = |e| RecordError::io(Access::Write, &path, e);
         let samples = OpenOptions::new().append(true).open(&path).map_err(failed)?;
         let length = samples.metadata().map_err(failed)?.len();
         let writer = Self { dir, _lock: lock, samples, length };
@@ -55,10 +66,14 @@ impl Writer {
 
     /// Replaces the description of the run.
     pub fn describe(&self, run: &RunRecord) -> Result<(), RecordError> {
+        self.put(run, Access::Write)
+    }
+
+    fn put(&self, run: &RunRecord, access: Access) -> Result<(), RecordError> {
         let path = self.dir.join(RUN_FILE);
         let mut text = serde_json::to_vec_pretty(run).expect("a record is plain data");
         text.push(b'\n');
-        write_atomically(&path, &text).map_err(|e| RecordError::io("write", &path, e))
+        write_atomically(&path, &text).map_err(|e| RecordError::io(access, &path, e))
     }
 
     /// Adds one sample.
@@ -67,7 +82,7 @@ impl Writer {
         if let Err(error) = self.samples.write_all(&text) {
             // Half a line on a full disk would be the start of the next one.
             let _ = self.samples.set_len(self.length);
-            return Err(RecordError::io("write", &self.dir.join(SAMPLES_FILE), error));
+            return Err(RecordError::io(Access::Write, &self.dir.join(SAMPLES_FILE), error));
         }
         self.length += text.len() as u64;
         Ok(())
@@ -77,7 +92,7 @@ impl Writer {
     pub fn sync(&self) -> Result<(), RecordError> {
         self.samples
             .sync_data()
-            .map_err(|e| RecordError::io("write", &self.dir.join(SAMPLES_FILE), e))
+            .map_err(|e| RecordError::io(Access::Write, &self.dir.join(SAMPLES_FILE), e))
     }
 }
 

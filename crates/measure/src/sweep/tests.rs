@@ -361,6 +361,45 @@ mod files {
     }
 
     #[test]
+    fn the_cause_of_an_error_was_printed_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("run.json")).unwrap();
+        let error = Record::open(dir.path()).unwrap_err();
+        assert!(error.to_string().contains("Is a directory"), "{error}");
+        assert!(std::error::Error::source(&error).is_none(), "which who prints the chain repeats");
+    }
+
+    #[test]
+    fn a_directory_without_a_record_is_said_to_be_none() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        for dir in [dir.path().to_owned(), dir.path().join("missing"), dir.path().join("file")] {
+            for error in [Record::open(&dir).err(), Paused::open(&dir).err()] {
+                assert!(matches!(error, Some(RecordError::NoRecord { .. })), "{error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_that_could_not_be_begun_left_its_directories() {
+        let parent = tempfile::tempdir().unwrap();
+        // Deep enough for PATH_MAX, 4096 bytes, to hold the directory and not a file in it.
+        let mut dir = parent.path().to_owned();
+        while dir.as_os_str().len() < 3800 {
+            dir.push("x".repeat(200));
+        }
+        dir.push("x".repeat(4090 - dir.as_os_str().len() - 1));
+        let error = Writer::create(&dir, &run_record(parent.path(), |_| {})).err();
+        assert!(matches!(error, Some(RecordError::Io { .. })), "{error:?}");
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+
+        // What was there before stays.
+        std::fs::create_dir_all(&dir).unwrap();
+        assert!(Writer::create(&dir, &run_record(parent.path(), |_| {})).is_err());
+        assert!(dir.exists());
+    }
+
+    #[test]
     fn two_resumes_at_once_wrote_into_one_record() {
         let dir = tempfile::tempdir().unwrap();
         let record = dir.path().join("record");

@@ -1,0 +1,37 @@
+//! Where a record goes, and what cannot be one.
+
+mod support;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use support::{Scratch, finish};
+
+#[test]
+fn a_directory_that_is_no_run_was_an_error_of_a_file_told_twice() {
+    let scratch = Scratch::new();
+    for command in [&["show", "work"][..], &["run", "--resume", "work"]] {
+        let finished = finish(&mut scratch.knee(command));
+        finished
+            .assert_code(3)
+            .assert_stderr_has("work holds no run.json: is it a run's directory?");
+        assert!(!finished.stderr.contains("os error"), "{finished:#?}");
+    }
+    assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_path_that_is_not_utf_8_was_a_panic() {
+    let scratch = Scratch::new();
+    let name = OsStr::from_bytes(b"caf\xe9");
+    fs::create_dir(scratch.path().join(name)).unwrap();
+    for option in ["--dir", "-o", "--plugin"] {
+        let finished = finish(scratch.knee(&["run", "getppid1", "-q", option]).arg(name));
+        finished.assert_code(2).assert_stderr_has(option).assert_stderr_has("not UTF-8");
+    }
+    let finished = finish(scratch.knee(&["run", "getppid1", "-q"]).env("TMPDIR", name));
+    finished.assert_code(2).assert_stderr_has("not UTF-8");
+    assert!(!scratch.path().join("runs").exists());
+    assert_eq!(fs::read_dir(scratch.path().join(name)).unwrap().count(), 0);
+}
