@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use support::{Scratch, finish};
+use support::{Scratch, finish, start};
 
 #[test]
 fn a_directory_that_is_no_run_was_an_error_of_a_file_told_twice() {
@@ -34,4 +34,17 @@ fn a_path_that_is_not_utf_8_was_a_panic() {
     finished.assert_code(2).assert_stderr_has("not UTF-8");
     assert!(!scratch.path().join("runs").exists());
     assert_eq!(fs::read_dir(scratch.path().join(name)).unwrap().count(), 0);
+}
+
+#[test]
+fn runs_of_the_same_second_have_a_directory_each() {
+    let scratch = Scratch::new();
+    let run = ["run", "-q", "getppid1", "-t", "1", "-m", "threads", "-r", "1", "-s", "1"];
+    let mut runs: Vec<_> = (0..4).map(|_| start(&mut scratch.knee(&run))).collect();
+    for run in &mut runs {
+        assert_eq!(run.wait().unwrap().code(), Some(0));
+    }
+    let records = fs::read_dir(scratch.path().join("runs")).unwrap();
+    let whole = records.filter(|dir| dir.as_ref().unwrap().path().join("run.json").exists());
+    assert_eq!(whole.count(), 4);
 }

@@ -177,8 +177,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Some(dir) => resume(dir)?,
         None => {
             let run = plan(args)?;
-            let dir = args.output.clone().unwrap_or_else(|| unused_dir(&run.environment));
-            let writer = Writer::create(&dir, &run).map_err(refused)?;
+            let writer = match &args.output {
+                Some(dir) => Writer::create(dir, &run).map_err(refused)?,
+                None => create_unnamed(&run)?,
+            };
             (writer, run, Rounds::default())
         }
     };
@@ -328,12 +330,16 @@ fn in_words(option: &str, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// `runs/2026-11-21T090000Z`, or with `-2`, `-3` … for runs of the same second.
-fn unused_dir(environment: &Environment) -> PathBuf {
-    let started = environment.started_at.replace(':', "");
-    let name = |n: u32| match n {
-        1 => Path::new(RUNS).join(&started),
-        n => Path::new(RUNS).join(format!("{started}-{n}")),
-    };
-    (1..).map(name).find(|dir| !dir.exists()).expect("some number is unused")
+/// A record in `runs/2026-11-21T090000Z`, or with `-2`, `-3` … for runs of the same second.
+fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
+    let started = Path::new(RUNS).join(run.environment.started_at.replace(':', ""));
+    let mut dir = started.clone();
+    for n in 2.. {
+        match Writer::create(&dir, run) {
+            Err(RecordError::NotEmpty { .. } | RecordError::InUse { .. }) => {}
+            other => return other,
+        }
+        dir = PathBuf::from(format!("{}-{n}", started.display()));
+    }
+    unreachable!("some number is unused")
 }

@@ -21,11 +21,14 @@ impl Writer {
     /// a run that has just begun. Where that fails, nothing new is left.
     pub fn create(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
         let new: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
-        Self::begin(dir, run).inspect_err(|_| {
+        let begun = Self::begin(dir, run);
+        // A directory that another knee has made and locked meanwhile is about to be filled.
+        if !matches!(begun, Ok(_) | Err(RecordError::InUse { .. })) {
             for dir in new {
                 let _ = fs::remove_dir(dir);
             }
-        })
+        }
+        begun
     }
 
     fn begin(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
