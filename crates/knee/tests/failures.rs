@@ -68,6 +68,19 @@ fn a_prepare_function_that_hangs_is_given_up() {
     assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
 }
 
+#[test]
+fn a_prepare_function_that_fails_is_noticed_at_once_and_what_it_started_is_ended() {
+    let scratch = Scratch::new();
+    let Some(plugin) = compile_plugin(&scratch, "orphan") else { return };
+    let mut command = scratch.run(&["-t", "1", "-m", "processes", "--plugin", &plugin]);
+    // Were the runner's pipes waited for, which the orphan holds open, it would be called hung.
+    let finished = finish(command.args(["--start-timeout", "50"]));
+    finished.assert_code(4).assert_stderr_has("was killed by SIGABRT while it prepared");
+    finished.assert_stderr_has("nothing works here");
+    assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
+    assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
+}
+
 /// A run that would go on for an hour, and is measuring.
 fn long_run(scratch: &Scratch) -> std::process::Child {
     let child = start(

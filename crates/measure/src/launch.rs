@@ -1,20 +1,24 @@
 //! Knee's side of a round: starts a runner, follows its events, and makes sure that it ends.
 
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpgid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, kill_process_group,
+    pidfd_open, waitid, waitpgid,
+};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::interrupt::Interrupt;
 use crate::job::{DIED_REMEDY, Event, Failure, FailureKind, Job, Sample};
 use crate::runner::SUBCOMMAND;
+use crate::signal::describe_end;
 use crate::task::pin;
 
 /// How much later than planned the next event may come before the runner counts as hung.
@@ -98,6 +102,7 @@ impl Launcher {
                 }
                 Event::Failed(failure) => return Err(runner.with_last_words(failure).into()),
                 Event::Done { startup, teardown } => {
+                    runner.tasks = None;
                     return Ok(Round { description, startup, teardown });
                 }
             }
@@ -108,6 +113,9 @@ impl Launcher {
 /// A started runner. Dropping it ends it and all of its tasks.
 struct Runner {
     child: Child,
+    /// Readable once the runner is dead, even where a process that a testcase started lives on
+    /// and holds its pipes open.
+    exit: OwnedFd,
     /// Open for as long as the round is wanted.
     input: Option<ChildStdin>,
     tasks: Option<Pid>,
@@ -126,16 +134,23 @@ impl Runner {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        let mut input = child.stdin.take();
-        for fd in [child.stdout.as_ref().map(AsFd::as_fd), child.stderr.as_ref().map(AsFd::as_fd)] {
+        let exit = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
+            .inspect_err(|_| drop(child.kill().and_then(|()| child.wait())))?;
+        let input = child.stdin.take();
+        let mut runner =
+            Self { child, exit, input, tasks: None, events: Vec::new(), stderr: Vec::new() };
+        runner.send(job)?;
+        Ok(runner)
+    }
+
+    fn send(&mut self, job: &Job) -> io::Result<()> {
+        let (stdout, stderr) = (self.child.stdout.as_ref(), self.child.stderr.as_ref());
+        for fd in [stdout.map(AsFd::as_fd), stderr.map(AsFd::as_fd)] {
             rustix::io::ioctl_fionbio(fd.expect("both are piped"), true)?;
         }
         let mut line = serde_json::to_vec(job)?;
         line.push(b'\n');
-        if let Some(input) = &mut input {
-            input.write_all(&line)?;
-        }
-        Ok(Self { child, input, tasks: None, events: Vec::new(), stderr: Vec::new() })
+        self.input.as_mut().expect("it is piped").write_all(&line)
     }
 
     fn next_event(&mut self, patience: Duration, interrupt: &Interrupt) -> Result<Event, Stopped> {
@@ -165,25 +180,22 @@ impl Runner {
         }
     }
 
-    /// Waits for output and takes it in; `true` when the runner has closed its events.
+    /// Waits for output and takes it in; `true` when no more will come.
     fn wait_and_read(&mut self, left: Duration, interrupt: &Interrupt) -> Result<bool, Stopped> {
         let (Some(events), Some(stderr)) = (&mut self.child.stdout, &mut self.child.stderr) else {
             return Ok(true);
         };
-        let timeout = Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
         let mut fds = [
             PollFd::new(interrupt, PollFlags::IN),
+            PollFd::new(&self.exit, PollFlags::IN),
             PollFd::new(events, PollFlags::IN),
             PollFd::new(stderr, PollFlags::IN),
         ];
-        match poll(&mut fds, Some(&timeout)) {
+        match poll(&mut fds, Some(&timespec(left))) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(Failure::runner(format!("poll: {error}")).into()),
         }
-        let [interrupted, ready, noisy] = fds.map(|fd| !fd.revents().is_empty());
+        let [interrupted, dead, ready, noisy] = fds.map(|fd| !fd.revents().is_empty());
         if interrupted && let Some(signal) = interrupt.take() {
             return Err(Stopped::Interrupted(signal));
         }
@@ -192,13 +204,19 @@ impl Runner {
             let excess = self.stderr.len().saturating_sub(STDERR_KEPT);
             self.stderr.drain(..excess);
         }
-        Ok(ready && read_available(events, &mut self.events))
+        let closed = ready && read_available(events, &mut self.events);
+        Ok(closed || dead)
     }
 
     fn explain_death(&mut self) -> Failure {
         self.input = None;
-        let how = match self.child.wait() {
-            Ok(status) => describe(status),
+        // Only looked at: it is reaped when its group has been ended.
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let how = match waitid(WaitId::PidFd(self.exit.as_fd()), look) {
+            Ok(status) => describe_end(
+                status.as_ref().and_then(WaitIdStatus::terminating_signal),
+                status.as_ref().and_then(WaitIdStatus::exit_status),
+            ),
             Err(error) => error.to_string(),
         };
         self.with_last_words(Failure::new(
@@ -220,18 +238,21 @@ impl Runner {
         failure
     }
 
-    /// Asks the runner to stop and waits until it has cleaned up.
+    /// Asks the runner to stop and waits until it has cleaned up; `false` if it takes too long.
     fn stop(&mut self) -> bool {
         self.input = None;
+        // Nobody reads on, and a runner that waits for room in the pipe would wait for ever.
+        self.child.stdout = None;
         let deadline = Instant::now() + STOP_PATIENCE;
-        while Instant::now() < deadline {
-            match self.child.try_wait() {
-                Ok(Some(_)) => return true,
-                Ok(None) => std::thread::sleep(Duration::from_micros(500)),
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut fds = [PollFd::new(&self.exit, PollFlags::IN)];
+            match poll(&mut fds, Some(&timespec(left))) {
+                Err(Errno::INTR) => {}
+                Ok(n) => return n > 0,
                 Err(_) => return false,
             }
         }
-        false
     }
 }
 
@@ -239,15 +260,29 @@ impl Drop for Runner {
     fn drop(&mut self) {
         if !self.stop() {
             let _ = self.child.kill();
-            let _ = self.child.wait();
         }
-        // Normally empty by now. A runner that was killed leaves the helpers of its tasks behind,
-        // which come to us if we are the subreaper.
-        if let Some(group) = self.tasks
-            && kill_process_group(group, Signal::KILL).is_ok()
-        {
-            while waitpgid(group, WaitOptions::empty()).is_ok_and(|w| w.is_some()) {}
+        // What `prepare` started and the runner could not end. Before the runner is reaped: until
+        // then its number, which is that of the group, is nobody else's.
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.child.wait();
+        end_group(group);
+        if let Some(tasks) = self.tasks {
+            let _ = kill_process_group(tasks, Signal::KILL);
+            end_group(tasks);
         }
+    }
+}
+
+/// Reaps the killed processes of `group` that came to us, the subreaper, when their parent died.
+fn end_group(group: Pid) {
+    while waitpgid(group, WaitOptions::empty()).is_ok_and(|w| w.is_some()) {}
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
     }
 }
 
@@ -267,14 +302,6 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let _ = sched_setaffinity(None, &self.before);
-    }
-}
-
-fn describe(status: ExitStatus) -> String {
-    match (status.signal(), status.code()) {
-        (Some(signal), _) => format!("was killed by signal {signal}"),
-        (_, Some(code)) => format!("exited with status {code}"),
-        _ => status.to_string(),
     }
 }
 

@@ -39,6 +39,7 @@ pub mod plan;
 pub mod record;
 pub mod runner;
 pub mod select;
+mod signal;
 pub mod summary;
 pub mod sweep;
 pub mod task;

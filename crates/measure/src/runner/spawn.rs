@@ -15,6 +15,7 @@ use crate::area::Area;
 use crate::child::{die_with_parent, exit_task};
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
 use crate::runner::{Loaded, plugin};
+use crate::signal::describe_end;
 use crate::task::{Task, TaskError, check, confine, pin, seats};
 use crate::testcase::Mode;
 
@@ -106,11 +107,7 @@ impl Tasks {
             Mode::Processes => format!("task {nr}"),
             Mode::Threads => "the process of the threads".to_owned(),
         };
-        let how = match (status.terminating_signal(), status.exit_status()) {
-            (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
-            (_, Some(code)) => format!("exited with status {code}"),
-            _ => "died".to_owned(),
-        };
+        let how = describe_end(status.terminating_signal(), status.exit_status());
         Failure::new(FailureKind::Died, format!("{who} {how}"), DIED_REMEDY)
     }
 
@@ -141,30 +138,6 @@ impl Tasks {
 fn children() -> Vec<Pid> {
     let list = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
-}
-
-/// Signals that end tasks, by the names that people know them by.
-const SIGNALS: [(i32, &str); 13] = [
-    (libc::SIGABRT, "SIGABRT"),
-    (libc::SIGALRM, "SIGALRM"),
-    (libc::SIGBUS, "SIGBUS"),
-    (libc::SIGFPE, "SIGFPE"),
-    (libc::SIGILL, "SIGILL"),
-    (libc::SIGKILL, "SIGKILL"),
-    (libc::SIGPIPE, "SIGPIPE"),
-    (libc::SIGSEGV, "SIGSEGV"),
-    (libc::SIGSYS, "SIGSYS"),
-    (libc::SIGTERM, "SIGTERM"),
-    (libc::SIGTRAP, "SIGTRAP"),
-    (libc::SIGXCPU, "SIGXCPU"),
-    (libc::SIGXFSZ, "SIGXFSZ"),
-];
-
-fn signal_name(number: i32) -> String {
-    match SIGNALS.iter().find(|(signal, _)| *signal == number) {
-        Some((_, name)) => (*name).to_owned(),
-        None => format!("signal {number}"),
-    }
 }
 
 /// Runs foreign code that may hang: should knee die meanwhile, the runner goes with it.

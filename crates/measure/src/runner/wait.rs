@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::job::{Event, Job};
+use crate::signal::SignalFd;
 
 /// Why the runner woke up.
 pub(super) enum Wake {
@@ -24,7 +25,7 @@ pub(super) enum Wake {
 pub(super) struct Link {
     input: File,
     events: File,
-    signals: File,
+    signals: SignalFd,
 }
 
 impl Link {
@@ -37,7 +38,9 @@ impl Link {
         let job = serde_json::from_slice(&line)?;
         rustix::stdio::dup2_stdout(io::stderr())?;
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-        Ok((Self { input, events, signals: watch_signals()? }, job))
+        // Tasks unblock them again.
+        let signals = SignalFd::block([libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
+        Ok((Self { input, events, signals }, job))
     }
 
     /// Sends one event. That knee is gone is noticed elsewhere.
@@ -87,23 +90,17 @@ impl Link {
                 Err(_) => return Wake::Stop,
                 Ok(_) => {}
             }
-            let happened: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-            if happened[0] {
+            if !fds[0].revents().is_empty() {
                 return Wake::Stop;
             }
-            if happened[1] {
-                return self.next_signal();
+            if !fds[1].revents().is_empty() {
+                match self.signals.take() {
+                    Some(libc::SIGCHLD) => return Wake::Child,
+                    Some(_) => return Wake::Stop,
+                    None => continue,
+                }
             }
             return Wake::Time;
-        }
-    }
-
-    fn next_signal(&mut self) -> Wake {
-        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
-        match self.signals.read(&mut info) {
-            // The signal number is the first field.
-            Ok(_) if info[..4] == (libc::SIGCHLD as u32).to_ne_bytes() => Wake::Child,
-            _ => Wake::Stop,
         }
     }
 }
@@ -118,23 +115,4 @@ fn read_line(input: &mut File) -> io::Result<Vec<u8>> {
         }
     }
     Ok(line)
-}
-
-/// Turns the signals that matter into something to poll. Tasks unblock them again.
-fn watch_signals() -> io::Result<File> {
-    // SAFETY: `set` is initialised by sigemptyset before any use, and signalfd returns a new
-    // descriptor that nobody else owns.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in [libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            libc::sigaddset(&mut set, signal);
-        }
-        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(File::from(OwnedFd::from_raw_fd(fd)))
-    }
 }

@@ -1,0 +1,84 @@
+//! Signals: the names that people know them by, and a descriptor on which they arrive.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Signals that end processes.
+const NAMES: [(i32, &str); 13] = [
+    (libc::SIGABRT, "SIGABRT"),
+    (libc::SIGALRM, "SIGALRM"),
+    (libc::SIGBUS, "SIGBUS"),
+    (libc::SIGFPE, "SIGFPE"),
+    (libc::SIGILL, "SIGILL"),
+    (libc::SIGKILL, "SIGKILL"),
+    (libc::SIGPIPE, "SIGPIPE"),
+    (libc::SIGSEGV, "SIGSEGV"),
+    (libc::SIGSYS, "SIGSYS"),
+    (libc::SIGTERM, "SIGTERM"),
+    (libc::SIGTRAP, "SIGTRAP"),
+    (libc::SIGXCPU, "SIGXCPU"),
+    (libc::SIGXFSZ, "SIGXFSZ"),
+];
+
+/// `was killed by SIGSEGV` or `exited with status 3`.
+pub(crate) fn describe_end(signal: Option<i32>, code: Option<i32>) -> String {
+    match (signal, code) {
+        (Some(signal), _) => match NAMES.iter().find(|(number, _)| *number == signal) {
+            Some((_, name)) => format!("was killed by {name}"),
+            None => format!("was killed by signal {signal}"),
+        },
+        (_, Some(code)) => format!("exited with status {code}"),
+        _ => "died".to_owned(),
+    }
+}
+
+/// Some signals, blocked in the thread that asked for them and in those it starts later, and
+/// turned into a descriptor that becomes readable when one arrives.
+pub(crate) struct SignalFd(OwnedFd);
+
+impl SignalFd {
+    /// Blocks `signals`. Call it before any other thread exists, which would get them otherwise.
+    pub(crate) fn block(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
+        // SAFETY: `set` is initialised by sigemptyset before any use, and signalfd returns a new
+        // descriptor that nobody else owns.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in signals {
+                libc::sigaddset(&mut set, signal);
+            }
+            libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(Self(OwnedFd::from_raw_fd(fd)))
+        }
+    }
+
+    /// A signal that has arrived, if one has; each is reported once.
+    pub(crate) fn take(&self) -> Option<i32> {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        match rustix::io::read(&self.0, &mut info) {
+            // The number is the first field.
+            Ok(n) if n >= 4 => Some(i32::from_ne_bytes([info[0], info[1], info[2], info[3]])),
+            _ => None,
+        }
+    }
+}
+
+impl AsFd for SignalFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Whether `signal` is ignored, as SIGHUP is under nohup.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    // SAFETY: with a null new action, sigaction only fills in the zeroed struct it is given.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action);
+        action.sa_sigaction == libc::SIG_IGN
+    }
+}
