@@ -20,7 +20,7 @@ use rustix::thread::CpuSet;
 use crate::area::{Area, SharedObject};
 // A testcase finds all it needs in one place.
 pub use crate::call::{During, TaskError, Whole, check};
-use crate::child::{die_with_parent, exit_task};
+use crate::child::{exit_task, fork_bound};
 use crate::testcase::{Mode, Variant};
 
 /// A testcase runs until it is killed; coming back is failing.
@@ -109,12 +109,9 @@ impl Task<'_> {
         match self.mode {
             Mode::Processes => {
                 // SAFETY: in process mode a task has one thread, so the child may do anything.
-                match check(unsafe { libc::fork() }, "fork")? {
-                    0 => {
-                        die_with_parent();
-                        body()
-                    }
-                    _ => Ok(()),
+                match unsafe { fork_bound() }? {
+                    None => body(),
+                    Some(_) => Ok(()),
                 }
             }
             Mode::Threads => {

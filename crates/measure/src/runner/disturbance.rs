@@ -50,7 +50,7 @@ fn read_delay(file: &File) -> Option<u64> {
 pub(super) struct CpuTimes {
     file: Option<File>,
     cpus: Vec<u32>,
-    before: Option<[Ticks; 2]>,
+    before: Option<Times>,
     text: Vec<u8>,
 }
 
@@ -63,14 +63,14 @@ impl CpuTimes {
         times
     }
 
-    /// Shares of the time since the last call, and the stolen seconds per CPU.
+    /// Shares of the time since the last call, and the seconds stolen from the CPU that lost most.
     pub(super) fn shares(&mut self) -> Option<(CpuShares, f64)> {
         let now = self.read()?;
-        let before = self.before.replace(now)?;
-        let since = |i: usize| -> [f64; 4] {
-            std::array::from_fn(|k| now[i][k].saturating_sub(before[i][k]) as f64)
+        let before = self.before.replace(now.clone())?;
+        let since = |now: Ticks, before: Ticks| -> [f64; 4] {
+            std::array::from_fn(|k| now[k].saturating_sub(before[k]) as f64)
         };
-        let (ours, machine) = (since(0), since(1));
+        let (ours, machine) = (since(now.ours, before.ours), since(now.machine, before.machine));
         let total: f64 = ours.iter().sum();
         let all: f64 = machine.iter().sum();
         // Shorter than a tick.
@@ -79,18 +79,19 @@ impl CpuTimes {
         }
         let [user, system, idle, steal] = ours.map(|ticks| ticks / total);
         let machine_idle = machine[2] / all;
-        let stolen = ours[3] / TICKS_PER_SECOND / self.cpus.len().max(1) as f64;
-        Some((CpuShares { user, system, idle, steal, machine_idle }, stolen))
+        let stolen = now.stolen.iter().zip(&before.stolen);
+        let most = stolen.map(|(now, before)| now.saturating_sub(*before)).max().unwrap_or(0);
+        let shares = CpuShares { user, system, idle, steal, machine_idle };
+        Some((shares, most as f64 / TICKS_PER_SECOND))
     }
 
-    /// The ticks of the watched CPUs and of all.
-    fn read(&mut self) -> Option<[Ticks; 2]> {
+    fn read(&mut self) -> Option<Times> {
         let file = self.file.as_ref()?;
         loop {
             let len = file.read_at(&mut self.text, 0).ok()?;
             if len < self.text.len() {
                 let text = std::str::from_utf8(&self.text[..len]).ok()?;
-                return Some([sum(text, &self.cpus)?, sum(text, &[])?]);
+                return Times::parse(text, &self.cpus);
             }
             self.text.resize(2 * len, 0);
         }
@@ -100,27 +101,39 @@ impl CpuTimes {
 /// User, system, idle and stolen time in clock ticks.
 type Ticks = [u64; 4];
 
-/// User, system, idle and stolen ticks of `cpus` (none: all) in the text of /proc/stat.
-fn sum(stat: &str, cpus: &[u32]) -> Option<Ticks> {
-    let mut sums = [0; 4];
-    for line in stat.lines() {
-        let Some(rest) = line.strip_prefix("cpu") else { break };
-        let (name, fields) = rest.split_once(' ')?;
-        let wanted = match name.parse::<u32>() {
-            Ok(cpu) => cpus.contains(&cpu),
-            Err(_) => cpus.is_empty(),
-        };
-        if wanted {
+/// What /proc/stat says at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Times {
+    /// Of the watched CPUs together.
+    ours: Ticks,
+    /// Of all CPUs.
+    machine: Ticks,
+    /// Stolen ticks of each watched CPU.
+    stolen: Vec<u64>,
+}
+
+impl Times {
+    /// From the text of /proc/stat; `cpus` are watched, all if there are none.
+    fn parse(stat: &str, cpus: &[u32]) -> Option<Self> {
+        let mut times = Self::default();
+        for line in stat.lines() {
+            let Some(rest) = line.strip_prefix("cpu") else { break };
+            let (name, fields) = rest.split_once(' ')?;
             // user nice system idle iowait irq softirq steal
             let f: Vec<u64> = fields.split_whitespace().map_while(|f| f.parse().ok()).collect();
             let at = |i: usize| f.get(i).copied().unwrap_or(0);
-            sums[0] += at(0) + at(1);
-            sums[1] += at(2) + at(5) + at(6);
-            sums[2] += at(3) + at(4);
-            sums[3] += at(7);
+            let ticks = [at(0) + at(1), at(2) + at(5) + at(6), at(3) + at(4), at(7)];
+            match name.parse::<u32>() {
+                Err(_) => times.machine = ticks,
+                Ok(cpu) if cpus.is_empty() || cpus.contains(&cpu) => {
+                    times.ours.iter_mut().zip(ticks).for_each(|(sum, n)| *sum += n);
+                    times.stolen.push(ticks[3]);
+                }
+                Ok(_) => {}
+            }
         }
+        Some(times)
     }
-    Some(sums)
 }
 
 #[cfg(test)]
@@ -132,8 +145,10 @@ mod tests {
 
     #[test]
     fn only_the_cpus_of_the_point_are_summed() {
-        assert_eq!(sum(STAT, &[1]), Some([22, 42, 606, 3]));
-        assert_eq!(sum(STAT, &[0, 1]), sum(STAT, &[]));
+        let one = Times::parse(STAT, &[1]).unwrap();
+        assert_eq!((one.ours, one.stolen.as_slice()), ([22, 42, 606, 3], [3].as_slice()));
+        let all = Times::parse(STAT, &[]).unwrap();
+        assert_eq!((all.ours, all.stolen.as_slice()), (all.machine, [2, 3].as_slice()));
     }
 
     #[test]

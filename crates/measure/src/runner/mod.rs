@@ -33,7 +33,7 @@ use wait::{Link, Wake};
 /// The hidden subcommand of knee that makes it a runner.
 pub const SUBCOMMAND: &str = "runner";
 
-/// A task that counts nothing for so long after the last sample hangs.
+/// A task that counts nothing for an interval and so long hangs.
 const HUNG_AFTER: Duration = Duration::from_secs(3);
 /// More patience with tasks that have to wait for others' turns, for each task.
 const HUNG_AFTER_PER_TASK: Duration = Duration::from_millis(30);
@@ -133,13 +133,14 @@ pub fn main() -> i32 {
 }
 
 fn run(link: &mut Link, job: &Job, started: Instant) -> End {
-    let mut round = match Round::prepare(job) {
-        Ok(round) => round,
+    let mut round = match Round::prepare(link, job) {
+        Ok(Some(round)) => round,
+        Ok(None) => return End::Stopped,
         Err(failure) => return End::Failed(failure),
     };
     let end = round.run(link, started).unwrap_or_else(End::Failed);
     let over = Instant::now();
-    round.clean_up();
+    round.clean_up(link);
     if let End::Complete { startup } = &end {
         link.send(&Event::Done {
             startup: startup.as_secs_f64(),
@@ -158,17 +159,19 @@ struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    fn prepare(job: &'a Job) -> Result<Self, Failure> {
+    /// `None`: knee is gone.
+    fn prepare(link: &Link, job: &'a Job) -> Result<Option<Self>, Failure> {
         spawn::raise_limits();
         spawn::shift_maps(job.layout % MAPS);
         let area = Area::new(job.tasks as usize)
             .map_err(|e| Failure::runner(format!("cannot map the counters: {e}")))?;
-        let loaded = spawn::with_parent_watched(|| {
+        let load = || {
             let loaded = Loaded::load(&job.source)?;
             loaded.prepare(job, &area)?;
             Ok::<_, Failure>(loaded)
-        })?;
-        Ok(Self { job, loaded, area, tasks: Tasks::none() })
+        };
+        let loaded = spawn::with_parent_watched(link, load).transpose()?;
+        Ok(loaded.map(|loaded| Self { job, loaded, area, tasks: Tasks::none() }))
     }
 
     fn run(&mut self, link: &mut Link, started: Instant) -> Result<End, Failure> {
@@ -184,40 +187,22 @@ impl<'a> Round<'a> {
         self.area.open_gate();
         let startup = started.elapsed();
         sampler.begin();
+        let patience = job.interval + (HUNG_AFTER + HUNG_AFTER_PER_TASK * job.tasks).as_secs_f64();
         let warmup = (job.warmup > 0.0).then_some(job.warmup);
         let measured = (0..job.samples.unwrap_or(u64::MAX)).map(|_| job.interval);
         for seconds in warmup.into_iter().chain(measured) {
             let until = sampler.deadline(seconds);
-            match link.wait(until) {
-                Wake::Time => {}
-                Wake::Stop => return Ok(End::Stopped),
-                Wake::Child => {
-                    if let Some(failure) = self.tasks.find_failure(&self.area) {
-                        return Err(failure);
-                    }
-                    // A grandchild that had been handed to us; go on with the same interval.
-                    while let Wake::Child = link.wait(until) {
-                        if let Some(failure) = self.tasks.find_failure(&self.area) {
-                            return Err(failure);
-                        }
-                    }
-                }
+            if !sleep(link, until, &mut self.tasks, &self.area)? {
+                return Ok(End::Stopped);
             }
             link.send(&Event::Sample(sampler.sample(seconds)));
+            sampler.check_progress(patience)?;
         }
-        // On a machine busy with other work a task may have had no turn; one that hangs gets none
-        // however long we wait.
-        let patience = HUNG_AFTER + HUNG_AFTER_PER_TASK * job.tasks;
-        let over = Instant::now();
-        while let Some(nr) = sampler.idle_task() {
-            if over.elapsed() > patience {
-                return Err(Failure::new(
-                    FailureKind::Hung,
-                    format!("task {nr} has counted nothing for {:.0} s", patience.as_secs_f64()),
-                    "look where it hangs: run it with -t 1 --interval 60 and attach a debugger",
-                ));
-            }
-            if let Wake::Stop = link.wait(Instant::now() + Duration::from_millis(5)) {
+        // On a machine busy with other work a task may have had no turn in the last interval.
+        while sampler.has_idle_task() {
+            sampler.check_progress(patience)?;
+            let soon = Instant::now() + Duration::from_millis(5);
+            if !sleep(link, soon, &mut self.tasks, &self.area)? {
                 return Ok(End::Stopped);
             }
         }
@@ -259,10 +244,28 @@ impl<'a> Round<'a> {
         Ok(true)
     }
 
-    fn clean_up(&mut self) {
+    fn clean_up(&mut self, link: &Link) {
         self.tasks.kill();
         if let Loaded::Plugin(plugin) = &self.loaded {
-            spawn::with_parent_watched(|| plugin.clean_up());
+            spawn::leave_seat();
+            spawn::with_parent_watched(link, || plugin.clean_up());
+        }
+    }
+}
+
+/// Sleeps until `deadline`, unless a task dies. `false`: knee no longer wants the answer.
+fn sleep(
+    link: &mut Link,
+    deadline: Instant,
+    tasks: &mut Tasks,
+    area: &Area,
+) -> Result<bool, Failure> {
+    loop {
+        match link.wait(deadline) {
+            Wake::Time => return Ok(true),
+            Wake::Stop => return Ok(false),
+            // Or something that a task had started and left to us.
+            Wake::Child => tasks.find_failure(area).map_or(Ok(()), Err)?,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use crate::child::die_with_parent;
+use crate::child::fork_bound;
 use crate::job::{Failure, FailureKind};
 use crate::testcase::Mode;
 
@@ -130,14 +130,10 @@ pub unsafe extern "C" fn new_task(
         assert_eq!(result, 0, "new_task: cannot create a thread");
     } else {
         // SAFETY: in process mode a task has one thread.
-        match unsafe { libc::fork() } {
-            0 => {
-                die_with_parent();
-                function(argument);
-                // SAFETY: ends the process without running the runner's handlers.
-                unsafe { libc::_exit(0) }
-            }
-            pid => assert!(pid > 0, "new_task: cannot create a process"),
+        if let None = unsafe { fork_bound() }.expect("new_task") {
+            function(argument);
+            // SAFETY: ends the process without running the runner's handlers.
+            unsafe { libc::_exit(0) }
         }
     }
 }

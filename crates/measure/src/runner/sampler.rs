@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::disturbance::{CpuTimes, RunDelays};
 use super::{Loaded, Tasks};
 use crate::area::Area;
-use crate::job::{Job, Mark, Phase, Sample};
+use crate::job::{Failure, FailureKind, Job, Mark, Phase, Sample};
 use crate::task::seats;
 
 /// A task that waited for its CPU for more than this share of an interval did not have it.
@@ -29,14 +29,16 @@ const STALLED_SECONDS: f64 = 0.1;
 pub(super) struct Sampler<'a> {
     area: &'a Area,
     tasks: usize,
-    watch_delays: bool,
     stalled_after: f64,
-    delays: RunDelays,
+    /// `None` where tasks wait for their CPU by design.
+    delays: Option<RunDelays>,
     times: CpuTimes,
     next: Instant,
     clocks: Clocks,
     /// The last reading of each task.
     last: Vec<Reading>,
+    /// When each task was last seen to have counted on.
+    moved: Vec<f64>,
     /// Tasks that counted nothing in the last interval.
     idle: Vec<usize>,
     warm: bool,
@@ -99,18 +101,20 @@ impl<'a> Sampler<'a> {
             Loaded::BuiltIn(testcase, _) => testcase.min_interval,
             Loaded::Plugin(_) => 0.0,
         };
+        let watch_delays = crowd == 1 && !loaded.has_helpers();
         Self {
             area,
             tasks: n,
-            watch_delays: crowd == 1 && !loaded.has_helpers(),
             stalled_after: (STALLED_SECONDS * crowd as f64).max(steps),
-            delays: RunDelays::watch(
-                area.slots().enumerate().map(|(nr, s)| (tasks.pid(nr).as_raw_pid(), s.thread())),
-            ),
+            delays: watch_delays.then(|| {
+                let slots = area.slots().enumerate();
+                RunDelays::watch(slots.map(|(nr, s)| (tasks.pid(nr).as_raw_pid(), s.thread())))
+            }),
             times: CpuTimes::watch(&used),
             next: Instant::now(),
             clocks: Clocks::read(),
             last: Vec::with_capacity(n),
+            moved: Vec::with_capacity(n),
             idle: Vec::new(),
             warm: job.warmup <= 0.0,
         }
@@ -121,7 +125,8 @@ impl<'a> Sampler<'a> {
         self.next = Instant::now();
         self.clocks = Clocks::read();
         self.last = self.read();
-        self.delays.longest();
+        self.moved = self.last.iter().map(|reading| reading.at).collect();
+        self.delays.as_mut().map(RunDelays::longest);
         self.times.shares();
     }
 
@@ -142,7 +147,8 @@ impl<'a> Sampler<'a> {
         let seconds = lengths().sum::<f64>() / self.tasks as f64;
 
         let mut marks = Vec::new();
-        if self.watch_delays && self.delays.longest() > STARVED_SHARE * seconds {
+        let delay = self.delays.as_mut().map_or(0.0, RunDelays::longest);
+        if delay > STARVED_SHARE * seconds {
             marks.push(Mark::Starved);
         }
         let cpu = self.times.shares();
@@ -164,17 +170,37 @@ impl<'a> Sampler<'a> {
         let phase = if self.warm { Phase::Measure } else { Phase::Warmup };
         self.warm = true;
         self.idle = (0..self.tasks).filter(|&nr| counts[nr] == 0).collect();
+        for (moved, (reading, &count)) in self.moved.iter_mut().zip(now.iter().zip(&counts)) {
+            if count > 0 {
+                *moved = reading.at;
+            }
+        }
         self.last = now;
         self.clocks = clocks;
         Sample { phase, seconds, rates, cpu: cpu.map(|(shares, _)| shares), marks }
     }
 
-    /// A task that counted nothing in the last interval and has still not gone on.
-    pub(super) fn idle_task(&mut self) -> Option<usize> {
+    /// Whether a task counted nothing in the last interval and has still not gone on.
+    pub(super) fn has_idle_task(&mut self) -> bool {
         let last = &self.last;
         let count = |nr| self.area.slot(nr).count().load(Ordering::Relaxed);
         self.idle.retain(|&nr| count(nr) == last[nr].count);
-        self.idle.first().copied()
+        !self.idle.is_empty()
+    }
+
+    /// A failure if a task has counted nothing for more than `patience` seconds: one that hangs
+    /// gets nowhere however long we wait.
+    pub(super) fn check_progress(&self, patience: f64) -> Result<(), Failure> {
+        let now = seconds(ClockId::MonotonicRaw);
+        let hung = |&&nr: &&usize| now - self.moved[nr] > patience;
+        match self.idle.iter().find(hung) {
+            None => Ok(()),
+            Some(nr) => Err(Failure::new(
+                FailureKind::Hung,
+                format!("task {nr} has counted nothing for {:.0} s", now - self.moved[*nr]),
+                "look where it hangs: run it with -t 1 --interval 60 and attach a debugger",
+            )),
+        }
     }
 
     /// Each counter with its own time: reading thousands of them takes a while.

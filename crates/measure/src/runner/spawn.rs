@@ -12,11 +12,12 @@ use rustix::process::{
 };
 
 use crate::area::Area;
-use crate::child::{die_with_parent, exit_task};
+use crate::child::{exit_task, fork_bound};
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
+use crate::runner::wait::Link;
 use crate::runner::{Loaded, plugin};
 use crate::signal::describe_end;
-use crate::task::{Task, TaskError, check, confine, pin, seats};
+use crate::task::{Task, TaskError, confine, pin, seats};
 use crate::testcase::Mode;
 
 /// Testcases of will-it-scale put a megabyte on the stack.
@@ -56,8 +57,7 @@ impl Tasks {
         for nr in 0..processes {
             let group = self.pids.first().copied();
             // SAFETY: the runner has one thread, so the child may do anything the parent may.
-            let pid = check(unsafe { libc::fork() }, "create a process")?;
-            let Some(pid) = Pid::from_raw(pid) else {
+            let Some(pid) = (unsafe { fork_bound() })? else {
                 become_task_process(group, events);
                 match job.mode {
                     Mode::Processes => run_task(loaded, job, area, nr),
@@ -113,10 +113,13 @@ impl Tasks {
 
     /// Ends every task and everything they started, and waits until they are gone.
     pub(super) fn kill(&mut self) {
-        let Some(&group) = self.pids.first() else { return };
+        let group = self.pids.first().copied();
         loop {
-            let _ = kill_process_group(group, Signal::KILL);
-            // A task may have left the group; then it is our child all the same.
+            if let Some(group) = group {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            // A task may have left the group; then it is our child all the same. So is what a
+            // prepare function started.
             for child in children() {
                 let _ = kill_process(child, Signal::KILL);
             }
@@ -140,12 +143,16 @@ fn children() -> Vec<Pid> {
     list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-/// Runs foreign code that may hang: should knee die meanwhile, the runner goes with it.
-pub(super) fn with_parent_watched<T>(foreign: impl FnOnce() -> T) -> T {
-    die_with_parent();
+/// Runs foreign code that may hang: should knee die meanwhile, the runner goes with it. `None` if
+/// knee is gone already.
+pub(super) fn with_parent_watched<T>(link: &Link, foreign: impl FnOnce() -> T) -> Option<T> {
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    if link.parent_is_gone() {
+        return None;
+    }
     let result = foreign();
     let _ = set_parent_process_death_signal(None);
-    result
+    Some(result)
 }
 
 /// As many open files as allowed, and timers without slack.
@@ -168,6 +175,12 @@ pub(super) fn shift_maps(n: u32) {
     }
 }
 
+/// Makes the runner an ordinary process again, for what it did not come to measure.
+pub(super) fn leave_seat() {
+    // Who has no privilege may not take the flag back.
+    set_scheduler(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0);
+}
+
 /// Readies the runner for measuring: on a CPU of its own where there is one, and with the right to
 /// preempt a task whose CPU it has to share, so that samples are taken on time. Where it may not,
 /// they are somewhat late, which is measured. After all tasks are there: they would inherit it.
@@ -175,17 +188,20 @@ pub(super) fn take_seat(cpu: Option<u32>) {
     if let Some(cpu) = cpu {
         let _ = pin(cpu);
     }
+    set_scheduler(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1);
+}
+
+fn set_scheduler(policy: i32, sched_priority: i32) {
     // SAFETY: the parameter is a valid struct that the call only reads.
     unsafe {
-        let parameter = libc::sched_param { sched_priority: 1 };
-        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameter);
+        libc::sched_setscheduler(0, policy, &libc::sched_param { sched_priority });
     }
 }
 
-/// Makes the fresh child an ordinary process: no descriptor and no signal setting of the runner.
+/// Makes the fresh child an ordinary process: it cannot send events, and has no signal setting or
+/// timer slack of the runner.
 fn become_task_process(group: Option<Pid>, events: RawFd) {
     let _ = setpgid(None, group);
-    die_with_parent();
     // SAFETY: `events` is the runner's and nothing in this child uses it; an empty signal mask and
     // a default disposition need no further care in a process with one thread.
     unsafe {
