@@ -2,6 +2,9 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use support::{Scratch, compile, compile_plugin, finish, processes_in};
 
 #[test]
@@ -24,6 +27,35 @@ fn a_helper_made_with_new_task_ends_with_its_task() {
     let Some(plugin) = compile_plugin(&scratch, "helper1") else { return };
     finish(&mut scratch.run(&["-t", "2", "--plugin", &plugin])).assert_code(0);
     assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
+}
+
+#[test]
+fn other_work_on_its_cpu_is_seen_unless_a_plugin_has_helpers_to_wait_for() {
+    let scratch = Scratch::new();
+    let Some(alone) = compile_plugin(&scratch, "counter1") else { return };
+    let Some(with_helper) = compile_plugin(&scratch, "helper1") else { return };
+    let cpu = sched_getaffinity(None).map(|set| (0..CpuSet::MAX_CPU).find(|&c| set.is_set(c)));
+    let cpu = cpu.unwrap().unwrap();
+    let stop = AtomicBool::new(false);
+    let finished = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut only = CpuSet::new();
+            only.set(cpu);
+            sched_setaffinity(None, &only).unwrap();
+            while !stop.load(Ordering::Relaxed) {}
+        });
+        let mut run = scratch.run(&["-m", "processes", "-t", "1", "--cpus", &cpu.to_string()]);
+        run.args(["--interval", "0.3", "--plugin", &alone, "--plugin", &with_helper]);
+        run.env("CLEANUP_PROOF", scratch.path().join("proof"));
+        let finished = finish(&mut run);
+        stop.store(true, Ordering::Relaxed);
+        finished
+    });
+    finished.assert_code(0);
+    for line in scratch.samples().iter().filter(|line| line["phase"] == "measure") {
+        let starved = line["marks"].as_array().unwrap().contains(&"starved".into());
+        assert_eq!(starved, line["testcase"] == "counter1", "{line:#}");
+    }
 }
 
 #[test]
@@ -52,7 +84,7 @@ fn what_is_no_plugin_is_refused_with_the_command_that_makes_one() {
     std::fs::write(&text, "not an object").unwrap();
     finish(&mut scratch.run(&["-t", "1", "--plugin", text.to_str().unwrap()]))
         .assert_code(3)
-        .assert_stderr_has("cannot load it")
+        .assert_stderr_has("file too short")
         .assert_stderr_has("cc -O2 -shared -fPIC");
     finish(&mut scratch.run(&["--plugin", "missing.so"]))
         .assert_code(2)

@@ -10,7 +10,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -46,6 +46,7 @@ impl SharedObject {
 struct Common {
     ready: Padded<AtomicU32>,
     gate: Padded<AtomicU32>,
+    helpers: Padded<AtomicBool>,
     object: SharedObject,
 }
 
@@ -148,6 +149,11 @@ impl Area {
     /// The object that all tasks share.
     pub fn object(&self) -> &SharedObject {
         &self.common().object
+    }
+
+    /// Set by the task of a plug-in that starts a helper: nobody can tell from outside.
+    pub fn helpers(&self) -> &AtomicBool {
+        &self.common().helpers.0
     }
 
     /// Readable once every task has reported ready.

@@ -4,12 +4,14 @@
 //! `testcase_cleanup`. It may call [`new_task`], which it finds in this executable. One plug-in
 //! per process: its globals (`mutex`, `val`, `handler`) would collide with another's.
 
+use std::error::Error;
 use std::ffi::{CStr, c_char, c_ulong, c_ulonglong, c_void};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+use crate::area::Area;
 use crate::child::fork_bound;
 use crate::job::{Failure, FailureKind};
 use crate::testcase::Mode;
@@ -47,7 +49,7 @@ impl Plugin {
         // SAFETY: loading runs the constructors of a file that the user asked to run as code, in
         // a process that exists for nothing else.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
-            .map_err(|e| refuse(format!("cannot load it: {e}")))?;
+            .map_err(|e| refuse(format!("cannot load it: {}", e.source().unwrap_or(&e))))?;
         let missing = |name| refuse(format!("it defines no {name}"));
         // SAFETY: the types are those of the interface that a plug-in declares to have by
         // defining these names.
@@ -77,11 +79,6 @@ impl Plugin {
         }
     }
 
-    /// Whether it could start helpers; nobody can tell from outside.
-    pub(super) fn may_have_helpers(&self) -> bool {
-        true
-    }
-
     pub(super) fn prepare(&self, tasks: u32) {
         if let Some(prepare) = self.prepare {
             // SAFETY: foreign code, run once and before any task, as its interface promises.
@@ -97,20 +94,22 @@ impl Plugin {
         }
     }
 
-    /// Runs the loop; it is not meant to return.
-    pub(super) fn run(&self, count: &AtomicU64, nr: usize) {
+    /// Runs the loop as task `nr`; it is not meant to return.
+    pub(super) fn run(&self, mode: Mode, area: &Area, nr: usize) {
+        THREADS.store(mode == Mode::Threads, Ordering::Relaxed);
+        HELPERS.store(std::ptr::from_ref(area.helpers()).cast_mut(), Ordering::Release);
+        area.wait_for_start(nr);
+        let count = area.slot(nr).count().as_ptr();
         // SAFETY: foreign code. It counts with plain stores to an aligned u64 that this process
         // only ever reads as an atomic.
-        unsafe { (self.run)(count.as_ptr(), nr as c_ulong) }
+        unsafe { (self.run)(count, nr as c_ulong) }
     }
 }
 
+/// What [`new_task`] has to know, which is called back without an argument of ours: whether a task
+/// is a thread in this process, and where to say that there are helpers.
 static THREADS: AtomicBool = AtomicBool::new(false);
-
-/// Tells [`new_task`] what a task is in this process.
-pub(super) fn set_mode(mode: Mode) {
-    THREADS.store(mode == Mode::Threads, Ordering::Relaxed);
-}
+static HELPERS: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Part of will-it-scale's interface: starts a helper of the calling task, which ends with it.
 ///
@@ -122,6 +121,11 @@ pub unsafe extern "C" fn new_task(
     function: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
 ) {
+    // SAFETY: null, or set by a task of this process to a flag in an area that stays mapped for as
+    // long as its tasks live.
+    if let Some(helpers) = unsafe { HELPERS.load(Ordering::Acquire).as_ref() } {
+        helpers.store(true, Ordering::Relaxed);
+    }
     if THREADS.load(Ordering::Relaxed) {
         let mut thread = 0;
         // SAFETY: the caller guarantees that the function may run in another thread.

@@ -126,7 +126,9 @@ impl<'a> Sampler<'a> {
         self.clocks = Clocks::read();
         self.last = self.read();
         self.moved = self.last.iter().map(|reading| reading.at).collect();
-        self.delays.as_mut().map(RunDelays::longest);
+        if let Some(delays) = &mut self.delays {
+            delays.longest();
+        }
         self.times.shares();
     }
 
@@ -148,7 +150,8 @@ impl<'a> Sampler<'a> {
 
         let mut marks = Vec::new();
         let delay = self.delays.as_mut().map_or(0.0, RunDelays::longest);
-        if delay > STARVED_SHARE * seconds {
+        let alone = !self.area.helpers().load(Ordering::Relaxed);
+        if alone && delay > STARVED_SHARE * seconds {
             marks.push(Mark::Starved);
         }
         let cpu = self.times.shares();

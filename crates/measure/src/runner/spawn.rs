@@ -14,8 +14,8 @@ use rustix::process::{
 use crate::area::Area;
 use crate::child::{exit_task, fork_bound};
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
+use crate::runner::Loaded;
 use crate::runner::wait::Link;
-use crate::runner::{Loaded, plugin};
 use crate::signal::describe_end;
 use crate::task::{Task, TaskError, confine, pin, seats};
 use crate::testcase::Mode;
@@ -243,9 +243,7 @@ fn seat_and_run(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> Result<()
             (testcase.run)(&task).map(|never| match never {})
         }
         Loaded::Plugin(plugin) => {
-            plugin::set_mode(job.mode);
-            area.wait_for_start(nr);
-            plugin.run(area.slot(nr).count(), nr);
+            plugin.run(job.mode, area, nr);
             Ok(())
         }
     }
