@@ -81,16 +81,17 @@ fn a_prepare_function_that_fails_is_noticed_at_once_and_what_it_started_is_ended
     assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
 }
 
-/// A run that would go on for an hour, and is measuring.
+/// A run that would go on for an hour, and has measured every point once.
 fn long_run(scratch: &Scratch) -> std::process::Child {
-    let child = start(
-        scratch
-            .knee(&["run", "-q", "unlink1", "context_switch1", "-t", "2", "-o", "record"])
-            .args(["-r", "1000", "--interval", "0.05", "--warmup", "0.01"]),
-    );
+    let child =
+        start(
+            scratch
+                .knee(&["run", "-q", "unlink1", "context_switch1", "fallocate1", "-t", "2"])
+                .args(["-o", "record", "-r", "1000", "--interval", "0.05", "--warmup", "0.01"]),
+        );
     let samples = scratch.record().join("samples.jsonl");
     wait_until("samples are written", || {
-        fs::read_to_string(&samples).is_ok_and(|text| text.lines().count() > 12)
+        fs::read_to_string(&samples).is_ok_and(|text| text.lines().count() > 30)
     });
     child
 }
@@ -114,9 +115,12 @@ fn interrupting_keeps_what_was_measured_and_cleans_up() {
 fn killing_knee_leaves_no_process_and_no_file_and_the_run_can_be_resumed() {
     let scratch = Scratch::new();
     let mut child = long_run(&scratch);
+    let dirs = work_dirs(child.id());
+    assert!(dirs.len() > 1 && dirs.iter().all(|dir| dir.exists()), "disk and tmpfs: {dirs:?}");
     signal(&child, Signal::KILL);
     child.wait().unwrap();
     wait_until("runner and tasks are gone", || processes_in(scratch.path()).is_empty());
+    wait_until("their files are gone", || !dirs.iter().any(|dir| dir.exists()));
     assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
 
     // As if only three rounds had been asked for.
@@ -132,6 +136,16 @@ fn killing_knee_leaves_no_process_and_no_file_and_the_run_can_be_resumed() {
         .map(|line| format!("{} {} {}", line["testcase"], line["mode"], line["round"]))
         .collect();
     assert!(rounds.len() >= 12, "{rounds:?}");
+}
+
+/// The directories that a running knee has locked as its own.
+fn work_dirs(knee: u32) -> Vec<std::path::PathBuf> {
+    let open = fs::read_dir(format!("/proc/{knee}/fd")).unwrap().flatten();
+    let files = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    files
+        .filter(|file| file.ends_with(".lock") && file.to_string_lossy().contains("knee-work."))
+        .map(|file| file.parent().unwrap().to_owned())
+        .collect()
 }
 
 #[test]

@@ -2,12 +2,15 @@
 //!
 //! A run owns a directory `knee-work.XXXXXX` in the place that the user chose, and one in
 //! `/dev/shm` when a testcase wants a tmpfs. Each round gets a subdirectory that goes with the
-//! round. The runner removes it when knee itself was killed; and should both be killed at once,
-//! the next run sweeps it away: a directory whose lock nobody holds has no owner.
+//! round. A janitor, which is a shell that waits for the end of a pipe, removes the directory when
+//! knee was killed; and should both be killed at once, the next run sweeps it away: a directory
+//! whose lock nobody holds has no owner.
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -21,6 +24,7 @@ pub struct WorkDir {
     dir: tempfile::TempDir,
     next: u64,
     _lock: File,
+    _janitor: Option<Janitor>,
 }
 
 impl WorkDir {
@@ -33,7 +37,9 @@ impl WorkDir {
         let lock = File::create(&nameless)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         fs::rename(&nameless, dir.path().join(LOCK))?;
-        Ok(Self { dir, next: 0, _lock: lock })
+        // Where there is no shell, there is still the sweep.
+        let janitor = Janitor::hire(dir.path()).ok();
+        Ok(Self { dir, next: 0, _lock: lock, _janitor: janitor })
     }
 
     /// A new empty directory for one round; pass it to [`WorkDir::end_round`] afterwards.
@@ -50,12 +56,36 @@ impl WorkDir {
     }
 }
 
-/// Removes what the round in `dir` left, and the run's directory if knee is no longer there to do
-/// it. Called by a runner whose knee was killed.
-pub(crate) fn remove_orphaned(dir: &Path) {
-    let Some(run) = dir.parent() else { return };
-    let is_ours = run.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
-    let _ = remove_all(if is_ours { run } else { dir });
+/// Removes a directory when this process has died, however it did. Dropping it sends it away.
+struct Janitor(Child);
+
+/// Nothing is ever written to the pipe, so `read` returns when its other end is closed. The tasks
+/// that are being killed at that moment may still make files: then `rm` fails, and tries again.
+const WAIT_AND_REMOVE: &str = "trap '' INT TERM HUP; read -r nothing; n=0; \
+    until rm -rf -- \"$1\"; do n=$((n + 1)); [ $n -lt 300 ] || exit; sleep 0.1; done";
+
+impl Janitor {
+    fn hire(dir: &Path) -> io::Result<Self> {
+        let dir = std::path::absolute(dir)?;
+        Command::new("sh")
+            .args(["-c", WAIT_AND_REMOVE, "knee-janitor"])
+            .arg(dir)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Ctrl-C is not for it.
+            .process_group(0)
+            .spawn()
+            .map(Self)
+    }
+}
+
+impl Drop for Janitor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn sweep(parent: &Path) {
@@ -98,6 +128,18 @@ mod tests {
         assert!(!dead.exists());
         assert!(stranger.exists());
         assert!(living.dir.path().exists());
+    }
+
+    #[test]
+    fn the_janitor_removes_a_directory_when_its_pipe_ends() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("full of it's things");
+        fs::create_dir_all(dir.join("1/files")).unwrap();
+        let mut janitor = Janitor::hire(&dir).unwrap();
+        assert!(dir.exists());
+        drop(janitor.0.stdin.take());
+        assert!(janitor.0.wait().unwrap().success());
+        assert!(!dir.exists());
     }
 
     #[test]

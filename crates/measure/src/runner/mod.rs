@@ -24,7 +24,7 @@ use crate::area::Area;
 use crate::call::TaskError;
 use crate::job::{Event, Failure, FailureKind, Job, MAPS, Source};
 use crate::testcase::{Setup, Testcase, Variant};
-use crate::{testcases, workdir};
+use crate::testcases;
 use plugin::Plugin;
 use sampler::Sampler;
 use spawn::Tasks;
@@ -118,13 +118,7 @@ pub fn main() -> i32 {
     };
     let end = run(&mut link, &job, started);
     match end {
-        End::Complete { .. } => 0,
-        End::Stopped => {
-            if link.parent_is_gone() {
-                workdir::remove_orphaned(&job.dir);
-            }
-            0
-        }
+        End::Complete { .. } | End::Stopped => 0,
         End::Failed(failure) => {
             link.send(&Event::Failed(failure));
             1
