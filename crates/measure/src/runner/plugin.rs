@@ -134,7 +134,7 @@ pub unsafe extern "C" fn new_task(
         assert_eq!(result, 0, "new_task: cannot create a thread");
     } else {
         // SAFETY: in process mode a task has one thread.
-        if let None = unsafe { fork_bound() }.expect("new_task") {
+        if unsafe { fork_bound() }.expect("new_task").is_none() {
             function(argument);
             // SAFETY: ends the process without running the runner's handlers.
             unsafe { libc::_exit(0) }
