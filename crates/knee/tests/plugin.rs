@@ -42,7 +42,9 @@ fn other_work_on_its_cpu_is_seen_unless_a_plugin_has_helpers_to_wait_for() {
             let mut only = CpuSet::new();
             only.set(cpu);
             sched_setaffinity(None, &only).unwrap();
-            while !stop.load(Ordering::Relaxed) {}
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
         });
         let mut run = scratch.run(&["-m", "processes", "-t", "1", "--cpus", &cpu.to_string()]);
         run.args(["--interval", "0.3", "--plugin", &alone, "--plugin", &with_helper]);
