@@ -96,12 +96,7 @@ pub enum Event {
     /// The round has failed; nothing follows.
     Failed(Failure),
     /// The round is over, and nothing of it is left.
-    Done {
-        /// Seconds from the start of the runner until all tasks ran.
-        startup: f64,
-        /// Seconds from the last sample until nothing was left.
-        teardown: f64,
-    },
+    Done,
 }
 
 /// Whether an interval counts.

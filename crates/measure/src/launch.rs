@@ -37,17 +37,6 @@ pub struct Launcher {
     program: PathBuf,
 }
 
-/// How a round went.
-#[derive(Debug)]
-pub struct Round {
-    /// What the testcase says it does.
-    pub description: String,
-    /// Seconds until all tasks ran.
-    pub startup: f64,
-    /// Seconds until nothing of them was left.
-    pub teardown: f64,
-}
-
 /// Why a round gave no complete result.
 #[derive(Debug)]
 pub enum Stopped {
@@ -78,7 +67,7 @@ impl Launcher {
         job: &Job,
         interrupt: &Interrupt,
         mut receive: impl FnMut(&str, Sample) -> io::Result<()>,
-    ) -> Result<Round, Stopped> {
+    ) -> Result<(), Stopped> {
         let _seat = Seat::take(job.sampler_cpu);
         let mut runner = Runner::start(&self.program, job)
             .map_err(|e| Failure::runner(format!("cannot start a runner: {e}")))?;
@@ -101,9 +90,9 @@ impl Launcher {
                     receive(&description, sample).map_err(Stopped::ByReceiver)?;
                 }
                 Event::Failed(failure) => return Err(runner.with_last_words(failure).into()),
-                Event::Done { startup, teardown } => {
+                Event::Done => {
                     runner.tasks = None;
-                    return Ok(Round { description, startup, teardown });
+                    return Ok(());
                 }
             }
         }

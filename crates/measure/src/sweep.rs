@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::interrupt::Interrupt;
 use crate::job::{Failure, FailureKind, Job, Sample};
-use crate::launch::{Launcher, Round, Stopped};
+use crate::launch::{Launcher, Stopped};
 use crate::needs::{self, Context, TMPFS, unusable_dir};
 use crate::plan::{Case, Point, turns};
 use crate::record::{
@@ -26,7 +26,7 @@ pub trait Executor {
         job: &Job,
         interrupt: &Interrupt,
         receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
-    ) -> Result<Round, Stopped>;
+    ) -> Result<(), Stopped>;
 }
 
 impl Executor for Launcher {
@@ -35,7 +35,7 @@ impl Executor for Launcher {
         job: &Job,
         interrupt: &Interrupt,
         receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
-    ) -> Result<Round, Stopped> {
+    ) -> Result<(), Stopped> {
         Launcher::run(self, job, interrupt, receive)
     }
 }

@@ -100,7 +100,7 @@ impl Loaded {
 
 /// How a round ended.
 enum End {
-    Complete { startup: Duration },
+    Complete,
     Stopped,
     Failed(Failure),
 }
@@ -108,7 +108,6 @@ enum End {
 /// The whole life of a runner: reads a job from standard input, runs it, reports events on
 /// standard output. Returns the exit status.
 pub fn main() -> i32 {
-    let started = Instant::now();
     let (mut link, job) = match Link::open() {
         Ok(opened) => opened,
         Err(error) => {
@@ -116,9 +115,9 @@ pub fn main() -> i32 {
             return 2;
         }
     };
-    let end = run(&mut link, &job, started);
+    let end = run(&mut link, &job);
     match end {
-        End::Complete { .. } | End::Stopped => 0,
+        End::Complete | End::Stopped => 0,
         End::Failed(failure) => {
             link.send(&Event::Failed(failure));
             1
@@ -126,20 +125,16 @@ pub fn main() -> i32 {
     }
 }
 
-fn run(link: &mut Link, job: &Job, started: Instant) -> End {
+fn run(link: &mut Link, job: &Job) -> End {
     let mut round = match Round::prepare(link, job) {
         Ok(Some(round)) => round,
         Ok(None) => return End::Stopped,
         Err(failure) => return End::Failed(failure),
     };
-    let end = round.run(link, started).unwrap_or_else(End::Failed);
-    let over = Instant::now();
+    let end = round.run(link).unwrap_or_else(End::Failed);
     round.clean_up(link);
-    if let End::Complete { startup } = &end {
-        link.send(&Event::Done {
-            startup: startup.as_secs_f64(),
-            teardown: over.elapsed().as_secs_f64(),
-        });
+    if let End::Complete = end {
+        link.send(&Event::Done);
     }
     end
 }
@@ -168,7 +163,7 @@ impl<'a> Round<'a> {
         Ok(loaded.map(|loaded| Self { job, loaded, area, tasks: Tasks::none() }))
     }
 
-    fn run(&mut self, link: &mut Link, started: Instant) -> Result<End, Failure> {
+    fn run(&mut self, link: &mut Link) -> Result<End, Failure> {
         let (job, loaded, area) = (self.job, &self.loaded, &self.area);
         self.tasks.start(loaded, job, area, link.event_fd(), |group| {
             link.send(&Event::Starting { description: loaded.description(), group });
@@ -179,7 +174,6 @@ impl<'a> Round<'a> {
         let mut sampler = Sampler::new(job, &self.loaded, &self.area, &self.tasks);
         spawn::take_seat(job.sampler_cpu);
         self.area.open_gate();
-        let startup = started.elapsed();
         sampler.begin();
         let patience = job.interval + (HUNG_AFTER + HUNG_AFTER_PER_TASK * job.tasks).as_secs_f64();
         let warmup = (job.warmup > 0.0).then_some(job.warmup);
@@ -202,7 +196,7 @@ impl<'a> Round<'a> {
         }
         match self.tasks.find_failure(&self.area) {
             Some(failure) => Err(failure),
-            None => Ok(End::Complete { startup }),
+            None => Ok(End::Complete),
         }
     }
 
