@@ -6,10 +6,13 @@ use knee_measure::job::FailureKind;
 use knee_measure::record::PointFailure;
 use knee_measure::sweep::worst_kind;
 
-/// Exit status of every command. 101 is a bug in knee (a Rust panic).
+/// Exit status of every command.
+///
+/// A bug in knee, a Rust panic, ends a release build with SIGABRT, which a shell shows as 134, and
+/// a debug build with 101.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
-    /// 0: done; and nothing was worse than a policy such as `--fail-on` allowed.
+    /// 0: done.
     Done,
     /// 2: the command line cannot be understood (as clap's own errors).
     Usage,
@@ -24,10 +27,14 @@ pub(crate) enum ExitStatus {
 impl ExitStatus {
     /// What the failures of a run amount to.
     pub(crate) fn of_failures(failures: &[PointFailure]) -> Self {
-        match worst_kind(failures) {
-            None => Self::Done,
-            Some(FailureKind::CannotRun) => Self::Environment,
-            Some(FailureKind::Died | FailureKind::Hung | FailureKind::Runner) => Self::TestcaseDied,
+        worst_kind(failures).map_or(Self::Done, Self::of_failure)
+    }
+
+    /// What one failure amounts to.
+    pub(crate) fn of_failure(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::CannotRun => Self::Environment,
+            FailureKind::Died | FailureKind::Hung | FailureKind::Runner => Self::TestcaseDied,
         }
     }
 

@@ -33,3 +33,35 @@ fn the_lines_are_those_of_the_original() {
     assert_eq!(lines.len(), 12);
     assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
 }
+
+#[test]
+fn lines_that_cannot_be_written_are_an_error() {
+    let scratch = Scratch::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = scratch.knee(&["will-it-scale", "getppid1_processes", "-s", "1"]);
+    let output = command.stdout(full).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("cannot write to standard output"), "{stderr}");
+    assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_reader_that_leaves_ends_it_without_an_error() {
+    let scratch = Scratch::new();
+    let script = format!(
+        "{} will-it-scale getppid1_processes | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}",
+        env!("CARGO_BIN_EXE_knee")
+    );
+    let mut command = std::process::Command::new("bash");
+    let finished = finish(command.args(["-c", &script]).current_dir(scratch.path()));
+    assert_eq!(finished.stdout, "0\n", "{finished:#?}");
+}
+
+#[test]
+fn a_machine_that_lacks_something_is_not_a_testcase_that_died() {
+    let scratch = Scratch::new();
+    let mut command = scratch.knee(&["will-it-scale", "build1_processes", "-s", "1"]);
+    let finished = finish(command.env("PATH", scratch.path()));
+    finished.assert_code(3).assert_stderr_has("build1_processes: there is no C compiler");
+}

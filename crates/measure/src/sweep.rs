@@ -318,8 +318,9 @@ fn left_over(dir: &Path, error: &io::Error) -> Failure {
     )
 }
 
-/// The last CPU of the placement, where no task of the point sits on it.
-fn spare_cpu(cpus: &[u32], tasks: u32, case: &Case) -> Option<u32> {
+/// A CPU for the measuring process: the last one of the placement, where neither a task of the
+/// point nor a helper of one sits on it.
+pub fn spare_cpu(cpus: &[u32], tasks: u32, case: &Case) -> Option<u32> {
     let seats_per_task = if case.uses_next_cpu() { 2 } else { 1 };
     (tasks as usize * seats_per_task < cpus.len()).then(|| cpus.last().copied()).flatten()
 }

@@ -1,15 +1,16 @@
 //! `knee will-it-scale`: behaves as a binary of that suite, for scripts that call one.
 
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 
 use anyhow::Context;
 use knee_measure::interrupt::Interrupt;
-use knee_measure::job::{Job, LAYOUTS, START_TIMEOUT};
+use knee_measure::job::{Failure, Job, LAYOUTS, START_TIMEOUT};
 use knee_measure::launch::{Launcher, Stopped};
 use knee_measure::machine::{Placement, Topology};
 use knee_measure::needs::{self, TMPFS};
 use knee_measure::plan::{Case, MAX_TASKS};
 use knee_measure::select::Selected;
+use knee_measure::sweep::spare_cpu;
 use knee_measure::testcase::{Mode, Need};
 use knee_measure::testcases;
 use knee_measure::workdir::WorkDir;
@@ -17,6 +18,8 @@ use knee_measure::workdir::WorkDir;
 use crate::exit::{ExitStatus, usage};
 use crate::present::will_it_scale::sample;
 
+/// Seconds per sample of the original.
+const INTERVAL: f64 = 1.0;
 /// The original discards six samples of a second each, although it calls them five.
 const DISCARDED: u64 = 6;
 
@@ -67,8 +70,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let parent = std::env::temp_dir();
     let context = needs::Context { dir: &parent, mode, tasks: args.tasks };
     if let Some(failure) = case.needs().iter().find_map(|&n| needs::check(n, &context).err()) {
-        anyhow::bail!("{}; {}", failure.reason, failure.remedy);
+        return Ok(report(&args, &failure));
     }
+    // Before there is anything that has to be cleaned up.
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let on_tmpfs = case.needs().contains(&Need::Tmpfs);
     let parent = if on_tmpfs { TMPFS.into() } else { parent };
     let mut work =
@@ -78,31 +84,41 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         source: case.source(),
         mode,
         tasks: args.tasks,
-        sampler_cpu: order.last().copied().filter(|_| (args.tasks as usize) < order.len()),
+        sampler_cpu: spare_cpu(&order, args.tasks, &case),
         cpus: order,
         pin: placement.pins(),
         warmup: 0.0,
-        interval: 1.0,
+        interval: INTERVAL.max(case.min_interval),
         start_timeout: START_TIMEOUT,
         samples: (args.samples > 0).then_some(args.samples + DISCARDED),
         dir: work.begin_round()?,
         layout: super::random() as u32 % LAYOUTS,
     };
-    let interrupt = Interrupt::install().context("cannot watch for signals")?;
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    let mut output = Output { args: &args, taken: 0, total: 0.0 };
+    let mut output = Output {
+        out: io::stdout().lock(),
+        steps: case.steps,
+        samples: args.samples,
+        verbose: args.verbose,
+        taken: 0,
+        total: 0.0,
+    };
     let result = Launcher::this_program()
         .run(&job, &interrupt, |description, measured| output.sample(description, &measured.rates));
     match result {
         Ok(_) => Ok(ExitStatus::Done),
         Err(Stopped::Interrupted(signal)) => Ok(ExitStatus::Interrupted(signal)),
         // Nobody reads on: the original would have been killed by SIGPIPE.
-        Err(Stopped::ByReceiver(_)) => Ok(ExitStatus::Done),
-        Err(Stopped::Failed(failure)) => {
-            anstream::eprintln!("knee: {}: {}; {}", args.name, failure.reason, failure.remedy);
-            Ok(ExitStatus::TestcaseDied)
+        Err(Stopped::ByReceiver(error)) if error.kind() == ErrorKind::BrokenPipe => {
+            Ok(ExitStatus::Done)
         }
+        Err(Stopped::ByReceiver(error)) => Err(error).context("cannot write to standard output"),
+        Err(Stopped::Failed(failure)) => Ok(report(&args, &failure)),
     }
+}
+
+fn report(args: &Args, failure: &Failure) -> ExitStatus {
+    anstream::eprintln!("knee: {}: {}; {}", args.name, failure.reason, failure.remedy);
+    ExitStatus::of_failure(failure.kind)
 }
 
 fn parse_name(name: &str) -> anyhow::Result<(&str, Mode)> {
@@ -116,26 +132,32 @@ fn parse_name(name: &str) -> anyhow::Result<(&str, Mode)> {
 }
 
 /// Prints as the original does, a line as soon as it is known.
-struct Output<'a> {
-    args: &'a Args,
+struct Output<W> {
+    out: W,
+    /// Steps of the loop that make one operation.
+    steps: u64,
+    /// Samples to average; 0: for ever.
+    samples: u64,
+    verbose: bool,
     taken: u64,
     total: f64,
 }
 
-impl Output<'_> {
-    fn sample(&mut self, description: &str, rates: &[f64]) -> std::io::Result<()> {
-        let mut out = std::io::stdout().lock();
+impl<W: Write> Output<W> {
+    fn sample(&mut self, description: &str, steps_per_second: &[f64]) -> io::Result<()> {
+        let rates = || steps_per_second.iter().map(|rate| rate / self.steps as f64);
+        let out = &mut self.out;
         if self.taken == 0 {
             writeln!(out, "testcase:{description}\nwarmup")?;
         }
-        if self.args.verbose {
-            for (task, rate) in rates.iter().enumerate() {
+        if self.verbose {
+            for (task, rate) in rates().enumerate() {
                 writeln!(out, "{task:4} -> {rate:.0}")?;
             }
         }
-        let total: f64 = rates.iter().sum();
-        let min = rates.iter().copied().fold(f64::INFINITY, f64::min);
-        let max = rates.iter().copied().fold(0.0, f64::max);
+        let total: f64 = rates().sum();
+        let min = rates().fold(f64::INFINITY, f64::min);
+        let max = rates().fold(0.0, f64::max);
         writeln!(out, "{}", sample(min, max, total))?;
         self.taken += 1;
         if self.taken == DISCARDED {
@@ -144,9 +166,40 @@ impl Output<'_> {
         if self.taken > DISCARDED {
             self.total += total;
         }
-        if self.args.samples > 0 && self.taken == self.args.samples + DISCARDED {
-            writeln!(out, "average:{:.0}", self.total / self.args.samples as f64)?;
+        if self.samples > 0 && self.taken == self.samples + DISCARDED {
+            writeln!(out, "average:{:.0}", self.total / self.samples as f64)?;
         }
         out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_of_many_steps_counts_once() {
+        let mut output =
+            Output { out: Vec::new(), steps: 25, samples: 2, verbose: true, taken: 5, total: 0.0 };
+        for rates in [[25.0, 50.0], [50.0, 100.0], [100.0, 200.0]] {
+            output.sample("builds", &rates).unwrap();
+        }
+        snapbox::assert_data_eq!(
+            String::from_utf8(output.out).unwrap(),
+            snapbox::str![[r#"
+   0 -> 1
+   1 -> 2
+min:1 max:2 total:3
+measurement
+   0 -> 2
+   1 -> 4
+min:2 max:4 total:6
+   0 -> 4
+   1 -> 8
+min:4 max:8 total:12
+average:9
+
+"#]]
+        );
     }
 }
