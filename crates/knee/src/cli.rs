@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands;
 
-/// Find the core count at which a system stops scaling, and see what stops it.
+/// Find the core count at which a system stops scaling.
 #[derive(Parser)]
 #[command(name = "knee", version, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -31,5 +31,5 @@ Examples:
   knee doctor                        what works on this machine, and what is missing
 
 Exit status:
-  0 done   1 a policy said no   2 usage   3 the environment lacks something
-  4 a testcase died   130, 143 interrupted; what was measured is kept";
+  0 done   2 usage   3 the environment lacks something   4 a testcase died
+  130, 143 interrupted; what was measured is kept";

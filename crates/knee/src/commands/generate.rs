@@ -1,5 +1,7 @@
 //! `knee generate`: files made from the command's own definition.
 
+mod man;
+
 use clap::{CommandFactory, Subcommand};
 use clap_complete::Shell;
 use knee_measure::record::{run_schema, sample_schema};
@@ -45,7 +47,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let mut command = Cli::command();
     let mut text = Vec::new();
     match args.what {
-        What::Man => man(command, &mut text)?,
+        What::Man => man::render(command, &mut text)?,
         What::Completions { shell } => {
             clap_complete::generate(shell, &mut command, "knee", &mut text);
         }
@@ -59,20 +61,4 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     }
     stdout::print(&String::from_utf8_lossy(&text))?;
     Ok(ExitStatus::Done)
-}
-
-/// One page: the command, then each subcommand with its options.
-fn man(mut command: clap::Command, text: &mut Vec<u8>) -> anyhow::Result<()> {
-    command.build();
-    clap_mangen::Man::new(command.clone()).render(text)?;
-    for subcommand in command.get_subcommands().filter(|c| c.get_name() != "help") {
-        let page = clap_mangen::Man::new(
-            subcommand.clone().display_name(format!("knee {}", subcommand.get_name())),
-        );
-        page.render_name_section(text)?;
-        page.render_synopsis_section(text)?;
-        page.render_options_section(text)?;
-        page.render_extra_section(text)?;
-    }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use knee_measure::select::{QUICK, select};
-use knee_measure::testcase::{Family, Need, Testcase, Unit};
+use knee_measure::testcase::{Family, Need, Testcase, Unit, Variant};
 use knee_measure::testcases;
 use serde_json::json;
 
@@ -18,8 +18,9 @@ use crate::stdout;
   knee list family:lock        a family
   knee list --json             for programs
 
-A * marks the quick set that a bare `knee run` measures. What the tasks of a testcase share is
-chosen with an @: `knee run read1@same-file`; the first of its variants is the default.")]
+A * marks the quick set that a bare `knee run` measures. Some testcases have variants, written
+NAME@VARIANT, that say what tasks share: `knee run read1 read1@same-file` measures reading a file
+for each task, and one file for all. The first variant in the list is what the bare NAME means.")]
 pub(crate) struct Args {
     /// Names, globs or family:NAME; all without
     #[arg(value_name = "NAME | GLOB | family:NAME")]
@@ -76,7 +77,55 @@ fn as_text(testcases: &[&Testcase]) -> String {
             }
         }
     }
+    text + &legend(testcases)
+}
+
+/// What the signs in the list mean.
+fn legend(testcases: &[&Testcase]) -> String {
+    let bold = anstyle::Style::new().bold();
+    let mut text = String::new();
+    if testcases.iter().any(|t| QUICK.contains(&t.name)) {
+        let _ =
+            writeln!(text, "\n{bold}*{bold:#}  in the quick set that a bare `knee run` measures");
+    }
+    let mut variants: Vec<Variant> = Vec::new();
+    for &variant in testcases.iter().flat_map(|t| t.variants) {
+        if !variants.contains(&variant) {
+            variants.push(variant);
+        }
+    }
+    if variants.is_empty() {
+        return text;
+    }
+    let _ = writeln!(
+        text,
+        "\n{bold}variants{bold:#}  knee run NAME@VARIANT; a bare NAME means the first one of its list"
+    );
+    for variant in variants {
+        let _ = writeln!(text, "  {:20} {}", format!("@{}", variant.as_str()), meaning(variant));
+    }
     text
+}
+
+fn meaning(variant: Variant) -> &'static str {
+    match variant {
+        Variant::Plain => "nothing to choose",
+        Variant::OwnFile => "a file for each task",
+        Variant::SameFile => {
+            "one file for all tasks, each with an open file description of its own"
+        }
+        Variant::SameFileOwnPage => "one file for all tasks, each at a page of its own",
+        Variant::OwnDirectory => "a directory for each task",
+        Variant::SameDirectory => "one directory for all tasks, each with a name of its own",
+        Variant::SameMutex => "one mutex for all tasks, also between processes",
+        Variant::OwnMutex => "a mutex for each task",
+        Variant::ProcessMutex => "one mutex per process, as in will-it-scale",
+        Variant::SmallPages => "pages of 4 KiB only, so that every count is a page fault",
+        Variant::HugePages => "with transparent huge pages",
+        Variant::SystemPages => "with whatever pages the system gives, as in will-it-scale",
+        Variant::SameCpu => "the helper of a task on the CPU of the task",
+        Variant::NextCpu => "the helper of a task on the next CPU of the placement",
+    }
 }
 
 fn describe(need: Need) -> String {

@@ -1,6 +1,6 @@
 //! `knee topology`: how the CPUs hang together and in which order tasks take them.
 
-use crate::exit::ExitStatus;
+use crate::exit::{ExitStatus, usage};
 use crate::stdout;
 use knee_measure::machine::topology::{Cpu, Exclusion, TopologyCounts};
 use knee_measure::machine::{CpuList, Placement, Topology, auto_tasks, cgroup};
@@ -42,7 +42,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let machine = Topology::read()?;
     let topology = match &args.cpus {
-        Some(cpus) => machine.restrict(cpus)?,
+        Some(cpus) => machine.restrict(cpus).map_err(|e| usage(e.to_string()))?,
         None => machine,
     };
     let placements = match args.placement {

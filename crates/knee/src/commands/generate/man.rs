@@ -1,0 +1,104 @@
+//! The man page: one for knee and all of its commands, so that it refers to no other.
+
+use std::io::{self, Write};
+
+use clap::Command;
+use clap_mangen::Man;
+
+/// Writes the page in roff.
+pub(super) fn render(mut command: Command, page: &mut Vec<u8>) -> io::Result<()> {
+    // Without `help`, which says what this page says.
+    command = command.disable_help_subcommand(true);
+    command.build();
+    let man = Man::new(command.clone());
+    man.render_title(page)?;
+    man.render_name_section(page)?;
+    man.render_synopsis_section(page)?;
+    man.render_options_section(page)?;
+    writeln!(page, ".SH COMMANDS")?;
+    for subcommand in command.get_subcommands() {
+        let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
+        writeln!(page, ".TP\n\\fB{}\\fR\n{}", escape(&full_name(subcommand)), escape(&about))?;
+    }
+    for (title, lines) in notes(&command) {
+        match title {
+            Some(title) => {
+                writeln!(page, ".SH {}", title.to_uppercase())?;
+                as_typed(&lines, page)?;
+            }
+            None => paragraph(&lines, page)?,
+        }
+    }
+    command.get_subcommands().try_for_each(|subcommand| section(subcommand, page))
+}
+
+/// A section for a command, and those of its own commands.
+fn section(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
+    let man = Man::new(command.clone());
+    writeln!(page, ".SH \"{}\"", escape(&full_name(command).to_uppercase()))?;
+    body(page, |text| man.render_synopsis_section(text))?;
+    writeln!(page, ".PP")?;
+    body(page, |text| man.render_description_section(text))?;
+    body(page, |text| man.render_options_section(text))?;
+    for (title, lines) in notes(command) {
+        match title {
+            Some(title) => {
+                paragraph(&[&format!("{title}:")], page)?;
+                as_typed(&lines, page)?;
+            }
+            None => paragraph(&lines, page)?,
+        }
+    }
+    command.get_subcommands().try_for_each(|subcommand| section(subcommand, page))
+}
+
+fn full_name(command: &Command) -> String {
+    command.get_bin_name().unwrap_or(command.get_name()).to_owned()
+}
+
+/// A section that clap_mangen renders, without its heading.
+fn body(
+    page: &mut Vec<u8>,
+    render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut text = Vec::new();
+    render(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    text.lines().filter(|line| !line.starts_with(".SH ")).try_for_each(|l| writeln!(page, "{l}"))
+}
+
+/// What follows the options in `--help`, block by block: lines to be shown as they are typed, below
+/// a title such as `Examples`, or without one a paragraph.
+fn notes(command: &Command) -> Vec<(Option<String>, Vec<String>)> {
+    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    text.split("\n\n")
+        .filter(|block| !block.trim().is_empty())
+        .map(|block| {
+            let mut lines: Vec<String> = block.lines().map(str::to_owned).collect();
+            let title = lines[0].strip_suffix(':').map(str::to_owned);
+            if title.is_some() {
+                lines.remove(0);
+            }
+            (title, lines)
+        })
+        .collect()
+}
+
+fn paragraph(lines: &[impl AsRef<str>], page: &mut Vec<u8>) -> io::Result<()> {
+    writeln!(page, ".PP")?;
+    lines.iter().try_for_each(|line| writeln!(page, "{}", escape(line.as_ref())))
+}
+
+/// Lines that a reader copies, and that are not to be filled.
+fn as_typed(lines: &[String], page: &mut Vec<u8>) -> io::Result<()> {
+    writeln!(page, ".PP\n.nf")?;
+    lines.iter().try_for_each(|line| writeln!(page, "{}", escape(line)))?;
+    writeln!(page, ".fi")
+}
+
+/// Text as roff prints it: a hyphen and quotes that a shell understands, and no requests.
+fn escape(text: &str) -> String {
+    let text =
+        text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('`', "\\(ga");
+    if text.starts_with('.') { format!("\\&{text}") } else { text }
+}
