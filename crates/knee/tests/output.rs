@@ -5,11 +5,12 @@ mod support;
 use snapbox::{assert_data_eq, file};
 use support::{Scratch, finish};
 
-const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record");
+/// Where the golden files are; the recorded run is `record` there.
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
 
 fn show(args: &[&str]) -> String {
     let scratch = Scratch::new();
-    let finished = finish(scratch.knee(&["show", RECORD]).args(args));
+    let finished = finish(scratch.knee(&["show", "record"]).args(args).current_dir(DATA));
     // The record holds a failure for want of a compiler.
     finished.assert_code(3);
     finished.stdout
@@ -83,6 +84,16 @@ fn the_list_names_every_family_and_what_a_testcase_needs() {
 }
 
 #[test]
+fn the_list_explains_the_variants_that_it_shows() {
+    let scratch = Scratch::new();
+    let list = |name: &str| finish(&mut scratch.knee(&["list", name])).stdout;
+    let read1 = list("read1");
+    assert!(read1.contains("NAME@VARIANT") && read1.contains("one file for all"), "{read1}");
+    assert!(!read1.contains("@next-cpu"), "{read1}");
+    assert!(!list("getuid1").contains("VARIANT"));
+}
+
+#[test]
 fn man_page_completions_and_schemas_are_generated() {
     let scratch = Scratch::new();
     let generate = |args: &[&str]| {
@@ -101,6 +112,29 @@ fn man_page_completions_and_schemas_are_generated() {
 }
 
 #[test]
+fn the_man_page_shows_examples_as_typed_and_refers_to_no_page_that_is_not_there() {
+    let scratch = Scratch::new();
+    let man = finish(&mut scratch.knee(&["generate", "man"])).stdout;
+    let as_typed: Vec<&str> =
+        man.split(".nf\n").skip(1).map(|rest| rest.split(".fi\n").next().unwrap()).collect();
+    let examples = [
+        r"  knee run mmap1 \(aqpage_fault*\(aq",
+        r"  knee run \-\-plugin ./mine.so",
+        r"  knee list \(aqmmap*\(aq",
+        r"  0 done",
+    ];
+    for example in examples {
+        let starts = |block: &&&str| block.lines().any(|line| line.starts_with(example));
+        assert!(as_typed.iter().find(starts).is_some(), "{example:?} is missing in {as_typed:#?}");
+    }
+    for command in ["KNEE RUN", "KNEE DOCTOR", "KNEE GENERATE COMPLETIONS"] {
+        assert!(man.contains(&format!(".SH \"{command}\"")), "{command}");
+    }
+    // The page is the only one.
+    assert!(!man.contains(r"knee\-run") && !man.contains("knee-run"), "{man}");
+}
+
+#[test]
 fn an_aa_run_keeps_the_noise_floor_for_later_runs() {
     let scratch = Scratch::new();
     let mut aa = scratch.run(&["--aa", "-r", "4", "-t", "1", "getppid1"]);
@@ -111,6 +145,14 @@ fn an_aa_run_keeps_the_noise_floor_for_later_runs() {
     assert_eq!(kept["points"][0]["rounds"], 4);
     let later = finish(&mut scratch.knee(&["show", "record"]));
     assert!(!later.stdout.contains("noise floor of this machine is unknown"), "{later:#?}");
+}
+
+#[test]
+fn a_cpu_that_the_machine_does_not_have_is_a_mistake_of_usage() {
+    let scratch = Scratch::new();
+    for args in [["topology", "--cpus", "99999"], ["topology", "--cpus", "x"]] {
+        finish(&mut scratch.knee(&args)).assert_code(2).assert_stderr_has("cpu");
+    }
 }
 
 #[test]

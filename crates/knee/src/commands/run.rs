@@ -186,7 +186,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     };
     // Orphans of a runner that was killed come to us and are ended.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    let mut progress = Progress::new(args.quiet);
+    let mut progress = Progress::new(args.quiet, args.view.format);
     let ended = Sweep {
         run: &mut run,
         writer: &mut writer,

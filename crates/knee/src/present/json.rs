@@ -4,6 +4,9 @@ use std::io::Write;
 
 use knee_measure::record::{Record, SCHEMA};
 use knee_measure::summary::CurveSummary;
+use serde_json::Value;
+
+use super::has_base;
 
 /// `run` is `run.json`, `curves` are the summaries, `samples` the lines of `samples.jsonl`, which
 /// are passed on one by one: there may be millions.
@@ -13,7 +16,8 @@ pub(super) fn render(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let run = serde_json::to_string(&record.run)?;
-    let curves = serde_json::to_string(curves)?;
+    let curves = curves.iter().map(summary).collect::<Result<Vec<Value>, _>>()?;
+    let curves = serde_json::to_string(&curves)?;
     write!(out, "{{\"schema\":{SCHEMA},\n\"run\":{run},\n\"curves\":{curves},\n\"samples\":[")?;
     for (nr, line) in record.samples()?.enumerate() {
         let comma = if nr > 0 { "," } else { "" };
@@ -21,4 +25,17 @@ pub(super) fn render(
     }
     writeln!(out, "\n]}}")?;
     Ok(())
+}
+
+/// A curve; what is relative to one task is null without a point at one task.
+fn summary(curve: &CurveSummary) -> serde_json::Result<Value> {
+    let mut value = serde_json::to_value(curve)?;
+    if !has_base(curve) {
+        value["knee"] = Value::Null;
+        for point in value["points"].as_array_mut().into_iter().flatten() {
+            point["speedup"] = Value::Null;
+            point["efficiency"] = Value::Null;
+        }
+    }
+    Ok(value)
 }

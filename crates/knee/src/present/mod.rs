@@ -1,6 +1,7 @@
 //! Words and tables: how results are shown.
 
 pub(crate) mod csv;
+mod failures;
 pub(crate) mod json;
 pub(crate) mod number;
 pub(crate) mod progress;
@@ -13,7 +14,7 @@ use std::io::Write;
 use clap::ValueEnum;
 use knee_measure::noise::NoiseFloors;
 use knee_measure::record::Record;
-use knee_measure::summary::summarise;
+use knee_measure::summary::{CurveSummary, summarise};
 
 /// Form of the results on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -43,10 +44,19 @@ pub(crate) fn render(record: &Record, view: &View<'_>, out: &mut dyn Write) -> a
     let finished = record.finished_rounds()?;
     let curves = summarise(&record.run, &finished, view.knee);
     match view.format {
-        Format::Human => out.write_all(table::render(&record.run, &curves, view).as_bytes())?,
+        Format::Human => out.write_all(table::render(record, &curves, view).as_bytes())?,
         Format::Json => json::render(record, &curves, out)?,
         Format::Csv => out.write_all(csv::render(&curves).as_bytes())?,
         Format::WillItScale => will_it_scale::render(record, &finished, out)?,
     }
     Ok(())
 }
+
+/// Whether a curve has a point at one task. Speed-up, efficiency and the knee are relative to it:
+/// without one they are unknown.
+fn has_base(curve: &CurveSummary) -> bool {
+    curve.points.first().is_some_and(|entry| entry.point.point.tasks == 1)
+}
+
+#[cfg(test)]
+mod tests;

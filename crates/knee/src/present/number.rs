@@ -1,5 +1,7 @@
 //! Numbers for people: three significant digits and a prefix.
 
+/// What a product of a share and a hundred may be off by.
+const ROUNDING: f64 = 1e-9;
 const PREFIXES: [&str; 5] = ["", "k", "M", "G", "T"];
 
 /// `411 k`, `1.31 M`, `0.52`: a rate or a number of bytes per second.
@@ -25,6 +27,29 @@ pub(crate) fn si(value: f64) -> String {
 /// A share as whole per cent: `97%`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
+}
+
+/// A threshold as it was typed: `80%`, `66.7%`.
+pub(crate) fn threshold(share: f64) -> String {
+    format!("{}%", (share * 1e5).round() / 1e3)
+}
+
+/// A share with as many decimals as it takes to be on its side of a threshold: `79.6%`, not `80%`,
+/// where it is below 80 %.
+pub(crate) fn percent_beside(share: f64, threshold: f64) -> String {
+    const MOST_DECIMALS: usize = 3;
+    let rounded = |decimals: usize| format!("{:.decimals$}", share * 100.0);
+    let on_its_side = |text: &String| {
+        let shown = text.parse::<f64>().unwrap_or(f64::NAN);
+        (shown + ROUNDING < threshold * 100.0) == (share < threshold)
+    };
+    let text = (0..MOST_DECIMALS).map(rounded).find(on_its_side);
+    format!("{}%", text.unwrap_or_else(|| rounded(MOST_DECIMALS)))
+}
+
+/// `1 task`, `2 tasks`.
+pub(crate) fn tasks(n: u32) -> String {
+    if n == 1 { "1 task".to_owned() } else { format!("{n} tasks") }
 }
 
 /// An uncertainty: one decimal below ten per cent.
@@ -66,6 +91,18 @@ mod tests {
             shown,
             ["0", "0.52", "7.00", "12.3", "999", "1.00 k", "411 k", "1.31 M", "32.0 G"]
         );
+    }
+
+    #[test]
+    fn a_share_is_shown_on_its_side_of_the_threshold() {
+        let beside_80 = |share| percent_beside(share, 0.8);
+        assert_eq!(
+            [0.3, 0.796, 0.79996, 0.8, 0.804, 1.0].map(beside_80),
+            ["30%", "79.6%", "79.996%", "80%", "80%", "100%"].map(str::to_owned)
+        );
+        assert_eq!(percent_beside(0.666, 0.667), "66.6%");
+        assert_eq!(percent_beside(0.664, 0.663), "66.4%");
+        assert_eq!([0.8, 0.667].map(threshold), ["80%", "66.7%"].map(str::to_owned));
     }
 
     #[test]

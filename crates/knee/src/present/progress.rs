@@ -9,6 +9,7 @@ use knee_measure::record::PointFailure;
 use knee_measure::sweep::Observer;
 
 use super::number::duration;
+use super::{Format, failures};
 
 /// Most redraws of the bar per second.
 const REDRAWS: u8 = 5;
@@ -18,6 +19,9 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Shows progress on standard error.
 pub(crate) struct Progress {
     style: Style,
+    /// Whether failures are told as they happen.
+    tells_failures: bool,
+    failed: usize,
 }
 
 enum Style {
@@ -27,8 +31,10 @@ enum Style {
 }
 
 impl Progress {
-    pub(crate) fn new(quiet: bool) -> Self {
+    /// `format` is that of the results to come.
+    pub(crate) fn new(quiet: bool, format: Format) -> Self {
         use std::io::IsTerminal;
+        let tells_failures = !repeats_failures(format, std::io::stdout().is_terminal());
         let style = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => Style::Quiet,
             (false, false) => Style::Lines { last: None },
@@ -46,7 +52,7 @@ impl Progress {
                 Style::Bar(bar)
             }
         };
-        Self { style }
+        Self { style, tells_failures, failed: 0 }
     }
 
     /// Removes the bar.
@@ -65,8 +71,12 @@ impl Observer for Progress {
             Style::Bar(bar) => {
                 bar.set_length(of as u64);
                 bar.set_position(done as u64);
+                let failed = match self.failed {
+                    0 => String::new(),
+                    n => format!(", {n} failed"),
+                };
                 bar.set_message(format!(
-                    "{} left  {testcase} {mode} ×{tasks}, round {}",
+                    "{} left{failed}  {testcase} {mode} ×{tasks}, round {}",
                     duration(left),
                     round + 1
                 ));
@@ -81,10 +91,31 @@ impl Observer for Progress {
     }
 
     fn failed(&mut self, failure: &PointFailure) {
-        let text = super::warnings::failure_line(failure);
+        self.failed += 1;
+        if !self.tells_failures {
+            return;
+        }
+        let text = failures::line(failure);
         match &self.style {
             Style::Bar(bar) => bar.suspend(|| anstream::eprintln!("knee: {text}")),
             _ => anstream::eprintln!("knee: {text}"),
         }
+    }
+}
+
+/// Whether the same reader finds the failures in the results.
+fn repeats_failures(format: Format, on_terminal: bool) -> bool {
+    format == Format::Human && on_terminal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_at_a_terminal_reads_each_failure_once() {
+        assert!(repeats_failures(Format::Human, true));
+        assert!(!repeats_failures(Format::Human, false));
+        assert!(!repeats_failures(Format::Json, true));
     }
 }

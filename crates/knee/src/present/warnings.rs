@@ -1,38 +1,55 @@
-//! What a reader has to know before believing a table; each warning ends in what to do.
+//! What a reader has to know before believing a table; each warning ends in what to do, where
+//! something can be done.
+
+mod noise;
+mod seats;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use knee_measure::job::Mark;
-use knee_measure::noise::NoiseFloors;
-use knee_measure::record::{PointFailure, RunEnd, RunRecord};
-use knee_measure::summary::CurveSummary;
+use knee_measure::record::{Record, RunEnd};
+use knee_measure::summary::{CONFIDENCE, CurveSummary, PointSummary};
 
-use super::number::{percent, spread};
+use self::noise::{Doubts, doubts};
+use self::seats::{Limit, shared_beyond, without_spare_cpu};
+use super::number::spread;
+use super::{View, has_base};
 
 /// Five rounds reach 93.75 %, which the head of the table says; fewer need a word.
 const LEAST_CONFIDENCE: f64 = 0.93;
+/// The confidence of six rounds is computed, and a hair below what it is compared with.
+const ROUNDING: f64 = 1e-9;
+/// Points named in a warning; the others are counted.
+const NAMED: usize = 4;
 
 /// One line of caution.
 pub(crate) enum Warning {
     /// The run is not whole.
-    Incomplete { end: Option<RunEnd> },
+    Incomplete { end: Option<RunEnd>, dir: PathBuf },
     /// Too few rounds for the confidence that intervals should have.
     FewRounds { rounds: usize, confidence: f64 },
+    /// Some points are known less well than `--precision` asked for.
+    Imprecise { asked: f64, points: usize, of: usize, worst: String },
+    /// Of some points there is nothing but marked samples; where `all` is set, of the whole run.
+    Unbelievable { points: Vec<String>, all: bool },
     /// Some samples are marked.
     Marked { marked: u64, of: u64, marks: BTreeMap<Mark, u64> },
     /// The measuring process has no CPU of its own.
-    NoSpareCpu { from: u32 },
-    /// There is no measurement at one task to compare with.
-    NoSingleTask { fewest: u32 },
-    /// More tasks than CPUs were asked for.
-    Oversubscribed { cpus: usize },
+    NoSpareCpu { from: Limit },
+    /// Some curves have no measurement at one task to compare with, asked for or not.
+    NoSingleTask { curves: usize, of: usize, asked: bool },
+    /// There were more tasks than CPUs.
+    Oversubscribed { beyond: Limit },
     /// A cgroup grants less CPU time than there are CPUs.
     Quota { cpus: f64 },
     /// Others were at work when the run began.
     Busy { threads: u32 },
-    /// A knee that could be noise.
-    KneeInNoise { curve: String, efficiency: f64, floor: f64 },
+    /// Knees that could be noise.
+    KneeInNoise(Doubts),
+    /// Points that could be a knee.
+    KneeHiddenByNoise(Doubts),
     /// Nobody knows how much of all this is noise.
     NoNoiseFloor,
 }
@@ -40,14 +57,14 @@ pub(crate) enum Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Incomplete { end } => {
+            Self::Incomplete { end, dir } => {
                 let how = match end {
                     Some(RunEnd::Interrupted) => "was interrupted",
                     Some(RunEnd::Failed) => "could not write its record",
                     Some(RunEnd::Done) => "lacks the points that failed",
                     None => "was killed or is still going on",
                 };
-                write!(f, "the run {how}; continue it with: knee run --resume DIR")
+                write!(f, "the run {how}; continue it with: knee run --resume {}", dir.display())
             }
             Self::FewRounds { rounds: 1, .. } => {
                 write!(f, "one round says nothing about its spread; six give 95 %: -r 6")
@@ -57,30 +74,60 @@ impl fmt::Display for Warning {
                 "{rounds} rounds give only {:.0} % confidence; six give 95 %: -r 6",
                 confidence * 100.0
             ),
+            Self::Imprecise { asked, points, of, worst } => write!(
+                f,
+                "{points} of {of} points did not reach the ±{} asked for, at worst {worst}; allow \
+                 a longer --max-time, or quieten the machine",
+                spread(*asked)
+            ),
+            Self::Unbelievable { all: true, .. } => write!(
+                f,
+                "all samples of this run were disturbed: do not believe it; quieten the machine \
+                 and run it again"
+            ),
+            Self::Unbelievable { points, .. } => {
+                let named = points.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+                write!(f, "all samples of {named}")?;
+                match points.len().saturating_sub(NAMED) {
+                    0 => {}
+                    more => write!(f, " and {more} more points")?,
+                }
+                write!(
+                    f,
+                    " were disturbed: do not believe these points (marked !!); quieten the \
+                     machine, or use more rounds"
+                )
+            }
             Self::Marked { marked, of, marks } => {
                 let list: Vec<String> =
                     marks.iter().map(|(mark, n)| format!("{n} {}", describe(*mark))).collect();
+                let (were, are) = if *marked == 1 { ("was", "is") } else { ("were", "are") };
                 write!(
                     f,
-                    "{marked} of {of} samples were disturbed ({}) and are left out where their \
-                     round has others; quieten the machine, or use more rounds",
+                    "{marked} of {of} samples {were} disturbed ({}) and {are} left out where the \
+                     round has others (rows marked !); quieten the machine, or use more rounds",
                     list.join(", ")
                 )
             }
             Self::NoSpareCpu { from } => write!(
                 f,
-                "from {from} tasks on no CPU is left for the measuring process: it interrupts a \
-                 task for some microseconds per sample; leave one free with -t"
+                "from {from} on, no CPU is left for the measuring process, which interrupts a \
+                 task for some microseconds per sample"
             ),
-            Self::NoSingleTask { fewest } => write!(
+            Self::NoSingleTask { curves, of, asked } => {
+                if curves == of {
+                    f.write_str("no curve has a point at 1 task")?;
+                } else {
+                    let have = if *curves == 1 { "has" } else { "have" };
+                    write!(f, "{curves} of {of} curves {have} no point at 1 task")?;
+                }
+                f.write_str(", so there is no speed-up, efficiency or knee")?;
+                f.write_str(if *asked { "" } else { "; add 1 to -t" })
+            }
+            Self::Oversubscribed { beyond } => write!(
                 f,
-                "speed-up and efficiency are relative to {fewest} tasks; add 1 to -t to see them \
-                 whole"
-            ),
-            Self::Oversubscribed { cpus } => write!(
-                f,
-                "points with more than {cpus} tasks share CPUs: their efficiency is not that of \
-                 more cores"
+                "points with more than {beyond} share CPUs: their efficiency is not that of more \
+                 cores"
             ),
             Self::Quota { cpus } => write!(
                 f,
@@ -92,13 +139,10 @@ impl fmt::Display for Warning {
                 "other work wanted a CPU when the run began ({threads} runnable): stop it and run \
                  this again"
             ),
-            Self::KneeInNoise { curve, efficiency, floor } => write!(
-                f,
-                "the knee of {curve} ({} efficient) is within this machine's noise floor of {}: \
-                 use more rounds before believing it",
-                percent(*efficiency),
-                spread(*floor)
-            ),
+            Self::KneeInNoise(doubts) => write!(f, "a knee that could be noise: {doubts}"),
+            Self::KneeHiddenByNoise(doubts) => {
+                write!(f, "a knee that noise could hide: {doubts}")
+            }
             Self::NoNoiseFloor => {
                 write!(f, "the noise floor of this machine is unknown: knee run --aa measures it")
             }
@@ -116,98 +160,83 @@ fn describe(mark: Mark) -> &'static str {
     }
 }
 
-/// What to know about `run`, most important first.
-pub(crate) fn warnings(
-    run: &RunRecord,
-    curves: &[CurveSummary],
-    knee: f64,
-    floors: Option<&NoiseFloors>,
-) -> Vec<Warning> {
+/// What to know about `record`, most important first.
+pub(crate) fn warnings(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> Vec<Warning> {
+    let run = &record.run;
+    let points: Vec<&PointSummary> =
+        curves.iter().flat_map(|curve| &curve.points).map(|entry| &entry.point).collect();
     let mut warnings = Vec::new();
     if !run.complete {
-        warnings.push(Warning::Incomplete { end: run.end });
+        warnings.push(Warning::Incomplete { end: run.end, dir: record.dir.clone() });
     }
-    let points = || curves.iter().flat_map(|curve| &curve.points).map(|entry| &entry.point);
-    let fewest = points().min_by_key(|point| point.rounds.len());
-    if let Some(point) = fewest
+    warnings.extend(unbelievable(&points));
+    if let Some(point) = points.iter().min_by_key(|point| point.rounds.len())
         && point.confidence < LEAST_CONFIDENCE
     {
         let (rounds, confidence) = (point.rounds.len(), point.confidence);
         warnings.push(Warning::FewRounds { rounds, confidence });
     }
+    warnings.extend(run.request.precision.and_then(|asked| imprecise(&points, asked)));
     if let Some(threads @ 1..) = run.environment.others_running {
         warnings.push(Warning::Busy { threads });
     }
-    let measured: u64 = points().map(|point| point.samples).sum();
-    let marked: u64 = points().map(|point| point.marked).sum();
-    if marked > 0 {
-        let mut marks = BTreeMap::new();
-        for (mark, n) in points().flat_map(|point| &point.marks) {
-            *marks.entry(*mark).or_insert(0) += n;
-        }
-        warnings.push(Warning::Marked { marked, of: measured, marks });
-    }
+    warnings.extend(marked(&points));
     if let Some(cpus) = run.environment.cgroup_cpu_quota {
         warnings.push(Warning::Quota { cpus });
     }
-    let fewest = run.request.tasks.iter().copied().min().unwrap_or(1);
-    if fewest > 1 {
-        warnings.push(Warning::NoSingleTask { fewest });
+    let (of, asked) = (curves.len(), run.request.tasks.contains(&1));
+    match curves.iter().filter(|curve| !has_base(curve)).count() {
+        0 => {}
+        curves => warnings.push(Warning::NoSingleTask { curves, of, asked }),
     }
-    let cpus = run.request.cpus.len();
-    let most = run.request.tasks.iter().copied().max().unwrap_or(0);
-    if most as usize > cpus {
-        warnings.push(Warning::Oversubscribed { cpus });
-    } else if most as usize == cpus {
-        warnings.push(Warning::NoSpareCpu { from: most });
-    }
-    match floors {
+    warnings.extend(shared_beyond(run, curves).map(|beyond| Warning::Oversubscribed { beyond }));
+    warnings.extend(without_spare_cpu(run, curves).map(|from| Warning::NoSpareCpu { from }));
+    match view.floors {
         None => warnings.push(Warning::NoNoiseFloor),
         Some(floors) => {
-            for curve in curves {
-                let at = curve.points.iter().find(|e| Some(e.point.point.tasks) == curve.knee);
-                let Some(entry) = at else { continue };
-                let floor = floors.of(&entry.point.point);
-                if (entry.efficiency / knee - 1.0).abs() < floor {
-                    warnings.push(Warning::KneeInNoise {
-                        curve: format!("{} {}", curve.testcase, curve.mode),
-                        efficiency: entry.efficiency,
-                        floor,
-                    });
-                }
-            }
+            let (knees, hidden) = doubts(curves, view.knee, floors);
+            warnings.extend(knees.map(Warning::KneeInNoise));
+            warnings.extend(hidden.map(Warning::KneeHiddenByNoise));
         }
     }
     warnings
 }
 
-/// One failed point, with what to do.
-pub(crate) fn failure_line(failure: &PointFailure) -> String {
-    let point = &failure.point;
-    format!(
-        "{} {} ×{}: {}; {}",
-        point.testcase, point.mode, point.tasks, failure.failure.reason, failure.failure.remedy
-    )
+fn unbelievable(points: &[&PointSummary]) -> Option<Warning> {
+    let disturbed: Vec<String> =
+        points.iter().filter(|p| all_disturbed(p)).map(|p| name(p)).collect();
+    let all = disturbed.len() == points.len();
+    (!disturbed.is_empty()).then_some(Warning::Unbelievable { points: disturbed, all })
 }
 
-/// All failures, those of one testcase with one reason in one line.
-pub(crate) fn failure_lines(failures: &[PointFailure]) -> Vec<String> {
-    let mut groups: Vec<(&PointFailure, Vec<String>)> = Vec::new();
-    for failure in failures {
-        let at = format!("{} ×{}", failure.point.mode, failure.point.tasks);
-        let same = |other: &PointFailure| {
-            other.point.testcase == failure.point.testcase && other.failure == failure.failure
-        };
-        match groups.iter_mut().find(|(other, _)| same(other)) {
-            Some((_, points)) => points.push(at),
-            None => groups.push((failure, vec![at])),
-        }
+/// Whether there is no sample of `point` without a mark.
+pub(super) fn all_disturbed(point: &PointSummary) -> bool {
+    point.marked > 0 && point.marked == point.samples
+}
+
+fn marked(points: &[&PointSummary]) -> Option<Warning> {
+    let marked = points.iter().map(|point| point.marked).sum();
+    let of = points.iter().map(|point| point.samples).sum();
+    let mut marks = BTreeMap::new();
+    for (mark, n) in points.iter().flat_map(|point| &point.marks) {
+        *marks.entry(*mark).or_insert(0) += n;
     }
-    groups
-        .into_iter()
-        .map(|(f, points)| {
-            let (name, points) = (&f.point.testcase, points.join(", "));
-            format!("{name} ({points}): {}; {}", f.failure.reason, f.failure.remedy)
-        })
-        .collect()
+    // Where there are no others, none is left out.
+    (0 < marked && marked < of).then_some(Warning::Marked { marked, of, marks })
+}
+
+fn imprecise(points: &[&PointSummary], asked: f64) -> Option<Warning> {
+    let too_wide =
+        |p: &PointSummary| p.confidence + ROUNDING < CONFIDENCE || p.relative_half_width() > asked;
+    let wide: Vec<&PointSummary> = points.iter().copied().filter(|p| too_wide(p)).collect();
+    let worst = wide
+        .iter()
+        .max_by(|a, b| a.relative_half_width().total_cmp(&b.relative_half_width()))
+        .map(|p| format!("{} (±{})", name(p), spread(p.relative_half_width())))?;
+    Some(Warning::Imprecise { asked, points: wide.len(), of: points.len(), worst })
+}
+
+fn name(point: &PointSummary) -> String {
+    let point = &point.point;
+    format!("{} {} ×{}", point.testcase, point.mode, point.tasks)
 }

@@ -1,5 +1,6 @@
 //! The lines that the binaries of will-it-scale print, for scripts that read them.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use knee_measure::job::Phase;
@@ -11,44 +12,59 @@ pub(crate) fn sample(min: f64, max: f64, total: f64) -> String {
     format!("min:{min:.0} max:{max:.0} total:{total:.0}")
 }
 
-/// The output of one binary per point, one after the other. The record has the points interleaved,
-/// so it is read again for each.
+/// What is printed of the samples of one point.
+#[derive(Default)]
+struct Samples {
+    warmup: Vec<Rates>,
+    measured: Vec<Rates>,
+}
+
+struct Rates {
+    min: f64,
+    max: f64,
+    total: f64,
+}
+
+/// The output of one binary per point, one after the other.
 pub(super) fn render(
     record: &Record,
     finished: &Rounds,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
+    let samples = by_point(record, finished)?;
     for point in record.run.points() {
-        if finished.of(&point).next().is_none() {
-            continue;
-        }
+        let Some(samples) = samples.get(&point) else { continue };
         let case = record.run.case(&point.testcase);
         let description = case.map_or(point.testcase.as_str(), |case| case.description.as_str());
         writeln!(out, "testcase:{description}\nwarmup")?;
-        totals(record, finished, &point, Phase::Warmup, out)?;
+        print(&samples.warmup, out)?;
         writeln!(out, "measurement")?;
-        let totals = totals(record, finished, &point, Phase::Measure, out)?;
-        writeln!(out, "average:{:.0}", totals.0 / totals.1.max(1) as f64)?;
+        print(&samples.measured, out)?;
+        let sum: f64 = samples.measured.iter().map(|rates| rates.total).sum();
+        writeln!(out, "average:{:.0}", sum / samples.measured.len().max(1) as f64)?;
     }
     Ok(())
 }
 
-/// Prints the samples of one phase; returns the sum of their totals and their number.
-fn totals(
-    record: &Record,
-    finished: &Rounds,
-    point: &Point,
-    phase: Phase,
-    out: &mut dyn Write,
-) -> anyhow::Result<(f64, u64)> {
-    let mut totals = (0.0, 0);
+/// The record has the points interleaved: one reading sorts them.
+fn by_point(record: &Record, finished: &Rounds) -> anyhow::Result<BTreeMap<Point, Samples>> {
+    let mut points: BTreeMap<Point, Samples> = BTreeMap::new();
     for line in record.samples()? {
         let line = line?;
-        let wanted = line.point == *point && line.phase == phase;
-        if wanted && finished.contains(point, line.round) {
-            writeln!(out, "{}", sample(line.min, line.max, line.total))?;
-            totals = (totals.0 + line.total, totals.1 + 1);
+        if finished.contains(&line.point, line.round) {
+            let rates = Rates { min: line.min, max: line.max, total: line.total };
+            let samples = points.entry(line.point).or_default();
+            match line.phase {
+                Phase::Warmup => samples.warmup.push(rates),
+                Phase::Measure => samples.measured.push(rates),
+            }
         }
     }
-    Ok(totals)
+    Ok(points)
+}
+
+fn print(samples: &[Rates], out: &mut dyn Write) -> std::io::Result<()> {
+    samples
+        .iter()
+        .try_for_each(|Rates { min, max, total }| writeln!(out, "{}", sample(*min, *max, *total)))
 }

@@ -1,0 +1,65 @@
+//! Points without a result, in words: which, why, and what to do.
+
+use knee_measure::record::PointFailure;
+
+/// One failed point.
+pub(super) fn line(failure: &PointFailure) -> String {
+    let point = &failure.point;
+    format!(
+        "{} {} ×{}: {}; {}",
+        point.testcase, point.mode, point.tasks, failure.failure.reason, failure.failure.remedy
+    )
+}
+
+/// All failures by testcase, those with one reason in one line.
+pub(super) fn lines(failures: &[PointFailure]) -> Vec<String> {
+    let mut sorted: Vec<&PointFailure> = failures.iter().collect();
+    sorted.sort_by_key(|failure| &failure.point);
+    let mut groups: Vec<(&PointFailure, Vec<String>)> = Vec::new();
+    for failure in sorted {
+        let at = format!("{} ×{}", failure.point.mode, failure.point.tasks);
+        let same = |other: &PointFailure| {
+            other.point.testcase == failure.point.testcase && other.failure == failure.failure
+        };
+        match groups.iter_mut().find(|(other, _)| same(other)) {
+            Some((_, points)) => points.push(at),
+            None => groups.push((failure, vec![at])),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(f, points)| {
+            let (name, points) = (&f.point.testcase, points.join(", "));
+            format!("{name} ({points}): {}; {}", f.failure.reason, f.failure.remedy)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use knee_measure::job::{Failure, FailureKind};
+    use knee_measure::plan::Point;
+    use knee_measure::testcase::Mode;
+
+    use super::*;
+
+    #[test]
+    fn failures_are_told_in_the_order_of_the_points_and_each_reason_once() {
+        let failure = |mode, tasks, reason: &str| PointFailure {
+            point: Point { testcase: "mine".into(), mode, tasks },
+            round: 0,
+            failure: Failure::new(FailureKind::Died, reason, "mend it"),
+        };
+        let failures = [
+            failure(Mode::Threads, 2, "it died"),
+            failure(Mode::Processes, 2, "task 1 died"),
+            failure(Mode::Threads, 1, "it died"),
+        ];
+        let expected = [
+            "mine (processes ×2): task 1 died; mend it",
+            "mine (threads ×1, threads ×2): it died; mend it",
+        ];
+        assert_eq!(lines(&failures), expected);
+        assert_eq!(line(&failures[1]), "mine processes ×2: task 1 died; mend it");
+    }
+}

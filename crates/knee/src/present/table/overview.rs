@@ -1,0 +1,124 @@
+//! A line per curve.
+
+use std::fmt::Write;
+
+use knee_measure::record::{Record, RunRecord};
+use knee_measure::summary::{CurveEntry, CurveSummary};
+use knee_measure::testcase::Family;
+
+use super::{BAD, BOLD, DIM, UNKNOWN, View, against_processes, disturbed, has_interval};
+use crate::present::has_base;
+use crate::present::number::{percent, percent_beside, si, sparkline, spread, tasks};
+
+/// Columns of rates that fit on a line; of more points the first, the last and some between are
+/// shown, and `--detail` shows all.
+const RATE_COLUMNS: usize = 6;
+
+pub(super) fn render(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String {
+    let run = &record.run;
+    let shown = shown_tasks(&run.request.tasks);
+    let width = curves.iter().map(|c| c.testcase.len()).max().unwrap_or(0).max(15);
+    let mut text = String::new();
+    let mut family = None;
+    let mut testcase = "";
+    for curve in curves {
+        let case = run.case(&curve.testcase);
+        let of = case.map_or(Family::Plugin, |case| case.family);
+        if family != Some(of) {
+            let gap = if family.is_some() { "\n" } else { "" };
+            let _ = write!(text, "{gap}{BOLD}{of:width$}{BOLD:#} {:9} ", "per second");
+            for n in &shown {
+                let _ = write!(text, " {:>9}", tasks(*n));
+            }
+            let _ = writeln!(
+                text,
+                "  {:>8} {:>6} {:>6}   {:>5}  curve",
+                "speed-up", "effic.", "±", "knee"
+            );
+            family = Some(of);
+            testcase = "";
+        }
+        let name = if testcase == curve.testcase { "" } else { curve.testcase.as_str() };
+        testcase = &curve.testcase;
+        let _ = write!(text, "{name:width$} {:10}", curve.mode.as_str());
+        for n in &shown {
+            let entry = curve.points.iter().find(|e| e.point.point.tasks == *n);
+            let rate = entry.map_or(UNKNOWN.to_owned(), |e| si(e.point.rate));
+            let _ = write!(text, " {rate:>9}");
+        }
+        if let Some(last) = curve.points.last() {
+            text += &verdict(curve, last, view);
+            for remark in remarks(run, curves, curve, last, view) {
+                let _ = write!(text, "  {DIM}{remark}{DIM:#}");
+            }
+        }
+        text.push('\n');
+    }
+    if shown.len() < run.request.tasks.len() {
+        let _ = writeln!(
+            text,
+            "{DIM}{} of {} numbers of tasks are shown; all: knee show {} --detail{DIM:#}",
+            shown.len(),
+            run.request.tasks.len(),
+            record.dir.display()
+        );
+    }
+    text.push('\n');
+    text
+}
+
+/// What a curve comes to.
+fn verdict(curve: &CurveSummary, last: &CurveEntry, view: &View<'_>) -> String {
+    let points = curve.points.iter().map(|e| &e.point);
+    let rates: Vec<f64> = points.clone().map(|p| p.rate).collect();
+    let widest = if points.clone().all(has_interval) {
+        spread(points.clone().map(|p| p.relative_half_width()).fold(0.0, f64::max))
+    } else {
+        UNKNOWN.to_owned()
+    };
+    let known = has_base(curve);
+    let knee = curve.knee.filter(|_| known);
+    let mark = if knee.is_some() { BAD } else { anstyle::Style::new() };
+    let if_known = |text: String| if known { text } else { UNKNOWN.to_owned() };
+    format!(
+        "  {:>8} {mark}{:>6}{mark:#} {widest:>6} {BAD}{:2}{BAD:#}{mark}{:>5}{mark:#}  {}",
+        if_known(format!("{:.2}×", last.speedup)),
+        if_known(percent_beside(last.efficiency, view.knee)),
+        disturbed(points),
+        knee.map_or(UNKNOWN.to_owned(), |n| n.to_string()),
+        sparkline(&rates),
+    )
+}
+
+/// What a line has to say beside its numbers.
+fn remarks(
+    run: &RunRecord,
+    curves: &[CurveSummary],
+    curve: &CurveSummary,
+    last: &CurveEntry,
+    view: &View<'_>,
+) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(case) = run.case(&curve.testcase) {
+        if case.bytes > 0 {
+            remarks.push(format!("{}B/s", si(last.point.rate * case.bytes as f64)));
+        }
+        // Long steps are real work, of which the kernel's share is the point.
+        if case.min_interval > 0.0
+            && let Some(cpu) = last.point.cpu
+        {
+            let [user, system, idle] = [cpu.user, cpu.system, cpu.idle].map(percent);
+            remarks.push(format!("user {user} system {system} idle {idle}"));
+        }
+    }
+    remarks.extend(against_processes(curves, curve, last, view));
+    remarks
+}
+
+fn shown_tasks(tasks: &[u32]) -> Vec<u32> {
+    if tasks.len() <= RATE_COLUMNS {
+        return tasks.to_vec();
+    }
+    let last = tasks.len() - 1;
+    (0..RATE_COLUMNS).map(|i| tasks[i * last / (RATE_COLUMNS - 1)]).collect()
+}

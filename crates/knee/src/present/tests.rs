@@ -1,0 +1,276 @@
+//! What is said of runs that went in all sorts of ways. Golden files of a whole table are in
+//! tests/output.rs; here each test is about one line.
+
+use std::path::PathBuf;
+
+use knee_measure::job::{Mark, Phase};
+use knee_measure::noise::{NoiseFloors, PointNoise};
+use knee_measure::plan::{Case, Point};
+use knee_measure::record::{Record, Rounds, RunEnd, RunRecord, SampleLine};
+use knee_measure::select::select;
+use knee_measure::testcase::Mode;
+
+use super::*;
+
+/// A run on a machine with 8 CPUs, built up round by round.
+struct Example {
+    record: Record,
+    rounds: Rounds,
+    view: View<'static>,
+}
+
+impl Example {
+    /// `names` as processes at each number of `tasks`, without any rounds so far.
+    fn new(names: &[&str], tasks: &[u32]) -> Self {
+        let run = include_str!("../../tests/data/record/run.json");
+        let mut run: RunRecord = serde_json::from_str(run).unwrap();
+        run.cases = select(names).unwrap().iter().map(Case::built_in).collect();
+        run.request.modes = vec![Mode::Processes];
+        run.request.tasks = tasks.to_vec();
+        run.failures.clear();
+        run.complete = true;
+        let record = Record { run, dir: PathBuf::from("runs/example") };
+        let view = View { format: Format::Human, detail: false, knee: 0.8, floors: None };
+        Self { record, rounds: Rounds::default(), view }
+    }
+
+    /// One more round of two samples for a point, with `marked` of them disturbed.
+    fn round(mut self, testcase: &str, tasks: u32, rate: f64, marked: usize) -> Self {
+        let point = Point { testcase: testcase.to_owned(), mode: Mode::Processes, tasks };
+        let round = self.rounds.of(&point).count() as u32;
+        for sample in 0..2 {
+            self.rounds.add(&SampleLine {
+                point: point.clone(),
+                round,
+                sample,
+                phase: Phase::Measure,
+                seconds: 1.0,
+                total: rate,
+                min: rate,
+                max: rate,
+                mean: rate,
+                stddev: 0.0,
+                fairness: 1.0,
+                rates: vec![rate],
+                cpu: None,
+                marks: vec![Mark::Starved; usize::from((sample as usize) < marked)],
+            });
+        }
+        self
+    }
+
+    /// `n` rounds for a point, all alike.
+    fn rounds(self, testcase: &str, tasks: u32, rate: f64, n: usize) -> Self {
+        (0..n).fold(self, |example, _| example.round(testcase, tasks, rate, 0))
+    }
+
+    /// With these noise floors, and `typical` for all other points.
+    fn floors(mut self, typical: f64, of_points: &[(&str, u32, f64)]) -> Self {
+        let points = of_points.iter().map(|&(testcase, tasks, relative)| PointNoise {
+            point: Point { testcase: testcase.to_owned(), mode: Mode::Processes, tasks },
+            relative,
+            rounds: 10,
+        });
+        self.view.floors = Some(Box::leak(Box::new(NoiseFloors {
+            schema: 1,
+            measured_at: String::new(),
+            hostname: String::new(),
+            kernel: String::new(),
+            cpu_model: None,
+            typical,
+            points: points.collect(),
+        })));
+        self
+    }
+
+    fn curves(&self) -> Vec<CurveSummary> {
+        summarise(&self.record.run, &self.rounds, self.view.knee)
+    }
+
+    fn shown(&self) -> String {
+        let text = table::render(&self.record, &self.curves(), &self.view);
+        anstream::adapter::strip_str(&text).to_string()
+    }
+
+    fn shown_in_detail(mut self) -> String {
+        self.view.detail = true;
+        self.shown()
+    }
+
+    #[track_caller]
+    fn says(&self, text: &str) -> &Self {
+        let shown = self.shown();
+        assert!(shown.contains(text), "{text:?} is missing in\n{shown}");
+        self
+    }
+
+    #[track_caller]
+    fn never_says(&self, text: &str) -> &Self {
+        let shown = self.shown();
+        assert!(!shown.contains(text), "{text:?} is in\n{shown}");
+        self
+    }
+}
+
+#[test]
+fn one_round_has_no_uncertainty_to_show() {
+    let example = Example::new(&["getppid1"], &[1, 2])
+        .rounds("getppid1", 1, 100.0, 1)
+        .rounds("getppid1", 2, 200.0, 1);
+    example
+        .says("\n1 round of ")
+        .says("100%      -       -  ▄█")
+        .says("one round says nothing")
+        .never_says("±0")
+        .never_says(" % intervals");
+    let detail = example.shown_in_detail();
+    assert!(detail.contains("1          100                   -      1.00×"), "{detail}");
+}
+
+#[test]
+fn without_a_point_at_one_task_there_is_no_efficiency() {
+    let example = Example::new(&["getppid1"], &[2, 8])
+        .rounds("getppid1", 2, 200.0, 6)
+        .rounds("getppid1", 8, 300.0, 6);
+    example
+        .says("       -      -   0.0%       -  ▆█")
+        .says("no curve has a point at 1 task, so there is no speed-up, efficiency or knee; add 1")
+        .never_says("First to stop");
+    let mut json = Vec::new();
+    // The samples are not there to be read: the summaries come before them.
+    let _ = json::render(&example.record, &example.curves(), &mut json);
+    let json = String::from_utf8(json).unwrap();
+    assert!(json.contains(r#""knee":null"#) && !json.contains(r#""knee":8"#), "{json}");
+    assert!(json.contains(r#""efficiency":null"#), "{json}");
+    let detail = example.shown_in_detail();
+    assert!(detail.contains("knee unknown without a point at 1 task, peak at 8 tasks"), "{detail}");
+}
+
+#[test]
+fn a_curve_that_lost_its_point_at_one_task_does_not_scale() {
+    let mut example = Example::new(&["getppid1", "getuid1"], &[1, 2])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 2, 200.0, 6)
+        .rounds("getuid1", 2, 200.0, 6);
+    example.record.run.complete = false;
+    example.record.run.end = Some(RunEnd::Interrupted);
+    example
+        .says("continue it with: knee run --resume runs/example\n")
+        .says("1 of 2 curves has no point at 1 task")
+        .never_says("add 1 to -t")
+        .says("1 of 1 curve stays above 80% efficiency up to 2 tasks.");
+}
+
+#[test]
+fn the_head_has_the_rounds_that_were_measured_and_a_note_what_they_did_not_reach() {
+    let mut example = Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 1, 100.0, 6);
+    for rate in [150.0, 160.0, 170.0, 180.0, 190.0, 200.0, 210.0, 220.0] {
+        example = example.round("getppid1", 2, rate, 0);
+    }
+    example.record.run.request.precision = Some(0.01);
+    example
+        .says("\n6–8 rounds of ")
+        .says("1 of 2 points did not reach the ±1.0% asked for, at worst getppid1 processes ×2 (±14%)")
+        .says("--max-time");
+}
+
+#[test]
+fn disturbed_rows_are_marked() {
+    let example = Example::new(&["getppid1", "getuid1"], &[1, 2])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 2, 200.0, 5)
+        .round("getppid1", 2, 200.0, 1)
+        .rounds("getuid1", 1, 100.0, 6)
+        .rounds("getuid1", 2, 200.0, 6);
+    example
+        .says("100%   0.0% !     -  ▄█\n")
+        .says("100%   0.0%       -  ▄█\n")
+        .says("1 of 48 samples was disturbed (1 starved by other work) and is left out where");
+    let detail = example.shown_in_detail();
+    assert!(detail.contains("200 to 200 !    2.00×"), "{detail}");
+}
+
+#[test]
+fn nobody_is_asked_to_believe_a_point_with_nothing_but_disturbed_samples() {
+    let disturbed = |example: Example, tasks| {
+        (0..6).fold(example, |e, _| e.round("getppid1", tasks, f64::from(tasks), 2))
+    };
+    let half = disturbed(Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 1, 1.0, 6), 2);
+    half.says("all samples of getppid1 processes ×2 were disturbed: do not believe these points")
+        .says(" !! ");
+    let all = disturbed(disturbed(Example::new(&["getppid1"], &[1, 2]), 1), 2);
+    all.says("all samples of this run were disturbed: do not believe it").never_says("left out");
+}
+
+#[test]
+fn columns_that_do_not_fit_are_said_to_be_there() {
+    let tasks: Vec<u32> = (1..=8).collect();
+    let example = Example::new(&["getppid1"], &tasks).rounds("getppid1", 1, 1.0, 6);
+    example.says("6 of 8 numbers of tasks are shown; all: knee show runs/example --detail\n");
+}
+
+#[test]
+fn a_knee_just_below_the_threshold_is_shown_below_it() {
+    let example = Example::new(&["getppid1"], &[1, 2])
+        .rounds("getppid1", 1, 1000.0, 6)
+        .rounds("getppid1", 2, 1592.0, 6);
+    example.says("1.59×  79.6%").says("(knee 2, 79.6%)");
+}
+
+#[test]
+fn the_first_to_stop_are_sorted_by_the_efficiency_that_is_shown() {
+    let example = Example::new(&["getppid1", "getuid1"], &[1, 2, 4])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 2, 140.0, 6)
+        .rounds("getppid1", 4, 140.0, 6)
+        .rounds("getuid1", 1, 100.0, 6)
+        .rounds("getuid1", 2, 120.0, 6)
+        .rounds("getuid1", 4, 200.0, 6);
+    example.says("getuid1 processes (knee 2, 60%), getppid1 processes (knee 2, 70%)");
+}
+
+#[test]
+fn a_task_with_a_helper_on_the_next_cpu_occupies_two() {
+    let one_cpu_each = Example::new(&["getppid1"], &[1, 8]).rounds("getppid1", 8, 1.0, 6);
+    one_cpu_each.says("from 8 tasks on, no CPU is left").never_says("share CPUs");
+    let more_than_cpus = Example::new(&["getppid1"], &[8, 9]).rounds("getppid1", 9, 1.0, 6);
+    more_than_cpus.says("points with more than 8 tasks share CPUs").says("from 9 tasks on, no CPU");
+    let two_cpus_each = Example::new(&["context_switch1@next-cpu"], &[1, 4, 5])
+        .rounds("context_switch1@next-cpu", 1, 1.0, 6)
+        .rounds("context_switch1@next-cpu", 4, 1.0, 6);
+    two_cpus_each.says("from 4 tasks (two CPUs each) on, no CPU is left").never_says("share CPUs");
+    let beyond = two_cpus_each.rounds("context_switch1@next-cpu", 5, 1.0, 6);
+    beyond.says("points with more than 4 tasks (two CPUs each) share CPUs");
+    let mut alone = Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 2, 1.0, 6);
+    alone.record.run.request.cpus = vec![0];
+    alone.says("points with more than 1 task share CPUs");
+}
+
+#[test]
+fn a_knee_within_the_noise_is_doubted_on_both_sides_of_the_threshold() {
+    let example = |rate: f64| {
+        Example::new(&["getppid1"], &[1, 2])
+            .rounds("getppid1", 1, 100.0, 6)
+            .rounds("getppid1", 2, rate, 6)
+    };
+    let of_its_own = [("getppid1", 2, 0.05)];
+    example(158.0)
+        .floors(0.01, &of_its_own)
+        .says("a knee that could be noise: getppid1 processes (79% at 2 tasks, noise floor 5.0%)")
+        .never_says("typical");
+    example(162.0)
+        .floors(0.01, &of_its_own)
+        .says("a knee that noise could hide: getppid1 processes (81% at 2 tasks, noise floor");
+    example(140.0).floors(0.01, &of_its_own).never_says("noise floor");
+    example(190.0).floors(0.01, &of_its_own).never_says("noise floor");
+}
+
+#[test]
+fn a_noise_floor_of_other_testcases_is_called_that() {
+    Example::new(&["getppid1"], &[1, 2])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 2, 158.0, 6)
+        .floors(0.05, &[("getuid1", 2, 0.01)])
+        .says("noise floor typically 5.0%)")
+        .says("A floor said to be typical is that of other testcases");
+}

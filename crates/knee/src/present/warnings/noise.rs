@@ -1,0 +1,95 @@
+//! Knees that could be noise, and knees that noise could hide.
+
+use std::fmt;
+
+use knee_measure::noise::NoiseFloors;
+use knee_measure::plan::Point;
+use knee_measure::summary::CurveSummary;
+
+use crate::present::has_base;
+use crate::present::number::{percent_beside, spread, tasks};
+
+/// Curves named in a warning; the others are counted.
+const NAMED: usize = 4;
+
+/// A point whose efficiency differs from the threshold by less than chance alone may show.
+#[derive(Debug, Clone)]
+pub(crate) struct Doubt {
+    point: Point,
+    efficiency: f64,
+    threshold: f64,
+    floor: f64,
+    /// The floor is that of this point, not what is typical of others.
+    own_floor: bool,
+}
+
+/// Doubts of one sort, the greatest first.
+#[derive(Debug, Clone)]
+pub(crate) struct Doubts(Vec<Doubt>);
+
+impl fmt::Display for Doubts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, doubt) in self.0.iter().take(NAMED).enumerate() {
+            let Doubt { point, efficiency, threshold, floor, own_floor } = doubt;
+            write!(
+                f,
+                "{}{} {} ({} at {}, noise floor {}{})",
+                if i > 0 { ", " } else { "" },
+                point.testcase,
+                point.mode,
+                percent_beside(*efficiency, *threshold),
+                tasks(point.tasks),
+                if *own_floor { "" } else { "typically " },
+                spread(*floor)
+            )?;
+        }
+        match self.0.len().saturating_sub(NAMED) {
+            0 => {}
+            more => write!(f, " and {more} more")?,
+        }
+        f.write_str("; use more rounds before believing it")?;
+        if !self.0.iter().all(|doubt| doubt.own_floor) {
+            f.write_str(
+                ". A floor said to be typical is that of other testcases: measure these with --aa",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The doubtful knees, and the points that could be one.
+pub(super) fn doubts(
+    curves: &[CurveSummary],
+    threshold: f64,
+    floors: &NoiseFloors,
+) -> (Option<Doubts>, Option<Doubts>) {
+    let mut doubts: Vec<Doubt> =
+        curves.iter().filter_map(|curve| doubt(curve, threshold, floors)).collect();
+    let depth = |d: &Doubt| (d.efficiency / threshold - 1.0).abs() / d.floor;
+    doubts.sort_by(|a, b| depth(a).total_cmp(&depth(b)));
+    let (below, above): (Vec<_>, Vec<_>) =
+        doubts.into_iter().partition(|doubt| doubt.efficiency < threshold);
+    let some = |doubts: Vec<Doubt>| (!doubts.is_empty()).then_some(Doubts(doubts));
+    (some(below), some(above))
+}
+
+/// The first point of a curve, up to its knee, that may be on the other side of the threshold.
+fn doubt(curve: &CurveSummary, threshold: f64, floors: &NoiseFloors) -> Option<Doubt> {
+    if !has_base(curve) {
+        return None;
+    }
+    // One task is efficient by definition.
+    curve
+        .points
+        .iter()
+        .skip(1)
+        .take_while(|e| curve.knee.is_none_or(|knee| e.point.point.tasks <= knee))
+        .map(|entry| Doubt {
+            point: entry.point.point.clone(),
+            efficiency: entry.efficiency,
+            threshold,
+            floor: floors.of(&entry.point.point),
+            own_floor: floors.points.iter().any(|p| p.point == entry.point.point),
+        })
+        .find(|doubt| (doubt.efficiency / threshold - 1.0).abs() < doubt.floor)
+}
