@@ -238,9 +238,13 @@ fn a_task_with_a_helper_on_the_next_cpu_occupies_two() {
     let two_cpus_each = Example::new(&["context_switch1@next-cpu"], &[1, 4, 5])
         .rounds("context_switch1@next-cpu", 1, 1.0, 6)
         .rounds("context_switch1@next-cpu", 4, 1.0, 6);
-    two_cpus_each.says("from 4 tasks (two CPUs each) on, no CPU is left").never_says("share CPUs");
+    two_cpus_each
+        .says("from 4 tasks (two CPUs each, as in context_switch1@next-cpu) on, no CPU is left")
+        .never_says("share CPUs");
     let beyond = two_cpus_each.rounds("context_switch1@next-cpu", 5, 1.0, 6);
-    beyond.says("points with more than 4 tasks (two CPUs each) share CPUs");
+    beyond.says(
+        "points with more than 4 tasks (two CPUs each, as in context_switch1@next-cpu) share",
+    );
     let mut alone = Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 2, 1.0, 6);
     alone.record.run.request.cpus = vec![0];
     alone.says("points with more than 1 task share CPUs");

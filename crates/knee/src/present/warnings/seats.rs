@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use knee_measure::plan::Case;
 use knee_measure::record::RunRecord;
 use knee_measure::summary::CurveSummary;
 use knee_measure::sweep::spare_cpu;
@@ -9,26 +10,40 @@ use knee_measure::sweep::spare_cpu;
 use crate::present::number::tasks;
 
 /// A number of tasks; another one holds where a task occupies two CPUs, its helper the second.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Limit {
-    pub(crate) one_cpu_each: Option<u32>,
-    pub(crate) two_cpus_each: Option<u32>,
+    one_cpu_each: Option<u32>,
+    two_cpus_each: Option<u32>,
+    /// A testcase whose tasks occupy two CPUs.
+    such_as: String,
 }
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let such_as = &self.such_as;
         match (self.one_cpu_each, self.two_cpus_each) {
             (None, None) => Ok(()),
             (Some(n), None) => f.write_str(&tasks(n)),
-            (None, Some(n)) => write!(f, "{} (two CPUs each)", tasks(n)),
-            (Some(n), Some(two)) => write!(f, "{} ({two} where each takes two CPUs)", tasks(n)),
+            (None, Some(n)) => write!(f, "{} (two CPUs each, as in {such_as})", tasks(n)),
+            (Some(n), Some(two)) => {
+                write!(f, "{} ({two} where each takes two CPUs, as in {such_as})", tasks(n))
+            }
         }
     }
 }
 
 impl Limit {
-    fn of(&mut self, two_cpus_each: bool) -> &mut Option<u32> {
-        if two_cpus_each { &mut self.two_cpus_each } else { &mut self.one_cpu_each }
+    /// Takes in that `case` has this limit; the least one holds.
+    fn lower_to(&mut self, tasks: u32, case: &Case) {
+        let limit = if case.uses_next_cpu() {
+            if self.such_as.is_empty() {
+                self.such_as.clone_from(&case.name);
+            }
+            &mut self.two_cpus_each
+        } else {
+            &mut self.one_cpu_each
+        };
+        *limit = Some(limit.map_or(tasks, |least| least.min(tasks)));
     }
 
     fn exists(self) -> Option<Self> {
@@ -41,8 +56,7 @@ pub(super) fn without_spare_cpu(run: &RunRecord, curves: &[CurveSummary]) -> Opt
     let mut from = Limit::default();
     for (case, tasks) in measured(run, curves) {
         if spare_cpu(&run.request.cpus, tasks, case).is_none() {
-            let from = from.of(case.uses_next_cpu());
-            *from = Some(from.map_or(tasks, |least| least.min(tasks)));
+            from.lower_to(tasks, case);
         }
     }
     from.exists()
@@ -55,7 +69,7 @@ pub(super) fn shared_beyond(run: &RunRecord, curves: &[CurveSummary]) -> Option<
     for (case, tasks) in measured(run, curves) {
         let fit = if case.uses_next_cpu() { cpus / 2 } else { cpus };
         if tasks > fit {
-            *most.of(case.uses_next_cpu()) = Some(fit);
+            most.lower_to(fit, case);
         }
     }
     most.exists()
@@ -64,7 +78,7 @@ pub(super) fn shared_beyond(run: &RunRecord, curves: &[CurveSummary]) -> Option<
 fn measured<'a>(
     run: &'a RunRecord,
     curves: &'a [CurveSummary],
-) -> impl Iterator<Item = (&'a knee_measure::plan::Case, u32)> {
+) -> impl Iterator<Item = (&'a Case, u32)> {
     curves.iter().flat_map(|curve| {
         let case = run.case(&curve.testcase);
         curve.points.iter().filter_map(move |entry| Some((case?, entry.point.point.tasks)))
