@@ -21,8 +21,10 @@ const STOLEN_SECONDS: f64 = 0.02;
 const LATE_FACTOR: f64 = 1.5;
 /// Clocks that are disciplined differently drift apart by parts per million; more is a jump.
 const CLOCK_TOLERANCE: f64 = 0.01;
-/// How long a task may count nothing before that is worth a mark, for each task that its CPU has
-/// to serve.
+/// How long a task that shares its CPU may count nothing before that is worth a mark, for each
+/// task that the CPU has to serve. One with a CPU of its own is marked whenever it counts nothing:
+/// the time that it waits is booked only when it runs again, so a wait of a whole interval is seen
+/// by nothing else.
 const STALLED_SECONDS: f64 = 0.1;
 
 /// Takes the samples of one round.
@@ -105,7 +107,7 @@ impl<'a> Sampler<'a> {
         Self {
             area,
             tasks: n,
-            stalled_after: (STALLED_SECONDS * crowd as f64).max(steps),
+            stalled_after: if crowd > 1 { STALLED_SECONDS * crowd as f64 } else { steps },
             delays: watch_delays.then(|| {
                 let slots = area.slots().enumerate();
                 RunDelays::watch(slots.map(|(nr, s)| (tasks.pid(nr).as_raw_pid(), s.thread())))
