@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 
 use knee_measure::job::{Mark, Phase};
-use knee_measure::noise::{NoiseFloors, PointNoise};
+use knee_measure::noise::{self, Conditions, NoiseFloors, PointNoise};
 use knee_measure::plan::{Case, Point};
-use knee_measure::record::{Record, Rounds, RunEnd, RunRecord, SampleLine};
+use knee_measure::record::{Machine, Record, Rounds, RunEnd, RunRecord, SampleLine};
 use knee_measure::select::select;
 use knee_measure::testcase::Mode;
 
@@ -66,17 +66,17 @@ impl Example {
 
     /// With these noise floors, and `typical` for all other points.
     fn floors(mut self, typical: f64, of_points: &[(&str, u32, f64)]) -> Self {
+        let run = &self.record.run;
         let points = of_points.iter().map(|&(testcase, tasks, relative)| PointNoise {
             point: Point { testcase: testcase.to_owned(), mode: Mode::Processes, tasks },
+            conditions: Conditions::of(run, testcase),
             relative,
             rounds: 10,
+            measured_at: String::new(),
         });
         self.view.floors = Some(Box::leak(Box::new(NoiseFloors {
-            schema: 1,
-            measured_at: String::new(),
-            hostname: String::new(),
-            kernel: String::new(),
-            cpu_model: None,
+            schema: noise::SCHEMA,
+            machine: Machine::from(&run.environment),
             typical,
             points: points.collect(),
         })));

@@ -89,7 +89,7 @@ fn doubt(curve: &CurveSummary, threshold: f64, floors: &NoiseFloors) -> Option<D
             efficiency: entry.efficiency,
             threshold,
             floor: floors.of(&entry.point.point),
-            own_floor: floors.points.iter().any(|p| p.point == entry.point.point),
+            own_floor: floors.measured(&entry.point.point).is_some(),
         })
         .find(|doubt| (doubt.efficiency / threshold - 1.0).abs() < doubt.floor)
 }
