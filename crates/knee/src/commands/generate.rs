@@ -4,6 +4,7 @@ mod man;
 
 use clap::{CommandFactory, Subcommand};
 use clap_complete::Shell;
+use knee_measure::noise::noise_schema;
 use knee_measure::record::{run_schema, sample_schema};
 
 use crate::cli::Cli;
@@ -30,9 +31,9 @@ enum What {
         /// The shell
         shell: Shell,
     },
-    /// The JSON schema of a file of the run record
+    /// The JSON schema of a file that knee writes
     Schema {
-        /// run (run.json) or sample (a line of samples.jsonl)
+        /// run (run.json), sample (a line of samples.jsonl) or noise (noise.json)
         file: SchemaFile,
     },
 }
@@ -41,6 +42,7 @@ enum What {
 enum SchemaFile {
     Run,
     Sample,
+    Noise,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
@@ -55,6 +57,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
             let schema = match file {
                 SchemaFile::Run => run_schema(),
                 SchemaFile::Sample => sample_schema(),
+                SchemaFile::Noise => noise_schema(),
             };
             text = format!("{schema:#}\n").into_bytes();
         }
