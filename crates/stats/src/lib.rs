@@ -9,6 +9,7 @@
 //!   that assumes no distribution.
 //! * [`Curve`]: the points of one testcase → speed-up, efficiency and the knee.
 //! * [`noise_floor`]: rounds of one unchanged thing → the difference that chance alone shows.
+//! * [`ministat`]: data sets of plain numbers → summaries, Student's t test, a plot in characters.
 //!
 //! ```
 //! use knee_stats::{Curve, median_interval};
@@ -24,6 +25,7 @@
 
 mod curve;
 mod median;
+pub mod ministat;
 mod noise;
 mod spread;
 

@@ -1,0 +1,33 @@
+//! ministat: summaries of data sets, Student's t test between them, and a plot in characters.
+//!
+//! Poul-Henning Kamp's program has been the referee of benchmarks on FreeBSD for twenty years, and
+//! scripts read what it prints. This module computes the same numbers and the same plot, to the
+//! last bit: sums are taken in the order of the input, the median of an even number of values is
+//! the upper one of the two in the middle, and variances come from sums of squares, although that
+//! loses digits where the spread is small beside the mean.
+//!
+//! The pipeline is bytes → [`Reader`] → [`Value`] → [`DataSet`] → [`Comparison`] and [`plot()`].
+//!
+//! ```
+//! use knee_stats::ministat::{Comparison, Confidence, DataSet, plot};
+//!
+//! let iguana = DataSet::new(&[50.0, 200.0, 150.0, 400.0, 750.0, 400.0, 150.0]).unwrap();
+//! let chameleon = DataSet::new(&[150.0, 400.0, 720.0, 500.0, 930.0]).unwrap();
+//! let ninety_five: Confidence = "95".parse().unwrap();
+//! let comparison = Comparison::new(&chameleon, &iguana, ninety_five);
+//! assert_eq!(comparison.difference, 240.0);
+//! assert!(!comparison.is_proven());
+//! assert!(plot(&[&iguana, &chameleon], 60, true).unwrap().starts_with("+-----"));
+//! ```
+
+mod data_set;
+mod number;
+mod plot;
+mod reader;
+mod student;
+
+pub use data_set::{DataSet, MIN_VALUES};
+pub use number::{general, parse};
+pub use plot::{MAX_DATA_SETS, PlotError, SYMBOLS, plot};
+pub use reader::{BadNumber, Reader, Value};
+pub use student::{Comparison, Confidence, UnknownConfidence};

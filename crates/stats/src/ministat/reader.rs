@@ -1,0 +1,138 @@
+//! A column of numbers out of a text.
+
+use super::number::{self, WHITE_SPACE};
+
+/// What a reader does with lines: which field of each is the number, and what ends a field.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    /// The field that holds the number, counted from 1. Lines with fewer fields hold none.
+    pub column: usize,
+    /// Bytes that separate fields; several in a row separate as one does. A field that begins
+    /// with `#` starts a comment up to the end of its line.
+    pub delimiters: &'a [u8],
+    /// Longer lines, counting the line feed, are read as if they were broken at this length, as
+    /// ministat reads through a buffer of fixed size; `None` for no limit.
+    pub longest_line: Option<usize>,
+}
+
+/// A number and where it was.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Value {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The number; may be infinite or NaN.
+    pub number: f64,
+}
+
+/// A field that is no number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {text:?} is not a number")]
+pub struct BadNumber {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The field.
+    pub text: String,
+}
+
+impl Reader<'_> {
+    /// The bytes before the end of a line that ministat reads at once.
+    pub const MINISTAT_BUFFER: usize = 8191;
+
+    /// The numbers of `text`, line by line.
+    ///
+    /// # Panics
+    /// If the column or the longest line is 0.
+    pub fn values(&self, text: &[u8]) -> Result<Vec<Value>, BadNumber> {
+        let skipped = self.column.checked_sub(1).expect("columns are counted from 1");
+        let mut values = Vec::new();
+        let limit = self.longest_line.unwrap_or(usize::MAX);
+        let lines = (1..).zip(text.split_inclusive(|&b| b == b'\n'));
+        let pieces = lines.flat_map(|(n, line)| line.chunks(limit).map(move |piece| (n, piece)));
+        for (line, piece) in pieces {
+            let Some(field) = self.fields(piece).nth(skipped) else { continue };
+            let Some(number) = number::parse(field) else {
+                return Err(BadNumber { line, text: String::from_utf8_lossy(field).into_owned() });
+            };
+            values.push(Value { line, number });
+        }
+        Ok(values)
+    }
+
+    /// The fields of a line, up to a comment or a NUL. White space at its end belongs to no field,
+    /// also where it is no delimiter.
+    fn fields<'t>(&self, line: &'t [u8]) -> impl Iterator<Item = &'t [u8]> {
+        let end = line.iter().position(|&b| b == 0).unwrap_or(line.len());
+        let last = line[..end].iter().rposition(|b| !WHITE_SPACE.contains(b));
+        line[..last.map_or(0, |last| last + 1)]
+            .split(|b| self.delimiters.contains(b))
+            .filter(|field| !field.is_empty())
+            .take_while(|field| field[0] != b'#')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BLANKS: Reader<'_> = Reader { column: 1, delimiters: b" \t", longest_line: None };
+
+    fn numbers(reader: Reader<'_>, text: &[u8]) -> Vec<f64> {
+        reader.values(text).unwrap().iter().map(|v| v.number).collect()
+    }
+
+    #[test]
+    fn blank_lines_and_comments_hold_no_number() {
+        let text = b"# head\n\n 1\t# one\n#2\n  \n3 three\n4";
+        assert_eq!(numbers(BLANKS, text), [1.0, 3.0, 4.0]);
+        assert_eq!(BLANKS.values(text).unwrap()[2], Value { line: 7, number: 4.0 });
+    }
+
+    #[test]
+    fn a_column_is_found_between_any_number_of_delimiters() {
+        let reader = Reader { column: 2, delimiters: b",;", ..BLANKS };
+        assert_eq!(numbers(reader, b"a,1\n;b,;, 2\nc\nd,#,3\ne;4,f"), [1.0, 2.0, 4.0]);
+    }
+
+    #[test]
+    fn a_field_that_is_no_number_is_named() {
+        let error = BLANKS.values(b"1\n2\n3x\n").unwrap_err();
+        assert_eq!(error.to_string(), "line 3: \"3x\" is not a number");
+    }
+
+    #[test]
+    fn lines_may_end_as_on_windows() {
+        let reader = Reader { delimiters: b",", ..BLANKS };
+        assert_eq!(numbers(reader, b"1\r\n2 \t\r\n\r\n"), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn long_lines_are_broken_only_if_asked() {
+        let broken = Reader { longest_line: Some(4), ..BLANKS };
+        assert_eq!(numbers(broken, b"123456 7\n8\n"), [1234.0, 56.0, 8.0]);
+        assert_eq!(broken.values(b"1234567\nx\n").unwrap_err().line, 2);
+        assert_eq!(numbers(BLANKS, b"123456 7\n8\n"), [123_456.0, 8.0]);
+    }
+
+    #[test]
+    fn a_nul_ends_a_line() {
+        assert_eq!(numbers(BLANKS, b"1\x002\n\x003\n4\n"), [1.0, 4.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(
+            text in prop::collection::vec(any::<u8>(), 0..300),
+            delimiters in prop::collection::vec(any::<u8>(), 1..4),
+            column in 1usize..5,
+            longest_line in prop::option::of(1usize..20),
+        ) {
+            let _ = Reader { column, delimiters: &delimiters, longest_line }.values(&text);
+        }
+
+        #[test]
+        fn no_table_makes_it_panic(text in "([0-9.eExXpP#, \t\0-]{0,6}\r?\n){0,20}", column in 1usize..4) {
+            let _ = Reader { column, delimiters: b", \t", longest_line: Some(8) }.values(text.as_bytes());
+        }
+    }
+}
