@@ -17,6 +17,7 @@ pub(crate) enum Command {
     List(commands::list::Args),
     Run(Box<commands::run::Args>),
     Show(commands::show::Args),
+    Compare(commands::compare::Args),
     Topology(commands::topology::Args),
     Doctor(commands::doctor::Args),
     WillItScale(commands::will_it_scale::Args),

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::List(args) => commands::list::run(args),
         Command::Run(args) => commands::run::run(&args),
         Command::Show(args) => commands::show::run(args),
+        Command::Compare(args) => commands::compare::run(args),
         Command::Topology(args) => commands::topology::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::WillItScale(args) => commands::will_it_scale::run(args),

@@ -9,6 +9,12 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     write_with(|out| Ok(out.write_all(text.as_bytes())?))
 }
 
+/// Writes bytes as they are, also control characters in the names of files.
+pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    settled(out.write_all(bytes).and_then(|()| out.flush()).map_err(Into::into))
+}
+
 /// Lets `write` write, without colours where the output is not a terminal. A reader that has left,
 /// such as `head`, has what it wanted: not an error.
 pub(crate) fn write_with(
@@ -18,6 +24,10 @@ pub(crate) fn write_with(
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));
     // What could not be written must not be tried again.
     let _ = out.into_parts();
+    settled(written)
+}
+
+fn settled(written: anyhow::Result<()>) -> anyhow::Result<()> {
     match written {
         Err(error) if is_broken_pipe(&error) => Ok(()),
         Err(error) if error.is::<std::io::Error>() => {

@@ -1,5 +1,6 @@
 //! The commands, a file each: arguments in, words out.
 
+pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod generate;
 pub(crate) mod list;

@@ -1,0 +1,70 @@
+//! Files of numbers.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use knee_stats::ministat::{DataSet, MIN_VALUES, Reader, Value};
+
+use crate::exit::usage;
+
+/// The numbers of one file.
+pub(super) struct Numbers {
+    /// The file as the user called it, or ministat's name for standard input.
+    pub(super) name: OsString,
+    pub(super) set: DataSet,
+    /// The first number that is infinite or NaN.
+    pub(super) not_finite: Option<Value>,
+}
+
+impl Numbers {
+    /// Refuses infinite numbers and NaN, which are no measurements.
+    pub(super) fn require_finite(&self) -> anyhow::Result<()> {
+        match self.not_finite {
+            None => Ok(()),
+            Some(Value { line, number }) => {
+                let name = self.name.display();
+                Err(usage(format!("{name}: line {line}: {number} is not a finite number")))
+            }
+        }
+    }
+}
+
+/// Reads the files, or standard input if there are none.
+pub(super) fn read_all(files: &[PathBuf], reader: &Reader<'_>) -> anyhow::Result<Vec<Numbers>> {
+    let standard_input = [PathBuf::from("-")];
+    let files = if files.is_empty() { &standard_input } else { files };
+    if files.iter().filter(|file| is_standard_input(file)).count() > 1 {
+        return Err(usage("standard input can be read only once"));
+    }
+    files.iter().map(|file| read(file, reader)).collect()
+}
+
+fn is_standard_input(file: &Path) -> bool {
+    file == "-"
+}
+
+fn read(file: &Path, reader: &Reader<'_>) -> anyhow::Result<Numbers> {
+    let (name, text) = if is_standard_input(file) {
+        let mut text = Vec::new();
+        std::io::stdin().read_to_end(&mut text).context("cannot read standard input")?;
+        (OsStr::new("<stdin>"), text)
+    } else {
+        let text = std::fs::read(file);
+        (file.as_os_str(), text.with_context(|| format!("cannot read {}", file.display()))?)
+    };
+    let values = reader.values(&text).map_err(|bad| usage(format!("{}: {bad}", name.display())))?;
+    let numbers: Vec<f64> = values.iter().map(|value| value.number).collect();
+    let set = DataSet::new(&numbers).ok_or_else(|| {
+        let n = numbers.len();
+        let found = if n == 1 { "1 number".to_owned() } else { format!("{n} numbers") };
+        usage(format!(
+            "{}: {found} in column {}; at least {MIN_VALUES} are needed",
+            name.display(),
+            reader.column
+        ))
+    })?;
+    let not_finite = values.into_iter().find(|value| !value.number.is_finite());
+    Ok(Numbers { name: name.to_owned(), set, not_finite })
+}
