@@ -8,6 +8,8 @@
 //! * [`median_interval`]: the rates of the rounds of one point → a median and an interval for it
 //!   that assumes no distribution.
 //! * [`Curve`]: the points of one testcase → speed-up, efficiency and the knee.
+//! * [`welch`], [`mann_whitney`]: the rounds of two sides → whether they differ.
+//! * [`benjamini_hochberg`]: many p-values → corrected for their number.
 //! * [`noise_floor`]: rounds of one unchanged thing → the difference that chance alone shows.
 //! * [`ministat`]: data sets of plain numbers → summaries, Student's t test, a plot in characters.
 //!
@@ -23,13 +25,20 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod binomial;
 mod curve;
+mod mann_whitney;
 mod median;
 pub mod ministat;
+mod multiple;
 mod noise;
 mod spread;
+mod welch;
 
 pub use curve::{Curve, CurvePoint};
+pub use mann_whitney::{MannWhitney, UMethod, mann_whitney, mann_whitney_smallest_p};
 pub use median::{MedianInterval, median, median_interval};
+pub use multiple::benjamini_hochberg;
 pub use noise::{NoiseFloor, noise_floor};
 pub use spread::Spread;
+pub use welch::{Welch, welch};

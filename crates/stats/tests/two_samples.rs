@@ -1,0 +1,40 @@
+//! Welch and Mann–Whitney against scipy's results; `data/two_samples.txt` says how they were made.
+
+use knee_stats::{UMethod, mann_whitney, welch};
+
+#[track_caller]
+fn same(name: &str, line: usize, found: f64, expected: f64) {
+    let scale = expected.abs().max(1e-300);
+    assert!((found - expected).abs() / scale < 1e-8, "line {line}: {name} {found}, not {expected}");
+}
+
+#[test]
+fn both_tests_agree_with_scipy() {
+    let mut cases = 0;
+    for (line, text) in (1..).zip(include_str!("data/two_samples.txt").lines()) {
+        if text.starts_with('#') {
+            continue;
+        }
+        let fields: Vec<&str> = text.split(" | ").collect();
+        let numbers = |field: usize| -> Vec<f64> {
+            fields[field].split(' ').map(|v| v.parse().unwrap()).collect()
+        };
+        let (before, after) = (numbers(0), numbers(1));
+        let w = welch(&before, &after, 0.95).unwrap();
+        for (name, found, field) in [
+            ("t", w.t, 2),
+            ("degrees", w.degrees, 3),
+            ("p", w.p, 4),
+            ("low", w.low, 5),
+            ("high", w.high, 6),
+        ] {
+            same(name, line, found, numbers(field)[0]);
+        }
+        let u = mann_whitney(&before, &after).unwrap();
+        same("U", line, u.u, numbers(7)[0]);
+        same("p of U", line, u.p, numbers(8)[0]);
+        assert_eq!(u.method == UMethod::Exact, fields[9] == "exact", "line {line}");
+        cases += 1;
+    }
+    assert!(cases > 20, "{cases} cases");
+}
