@@ -8,10 +8,11 @@
 //! * [`median_interval`]: the rates of the rounds of one point → a median and an interval for it
 //!   that assumes no distribution.
 //! * [`Curve`]: the points of one testcase → speed-up, efficiency and the knee.
-//! * [`welch`], [`mann_whitney`]: the rounds of two sides → whether they differ.
-//! * [`benjamini_hochberg`]: many p-values → corrected for their number.
 //! * [`noise_floor`]: rounds of one unchanged thing → the difference that chance alone shows.
 //! * [`ministat`]: data sets of plain numbers → summaries, Student's t test, a plot in characters.
+//! * [`compare_all`]: the rounds of all points of two runs → ratios with intervals, p-values
+//!   corrected for their number, verdicts. Below it lie [`ratio_of_medians`], [`welch`],
+//!   [`mann_whitney`] and [`benjamini_hochberg`].
 //!
 //! ```
 //! use knee_stats::{Curve, median_interval};
@@ -26,6 +27,8 @@
 #![forbid(unsafe_code)]
 
 mod binomial;
+mod bootstrap;
+mod comparison;
 mod curve;
 mod mann_whitney;
 mod median;
@@ -35,6 +38,8 @@ mod noise;
 mod spread;
 mod welch;
 
+pub use bootstrap::{RatioInterval, ratio_of_medians};
+pub use comparison::{CompareOptions, Comparison, Test, Verdict, compare, compare_all};
 pub use curve::{Curve, CurvePoint};
 pub use mann_whitney::{MannWhitney, UMethod, mann_whitney, mann_whitney_smallest_p};
 pub use median::{MedianInterval, median, median_interval};

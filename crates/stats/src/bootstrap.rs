@@ -1,0 +1,198 @@
+//! The bootstrap of a median, exactly, and the interval of a ratio of two medians from it.
+//!
+//! A bootstrap resamples the rounds with replacement, takes the median of each resample, and
+//! reads an interval off the sorted results. For a median no resampling is needed: every
+//! resample's middle values are rounds again, and how often each round is the middle one is a
+//! binomial probability (Efron, "Bootstrap methods: another look at the jackknife", Annals of
+//! Statistics 7, 1979, section 3). What is computed here is therefore what infinitely many
+//! resamples would give: it needs no seed, it is the same everywhere, and it takes microseconds.
+//!
+//! # Which interval
+//!
+//! The percentile interval. In simulations (`examples/coverage.rs` prints the whole table) of
+//! two sides of n rounds each, the interval for 95 % held the true ratio in this share of cases:
+//!
+//! | rounds a side | 2 | 3 | 4 | 5 | 6 | 7 | 10 | 20 |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | normal | 0.667 | 0.900 | 0.931 | 0.967 | 0.961 | 0.958 | 0.964 | 0.966 |
+//! | lognormal, σ = 0.3 | 0.668 | 0.902 | 0.930 | 0.969 | 0.961 | 0.958 | 0.965 | 0.966 |
+//! | shifted exponential | 0.668 | 0.900 | 0.932 | 0.968 | 0.961 | 0.959 | 0.963 | 0.965 |
+//! | Student, 1.5 degrees | 0.665 | 0.900 | 0.928 | 0.968 | 0.965 | 0.960 | 0.966 | 0.965 |
+//! | one in five hit | 0.668 | 0.902 | 0.929 | 0.969 | 0.963 | 0.959 | 0.967 | 0.967 |
+//!
+//! From five rounds a side on it holds what it promises. With fewer it is the whole range of
+//! ratios there are, and too short all the same. In a smaller simulation beforehand (1,500 pairs)
+//! the bias-corrected interval came to 0.95 to 0.97 at five rounds and 0.94 to 0.97 at seven, a
+//! little below this one; its acceleration (BCa) would come from a jackknife, which is
+//! inconsistent for a median. Hesterberg's expanded percentiles came to 0.99 and were 40 % wider
+//! at five rounds.
+
+use crate::binomial::{at_least, ln_choose};
+use crate::median;
+
+/// Outcomes rarer than this are left out, so that hundreds of rounds stay cheap.
+const NEGLIGIBLE: f64 = 1e-15;
+/// Cumulated probabilities are rounded sums.
+const ROUNDING: f64 = 1e-10;
+/// Bisection ends when no two different ratios of measured rates can lie in what is left.
+const CLOSE: f64 = 1e-13;
+
+/// What the median of a resample can be, and how probable each value is.
+#[derive(Debug, Clone)]
+pub(crate) struct MedianBootstrap {
+    /// (value, probability of at most this value), ascending.
+    cumulated: Vec<(f64, f64)>,
+}
+
+impl MedianBootstrap {
+    /// `None` for no values. Panics on NaN.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(|a, b| a.partial_cmp(b).expect("a rate is a number"));
+        let mut outcomes = match sorted.len() {
+            0 => return None,
+            n if n % 2 == 1 => odd(&sorted),
+            _ => even(&sorted),
+        };
+        outcomes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let total: f64 = outcomes.iter().map(|&(_, p)| p).sum();
+        let mut sum = 0.0;
+        for (_, p) in &mut outcomes {
+            sum += *p / total;
+            *p = sum;
+        }
+        Some(Self { cumulated: outcomes })
+    }
+
+    /// The median of one resample, chosen by a number from 0 to 1.
+    pub(crate) fn draw(&self, uniform: f64) -> f64 {
+        let last = self.cumulated.len() - 1;
+        self.cumulated[self.cumulated.partition_point(|&(_, p)| p <= uniform).min(last)].0
+    }
+
+    fn smallest(&self) -> f64 {
+        self.cumulated[0].0
+    }
+
+    fn largest(&self) -> f64 {
+        self.cumulated[self.cumulated.len() - 1].0
+    }
+}
+
+/// The middle one of an odd number is round i when most of a resample is at most i, and not when
+/// most is at most i − 1.
+fn odd(sorted: &[f64]) -> Vec<(f64, f64)> {
+    let n = sorted.len();
+    let at_most = |i: usize| at_least(n / 2 + 1, n, i as f64 / n as f64);
+    let mut below = 0.0;
+    (1..=n)
+        .map(|i| {
+            let probability = at_most(i) - below;
+            below += probability;
+            (sorted[i - 1], probability)
+        })
+        .filter(|&(_, p)| p > NEGLIGIBLE)
+        .collect()
+}
+
+/// The two in the middle of 2m are rounds i < j when the m lower draws are at most i and touch
+/// it, and the m upper ones are at least j and touch it; i = j takes what remains of i.
+fn even(sorted: &[f64]) -> Vec<(f64, f64)> {
+    let n = sorted.len();
+    let half = (n / 2) as i32;
+    let share = |i: usize| (i as f64 / n as f64).powi(half);
+    // By symmetry the upper draws touch j as the lower ones touch n + 1 − j.
+    let ln_touch: Vec<f64> = (1..=n).map(|i| (share(i) - share(i - 1)).ln()).collect();
+    let ln_ways = ln_choose(n, n / 2);
+    let mut outcomes = Vec::with_capacity(n * (n + 1) / 2);
+    let mut below = 0.0;
+    for i in 0..n {
+        let at_most = at_least(n / 2, n, (i + 1) as f64 / n as f64);
+        let mut both = at_most - below;
+        below = at_most;
+        for j in i + 1..n {
+            let probability = (ln_ways + ln_touch[i] + ln_touch[n - 1 - j]).exp();
+            both -= probability;
+            if probability > NEGLIGIBLE {
+                outcomes.push(((sorted[i] + sorted[j]) / 2.0, probability));
+            }
+        }
+        if both > NEGLIGIBLE {
+            outcomes.push((sorted[i], both));
+        }
+    }
+    outcomes
+}
+
+/// The ratio of two medians and the interval that holds the true one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RatioInterval {
+    /// Median after over median before.
+    pub ratio: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// Bootstrap percentile interval at `confidence` (0 to 1, exclusive) of the ratio of the median
+/// of `after` to that of `before`.
+///
+/// `None` when a side has no rounds, when a round of `before` is not above 0, or one of `after`
+/// is negative: there is no ratio then. Panics on NaN.
+pub fn ratio_of_medians(before: &[f64], after: &[f64], confidence: f64) -> Option<RatioInterval> {
+    let ratio = median(after)? / median(before)?;
+    if before.iter().any(|&rate| rate <= 0.0) || after.iter().any(|&rate| rate < 0.0) {
+        return None;
+    }
+    let (before, after) = (MedianBootstrap::of(before)?, MedianBootstrap::of(after)?);
+    let tail = (1.0 - confidence) / 2.0;
+    // The two ends are mirror images, so that swapping the sides gives the reciprocals.
+    let low = ratio_quantile(&before, &after, |at_most, _| at_most >= tail - ROUNDING);
+    let high = ratio_quantile(&before, &after, |_, above| above < tail - ROUNDING);
+    Some(RatioInterval { ratio, low, high })
+}
+
+/// The smallest ratio of two resampled medians for which `reached` holds, given the probability
+/// of a ratio of at most this, and that of one above it.
+fn ratio_quantile(
+    before: &MedianBootstrap,
+    after: &MedianBootstrap,
+    reached: impl Fn(f64, f64) -> bool,
+) -> f64 {
+    let holds = |ratio: f64| {
+        let (at_most, _) = up_to(before, after, ratio);
+        reached(at_most, 1.0 - at_most)
+    };
+    let mut low = after.smallest() / before.largest() * (1.0 - CLOSE);
+    let mut high = after.largest() / before.smallest() * (1.0 + CLOSE);
+    while high - low > CLOSE * high {
+        let middle = low + (high - low) / 2.0;
+        if middle <= low || middle >= high {
+            break;
+        }
+        if holds(middle) { high = middle } else { low = middle }
+    }
+    up_to(before, after, high).1
+}
+
+/// The probability of a ratio of at most `ratio`, and the greatest ratio there is up to it.
+fn up_to(before: &MedianBootstrap, after: &MedianBootstrap, ratio: f64) -> (f64, f64) {
+    let (mut probability, mut greatest) = (0.0, 0.0_f64);
+    let (mut reached, mut below) = (0, 0.0);
+    for &(denominator, cumulated) in &before.cumulated {
+        while reached < after.cumulated.len() && after.cumulated[reached].0 <= ratio * denominator {
+            reached += 1;
+        }
+        if reached > 0 {
+            let (numerator, at_most) = after.cumulated[reached - 1];
+            probability += (cumulated - below) * at_most;
+            greatest = greatest.max(numerator / denominator);
+        }
+        below = cumulated;
+    }
+    (probability, greatest)
+}
+
+#[cfg(test)]
+mod tests;

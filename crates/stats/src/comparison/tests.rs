@@ -1,0 +1,141 @@
+use super::*;
+use proptest::prelude::*;
+
+const QUIET: [f64; 6] = [100.0, 100.4, 99.7, 100.1, 99.9, 100.2];
+
+fn times(side: &[f64], factor: f64) -> Vec<f64> {
+    side.iter().map(|v| v * factor).collect()
+}
+
+fn within(threshold: f64) -> CompareOptions {
+    CompareOptions { threshold: Some(threshold), ..Default::default() }
+}
+
+#[test]
+fn a_clear_difference_is_called_by_its_direction() {
+    let options = CompareOptions::default();
+    let up = compare(&QUIET, &times(&QUIET, 1.05), &options).unwrap();
+    assert_eq!((up.verdict, up.test), (Verdict::Faster, Some(Test::MannWhitneyExact)));
+    let down = compare(&QUIET, &times(&QUIET, 0.95), &options).unwrap();
+    assert_eq!(down.verdict, Verdict::Slower);
+}
+
+#[test]
+fn a_real_difference_below_the_threshold_is_the_same() {
+    let c = compare(&QUIET, &times(&QUIET, 1.011), &within(0.02)).unwrap();
+    assert!(c.p < 0.05);
+    assert_eq!(c.verdict, Verdict::Same);
+}
+
+#[test]
+fn noise_beyond_the_threshold_is_inconclusive_and_asks_for_rounds() {
+    let noisy = [100.0, 80.0, 120.0, 95.0, 108.0, 87.0];
+    let c = compare(&noisy, &times(&noisy, 1.005), &within(0.02)).unwrap();
+    let Verdict::Inconclusive { rounds_needed: Some(needed) } = c.verdict else {
+        panic!("{c:?}");
+    };
+    assert!((100..10_000).contains(&needed), "{needed}");
+}
+
+#[test]
+fn without_a_threshold_nothing_is_the_same() {
+    let c = compare(&QUIET, &QUIET, &CompareOptions::default()).unwrap();
+    assert_eq!(c.verdict, Verdict::Inconclusive { rounds_needed: None });
+}
+
+#[test]
+fn three_rounds_are_tested_with_welch_and_can_differ() {
+    let c = compare(&QUIET[..3], &times(&QUIET[..3], 1.05), &CompareOptions::default()).unwrap();
+    assert_eq!((c.verdict, c.test), (Verdict::Faster, Some(Test::Welch)));
+}
+
+#[test]
+fn a_single_round_is_no_evidence() {
+    let c = compare(&[100.0], &[200.0], &within(0.02)).unwrap();
+    assert_eq!((c.test, c.p), (None, 1.0));
+    assert_eq!(c.verdict, Verdict::Inconclusive { rounds_needed: None });
+    let alike = compare(&[100.0], &[100.0], &within(0.02)).unwrap();
+    assert_eq!(alike.verdict, Verdict::Inconclusive { rounds_needed: None });
+}
+
+#[test]
+fn a_testcase_that_died_is_slower_and_one_that_woke_is_faster_without_a_ratio() {
+    let died = compare(&QUIET, &[0.0; 6], &CompareOptions::default()).unwrap();
+    assert_eq!((died.verdict, died.ratio.unwrap().ratio), (Verdict::Slower, 0.0));
+    let woke = compare(&[0.0; 6], &QUIET, &CompareOptions::default()).unwrap();
+    assert_eq!((woke.verdict, woke.ratio), (Verdict::Faster, None));
+    let dead = compare(&[0.0; 6], &[0.0; 6], &CompareOptions::default()).unwrap();
+    assert_eq!(dead.verdict, Verdict::Inconclusive { rounds_needed: None });
+}
+
+#[test]
+fn no_rounds_give_no_comparison_and_do_not_count_as_a_test() {
+    let options = CompareOptions::default();
+    assert_eq!(compare(&[], &QUIET, &options), None);
+    let after = times(&QUIET, 1.05);
+    let all = compare_all(&[(&QUIET[..], &after[..]), (&[], &after)], &options);
+    assert_eq!(all[0].unwrap().adjusted_p, all[0].unwrap().p);
+}
+
+#[test]
+fn the_more_points_the_more_rounds_mann_whitney_asks_for() {
+    for (rounds, points, expected) in [
+        (4, 1, Test::MannWhitneyExact),
+        (4, 2, Test::Welch),
+        (6, 18, Test::MannWhitneyExact),
+        (8, 100, Test::MannWhitneyExact),
+        (10, 4000, Test::MannWhitneyExact),
+        (5, 100, Test::Welch),
+    ] {
+        let before: Vec<f64> = (0..rounds).map(|i| 100.0 + f64::from(i)).collect();
+        let after = times(&before, 1.0001);
+        let (test, _) = test(&before, &after, points, 0.95).unwrap();
+        assert_eq!(test, expected, "{rounds} rounds, {points} points");
+    }
+}
+
+#[test]
+fn one_changed_point_among_a_hundred_is_found_with_five_rounds() {
+    let mut random = oorandom::Rand64::new(5);
+    let mut rounds =
+        |mean: f64| (0..5).map(|_| mean * (0.99 + 0.02 * random.rand_float())).collect();
+    let points: Vec<(Vec<f64>, Vec<f64>)> =
+        (0..100).map(|i| (rounds(100.0), rounds(if i == 37 { 80.0 } else { 100.0 }))).collect();
+    let verdicts = compare_all(&points, &CompareOptions::default());
+    for (i, c) in verdicts.iter().enumerate() {
+        let called = matches!(c.unwrap().verdict, Verdict::Faster | Verdict::Slower);
+        assert_eq!(called, i == 37, "{i}: {c:?}");
+    }
+}
+
+fn rates() -> impl Strategy<Value = Vec<f64>> {
+    prop::collection::vec(50.0..150.0, 2..12)
+}
+
+proptest! {
+    #[test]
+    fn swapping_the_sides_turns_the_verdict(before in rates(), after in rates()) {
+        let options = CompareOptions::default();
+        let c = compare(&before, &after, &options).unwrap();
+        let s = compare(&after, &before, &options).unwrap();
+        let turned = match c.verdict {
+            Verdict::Faster => Verdict::Slower,
+            Verdict::Slower => Verdict::Faster,
+            other => other,
+        };
+        match (turned, s.verdict) {
+            // The ratio's reciprocal is not equally far from 1.
+            (Verdict::Inconclusive { .. }, Verdict::Inconclusive { .. }) => {}
+            (turned, swapped) => prop_assert_eq!(turned, swapped),
+        }
+    }
+
+    #[test]
+    fn the_unit_does_not_matter(before in rates(), after in rates(), unit in -20i32..20) {
+        let options = within(0.02);
+        let unit = f64::from(unit).exp2();
+        let c = compare(&before, &after, &options).unwrap();
+        let s = compare(&times(&before, unit), &times(&after, unit), &options).unwrap();
+        prop_assert_eq!(c.verdict, s.verdict);
+    }
+}
