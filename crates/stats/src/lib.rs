@@ -13,6 +13,7 @@
 //! * [`compare_all`]: the rounds of all points of two runs → ratios with intervals, p-values
 //!   corrected for their number, verdicts. Below it lie [`ratio_of_medians`], [`welch`],
 //!   [`mann_whitney`] and [`benjamini_hochberg`].
+//! * [`change_points`]: one point over many runs → when it changed and by how much.
 //!
 //! ```
 //! use knee_stats::{Curve, median_interval};
@@ -28,6 +29,7 @@
 
 mod binomial;
 mod bootstrap;
+mod change_points;
 mod comparison;
 mod curve;
 mod mann_whitney;
@@ -39,6 +41,7 @@ mod spread;
 mod welch;
 
 pub use bootstrap::{RatioInterval, ratio_of_medians};
+pub use change_points::{ChangeOptions, ChangePoint, change_points};
 pub use comparison::{CompareOptions, Comparison, Test, Verdict, compare, compare_all};
 pub use curve::{Curve, CurvePoint};
 pub use mann_whitney::{MannWhitney, UMethod, mann_whitney, mann_whitney_smallest_p};
