@@ -14,6 +14,7 @@
 //!   corrected for their number, verdicts. Below it lie [`ratio_of_medians`], [`welch`],
 //!   [`mann_whitney`] and [`benjamini_hochberg`].
 //! * [`change_points`]: one point over many runs → when it changed and by how much.
+//! * [`usl`]: the rounds of one curve → what limits it, after the Universal Scalability Law.
 //!
 //! ```
 //! use knee_stats::{Curve, median_interval};
@@ -38,6 +39,7 @@ pub mod ministat;
 mod multiple;
 mod noise;
 mod spread;
+pub mod usl;
 mod welch;
 
 pub use bootstrap::{RatioInterval, ratio_of_medians};

@@ -1,0 +1,246 @@
+//! What limits a curve: the Universal Scalability Law, fitted to the rounds of its points.
+//!
+//! N. J. Gunther, "Guerrilla Capacity Planning", Springer 2007, chapters 4 to 6, with λ in place
+//! of a measured X(1) as in B. Schwartz, "Practical Scalability Analysis with the Universal
+//! Scalability Law", 2015. [`fit`] takes rounds and gives intervals and a judgement of what the
+//! fit is worth; [`Usl::of`] gives bare coefficients for (load, throughput) pairs.
+//!
+//! # Intervals
+//!
+//! They are bootstrap percentile intervals. With three rounds or more at every number of tasks,
+//! the rounds of each are resampled and their medians fitted again: the intervals say what other
+//! rounds on the same machine would have given, as if the law held. They say nothing of whether
+//! it holds: R² and the residuals do. With fewer rounds the residuals of the fit are resampled
+//! instead (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 9).
+//!
+//! # Amdahl's law
+//!
+//! When κ's interval includes 0, the data do not show that throughput ever falls. The law is then
+//! fitted anew with κ = 0, there is no peak, and the limit is a speed-up of 1/σ.
+//!
+//! ```
+//! use knee_stats::usl::{FitOptions, Worth, fit};
+//!
+//! // A mutex: half the work is serial.
+//! let rounds: Vec<(u32, Vec<f64>)> = [1, 2, 4, 8, 12, 16]
+//!     .map(|n: u32| (n, [0.99, 1.0, 1.01].map(|r| r * f64::from(200 * n / (1 + n))).to_vec()))
+//!     .into();
+//! let fit = fit(&rounds, &FitOptions::default()).unwrap();
+//! assert!(fit.is_amdahl && (fit.model.sigma - 0.5).abs() < 0.02);
+//! assert_eq!(fit.model.knee(0.8), Some(2));
+//! assert_eq!(fit.worth, Worth::Prediction);
+//! ```
+
+mod intervals;
+mod least_squares;
+mod model;
+
+pub use model::Usl;
+
+use crate::median;
+use intervals::{Resampler, percentiles};
+use least_squares::Law;
+
+/// Three coefficients take three points; what they predict is only checked by more.
+const COEFFICIENTS: usize = 3;
+/// Gunther advises six points at least before a fit is used to predict.
+const FEWEST_TO_PREDICT: usize = 6;
+/// κ counts as 0 when it costs less than this at the most tasks measured, as a share of the time
+/// of one: no measurement resolves it.
+const UNRESOLVED: f64 = 1e-6;
+
+/// How to fit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FitOptions {
+    /// Of the intervals.
+    pub confidence: f64,
+    /// Bootstrap resamples.
+    pub resamples: u32,
+    /// Of the resamples: the same rounds and seed give the same fit.
+    pub seed: u64,
+}
+
+impl Default for FitOptions {
+    fn default() -> Self {
+        Self { confidence: 0.95, resamples: 2000, seed: 1 }
+    }
+}
+
+/// Why there is no fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// Three coefficients need three different numbers of tasks.
+    #[error("{0} different numbers of tasks: the law has three coefficients and needs three")]
+    TooFewPoints(usize),
+    /// Nothing ran at any number of tasks.
+    #[error("no throughput at any number of tasks")]
+    NoThroughput,
+}
+
+/// What a fit may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worth {
+    /// Six different numbers of tasks or more: it says something beyond them.
+    Prediction,
+    /// Fewer: it describes the points measured and is no prediction.
+    Description,
+}
+
+/// What the intervals are made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// Rounds resampled within each number of tasks.
+    Rounds,
+    /// Residuals of the fit, as some numbers of tasks have fewer than three rounds.
+    Residuals,
+    /// Three points with few rounds: the law passes through them whatever they are, and there
+    /// are no intervals.
+    Nothing,
+}
+
+/// A value and the interval of it, when there is one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The best value.
+    pub value: f64,
+    /// Lower and upper end.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// One point against the law.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Residual {
+    /// Number of tasks.
+    pub tasks: u32,
+    /// Median throughput of the rounds.
+    pub measured: f64,
+    /// Throughput by the law.
+    pub predicted: f64,
+}
+
+/// The law fitted to a curve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fit {
+    /// The coefficients to draw and to reason with; κ is 0 when `is_amdahl`.
+    pub model: Usl,
+    /// Whether κ cannot be told from 0, and the model is Amdahl's law.
+    pub is_amdahl: bool,
+    /// Throughput of one task.
+    pub lambda: Estimate,
+    /// Contention.
+    pub sigma: Estimate,
+    /// Coherency, as fitted before the decision for Amdahl's law: how large it might still be.
+    pub kappa: Estimate,
+    /// Number of tasks of greatest throughput; `None` when throughput does not fall.
+    pub peak: Option<Estimate>,
+    /// Share of the variance between points that the model explains; can be negative. `None` when
+    /// all points are equal.
+    pub r_squared: Option<f64>,
+    /// Root of the mean squared residual, in units of throughput.
+    pub rmse: f64,
+    /// All points, fewest tasks first.
+    pub residuals: Vec<Residual>,
+    /// Whether it is a prediction.
+    pub worth: Worth,
+    /// Where the intervals are from.
+    pub basis: Basis,
+}
+
+impl Usl {
+    /// The coefficients of least squared error for (load, throughput) pairs; loads may be any
+    /// positive numbers and may repeat. `None` for fewer than three different loads or no
+    /// throughput.
+    pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
+        let mut loads: Vec<f64> = pairs.iter().map(|&(n, _)| n).collect();
+        loads.sort_by(f64::total_cmp);
+        loads.dedup();
+        (loads.len() >= COEFFICIENTS && pairs.iter().any(|&(_, x)| x > 0.0))
+            .then(|| least_squares::fit(pairs, Law::Universal, None))
+    }
+}
+
+/// Fits the law to (tasks, rates of the rounds) in any order. Points without rounds are left out,
+/// the rounds of equal numbers of tasks are put together. Panics on NaN.
+pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfit> {
+    let points = gather(rounds);
+    if points.len() < COEFFICIENTS {
+        return Err(Unfit::TooFewPoints(points.len()));
+    }
+    let medians: Vec<(f64, f64)> = points
+        .iter()
+        .map(|(n, rates)| (f64::from(*n), median(rates).expect("no point is empty")))
+        .collect();
+    if medians.iter().all(|&(_, x)| x <= 0.0) {
+        return Err(Unfit::NoThroughput);
+    }
+    let most_tasks = medians[medians.len() - 1].0;
+    let is_unresolved = |kappa: f64| kappa * most_tasks * (most_tasks - 1.0) < UNRESOLVED;
+
+    let universal = least_squares::fit(&medians, Law::Universal, None);
+    let resampler = Resampler::new(&points, &medians, &universal, options);
+    let resampled = resampler.refit(Law::Universal, &universal);
+    let kappa = estimate(universal.kappa, &resampled, options, |m| m.kappa);
+    let is_amdahl = is_unresolved(kappa.interval.map_or(kappa.value, |(low, _)| low));
+    let (model, resampled) = if is_amdahl {
+        let amdahl = least_squares::fit(&medians, Law::Amdahl, None);
+        (amdahl, resampler.refit(Law::Amdahl, &amdahl))
+    } else {
+        (universal, resampled)
+    };
+    let peak = model
+        .peak()
+        .map(|peak| estimate(peak, &resampled, options, |m| m.peak().unwrap_or(f64::INFINITY)));
+    let residuals: Vec<Residual> = points
+        .iter()
+        .zip(&medians)
+        .map(|((tasks, _), &(n, measured))| Residual {
+            tasks: *tasks,
+            measured,
+            predicted: model.throughput(n),
+        })
+        .collect();
+    let (r_squared, rmse) = goodness(&residuals);
+    let predicts = points.len() >= FEWEST_TO_PREDICT;
+    Ok(Fit {
+        model,
+        is_amdahl,
+        lambda: estimate(model.lambda, &resampled, options, |m| m.lambda),
+        sigma: estimate(model.sigma, &resampled, options, |m| m.sigma),
+        kappa,
+        peak,
+        r_squared,
+        rmse,
+        residuals,
+        worth: if predicts { Worth::Prediction } else { Worth::Description },
+        basis: resampler.basis(),
+    })
+}
+
+fn gather(rounds: &[(u32, Vec<f64>)]) -> Vec<(u32, Vec<f64>)> {
+    let mut by_tasks = std::collections::BTreeMap::<u32, Vec<f64>>::new();
+    for (tasks, rates) in rounds.iter().filter(|(_, rates)| !rates.is_empty()) {
+        by_tasks.entry(*tasks).or_default().extend(rates);
+    }
+    by_tasks.into_iter().collect()
+}
+
+fn estimate(
+    value: f64,
+    resampled: &[Usl],
+    options: &FitOptions,
+    of: impl Fn(&Usl) -> f64,
+) -> Estimate {
+    let values = resampled.iter().map(of).collect();
+    Estimate { value, interval: percentiles(values, options.confidence) }
+}
+
+fn goodness(residuals: &[Residual]) -> (Option<f64>, f64) {
+    let n = residuals.len() as f64;
+    let mean = residuals.iter().map(|r| r.measured).sum::<f64>() / n;
+    let total: f64 = residuals.iter().map(|r| (r.measured - mean).powi(2)).sum();
+    let left: f64 = residuals.iter().map(|r| (r.measured - r.predicted).powi(2)).sum();
+    ((total > 0.0).then(|| 1.0 - left / total), (left / n).sqrt())
+}
+
+#[cfg(test)]
+mod tests;
