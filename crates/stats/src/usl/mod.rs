@@ -144,6 +144,17 @@ pub struct Fit {
     pub worth: Worth,
     /// Where the intervals are from.
     pub basis: Basis,
+    /// The models of the resamples, for intervals of anything else that follows from a model.
+    resampled: Vec<Usl>,
+    confidence: f64,
+}
+
+impl Fit {
+    /// The interval of whatever `of` reads off a model: of the throughput at some number of tasks
+    /// for a band around the curve, of the knee. `None` when there are no intervals.
+    pub fn interval(&self, of: impl Fn(&Usl) -> f64) -> Option<(f64, f64)> {
+        percentiles(self.resampled.iter().map(of).collect(), self.confidence)
+    }
 }
 
 impl Usl {
@@ -213,6 +224,8 @@ pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfi
         residuals,
         worth: if predicts { Worth::Prediction } else { Worth::Description },
         basis: resampler.basis(),
+        resampled,
+        confidence: options.confidence,
     })
 }
 
