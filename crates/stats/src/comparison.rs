@@ -3,8 +3,8 @@
 //! A claim of a difference has to pass three gates: the test's p-value (adjusted when several
 //! points are compared) is below 1 − confidence, the bootstrap interval of the ratio of medians
 //! excludes 1, and the ratio is at least the threshold away from 1 when one is given. "The same"
-//! is a claim as well: the whole interval lies within the threshold. Everything else is
-//! inconclusive.
+//! is a claim as well: the whole interval lies within the threshold, and is from five rounds a
+//! side at least, as that of fewer is too short. Everything else is inconclusive.
 //!
 //! # Which test
 //!
@@ -40,6 +40,9 @@ use crate::mann_whitney::{UMethod, mann_whitney, mann_whitney_smallest_p};
 use crate::multiple::benjamini_hochberg;
 use crate::{median, welch};
 
+/// Rounds a side from which the interval of the ratio holds what it promises (see `bootstrap`); a
+/// claim that rests on the interval alone needs them.
+const ROUNDS_FOR_AN_INTERVAL: usize = 5;
 /// An estimate beyond this many rounds is no advice.
 const MOST_ROUNDS_TO_ADVISE: f64 = 10_000.0;
 
@@ -197,7 +200,8 @@ fn verdict(
             return Verdict::Slower;
         }
     }
-    if threshold > 0.0 && low >= 1.0 - threshold && high <= 1.0 + threshold {
+    let trusted = rounds_before.min(rounds_after) >= ROUNDS_FOR_AN_INTERVAL;
+    if trusted && threshold > 0.0 && low >= 1.0 - threshold && high <= 1.0 + threshold {
         return Verdict::Same;
     }
     let rounds = 2.0 / (1.0 / rounds_before as f64 + 1.0 / rounds_after as f64);
@@ -211,8 +215,9 @@ fn rounds_needed(ratio: f64, half_width: f64, rounds: f64, threshold: f64) -> Op
     let away = (ratio - 1.0).abs();
     let enough = if away >= threshold { away } else { threshold - away };
     let needed = (rounds * (half_width / enough).powi(2)).ceil();
-    // An interval already this narrow failed for its p-value: one round more is the least advice.
-    (needed <= MOST_ROUNDS_TO_ADVISE).then(|| needed.max(rounds.floor() + 1.0) as u32)
+    // An interval already narrow enough failed for its p-value, or for too few rounds to trust it.
+    let least = (rounds.floor() + 1.0).max(ROUNDS_FOR_AN_INTERVAL as f64);
+    (needed <= MOST_ROUNDS_TO_ADVISE).then(|| needed.max(least) as u32)
 }
 
 #[cfg(test)]

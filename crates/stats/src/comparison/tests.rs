@@ -50,6 +50,13 @@ fn three_rounds_are_tested_with_welch_and_can_differ() {
 }
 
 #[test]
+fn too_few_rounds_are_never_called_the_same() {
+    let c = compare(&QUIET[..4], &QUIET[..4], &within(0.02)).unwrap();
+    assert_eq!(c.verdict, Verdict::Inconclusive { rounds_needed: Some(5) });
+    assert_eq!(compare(&QUIET[..5], &QUIET[..5], &within(0.02)).unwrap().verdict, Verdict::Same);
+}
+
+#[test]
 fn a_single_round_is_no_evidence() {
     let c = compare(&[100.0], &[200.0], &within(0.02)).unwrap();
     assert_eq!((c.test, c.p), (None, 1.0));
