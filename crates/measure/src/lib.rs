@@ -14,6 +14,7 @@
 //! * [`launch`] is the other side: it starts runners and makes sure that they end.
 //! * A [`sweep`] runs rounds of all points of a [`plan`], interleaved, into a [`record`].
 //! * [`summary`] makes curves of a record; [`noise`] knows what chance alone shows.
+//! * [`results`] are what can be compared, whoever measured them.
 //! * [`machine`] knows which CPUs there are and in which order tasks take them.
 //!
 //! This crate prints nothing, and with `launch` it is the only one that starts processes.
@@ -37,6 +38,7 @@ pub mod needs;
 pub mod noise;
 pub mod plan;
 pub mod record;
+pub mod results;
 pub mod runner;
 pub mod select;
 mod signal;

@@ -1,0 +1,164 @@
+//! Results in the CSV files of will-it-scale's `runtest.py`: one per testcase, named after it.
+//!
+//! ```text
+//! tasks,processes,processes_idle,threads,threads_idle,linear
+//! 0,0,100,0,100,0
+//! 1,1234567,50.02,1230000,50.00,1234567
+//! ```
+//!
+//! A line has the average of one invocation in each mode, so a file is one round. `knee show
+//! --format csv` prints the same, a block with a comment for each testcase.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Key, Results, ResultsError, read_to_string};
+use crate::plan::MAX_TASKS;
+use crate::testcase::Mode;
+
+/// The columns that are read; what follows differs from version to version.
+const HEADER: [&str; 5] = ["tasks", "processes", "processes_idle", "threads", "threads_idle"];
+/// Where the rates are.
+const RATES: [(usize, Mode); 2] = [(1, Mode::Processes), (3, Mode::Threads)];
+
+/// Whether this is the line that every block begins with.
+pub(super) fn is_header(line: &str) -> bool {
+    fields(line).starts_with(&HEADER)
+}
+
+/// The CSV files in a directory, by name.
+pub(super) fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "csv") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
+    let mut results = Results::new(path);
+    let files = if path.is_dir() {
+        files(path).map_err(|error| ResultsError::Io { path: path.to_owned(), error })?
+    } else {
+        vec![path.to_owned()]
+    };
+    for file in files {
+        parse(&read_to_string(&file)?, &file, &mut results)?;
+    }
+    Ok(results)
+}
+
+/// Adds the content of one file; `path` names its testcase, unless lines like `# mmap1` do.
+fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsError> {
+    let mut testcase = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    for (index, line) in text.lines().enumerate() {
+        let malformed = |reason: String| ResultsError::Malformed {
+            path: path.to_owned(),
+            line: index + 1,
+            reason,
+        };
+        if let Some(name) = line.strip_prefix("# ") {
+            name.trim().clone_into(&mut testcase);
+            continue;
+        }
+        let fields = fields(line);
+        if line.trim().is_empty() || is_header(line) {
+            continue;
+        }
+        let [tasks, ..] = fields.as_slice() else { continue };
+        if fields.len() < HEADER.len() {
+            return Err(malformed(format!(
+                "{} fields where will-it-scale's CSV has {} or more: {line:?}",
+                fields.len(),
+                HEADER.len()
+            )));
+        }
+        let tasks: u32 = tasks
+            .parse()
+            .ok()
+            .filter(|&tasks| tasks <= MAX_TASKS)
+            .ok_or_else(|| malformed(format!("{tasks:?} is no number of tasks")))?;
+        // The artificial origin of the plot.
+        if tasks == 0 {
+            continue;
+        }
+        for (column, mode) in RATES {
+            let text = fields[column];
+            let rate: f64 = text
+                .parse()
+                .ok()
+                .filter(|rate: &f64| rate.is_finite())
+                .ok_or_else(|| malformed(format!("{text:?} is no rate")))?;
+            let key = Key { testcase: testcase.clone(), mode: Some(mode), tasks: Some(tasks) };
+            if rate < 0.0 {
+                results.miss(key, "will-it-scale noted that it has no result".to_owned());
+            } else {
+                results.add(key, rate, 1);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fields(line: &str) -> Vec<&str> {
+    line.split(',').map(str::trim).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(text: &str) -> Result<Results, ResultsError> {
+        let mut results = Results::new(Path::new("mmap1.csv"));
+        parse(text, Path::new("mmap1.csv"), &mut results).map(|()| results)
+    }
+
+    const FILE: &str = "tasks,processes,processes_idle,threads,threads_idle,linear\n\
+                        0,0,100,0,100,0\n1,100,50.0,90,50.0,100\n2,150,0,-1,0,200\n";
+
+    #[test]
+    fn a_file_is_a_round_of_each_mode() {
+        let results = parsed(FILE).unwrap();
+        let key =
+            |mode, tasks| Key { testcase: "mmap1".into(), mode: Some(mode), tasks: Some(tasks) };
+        assert_eq!(results.points.len(), 4);
+        assert_eq!(results.points[&key(Mode::Processes, 2)].rounds, [150.0]);
+        assert!(results.points[&key(Mode::Threads, 2)].gap.is_some());
+        assert!(results.cases["mmap1"].family.is_some());
+    }
+
+    #[test]
+    fn blocks_with_names_are_testcases_of_their_own_and_the_same_name_is_another_round() {
+        let text = format!("# read1\n{FILE}\n# open1\n{FILE}# read1\n{FILE}");
+        let results = parsed(&text).unwrap();
+        assert_eq!(results.cases.len(), 2);
+        let first = results.points.iter().find(|(key, _)| key.testcase == "read1").unwrap();
+        assert_eq!(first.1.rounds, [100.0, 100.0]);
+    }
+
+    #[test]
+    fn a_bad_line_is_named_with_its_number_and_text() {
+        for (line, says) in [
+            ("2,1", "2 fields"),
+            ("x,1,2,3,4", "\"x\" is no number of tasks"),
+            ("3,fast,2,3,4", "\"fast\" is no rate"),
+            ("3,NaN,2,3,4", "\"NaN\" is no rate"),
+        ] {
+            let error = parsed(&format!("{FILE}{line}\n")).unwrap_err().to_string();
+            assert!(error.starts_with("mmap1.csv:5:") && error.contains(says), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "([0-9#,.\\-a-z ]{0,12}\n?){0,20}") {
+            let _ = parsed(&text);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Results in a record of `knee run`.
+
+use std::path::Path;
+
+use super::{CaseInfo, Key, Measured, Results, ResultsError};
+use crate::record::{Record, RoundSummary};
+
+pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
+    // Either the directory or the run.json in it may be named.
+    let dir = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let record = Record::open(dir)?;
+    let finished = record.finished_rounds()?;
+    let run = record.run;
+    let mut results = Results::new(path);
+    for case in &run.cases {
+        let info = CaseInfo { family: Some(case.family), unit: case.unit.clone() };
+        results.cases.insert(case.name.clone(), info);
+    }
+    for point in run.points() {
+        let rounds = finished.of(&point);
+        let mut measured = Measured {
+            rounds: rounds.clone().filter_map(RoundSummary::rate).collect(),
+            samples: rounds.clone().map(|round| round.samples).sum(),
+            marked: rounds.map(|round| round.marked).sum(),
+            gap: None,
+        };
+        let failure = run.failures.iter().find(|failure| failure.point == point);
+        if let Some(failure) = failure {
+            measured.gap = Some(failure.failure.reason.clone());
+        } else if measured.rounds.is_empty() {
+            measured.gap = Some("no round of it was finished".to_owned());
+        }
+        let key =
+            Key { testcase: point.testcase, mode: Some(point.mode), tasks: Some(point.tasks) };
+        results.points.insert(key, measured);
+    }
+    results.environment = Some(run.environment);
+    results.request = Some(run.request);
+    Ok(results)
+}

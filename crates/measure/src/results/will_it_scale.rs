@@ -1,0 +1,179 @@
+//! Results that the binaries of will-it-scale print, and `knee will-it-scale` and `knee show
+//! --format will-it-scale` with them.
+//!
+//! ```text
+//! testcase:Anonymous memory mmap/munmap of 128MB
+//! warmup
+//! min:349200 max:349200 total:349200
+//! measurement
+//! min:388000 max:388000 total:388000
+//! average:388000
+//! ```
+//!
+//! A block is an invocation: one round, whose rate is the mean of the samples after `measurement`.
+//! The output tells the description of the testcase and neither its name nor the mode nor the
+//! number of tasks; a file name like `mmap1_processes.txt` or `mmap1_threads-4.log` does.
+
+use std::path::Path;
+
+use super::{Key, Results, ResultsError, read_to_string};
+use crate::plan::MAX_TASKS;
+use crate::testcase::Mode;
+
+const TESTCASE: &str = "testcase:";
+const MEASUREMENT: &str = "measurement";
+
+/// Whether a file that begins with this line is one of those.
+pub(super) fn is_header(line: &str) -> bool {
+    line.starts_with(TESTCASE)
+}
+
+pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
+    parse(&read_to_string(path)?, path)
+}
+
+/// One invocation.
+struct Block<'t> {
+    description: &'t str,
+    measuring: bool,
+    totals: Vec<f64>,
+}
+
+fn parse(text: &str, path: &Path) -> Result<Results, ResultsError> {
+    let mut results = Results::new(path);
+    let name = Name::of(path);
+    let mut block: Option<Block<'_>> = None;
+    for (index, line) in text.lines().enumerate() {
+        let malformed = |reason: String| ResultsError::Malformed {
+            path: path.to_owned(),
+            line: index + 1,
+            reason,
+        };
+        let line = line.trim_end();
+        if let Some(description) = line.strip_prefix(TESTCASE) {
+            results.end_block(&name, block.take());
+            block = Some(Block { description, measuring: false, totals: Vec::new() });
+        } else if let Some(block) = &mut block {
+            if line == MEASUREMENT {
+                block.measuring = true;
+            } else if line.starts_with("min:") {
+                let total = total(line)
+                    .ok_or_else(|| malformed(format!("there is no total in {line:?}")))?;
+                if block.measuring {
+                    block.totals.push(total);
+                }
+            } else if !is_known(line) {
+                return Err(malformed(format!("not a line of will-it-scale: {line:?}")));
+            }
+        } else if !line.is_empty() {
+            return Err(malformed(format!("expected {TESTCASE:?} before {line:?}")));
+        }
+    }
+    results.end_block(&name, block);
+    Ok(results)
+}
+
+impl Results {
+    fn end_block(&mut self, name: &Name, block: Option<Block<'_>>) {
+        let Some(block) = block else { return };
+        let testcase = name.testcase.clone().unwrap_or_else(|| block.description.to_owned());
+        let key = Key { testcase, mode: name.mode, tasks: name.tasks };
+        let n = block.totals.len();
+        if n == 0 {
+            self.miss(key, "an invocation ended before its first measured sample".to_owned());
+        } else {
+            self.add(key, block.totals.iter().sum::<f64>() / n as f64, n as u64);
+        }
+    }
+}
+
+/// What the name of a file says of its content.
+#[derive(Default)]
+struct Name {
+    testcase: Option<String>,
+    mode: Option<Mode>,
+    tasks: Option<u32>,
+}
+
+impl Name {
+    fn of(path: &Path) -> Self {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        for (suffix, mode) in [("_processes", Mode::Processes), ("_threads", Mode::Threads)] {
+            let Some((testcase, rest)) = stem.split_once(suffix) else { continue };
+            let digits = rest.trim_start_matches(['-', '_', '.', 't']);
+            return Self {
+                testcase: Some(testcase.to_owned()),
+                mode: Some(mode),
+                tasks: digits.parse().ok().filter(|tasks| (1..=MAX_TASKS).contains(tasks)),
+            };
+        }
+        Self::default()
+    }
+}
+
+/// The last field of `min:1 max:2 total:3`.
+fn total(line: &str) -> Option<f64> {
+    let (_, total) = line.split_once(" total:")?;
+    total.trim().parse().ok().filter(|total: &f64| total.is_finite() && *total >= 0.0)
+}
+
+/// `warmup`, `average:388000`, a task's line of `-v`, or nothing.
+fn is_known(line: &str) -> bool {
+    line.is_empty() || line == "warmup" || line.starts_with("average:") || line.contains(" -> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BLOCK: &str = "testcase:Map and unmap\nwarmup\nmin:1 max:1 total:1\nmeasurement\n\
+                         min:10 max:10 total:20\n   0 -> 10\nmin:15 max:15 total:30\naverage:25\n";
+
+    fn parsed(name: &str, text: &str) -> Result<Results, ResultsError> {
+        parse(text, Path::new(name))
+    }
+
+    #[test]
+    fn a_block_is_a_round_and_its_samples_are_averaged() {
+        let results = parsed("x/mmap1_threads-4.txt", &BLOCK.repeat(2)).unwrap();
+        let key = Key { testcase: "mmap1".into(), mode: Some(Mode::Threads), tasks: Some(4) };
+        assert_eq!(results.points[&key].rounds, [25.0, 25.0]);
+        assert_eq!(results.points[&key].samples, 4);
+    }
+
+    #[test]
+    fn what_a_name_does_not_say_is_unknown() {
+        let results = parsed("before.txt", BLOCK).unwrap();
+        let key = Key { testcase: "Map and unmap".into(), mode: None, tasks: None };
+        assert_eq!(results.points[&key].rounds, [25.0]);
+    }
+
+    #[test]
+    fn an_invocation_without_samples_is_a_gap() {
+        let results = parsed("a", "testcase:A\nwarmup\nmin:1 max:1 total:1\n").unwrap();
+        assert!(results.points.values().next().unwrap().gap.is_some());
+    }
+
+    #[test]
+    fn a_strange_line_is_named_with_its_number() {
+        for (text, says) in [
+            ("testcase:A\nsegmentation fault\n", "a:2: not a line of will-it-scale"),
+            ("testcase:A\nmin:1 max:2\n", "a:2: there is no total"),
+            ("testcase:A\nmin:1 max:2 total:nan\n", "a:2: there is no total"),
+            ("hello\n", "a:1: expected"),
+        ] {
+            let error = parsed("a", text).unwrap_err().to_string();
+            assert!(error.starts_with(says), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(
+            text in "((testcase:|measurement|min:| total:|[0-9]{0,30}|[a-z >-]{0,5})\n?){0,30}",
+        ) {
+            let _ = parsed("x_processes.txt", &text);
+        }
+    }
+}
