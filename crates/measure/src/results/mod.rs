@@ -5,6 +5,7 @@
 //! and its luck; they are averaged here, and never counted as if they were independent.
 
 mod csv;
+mod difference;
 mod knee;
 mod will_it_scale;
 
@@ -12,6 +13,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+
+pub use difference::{Difference, differences};
 
 use crate::machine::Environment;
 use crate::record::{RUN_FILE, RecordError, Request};
@@ -192,7 +195,7 @@ impl Results {
 /// The first two lines, as far as they are text; of a file without lines no more than is needed.
 fn first_lines(path: &Path) -> io::Result<[String; 2]> {
     let mut start = BufReader::new(File::open(path)?.take(START_BYTES));
-    let mut line = || {
+    let mut line = || -> io::Result<String> {
         let mut line = Vec::new();
         start.read_until(b'\n', &mut line)?;
         Ok(String::from_utf8_lossy(&line).trim_end().to_owned())

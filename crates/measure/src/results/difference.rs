@@ -1,0 +1,117 @@
+//! What differs between two sides beside what was meant to: reasons to doubt a comparison.
+
+use std::fmt::{self, Display};
+
+use super::Results;
+use crate::machine::Environment;
+use crate::record::Request;
+
+/// Something that can change results by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What it is.
+    pub what: String,
+    /// On the first side.
+    pub before: String,
+    /// On the second side.
+    pub after: String,
+}
+
+impl Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} before, {} after", self.what, self.before, self.after)
+    }
+}
+
+/// All that differs between two results and that both of them tell. The kernel and the version of
+/// knee are not among them: they are what one compares.
+pub fn differences(before: &Results, after: &Results) -> Vec<Difference> {
+    let mut found = Vec::new();
+    if let (Some(before), Some(after)) = (&before.environment, &after.environment) {
+        machines(before, after, &mut found);
+    }
+    if let (Some(before), Some(after)) = (&before.request, &after.request) {
+        requests(before, after, &mut found);
+    }
+    found
+}
+
+fn machines(before: &Environment, after: &Environment, found: &mut Vec<Difference>) {
+    let mut differ = |what: &str, read: &dyn Fn(&Environment) -> Option<String>| {
+        note(what, read(before), read(after), found);
+    };
+    differ("machine", &|e| Some(e.hostname.clone()));
+    differ("architecture", &|e| Some(e.architecture.clone()));
+    differ("CPU model", &|e| e.cpu_model.clone());
+    differ("topology", &|e| e.topology.as_ref().map(ToString::to_string));
+    differ("usable CPUs", &|e| Some(e.usable_cpus.to_string()));
+    differ("CPU quota of the cgroup", &|e| e.cgroup_cpu_quota.map(|quota| format!("{quota:.2}")));
+    differ("kernel command line", &|e| e.kernel_command_line.as_deref().map(without_image));
+    differ("frequency governor", &|e| e.governor.clone());
+    differ("turbo", &|e| e.turbo.map(on_off));
+    differ("SMT", &|e| e.smt_active.map(on_off));
+    differ("hypervisor", &|e| e.hypervisor.clone());
+    differ("clock source", &|e| e.clocksource.clone());
+    differ("transparent huge pages", &|e| e.transparent_huge_pages.clone());
+    differ("NUMA balancing", &|e| e.numa_balancing.map(on_off));
+    differ("isolated CPUs", &|e| e.isolated_cpus.as_ref().map(ToString::to_string));
+    differ("C library", &|e| e.libc.clone());
+    differ("file system", &|e| e.work_dir_file_system.clone());
+    let names = before.mitigations.keys().chain(after.mitigations.keys());
+    for name in names.collect::<std::collections::BTreeSet<_>>() {
+        let read = |e: &Environment| e.mitigations.get(name).cloned();
+        note(&format!("mitigation of {name}"), read(before), read(after), found);
+    }
+}
+
+fn requests(before: &Request, after: &Request, found: &mut Vec<Difference>) {
+    let mut differ = |what: &str, read: &dyn Fn(&Request) -> String| {
+        note(what, Some(read(before)), Some(read(after)), found);
+    };
+    differ("placement", &|r| r.placement.to_string());
+    differ("seconds per sample", &|r| r.interval.to_string());
+    differ("samples per round", &|r| r.samples.to_string());
+    differ("seconds of warm-up", &|r| r.warmup.to_string());
+}
+
+/// Notes a difference if there is one.
+fn note(what: &str, before: Option<String>, after: Option<String>, found: &mut Vec<Difference>) {
+    if before != after {
+        let said = |side: Option<String>| side.unwrap_or_else(|| "unknown".to_owned());
+        let (before, after) = (said(before), said(after));
+        found.push(Difference { what: what.to_owned(), before, after });
+    }
+}
+
+/// The words that do not name the kernel itself.
+fn without_image(command_line: &str) -> String {
+    let names_it = |word: &&str| word.starts_with("BOOT_IMAGE=") || word.starts_with("initrd=");
+    let words: Vec<&str> = command_line.split_whitespace().filter(|w| !names_it(w)).collect();
+    words.join(" ")
+}
+
+fn on_off(on: bool) -> String {
+    if on { "on" } else { "off" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matters_is_named_and_the_kernel_image_is_not() {
+        let before = Environment::capture(std::path::Path::new("/"));
+        let mut after = before.clone();
+        after.governor = Some("powersave".to_owned());
+        after.kernel = "Linux 99".to_owned();
+        let boot = |image: &str| Some(format!("BOOT_IMAGE={image} quiet"));
+        let before = Environment { kernel_command_line: boot("old"), ..before };
+        after.kernel_command_line = boot("new");
+        after.mitigations.insert("another".to_owned(), "Vulnerable".to_owned());
+        let mut found = Vec::new();
+        machines(&before, &after, &mut found);
+        let what: Vec<&str> = found.iter().map(|difference| difference.what.as_str()).collect();
+        assert_eq!(what, ["frequency governor", "mitigation of another"]);
+        assert_eq!(found[1].to_string(), "mitigation of another: unknown before, Vulnerable after");
+    }
+}
