@@ -27,11 +27,9 @@ impl Display for Difference {
 /// knee are not among them: they are what one compares.
 pub fn differences(before: &Results, after: &Results) -> Vec<Difference> {
     let mut found = Vec::new();
-    if let (Some(before), Some(after)) = (&before.environment, &after.environment) {
-        machines(before, after, &mut found);
-    }
-    if let (Some(before), Some(after)) = (&before.request, &after.request) {
-        requests(before, after, &mut found);
+    if let (Some(before), Some(after)) = (&before.run, &after.run) {
+        machines(&before.environment, &after.environment, &mut found);
+        requests(&before.request, &after.request, &mut found);
     }
     found
 }

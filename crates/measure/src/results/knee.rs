@@ -1,8 +1,10 @@
 //! Results in a record of `knee run`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{CaseInfo, Key, Measured, Results, ResultsError};
+use crate::plan::Point;
 use crate::record::{Record, RoundSummary};
 
 pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
@@ -17,6 +19,8 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
         let info = CaseInfo { family: Some(case.family), unit: case.unit.clone() };
         results.cases.insert(case.name.clone(), info);
     }
+    let failures: BTreeMap<&Point, &str> =
+        run.failures.iter().map(|f| (&f.point, f.failure.reason.as_str())).collect();
     for point in run.points() {
         let rounds = finished.of(&point);
         let mut measured = Measured {
@@ -25,9 +29,8 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
             marked: rounds.map(|round| round.marked).sum(),
             gap: None,
         };
-        let failure = run.failures.iter().find(|failure| failure.point == point);
-        if let Some(failure) = failure {
-            measured.gap = Some(failure.failure.reason.clone());
+        if let Some(reason) = failures.get(&point) {
+            measured.gap = Some((*reason).to_owned());
         } else if measured.rounds.is_empty() {
             measured.gap = Some("no round of it was finished".to_owned());
         }
@@ -35,7 +38,6 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
             Key { testcase: point.testcase, mode: Some(point.mode), tasks: Some(point.tasks) };
         results.points.insert(key, measured);
     }
-    results.environment = Some(run.environment);
-    results.request = Some(run.request);
+    results.run = Some(run);
     Ok(results)
 }

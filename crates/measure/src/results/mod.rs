@@ -4,6 +4,7 @@
 //! in a process of its own. Samples within an invocation share its memory layout, its placement
 //! and its luck; they are averaged here, and never counted as if they were independent.
 
+mod compared;
 mod csv;
 mod difference;
 mod knee;
@@ -14,10 +15,10 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, Verdicts};
 pub use difference::{Difference, differences};
 
-use crate::machine::Environment;
-use crate::record::{RUN_FILE, RecordError, Request};
+use crate::record::{RUN_FILE, RecordError, RunRecord};
 use crate::testcase::{Family, Mode};
 
 /// How much of a file is looked at to tell what it is.
@@ -65,10 +66,8 @@ pub struct Results {
     pub points: BTreeMap<Key, Measured>,
     /// The testcases.
     pub cases: BTreeMap<String, CaseInfo>,
-    /// The machine, where the format says so.
-    pub environment: Option<Environment>,
-    /// What was asked for, where the format says so.
-    pub request: Option<Request>,
+    /// What was asked for and the machine, where the format says so.
+    pub run: Option<RunRecord>,
 }
 
 /// Why results cannot be read.
@@ -170,8 +169,7 @@ impl Results {
             source: source.to_owned(),
             points: BTreeMap::new(),
             cases: BTreeMap::new(),
-            environment: None,
-            request: None,
+            run: None,
         }
     }
 

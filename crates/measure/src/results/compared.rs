@@ -1,0 +1,259 @@
+//! Before and after, point by point, most important first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use knee_stats::{CompareOptions, Comparison, Verdict, compare_all};
+
+use super::{Difference, Key, Results, differences};
+use crate::testcase::Family;
+
+/// What a comparison of two results says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    /// Points that have rounds on both sides, most important first.
+    pub points: Vec<ComparedPoint>,
+    /// Points that one side or both lack, and why.
+    pub gaps: Vec<Gap>,
+    /// The points of each family; testcases that knee does not know come last.
+    pub families: Vec<FamilySummary>,
+    /// What else differs between the two sides.
+    pub differences: Vec<Difference>,
+}
+
+/// One point on both sides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ComparedPoint {
+    /// The point.
+    pub key: Key,
+    /// What its rates count, in the plural.
+    pub unit: String,
+    /// The family of its testcase.
+    pub family: Option<Family>,
+    /// Rounds before and after.
+    pub rounds: [usize; 2],
+    /// Whether more than half of the samples of a side were disturbed.
+    pub disturbed: bool,
+    /// Medians, ratio, interval, p-value and verdict.
+    pub comparison: Comparison,
+}
+
+/// A point that cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// The point.
+    pub key: Key,
+    /// Why there is nothing before; `None` if there is.
+    pub before: Option<String>,
+    /// Why there is nothing after; `None` if there is.
+    pub after: Option<String>,
+}
+
+/// What the points of a family add up to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FamilySummary {
+    /// The family; `None`: testcases that knee does not know.
+    pub family: Option<Family>,
+    /// Points by verdict.
+    pub verdicts: Verdicts,
+    /// Geometric mean of the ratios; `None` where there are none.
+    pub ratio: Option<f64>,
+}
+
+/// Numbers of points by verdict.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Verdicts {
+    /// Faster after.
+    pub faster: usize,
+    /// Slower after.
+    pub slower: usize,
+    /// The same within the threshold.
+    pub same: usize,
+    /// None of these has been shown.
+    pub inconclusive: usize,
+}
+
+impl Verdicts {
+    /// Of some points.
+    pub fn of<'c>(points: impl Iterator<Item = &'c ComparedPoint>) -> Self {
+        let mut counts = Self::default();
+        for point in points {
+            *match point.comparison.verdict {
+                Verdict::Faster => &mut counts.faster,
+                Verdict::Slower => &mut counts.slower,
+                Verdict::Same => &mut counts.same,
+                Verdict::Inconclusive { .. } => &mut counts.inconclusive,
+            } += 1;
+        }
+        counts
+    }
+}
+
+impl Compared {
+    /// Compares all that two results have in common. P-values are corrected over all of it.
+    pub fn new(before: &Results, after: &Results, options: &CompareOptions) -> Self {
+        let keys: BTreeSet<&Key> = before.points.keys().chain(after.points.keys()).collect();
+        let rounds = |side: &'_ Results, key: &Key| {
+            side.points.get(key).map(|m| m.rounds.clone()).unwrap_or_default()
+        };
+        let pairs: Vec<(Vec<f64>, Vec<f64>)> =
+            keys.iter().map(|key| (rounds(before, key), rounds(after, key))).collect();
+        let mut points = Vec::new();
+        let mut gaps = Vec::new();
+        for (key, comparison) in keys.into_iter().zip(compare_all(&pairs, options)) {
+            match comparison {
+                Some(comparison) => points.push(point(key, comparison, before, after)),
+                None => gaps.push(Gap {
+                    key: key.clone(),
+                    before: missing(before, key),
+                    after: missing(after, key),
+                }),
+            }
+        }
+        points.sort_by(|a, b| importance(b).total_cmp(&importance(a)).then(a.key.cmp(&b.key)));
+        Self {
+            families: families(&points),
+            points,
+            gaps,
+            differences: differences(before, after),
+        }
+    }
+
+    /// All points by verdict.
+    pub fn verdicts(&self) -> Verdicts {
+        Verdicts::of(self.points.iter())
+    }
+}
+
+fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -> ComparedPoint {
+    let sides = [&before.points[key], &after.points[key]];
+    let info = before.cases.get(&key.testcase).or_else(|| after.cases.get(&key.testcase));
+    ComparedPoint {
+        key: key.clone(),
+        unit: info.map_or("iterations", |info| &info.unit).to_owned(),
+        family: info.and_then(|info| info.family),
+        rounds: sides.map(|side| side.rounds.len()),
+        disturbed: sides.iter().any(|side| 2 * side.marked > side.samples),
+        comparison,
+    }
+}
+
+fn missing(side: &Results, key: &Key) -> Option<String> {
+    match side.points.get(key) {
+        None => Some("not asked for".to_owned()),
+        Some(measured) if measured.rounds.is_empty() => {
+            Some(measured.gap.clone().unwrap_or_else(|| "no rounds".to_owned()))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Claims before doubts before equality, and the greatest change first in each: whole numbers are
+/// the class, and what follows the point is the change.
+fn importance(point: &ComparedPoint) -> f64 {
+    let class = match point.comparison.verdict {
+        Verdict::Faster | Verdict::Slower => 2.0,
+        Verdict::Inconclusive { .. } => 1.0,
+        Verdict::Same => 0.0,
+    };
+    // Twice as fast is as much of a change as half as fast. From nothing to something is most.
+    let change = point.comparison.ratio.map_or(f64::INFINITY, |ratio| ratio.ln().abs());
+    class + change.atan() / std::f64::consts::FRAC_PI_2 * 0.999
+}
+
+fn families(points: &[ComparedPoint]) -> Vec<FamilySummary> {
+    let mut members: BTreeMap<(bool, Option<Family>), Vec<&ComparedPoint>> = BTreeMap::new();
+    for point in points {
+        members.entry((point.family.is_none(), point.family)).or_default().push(point);
+    }
+    members
+        .into_iter()
+        .map(|((_, family), points)| {
+            let logs: Vec<f64> = points
+                .iter()
+                .filter_map(|point| point.comparison.ratio)
+                .filter(|ratio| *ratio > 0.0)
+                .map(f64::ln)
+                .collect();
+            let n = logs.len() as f64;
+            FamilySummary {
+                family,
+                verdicts: Verdicts::of(points.into_iter()),
+                ratio: (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / n).exp()),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn results(points: &[(&str, &[f64])]) -> Results {
+        let mut results = Results::new(Path::new("x"));
+        for (name, rounds) in points {
+            let key = Key { testcase: (*name).to_owned(), mode: None, tasks: Some(2) };
+            if rounds.is_empty() {
+                results.miss(key, "it died".to_owned());
+            } else {
+                rounds.iter().for_each(|&rate| results.add(key.clone(), rate, 3));
+            }
+        }
+        results
+    }
+
+    const STEADY: &[f64] = &[100.0, 100.1, 99.9, 100.2, 99.8, 100.0];
+    const HALF: &[f64] = &[50.0, 50.1, 49.9, 50.2, 49.8, 50.0];
+    const WILD: &[f64] = &[60.0, 140.0, 100.0, 30.0, 200.0, 90.0];
+
+    fn compared() -> Compared {
+        let before = results(&[
+            ("mmap1", STEADY),
+            ("read1", STEADY),
+            ("unheard-of", STEADY),
+            ("open1", STEADY),
+            ("brk1", STEADY),
+        ]);
+        let after = results(&[
+            ("mmap1", HALF),
+            ("read1", STEADY),
+            ("unheard-of", WILD),
+            ("open1", &[]),
+            ("pipe1", STEADY),
+        ]);
+        let options = CompareOptions { confidence: 0.95, threshold: Some(0.02) };
+        Compared::new(&before, &after, &options)
+    }
+
+    #[test]
+    fn claims_come_first_and_nothing_is_dropped() {
+        let compared = compared();
+        let names: Vec<&str> = compared.points.iter().map(|p| p.key.testcase.as_str()).collect();
+        assert_eq!(names, ["mmap1", "unheard-of", "read1"]);
+        assert_eq!(
+            compared.verdicts(),
+            Verdicts { faster: 0, slower: 1, same: 1, inconclusive: 1 }
+        );
+        let gaps: Vec<_> = compared
+            .gaps
+            .iter()
+            .map(|gap| (gap.key.testcase.as_str(), gap.before.as_deref(), gap.after.as_deref()))
+            .collect();
+        assert_eq!(
+            gaps,
+            [
+                ("brk1", None, Some("not asked for")),
+                ("open1", None, Some("it died")),
+                ("pipe1", Some("not asked for"), None)
+            ]
+        );
+    }
+
+    #[test]
+    fn families_are_summed_and_strangers_come_last() {
+        let compared = compared();
+        let families: Vec<Option<Family>> = compared.families.iter().map(|f| f.family).collect();
+        assert_eq!(families, [Some(Family::Memory), Some(Family::File), None]);
+        assert!((compared.families[0].ratio.unwrap() - 0.5).abs() < 1e-12);
+    }
+}
