@@ -156,7 +156,7 @@ fn importance(point: &ComparedPoint) -> f64 {
         Verdict::Same => 0.0,
     };
     // Twice as fast is as much of a change as half as fast. From nothing to something is most.
-    let change = point.comparison.ratio.map_or(f64::INFINITY, |ratio| ratio.ln().abs());
+    let change = point.comparison.ratio.map_or(f64::INFINITY, |interval| interval.ratio.ln().abs());
     class + change.atan() / std::f64::consts::FRAC_PI_2 * 0.999
 }
 
@@ -170,7 +170,7 @@ fn families(points: &[ComparedPoint]) -> Vec<FamilySummary> {
         .map(|((_, family), points)| {
             let logs: Vec<f64> = points
                 .iter()
-                .filter_map(|point| point.comparison.ratio)
+                .filter_map(|point| Some(point.comparison.ratio?.ratio))
                 .filter(|ratio| *ratio > 0.0)
                 .map(f64::ln)
                 .collect();
