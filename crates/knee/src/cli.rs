@@ -28,9 +28,10 @@ const AFTER_HELP: &str = "\
 Examples:
   knee run                           a tour of every service of this kernel, under two minutes
   knee run mmap1 'page_fault*'       these testcases, as processes and as threads
+  knee compare runs/A runs/B         what changed from one run to another
   knee list                          what can be measured
   knee doctor                        what works on this machine, and what is missing
 
 Exit status:
-  0 done   2 usage   3 the environment lacks something   4 a testcase died
-  130, 143 interrupted; what was measured is kept";
+  0 done   1 --fail-on says no   2 usage   3 the environment lacks something
+  4 a testcase died   130, 143 interrupted; what was measured is kept";

@@ -14,6 +14,8 @@ use knee_measure::sweep::worst_kind;
 pub(crate) enum ExitStatus {
     /// 0: done.
     Done,
+    /// 1: all went well, but a policy such as --fail-on says no to what was found.
+    Policy,
     /// 2: the command line cannot be understood (as clap's own errors).
     Usage,
     /// 3: the environment lacks something: a permission, a program, room on a disk.
@@ -48,6 +50,7 @@ impl From<ExitStatus> for ExitCode {
     fn from(status: ExitStatus) -> Self {
         Self::from(match status {
             ExitStatus::Done => 0,
+            ExitStatus::Policy => 1,
             ExitStatus::Usage => 2,
             ExitStatus::Environment => 3,
             ExitStatus::TestcaseDied => 4,

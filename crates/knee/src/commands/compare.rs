@@ -1,15 +1,18 @@
-//! `knee compare`: are these numbers different, by how much, and is that real?
+//! `knee compare`: are these different, by how much, and is that real?
 
 mod human;
 mod ministat;
 mod numbers;
+mod records;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use knee_measure::results::Kind;
 use knee_stats::ministat::{Confidence, MAX_DATA_SETS, Reader};
 
+use self::records::FailOn;
 use crate::exit::{ExitStatus, usage};
 use crate::stdout;
 
@@ -18,47 +21,85 @@ const WIDTH: u16 = 74;
 /// What a plot needs beside its columns on a line: a border on both sides.
 const BORDERS: u16 = 2;
 
-/// Compare files of numbers: summaries, a plot, and what differs from the first
+/// Compare runs, or files of numbers: what differs from the first, by how much, and is it real
+///
+/// Runs are records of `knee run`, or what will-it-scale left: CSV files, a directory of them, or
+/// the output of its binaries. Every point (testcase, mode, number of tasks) is compared over its
+/// rounds, never over the samples within one.
 #[derive(clap::Args)]
 #[command(
     args_override_self = true,
     after_help = "Examples:
-  knee compare before.txt after.txt               a number per line each
-  knee compare -C 2 -d , -c 99 a.csv b.csv        the second column of CSV files
+  knee compare runs/before runs/after             every point of two runs
+  knee compare before after --fail-on slower      for continuous integration
+  knee compare before after --markdown            for a pull request or a mail
+  knee compare old/ new/                          directories of will-it-scale's CSV files
+  knee compare before.txt after.txt               a number per line each, and a plot of them
+  knee compare -C 2 -d , -c 99 a.csv b.csv        the second column of other CSV files
   knee compare --format ministat a b              to the byte what ministat prints
 
-A file holds a number per line; blank lines and comments from a # on are skipped.
+A file of numbers holds one per line; blank lines and comments from a # on are skipped.
 
-Exit status: 0 whether there is a difference or not; 2 for a file that is not numbers or has fewer
-than three; 3 for a file that cannot be read"
+Verdicts: faster or slower when the p-value, corrected for all points compared, and the interval of
+the ratio agree, and the change is not below --threshold; same when the whole interval lies within
+--threshold; inconclusive otherwise.
+
+Exit status: 0 whatever differs; 1 for what --fail-on names; 2 for a file that holds no results, or
+fewer than three numbers; 3 for a file that cannot be read"
 )]
 pub(crate) struct Args {
-    /// Up to seven files; - or none: standard input
-    #[arg(value_name = "FILE", num_args = 0..=MAX_DATA_SETS)]
+    /// What came first, and what to compare with it; up to seven; - or none: numbers on standard
+    /// input
+    #[arg(value_name = "BEFORE AFTER", num_args = 0..=MAX_DATA_SETS)]
     files: Vec<PathBuf>,
 
     /// Form of the results on standard output
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
 
+    /// Short for --format json
+    #[arg(long, conflicts_with_all = ["format", "markdown"])]
+    json: bool,
+
+    /// Short for --format markdown
+    #[arg(long, conflicts_with = "format")]
+    markdown: bool,
+
     /// Confidence of intervals and verdicts: 80, 90, 95, 98, 99 or 99.5
     #[arg(short, long, value_name = "P%", default_value = "95")]
     confidence: Confidence,
 
-    /// The column that holds the numbers
-    #[arg(short = 'C', long, value_name = "N", default_value = "1", value_parser = column)]
-    column: usize,
+    #[command(flatten)]
+    records: RecordArgs,
+
+    #[command(flatten)]
+    numbers: NumberArgs,
+}
+
+/// Options that only mean something for runs.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Options for runs")]
+struct RecordArgs {
+    /// The smallest change that matters [default: 2%]
+    #[arg(long, value_name = "P%", value_parser = super::percentage)]
+    threshold: Option<f64>,
+
+    /// End with status 1 if any point is this; missing: there is no result after
+    #[arg(long, value_name = "VERDICT", value_enum, value_delimiter = ',')]
+    fail_on: Vec<FailOn>,
+}
+
+/// Options that only mean something for files of numbers.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Options for files of numbers")]
+struct NumberArgs {
+    /// The column that holds the numbers [default: 1]
+    #[arg(short = 'C', long, value_name = "N", value_parser = column)]
+    column: Option<usize>,
 
     /// Characters that separate columns [default: space and tab]
-    #[arg(
-        short,
-        long,
-        value_name = "CHARS",
-        default_value = " \t",
-        hide_default_value = true,
-        allow_hyphen_values = true
-    )]
-    delimiters: OsString,
+    #[arg(short, long, value_name = "CHARS", allow_hyphen_values = true)]
+    delimiters: Option<OsString>,
 
     /// Summaries only: no plot, no comparison
     #[arg(short = 'n', long)]
@@ -81,13 +122,50 @@ pub(crate) struct Args {
     width: Option<u16>,
 }
 
+impl NumberArgs {
+    /// One that was given.
+    fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.column.is_some(), "--column"),
+            (self.delimiters.is_some(), "--delimiters"),
+            (self.summary, "--summary"),
+            (self.quiet, "--quiet"),
+            (self.separate, "--separate"),
+            (self.no_plot, "--no-plot"),
+            (self.width.is_some(), "--width"),
+        ];
+        given.into_iter().find_map(|(given, name)| given.then_some(name))
+    }
+}
+
+impl RecordArgs {
+    /// One that was given.
+    fn given(&self) -> Option<&'static str> {
+        let given =
+            [(self.threshold.is_some(), "--threshold"), (!self.fail_on.is_empty(), "--fail-on")];
+        given.into_iter().find_map(|(given, name)| given.then_some(name))
+    }
+}
+
 /// Form of the results on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A table, a plot and verdicts in words.
+    /// A table and verdicts in words; of numbers also a plot
     Human,
-    /// What ministat prints.
+    /// What ministat prints, of numbers
     Ministat,
+    /// A table for a pull request or a mailing list, of runs
+    Markdown,
+    /// All that was computed, of runs, for programs
+    Json,
+    /// Go benchmark lines for benchstat, a round each, of runs
+    Benchstat,
+}
+
+impl Format {
+    fn is_for_runs_only(self) -> bool {
+        matches!(self, Self::Markdown | Self::Json | Self::Benchstat)
+    }
 }
 
 /// What is to be shown of the data sets.
@@ -108,25 +186,59 @@ fn column(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "columns are counted from 1".to_owned())
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
-    if args.delimiters.is_empty() {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitStatus> {
+    if args.json {
+        args.format = Format::Json;
+    } else if args.markdown {
+        args.format = Format::Markdown;
+    }
+    let kinds = args.files.iter().map(|file| Kind::of(file)).collect::<Result<Vec<_>, _>>()?;
+    let stranger = args.files.iter().zip(&kinds).find(|(_, kind)| kind.is_none());
+    match (kinds.iter().flatten().next(), stranger) {
+        (None, _) => compare_numbers(&args),
+        (Some(_), None) => records::run(&args),
+        (Some(_), Some((file, _))) if !file.exists() => {
+            Err(usage(format!("{}: there is no such file or directory", file.display())))
+        }
+        (Some(_), Some((file, _))) => Err(usage(format!(
+            "{}: this is neither a record of knee run nor output of will-it-scale, but another \
+             one of the files is; compare like with like",
+            file.display()
+        ))),
+    }
+}
+
+fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
+    let options = &args.numbers;
+    if let Some(option) = args.records.given() {
+        return Err(usage(format!("{option} is for runs, and these are files of numbers")));
+    }
+    if args.format.is_for_runs_only() {
+        return Err(usage("files of numbers have --format human and --format ministat only"));
+    }
+    let delimiters = options.delimiters.clone().unwrap_or_else(|| " \t".into());
+    if delimiters.is_empty() {
         return Err(usage("--delimiters: at least one character is needed"));
     }
     let reader = Reader {
-        column: args.column,
-        delimiters: args.delimiters.as_encoded_bytes(),
+        column: options.column.unwrap_or(1),
+        delimiters: delimiters.as_encoded_bytes(),
         longest_line: (args.format == Format::Ministat).then_some(Reader::MINISTAT_BUFFER),
     };
     let sets = numbers::read_all(&args.files, &reader)?;
-    let plot = (!args.summary && !args.no_plot).then(|| Plot {
-        width: args.width.or_else(terminal_width).unwrap_or(WIDTH),
-        separate: args.separate,
+    let plot = (!options.summary && !options.no_plot).then(|| Plot {
+        width: options.width.or_else(terminal_width).unwrap_or(WIDTH),
+        separate: options.separate,
     });
-    let view =
-        View { confidence: args.confidence, comparisons: !args.summary, head: !args.quiet, plot };
+    let view = View {
+        confidence: args.confidence,
+        comparisons: !options.summary,
+        head: !options.quiet,
+        plot,
+    };
     match args.format {
-        Format::Human => stdout::print(&human::render(&sets, &view)?)?,
         Format::Ministat => stdout::print_bytes(&ministat::render(&sets, &view)?)?,
+        _ => stdout::print(&human::render(&sets, &view)?)?,
     }
     Ok(ExitStatus::Done)
 }

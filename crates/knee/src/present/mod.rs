@@ -1,5 +1,6 @@
 //! Words and tables: how results are shown.
 
+pub(crate) mod compared;
 pub(crate) mod csv;
 mod failures;
 pub(crate) mod json;

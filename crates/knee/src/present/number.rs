@@ -58,6 +58,11 @@ pub(crate) fn spread(share: f64) -> String {
     if percent < 9.95 { format!("{percent:.1}%") } else { format!("{percent:.0}%") }
 }
 
+/// `1 point`, `2 points`.
+pub(crate) fn plural(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
 /// Seconds as a person says them: `12 s`, `1 min 50 s`, `2 h 5 min`.
 pub(crate) fn duration(seconds: f64) -> String {
     let s = seconds.max(0.0).round() as u64;

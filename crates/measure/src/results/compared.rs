@@ -110,12 +110,7 @@ impl Compared {
             }
         }
         points.sort_by(|a, b| importance(b).total_cmp(&importance(a)).then(a.key.cmp(&b.key)));
-        Self {
-            families: families(&points),
-            points,
-            gaps,
-            differences: differences(before, after),
-        }
+        Self { families: families(&points), points, gaps, differences: differences(before, after) }
     }
 
     /// All points by verdict.

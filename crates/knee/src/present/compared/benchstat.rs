@@ -1,0 +1,63 @@
+//! Go benchmark lines, a round each, for benchstat.
+//!
+//! The format is that of <https://go.dev/design/14313-benchmark-format>. Which run a line belongs
+//! to is a configuration line before it: `benchstat -col run FILE` puts runs side by side.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use knee_measure::results::{Key, Results};
+
+/// All rounds of all runs.
+pub(crate) fn render(results: &[Results]) -> String {
+    let mut text = String::new();
+    let units: BTreeSet<&str> = results
+        .iter()
+        .flat_map(|side| side.cases.values())
+        .map(|case| case.unit.as_str())
+        .collect();
+    for unit in units {
+        let _ = writeln!(text, "Unit {} better=higher", rate_of(unit));
+    }
+    for side in results {
+        let _ = writeln!(text, "run: {}", side.source.display());
+        if let Some(run) = &side.run {
+            let environment = &run.environment;
+            let _ = writeln!(text, "kernel: {}", environment.kernel);
+            if let Some(model) = &environment.cpu_model {
+                let _ = writeln!(text, "cpu: {model}");
+            }
+        }
+        text.push('\n');
+        for (key, measured) in &side.points {
+            let unit = side.cases.get(&key.testcase).map_or("iterations", |case| &case.unit);
+            let (name, unit) = (name(key), rate_of(unit));
+            for rate in &measured.rounds {
+                let _ = writeln!(text, "{name} 1 {rate} {unit}");
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// `maps/s`; a unit is one word.
+fn rate_of(unit: &str) -> String {
+    format!("{}/s", unit.replace(char::is_whitespace, "-"))
+}
+
+/// `BenchmarkMmap1/mode=threads/tasks=2`: a name begins with a capital letter and has no blanks.
+fn name(key: &Key) -> String {
+    let word: String =
+        key.testcase.chars().map(|c| if c.is_whitespace() || c == '/' { '_' } else { c }).collect();
+    let mut letters = word.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    let mut name = format!("Benchmark{first}{}", letters.as_str());
+    if let Some(mode) = key.mode {
+        let _ = write!(name, "/mode={}", mode.as_str());
+    }
+    if let Some(tasks) = key.tasks {
+        let _ = write!(name, "/tasks={tasks}");
+    }
+    name
+}

@@ -1,0 +1,97 @@
+//! For a pull request or a mailing list: a table that reads well as plain text too.
+
+use std::fmt::Write;
+
+use super::{Comparisons, change, gap, method, name, notes, p_value, tally, verdict};
+use crate::present::number::{plural, si};
+
+const HEAD: [&str; 7] = ["point", "before /s", "after /s", "change", "interval", "p", "verdict"];
+
+/// A heading, a table, and what to know about it, for each run that is compared.
+pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
+    let mut text = String::new();
+    let before = comparisons.before;
+    for (nr, (after, compared)) in comparisons.compared.iter().enumerate() {
+        if nr > 0 {
+            text.push('\n');
+        }
+        let _ = write!(
+            text,
+            "### {} against {}\n\n{}: {}.\n\n",
+            after.source.display(),
+            before.source.display(),
+            plural(compared.points.len(), "point"),
+            tally(&compared.verdicts())
+        );
+        for (side, results) in [("Before", before), ("After", after)] {
+            if let Some(run) = &results.run {
+                let _ = writeln!(text, "- {side}: {}", run.environment.summary());
+            }
+        }
+        for note in notes(before, compared) {
+            let _ = writeln!(text, "- Note: {note}");
+        }
+        for absent in &compared.gaps {
+            let _ = writeln!(text, "- Not compared: {}", gap(absent));
+        }
+        if text.ends_with("\n\n") {
+            text.pop();
+        }
+        text.push('\n');
+        let rows: Vec<[String; 7]> = compared
+            .points
+            .iter()
+            .map(|point| {
+                let c = &point.comparison;
+                let (ratio, interval) = match c.ratio {
+                    Some(i) => {
+                        (change(i.ratio), format!("{} to {}", change(i.low), change(i.high)))
+                    }
+                    None => ("new".to_owned(), String::new()),
+                };
+                let p = if c.test.is_some() { p_value(c.adjusted_p) } else { String::new() };
+                let [before, after] = [c.before_median, c.after_median].map(si);
+                [escape(&name(&point.key)), before, after, ratio, interval, p, verdict(point)]
+            })
+            .collect();
+        text += &table(&rows);
+        let _ = writeln!(text, "\n{}.", method(compared, &comparisons.options));
+    }
+    text
+}
+
+/// A pipe table whose columns are aligned, for those who read the source.
+fn table(rows: &[[String; 7]]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([HEAD[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: [usize; 7] = std::array::from_fn(width);
+    // Words to the left, numbers to the right.
+    let left = |column: usize| column == 0 || column == 6;
+    let line = |cells: [&str; 7]| {
+        let cells: Vec<String> = cells
+            .iter()
+            .enumerate()
+            .map(|(column, cell)| match (left(column), widths[column]) {
+                (true, width) => format!("{cell:width$}"),
+                (false, width) => format!("{cell:>width$}"),
+            })
+            .collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rules: [String; 7] = std::array::from_fn(|column| match (left(column), widths[column]) {
+        (true, width) => "-".repeat(width),
+        (false, width) => "-".repeat(width - 1) + ":",
+    });
+    let mut text = line(HEAD) + &line(std::array::from_fn(|column| rules[column].as_str()));
+    for row in rows {
+        text += &line(std::array::from_fn(|column| row[column].as_str()));
+    }
+    text
+}
+
+/// Descriptions from will-it-scale may hold anything.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('|', "\\|")
+}

@@ -1,0 +1,169 @@
+//! What a comparison of runs found, in words and for programs.
+
+pub(crate) mod benchstat;
+pub(crate) mod json;
+pub(crate) mod markdown;
+pub(crate) mod table;
+
+use std::collections::BTreeSet;
+
+use knee_measure::noise::NoiseFloors;
+use knee_measure::plan::Point;
+use knee_measure::results::{Compared, ComparedPoint, Gap, Key, Results, Verdicts};
+use knee_stats::{CompareOptions, Test, Verdict};
+
+use super::number::{plural, spread};
+
+/// One run, and what each of the others says compared with it.
+pub(crate) struct Comparisons<'r> {
+    pub(crate) before: &'r Results,
+    pub(crate) options: CompareOptions,
+    pub(crate) compared: Vec<(&'r Results, Compared)>,
+}
+
+/// `mmap1 threads ×2`, as far as it is known.
+fn name(key: &Key) -> String {
+    let mut name = key.testcase.clone();
+    if let Some(mode) = key.mode {
+        name = name + " " + mode.as_str();
+    }
+    if let Some(tasks) = key.tasks {
+        name += &format!(" ×{tasks}");
+    }
+    name
+}
+
+/// A ratio as a change: `+12.3%`, `-4.50%`, `12.3×` for more than tenfold.
+fn change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    match percent.abs() {
+        _ if ratio >= 10.0 => format!("{ratio:.1}×"),
+        p if p < 9.995 => format!("{percent:+.2}%"),
+        _ => format!("{percent:+.1}%"),
+    }
+}
+
+/// A p-value: two digits, and no more zeros than anyone reads.
+fn p_value(p: f64) -> String {
+    match p {
+        p if p < 0.0001 => "<0.0001".to_owned(),
+        p if p < 0.01 => format!("{p:.4}"),
+        p => format!("{p:.3}"),
+    }
+}
+
+/// The verdict in words, with what would decide an open one.
+fn verdict(point: &ComparedPoint) -> String {
+    match point.comparison.verdict {
+        Verdict::Faster => "▲ faster".to_owned(),
+        Verdict::Slower => "▼ slower".to_owned(),
+        Verdict::Same => "= same".to_owned(),
+        Verdict::Inconclusive { .. } if point.comparison.test.is_none() => {
+            "~ too few rounds to tell".to_owned()
+        }
+        Verdict::Inconclusive { rounds_needed: Some(n) } => {
+            format!("~ no difference found; {n} rounds would tell")
+        }
+        Verdict::Inconclusive { rounds_needed: None } => "~ too noisy to tell".to_owned(),
+    }
+}
+
+/// `1 faster, 2 slower, 3 the same, 4 inconclusive`, without what there is none of.
+fn tally(verdicts: &Verdicts) -> String {
+    let counts = [
+        (verdicts.faster, "faster"),
+        (verdicts.slower, "slower"),
+        (verdicts.same, "the same"),
+        (verdicts.inconclusive, "inconclusive"),
+    ];
+    let said: Vec<String> =
+        counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
+    if said.is_empty() { "nothing compared".to_owned() } else { said.join(", ") }
+}
+
+/// `open1 threads ×2: nothing after (it died)`.
+fn gap(gap: &Gap) -> String {
+    let side = |side: &str, reason: &Option<String>| {
+        reason.as_ref().map(|reason| format!("nothing {side} ({reason})"))
+    };
+    let sides: Vec<String> =
+        [side("before", &gap.before), side("after", &gap.after)].into_iter().flatten().collect();
+    format!("{}: {}", name(&gap.key), sides.join(", "))
+}
+
+/// Reasons for doubt, most important first.
+fn notes(before: &Results, compared: &Compared) -> Vec<String> {
+    let mut notes: Vec<String> = compared
+        .differences
+        .iter()
+        .map(|difference| format!("the two sides differ in more than was meant: {difference}"))
+        .collect();
+    notes.extend(hidden_in_noise(before, compared));
+    let disturbed = compared.points.iter().filter(|point| point.disturbed).count();
+    if disturbed > 0 {
+        notes.push(format!(
+            "most samples of {} were disturbed by other work on a side: quieten the machine and \
+             measure again",
+            plural(disturbed, "point")
+        ));
+    }
+    let few = compared.points.iter().filter(|point| point.rounds.contains(&1)).count();
+    if few > 0 {
+        notes.push(format!(
+            "{} one round on a side, of which nothing follows: measure more (-r)",
+            if few == 1 { "1 point has".to_owned() } else { format!("{few} points have") }
+        ));
+    }
+    notes
+}
+
+/// Claims that an A/A run of this machine shows by chance alone.
+fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
+    let floors = NoiseFloors::load(before.run.as_ref()?)?;
+    let below = |point: &&ComparedPoint| -> Option<bool> {
+        if !matches!(point.comparison.verdict, Verdict::Faster | Verdict::Slower) {
+            return None;
+        }
+        let key = &point.key;
+        let at = Point { testcase: key.testcase.clone(), mode: key.mode?, tasks: key.tasks? };
+        Some((point.comparison.ratio?.ratio - 1.0).abs() < floors.measured(&at)?)
+    };
+    let mut hidden = compared.points.iter().filter(|point| below(point) == Some(true));
+    let first = hidden.next()?;
+    let more = hidden.count();
+    let and = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!(
+        "the change of {}{and} is below this machine's noise floor (typically {}): repeat both \
+         runs before believing it",
+        name(&first.key),
+        spread(floors.typical)
+    ))
+}
+
+/// How the claims came about, in a sentence.
+fn method(compared: &Compared, options: &CompareOptions) -> String {
+    let tests: BTreeSet<&str> = compared
+        .points
+        .iter()
+        .filter_map(|point| point.comparison.test)
+        .map(|test| match test {
+            Test::Welch => "Welch",
+            Test::MannWhitneyExact => "Mann–Whitney, exact",
+            Test::MannWhitneyNormal => "Mann–Whitney",
+        })
+        .collect();
+    let n = compared.points.len();
+    let tests = tests.into_iter().collect::<Vec<_>>().join(" or ");
+    let by = if tests.is_empty() { String::new() } else { format!("; p by {tests}") };
+    let corrected = if n > 1 {
+        format!(", corrected for {n} points (Benjamini–Hochberg)")
+    } else {
+        String::new()
+    };
+    format!(
+        "medians over rounds; {:.1} % bootstrap intervals of their ratio{by}{corrected}; changes \
+         below {} do not matter",
+        options.confidence * 100.0,
+        spread(options.threshold.unwrap_or(0.0))
+    )
+}
