@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Comparisons, change, gap, method, name, notes, p_value, tally, verdict};
+use super::{Comparisons, change, gaps, method, name, notes, p_value, tally, verdict};
 use crate::present::number::{plural, si};
 
 const HEAD: [&str; 7] = ["point", "before /s", "after /s", "change", "interval", "p", "verdict"];
@@ -31,8 +31,8 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         for note in notes(before, compared) {
             let _ = writeln!(text, "- Note: {note}");
         }
-        for absent in &compared.gaps {
-            let _ = writeln!(text, "- Not compared: {}", gap(absent));
+        for absent in gaps(&compared.gaps) {
+            let _ = writeln!(text, "- Not compared: {absent}");
         }
         if text.ends_with("\n\n") {
             text.pop();

@@ -23,14 +23,14 @@ pub(crate) struct Comparisons<'r> {
 
 /// `mmap1 threads ×2`, as far as it is known.
 fn name(key: &Key) -> String {
-    let mut name = key.testcase.clone();
-    if let Some(mode) = key.mode {
-        name = name + " " + mode.as_str();
-    }
-    if let Some(tasks) = key.tasks {
-        name += &format!(" ×{tasks}");
-    }
-    name
+    format!("{} {}", key.testcase, position(key)).trim_end().to_owned()
+}
+
+/// `threads ×2`, as far as it is known.
+fn position(key: &Key) -> String {
+    let mode = key.mode.map(|mode| mode.as_str().to_owned());
+    let tasks = key.tasks.map(|tasks| format!("×{tasks}"));
+    [mode, tasks].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// A ratio as a change: `+12.3%`, `-4.50%`, `12.3×` for more than tenfold.
@@ -81,14 +81,36 @@ fn tally(verdicts: &Verdicts) -> String {
     if said.is_empty() { "nothing compared".to_owned() } else { said.join(", ") }
 }
 
-/// `open1 threads ×2: nothing after (it died)`.
-fn gap(gap: &Gap) -> String {
+/// `open1 (processes ×2, threads ×2): nothing after (it died)`: the gaps of a testcase that have
+/// one reason in one line.
+fn gaps(gaps: &[Gap]) -> Vec<String> {
+    let mut groups: Vec<(&Gap, Vec<String>)> = Vec::new();
+    for gap in gaps {
+        let same = |other: &Gap| {
+            (&other.key.testcase, &other.before, &other.after)
+                == (&gap.key.testcase, &gap.before, &gap.after)
+        };
+        match groups.iter_mut().find(|(other, _)| same(other)) {
+            Some((_, points)) => points.push(position(&gap.key)),
+            None => groups.push((gap, vec![position(&gap.key)])),
+        }
+    }
     let side = |side: &str, reason: &Option<String>| {
         reason.as_ref().map(|reason| format!("nothing {side} ({reason})"))
     };
-    let sides: Vec<String> =
-        [side("before", &gap.before), side("after", &gap.after)].into_iter().flatten().collect();
-    format!("{}: {}", name(&gap.key), sides.join(", "))
+    groups
+        .into_iter()
+        .map(|(gap, points)| {
+            let sides = if gap.before == gap.after {
+                [side("before or after", &gap.before), None]
+            } else {
+                [side("before", &gap.before), side("after", &gap.after)]
+            };
+            let sides: Vec<String> = sides.into_iter().flatten().collect();
+            let name = &gap.key.testcase;
+            format!("{name} ({}): {}", points.join(", "), sides.join(", "))
+        })
+        .collect()
 }
 
 /// Reasons for doubt, most important first.
@@ -96,7 +118,7 @@ fn notes(before: &Results, compared: &Compared) -> Vec<String> {
     let mut notes: Vec<String> = compared
         .differences
         .iter()
-        .map(|difference| format!("the two sides differ in more than was meant: {difference}"))
+        .map(|difference| format!("this differs too, and may explain changes: {difference}"))
         .collect();
     notes.extend(hidden_in_noise(before, compared));
     let disturbed = compared.points.iter().filter(|point| point.disturbed).count();
@@ -148,8 +170,7 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
         .filter_map(|point| point.comparison.test)
         .map(|test| match test {
             Test::Welch => "Welch",
-            Test::MannWhitneyExact => "Mann–Whitney, exact",
-            Test::MannWhitneyNormal => "Mann–Whitney",
+            Test::MannWhitneyExact | Test::MannWhitneyNormal => "Mann–Whitney",
         })
         .collect();
     let n = compared.points.len();
@@ -161,8 +182,8 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
         String::new()
     };
     format!(
-        "medians over rounds; {:.1} % bootstrap intervals of their ratio{by}{corrected}; changes \
-         below {} do not matter",
+        "medians over rounds; {:.1} % bootstrap intervals of their ratio{by}{corrected}; changes of \
+         less than {} do not matter",
         options.confidence * 100.0,
         spread(options.threshold.unwrap_or(0.0))
     )

@@ -6,7 +6,7 @@ use knee_measure::results::{Compared, ComparedPoint, Results};
 use knee_measure::testcase::Family;
 use knee_stats::Verdict;
 
-use super::{Comparisons, change, gap, method, name, notes, p_value, tally, verdict};
+use super::{Comparisons, change, gaps, method, name, notes, p_value, tally, verdict};
 use crate::present::number::{plural, si};
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
@@ -32,8 +32,8 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         );
         text += &points(compared);
         text += &families(compared);
-        for absent in &compared.gaps {
-            let _ = writeln!(text, "{BAD}not compared{BAD:#}  {}", gap(absent));
+        for absent in gaps(&compared.gaps) {
+            let _ = writeln!(text, "{BAD}not compared{BAD:#}  {absent}");
         }
         for note in notes(comparisons.before, compared) {
             let _ = writeln!(text, "{DIM}note{DIM:#}  {note}");

@@ -1,0 +1,202 @@
+//! Comparing runs: what changed is found and said, what did not is not.
+//! `SNAPSHOTS=overwrite cargo test` accepts changes to the golden files.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use snapbox::{assert_data_eq, file};
+use support::{Finished, Scratch, finish};
+
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record");
+
+/// Puts a copy of the recorded run into the scratch directory, with its description and each of
+/// its samples changed.
+fn copy(scratch: &Scratch, name: &str, run: impl Fn(&mut Value), sample: impl Fn(&mut Value)) {
+    let dir = scratch.path().join(name);
+    fs::create_dir(&dir).unwrap();
+    let read = |file| fs::read_to_string(Path::new(RECORD).join(file)).unwrap();
+    let mut description = serde_json::from_str(&read("run.json")).unwrap();
+    run(&mut description);
+    fs::write(dir.join("run.json"), description.to_string()).unwrap();
+    let mut samples = String::new();
+    for line in read("samples.jsonl").lines() {
+        let mut line = serde_json::from_str(line).unwrap();
+        sample(&mut line);
+        samples += &format!("{line}\n");
+    }
+    fs::write(dir.join("samples.jsonl"), samples).unwrap();
+}
+
+/// Multiplies the rate of a sample.
+fn scale(sample: &mut Value, by: f64) {
+    sample["total"] = (sample["total"].as_f64().unwrap() * by).into();
+}
+
+/// A run before, and one after in which mmap1 is faster and exec_static slower with threads, the
+/// governor is another one and a point has died.
+fn before_and_after() -> Scratch {
+    let scratch = Scratch::new();
+    copy(&scratch, "before", |_| {}, |_| {});
+    copy(
+        &scratch,
+        "after",
+        |run| {
+            run["environment"]["governor"] = "powersave".into();
+            let mut failure = run["failures"][0].clone();
+            failure["testcase"] = "mmap1".into();
+            failure["mode"] = "processes".into();
+            failure["tasks"] = 8.into();
+            failure["round"] = 0.into();
+            failure["reason"] = "task 3 was killed by SIGSEGV".into();
+            run["failures"].as_array_mut().unwrap().push(failure);
+        },
+        |sample| {
+            let by = match (sample["testcase"].as_str(), sample["mode"].as_str()) {
+                (Some("mmap1"), Some("threads")) => 1.25,
+                (Some("tcp_loopback1"), Some("threads")) => 0.9,
+                _ => 1.0,
+            };
+            scale(sample, by);
+            let died = sample["testcase"] == "mmap1"
+                && sample["mode"] == "processes"
+                && sample["tasks"] == 8;
+            if died {
+                // What a task counted before its death is no round.
+                sample["round"] = 0.into();
+            }
+        },
+    );
+    scratch
+}
+
+fn compare(scratch: &Scratch, args: &[&str]) -> Finished {
+    finish(scratch.knee(&["compare"]).args(args))
+}
+
+#[test]
+fn a_line_per_point_most_important_first() {
+    let scratch = before_and_after();
+    let finished = compare(&scratch, &["before", "after"]);
+    finished.assert_code(0);
+    assert_data_eq!(finished.stdout, file!["data/compare.txt"].raw());
+}
+
+#[test]
+fn a_table_for_a_pull_request() {
+    let scratch = before_and_after();
+    let finished = compare(&scratch, &["before", "after", "--markdown"]);
+    assert_data_eq!(finished.stdout, file!["data/compare.md"].raw());
+}
+
+#[test]
+fn a_policy_decides_the_exit_status_after_everything_has_been_printed() {
+    let scratch = before_and_after();
+    for (policy, code) in [("slower", 1), ("faster", 1), ("missing", 1), ("inconclusive,slower", 1)]
+    {
+        let finished = compare(&scratch, &["before", "after", "--fail-on", policy]);
+        finished.assert_code(code).assert_stdout_has("points: ");
+    }
+    compare(&scratch, &["before", "before", "--fail-on", "slower,faster,missing"]).assert_code(0);
+    // A tenth less does not matter to everyone.
+    let tolerant = ["before", "after", "--threshold", "15%", "--fail-on", "slower"];
+    compare(&scratch, &tolerant).assert_code(0);
+}
+
+#[test]
+fn a_run_compared_with_itself_is_the_same_everywhere() {
+    let scratch = before_and_after();
+    let finished = compare(&scratch, &["before", "before", "after", "--json"]);
+    let document: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let [itself, after] = document["comparisons"].as_array().unwrap().as_slice() else {
+        panic!("{document:#}");
+    };
+    let points = itself["points"].as_array().unwrap();
+    assert!(points.iter().all(|point| point["verdict"] == "same" && point["ratio"] == 1.0));
+    assert_eq!(itself["differences"], serde_json::json!([]));
+    assert_eq!(after["differences"][0]["what"], "frequency governor");
+    let faster = after["points"].as_array().unwrap().iter().filter(|p| p["verdict"] == "faster");
+    for point in faster {
+        assert_eq!((&point["testcase"], &point["mode"]), (&"mmap1".into(), &"threads".into()));
+        assert!((point["ratio"].as_f64().unwrap() - 1.25).abs() < 1e-9, "{point:#}");
+    }
+}
+
+#[test]
+fn benchstat_gets_a_line_per_round() {
+    let scratch = before_and_after();
+    let finished = compare(&scratch, &["before", "after", "--format", "benchstat"]);
+    finished
+        .assert_code(0)
+        .assert_stdout_has("\nrun: before\n")
+        .assert_stdout_has("\nrun: after\n");
+    let of = |name: &str| finished.stdout.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!(of("BenchmarkMmap1/mode=threads/tasks=2 1 "), 2 * 6);
+    assert_eq!(of("Unit "), 2);
+}
+
+#[test]
+fn old_results_of_will_it_scale_are_compared_as_well() {
+    let scratch = Scratch::new();
+    for (dir, rate) in [("old", 1000), ("new", 1500)] {
+        fs::create_dir(scratch.path().join(dir)).unwrap();
+        let csv = format!(
+            "tasks,processes,processes_idle,threads,threads_idle,linear\n0,0,100,0,100,0\n\
+             1,{rate},50.0,{rate},50.0,{rate}\n"
+        );
+        fs::write(scratch.path().join(dir).join("mmap1.csv"), csv).unwrap();
+    }
+    compare(&scratch, &["old", "new"])
+        .assert_code(0)
+        .assert_stdout_has("+50.0%")
+        .assert_stdout_has("too few rounds to tell");
+    let block = |rate: u32| {
+        format!(
+            "testcase:Map\nwarmup\nmin:1 max:1 total:1\nmeasurement\nmin:{rate} max:{rate} \
+             total:{rate}\naverage:{rate}\n"
+        )
+    };
+    let outputs = |base: u32| (0..6).map(|i| block(base + i)).collect::<String>();
+    fs::write(scratch.path().join("mmap1_threads-2.old"), outputs(1000)).unwrap();
+    fs::write(scratch.path().join("mmap1_threads-2.new"), outputs(900)).unwrap();
+    compare(&scratch, &["mmap1_threads-2.old", "mmap1_threads-2.new", "--fail-on", "slower"])
+        .assert_code(1)
+        .assert_stdout_has("mmap1 threads ×2");
+}
+
+#[test]
+fn what_cannot_be_compared_is_named_with_its_place() {
+    let scratch = before_and_after();
+    let put = |name: &str, text: &str| fs::write(scratch.path().join(name), text).unwrap();
+    let refuse = |args: &[&str], code: i32, says: &str| {
+        compare(&scratch, args).assert_code(code).assert_stderr_has(says);
+    };
+    put("numbers", "1\n2\n3\n4\n");
+    put("bad.csv", "tasks,processes,processes_idle,threads,threads_idle,linear\n1,NaN,0,1,0,0\n");
+    fs::create_dir(scratch.path().join("empty")).unwrap();
+    refuse(&["before"], 2, "name what came BEFORE and AFTER");
+    refuse(&["before", "numbers"], 2, "numbers: this is neither a record");
+    refuse(&["before", "empty"], 2, "empty: this is neither a record");
+    refuse(&["before", "nowhere"], 2, "nowhere: there is no such file");
+    refuse(&["before", "bad.csv"], 3, "bad.csv:2: \"NaN\" is no rate");
+    refuse(&["before", "after", "-C", "2"], 2, "--column is for files of numbers");
+    refuse(&["before", "after", "--format", "ministat"], 2, "for files of numbers");
+    refuse(&["numbers", "numbers", "--threshold", "3%"], 2, "--threshold is for runs");
+    refuse(&["numbers", "numbers", "--json"], 2, "--format human and");
+
+    let cut = fs::read_to_string(Path::new(RECORD).join("run.json")).unwrap();
+    fs::create_dir(scratch.path().join("cut")).unwrap();
+    put("cut/run.json", &cut[..cut.len() / 2]);
+    refuse(&["before", "cut"], 3, "cut/run.json:");
+    put("cut/run.json", &cut.replacen("\"schema\": 1", "\"schema\": 99", 1));
+    refuse(&["before", "cut"], 3, "has schema 99");
+    put("cut/run.json", &cut);
+    refuse(&["before", "cut"], 3, "cut/samples.jsonl");
+    put("cut/samples.jsonl", "{\"testcase\":\"mmap1\"}\n");
+    refuse(&["before", "cut"], 3, "cut/samples.jsonl:1: missing field");
+    // Nothing was measured before knee was killed.
+    put("cut/samples.jsonl", "");
+    compare(&scratch, &["before", "cut"]).assert_stdout_has("no round of it was finished");
+}
