@@ -2,6 +2,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod doctor;
+pub(crate) mod fit;
 pub(crate) mod generate;
 pub(crate) mod list;
 pub(crate) mod run;

@@ -3,6 +3,7 @@
 pub(crate) mod compared;
 pub(crate) mod csv;
 mod failures;
+pub(crate) mod fit;
 pub(crate) mod json;
 pub(crate) mod number;
 pub(crate) mod progress;

@@ -145,7 +145,38 @@ impl Kind {
     }
 }
 
+/// The rounds of one testcase in one mode, by number of tasks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoundsOfCurve {
+    /// Name of the testcase.
+    pub testcase: String,
+    /// Processes or threads.
+    pub mode: Option<Mode>,
+    /// (tasks, rates of the rounds), fewest tasks first; without points that have no rounds.
+    pub points: Vec<(u32, Vec<f64>)>,
+}
+
 impl Results {
+    /// All curves, by name and mode. What does not say its number of tasks is on none.
+    pub fn curves(&self) -> Vec<RoundsOfCurve> {
+        let mut curves: Vec<RoundsOfCurve> = Vec::new();
+        for (key, measured) in &self.points {
+            let Some(tasks) = key.tasks.filter(|_| !measured.rounds.is_empty()) else { continue };
+            let point = (tasks, measured.rounds.clone());
+            match curves.last_mut() {
+                Some(curve) if curve.testcase == key.testcase && curve.mode == key.mode => {
+                    curve.points.push(point);
+                }
+                _ => curves.push(RoundsOfCurve {
+                    testcase: key.testcase.clone(),
+                    mode: key.mode,
+                    points: vec![point],
+                }),
+            }
+        }
+        curves
+    }
+
     /// Reads results of any known kind.
     ///
     /// # Errors

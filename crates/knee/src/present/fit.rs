@@ -1,0 +1,183 @@
+//! Fits of the Universal Scalability Law.
+
+use std::fmt::Write;
+
+use knee_measure::results::{Results, RoundsOfCurve};
+use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit, Worth};
+use serde_json::{Value, json as object};
+
+use super::number::{plural, si, spread};
+
+const BOLD: anstyle::Style = anstyle::Style::new().bold();
+const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+
+/// Version of the JSON document.
+const SCHEMA: u32 = 1;
+
+/// A curve and its fit.
+pub(crate) struct FittedCurve {
+    pub(crate) curve: RoundsOfCurve,
+    pub(crate) fit: Result<Fit, Unfit>,
+}
+
+impl FittedCurve {
+    fn name(&self) -> String {
+        let mode = self.curve.mode.map_or("", |mode| mode.as_str());
+        format!("{} {mode}", self.curve.testcase).trim_end().to_owned()
+    }
+}
+
+/// For people: a line per curve, and what it means.
+pub(crate) fn table(
+    results: &Results,
+    curves: &[FittedCurve],
+    options: &FitOptions,
+    threshold: f64,
+) -> String {
+    let mut text = String::new();
+    if let Some(run) = &results.run {
+        let _ = writeln!(text, "{BOLD}{}{BOLD:#}", run.environment.summary());
+    }
+    let width = curves.iter().map(|c| c.name().chars().count()).max().unwrap_or(0).max(16);
+    let _ = writeln!(
+        text,
+        "{BOLD}{:width$} {:>9}  {:22} {:28} {:>6} {:>5}  finding{BOLD:#}",
+        "per second", "λ", "σ contention", "κ coherency", "R²", "knee"
+    );
+    for fitted in curves {
+        let name = fitted.name();
+        match &fitted.fit {
+            Err(unfit) => {
+                let _ = writeln!(text, "{DIM}{name:width$} {:>9}  no fit: {unfit}{DIM:#}", "-");
+            }
+            Ok(fit) => {
+                let style = match fit.worth {
+                    Worth::Prediction => anstyle::Style::new(),
+                    Worth::Description => DIM,
+                };
+                let knee = fit.model.knee(threshold).map_or("-".to_owned(), |n| n.to_string());
+                let r2 = fit.r_squared.map_or("-".to_owned(), |r2| format!("{r2:.3}"));
+                let _ = writeln!(
+                    text,
+                    "{style}{name:width$} {:>9}  {:22} {:28} {r2:>6} {knee:>5}  {}{style:#}",
+                    si(fit.lambda.value),
+                    estimate(&fit.sigma),
+                    estimate(&fit.kappa),
+                    finding(fit)
+                );
+            }
+        }
+    }
+    let few = curves.iter().filter_map(|c| c.fit.as_ref().ok());
+    if few.into_iter().any(|fit| fit.worth == Worth::Description) {
+        let _ = writeln!(
+            text,
+            "\n{DIM}note{DIM:#}  a fit to fewer than six different numbers of tasks describes them \
+             and is no prediction: measure more (-t)"
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\n{DIM}{:.1} % bootstrap intervals of {} resamples, seed {}; the knee is the first number \
+         of tasks below {} efficiency{DIM:#}",
+        options.confidence * 100.0,
+        options.resamples,
+        options.seed,
+        spread(threshold)
+    );
+    text
+}
+
+/// `0.031 [0.028 0.035]`
+fn estimate(estimate: &Estimate) -> String {
+    let value = short(estimate.value);
+    match estimate.interval {
+        Some((low, high)) => format!("{value} [{} {}]", short(low), short(high)),
+        None => value,
+    }
+}
+
+/// Two or three digits, whatever the size.
+fn short(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        v if v.abs() < 0.001 => format!("{v:.1e}"),
+        v if v.abs() < 0.1 => format!("{v:.4}"),
+        v if v.abs() < 10.0 => format!("{v:.3}"),
+        v => format!("{v:.0}"),
+    }
+}
+
+/// A number of tasks that need not be whole.
+fn tasks(n: f64) -> String {
+    if n < 9.95 { format!("{n:.1}") } else { format!("{n:.0}") }
+}
+
+/// What limits the curve, in words.
+fn finding(fit: &Fit) -> String {
+    let rounds = fit.residuals.len();
+    let hedge = match fit.worth {
+        Worth::Prediction => String::new(),
+        Worth::Description => format!(" ({}: not a prediction)", plural(rounds, "point")),
+    };
+    // A σ whose interval reaches down to 0 is no limit.
+    let is_contended = fit.sigma.interval.is_none_or(|(low, _)| low > 0.0);
+    let what = match (&fit.peak, fit.model.speedup_limit().filter(|_| is_contended)) {
+        (Some(peak), _) => {
+            let interval =
+                peak.interval.map(|(low, high)| format!(" [{} {}]", tasks(low), tasks(high)));
+            let interval = interval.unwrap_or_default();
+            format!("▼ peaks at {} tasks{interval}, then loses", tasks(peak.value))
+        }
+        (None, Some(limit)) => format!("◐ contended: {} times one task at most", tasks(limit)),
+        (None, None) => "● no limit in sight".to_owned(),
+    };
+    what + &hedge
+}
+
+/// For programs.
+pub(crate) fn json(
+    results: &Results,
+    curves: &[FittedCurve],
+    options: &FitOptions,
+    threshold: f64,
+) -> String {
+    let document = object!({
+        "schema": SCHEMA,
+        "source": results.source.display().to_string(),
+        "confidence": options.confidence,
+        "resamples": options.resamples,
+        "seed": options.seed,
+        "knee_threshold": threshold,
+        "curves": curves.iter().map(|curve| curve_json(curve, threshold)).collect::<Vec<Value>>(),
+    });
+    format!("{document:#}\n")
+}
+
+fn curve_json(fitted: &FittedCurve, threshold: f64) -> Value {
+    let value = |e: &Estimate| object!({ "value": e.value, "low": e.interval.map(|i| i.0), "high": e.interval.map(|i| i.1) });
+    let fit = match &fitted.fit {
+        Err(unfit) => object!({ "error": unfit.to_string() }),
+        Ok(fit) => object!({
+            "law": if fit.is_amdahl { "Amdahl" } else { "universal scalability" },
+            "lambda": value(&fit.lambda),
+            "sigma": value(&fit.sigma),
+            "kappa": value(&fit.kappa),
+            "peak": fit.peak.as_ref().map(value),
+            "speedup_limit": fit.model.speedup_limit(),
+            "knee": fit.model.knee(threshold),
+            "r_squared": fit.r_squared,
+            "rmse": fit.rmse,
+            "is_prediction": fit.worth == Worth::Prediction,
+            "intervals_from": match fit.basis {
+                Basis::Rounds => Some("rounds"),
+                Basis::Residuals => Some("residuals"),
+                Basis::Nothing => None,
+            },
+            "points": fit.residuals.iter().map(|r| object!({
+                "tasks": r.tasks, "measured": r.measured, "predicted": r.predicted,
+            })).collect::<Vec<Value>>(),
+        }),
+    };
+    object!({ "testcase": fitted.curve.testcase, "mode": fitted.curve.mode, "fit": fit })
+}

@@ -1,0 +1,69 @@
+//! Fits of the Universal Scalability Law to what was measured, here and elsewhere.
+
+mod support;
+
+use serde_json::Value;
+use snapbox::{assert_data_eq, file};
+use support::{Scratch, finish};
+
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
+
+/// SPEC SDM91 (N. J. Gunther, "Guerrilla Capacity Planning", table 5.2; `specsdm91` of R's usl).
+const SPECSDM91: [(u32, f64); 7] = [
+    (1, 64.9),
+    (18, 995.9),
+    (36, 1652.4),
+    (72, 1853.2),
+    (108, 1828.9),
+    (144, 1775.0),
+    (216, 1702.2),
+];
+
+fn fit(scratch: &Scratch, args: &[&str]) -> support::Finished {
+    finish(scratch.knee(&["fit"]).args(args))
+}
+
+#[test]
+fn a_line_per_curve_says_what_limits_it() {
+    let finished = finish(Scratch::new().knee(&["fit", "record"]).current_dir(DATA));
+    finished.assert_code(0);
+    assert_data_eq!(finished.stdout, file!["data/fit.txt"].raw());
+}
+
+#[test]
+fn a_published_curve_has_its_published_coefficients() {
+    let scratch = Scratch::new();
+    let mut csv = "tasks,processes,processes_idle,threads,threads_idle,linear\n".to_owned();
+    for (tasks, rate) in SPECSDM91 {
+        csv += &format!("{tasks},{rate},0,-1,0,0\n");
+    }
+    std::fs::write(scratch.path().join("specsdm91.csv"), csv).unwrap();
+    let finished = fit(&scratch, &["specsdm91.csv", "--json"]);
+    let document: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let [curve] = document["curves"].as_array().unwrap().as_slice() else { panic!("{document:#}") };
+    let fit = &curve["fit"];
+    // R's usl prints σ = 0.02773 and κ = 0.0001044 for it, and a peak at 96.52.
+    let near = |name: &str, value: f64, digits: f64| {
+        let fitted = fit[name]["value"].as_f64().unwrap();
+        assert!((fitted - value).abs() <= digits, "{name}: {fitted}");
+    };
+    near("sigma", 0.02773, 0.00001);
+    near("kappa", 0.000_104_4, 0.000_000_1);
+    near("peak", 96.52, 0.01);
+    assert_eq!(fit["is_prediction"], true);
+}
+
+#[test]
+fn two_points_are_no_fit_and_four_no_prediction() {
+    let scratch = Scratch::new();
+    finish(&mut scratch.run(&["getppid1", "-t", "1,2", "-m", "threads"])).assert_code(0);
+    fit(&scratch, &["record"]).assert_code(0).assert_stdout_has("no fit: 2 different numbers");
+    let finished = finish(scratch.knee(&["fit", "record", "--json"]).current_dir(DATA));
+    let document: Value = serde_json::from_str(&finished.stdout).unwrap();
+    for curve in document["curves"].as_array().unwrap() {
+        assert_eq!(curve["fit"]["is_prediction"], false);
+    }
+    fit(&scratch, &["record", "open*"]).assert_code(2).assert_stderr_has("no such testcase");
+    fit(&scratch, &["nowhere"]).assert_code(3).assert_stderr_has("nowhere");
+    fit(&scratch, &["record", "["]).assert_code(2);
+}
