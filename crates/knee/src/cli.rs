@@ -18,6 +18,7 @@ pub(crate) enum Command {
     Run(Box<commands::run::Args>),
     Show(commands::show::Args),
     Compare(commands::compare::Args),
+    History(commands::history::Args),
     Fit(commands::fit::Args),
     Topology(commands::topology::Args),
     Doctor(commands::doctor::Args),

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run::run(&args),
         Command::Show(args) => commands::show::run(args),
         Command::Compare(args) => commands::compare::run(args),
+        Command::History(args) => commands::history::run(&args),
         Command::Fit(args) => commands::fit::run(&args),
         Command::Topology(args) => commands::topology::run(args),
         Command::Doctor(args) => commands::doctor::run(args),

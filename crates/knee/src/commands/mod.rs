@@ -4,6 +4,7 @@ pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod fit;
 pub(crate) mod generate;
+pub(crate) mod history;
 pub(crate) mod list;
 pub(crate) mod run;
 pub(crate) mod show;

@@ -100,7 +100,8 @@ fn estimate(estimate: &Estimate) -> String {
 /// Two or three digits, whatever the size.
 fn short(value: f64) -> String {
     match value {
-        0.0 => "0".to_owned(),
+        // What rounding leaves of nothing.
+        v if v.abs() < 1e-9 => "0".to_owned(),
         v if v.abs() < 0.001 => format!("{v:.1e}"),
         v if v.abs() < 0.1 => format!("{v:.4}"),
         v if v.abs() < 10.0 => format!("{v:.3}"),

@@ -4,6 +4,7 @@ pub(crate) mod compared;
 pub(crate) mod csv;
 mod failures;
 pub(crate) mod fit;
+pub(crate) mod history;
 pub(crate) mod json;
 pub(crate) mod number;
 pub(crate) mod progress;

@@ -7,6 +7,7 @@
 mod compared;
 mod csv;
 mod difference;
+mod history;
 mod knee;
 mod will_it_scale;
 
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, Verdicts};
 pub use difference::{Difference, differences};
+pub use history::{Series, history, in_time_order};
 
 use crate::record::{RUN_FILE, RecordError, RunRecord};
 use crate::testcase::{Family, Mode};

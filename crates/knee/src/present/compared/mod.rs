@@ -22,7 +22,7 @@ pub(crate) struct Comparisons<'r> {
 }
 
 /// `mmap1 threads ×2`, as far as it is known.
-fn name(key: &Key) -> String {
+pub(crate) fn name(key: &Key) -> String {
     format!("{} {}", key.testcase, position(key)).trim_end().to_owned()
 }
 
@@ -34,7 +34,7 @@ fn position(key: &Key) -> String {
 }
 
 /// A ratio as a change: `+12.3%`, `-4.50%`, `12.3×` for more than tenfold.
-fn change(ratio: f64) -> String {
+pub(crate) fn change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     match percent.abs() {
         _ if ratio >= 10.0 => format!("{ratio:.1}×"),
@@ -44,7 +44,7 @@ fn change(ratio: f64) -> String {
 }
 
 /// A p-value: two digits, and no more zeros than anyone reads.
-fn p_value(p: f64) -> String {
+pub(crate) fn p_value(p: f64) -> String {
     match p {
         p if p < 0.0001 => "<0.0001".to_owned(),
         p if p < 0.01 => format!("{p:.4}"),

@@ -1,0 +1,108 @@
+//! A series of runs: what changed when.
+
+use std::fmt::Write;
+
+use knee_measure::results::{Results, Series};
+use serde_json::{Value, json as object};
+
+use super::compared::{change, name, p_value};
+use super::number::{plural, si, sparkline};
+
+const BOLD: anstyle::Style = anstyle::Style::new().bold();
+const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+
+/// Version of the JSON document.
+const SCHEMA: u32 = 1;
+/// Most runs of a sparkline: older ones are left out, to keep lines on a terminal.
+const SPARKS: usize = 60;
+
+/// For people: a line per point that changed, and one per change below it.
+pub(crate) fn table(runs: &[Results], series: &[Series], all: bool) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{BOLD}{}, from {} to {}{BOLD:#}\n",
+        plural(runs.len(), "run"),
+        label(&runs[0]),
+        label(&runs[runs.len() - 1])
+    );
+    let shown = || series.iter().filter(|series| all || !series.changes.is_empty());
+    let width = shown().map(|series| name(&series.key).chars().count()).max().unwrap_or(0);
+    for series in shown() {
+        let rates: Vec<f64> = series.values.iter().map(|&(_, rate)| rate).collect();
+        let recent = &rates[rates.len().saturating_sub(SPARKS)..];
+        let _ = writeln!(text, "{BOLD}{:width$}{BOLD:#}  {}", name(&series.key), sparkline(recent));
+        for c in &series.changes {
+            let first = series.values[c.index].0;
+            let [before, after] = [c.before_median, c.after_median].map(si);
+            let _ = writeln!(
+                text,
+                "    {} at {}: {before} to {after} per second  {DIM}p {}{DIM:#}{}",
+                change(c.after_median / c.before_median),
+                label(&runs[first]),
+                p_value(c.p),
+                suspect(runs, first)
+            );
+        }
+    }
+    let changed = series.iter().filter(|series| !series.changes.is_empty()).count();
+    let gap = if shown().next().is_some() { "\n" } else { "" };
+    let of = plural(series.len(), "point");
+    let _ = writeln!(text, "{gap}{BOLD}{changed} of {of} changed.{BOLD:#}");
+    text
+}
+
+/// When a run was measured, or what it is called.
+fn label(results: &Results) -> String {
+    let source = results.source.display();
+    match &results.run {
+        Some(run) => format!("{source} ({})", run.environment.started_at),
+        None => source.to_string(),
+    }
+}
+
+/// What else changed from the run before: the kernel, most often.
+fn suspect(runs: &[Results], first: usize) -> String {
+    let kernel = |nr: usize| Some(runs[nr].run.as_ref()?.environment.kernel.as_str());
+    match (first.checked_sub(1).and_then(kernel), kernel(first)) {
+        (Some(before), Some(after)) if before != after => format!("  {before} → {after}"),
+        _ => String::new(),
+    }
+}
+
+/// For programs.
+pub(crate) fn json(runs: &[Results], series: &[Series]) -> String {
+    let labels: Vec<Value> = runs
+        .iter()
+        .map(|results| {
+            let environment = results.run.as_ref().map(|run| &run.environment);
+            object!({
+                "source": results.source.display().to_string(),
+                "started_at": environment.map(|e| &e.started_at),
+                "kernel": environment.map(|e| &e.kernel),
+            })
+        })
+        .collect();
+    let series: Vec<Value> = series
+        .iter()
+        .map(|series| {
+            object!({
+                "testcase": series.key.testcase,
+                "mode": series.key.mode,
+                "tasks": series.key.tasks,
+                "unit": series.unit,
+                "values": series.values.iter().map(|&(run, median)| {
+                    object!({ "run": run, "median": median })
+                }).collect::<Vec<Value>>(),
+                "changes": series.changes.iter().map(|c| object!({
+                    "run": series.values[c.index].0,
+                    "before": c.before_median,
+                    "after": c.after_median,
+                    "ratio": c.after_median / c.before_median,
+                    "p": c.p,
+                })).collect::<Vec<Value>>(),
+            })
+        })
+        .collect();
+    format!("{:#}\n", object!({ "schema": SCHEMA, "runs": labels, "series": series }))
+}

@@ -1,0 +1,91 @@
+//! A series of runs in time order, and when each point of them changed.
+
+use std::collections::BTreeSet;
+
+use knee_stats::{ChangeOptions, ChangePoint, change_points, median};
+
+use super::{Key, Results};
+
+/// One point over all runs that have it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// The point.
+    pub key: Key,
+    /// What its rates count, in the plural.
+    pub unit: String,
+    /// (which run, median rate of its rounds), in time order; runs without rounds are left out.
+    pub values: Vec<(usize, f64)>,
+    /// Changes; each index is that of the first value after it.
+    pub changes: Vec<ChangePoint>,
+}
+
+impl Series {
+    /// The greatest change, as the ratio of after to before, and the smaller of them inverted.
+    pub fn greatest_change(&self) -> f64 {
+        let size = |c: &ChangePoint| (c.after_median / c.before_median).ln().abs();
+        self.changes.iter().map(size).fold(0.0, f64::max)
+    }
+}
+
+/// Puts runs into the order in which they were measured. Results that do not say when stay where
+/// they were named.
+pub fn in_time_order(runs: &mut [Results]) {
+    if runs.iter().all(|results| results.run.is_some()) {
+        // RFC 3339 in UTC sorts as text.
+        runs.sort_by_cached_key(|results| {
+            results.run.as_ref().map(|run| run.environment.started_at.clone())
+        });
+    }
+}
+
+/// The series of every point of `runs`, those that changed most first.
+pub fn history(runs: &[Results], options: &ChangeOptions) -> Vec<Series> {
+    let keys: BTreeSet<&Key> = runs.iter().flat_map(|run| run.points.keys()).collect();
+    let mut all: Vec<Series> = keys.into_iter().map(|key| series(runs, key, options)).collect();
+    all.sort_by(|a, b| b.greatest_change().total_cmp(&a.greatest_change()).then(a.key.cmp(&b.key)));
+    all
+}
+
+fn series(runs: &[Results], key: &Key, options: &ChangeOptions) -> Series {
+    let values: Vec<(usize, f64)> = runs
+        .iter()
+        .enumerate()
+        .filter_map(|(nr, run)| Some((nr, median(&run.points.get(key)?.rounds)?)))
+        .collect();
+    let rates: Vec<f64> = values.iter().map(|&(_, rate)| rate).collect();
+    let info = runs.iter().find_map(|run| run.cases.get(&key.testcase));
+    Series {
+        key: key.clone(),
+        unit: info.map_or("iterations", |info| &info.unit).to_owned(),
+        values,
+        changes: change_points(&rates, options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_step_is_found_where_it_happened_and_runs_without_the_point_are_skipped() {
+        let key = |name: &str| Key { testcase: name.to_owned(), mode: None, tasks: Some(1) };
+        let runs: Vec<Results> = (0..16)
+            .map(|nr| {
+                let mut results = Results::new(Path::new("x"));
+                let noise = f64::from(nr % 3) / 10.0;
+                results.add(key("steady"), 100.0 + noise, 1);
+                if nr != 2 {
+                    results.add(key("step"), if nr < 9 { 50.0 } else { 80.0 } + noise, 1);
+                }
+                results
+            })
+            .collect();
+        let all = history(&runs, &ChangeOptions::default());
+        assert_eq!((&all[0].key, &all[1].key), (&key("step"), &key("steady")));
+        let [change] = all[0].changes.as_slice() else { panic!("{:?}", all[0]) };
+        assert_eq!(all[0].values[change.index].0, 9);
+        assert!((change.after_median / change.before_median - 1.6).abs() < 0.01);
+        assert_eq!(all[1].changes, []);
+    }
+}
