@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod exit;
 mod present;
+mod stderr;
 mod stdout;
 
 use std::process::ExitCode;
@@ -12,6 +13,7 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::exit::ExitStatus;
+use crate::stderr::tell;
 
 fn main() -> ExitCode {
     // First, because it runs for every round, and is not a command for people.
@@ -31,7 +33,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => commands::generate::run(args),
     };
     let status = result.unwrap_or_else(|error| {
-        anstream::eprintln!("knee: {error:#}");
+        tell!("knee: {error:#}");
         ExitStatus::of(&error)
     });
     status.into()

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::job::{CpuShares, Mark};
 use crate::plan::Point;
-use crate::record::{RoundSummary, Rounds, RunRecord};
+use crate::record::{RoundSummary, Rounds, RunRecord, round_rates};
 use crate::testcase::Mode;
 
 /// Confidence of all intervals.
@@ -63,7 +63,7 @@ impl PointSummary {
         point: Point,
         rounds: impl Iterator<Item = &'r RoundSummary> + Clone,
     ) -> Option<Self> {
-        let rates: Vec<f64> = rounds.clone().filter_map(RoundSummary::rate).collect();
+        let rates = round_rates(rounds.clone());
         let interval = median_interval(&rates, CONFIDENCE)?;
         let mut marks = BTreeMap::new();
         for (mark, n) in rounds.clone().flat_map(|round| &round.marks) {

@@ -303,7 +303,7 @@ enum Turn {
 
 impl Progress {
     fn take_in(&mut self, round: &RoundSummary) {
-        self.rates.extend(round.rate());
+        self.rates.extend(round.clean_rate());
         self.seconds += round.seconds();
         self.rounds += 1;
     }

@@ -27,6 +27,7 @@ use super::show::ViewArgs;
 use super::{percentage, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
 use crate::present::progress::Progress;
+use crate::stderr::tell;
 
 /// Where runs are kept unless `-o` says otherwise.
 const RUNS: &str = "runs";
@@ -208,7 +209,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Some(floor) => args.view.print(&record, Some(&floor.floors))?,
         None => args.view.print(&record, NoiseFloors::load(&run).as_ref())?,
     }
-    anstream::eprintln!("knee: recorded in {0}; show it again: knee show {0}", dir.display());
+    tell!("knee: recorded in {0}; show it again: knee show {0}", dir.display());
     if let Some(floor) = floor {
         floor.keep()?;
     }

@@ -17,6 +17,7 @@ use knee_measure::workdir::WorkDir;
 
 use crate::exit::{ExitStatus, usage};
 use crate::present::will_it_scale::sample;
+use crate::stderr::tell;
 
 /// Seconds per sample of the original.
 const INTERVAL: f64 = 1.0;
@@ -45,7 +46,7 @@ pub(crate) struct Args {
     samples: u64,
 
     /// Bind to SMT threads instead of cores
-    #[arg(short = 'm', conflicts_with = "no_affinity")]
+    #[arg(short = 'm')]
     smt: bool,
 
     /// No affinity
@@ -117,7 +118,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
 }
 
 fn report(args: &Args, failure: &Failure) -> ExitStatus {
-    anstream::eprintln!("knee: {}: {}; {}", args.name, failure.reason, failure.remedy);
+    tell!("knee: {}: {}; {}", args.name, failure.reason, failure.remedy);
     ExitStatus::of_failure(failure.kind)
 }
 

@@ -10,6 +10,7 @@ use knee_measure::sweep::Observer;
 
 use super::number::duration;
 use super::{Format, failures};
+use crate::stderr::tell;
 
 /// Most redraws of the bar per second.
 const REDRAWS: u8 = 5;
@@ -84,7 +85,7 @@ impl Observer for Progress {
             Style::Lines { last } => {
                 if last.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {
                     *last = Some(Instant::now());
-                    anstream::eprintln!("knee: {done} of {of} rounds, {} left", duration(left));
+                    tell!("knee: {done} of {of} rounds, {} left", duration(left));
                 }
             }
         }
@@ -97,8 +98,8 @@ impl Observer for Progress {
         }
         let text = failures::line(failure);
         match &self.style {
-            Style::Bar(bar) => bar.suspend(|| anstream::eprintln!("knee: {text}")),
-            _ => anstream::eprintln!("knee: {text}"),
+            Style::Bar(bar) => bar.suspend(|| tell!("knee: {text}")),
+            _ => tell!("knee: {text}"),
         }
     }
 }

@@ -119,16 +119,18 @@ fn disturbed<'a>(points: impl Iterator<Item = &'a PointSummary> + Clone) -> &'st
 /// The claim of the whole run in one sentence.
 fn closing(curves: &[CurveSummary], view: &View<'_>) -> String {
     // A single point is no curve, and without one task there is no efficiency.
-    let curves: Vec<&CurveSummary> =
-        curves.iter().filter(|c| c.points.len() > 1 && has_base(c)).collect();
+    let (disturbed, curves): (Vec<&CurveSummary>, Vec<&CurveSummary>) =
+        curves.iter().filter(|c| c.points.len() > 1 && has_base(c)).partition(|c| is_disturbed(c));
     let most = curves.iter().flat_map(|c| c.points.last()).map(|e| e.point.point.tasks).max();
     let Some(most) = most else { return String::new() };
-    let mut knees: Vec<(u32, f64, &CurveSummary)> = curves
+    let mut knees: Vec<(u32, f64, f64, &CurveSummary)> = curves
         .iter()
         .filter_map(|c| {
             let knee = c.knee?;
             let at = c.points.iter().find(|e| e.point.point.tasks == knee)?;
-            Some((knee, at.efficiency, *c))
+            let base = c.points.first()?;
+            let at_most = at.point.high / (base.point.low * f64::from(knee));
+            Some((knee, at.efficiency, at_most, *c))
         })
         .collect();
     knees.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
@@ -143,14 +145,25 @@ fn closing(curves: &[CurveSummary], view: &View<'_>) -> String {
     let worst: Vec<String> = knees
         .iter()
         .take(WORST)
-        .map(|(knee, efficiency, c)| {
+        .map(|(knee, efficiency, at_most, c)| {
             let efficiency = percent_beside(*efficiency, view.knee);
-            format!("{} {} (knee {knee}, {efficiency})", c.testcase, c.mode)
+            let doubt = if *at_most >= view.knee { ", uncertain" } else { "" };
+            format!("{} {} (knee {knee}, {efficiency}{doubt})", c.testcase, c.mode)
         })
         .collect();
     if !worst.is_empty() {
         let _ = write!(text, " First to stop: {}.", worst.join(", "));
     }
+    if !disturbed.is_empty() {
+        let n = disturbed.len();
+        let curves = if n == 1 { "curve is" } else { "curves are" };
+        let _ = write!(text, " {n} disturbed {curves} not counted.");
+    }
     text.push('\n');
     text
+}
+
+/// Whether all samples of one of its points are marked.
+fn is_disturbed(curve: &CurveSummary) -> bool {
+    curve.points.iter().any(|e| e.point.marked > 0 && e.point.marked == e.point.samples)
 }

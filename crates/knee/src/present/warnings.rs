@@ -76,8 +76,8 @@ impl fmt::Display for Warning {
             ),
             Self::Imprecise { asked, points, of, worst } => write!(
                 f,
-                "{points} of {of} points did not reach the ±{} asked for, at worst {worst}; allow \
-                 a longer --max-time, or quieten the machine",
+                "{points} of {of} points did not reach the ±{} asked for with 95 % confidence, at \
+                 worst {worst}; allow a longer --max-time, or quieten the machine",
                 spread(*asked)
             ),
             Self::Unbelievable { all: true, .. } => write!(

@@ -70,10 +70,9 @@ impl RoundSummary {
         }
     }
 
-    /// The rate of the round: units over time in its unmarked samples, or in all where every one
-    /// is marked. `None` for a round without samples.
-    pub fn rate(&self) -> Option<f64> {
-        self.clean.rate().or(self.all.rate())
+    /// The rate of the round by its unmarked samples: units over time. `None` where all are marked.
+    pub fn clean_rate(&self) -> Option<f64> {
+        self.clean.rate()
     }
 
     /// Seconds of all samples that count.
@@ -90,6 +89,14 @@ impl RoundSummary {
     pub fn cpu(&self) -> Option<CpuShares> {
         (self.cpu_samples > 0).then(|| self.cpu / self.cpu_samples as f64)
     }
+}
+
+/// The rates of the rounds of a point: of those with unmarked samples, or of all by all their
+/// samples where no round has any. Rounds that were disturbed from end to end share the
+/// disturbance, and must not outvote clean ones.
+pub fn round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Vec<f64> {
+    let clean: Vec<f64> = rounds.clone().filter_map(RoundSummary::clean_rate).collect();
+    if clean.is_empty() { rounds.filter_map(|round| round.all.rate()).collect() } else { clean }
 }
 
 /// The rounds of each point, by number.
@@ -122,5 +129,22 @@ impl Rounds {
         for (point, rounds) in &mut self.0 {
             rounds.retain(|&nr, round| keep(point, nr, round));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disturbed_rounds_outvoted_clean_ones() {
+        let round = |rate: f64, marked: bool| {
+            let work = Work { done: rate, seconds: 1.0 };
+            let clean = if marked { Work::default() } else { work };
+            RoundSummary { samples: 1, all: work, clean, ..RoundSummary::default() }
+        };
+        let rounds = [round(9.0, true), round(18.2, false), round(9.3, true), round(9.1, true)];
+        assert_eq!(round_rates(rounds.iter()), [18.2]);
+        assert_eq!(round_rates(rounds[..1].iter()), [9.0]);
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{CaseInfo, Key, Measured, Results, ResultsError};
 use crate::plan::Point;
-use crate::record::{Record, RoundSummary};
+use crate::record::{Record, round_rates};
 
 pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
     // Either the directory or the run.json in it may be named.
@@ -24,7 +24,7 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
     for point in run.points() {
         let rounds = finished.of(&point);
         let mut measured = Measured {
-            rounds: rounds.clone().filter_map(RoundSummary::rate).collect(),
+            rounds: round_rates(rounds.clone()),
             samples: rounds.clone().map(|round| round.samples).sum(),
             marked: rounds.map(|round| round.marked).sum(),
             gap: None,

@@ -6,6 +6,7 @@ use knee_measure::record::Record;
 use knee_measure::summary::summarise;
 
 use crate::present::number::spread;
+use crate::stderr::tell;
 
 /// The noise floor that a run has measured, not yet kept.
 pub(super) struct MeasuredFloor {
@@ -36,18 +37,18 @@ impl MeasuredFloor {
             let (relative, point) = (spread(noise.relative), &noise.point);
             format!(", at worst {relative} ({} {} ×{})", point.testcase, point.mode, point.tasks)
         });
-        anstream::eprintln!(
-            "knee: noise floor of this machine: typically {}{worst}",
-            spread(floors.typical)
-        );
+        tell!("knee: noise floor of this machine: typically {}{worst}", spread(floors.typical));
         if marked * 2 > samples {
-            anstream::eprintln!(
+            tell!(
                 "knee: {marked} of {samples} samples were disturbed: that is the floor of a busy \
                  machine; quieten it, and measure the floor again"
             );
         }
-        let file = floors.save().context("cannot keep the noise floor")?;
-        anstream::eprintln!("knee: kept for later runs in {}", file.display());
+        let file = floors.save().context(
+            "cannot keep the noise floor: set XDG_STATE_HOME to a directory that you may write to, \
+             and end the run once more with --resume",
+        )?;
+        tell!("knee: kept for later runs in {}", file.display());
         Ok(())
     }
 }
