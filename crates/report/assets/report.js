@@ -1,0 +1,320 @@
+// Makes the page move: one selection, kept in the fragment of the address, drives all views.
+//
+//   #case=mmap1&n=16                        a testcase, and a number of tasks in all its charts
+//   #q=map&family=memory&mode=threads       which testcases and modes are shown
+//   #verdict=retrograde&change=slower       by what the numbers say
+//   #sort=name                              in which order
+//
+// Everything that can be read is in the page without this script.
+"use strict";
+(() => {
+  const FILTERS = ["q", "family", "mode", "verdict", "change", "sort"];
+  const tiles = [...document.querySelectorAll(".tile")];
+  const cases = new Map([...document.querySelectorAll("details.case")].map((d) => [d.dataset.case, d]));
+  const rows = [...document.querySelectorAll(".summary-table tbody tr")];
+  const form = document.getElementById("filters");
+  const page = JSON.parse(document.querySelector("script.page-data").textContent);
+  const several = page.runs.length > 1;
+  const parsed = new Map();
+  let state = new URLSearchParams();
+  let selected = null;
+
+  // ---- The selection
+
+  function readFragment() {
+    const fragment = location.hash.slice(1);
+    // A link to a section of the page is no selection and ends none.
+    if (fragment === "" || fragment.includes("=")) state = new URLSearchParams(fragment);
+    apply();
+  }
+
+  // A click is a step that the back button undoes; typing and dragging are not.
+  function change(values, isStep) {
+    const next = new URLSearchParams(state);
+    for (const [key, value] of Object.entries(values)) {
+      if (value === "" || value === null) next.delete(key);
+      else next.set(key, value);
+    }
+    if (next.toString() === state.toString()) return;
+    state = next;
+    const address = state.size > 0 ? "#" + state : location.pathname + location.search;
+    if (isStep) history.pushState(null, "", address);
+    else history.replaceState(null, "", address);
+    apply();
+  }
+
+  function apply() {
+    filter();
+    select(cases.get(state.get("case")) ?? null);
+    if (selected) mark(selected, Number(state.get("n")));
+  }
+
+  function select(details) {
+    if (selected === details) return;
+    if (selected) {
+      selected.classList.remove("selected");
+      selected.open = false;
+    }
+    for (const link of document.querySelectorAll("a[aria-current]")) link.removeAttribute("aria-current");
+    selected = details;
+    if (!details) return;
+    details.classList.add("selected");
+    details.hidden = false;
+    details.open = true;
+    tileOf(details)?.querySelector("a").setAttribute("aria-current", "true");
+    furnish(details);
+    const summary = details.querySelector("summary");
+    summary.focus({ preventScroll: true });
+    details.scrollIntoView();
+  }
+
+  function tileOf(details) {
+    return tiles.find((tile) => tile.dataset.case === details.dataset.case);
+  }
+
+  // ---- Filters and order
+
+  function filter() {
+    const wanted = Object.fromEntries(FILTERS.map((key) => [key, state.get(key) ?? ""]));
+    for (const key of FILTERS) {
+      const control = form.elements[key];
+      if (control && control !== document.activeElement) control.value = wanted[key];
+    }
+    const words = wanted.q.toLowerCase().split(/\s+/).filter(Boolean);
+    const shown = new Set();
+    for (const tile of tiles) {
+      const modes = [...tile.querySelectorAll(".mode")];
+      let matches = false;
+      for (const mode of modes) {
+        const inMode = wanted.mode === "" || mode.dataset.mode === wanted.mode;
+        mode.hidden = !inMode;
+        const has = (list, value) => value === "" || list.split(" ").includes(value);
+        if (inMode && has(mode.dataset.verdicts, wanted.verdict) && has(mode.dataset.changes, wanted.change)) {
+          matches = true;
+        }
+      }
+      if (modes.length === 0) matches = [wanted.mode, wanted.change].join("") === "" && ["", "missing"].includes(wanted.verdict);
+      const text = `${tile.dataset.case} ${tile.dataset.family} ${tile.querySelector(".description").textContent}`.toLowerCase();
+      matches &&= wanted.family === "" || tile.dataset.family === wanted.family;
+      matches &&= words.every((word) => text.includes(word));
+      tile.hidden = !matches;
+      if (matches) shown.add(tile.dataset.case);
+    }
+    for (const [name, details] of cases) details.hidden = !shown.has(name) && name !== state.get("case");
+    for (const section of document.querySelectorAll(".case [data-mode]")) {
+      section.hidden = wanted.mode !== "" && section.dataset.mode !== wanted.mode;
+    }
+    for (const row of rows) {
+      row.hidden = !shown.has(row.dataset.case) || (wanted.mode !== "" && row.dataset.mode !== wanted.mode);
+    }
+    document.querySelector(".none").hidden = shown.size > 0 || tiles.length === 0;
+    form.querySelector("output").textContent = `${shown.size} of ${tiles.length} testcases`;
+    sort(wanted.sort);
+  }
+
+  let order = "";
+  function sort(wanted) {
+    if (wanted === order) return;
+    order = wanted;
+    const by = {
+      name: (a, b) => (a.dataset.case < b.dataset.case ? -1 : 1),
+      change: (a, b) => Number(b.dataset.change ?? -1) - Number(a.dataset.change ?? -1),
+    }[wanted];
+    // `tiles` stays in the order of the page: the worst first.
+    const sorted = by ? [...tiles].sort(by) : tiles;
+    document.querySelector(".tiles").append(...sorted);
+  }
+
+  // ---- One testcase: a number of tasks in all its charts, and downloads
+
+  function dataOf(details) {
+    const name = details.dataset.case;
+    if (!parsed.has(name)) parsed.set(name, JSON.parse(details.querySelector("script.case-data").textContent));
+    return parsed.get(name);
+  }
+
+  function make(tag, properties = {}, ...children) {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children);
+    return element;
+  }
+
+  function furnish(details) {
+    const tools = details.querySelector(".tools");
+    if (tools.hasChildNodes()) return;
+    const data = dataOf(details);
+    const counts = [...new Set(data.curves.flatMap((c) => [...c.points, ...c.missing].map((p) => p.tasks)))].sort((a, b) => a - b);
+    details.counts = counts;
+    if (counts.length > 1) {
+      const slider = make("input", { type: "range", min: 0, max: counts.length - 1, value: counts.length - 1 });
+      slider.addEventListener("input", () => choose(details, counts[slider.value], false));
+      tools.append(make("label", {}, "Tasks", slider));
+      for (const chart of details.querySelectorAll("svg[data-tasks]")) {
+        chart.addEventListener("click", (event) => choose(details, nearest(chart, event, counts), false));
+      }
+    }
+    const name = data.case.name;
+    const save = (label, type, text) => {
+      const button = make("button", { type: "button" }, `Download ${label}`);
+      button.addEventListener("click", () => download(`${name}.${label.toLowerCase()}`, type, text()));
+      return button;
+    };
+    tools.append(save("CSV", "text/csv", () => csv([data])));
+    tools.append(save("JSON", "application/json", () => JSON.stringify({ ...page, cases: [data] }, null, 1)));
+    const readout = make("div", { className: "readout" });
+    readout.setAttribute("aria-live", "polite");
+    tools.append(readout);
+    if (counts.length === 1) mark(details, counts[0]);
+  }
+
+  function choose(details, n, isStep) {
+    if (selected !== details) change({ case: details.dataset.case, n }, true);
+    else change({ n }, isStep);
+  }
+
+  function scaleOf(chart) {
+    const [n0, n1, x0, x1, top, bottom] = chart.dataset.tasks.split(" ").map(Number);
+    return { top, bottom, x: (n) => x0 + ((n - n0) / (n1 - n0)) * (x1 - x0), n: (x) => n0 + ((x - x0) / (x1 - x0)) * (n1 - n0) };
+  }
+
+  function nearest(chart, event, counts) {
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(chart.getScreenCTM().inverse());
+    const wanted = scaleOf(chart).n(at.x);
+    return counts.reduce((best, n) => (Math.abs(n - wanted) < Math.abs(best - wanted) ? n : best));
+  }
+
+  // Shows what all curves have at `n`: a line in the charts, the rows of the tables, words.
+  function mark(details, n) {
+    const index = details.counts.indexOf(n);
+    for (const chart of details.querySelectorAll("svg[data-tasks]")) {
+      chart.querySelector(".cursor")?.remove();
+      if (index < 0) continue;
+      const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      line.setAttribute("class", "cursor");
+      const { x, top, bottom } = scaleOf(chart);
+      line.setAttribute("d", `M${x(n).toFixed(1)} ${top}V${bottom}`);
+      chart.append(line);
+    }
+    for (const row of details.querySelectorAll("tr[data-n]")) row.classList.toggle("here", Number(row.dataset.n) === n);
+    const slider = details.querySelector(".tools input");
+    if (slider && index >= 0) {
+      slider.value = index;
+      slider.setAttribute("aria-valuetext", `${n} tasks`);
+    }
+    const readout = details.querySelector(".readout");
+    readout.replaceChildren();
+    if (index < 0) return;
+    const mode = state.get("mode");
+    const data = dataOf(details);
+    for (const curve of data.curves) {
+      if (mode && curve.mode !== mode) continue;
+      const text = sentence(data, curve, n);
+      if (text) readout.append(make("div", { className: `r${curve.run % 6}` }, text));
+    }
+  }
+
+  function sentence(data, curve, n) {
+    const who = `${n} ${curve.mode}${several ? `, ${page.runs[curve.run].label}` : ""}: `;
+    const gap = curve.missing.find((point) => point.tasks === n);
+    if (gap) return `${who}not measured: ${gap.reason}`;
+    const point = curve.points.find((candidate) => candidate.tasks === n);
+    if (!point) return "";
+    const first = curve.points[0];
+    const efficiency = point.rate / n / (first.rate / first.tasks);
+    const parts = [`${si(point.rate)} ${data.case.unit}/s [${si(point.low)}, ${si(point.high)}]`];
+    if (curve.points.length > 1 && first.rate > 0) parts.push(`efficiency ${(efficiency * 100).toFixed(0)} %`);
+    parts.push(`per task ${si(point.min)} to ${si(point.max)}`, `fairness ${point.fairness.toFixed(3)}`);
+    if (point.cpu) parts.push(`idle ${(point.cpu.idle * 100).toFixed(0)} %`);
+    if (point.change) {
+      parts.push(`${point.change.verdict} than ${page.runs[0].label}: ×${point.change.ratio.toFixed(3)}`.replace("same than", "same as").replace("inconclusive than", "inconclusive against"));
+    }
+    return who + parts.join(" · ");
+  }
+
+  function si(value) {
+    const prefixes = [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"]];
+    const [divisor, symbol] = prefixes.find(([least]) => value * 1.0005 >= least) ?? [1, ""];
+    return Number((value / divisor).toPrecision(3)) + symbol;
+  }
+
+  // ---- Downloads
+
+  const COLUMNS = ["run", "testcase", "mode", "tasks", "rate", "low", "high", "confidence", "min", "max", "fairness", "user", "system", "idle", "samples", "marked", "ratio", "ratio_low", "ratio_high", "p", "verdict", "rounds", "missing"];
+
+  function csv(all) {
+    const lines = [COLUMNS];
+    for (const { curves } of all) {
+      for (const curve of curves) {
+        const key = [page.runs[curve.run].label, curve.testcase, curve.mode];
+        for (const p of curve.points) {
+          const { user, system, idle } = p.cpu ?? {};
+          const { ratio, low, high, p: chance, verdict } = p.change ?? {};
+          lines.push([...key, p.tasks, p.rate, p.low, p.high, p.confidence, p.min, p.max, p.fairness, user, system, idle, p.samples, p.marked, ratio, low, high, chance, verdict, p.rounds.join(" "), ""]);
+        }
+        for (const gap of curve.missing) lines.push([...key, gap.tasks, ...Array(COLUMNS.length - 5).fill(""), gap.reason]);
+      }
+    }
+    const cell = (value) => (/[",\n\r]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? ""));
+    return lines.map((line) => line.map(cell).join(",") + "\n").join("");
+  }
+
+  function download(name, type, text) {
+    const link = make("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  function downloadAll() {
+    const bar = make("div", { className: "tools" });
+    const all = () => [...cases.values()].map(dataOf);
+    const add = (label, type, text) => {
+      const button = make("button", { type: "button" }, `Download all as ${label}`);
+      button.addEventListener("click", () => download(`knee-report.${label.toLowerCase()}`, type, text()));
+      bar.append(button);
+    };
+    add("CSV", "text/csv", () => csv(all()));
+    add("JSON", "application/json", () => JSON.stringify({ ...page, cases: all() }, null, 1));
+    document.querySelector(".summary-table").before(bar);
+  }
+
+  // ---- Events
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#case="]');
+    if (link) {
+      event.preventDefault();
+      const name = decodeURIComponent(link.getAttribute("href").slice("#case=".length));
+      if (state.get("case") === name) selected?.scrollIntoView();
+      else change({ case: name, n: null }, true);
+      return;
+    }
+    const summary = event.target.closest("details.case > summary");
+    if (summary) {
+      const details = summary.parentElement;
+      // Opened or closed by the browser right after this.
+      if (details.open && selected === details) {
+        event.preventDefault();
+        change({ case: null, n: null }, true);
+      } else if (!details.open) {
+        event.preventDefault();
+        change({ case: details.dataset.case, n: null }, true);
+      }
+      return;
+    }
+    if (event.target.closest("[data-clear]")) {
+      form.reset();
+      change(Object.fromEntries(FILTERS.map((key) => [key, null])), true);
+    }
+  });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("input", (event) => {
+    change({ [event.target.name]: event.target.value }, event.target.tagName === "SELECT");
+  });
+  addEventListener("popstate", readFragment);
+  addEventListener("hashchange", readFragment);
+
+  form.hidden = false;
+  downloadAll();
+  for (const details of cases.values()) if (details.open) furnish(details);
+  readFragment();
+})();

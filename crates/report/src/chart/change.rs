@@ -1,0 +1,96 @@
+//! Further runs over the first: a marker per point whose shape is the verdict, with its interval.
+
+use maud::Markup;
+
+use super::drawing::Path;
+use super::frame::{BOTTOM, Frame};
+use super::throughput::MARKED_POINTS;
+use super::{Panel, run_class, sentences};
+use crate::model::ChangeVerdict;
+use crate::number;
+use crate::page::words_of_changes;
+
+const HEIGHT: f64 = BOTTOM + 26.0;
+/// Changes within this are drawn alike, whatever the data: a chart of noise looks like noise.
+const LEAST_RANGE: f64 = 0.1;
+
+pub(crate) fn change(panel: &Panel) -> Markup {
+    let changes = || {
+        let readings = panel.case.curves.iter();
+        readings.flat_map(|r| &r.curve.points).filter_map(|point| point.change.as_ref())
+    };
+    let least = changes().map(|c| c.low.min(c.ratio)).fold(1.0 - LEAST_RANGE, f64::min);
+    let most = changes().map(|c| c.high.max(c.ratio)).fold(1.0 + LEAST_RANGE, f64::max);
+    let description = sentences(panel, |reading| {
+        (!reading.changes.is_empty()).then(|| words_of_changes(&reading.changes) + ".")
+    });
+    let room = (most - least) * 0.05;
+    let domain = ((least - room).max(0.0), most + room);
+    let mut frame = Frame::new(panel, HEIGHT, domain, "Change against the first run", &description);
+    if let Some(threshold) = panel.threshold {
+        frame.level("threshold", 1.0 - threshold);
+        frame.level("threshold", 1.0 + threshold);
+    }
+    frame.grid(|ratio, _| {
+        let percent = (ratio - 1.0) * 100.0;
+        let sign = if percent.round() < 0.0 {
+            "−"
+        } else if percent.round() > 0.0 {
+            "+"
+        } else {
+            ""
+        };
+        format!("{sign}{:.0}\u{a0}%", percent.abs())
+    });
+    frame.level("axis", 1.0);
+    let runs = panel.curves.len();
+    let mut ends = Vec::new();
+    for (i, reading) in panel.curves.iter().enumerate() {
+        let run = reading.curve.run;
+        let changed = || {
+            let points = reading.curve.points.iter();
+            points.filter_map(|point| Some((point.tasks, point.change.as_ref()?)))
+        };
+        let mut line = Path::default();
+        let mut intervals = Path::default();
+        line.line(changed().map(|(n, c)| (frame.x_of_run(n, i, runs), frame.y.within(c.ratio))));
+        for (n, change) in changed() {
+            let x = frame.x_of_run(n, i, runs);
+            intervals
+                .move_to(x, frame.y.within(change.low))
+                .vertical_to(frame.y.within(change.high));
+        }
+        frame.drawing.open_group(&run_class(run));
+        frame.drawing.path("line thin", &line);
+        frame.drawing.path("interval", &intervals);
+        frame.drawing.close_group();
+        let sparse = reading.curve.points.len() <= MARKED_POINTS;
+        for verdict in ChangeVerdict::ALL {
+            let mut marks = Path::default();
+            for (n, change) in changed().filter(|(_, c)| c.verdict == verdict) {
+                let x = frame.x_of_run(n, i, runs);
+                let y = frame.y.within(change.ratio);
+                match sparse {
+                    true => marks.marker(shape(verdict), x, y),
+                    false => marks.dot(x, y),
+                };
+            }
+            frame.drawing.path(&format!("median {}", verdict.word()), &marks);
+        }
+        if let Some((_, last)) = changed().next_back() {
+            ends.push((frame.y.within(last.ratio), run_class(run), number::change(last.ratio)));
+        }
+    }
+    frame.end_labels(ends);
+    frame.drawing.finish()
+}
+
+/// Which of the markers stands for `verdict`: triangles point where the rate went.
+fn shape(verdict: ChangeVerdict) -> usize {
+    match verdict {
+        ChangeVerdict::Slower => 4,
+        ChangeVerdict::Faster => 3,
+        ChangeVerdict::Inconclusive => 5,
+        ChangeVerdict::Same => 1,
+    }
+}

@@ -1,0 +1,288 @@
+//! SVG text, written directly: a page holds hundreds of charts, and a tree of elements would cost
+//! more than the numbers in it. Coordinates have one decimal.
+
+use std::fmt::Write as _;
+
+use maud::{Escaper, Markup, PreEscaped};
+
+/// Where a text is held.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// Where numbers of tasks lie in a drawing, and from where to where a line at one of them goes.
+pub(super) struct TasksAxis<'s> {
+    pub(super) x: &'s super::scale::Scale,
+    pub(super) top: f64,
+    pub(super) bottom: f64,
+}
+
+/// An SVG element in the making.
+pub(super) struct Drawing {
+    svg: String,
+}
+
+impl Drawing {
+    /// An image of `width` × `height` user units. `tasks` is where its horizontal axis lies, for
+    /// the script that marks the selected number of tasks.
+    pub(super) fn new(
+        class: &str,
+        (width, height): (f64, f64),
+        title: &str,
+        description: &str,
+        tasks: Option<&TasksAxis>,
+    ) -> Self {
+        let mut svg = String::with_capacity(4096);
+        let _ = write!(svg, r#"<svg class="{class}" viewBox="0 0 {width} {height}" role="img""#);
+        if let Some(TasksAxis { x, top, bottom }) = tasks {
+            let ((n0, n1), (x0, x1)) = (x.domain, x.range);
+            let _ = write!(svg, r#" data-tasks="{n0} {n1} {x0} {x1} {top} {bottom}""#);
+        }
+        svg.push('>');
+        let mut drawing = Self { svg };
+        drawing.element("title", title);
+        drawing.element("desc", description);
+        drawing
+    }
+
+    /// A drawing that says nothing which the text beside it does not.
+    pub(super) fn decoration(class: &str, (width, height): (f64, f64)) -> Self {
+        Self {
+            svg: format!(
+                r#"<svg class="{class}" viewBox="0 0 {width} {height}" aria-hidden="true">"#
+            ),
+        }
+    }
+
+    fn element(&mut self, name: &str, text: &str) {
+        let _ = write!(self.svg, "<{name}>");
+        self.escaped(text);
+        let _ = write!(self.svg, "</{name}>");
+    }
+
+    /// Text in a drawing is user data: names of testcases, labels of runs, reasons of failures.
+    fn escaped(&mut self, text: &str) {
+        let _ = Escaper::new(&mut self.svg).write_str(text);
+    }
+
+    pub(super) fn open_group(&mut self, class: &str) {
+        let _ = write!(self.svg, r#"<g class="{class}">"#);
+    }
+
+    pub(super) fn close_group(&mut self) {
+        self.svg.push_str("</g>");
+    }
+
+    /// Nothing if `path` is empty.
+    pub(super) fn path(&mut self, class: &str, path: &Path) {
+        if !path.data.is_empty() {
+            let _ = write!(self.svg, r#"<path class="{class}" d="{}"/>"#, path.data);
+        }
+    }
+
+    /// A path with strokes of `width`.
+    pub(super) fn wide_path(&mut self, class: &str, width: f64, path: &Path) {
+        if !path.data.is_empty() {
+            let d = &path.data;
+            let _ =
+                write!(self.svg, r#"<path class="{class}" stroke-width="{width:.1}" d="{d}"/>"#);
+        }
+    }
+
+    /// A path that says something when pointed at.
+    pub(super) fn titled_path(&mut self, class: &str, path: &Path, title: &str) {
+        let _ = write!(self.svg, r#"<path class="{class}" d="{}">"#, path.data);
+        self.element("title", title);
+        self.svg.push_str("</path>");
+    }
+
+    pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => r#" text-anchor="middle""#,
+            Anchor::End => r#" text-anchor="end""#,
+        };
+        let _ = write!(self.svg, r#"<text class="{class}" x="{x:.1}" y="{y:.1}"{anchor}>"#);
+        self.escaped(text);
+        self.svg.push_str("</text>");
+    }
+
+    /// A text whose class and anchor are those of its group.
+    pub(super) fn plain_text(&mut self, (x, y): (f64, f64), text: &str) {
+        let _ = write!(self.svg, r#"<text x="{x:.1}" y="{y:.1}">"#);
+        self.escaped(text);
+        self.svg.push_str("</text>");
+    }
+
+    /// Defines the markers of runs, once per page.
+    pub(super) fn define_markers(&mut self) {
+        for (run, shape) in MARKERS.iter().enumerate() {
+            let _ = write!(
+                self.svg,
+                concat!(
+                    r#"<marker id="marker{run}" markerUnits="userSpaceOnUse" markerWidth="12" "#,
+                    r#"markerHeight="12" viewBox="-6 -6 12 12"><g class="r{run}">"#,
+                    r#"<path class="median" d="M0 0{shape}"/></g></marker>"#
+                ),
+                run = run,
+                shape = shape
+            );
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Markup {
+        self.svg.push_str("</svg>");
+        PreEscaped(self.svg)
+    }
+}
+
+/// The data of a path, written relative to where it is: half the bytes of absolute coordinates.
+/// All arithmetic is in tenths, so that no error adds up.
+#[derive(Debug, Default)]
+pub(super) struct Path {
+    data: String,
+    /// Where the pen is; unknown after a marker.
+    pen: Option<(i64, i64)>,
+    /// Where closing the path leads.
+    start: Option<(i64, i64)>,
+}
+
+impl Path {
+    pub(super) fn move_to(&mut self, x: f64, y: f64) -> &mut Self {
+        let to = (tenths(x), tenths(y));
+        match self.pen {
+            Some(from) => self.pair('m', to.0 - from.0, to.1 - from.1),
+            None => self.pair('M', to.0, to.1),
+        }
+        self.pen = Some(to);
+        self.start = self.pen;
+        self
+    }
+
+    pub(super) fn line_to(&mut self, x: f64, y: f64) -> &mut Self {
+        let Some(from) = self.pen else { return self.move_to(x, y) };
+        let to = (tenths(x), tenths(y));
+        match (to.0 - from.0, to.1 - from.1) {
+            (dx, 0) => self.single('h', dx),
+            (0, dy) => self.single('v', dy),
+            (dx, dy) => self.pair('l', dx, dy),
+        }
+        self.pen = Some(to);
+        self
+    }
+
+    pub(super) fn vertical_to(&mut self, y: f64) -> &mut Self {
+        let x = self.pen.map_or(0, |(x, _)| x);
+        self.line_to(x as f64 / 10.0, y)
+    }
+
+    pub(super) fn horizontal_to(&mut self, x: f64) -> &mut Self {
+        let y = self.pen.map_or(0, |(_, y)| y);
+        self.line_to(x, y as f64 / 10.0)
+    }
+
+    pub(super) fn close(&mut self) -> &mut Self {
+        self.data.push('z');
+        self.pen = self.start;
+        self
+    }
+
+    /// A line through `points`. A single one is a line of no length, which still has its marker.
+    pub(super) fn line(&mut self, points: impl Iterator<Item = (f64, f64)>) -> &mut Self {
+        let mut count = 0;
+        for (x, y) in points {
+            if count == 0 {
+                self.move_to(x, y);
+            } else {
+                self.line_to(x, y);
+            }
+            count += 1;
+        }
+        if count == 1 {
+            self.data.push_str("h0");
+        }
+        self
+    }
+
+    /// A dot: a line of no length, which a round cap makes visible.
+    pub(super) fn dot(&mut self, x: f64, y: f64) -> &mut Self {
+        self.move_to(x, y);
+        self.data.push_str("h0");
+        self
+    }
+
+    /// The marker of a run: a shape of its own for each of the first six.
+    pub(super) fn marker(&mut self, run: usize, x: f64, y: f64) -> &mut Self {
+        self.pen = None;
+        self.move_to(x, y);
+        self.pen = None;
+        self.data.push_str(MARKERS[run % MARKERS.len()]);
+        self
+    }
+
+    fn single(&mut self, command: char, value: i64) {
+        self.data.push(command);
+        self.number(value, true);
+    }
+
+    fn pair(&mut self, command: char, x: i64, y: i64) {
+        self.data.push(command);
+        self.number(x, true);
+        self.number(y, false);
+    }
+
+    /// A number of tenths; a minus is separation enough from the one before.
+    fn number(&mut self, tenths: i64, is_first: bool) {
+        if !is_first && tenths >= 0 {
+            self.data.push(' ');
+        }
+        let sign = if tenths < 0 { "-" } else { "" };
+        let (whole, tenth) = (tenths.abs() / 10, tenths.abs() % 10);
+        let _ = match (whole, tenth) {
+            (whole, 0) => write!(self.data, "{sign}{whole}"),
+            (0, tenth) => write!(self.data, "{sign}.{tenth}"),
+            (whole, tenth) => write!(self.data, "{sign}{whole}.{tenth}"),
+        };
+    }
+}
+
+fn tenths(x: f64) -> i64 {
+    (x * 10.0).round() as i64
+}
+
+/// How many different markers there are.
+pub(super) const MARKER_COUNT: usize = MARKERS.len();
+
+/// Circle, square, diamond, triangle, triangle downwards, cross; about a point.
+const MARKERS: [&str; 6] = [
+    "m-3.2 0a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0-6.4 0",
+    "m-2.9-2.9h5.8v5.8h-5.8z",
+    "m-4 0l4-4l4 4l-4 4z",
+    "m-3.7 2.8l3.7-6.4l3.7 6.4z",
+    "m-3.7-2.8l3.7 6.4l3.7-6.4z",
+    "m-3.2-3.2l6.4 6.4m0-6.4l-6.4 6.4",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_relative_and_exact_to_a_tenth() {
+        let mut path = Path::default();
+        path.line([(1.04, 2.0), (1.1, 1.9), (1.1, 4.0)].into_iter()).close().dot(1.5, 2.0);
+        assert_eq!(path.data, "M1 2l.1-.1v2.1zm.5 0h0");
+    }
+
+    #[test]
+    fn text_in_a_drawing_is_no_markup() {
+        let mut drawing = Drawing::new("c", (1.0, 1.0), "<script>", "a & b", None);
+        drawing.text("t", (0.0, 0.0), Anchor::Start, "</svg>\"");
+        let svg = drawing.finish().into_string();
+        assert!(svg.contains("<title>&lt;script&gt;</title><desc>a &amp; b</desc>"), "{svg}");
+        assert!(svg.contains(">&lt;/svg&gt;&quot;</text></svg>"), "{svg}");
+    }
+}

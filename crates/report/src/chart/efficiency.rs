@@ -1,0 +1,51 @@
+//! Efficiency against tasks: the chart in which trouble shows first.
+
+use maud::Markup;
+
+use super::drawing::Path;
+use super::frame::{BOTTOM, Frame};
+use super::throughput::MARKED_POINTS;
+use super::{Panel, run_class, sentences};
+use crate::number::{percent, tasks};
+
+const HEIGHT: f64 = BOTTOM + 26.0;
+
+pub(crate) fn efficiency(panel: &Panel) -> Markup {
+    let best = panel
+        .case
+        .curves
+        .iter()
+        .flat_map(|reading| reading.scaled.points())
+        .map(|point| point.efficiency)
+        .fold(1.0, f64::max);
+    let description = sentences(panel, |reading| {
+        let last = reading.last()?;
+        let efficiency = percent(reading.last_efficiency()?);
+        Some(format!("{efficiency} with {}.", tasks(last.tasks, panel.mode)))
+    });
+    let mut frame = Frame::new(panel, HEIGHT, (0.0, best * 1.05), "Efficiency", &description);
+    frame.grid(|value, _| percent(value));
+    frame.level("ideal", 1.0);
+    frame.level("threshold", panel.knee_efficiency);
+    let mut ends = Vec::new();
+    for reading in panel.curves {
+        let run = reading.curve.run;
+        let sparse = reading.curve.points.len() <= MARKED_POINTS;
+        let mut line = Path::default();
+        for piece in reading.unbroken() {
+            let at = |(point, efficiency): &(&crate::model::Point, f64)| {
+                (frame.x.at(f64::from(point.tasks)), frame.y.at(*efficiency))
+            };
+            line.line(piece.iter().map(at));
+        }
+        frame.drawing.open_group(&run_class(run));
+        frame.drawing.path(if sparse { "line marked" } else { "line" }, &line);
+        frame.drawing.close_group();
+        if let Some(last) = reading.last_efficiency() {
+            ends.push((frame.y.at(last), run_class(run), percent(last)));
+        }
+    }
+    frame.end_labels(ends);
+    frame.gaps(panel);
+    frame.drawing.finish()
+}

@@ -1,0 +1,140 @@
+//! The axes that all charts of a testcase share.
+
+use super::Panel;
+use super::drawing::{Anchor, Drawing, Path, TasksAxis};
+use super::scale::{Scale, count_ticks, round_step, round_ticks, step_decimals};
+
+/// User units; the style sheet makes it as wide as its column.
+pub(super) const WIDTH: f64 = 320.0;
+/// Top of the plot: above it is room for one line of labels.
+pub(super) const TOP: f64 = 18.0;
+/// Bottom of the plot.
+pub(super) const BOTTOM: f64 = 200.0;
+/// Where whatever is drawn below the numbers of tasks begins.
+pub(super) const BELOW: f64 = 226.0;
+const LEFT: f64 = 42.0;
+/// Room for a label at the end of a line.
+const RIGHT: f64 = 280.0;
+/// Points do not touch the axis.
+const INSET: f64 = 8.0;
+/// Width of a number on the horizontal axis.
+const TICK_GAP: f64 = 24.0;
+
+/// A drawing with axes.
+pub(super) struct Frame {
+    pub(super) drawing: Drawing,
+    pub(super) x: Scale,
+    pub(super) y: Scale,
+}
+
+impl Frame {
+    /// `y` is the domain of the vertical axis.
+    pub(super) fn new(
+        panel: &Panel,
+        height: f64,
+        y: (f64, f64),
+        title: &str,
+        description: &str,
+    ) -> Self {
+        let (first, last) = panel.tasks;
+        let x = Scale::new((f64::from(first), f64::from(last)), (LEFT + INSET, RIGHT - INSET));
+        let y = Scale::new(y, (BOTTOM, TOP));
+        let title = format!("{title} of {}", panel.name());
+        let axis = TasksAxis { x: &x, top: TOP, bottom: BOTTOM };
+        let drawing = Drawing::new("chart", (WIDTH, height), &title, description, Some(&axis));
+        let mut frame = Self { drawing, x, y };
+        frame.tasks_axis(panel);
+        frame
+    }
+
+    fn tasks_axis(&mut self, panel: &Panel) {
+        let mut axis = Path::default();
+        axis.move_to(LEFT, BOTTOM).horizontal_to(RIGHT);
+        self.drawing.open_group("tasks-axis");
+        for n in count_ticks(&panel.counts(), &self.x, TICK_GAP) {
+            let x = self.x.at(f64::from(n));
+            axis.move_to(x, BOTTOM).vertical_to(BOTTOM + 4.0);
+            self.drawing.plain_text((x, BOTTOM + 16.0), &n.to_string());
+        }
+        self.drawing.close_group();
+        self.drawing.path("axis", &axis);
+        self.drawing.text("tick", (WIDTH, BOTTOM + 16.0), Anchor::End, "tasks");
+    }
+
+    /// Lines across at round numbers, written by `label`, which gets the decimals they need.
+    pub(super) fn grid(&mut self, label: impl Fn(f64, usize) -> String) {
+        let (low, high) = self.y.domain;
+        let decimals = step_decimals(round_step((high - low) / 5.0));
+        let mut grid = Path::default();
+        self.drawing.open_group("value-axis");
+        for value in round_ticks(low, high, 5) {
+            let y = self.y.at(value);
+            grid.move_to(LEFT, y).horizontal_to(RIGHT);
+            self.drawing.plain_text((LEFT - 6.0, y + 4.0), &label(value, decimals));
+        }
+        self.drawing.close_group();
+        self.drawing.path("grid", &grid);
+    }
+
+    /// A line across at `value`.
+    pub(super) fn level(&mut self, class: &str, value: f64) {
+        let y = self.y.within(value);
+        let mut path = Path::default();
+        path.move_to(LEFT, y).horizontal_to(RIGHT);
+        self.drawing.path(class, &path);
+    }
+
+    /// The name of something drawn below the axis.
+    pub(super) fn name_below(&mut self, y: f64, name: &str) {
+        self.drawing.text("tick", (LEFT - 6.0, y), Anchor::End, name);
+    }
+
+    /// Where run `run` of `runs` draws `n`: side by side, so that none hides another.
+    pub(super) fn x_of_run(&self, n: u32, run: usize, runs: usize) -> f64 {
+        const APART: f64 = 3.0;
+        let middle = (runs.saturating_sub(1)) as f64 / 2.0;
+        self.x.at(f64::from(n)) + (run as f64 - middle) * APART
+    }
+
+    /// A cross on the axis for each point without a result, which says why.
+    pub(super) fn gaps(&mut self, panel: &Panel) {
+        let runs = panel.curves.len();
+        for (i, reading) in panel.curves.iter().enumerate() {
+            for gap in &reading.curve.missing {
+                let (x, y) = (self.x_of_run(gap.tasks, i, runs), BOTTOM - 7.0);
+                let mut cross = Path::default();
+                cross.move_to(x - 4.0, y - 4.0).line_to(x + 4.0, y + 4.0);
+                cross.move_to(x - 4.0, y + 4.0).line_to(x + 4.0, y - 4.0);
+                let why = format!(
+                    "{}, {} tasks: not measured: {}",
+                    reading.run.label, gap.tasks, gap.reason
+                );
+                self.drawing.titled_path("gap", &cross, &why);
+            }
+        }
+    }
+
+    /// Writes texts at the right end of lines, moved apart where they would overlap.
+    pub(super) fn end_labels(&mut self, mut labels: Vec<(f64, String, String)>) {
+        const LINE: f64 = 13.0;
+        labels.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut free = f64::NEG_INFINITY;
+        for (y, ..) in &mut labels {
+            *y = y.max(free);
+            free = *y + LINE;
+        }
+        let mut free = BOTTOM;
+        for (y, ..) in labels.iter_mut().rev() {
+            *y = y.min(free);
+            free = *y - LINE;
+        }
+        for (y, class, text) in labels {
+            self.drawing.text(
+                &format!("end {class}"),
+                (RIGHT + 3.0, y + 4.0),
+                Anchor::Start,
+                &text,
+            );
+        }
+    }
+}

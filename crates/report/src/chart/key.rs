@@ -1,0 +1,72 @@
+//! Samples of what charts draw, for legends.
+
+use maud::Markup;
+
+use super::drawing::{Drawing, MARKER_COUNT, Path};
+
+const SIZE: (f64, f64) = (26.0, 12.0);
+
+/// The markers that all drawings of a page refer to.
+pub(crate) fn markers() -> Markup {
+    let mut drawing = Drawing::decoration("markers", (0.0, 0.0));
+    drawing.define_markers();
+    drawing.finish()
+}
+
+/// The class that gives a drawing the colour, dash and marker of a run.
+pub(crate) fn run_class(run: usize) -> String {
+    format!("r{}", run % MARKER_COUNT)
+}
+
+/// The line and the marker of a run. Its name stands beside it.
+pub(crate) fn swatch(run: usize) -> Markup {
+    let mut line = Path::default();
+    line.move_to(0.0, SIZE.1 / 2.0).horizontal_to(SIZE.0 / 2.0).horizontal_to(SIZE.0);
+    let mut drawing = Drawing::decoration("key", SIZE);
+    drawing.open_group(&run_class(run));
+    drawing.path("line", &line);
+    drawing.close_group();
+    drawing.finish()
+}
+
+/// What a chart draws with `class`.
+pub(crate) fn sample(class: &str) -> Markup {
+    let (width, height) = SIZE;
+    let (x, y) = (width / 2.0, height / 2.0);
+    let mut drawing = Drawing::decoration("key", SIZE);
+    let mut path = Path::default();
+    match class {
+        "median" => {
+            let mut interval = Path::default();
+            interval.move_to(x, 0.0).vertical_to(height);
+            drawing.path("interval", &interval);
+            path.marker(0, x, y);
+        }
+        "rounds" => {
+            path.dot(x - 6.0, y).dot(x, y - 2.0).dot(x + 6.0, y + 1.0);
+        }
+        "knee" => {
+            path.move_to(x, 0.0).vertical_to(height);
+        }
+        "gap" => {
+            path.move_to(x - 4.0, y - 4.0).line_to(x + 4.0, y + 4.0);
+            path.move_to(x - 4.0, y + 4.0).line_to(x + 4.0, y - 4.0);
+        }
+        "band" => {
+            path.move_to(2.0, 1.0).horizontal_to(width - 2.0).vertical_to(height - 1.0);
+            path.horizontal_to(2.0).close();
+        }
+        "user" | "system" | "idle" => {
+            path.move_to(x, 0.0).vertical_to(height);
+            drawing.open_group("cpu");
+            drawing.wide_path(class, height, &path);
+            drawing.close_group();
+            return drawing.finish();
+        }
+        _ => {
+            path.move_to(0.0, y).horizontal_to(width);
+        }
+    }
+    drawing.path(class, &path);
+    drawing.finish()
+}

@@ -1,0 +1,84 @@
+//! Charts as SVG text. Every chart has a sentence that says what it shows, its colours are those
+//! of its runs (see `assets/report.css`), and every colour is doubled by a dash or a marker.
+
+mod change;
+mod cpu;
+mod drawing;
+mod efficiency;
+mod frame;
+mod key;
+mod per_task;
+mod rounds;
+mod scale;
+mod spark;
+mod throughput;
+
+pub(crate) use change::change;
+pub(crate) use efficiency::efficiency;
+pub(crate) use key::{markers, run_class, sample, swatch};
+pub(crate) use per_task::per_task;
+pub(crate) use rounds::rounds;
+pub(crate) use spark::{SparkScale, spark};
+pub(crate) use throughput::{draws_rounds, throughput};
+
+use crate::model::Mode;
+use crate::number::Prefix;
+use crate::reading::{CaseReading, CurveReading};
+
+/// What the charts of one testcase in one mode share, so that they can be compared.
+pub(crate) struct Panel<'r, 'p> {
+    pub(crate) case: &'r CaseReading<'p>,
+    pub(crate) mode: Mode,
+    /// By run.
+    pub(crate) curves: &'r [CurveReading<'p>],
+    pub(crate) prefix: Prefix,
+    /// What the axis of throughput ends at.
+    pub(crate) max_rate: f64,
+    /// Fewest and most tasks.
+    pub(crate) tasks: (u32, u32),
+    pub(crate) knee_efficiency: f64,
+    pub(crate) threshold: Option<f64>,
+}
+
+impl Panel<'_, '_> {
+    fn name(&self) -> String {
+        format!("{}, {}", self.case.case.name, self.mode.as_str())
+    }
+
+    /// All numbers of tasks that some run has.
+    fn counts(&self) -> Vec<u32> {
+        let curves = self.curves.iter().map(|reading| reading.curve);
+        let mut counts: Vec<u32> = curves
+            .flat_map(|curve| {
+                let measured = curve.points.iter().map(|point| point.tasks);
+                measured.chain(curve.missing.iter().map(|gap| gap.tasks))
+            })
+            .collect();
+        counts.sort_unstable();
+        counts.dedup();
+        counts
+    }
+}
+
+/// What each curve of a panel says, as sentences for those who do not see it.
+fn sentences(panel: &Panel, of: impl Fn(&CurveReading) -> Option<String>) -> String {
+    let several = panel.curves.len() > 1;
+    let mut text = String::new();
+    for reading in panel.curves {
+        let Some(sentence) = of(reading) else { continue };
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        if several {
+            text.push_str(&reading.run.label);
+            text.push_str(": ");
+        }
+        text.push_str(&sentence);
+        if !reading.curve.missing.is_empty() {
+            let gaps: Vec<String> =
+                reading.curve.missing.iter().map(|gap| gap.tasks.to_string()).collect();
+            text.push_str(&format!(" Not measured: {} tasks.", gaps.join(", ")));
+        }
+    }
+    text
+}

@@ -1,0 +1,77 @@
+//! One number of tasks is no curve: the rounds themselves, a row per run.
+
+use maud::Markup;
+
+use super::drawing::{Anchor, Drawing, Path};
+use super::scale::{Scale, round_step, round_ticks, step_decimals};
+use super::{Panel, run_class, sentences};
+use crate::number::{Prefix, si, tasks};
+
+const WIDTH: f64 = 360.0;
+const LEFT: f64 = 12.0;
+const RIGHT: f64 = 348.0;
+const ROW: f64 = 34.0;
+const TOP: f64 = 8.0;
+
+pub(crate) fn rounds(panel: &Panel) -> Markup {
+    let readings = || panel.curves.iter().filter(|reading| !reading.curve.points.is_empty());
+    let numbers: Vec<f64> = panel
+        .case
+        .curves
+        .iter()
+        .flat_map(|reading| &reading.curve.points)
+        .flat_map(|p| p.rounds.iter().copied().chain([p.low, p.rate, p.high]))
+        .collect();
+    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min).min(panel.case.max_rate());
+    let most = panel.case.max_rate();
+    let room = ((most - least) * 0.1).max(most * 0.005);
+    let x = Scale::new((least - room, most + room), (LEFT, RIGHT));
+    let bottom = TOP + readings().count() as f64 * ROW;
+    let description = sentences(panel, |reading| {
+        let point = reading.last()?;
+        Some(format!(
+            "{} {}/s with {}, interval {} to {}.",
+            si(point.rate),
+            panel.case.case.unit,
+            tasks(point.tasks, panel.mode),
+            si(point.low),
+            si(point.high)
+        ))
+    });
+    let title = format!("Rounds of {}", panel.name());
+    let mut drawing =
+        Drawing::new("chart rounds-chart", (WIDTH, bottom + 24.0), &title, &description, None);
+    axis(&mut drawing, &x, bottom, panel.prefix);
+    for (row, reading) in readings().enumerate() {
+        let y = TOP + (row as f64 + 0.5) * ROW;
+        let run = reading.curve.run;
+        let (mut dots, mut interval, mut median) =
+            (Path::default(), Path::default(), Path::default());
+        for point in &reading.curve.points {
+            for (i, &round) in point.rounds.iter().enumerate() {
+                // Three heights, so that equal rounds do not hide one another.
+                dots.dot(x.at(round), y + [5.0, 8.0, 11.0][i % 3]);
+            }
+            interval.move_to(x.at(point.low), y - 2.0).horizontal_to(x.at(point.high));
+            median.marker(run, x.at(point.rate), y - 2.0);
+        }
+        drawing.open_group(&run_class(run));
+        drawing.path("interval", &interval);
+        drawing.path("rounds", &dots);
+        drawing.path("median", &median);
+        drawing.close_group();
+    }
+    drawing.finish()
+}
+
+fn axis(drawing: &mut Drawing, x: &Scale, bottom: f64, prefix: Prefix) {
+    let (low, high) = x.domain;
+    let decimals = step_decimals(round_step(prefix.scale(high - low) / 4.0));
+    let mut grid = Path::default();
+    for value in round_ticks(low, high, 4) {
+        grid.move_to(x.at(value), TOP).vertical_to(bottom);
+        let text = format!("{:.decimals$}", prefix.scale(value));
+        drawing.text("tick", (x.at(value), bottom + 16.0), Anchor::Middle, &text);
+    }
+    drawing.path("grid", &grid);
+}

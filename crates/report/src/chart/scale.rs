@@ -1,0 +1,99 @@
+//! From numbers to places, and the numbers worth writing on an axis.
+
+/// A straight line from a domain to a range.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Scale {
+    pub(super) domain: (f64, f64),
+    pub(super) range: (f64, f64),
+}
+
+impl Scale {
+    /// A domain of one number lies in the middle of the range.
+    pub(super) fn new(domain: (f64, f64), range: (f64, f64)) -> Self {
+        let (low, high) = domain;
+        let domain = if high > low { domain } else { (low - 0.5, low + 0.5) };
+        Self { domain, range }
+    }
+
+    pub(super) fn at(&self, value: f64) -> f64 {
+        let ((d0, d1), (r0, r1)) = (self.domain, self.range);
+        r0 + (value - d0) / (d1 - d0) * (r1 - r0)
+    }
+
+    /// As [`Scale::at`], held inside the range.
+    pub(super) fn within(&self, value: f64) -> f64 {
+        self.at(value.clamp(self.domain.0, self.domain.1))
+    }
+}
+
+/// Round numbers from `low` to `high`, about `wanted` of them: steps of 1, 2 or 5 times a power
+/// of ten.
+pub(super) fn round_ticks(low: f64, high: f64, wanted: u32) -> Vec<f64> {
+    let step = round_step((high - low) / f64::from(wanted));
+    let (first, last) = ((low / step).ceil() as i64, (high / step + 1e-9).floor() as i64);
+    (first..=last).map(|i| i as f64 * step).collect()
+}
+
+/// The round number closest to `rough`, by ratio.
+pub(super) fn round_step(rough: f64) -> f64 {
+    if rough <= 0.0 {
+        return 1.0;
+    }
+    let power = 10f64.powf(rough.log10().floor());
+    let factor = match rough / power {
+        x if x < 1.5 => 1.0,
+        x if x < 3.2 => 2.0,
+        x if x < 7.1 => 5.0,
+        _ => 10.0,
+    };
+    factor * power
+}
+
+/// Decimals that tell multiples of `step` apart.
+pub(super) fn step_decimals(step: f64) -> usize {
+    (-step.log10().floor()).clamp(0.0, 6.0) as usize
+}
+
+/// Those of `counts` that have room to be written at least `gap` apart: the ends first, then
+/// powers of two, then the others.
+pub(super) fn count_ticks(counts: &[u32], scale: &Scale, gap: f64) -> Vec<u32> {
+    let ends = counts.first().into_iter().chain(counts.last()).copied();
+    let powers = counts.iter().copied().filter(|n| n.is_power_of_two()).rev();
+    let mut ticks: Vec<u32> = Vec::new();
+    for n in ends.chain(powers).chain(counts.iter().copied()) {
+        let at = |n: u32| scale.at(f64::from(n));
+        if ticks.iter().all(|&tick| (at(tick) - at(n)).abs() >= gap) {
+            ticks.push(n);
+        }
+    }
+    ticks.sort_unstable();
+    ticks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(round_ticks(0.0, 11.6, 5), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(round_ticks(0.0, 1.0, 5), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
+        assert_eq!(round_ticks(0.0, 0.0, 4), [0.0]);
+        assert_eq!(step_decimals(0.05), 2);
+        assert_eq!(step_decimals(20.0), 0);
+    }
+
+    #[test]
+    fn numbers_of_tasks_never_overlap_on_the_axis() {
+        let scale = Scale::new((1.0, 64.0), (0.0, 320.0));
+        assert_eq!(
+            count_ticks(&[1, 2, 4, 8, 16, 32, 48, 64], &scale, 22.0),
+            [1, 8, 16, 32, 48, 64]
+        );
+    }
+
+    #[test]
+    fn a_single_number_lies_in_the_middle() {
+        assert_eq!(Scale::new((4.0, 4.0), (0.0, 10.0)).at(4.0), 5.0);
+    }
+}

@@ -1,0 +1,101 @@
+//! A testcase in the overview: speed-up against tasks, both doubling per step, on one scale for
+//! the whole page. Perfect scaling is the diagonal, a curve that has stopped is flat, one that
+//! loses throughput falls; whatever its unit, and as visible at 4 tasks as at 256.
+
+use maud::Markup;
+
+use super::drawing::{Drawing, Path};
+use super::run_class;
+use super::scale::Scale;
+use crate::model::Mode;
+use crate::number::{percent, tasks};
+use crate::reading::{CurveReading, Reading, range};
+
+const WIDTH: f64 = 132.0;
+const HEIGHT: f64 = 84.0;
+const EDGE: f64 = 5.0;
+/// Less than a quarter of one task's throughput is drawn as a quarter: the shape is plain by then.
+const LEAST_SPEEDUP: f64 = -2.0;
+/// More points than this are closer than a pixel at the size of a sparkline.
+const DRAWN_POINTS: usize = 64;
+
+/// The scale that all sparklines of a page share.
+pub(crate) struct SparkScale {
+    x: Scale,
+    y: Scale,
+}
+
+impl SparkScale {
+    /// None if no curve has two numbers of tasks.
+    pub(crate) fn of(reading: &Reading) -> Option<Self> {
+        let (first, last) = range(reading.page.curves.iter())?;
+        reading.curves().find(|(_, curve)| curve.last_efficiency().is_some())?;
+        let (x0, x1) = (f64::from(first).log2(), f64::from(last).log2());
+        let speedups = reading.curves().flat_map(|(_, curve)| curve.scaled.points());
+        let (least, most) = speedups
+            .map(|point| point.speedup.log2().max(LEAST_SPEEDUP))
+            .fold((x0, x1), |(low, high), speedup| (low.min(speedup), high.max(speedup)));
+        Some(Self {
+            x: Scale::new((x0, x1), (EDGE, WIDTH - EDGE)),
+            y: Scale::new((least, most), (HEIGHT - EDGE, EDGE)),
+        })
+    }
+}
+
+/// The curves of one mode of a testcase, a line per run.
+pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveReading]) -> Markup {
+    let description: Vec<String> = curves.iter().map(|reading| sentence(reading, mode)).collect();
+    let title = format!("{name}, {}", mode.as_str());
+    let mut drawing = Drawing::new("spark", (WIDTH, HEIGHT), &title, &description.join(" "), None);
+    let (x0, x1) = scale.x.domain;
+    let mut ideal = Path::default();
+    ideal.line([x0, x1].into_iter().map(|n| (scale.x.at(n), scale.y.at(n))));
+    drawing.path("ideal", &ideal);
+    for reading in curves {
+        let at = |n: u32, efficiency: f64| {
+            let n = f64::from(n).log2();
+            (scale.x.at(n), scale.y.within((n + efficiency.log2()).max(LEAST_SPEEDUP)))
+        };
+        let every = reading.curve.points.len().div_ceil(DRAWN_POINTS).max(1);
+        let run = reading.curve.run;
+        let mut line = Path::default();
+        let mut knee = Path::default();
+        for piece in reading.unbroken() {
+            let last = piece.len() - 1;
+            let kept = piece.iter().enumerate().filter(|(i, _)| i % every == 0 || *i == last);
+            line.line(kept.map(|(_, (point, efficiency))| at(point.tasks, *efficiency)));
+        }
+        for (point, efficiency) in reading.points() {
+            let (x, y) = at(point.tasks, efficiency);
+            if Some(point.tasks) == reading.curve.knee {
+                knee.move_to(x, y - 6.0).vertical_to(y + 6.0);
+            }
+        }
+        drawing.open_group(&run_class(run));
+        drawing.path("line", &line);
+        drawing.path("knee-mark", &knee);
+        drawing.close_group();
+        let mut gaps = Path::default();
+        for gap in &reading.curve.missing {
+            let (x, y) = (scale.x.at(f64::from(gap.tasks).log2()), HEIGHT - EDGE - 2.0);
+            gaps.move_to(x - 2.5, y - 2.5).line_to(x + 2.5, y + 2.5);
+            gaps.move_to(x - 2.5, y + 2.5).line_to(x + 2.5, y - 2.5);
+        }
+        drawing.path("gap", &gaps);
+    }
+    drawing.finish()
+}
+
+fn sentence(reading: &CurveReading, mode: Mode) -> String {
+    let (Some(last), Some(efficiency)) = (reading.last(), reading.last_efficiency()) else {
+        return format!("{}: {}.", reading.run.label, reading.verdict.words());
+    };
+    let knee = reading.curve.knee.map_or(String::new(), |knee| format!(", knee at {knee}"));
+    format!(
+        "{}: {}; {} efficient with {}{knee}.",
+        reading.run.label,
+        reading.verdict.words(),
+        percent(efficiency),
+        tasks(last.tasks, mode)
+    )
+}

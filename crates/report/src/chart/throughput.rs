@@ -1,0 +1,162 @@
+//! Throughput against tasks: every round a dot, the interval of the median, the ideal and the fit.
+
+use maud::Markup;
+
+use super::drawing::{Anchor, Path};
+use super::frame::{BOTTOM, Frame, TOP};
+use super::{Panel, cpu, run_class, sentences};
+use crate::model::Fit;
+use crate::number::{percent, si, tasks};
+use crate::reading::CurveReading;
+
+/// More points than this lie closer than their markers are wide: a band replaces them.
+pub(super) const MARKED_POINTS: usize = 40;
+/// More rounds than this are a cloud that says no more than their interval, at a cost in bytes.
+const DRAWN_ROUNDS: usize = 400;
+/// Pieces of the line of a fit: smooth at the width of a screen.
+const FIT_PIECES: u32 = 32;
+/// Room above the greatest rate.
+const HEADROOM: f64 = 1.06;
+
+/// Whether single rounds are drawn, or too many for it.
+pub(crate) fn draws_rounds(reading: &CurveReading) -> bool {
+    let points = &reading.curve.points;
+    points.len() <= MARKED_POINTS
+        && points.iter().map(|point| point.rounds.len()).sum::<usize>() <= DRAWN_ROUNDS
+}
+
+pub(crate) fn throughput(panel: &Panel) -> Markup {
+    let max = panel.max_rate * HEADROOM;
+    let y = (0.0, if max > 0.0 { max } else { 1.0 });
+    let description = sentences(panel, |reading| sentence(panel, reading));
+    let height = BOTTOM + cpu::height(panel);
+    let mut frame = Frame::new(panel, height, y, "Throughput", &description);
+    let prefix = panel.prefix;
+    frame.grid(|value, _| label(prefix.scale(value), prefix.scale(y.1)));
+    for reading in panel.curves {
+        frame.drawing.open_group(&run_class(reading.curve.run));
+        ideal(&mut frame, reading);
+        if let Some(law) = &reading.curve.fit {
+            fit(&mut frame, law, reading);
+        }
+        knee(&mut frame, reading);
+        frame.drawing.close_group();
+    }
+    for (i, reading) in panel.curves.iter().enumerate() {
+        frame.drawing.open_group(&run_class(reading.curve.run));
+        measured(&mut frame, reading, (i, panel.curves.len()));
+        frame.drawing.close_group();
+    }
+    frame.gaps(panel);
+    cpu::draw(&mut frame, panel);
+    frame.drawing.finish()
+}
+
+fn label(value: f64, max: f64) -> String {
+    let step = super::scale::round_step(max / 5.0);
+    format!("{value:.*}", super::scale::step_decimals(step))
+}
+
+fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
+    let (first, last, peak) = (reading.curve.points.first()?, reading.last()?, reading.peak()?);
+    let unit = &panel.case.case.unit;
+    let at = |n| tasks(n, panel.mode);
+    let mut text = format!("{} {unit}/s with {}", si(first.rate), at(first.tasks));
+    if last.tasks != first.tasks {
+        text += &format!(", {} with {}", si(last.rate), at(last.tasks));
+    }
+    if peak.tasks != last.tasks && peak.tasks != first.tasks {
+        text += &format!(", most with {}: {}", at(peak.tasks), si(peak.rate));
+    }
+    if let Some(knee) = reading.curve.knee {
+        let below = percent(panel.knee_efficiency);
+        text += &format!("; the knee, where efficiency falls below {below}, is at {}", at(knee));
+    }
+    Some(format!("{text}; verdict: {}.", reading.verdict.words()))
+}
+
+/// The line of perfect scaling from the fewest tasks on, as far as there is room for it.
+fn ideal(frame: &mut Frame, reading: &CurveReading) {
+    let Some(first) = reading.curve.points.first() else { return };
+    let per_task = first.rate / f64::from(first.tasks);
+    if per_task <= 0.0 {
+        return;
+    }
+    let from = f64::from(first.tasks);
+    let to = frame.x.domain.1.min(frame.y.domain.1 / per_task);
+    let mut path = Path::default();
+    path.line([from, to].into_iter().map(|n| (frame.x.at(n), frame.y.within(n * per_task))));
+    frame.drawing.path("ideal", &path);
+}
+
+fn fit(frame: &mut Frame, law: &Fit, reading: &CurveReading) {
+    let (Some(first), Some(last)) = (reading.curve.points.first(), reading.last()) else { return };
+    let (from, to) = (f64::from(first.tasks), f64::from(last.tasks));
+    let top = frame.y.domain.1;
+    let mut path = Path::default();
+    path.line(
+        (0..=FIT_PIECES)
+            .map(|i| from + (to - from) * f64::from(i) / f64::from(FIT_PIECES))
+            .map(|n| (n, law.at(n)))
+            .filter(|(_, rate)| rate.is_finite() && (0.0..=top).contains(rate))
+            .map(|(n, rate)| (frame.x.at(n), frame.y.at(rate))),
+    );
+    frame.drawing.path(if law.is_prediction { "fit" } else { "fit guess" }, &path);
+    let Some(peak) = law.peak.filter(|peak| law.is_prediction && (from..=to).contains(&peak.value))
+    else {
+        return;
+    };
+    let label = TOP - 6.0;
+    let x = frame.x.at(peak.value);
+    let mut interval = Path::default();
+    interval.move_to(frame.x.within(peak.low), TOP).horizontal_to(frame.x.within(peak.high));
+    interval.move_to(x, TOP - 3.0).vertical_to(TOP + 3.0);
+    frame.drawing.path("peak", &interval);
+    if reading.curve.run == 0 {
+        let text = format!("peak {:.0}", peak.value);
+        frame.drawing.text("note", (x, label), Anchor::Middle, &text);
+    }
+}
+
+fn knee(frame: &mut Frame, reading: &CurveReading) {
+    let Some(knee) = reading.curve.knee else { return };
+    let Some(point) = reading.curve.points.iter().find(|point| point.tasks == knee) else { return };
+    let x = frame.x.at(f64::from(knee));
+    let mut path = Path::default();
+    path.move_to(x, BOTTOM).vertical_to(frame.y.within(point.rate));
+    frame.drawing.path("knee", &path);
+    let y = BOTTOM - 5.0 - 13.0 * (reading.curve.run as f64);
+    frame.drawing.text("note", (x + 4.0, y), Anchor::Start, &format!("knee {knee}"));
+}
+
+fn measured(frame: &mut Frame, reading: &CurveReading, (i, runs): (usize, usize)) {
+    let sparse = reading.curve.points.len() <= MARKED_POINTS;
+    let runs = if sparse { runs } else { 1 };
+    let i = if sparse { i } else { 0 };
+    let mut line = Path::default();
+    let mut band = Path::default();
+    for piece in reading.unbroken() {
+        let x = |frame: &Frame, n| frame.x_of_run(n, i, runs);
+        line.line(piece.iter().map(|(p, _)| (x(frame, p.tasks), frame.y.at(p.rate))));
+        if !sparse {
+            let above = piece.iter().map(|(p, _)| (x(frame, p.tasks), frame.y.within(p.high)));
+            let below = piece.iter().rev().map(|(p, _)| (x(frame, p.tasks), frame.y.within(p.low)));
+            band.line(above.chain(below)).close();
+        }
+    }
+    let mut rounds = Path::default();
+    let mut intervals = Path::default();
+    for point in reading.curve.points.iter().filter(|_| sparse) {
+        let x = frame.x_of_run(point.tasks, i, runs);
+        intervals.move_to(x, frame.y.within(point.low)).vertical_to(frame.y.within(point.high));
+        if draws_rounds(reading) {
+            for &round in &point.rounds {
+                rounds.dot(x, frame.y.within(round));
+            }
+        }
+    }
+    frame.drawing.path("band", &band);
+    frame.drawing.path("rounds", &rounds);
+    frame.drawing.path("interval", &intervals);
+    frame.drawing.path(if sparse { "line marked" } else { "line" }, &line);
+}

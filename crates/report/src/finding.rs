@@ -1,0 +1,222 @@
+//! The title of a page is what it found.
+
+use std::fmt::Write as _;
+
+use crate::model::ChangeVerdict;
+use crate::number::{change, count, percent, tasks};
+use crate::reading::{CaseReading, CurveReading, Reading, Scaling};
+
+/// The one sentence to remember.
+pub(crate) fn sentence(reading: &Reading) -> String {
+    if reading.curves().all(|(_, curve)| curve.curve.points.is_empty()) {
+        return "Nothing was measured".to_owned();
+    }
+    let comparisons: Vec<String> =
+        (1..reading.page.runs.len()).filter_map(|run| comparison(reading, run)).collect();
+    if comparisons.is_empty() { scaling(reading) } else { comparisons.join("; ") }
+}
+
+/// How run `run` differs from the first.
+fn comparison(reading: &Reading, run: usize) -> Option<String> {
+    let base = &reading.page.runs[0].label;
+    let label = &reading.page.runs[run].label;
+    let mut compared = Vec::new();
+    for (case, curve) in reading.curves().filter(|(_, curve)| curve.curve.run == run) {
+        for point in &curve.curve.points {
+            compared.extend(point.change.as_ref().map(|change| (case, curve, point.tasks, change)));
+        }
+    }
+    let of = |verdict| compared.iter().filter(move |(.., change)| change.verdict == verdict);
+    let farthest = |verdict| {
+        let away = |ratio: f64| ratio.ln().abs();
+        of(verdict).max_by(|a, b| away(a.3.ratio).total_cmp(&away(b.3.ratio))).map(
+            |(case, curve, n, by)| {
+                let place = tasks(*n, curve.curve.mode);
+                format!("{} ({}, {place})", change(by.ratio), case.case.name)
+            },
+        )
+    };
+    let all = count(compared.len(), "point");
+    let (slower, faster) = (of(ChangeVerdict::Slower).count(), of(ChangeVerdict::Faster).count());
+    if compared.is_empty() {
+        return None;
+    }
+    Some(match (farthest(ChangeVerdict::Slower), farthest(ChangeVerdict::Faster)) {
+        (Some(worst), None) => {
+            format!(
+                "{label} is slower than {base} at {slower} of {all}, at worst {worst}; none is faster"
+            )
+        }
+        (None, Some(best)) => {
+            format!(
+                "{label} is faster than {base} at {faster} of {all}, at best {best}; none is slower"
+            )
+        }
+        (Some(worst), Some(best)) => format!(
+            "{label} is faster than {base} at {faster} of {all}, at best {best}, and slower at {slower}, at worst {worst}"
+        ),
+        (None, None) => {
+            let mut text = format!("No difference shown between {base} and {label} at {all}");
+            let open = of(ChangeVerdict::Inconclusive).count();
+            if open > 0 {
+                let _ = write!(text, ", {open} of them too noisy to tell");
+            }
+            text
+        }
+    })
+}
+
+/// How the testcases of the runs scale.
+fn scaling(reading: &Reading) -> String {
+    let worst = reading.curves().filter(|(_, curve)| curve.last_efficiency().is_some()).min_by(
+        |(_, a), (_, b)| {
+            let of = |curve: &CurveReading| curve.last_efficiency().unwrap_or(f64::INFINITY);
+            a.verdict.cmp(&b.verdict).then(of(a).total_cmp(&of(b)))
+        },
+    );
+    let Some((case, curve)) = worst else { return one_task_count(reading) };
+    let text = one(case, curve);
+    let measured = |case: &&CaseReading| case.worst_efficiency().is_some();
+    let all = reading.cases.iter().filter(measured).count();
+    let with = |verdict| {
+        reading.cases.iter().filter(|case| case.curves.iter().any(|c| c.verdict == verdict)).count()
+    };
+    if all == 1 {
+        return text;
+    }
+    match curve.verdict {
+        Scaling::Retrograde => format!(
+            "{} of {all} testcases lose throughput to more tasks; {text}",
+            with(Scaling::Retrograde)
+        ),
+        Scaling::Contended => {
+            format!("{} of {all} testcases stop scaling; {text}", with(Scaling::Contended))
+        }
+        _ => format!("All {all} testcases scale; the least is {text}"),
+    }
+}
+
+fn one(case: &CaseReading, curve: &CurveReading) -> String {
+    let name = &case.case.name;
+    let mode = curve.curve.mode;
+    let (Some(last), Some(peak), Some(efficiency)) =
+        (curve.last(), curve.peak(), curve.last_efficiency())
+    else {
+        return name.clone();
+    };
+    let most = tasks(last.tasks, mode);
+    match (curve.verdict, curve.curve.knee) {
+        (Scaling::Retrograde, _) => format!(
+            "{name} peaks at {}, then loses {} of its throughput",
+            tasks(peak.tasks, mode),
+            percent(1.0 - last.rate / peak.rate)
+        ),
+        (Scaling::Contended, Some(knee)) => format!(
+            "{name} stops scaling at {}: {most} do the work of {:.1}",
+            tasks(knee, mode),
+            efficiency * f64::from(last.tasks)
+        ),
+        _ => format!("{name} scales to {most} at {} efficiency", percent(efficiency)),
+    }
+}
+
+fn one_task_count(reading: &Reading) -> String {
+    let measured = reading
+        .cases
+        .iter()
+        .filter(|case| case.curves.iter().any(|curve| !curve.curve.points.is_empty()))
+        .count();
+    let counts: std::collections::BTreeSet<u32> =
+        reading.curves().flat_map(|(_, c)| c.curve.points.iter().map(|p| p.tasks)).collect();
+    let what = count(measured, "testcase");
+    match counts.first() {
+        Some(n) if counts.len() == 1 => {
+            format!("{what} measured at {}: no curve", count(*n as usize, "task"))
+        }
+        _ => format!("{what} measured, each at one number of tasks: no curve"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{Case, Change, ChangeVerdict, Curve, Mode, Page, Point, Run};
+
+    fn page(curves: &[&[(u32, f64)]]) -> Page {
+        let cases =
+            ["a", "b", "c"].iter().take(curves.len()).map(|n| Case::new(n, "f", "", "iterations"));
+        let curves = curves.iter().zip(["a", "b", "c"]).map(|(rates, name)| {
+            let points: Vec<_> = rates.iter().map(|&(n, x)| Point::new(n, vec![x])).collect();
+            let knee = knee_stats::Curve::new(rates).knee(0.8);
+            Curve { points, knee, ..Curve::new(0, name, Mode::Threads) }
+        });
+        Page {
+            cases: cases.collect(),
+            curves: curves.collect(),
+            runs: vec![Run { label: "base".to_owned(), ..Run::default() }],
+            ..Page::default()
+        }
+    }
+
+    fn compared(verdict: ChangeVerdict, ratio: f64) -> Page {
+        let mut page = page(&[&[(1, 1.0), (2, 2.0)]]);
+        page.runs.push(Run { label: "new".to_owned(), ..Run::default() });
+        let mut curve = Curve { run: 1, ..page.curves[0].clone() };
+        curve.points[1].change =
+            Some(Change { ratio, low: ratio, high: ratio, p: 0.01, verdict, note: String::new() });
+        page.curves.push(curve);
+        page
+    }
+
+    fn title(page: &Page) -> String {
+        crate::finding(page).replace('\u{a0}', " ")
+    }
+
+    #[test]
+    fn of_one_curve_the_title_says_where_it_bends() {
+        assert_eq!(
+            title(&page(&[&[(1, 10.0), (2, 20.0), (4, 15.0)]])),
+            "a peaks at 2 threads, then loses 25 % of its throughput"
+        );
+        assert_eq!(
+            title(&page(&[&[(1, 10.0), (2, 12.0), (4, 15.0)]])),
+            "a stops scaling at 2 threads: 4 threads do the work of 1.5"
+        );
+        assert_eq!(
+            title(&page(&[&[(1, 10.0), (2, 19.0)]])),
+            "a scales to 2 threads at 95 % efficiency"
+        );
+    }
+
+    #[test]
+    fn of_many_curves_it_counts_and_names_the_worst() {
+        let good: &[_] = &[(1, 10.0), (2, 19.0)];
+        let bad: &[_] = &[(1, 10.0), (2, 5.0)];
+        assert_eq!(
+            title(&page(&[good, bad, good])),
+            "1 of 3 testcases lose throughput to more tasks; b peaks at 1 thread, then loses 50 % of its throughput"
+        );
+        assert_eq!(
+            title(&page(&[good, good])),
+            "All 2 testcases scale; the least is a scales to 2 threads at 95 % efficiency"
+        );
+    }
+
+    #[test]
+    fn without_a_curve_it_claims_none() {
+        assert_eq!(title(&page(&[&[(2, 10.0)]])), "1 testcase measured at 2 tasks: no curve");
+        assert_eq!(title(&page(&[&[]])), "Nothing was measured");
+        assert_eq!(title(&Page::default()), "Nothing was measured");
+    }
+
+    #[test]
+    fn of_two_runs_it_says_what_changed() {
+        assert_eq!(
+            title(&compared(ChangeVerdict::Slower, 0.88)),
+            "new is slower than base at 1 of 1 point, at worst −12.0 % (a, 2 threads); none is faster"
+        );
+        assert_eq!(
+            title(&compared(ChangeVerdict::Inconclusive, 1.1)),
+            "No difference shown between base and new at 1 point, 1 of them too noisy to tell"
+        );
+    }
+}

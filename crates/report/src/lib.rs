@@ -1,0 +1,60 @@
+//! One self-contained HTML page that shows runs: how every testcase scales, where it stops, and
+//! what changed between two runs.
+//!
+//! A [`Page`] holds the numbers; [`render`] turns it into text. Nothing is read or written here,
+//! and equal input gives equal bytes. The page needs no network and no server, and without
+//! JavaScript all of its charts and tables still read.
+//!
+//! ```text
+//! model    what is shown: plain data, filled by the caller
+//! finite   numbers that are none become marked gaps
+//! reading  what the numbers say: efficiency, verdicts, order
+//! finding  the title: the one sentence to remember
+//! chart    SVG: scales, axes, and one file per kind of chart
+//! page     HTML: head, overview, testcases, machine and method
+//! embed    the same numbers once more as JSON, for scripts and downloads
+//! ```
+//!
+//! ```
+//! use knee_report::{Case, Curve, Mode, Page, Point, Run, render};
+//!
+//! let point = |tasks, rate| Point::new(tasks, vec![rate, rate * 0.99, rate * 1.01]);
+//! let page = Page {
+//!     runs: vec![Run { label: "6.12".to_owned(), ..Run::default() }],
+//!     cases: vec![Case::new("mmap1", "memory", "mmap and munmap 128 MB", "iterations")],
+//!     curves: vec![Curve {
+//!         points: vec![point(1, 4e5), point(2, 7.6e5), point(4, 9e5), point(8, 7e5)],
+//!         ..Curve::new(0, "mmap1", Mode::Threads)
+//!     }],
+//!     ..Page::default()
+//! };
+//! let html = render(&page);
+//! assert!(html.contains("<h1>mmap1 peaks at 4 threads, then loses"));
+//! ```
+#![forbid(unsafe_code)]
+
+mod chart;
+mod embed;
+mod finding;
+mod finite;
+mod model;
+mod number;
+mod page;
+mod reading;
+
+pub use model::{
+    Case, Change, ChangeVerdict, CpuShares, Curve, Estimate, Fit, KNEE_EFFICIENCY, Missing, Mode,
+    Page, Point, Run,
+};
+
+/// The page as HTML.
+pub fn render(page: &Page) -> String {
+    let page = finite::with_marked_gaps(page);
+    page::html(&reading::Reading::of(&page))
+}
+
+/// The title of the page: the one sentence to remember.
+pub fn finding(page: &Page) -> String {
+    let page = finite::with_marked_gaps(page);
+    finding::sentence(&reading::Reading::of(&page))
+}

@@ -1,0 +1,194 @@
+//! One testcase: its charts for each mode, what the fit says, the numbers.
+
+use maud::{Markup, html};
+
+use super::{fit, fragment, table, words};
+use crate::chart::{self, Panel, run_class, swatch};
+use crate::embed;
+use crate::model::{Case, Mode};
+use crate::number::{Prefix, percent, si};
+use crate::reading::{CaseReading, CurveReading, Reading, max_rate};
+
+/// A page of no more testcases than this is read from top to bottom: all are open.
+const ALL_OPEN: usize = 4;
+/// Beyond so many points on the page, tables of long curves show some rows only: a table is then
+/// no longer what a person reads, and all points are in the downloads.
+const TABLED_POINTS: usize = 4000;
+
+/// Modes share their axis of throughput, so that they can be compared by eye, unless one would
+/// fill less than this share of it and lose its shape.
+const SHARED_SCALE: f64 = 0.4;
+
+pub(super) fn cases(reading: &Reading) -> Markup {
+    let points: usize = reading.page.curves.iter().map(|curve| curve.points.len()).sum();
+    let all_rows = points <= TABLED_POINTS;
+    html! {
+        section #testcases aria-labelledby="testcases-title" {
+            h2 #testcases-title { "Testcases" }
+            (legend(reading))
+            @for (i, case) in reading.cases.iter().enumerate() {
+                (one(reading, case, i == 0 || reading.cases.len() <= ALL_OPEN, all_rows))
+            }
+        }
+    }
+}
+
+/// How to read the charts, once for all of them.
+fn legend(reading: &Reading) -> Markup {
+    html! {
+        ul.legend aria-label="How to read the charts" {
+            li { (chart::sample("median")) "median of the rounds and its interval" }
+            li { (chart::sample("rounds")) "a round" }
+            li { (chart::sample("ideal")) "perfect scaling" }
+            li { (chart::sample("fit")) "Universal Scalability Law" }
+            li { (chart::sample("fit guess")) "the same of too few points: no prediction" }
+            li {
+                (chart::sample("knee")) "knee: efficiency below "
+                (percent(reading.page.knee_efficiency))
+            }
+            li { (chart::sample("gap")) "not measured" }
+            li { (chart::sample("band")) "slowest to fastest task" }
+            li { (chart::sample("user")) "user" }
+            li { (chart::sample("system")) "system" }
+            li { (chart::sample("idle")) "idle" }
+        }
+    }
+}
+
+fn one(reading: &Reading, case: &CaseReading, open: bool, all_rows: bool) -> Markup {
+    let name = &case.case.name;
+    html! {
+        details.case id={ "case=" (fragment(name)) } data-case=(name) open[open] {
+            summary {
+                h3 { (name) }
+                span.family { (case.case.family) }
+                span.description { (case.case.description) }
+                span.at-a-glance {
+                    @for (mode, curves) in case.modes() {
+                        span data-mode=(mode.as_str()) { (glance(mode, curves)) }
+                    }
+                }
+            }
+            p.facts { (facts(case)) }
+            div.tools {}
+            @for (mode, curves) in case.modes() {
+                (mode_section(reading, case, mode, curves, all_rows))
+            }
+            (embed::case(case))
+        }
+    }
+}
+
+/// The verdict on a mode in the line of a testcase: that of its last run.
+fn glance(mode: Mode, curves: &[CurveReading]) -> Markup {
+    html! {
+        (mode.as_str()) " "
+        @if let Some(curve) = curves.last() {
+            @if let Some(efficiency) = curve.last_efficiency() { strong { (percent(efficiency)) } " " }
+            (words::scaling(curve.verdict))
+            @if !curve.changes.is_empty() { " " (words::changes(&curve.changes)) }
+        }
+    }
+}
+
+fn facts(case: &CaseReading) -> String {
+    let Case { unit, bytes_per_unit, .. } = case.case;
+    let mut text = format!("Rates are {unit} per second.");
+    if *bytes_per_unit > 0 {
+        let best = case.max_rate() * *bytes_per_unit as f64;
+        text += &format!(
+            " One moves {bytes_per_unit} bytes: at most {}B/s in a round.",
+            si(best).replace(' ', "\u{a0}")
+        );
+    }
+    text
+}
+
+fn mode_section(
+    reading: &Reading,
+    case: &CaseReading,
+    mode: Mode,
+    curves: &[CurveReading],
+    all_rows: bool,
+) -> Markup {
+    let Some(tasks) = case.tasks_range() else { return html! {} };
+    let (all, own) = (case.max_rate(), max_rate(curves));
+    let has_own_scale = own < all * SHARED_SCALE;
+    let panel = Panel {
+        case,
+        mode,
+        curves,
+        prefix: Prefix::for_max(if has_own_scale { own } else { all }),
+        max_rate: if has_own_scale { own } else { all },
+        tasks,
+        knee_efficiency: reading.page.knee_efficiency,
+        threshold: reading.page.threshold,
+    };
+    let unit = panel.prefix.unit(&case.case.unit);
+    let changed = curves.iter().any(|curve| !curve.changes.is_empty());
+    html! {
+        section.mode-section data-mode=(mode.as_str())
+            id={ "case=" (fragment(&case.case.name)) "&mode=" (mode.as_str()) } {
+            h4 { (mode.as_str()) }
+            (verdicts(reading, curves))
+            div.charts {
+                @if curves.iter().all(|curve| curve.curve.points.is_empty()) {
+                } @else if case.is_curve() {
+                    figure {
+                        figcaption {
+                            "Throughput, " (unit)
+                            @if has_own_scale { " " span.own-scale { "(own scale)" } }
+                        }
+                        (chart::throughput(&panel))
+                    }
+                    figure { figcaption { "Efficiency" } (chart::efficiency(&panel)) }
+                    figure {
+                        figcaption { "Per task, " (case.case.unit) "/s" } (chart::per_task(&panel))
+                    }
+                    @if changed {
+                        figure {
+                            figcaption { "Change against " (reading.page.runs[0].label) }
+                            (chart::change(&panel))
+                        }
+                    }
+                } @else {
+                    figure { figcaption { "Rounds, " (unit) } (chart::rounds(&panel)) }
+                }
+            }
+            @if case.is_curve() && !curves.iter().all(chart::draws_rounds) {
+                p.note { "Too many to draw every round: the band is the interval of the median." }
+            }
+            (fit::fits(reading, &panel))
+            (table::points(reading, &panel, all_rows))
+        }
+    }
+}
+
+/// A verdict per run, with the points that could not be measured.
+fn verdicts(reading: &Reading, curves: &[CurveReading]) -> Markup {
+    html! {
+        ul.verdicts {
+            @for curve in curves {
+                li class=(run_class(curve.curve.run)) {
+                    @if reading.compares() {
+                        (swatch(curve.curve.run)) strong { (curve.run.label) } " "
+                    }
+                    (words::scaling(curve.verdict))
+                    @if let Some(knee) = curve.curve.knee { " · knee " strong { (knee) } }
+                    @if let (Some(peak), Some(_)) = (curve.peak(), curve.last_efficiency()) {
+                        " · most throughput at " strong { (peak.tasks) }
+                    }
+                    @if !curve.changes.is_empty() {
+                        " · against " (reading.page.runs[0].label) ": " (words::changes(&curve.changes))
+                    }
+                    @for gap in &curve.curve.missing {
+                        div.missing {
+                            span.shape aria-hidden="true" { "✕" }
+                            " " (gap.tasks) " not measured: " (gap.reason)
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The head of the page, and the lines below its title.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use maud::{Markup, PreEscaped, html};
+use sha2::{Digest as _, Sha256};
+
+use super::{SCRIPT, STYLE};
+use crate::chart::{run_class, swatch};
+use crate::model::Run;
+use crate::number::count;
+use crate::reading::Reading;
+
+pub(super) fn head(title: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta http-equiv="Content-Security-Policy" content=(policy());
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (title) " · knee" }
+            style { (PreEscaped(STYLE)) }
+        }
+    }
+}
+
+/// Nothing is fetched, and only the style and the script of this very page apply: whatever a
+/// plug-in is called, it cannot become code.
+fn policy() -> String {
+    let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        hash(STYLE),
+        hash(SCRIPT)
+    )
+}
+
+/// What was run where, and what makes it doubtful.
+pub(super) fn about(reading: &Reading) -> Markup {
+    let runs = &reading.page.runs;
+    html! {
+        @if let [run] = runs.as_slice() {
+            p.about { (sentence(run)) }
+        } @else {
+            ul.runs {
+                @for (i, run) in runs.iter().enumerate() {
+                    li class=(run_class(i)) {
+                        (swatch(i)) strong { (run.label) }
+                        " " span { (sentence(run)) }
+                    }
+                }
+            }
+        }
+        @let doubts = doubts(reading);
+        @if !doubts.is_empty() {
+            p.doubts {
+                span.shape aria-hidden="true" { "⚠" } " "
+                (doubts.join(" · ")) " · " a href="#machine" { "details" }
+            }
+        }
+    }
+}
+
+fn sentence(run: &Run) -> String {
+    let parts =
+        [&run.kernel, &run.cpu, &run.virtualisation, &run.hostname, &run.plan, &run.started_at];
+    let parts: Vec<&str> =
+        parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    parts.join(" · ")
+}
+
+fn doubts(reading: &Reading) -> Vec<String> {
+    let sum = |of: fn(&Run) -> usize| reading.page.runs.iter().map(of).sum::<usize>();
+    let guesses = reading
+        .curves()
+        .filter(|(_, curve)| curve.curve.fit.as_ref().is_some_and(|fit| !fit.is_prediction))
+        .count();
+    let gaps: usize = reading.page.curves.iter().map(|curve| curve.missing.len()).sum();
+    let marked: u64 =
+        reading.page.curves.iter().flat_map(|curve| &curve.points).map(|point| point.marked).sum();
+    let warnings = sum(|run| run.warnings.len());
+    let mut doubts = Vec::new();
+    if warnings > 0 {
+        doubts.push(count(warnings, "warning"));
+    }
+    if gaps > 0 {
+        doubts.push(format!("{} not measured", count(gaps, "point")));
+    }
+    if marked > 0 {
+        doubts.push(format!("{} marked as disturbed", count(marked as usize, "sample")));
+    }
+    if guesses > 0 {
+        doubts.push(format!("{} of too few points to predict from", count(guesses, "fit")));
+    }
+    doubts
+}

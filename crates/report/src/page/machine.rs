@@ -1,0 +1,136 @@
+//! Where the numbers come from: the machine of each run, what went wrong, how it was measured.
+
+use maud::{Markup, html};
+
+use crate::model::Run;
+use crate::number::percent;
+use crate::reading::Reading;
+
+pub(super) fn machine(reading: &Reading) -> Markup {
+    let runs = &reading.page.runs;
+    html! {
+        section #machine aria-labelledby="machine-title" {
+            h2 #machine-title { "Machine and method" }
+            (notes("Not measured", runs, |run| &run.failures))
+            (notes("Warnings", runs, |run| &run.warnings))
+            (environments(runs))
+            (method(reading))
+        }
+    }
+}
+
+fn notes(title: &str, runs: &[Run], of: fn(&Run) -> &[String]) -> Markup {
+    let several = runs.len() > 1;
+    html! {
+        @if runs.iter().any(|run| !of(run).is_empty()) {
+            h3 { (title) }
+            ul.notes {
+                @for run in runs {
+                    @for note in of(run) {
+                        li { @if several { strong { (run.label) } ": " } (note) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is known of each run, side by side; where they differ, it is marked.
+fn environments(runs: &[Run]) -> Markup {
+    let facts: Vec<Vec<(String, String)>> = runs.iter().map(facts).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in facts.iter().flatten() {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let value = |run: &[(String, String)], name: &str| {
+        run.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value).to_owned()
+    };
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Environment of the runs" {
+            table.environment {
+                thead {
+                    tr {
+                        th scope="col" { "environment" }
+                        @for run in runs { th scope="col" { (run.label) } }
+                    }
+                }
+                tbody {
+                    @for name in names {
+                        @let values: Vec<String> = facts.iter().map(|run| value(run, name)).collect();
+                        @let differs = values.windows(2).any(|pair| pair[0] != pair[1]);
+                        tr.differs[differs] {
+                            th scope="row" {
+                                (name)
+                                @if differs { " " span.shape title="differs" { "≠" } }
+                            }
+                            @for value in values { td { (value) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn facts(run: &Run) -> Vec<(String, String)> {
+    let seed = run.seed.map_or(String::new(), |seed| seed.to_string());
+    let command = run.command_line.join(" ");
+    let own = [
+        ("started", &run.started_at),
+        ("host", &run.hostname),
+        ("kernel", &run.kernel),
+        ("CPU", &run.cpu),
+        ("virtualisation", &run.virtualisation),
+        ("measured", &run.plan),
+        ("placement", &run.placement),
+        ("seed", &seed),
+        ("command", &command),
+        ("knee", &run.knee_version),
+    ];
+    own.into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| (name.to_owned(), value.clone()))
+        .chain(run.facts.iter().cloned())
+        .collect()
+}
+
+fn method(reading: &Reading) -> Markup {
+    let knee = percent(reading.page.knee_efficiency);
+    html! {
+        h3 { "Method" }
+        dl.method {
+            dt { "Rate" }
+            dd {
+                "Iterations of all tasks together per second. A round is a fresh process and "
+                "several samples; a point is the median of its rounds, with an interval that "
+                "assumes no distribution."
+            }
+            dt { "Efficiency" }
+            dd {
+                "Throughput at n tasks over n times that of one; where one task was not measured, "
+                "a task's share at the fewest tasks stands in for it."
+            }
+            dt { "Knee" }
+            dd { "The first number of tasks whose efficiency is below " (knee) "." }
+            dt { "Verdict" }
+            dd {
+                "▼ retrograde: throughput at the most tasks is below the peak, and the intervals do "
+                "not overlap. ◐ contended: there is a knee, and throughput still holds. ● scales: "
+                "no knee as far as was measured."
+            }
+            dt { "Fairness" }
+            dd { "Jain's index of the tasks' rates: 1 if all get the same, 1/n if one gets all." }
+            dt { "Universal Scalability Law" }
+            dd {
+                "rate(n) = λn / (1 + σ(n−1) + κn(n−1)): σ is contention, κ coherency; the peak is "
+                "√((1−σ)/κ)."
+            }
+            @if reading.compares() && !reading.page.comparison_method.is_empty() {
+                dt { "Comparison" }
+                dd { (reading.page.comparison_method) }
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Every testcase as a small curve, the one that scales worst first, and the same as a table.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maud::{Markup, html};
+
+use super::{fragment, words};
+use crate::chart::{SparkScale, spark, swatch};
+use crate::model::{ChangeVerdict, Mode};
+use crate::number::{coefficient, percent, si};
+use crate::reading::{CaseReading, CurveReading, Reading, Scaling};
+
+pub(super) fn overview(reading: &Reading) -> Markup {
+    let scale = SparkScale::of(reading);
+    html! {
+        section #overview aria-labelledby="overview-title" {
+            h2 #overview-title { "Overview" }
+            p.lead {
+                (tally(reading))
+                @if scale.is_some() {
+                    "Speed-up against tasks; both double per step, on one scale for all. "
+                    "The dotted diagonal is perfect scaling, flat is none, falling is a loss. "
+                    "A bar across a curve is its knee: efficiency below "
+                    (percent(reading.page.knee_efficiency)) "."
+                }
+            }
+            (filters(reading))
+            ol.tiles.compared[reading.compares()] {
+                @for case in &reading.cases { (tile(reading, case, scale.as_ref())) }
+            }
+            p.none hidden { "No testcase matches. " button type="button" data-clear { "Show all" } }
+            details.summary-table {
+                summary { "The same as a table" }
+                (table(reading))
+            }
+        }
+    }
+}
+
+/// How many testcases have a curve of each verdict; a testcase counts with its worst.
+fn tally(reading: &Reading) -> Markup {
+    let mut counts: BTreeMap<Scaling, usize> = BTreeMap::new();
+    for case in &reading.cases {
+        let worst = case.curves.iter().map(|curve| curve.verdict).min();
+        *counts.entry(worst.unwrap_or(Scaling::Missing)).or_insert(0) += 1;
+    }
+    html! {
+        span.tally {
+            @for (verdict, count) in counts {
+                span class={ "chip verdict " (verdict.slug()) } {
+                    span.shape aria-hidden="true" { (verdict.shape()) }
+                    " " strong { (count) } " " (verdict.words())
+                }
+            }
+        }
+    }
+}
+
+/// Shown by the script, which makes them work.
+fn filters(reading: &Reading) -> Markup {
+    let families: BTreeSet<&str> =
+        reading.cases.iter().map(|case| case.case.family.as_str()).collect();
+    let modes: BTreeSet<Mode> = reading.curves().map(|(_, curve)| curve.curve.mode).collect();
+    let found: BTreeSet<Scaling> = reading.curves().map(|(_, curve)| curve.verdict).collect();
+    let select = |name: &str, label: &str, all: &str, options: Vec<(&str, &str)>| {
+        html! {
+            label {
+                span { (label) }
+                select name=(name) {
+                    option value="" { (all) }
+                    @for (value, text) in options { option value=(value) { (text) } }
+                }
+            }
+        }
+    };
+    html! {
+        form #filters role="search" aria-label="Filter testcases" hidden {
+            label {
+                span { "Search" }
+                input type="search" name="q" placeholder="name or description" autocomplete="off";
+            }
+            (select("family", "Family", "all", families.iter().map(|f| (*f, *f)).collect()))
+            @if modes.len() > 1 {
+                (select("mode", "Mode", "both", Mode::ALL.map(|m| (m.as_str(), m.as_str())).to_vec()))
+            }
+            (select("verdict", "Scaling", "all", Scaling::ALL.into_iter()
+                .filter(|v| found.contains(v)).map(|v| (v.slug(), v.words())).collect()))
+            @if reading.compares() {
+                (select("change", "Change", "all",
+                    ChangeVerdict::ALL.map(|v| (v.word(), v.word())).to_vec()))
+            }
+            label {
+                span { "Order" }
+                select name="sort" {
+                    option value="" { "worst scaling first" }
+                    @if reading.compares() { option value="change" { "largest change first" } }
+                    option value="name" { "by name" }
+                }
+            }
+            button type="button" data-clear { "Clear" }
+            output aria-live="polite" {}
+        }
+    }
+}
+
+fn tile(reading: &Reading, case: &CaseReading, scale: Option<&SparkScale>) -> Markup {
+    let name = &case.case.name;
+    html! {
+        li.tile data-case=(name) data-family=(case.case.family)
+            data-change=[largest_change(case).map(|c| format!("{c:.4}"))] {
+            h3 { a href={ "#case=" (fragment(name)) } { (name) } }
+            span.family { (case.case.family) }
+            p.description { (case.case.description) }
+            @if case.curves.is_empty() { p { (words::scaling(Scaling::Missing)) } }
+            div.modes {
+                @for (mode, curves) in case.modes() {
+                    (tile_mode(reading, case, mode, curves, scale))
+                }
+            }
+        }
+    }
+}
+
+fn tile_mode(
+    reading: &Reading,
+    case: &CaseReading,
+    mode: Mode,
+    curves: &[CurveReading],
+    scale: Option<&SparkScale>,
+) -> Markup {
+    let verdicts: BTreeSet<&str> = curves.iter().map(|curve| curve.verdict.slug()).collect();
+    let mut changes: BTreeMap<ChangeVerdict, usize> = BTreeMap::new();
+    for (verdict, count) in curves.iter().flat_map(|curve| &curve.changes) {
+        *changes.entry(*verdict).or_insert(0) += count;
+    }
+    let changed: Vec<&str> = changes.keys().map(|verdict| verdict.word()).collect();
+    let verdicts: Vec<&str> = verdicts.into_iter().collect();
+    html! {
+        div.mode data-mode=(mode.as_str()) data-verdicts=(verdicts.join(" "))
+            data-changes=(changed.join(" ")) {
+            div.mode-name { (mode.as_str()) }
+            @if let Some(scale) = scale {
+                (spark(scale, &case.case.name, mode, curves))
+            }
+            @for curve in curves {
+                div.result {
+                    @if reading.compares() {
+                        span title=(curve.run.label) { (swatch(curve.curve.run)) }
+                    }
+                    strong.number { (headline(case, curve)) }
+                    " " (words::scaling(curve.verdict))
+                }
+            }
+            @if !changes.is_empty() { div.result.changes { (words::changes(&changes)) } }
+        }
+    }
+}
+
+/// The number of a tile: efficiency, or the rate where there is no curve.
+fn headline(case: &CaseReading, curve: &CurveReading) -> String {
+    match (curve.last_efficiency(), curve.last()) {
+        (Some(efficiency), _) => percent(efficiency),
+        (None, Some(point)) => format!("{} {}/s", si(point.rate), case.case.unit),
+        (None, None) => String::new(),
+    }
+}
+
+/// How far the farthest point is from the first run, either way, for ordering.
+fn largest_change(case: &CaseReading) -> Option<f64> {
+    let points = case.curves.iter().flat_map(|curve| &curve.curve.points);
+    points
+        .filter_map(|point| point.change.as_ref())
+        .filter(|c| matches!(c.verdict, ChangeVerdict::Slower | ChangeVerdict::Faster))
+        .map(|change| change.ratio.max(1e-9).ln().abs())
+        .reduce(f64::max)
+}
+
+fn table(reading: &Reading) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Overview as a table" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "testcase" }
+                        th scope="col" { "mode" }
+                        @if reading.compares() { th scope="col" { "run" } }
+                        th.n scope="col" { "rate at fewest tasks, per s" }
+                        th.n scope="col" { "rate at most tasks, per s" }
+                        th.n scope="col" { "most tasks" }
+                        th.n scope="col" { "efficiency" }
+                        th.n scope="col" { "knee" }
+                        th.n scope="col" { "peak" }
+                        th.n scope="col" { "σ" }
+                        th.n scope="col" { "κ" }
+                        th scope="col" { "verdict" }
+                        @if reading.compares() { th scope="col" { "against the first run" } }
+                    }
+                }
+                tbody {
+                    @for (case, curve) in reading.curves() { (row(reading, case, curve)) }
+                }
+            }
+        }
+    }
+}
+
+fn row(reading: &Reading, case: &CaseReading, curve: &CurveReading) -> Markup {
+    let name = &case.case.name;
+    let none = || "–".to_owned();
+    let rate = |point: Option<&crate::model::Point>| point.map_or_else(none, |p| si(p.rate));
+    let fit = curve.curve.fit.as_ref().filter(|fit| fit.is_prediction);
+    html! {
+        tr data-case=(name) data-mode=(curve.curve.mode.as_str()) {
+            th scope="row" { a href={ "#case=" (fragment(name)) } { (name) } }
+            td { (curve.curve.mode.as_str()) }
+            @if reading.compares() { td { (curve.run.label) } }
+            td.n { (rate(curve.curve.points.first())) }
+            td.n { (rate(curve.last())) }
+            td.n { (curve.last().map_or_else(none, |p| p.tasks.to_string())) }
+            td.n { (curve.last_efficiency().map_or_else(none, percent)) }
+            td.n { (curve.curve.knee.map_or_else(none, |knee| knee.to_string())) }
+            td.n { (curve.peak().map_or_else(none, |p| p.tasks.to_string())) }
+            td.n { (fit.map_or_else(none, |fit| coefficient(fit.sigma.value))) }
+            td.n { (fit.map_or_else(none, |fit| coefficient(fit.kappa.value))) }
+            td { (words::scaling(curve.verdict)) }
+            @if reading.compares() { td { (words::changes(&curve.changes)) } }
+        }
+    }
+}

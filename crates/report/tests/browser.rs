@@ -1,0 +1,169 @@
+//! The page in a real browser, if there is one: no error on its console, and a fragment of the
+//! address shows what it names.
+
+mod synthetic;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use knee_report::render;
+
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// A page in a directory of its own, and the browser to open it.
+struct Opened {
+    dir: tempfile::TempDir,
+    browser: &'static str,
+}
+
+/// What the browser made of a page.
+struct Shown {
+    dom: String,
+    log: String,
+}
+
+impl Opened {
+    /// None, said aloud, where no browser is installed.
+    fn new(kind: &str) -> Option<Self> {
+        let runs = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
+        let Some(browser) = BROWSERS.iter().find(runs) else {
+            eprintln!("skipped: none of {} is installed", BROWSERS.join(", "));
+            return None;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("page.html"), render(&synthetic::page(kind)?)).unwrap();
+        Some(Self { dir, browser })
+    }
+
+    fn run(&self, fragment: &str, arguments: &[&str]) -> Shown {
+        let profile = tempfile::tempdir().unwrap();
+        let page: PathBuf = self.dir.path().join("page.html");
+        let output = Command::new(self.browser)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
+            .args(["--no-first-run", "--disable-background-networking"])
+            .args(["--disable-component-update", "--disable-sync"])
+            .args(["--enable-logging=stderr", "--v=0", "--virtual-time-budget=2000"])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .args(arguments)
+            .arg(format!("file://{}{fragment}", page.display()))
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Shown { dom: text(output.stdout), log: text(output.stderr) }
+    }
+
+    fn show(&self, fragment: &str) -> Shown {
+        let shown = self.run(fragment, &["--dump-dom"]);
+        assert!(shown.dom.contains("</html>"), "no page: {}", shown.log);
+        let console: Vec<&str> = shown.log.lines().filter(|l| l.contains("CONSOLE")).collect();
+        assert!(console.is_empty(), "{console:#?}");
+        shown
+    }
+}
+
+impl Shown {
+    /// Names of the testcases whose tiles are shown, in their order.
+    fn tiles(&self) -> Vec<&str> {
+        let tags = self.dom.split(r#"<li class="tile" data-case=""#).skip(1);
+        tags.filter_map(|rest| {
+            let (tag, _) = rest.split_once('>')?;
+            let (name, attributes) = tag.split_once('"')?;
+            (!attributes.contains("hidden")).then_some(name)
+        })
+        .collect()
+    }
+
+    fn count(&self, what: &str) -> usize {
+        self.dom.matches(what).count()
+    }
+}
+
+#[test]
+fn every_curve_is_there_after_the_script_ran_and_the_console_is_empty() {
+    let Some(page) = Opened::new("one") else { return };
+    let shown = page.show("");
+    assert_eq!(shown.tiles().len(), 14);
+    assert_eq!(shown.count(r#"<svg class="spark""#), 28);
+    assert_eq!(shown.count(r#"<svg class="chart""#), 84);
+    assert!(
+        !shown
+            .dom
+            .contains(r#"<form id="filters" role="search" aria-label="Filter testcases" hidden"#)
+    );
+    assert!(shown.dom.contains("14 of 14 testcases"));
+}
+
+#[test]
+fn the_fragment_filters_by_word_family_mode_and_verdict() {
+    let Some(page) = Opened::new("two") else { return };
+    assert_eq!(page.show("#q=mmap").tiles(), ["mmap1"]);
+    assert_eq!(page.show("#family=memory&sort=name").tiles(), ["brk1", "mmap1", "page_fault1"]);
+    assert_eq!(page.show("#change=slower").tiles(), ["signal1"]);
+    assert_eq!(page.show("#mode=processes&verdict=retrograde").tiles(), [""; 0]);
+    let none = page.show("#q=nosuch");
+    assert!(none.dom.contains("0 of 14 testcases"));
+    assert!(none.dom.contains(r#"<p class="none">"#));
+}
+
+#[test]
+fn the_fragment_selects_a_testcase_and_a_number_of_tasks() {
+    let Some(page) = Opened::new("two") else { return };
+    let shown = page.show("#case=fork1&n=48");
+    assert!(shown.dom.contains(r#"<details class="case selected" id="case=fork1""#));
+    assert!(shown.dom.contains(r##"<a href="#case=fork1" aria-current="true">"##));
+    // Two modes with four charts each.
+    assert_eq!(shown.count(r#"<path class="cursor""#), 8);
+    assert!(shown.dom.contains("48 threads, 6.12: not measured: fork: Resource"));
+    assert!(shown.dom.contains("48 processes, 6.12: "));
+}
+
+#[test]
+fn a_page_of_hundred_testcases_with_256_points_opens() {
+    let Some(page) = Opened::new("huge") else { return };
+    let shown = page.show("#case=mmap1_3&n=200");
+    assert_eq!(shown.tiles().len(), 100);
+    assert!(shown.dom.contains("200 threads: "));
+}
+
+#[test]
+fn code_that_is_not_the_pages_own_is_refused_and_the_console_says_so() {
+    let Some(page) = Opened::new("single") else { return };
+    let file = page.dir.path().join("page.html");
+    let html = std::fs::read_to_string(&file).unwrap();
+    let foreign = "<script>document.body.className = 'foreign'</script></body>";
+    std::fs::write(&file, html.replace("</body>", foreign)).unwrap();
+    let shown = page.run("", &["--dump-dom"]);
+    assert!(!shown.dom.contains(r#"<body class="foreign">"#));
+    assert!(shown.log.lines().any(|line| line.contains("CONSOLE")), "{}", shown.log);
+}
+
+#[test]
+fn it_is_dark_where_the_reader_wants_it_dark() {
+    let Some(page) = Opened::new("one") else { return };
+    let picture = |name: &str, scheme: &str| {
+        let file = page.dir.path().join(name);
+        let setting = format!("--blink-settings=preferredColorScheme={scheme}");
+        let shot = format!("--screenshot={}", file.display());
+        page.run("", &[&setting, &shot, "--window-size=600,800"]);
+        size(&file)
+    };
+    let (dark, light) = (picture("dark.png", "0"), picture("light.png", "1"));
+    assert!(dark > 10_000 && light > 10_000, "an empty picture: {dark}, {light} bytes");
+    let same = |a: &str, b: &str| {
+        std::fs::read(page.dir.path().join(a)).unwrap()
+            == std::fs::read(page.dir.path().join(b)).unwrap()
+    };
+    assert!(!same("dark.png", "light.png"));
+}
+
+#[test]
+fn it_prints() {
+    let Some(page) = Opened::new("one") else { return };
+    let file = page.dir.path().join("page.pdf");
+    page.run("", &[&format!("--print-to-pdf={}", file.display())]);
+    assert!(size(&file) > 50_000, "{} bytes", size(&file));
+}
+
+fn size(file: &Path) -> u64 {
+    std::fs::metadata(file).map_or(0, |metadata| metadata.len())
+}

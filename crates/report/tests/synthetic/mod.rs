@@ -1,0 +1,202 @@
+//! Pages of made-up numbers: the Universal Scalability Law with a little noise, the same each time.
+
+use knee_report::{
+    Case, Change, ChangeVerdict, CpuShares, Curve, Estimate, Fit, KNEE_EFFICIENCY, Missing, Mode,
+    Page, Point, Run,
+};
+
+const POWERS: [u32; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
+
+/// What a testcase is made of: name, family, description, λ, σ and κ of its processes, σ and κ of
+/// its threads.
+type Law = (&'static str, &'static str, &'static str, f64, (f64, f64), (f64, f64));
+
+const LAWS: [Law; 14] = [
+    ("page_fault1", "memory", "touch each page of 128 MB", 4.1e5, (0.012, 2e-5), (0.05, 6e-4)),
+    ("mmap1", "memory", "mmap and munmap 128 MB", 9.8e5, (0.001, 0.0), (0.21, 2.4e-3)),
+    ("brk1", "memory", "grow and shrink the heap by a page", 1.6e6, (0.002, 0.0), (0.31, 4e-3)),
+    ("open1", "directory", "open and close a file of its own", 1.1e6, (0.02, 1e-5), (0.07, 1e-4)),
+    ("open2", "directory", "open and close one shared file", 1.0e6, (0.19, 3e-4), (0.24, 5e-4)),
+    ("unlink2", "directory", "create and unlink a file", 2.1e5, (0.008, 0.0), (0.010, 0.0)),
+    ("dup1", "directory", "dup and close a descriptor", 6.0e6, (0.0, 0.0), (0.45, 1e-4)),
+    ("getppid1", "process", "the cheapest system call", 8.4e6, (0.0, 0.0), (0.0002, 0.0)),
+    ("fork1", "process", "fork, exit and wait", 5.2e3, (0.06, 2e-4), (0.11, 8e-4)),
+    ("futex1", "lock", "wait for and wake a futex of its own", 5.1e6, (0.001, 0.0), (0.02, 0.0)),
+    ("lock1", "lock", "lock and unlock a range of a file", 1.9e6, (0.03, 1e-5), (0.31, 4.1e-3)),
+    ("pipe1", "ipc", "write a byte to a pipe and read it", 1.2e6, (0.0, 0.0), (0.03, 1e-5)),
+    ("tcp_loopback1", "network", "write 64 KiB over loopback", 9.1e4, (0.02, 6e-5), (0.02, 7e-5)),
+    ("signal1", "process", "raise and handle a signal", 2.4e6, (0.0, 0.0), (0.09, 9e-4)),
+];
+
+/// A page of the kind, if there is such a kind.
+pub(crate) fn page(kind: &str) -> Option<Page> {
+    Some(match kind {
+        "one" => measured(&POWERS, LAWS.to_vec(), 1),
+        "two" => measured(&POWERS, LAWS.to_vec(), 2),
+        "single" => measured(&[16], LAWS[..6].to_vec(), 2),
+        "large" => many(&POWERS),
+        "huge" => many(&(1..=256).collect::<Vec<u32>>()),
+        _ => return None,
+    })
+}
+
+fn many(tasks: &[u32]) -> Page {
+    let mut page = measured(tasks, LAWS.to_vec(), 1);
+    let (cases, curves) = (std::mem::take(&mut page.cases), std::mem::take(&mut page.curves));
+    for copy in 0..100usize.div_ceil(cases.len()) {
+        let name = |name: &str| format!("{name}_{copy}");
+        page.cases.extend(cases.iter().map(|c| Case { name: name(&c.name), ..c.clone() }));
+        page.curves
+            .extend(curves.iter().map(|c| Curve { testcase: name(&c.testcase), ..c.clone() }));
+    }
+    page.cases.truncate(100);
+    page.curves.retain(|curve| page.cases.iter().any(|case| case.name == curve.testcase));
+    page
+}
+
+fn measured(tasks: &[u32], laws: Vec<Law>, runs: usize) -> Page {
+    let labels = ["6.12", "6.18-patched"];
+    let mut noise = Noise(7);
+    let mut curves = Vec::new();
+    for law in &laws {
+        for run in 0..runs {
+            for mode in Mode::ALL {
+                curves.push(curve(law, mode, run, tasks, &mut noise));
+            }
+        }
+    }
+    compare(&mut curves);
+    let cases = laws.iter().map(|&(name, family, description, ..)| Case {
+        bytes_per_unit: if name.starts_with("tcp") { 65536 } else { 0 },
+        ..Case::new(name, family, description, "iterations")
+    });
+    Page {
+        cases: cases.collect(),
+        curves,
+        runs: labels[..runs].iter().map(|label| run(label)).collect(),
+        threshold: (runs > 1).then_some(0.02),
+        comparison_method: "Ratio of medians with a 95 % bootstrap interval over rounds; \
+                            Mann-Whitney, corrected by Benjamini-Hochberg over all points."
+            .to_owned(),
+        ..Page::default()
+    }
+}
+
+fn run(label: &str) -> Run {
+    let fact = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    Run {
+        label: label.to_owned(),
+        hostname: "bench7".to_owned(),
+        kernel: format!("Linux {label}"),
+        cpu: "Example EPYC 9554, 64 cores".to_owned(),
+        virtualisation: "KVM guest".to_owned(),
+        started_at: "2026-11-21T09:00:00Z".to_owned(),
+        plan: "5 rounds × 3 samples × 1 s".to_owned(),
+        placement: "cores".to_owned(),
+        seed: Some(7),
+        command_line: ["knee", "run", "--all"].map(str::to_owned).to_vec(),
+        knee_version: "0.1.0".to_owned(),
+        facts: vec![
+            fact("governor", "performance"),
+            fact("mitigations", "auto"),
+            fact("clock source", "tsc"),
+            fact("transparent huge pages", "madvise"),
+            fact("boot", &format!("BOOT_IMAGE=/vmlinuz-{label} root=/dev/vda1 quiet")),
+        ],
+        warnings: vec!["turbo is on: clocks fall as more cores work".to_owned()],
+        failures: vec![
+            "fork1, threads, 64 tasks: fork: Resource temporarily unavailable; \
+                        raise `ulimit -u`"
+                .to_owned(),
+        ],
+    }
+}
+
+fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) -> Curve {
+    let &(name, _, _, lambda, processes, threads) = law;
+    let (mut sigma, mut kappa) = if mode == Mode::Processes { processes } else { threads };
+    if run > 0 && ["page_fault1", "mmap1", "open2"].contains(&name) {
+        (sigma, kappa) = (sigma * 0.4, kappa * 0.3);
+    }
+    if run > 0 && name == "signal1" {
+        sigma += 0.02;
+    }
+    let exactly = |value: f64| Estimate { value, low: value * 0.9, high: value * 1.12 };
+    let mut curve = Curve::new(run, name, mode);
+    let rate = |n: f64| lambda * n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0));
+    for &n in tasks {
+        if name == "fork1" && mode == Mode::Threads && n == 48 {
+            let reason = "fork: Resource temporarily unavailable; raise `ulimit -u`".to_owned();
+            curve.missing.push(Missing { tasks: n, reason });
+            continue;
+        }
+        let mean = rate(f64::from(n));
+        let rounds: Vec<f64> = (0..5).map(|_| mean * (1.0 + 0.03 * noise.next())).collect();
+        let mut point = Point::new(n, rounds);
+        let idle = (sigma * f64::from(n) / 4.0).min(0.6);
+        let uneven = (sigma * 1.4).min(0.5) * f64::from(n - 1) / f64::from(n);
+        point.min *= 1.0 - uneven;
+        point.max *= 1.0 + uneven;
+        point.fairness = 1.0 / (1.0 + uneven * uneven);
+        point.cpu = Some(CpuShares { user: (1.0 - idle) * 0.2, system: (1.0 - idle) * 0.8, idle });
+        point.samples = 15;
+        point.marked = u64::from(n == 64 && name == "brk1");
+        curve.points.push(point);
+    }
+    let pairs: Vec<(u32, f64)> = curve.points.iter().map(|p| (p.tasks, p.rate)).collect();
+    let measured = knee_stats::Curve::new(&pairs);
+    curve.knee = measured.knee(KNEE_EFFICIENCY);
+    curve.peak = measured.peak().map_or(0, |peak| peak.tasks);
+    let is_prediction = tasks.len() >= 6 && name != "unlink2";
+    curve.fit = (tasks.len() > 2).then(|| Fit {
+        lambda: exactly(lambda),
+        sigma: exactly(sigma),
+        kappa: exactly(kappa),
+        r2: 0.997,
+        peak: (kappa > 0.0).then(|| exactly(((1.0 - sigma) / kappa).sqrt())),
+        is_prediction,
+        note: if is_prediction { "" } else { "4 points: not a prediction" }.to_owned(),
+    });
+    curve
+}
+
+/// As `knee compare` would, with a rule that is good enough to look at.
+fn compare(curves: &mut [Curve]) {
+    let base: Vec<Curve> = curves.iter().filter(|curve| curve.run == 0).cloned().collect();
+    for curve in curves.iter_mut().filter(|curve| curve.run > 0) {
+        let Some(first) =
+            base.iter().find(|b| b.testcase == curve.testcase && b.mode == curve.mode)
+        else {
+            continue;
+        };
+        for point in &mut curve.points {
+            let Some(before) = first.points.iter().find(|p| p.tasks == point.tasks) else {
+                continue;
+            };
+            let ratio = point.rate / before.rate;
+            let (low, high) = (ratio * 0.975, ratio * 1.025);
+            let (verdict, note) = match ratio {
+                r if r < 0.95 => (ChangeVerdict::Slower, ""),
+                r if r > 1.05 => (ChangeVerdict::Faster, ""),
+                r if (r - 1.0).abs() > 0.02 => (ChangeVerdict::Inconclusive, "12 rounds would do"),
+                _ => (ChangeVerdict::Same, ""),
+            };
+            let p = if matches!(verdict, ChangeVerdict::Slower | ChangeVerdict::Faster) {
+                0.0004
+            } else {
+                0.31
+            };
+            point.change = Some(Change { ratio, low, high, p, verdict, note: note.to_owned() });
+        }
+    }
+}
+
+/// Numbers from −1 to 1 that are the same each time.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as f64 / f64::from(1u32 << 30) - 1.0
+    }
+}
