@@ -129,7 +129,13 @@
 
   function dataOf(details) {
     const name = details.dataset.case;
-    if (!parsed.has(name)) parsed.set(name, JSON.parse(details.querySelector("script.case-data").textContent));
+    if (!parsed.has(name)) {
+      const data = JSON.parse(details.querySelector("script.case-data").textContent);
+      const named = (row) => Object.fromEntries(data.columns.map((column, i) => [column, row[i]]));
+      for (const curve of data.curves) curve.points = curve.points.map(named);
+      delete data.columns;
+      parsed.set(name, data);
+    }
     return parsed.get(name);
   }
 
@@ -224,9 +230,10 @@
     const parts = [`${si(point.rate)} ${data.case.unit}/s [${si(point.low)}, ${si(point.high)}]`];
     if (curve.points.length > 1 && first.rate > 0) parts.push(`efficiency ${(efficiency * 100).toFixed(0)} %`);
     parts.push(`per task ${si(point.min)} to ${si(point.max)}`, `fairness ${point.fairness.toFixed(3)}`);
-    if (point.cpu) parts.push(`idle ${(point.cpu.idle * 100).toFixed(0)} %`);
+    if (point.idle !== null) parts.push(`idle ${(point.idle * 100).toFixed(0)} %`);
     if (point.change) {
-      parts.push(`${point.change.verdict} than ${page.runs[0].label}: ×${point.change.ratio.toFixed(3)}`.replace("same than", "same as").replace("inconclusive than", "inconclusive against"));
+      const verdict = { slower: "slower than", faster: "faster than", same: "same as", inconclusive: "inconclusive against" };
+      parts.push(`${verdict[point.change.verdict]} ${page.runs[0].label}: ×${point.change.ratio.toFixed(3)}`);
     }
     return who + parts.join(" · ");
   }
@@ -243,13 +250,12 @@
 
   function csv(all) {
     const lines = [COLUMNS];
-    for (const { curves } of all) {
+    for (const { case: testcase, curves } of all) {
       for (const curve of curves) {
-        const key = [page.runs[curve.run].label, curve.testcase, curve.mode];
+        const key = [page.runs[curve.run].label, testcase.name, curve.mode];
         for (const p of curve.points) {
-          const { user, system, idle } = p.cpu ?? {};
           const { ratio, low, high, p: chance, verdict } = p.change ?? {};
-          lines.push([...key, p.tasks, p.rate, p.low, p.high, p.confidence, p.min, p.max, p.fairness, user, system, idle, p.samples, p.marked, ratio, low, high, chance, verdict, p.rounds.join(" "), ""]);
+          lines.push([...key, p.tasks, p.rate, p.low, p.high, p.confidence, p.min, p.max, p.fairness, p.user, p.system, p.idle, p.samples, p.marked, ratio, low, high, chance, verdict, p.rounds.join(" "), ""]);
         }
         for (const gap of curve.missing) lines.push([...key, gap.tasks, ...Array(COLUMNS.length - 5).fill(""), gap.reason]);
       }
@@ -310,6 +316,10 @@
   form.addEventListener("input", (event) => {
     change({ [event.target.name]: event.target.value }, event.target.tagName === "SELECT");
   });
+  // The browser opens a testcase too, when a search in the page finds something in it.
+  document.addEventListener("toggle", (event) => {
+    if (event.target.matches("details.case[open]")) furnish(event.target);
+  }, true);
   addEventListener("popstate", readFragment);
   addEventListener("hashchange", readFragment);
 

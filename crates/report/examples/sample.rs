@@ -1,6 +1,6 @@
 //! Writes a synthetic page, to be looked at: `cargo run -p knee-report --example sample -- KIND FILE`.
 //!
-//! Kinds: `one` run, `two` runs (before and after), `single` number of tasks, `large` (100
+//! Kinds: `one` run, `two` runs (before and after), `few` testcases in two runs, `single` number of tasks, `large` (100
 //! testcases in two modes), `huge` (100 testcases with 256 points each). The numbers are made up
 //! by a formula; the same kind always gives the same bytes.
 
@@ -14,7 +14,7 @@ fn main() {
         std::process::exit(2);
     };
     let Some(page) = synthetic::page(kind) else {
-        eprintln!("no kind '{kind}': one, two, single, large, huge");
+        eprintln!("no kind '{kind}': one, two, few, single, large, huge");
         std::process::exit(2);
     };
     std::fs::write(file, knee_report::render(&page)).expect("the page can be written");

@@ -321,11 +321,14 @@ pub enum ChangeVerdict {
 /// Seven significant digits: more than any measured rate has, and fewer bytes on the page.
 const DIGITS: usize = 7;
 
-fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(to_digits(*value))
 }
 
-fn each_rounded<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn each_rounded<S: Serializer>(
+    values: &[f64],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(values.iter().map(|&value| to_digits(value)))
 }
 

@@ -88,7 +88,7 @@ pub(crate) fn p_value(p: f64) -> String {
 pub(crate) fn coefficient(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
-        x if (0.001..1000.0).contains(&x) => format!("{value:.3}"),
+        x if (0.00995..1000.0).contains(&x) => format!("{value:.3}"),
         _ => format!("{value:.1e}"),
     }
 }
@@ -126,6 +126,13 @@ mod tests {
         assert_eq!(si(999_700.0), "1.00 M");
         assert_eq!(si(411_000.0), "411 k");
         assert_eq!(si(0.0), "0");
+    }
+
+    #[test]
+    fn a_coefficient_has_two_digits_or_more() {
+        assert_eq!(coefficient(0.0349), "0.035");
+        assert_eq!(coefficient(0.0006), "6.0e-4");
+        assert_eq!(coefficient(0.0), "0");
     }
 
     #[test]

@@ -125,6 +125,58 @@ fn a_page_of_hundred_testcases_with_256_points_opens() {
     assert!(shown.dom.contains("200 threads: "));
 }
 
+/// `page` with a script that plays the reader, which its policy would refuse.
+fn played(page: &Opened, script: &str) -> Shown {
+    let file = page.dir.path().join("page.html");
+    let html = std::fs::read_to_string(&file).unwrap();
+    let (before, policy) = html.split_once("<meta http-equiv").unwrap();
+    let (_, after) = policy.split_once('>').unwrap();
+    let played = format!("{before}{after}")
+        .replace("</body>", &format!("<script type=\"module\">{script}</script></body>"));
+    std::fs::write(&file, played).unwrap();
+    page.show("")
+}
+
+#[test]
+fn a_click_selects_and_the_back_button_returns() {
+    let Some(page) = Opened::new("two") else { return };
+    let shown = played(
+        &page,
+        "const open = () => [...document.querySelectorAll('.selected')].map((d) => d.dataset.case);
+         const seen = [];
+         document.querySelector('.tile a[href=\"#case=mmap1\"]').click();
+         seen.push(location.hash, open());
+         document.querySelector('[data-case=\"fork1\"] > summary').click();
+         seen.push(location.hash, open());
+         addEventListener('popstate', () => {
+           seen.push(location.hash, open());
+           document.body.dataset.seen = seen.join(' ');
+         });
+         history.back();",
+    );
+    let seen = "#case=mmap1 mmap1 #case=fork1 fork1 #case=mmap1 mmap1";
+    assert!(shown.dom.contains(&format!("data-seen=\"{seen}\"")), "{}", &shown.log);
+}
+
+#[test]
+fn the_points_of_a_testcase_can_be_saved_as_csv() {
+    let Some(page) = Opened::new("few") else { return };
+    let shown = played(
+        &page,
+        "URL.createObjectURL = (blob) => {
+           blob.text().then((text) => { document.body.dataset.csv = text; });
+           return '#';
+         };
+         document.querySelector('details[data-case=\"mmap1\"] .tools button').click();",
+    );
+    let (_, csv) = shown.dom.split_once("data-csv=\"").unwrap();
+    let lines: Vec<&str> = csv.split('"').next().unwrap().lines().collect();
+    assert!(lines[0].starts_with("run,testcase,mode,tasks,rate,low,high,"), "{}", lines[0]);
+    assert!(lines[1].starts_with("6.12,mmap1,processes,1,"), "{}", lines[1]);
+    // Two runs, two modes, ten numbers of tasks.
+    assert_eq!(lines.len(), 1 + 40);
+}
+
 #[test]
 fn code_that_is_not_the_pages_own_is_refused_and_the_console_says_so() {
     let Some(page) = Opened::new("single") else { return };

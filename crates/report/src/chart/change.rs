@@ -16,7 +16,7 @@ const LEAST_RANGE: f64 = 0.1;
 
 pub(crate) fn change(panel: &Panel) -> Markup {
     let changes = || {
-        let readings = panel.case.curves.iter();
+        let readings = panel.curves.iter();
         readings.flat_map(|r| &r.curve.points).filter_map(|point| point.change.as_ref())
     };
     let least = changes().map(|c| c.low.min(c.ratio)).fold(1.0 - LEAST_RANGE, f64::min);

@@ -14,7 +14,7 @@ pub(super) const BOTTOM: f64 = 200.0;
 pub(super) const BELOW: f64 = 226.0;
 const LEFT: f64 = 42.0;
 /// Room for a label at the end of a line.
-const RIGHT: f64 = 280.0;
+const RIGHT: f64 = 273.0;
 /// Points do not touch the axis.
 const INSET: f64 = 8.0;
 /// Width of a number on the horizontal axis.

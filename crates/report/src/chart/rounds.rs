@@ -7,23 +7,18 @@ use super::scale::{Scale, round_step, round_ticks, step_decimals};
 use super::{Panel, run_class, sentences};
 use crate::number::{Prefix, si, tasks};
 
-const WIDTH: f64 = 360.0;
+const WIDTH: f64 = 320.0;
 const LEFT: f64 = 12.0;
-const RIGHT: f64 = 348.0;
+const RIGHT: f64 = 308.0;
 const ROW: f64 = 34.0;
 const TOP: f64 = 8.0;
 
 pub(crate) fn rounds(panel: &Panel) -> Markup {
     let readings = || panel.curves.iter().filter(|reading| !reading.curve.points.is_empty());
-    let numbers: Vec<f64> = panel
-        .case
-        .curves
-        .iter()
-        .flat_map(|reading| &reading.curve.points)
-        .flat_map(|p| p.rounds.iter().copied().chain([p.low, p.rate, p.high]))
-        .collect();
-    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min).min(panel.case.max_rate());
-    let most = panel.case.max_rate();
+    let points = || panel.curves.iter().flat_map(|reading| &reading.curve.points);
+    let numbers = || points().flat_map(|p| p.rounds.iter().copied().chain([p.low, p.rate, p.high]));
+    let least = numbers().fold(f64::INFINITY, f64::min);
+    let most = numbers().fold(0.0, f64::max);
     let room = ((most - least) * 0.1).max(most * 0.005);
     let x = Scale::new((least - room, most + room), (LEFT, RIGHT));
     let bottom = TOP + readings().count() as f64 * ROW;

@@ -54,13 +54,14 @@ pub(super) fn step_decimals(step: f64) -> usize {
     (-step.log10().floor()).clamp(0.0, 6.0) as usize
 }
 
-/// Those of `counts` that have room to be written at least `gap` apart: the ends first, then
-/// powers of two, then the others.
+/// Those of `counts` that have room to be written at least `gap` apart: the ends first, then the
+/// numbers that machines are made of, those with the highest power of two in them.
 pub(super) fn count_ticks(counts: &[u32], scale: &Scale, gap: f64) -> Vec<u32> {
+    let mut rounder_first = counts.to_vec();
+    rounder_first.sort_by_key(|n| std::cmp::Reverse(n.trailing_zeros()));
     let ends = counts.first().into_iter().chain(counts.last()).copied();
-    let powers = counts.iter().copied().filter(|n| n.is_power_of_two()).rev();
     let mut ticks: Vec<u32> = Vec::new();
-    for n in ends.chain(powers).chain(counts.iter().copied()) {
+    for n in ends.chain(rounder_first) {
         let at = |n: u32| scale.at(f64::from(n));
         if ticks.iter().all(|&tick| (at(tick) - at(n)).abs() >= gap) {
             ticks.push(n);
@@ -90,6 +91,13 @@ mod tests {
             count_ticks(&[1, 2, 4, 8, 16, 32, 48, 64], &scale, 22.0),
             [1, 8, 16, 32, 48, 64]
         );
+    }
+
+    #[test]
+    fn of_many_numbers_of_tasks_the_round_ones_are_written() {
+        let scale = Scale::new((1.0, 256.0), (0.0, 256.0));
+        let counts: Vec<u32> = (1..=256).collect();
+        assert_eq!(count_ticks(&counts, &scale, 24.0), [1, 32, 64, 96, 128, 160, 192, 224, 256]);
     }
 
     #[test]

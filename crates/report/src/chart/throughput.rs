@@ -15,6 +15,8 @@ pub(super) const MARKED_POINTS: usize = 40;
 const DRAWN_ROUNDS: usize = 400;
 /// Pieces of the line of a fit: smooth at the width of a screen.
 const FIT_PIECES: u32 = 32;
+/// Rounds lie this far beside their median, which would hide them, if the next point leaves room.
+const BESIDE: f64 = 5.5;
 /// Room above the greatest rate.
 const HEADROOM: f64 = 1.06;
 
@@ -146,12 +148,14 @@ fn measured(frame: &mut Frame, reading: &CurveReading, (i, runs): (usize, usize)
     }
     let mut rounds = Path::default();
     let mut intervals = Path::default();
-    for point in reading.curve.points.iter().filter(|_| sparse) {
+    for (p, point) in reading.curve.points.iter().enumerate().filter(|_| sparse) {
         let x = frame.x_of_run(point.tasks, i, runs);
         intervals.move_to(x, frame.y.within(point.low)).vertical_to(frame.y.within(point.high));
         if draws_rounds(reading) {
+            let next = reading.curve.points.get(p + 1);
+            let room = next.map_or(BESIDE, |next| frame.x_of_run(next.tasks, i, runs) - x);
             for &round in &point.rounds {
-                rounds.dot(x, frame.y.within(round));
+                rounds.dot(x + BESIDE.min(room * 0.4), frame.y.within(round));
             }
         }
     }

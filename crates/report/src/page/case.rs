@@ -39,18 +39,20 @@ fn legend(reading: &Reading) -> Markup {
         ul.legend aria-label="How to read the charts" {
             li { (chart::sample("median")) "median of the rounds and its interval" }
             li { (chart::sample("rounds")) "a round" }
-            li { (chart::sample("ideal")) "perfect scaling" }
-            li { (chart::sample("fit")) "Universal Scalability Law" }
-            li { (chart::sample("fit guess")) "the same of too few points: no prediction" }
-            li {
-                (chart::sample("knee")) "knee: efficiency below "
-                (percent(reading.page.knee_efficiency))
-            }
             li { (chart::sample("gap")) "not measured" }
-            li { (chart::sample("band")) "slowest to fastest task" }
-            li { (chart::sample("user")) "user" }
-            li { (chart::sample("system")) "system" }
-            li { (chart::sample("idle")) "idle" }
+            @if reading.cases.iter().any(CaseReading::is_curve) {
+                li { (chart::sample("ideal")) "perfect scaling" }
+                li { (chart::sample("fit")) "Universal Scalability Law" }
+                li { (chart::sample("fit guess")) "the same of too few points: no prediction" }
+                li {
+                    (chart::sample("knee")) "knee: efficiency below "
+                    (percent(reading.page.knee_efficiency))
+                }
+                li { (chart::sample("band")) "slowest to fastest task" }
+                li { (chart::sample("user")) "user" }
+                li { (chart::sample("system")) "system" }
+                li { (chart::sample("idle")) "idle" }
+            }
         }
     }
 }

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 
 use super::{fragment, words};
 use crate::chart::{SparkScale, spark, swatch};
-use crate::model::{ChangeVerdict, Mode};
-use crate::number::{coefficient, percent, si};
+use crate::model::{Change, ChangeVerdict, Mode};
+use crate::number::{change, coefficient, percent, si};
 use crate::reading::{CaseReading, CurveReading, Reading, Scaling};
 
 pub(super) fn overview(reading: &Reading) -> Markup {
@@ -148,10 +148,15 @@ fn tile_mode(
                         span title=(curve.run.label) { (swatch(curve.curve.run)) }
                     }
                     strong.number { (headline(case, curve)) }
-                    " " (words::scaling(curve.verdict))
+                    @if scale.is_some() || curve.verdict == Scaling::Missing {
+                        " " (words::scaling(curve.verdict))
+                    }
+                    @else if let Some(against) = only_change(curve) {
+                        " " (words::change(against.verdict)) " " (change(against.ratio))
+                    }
                 }
             }
-            @if !changes.is_empty() { div.result.changes { (words::changes(&changes)) } }
+            @if scale.is_some() && !changes.is_empty() { div.result.changes { (words::changes(&changes)) } }
         }
     }
 }
@@ -162,6 +167,14 @@ fn headline(case: &CaseReading, curve: &CurveReading) -> String {
         (Some(efficiency), _) => percent(efficiency),
         (None, Some(point)) => format!("{} {}/s", si(point.rate), case.case.unit),
         (None, None) => String::new(),
+    }
+}
+
+/// What changed at the only point of a curve.
+fn only_change<'p>(curve: &CurveReading<'p>) -> Option<&'p Change> {
+    match curve.curve.points.as_slice() {
+        [point] => point.change.as_ref(),
+        _ => None,
     }
 }
 

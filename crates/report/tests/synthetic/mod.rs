@@ -33,6 +33,7 @@ pub(crate) fn page(kind: &str) -> Option<Page> {
     Some(match kind {
         "one" => measured(&POWERS, LAWS.to_vec(), 1),
         "two" => measured(&POWERS, LAWS.to_vec(), 2),
+        "few" => measured(&POWERS, LAWS[1..3].to_vec(), 2),
         "single" => measured(&[16], LAWS[..6].to_vec(), 2),
         "large" => many(&POWERS),
         "huge" => many(&(1..=256).collect::<Vec<u32>>()),
