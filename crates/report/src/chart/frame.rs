@@ -14,11 +14,11 @@ pub(super) const BOTTOM: f64 = 200.0;
 pub(super) const BELOW: f64 = 226.0;
 const LEFT: f64 = 42.0;
 /// Room for a label at the end of a line.
-const RIGHT: f64 = 273.0;
+const RIGHT: f64 = 269.0;
 /// Points do not touch the axis.
 const INSET: f64 = 8.0;
 /// Width of a number on the horizontal axis.
-const TICK_GAP: f64 = 24.0;
+const TICK_GAP: f64 = 22.0;
 
 /// A drawing with axes.
 pub(super) struct Frame {
