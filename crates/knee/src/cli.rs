@@ -20,6 +20,7 @@ pub(crate) enum Command {
     Compare(commands::compare::Args),
     History(commands::history::Args),
     Fit(commands::fit::Args),
+    Report(commands::report::Args),
     Topology(commands::topology::Args),
     Doctor(commands::doctor::Args),
     WillItScale(commands::will_it_scale::Args),

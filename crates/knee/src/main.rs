@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => commands::compare::run(args),
         Command::History(args) => commands::history::run(&args),
         Command::Fit(args) => commands::fit::run(&args),
+        Command::Report(args) => commands::report::run(&args),
         Command::Topology(args) => commands::topology::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::WillItScale(args) => commands::will_it_scale::run(args),

@@ -6,6 +6,7 @@ pub(crate) mod fit;
 pub(crate) mod generate;
 pub(crate) mod history;
 pub(crate) mod list;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod topology;

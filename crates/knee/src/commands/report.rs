@@ -1,0 +1,59 @@
+//! `knee report`: one page to read and to mail.
+
+mod page;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use knee_measure::record::{Record, write_atomically};
+
+use crate::exit::{ExitStatus, usage};
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Write one self-contained HTML page about one or more recorded runs
+///
+/// The page needs no network and no server: mail it, or open it from a disk. It shows every
+/// testcase as a curve with its knee and what limits it, the samples behind it, and the machine; of
+/// several runs also how each differs from the first.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee report runs/2026-11-21T090000Z                    report.html in this directory
+  knee report runs/before runs/after -o change.html      with verdicts on what changed
+  knee report runs/before -o - | gzip > report.html.gz")]
+pub(crate) struct Args {
+    /// Records of knee run; further ones are compared with the first
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+
+    /// Where to write the page; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+    output: PathBuf,
+
+    /// Efficiency below which a curve has its knee
+    #[arg(long, value_name = "P%", default_value = "80%", value_parser = super::percentage)]
+    knee: f64,
+
+    /// The smallest change between runs that matters
+    #[arg(long, value_name = "P%", default_value = "2%", value_parser = super::percentage)]
+    threshold: f64,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    for (nr, run) in args.runs.iter().enumerate() {
+        if args.runs[..nr].contains(run) {
+            return Err(usage(format!("{} is named twice", run.display())));
+        }
+    }
+    let records = args.runs.iter().map(|run| Record::open(run)).collect::<Result<Vec<_>, _>>()?;
+    let page = page::page(&records, args.knee, args.threshold)?;
+    let html = knee_report::render(&page);
+    if args.output == Path::new("-") {
+        stdout::write_with(|out| Ok(out.write_all(html.as_bytes())?))?;
+    } else {
+        write_atomically(&args.output, html.as_bytes())
+            .with_context(|| format!("cannot write {}", args.output.display()))?;
+        tell!("knee: wrote {}: {}", args.output.display(), knee_report::finding(&page));
+    }
+    Ok(ExitStatus::Done)
+}
