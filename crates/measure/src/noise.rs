@@ -16,8 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Placement;
 use crate::plan::Point;
-use crate::record::{Machine, RunRecord, write_atomically};
-use crate::summary::CurveSummary;
+use crate::record::{Machine, Rounds, RunRecord, all_round_rates, round_rates, write_atomically};
 
 /// Version of the file that this knee writes. Files of version 1 do not say how their floors were
 /// measured, and are not read.
@@ -93,16 +92,18 @@ pub struct NoiseFloors {
 }
 
 impl NoiseFloors {
-    /// From the curves of an A/A run; `None` where no point has enough rounds.
-    pub fn of_run(run: &RunRecord, curves: &[CurveSummary]) -> Option<Self> {
-        let points = curves
-            .iter()
-            .flat_map(|curve| &curve.points)
-            .filter_map(|entry| {
-                let floor = noise_floor(&entry.point.rounds)?;
+    /// From the finished `rounds` of an A/A run; `None` where no point has enough of them. Where
+    /// too few rounds are undisturbed, the disturbed ones count too: their floor is the higher.
+    pub fn of_run(run: &RunRecord, rounds: &Rounds) -> Option<Self> {
+        let points = run
+            .points()
+            .into_iter()
+            .filter_map(|point| {
+                let floor = noise_floor(&round_rates(rounds.of(&point)))
+                    .or_else(|| noise_floor(&all_round_rates(rounds.of(&point))))?;
                 Some(PointNoise {
-                    point: entry.point.point.clone(),
-                    conditions: Conditions::of(run, &entry.point.point.testcase),
+                    conditions: Conditions::of(run, &point.testcase),
+                    point,
                     relative: floor.relative,
                     rounds: floor.rounds,
                     measured_at: run.environment.started_at.clone(),

@@ -200,11 +200,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let ended = ended?;
     let dir = writer.dir().to_owned();
     let record = Record::open(&dir)?;
-    let floor = if run.request.aa && ended == Ended::Done {
-        MeasuredFloor::of(&record, args.view.knee)?
-    } else {
-        None
-    };
+    let floor =
+        if run.request.aa && ended == Ended::Done { MeasuredFloor::of(&record)? } else { None };
     match &floor {
         Some(floor) => args.view.print(&record, Some(&floor.floors))?,
         None => args.view.print(&record, NoiseFloors::load(&run).as_ref())?,

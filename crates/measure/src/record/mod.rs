@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use machine::Machine;
 pub use paused::Paused;
 pub use reader::{Access, Record, RecordError};
-pub use round::{RoundSummary, Rounds, round_rates};
+pub use round::{RoundSummary, Rounds, all_round_rates, round_rates};
 pub use writer::{Writer, write_atomically};
 
 use crate::job::{CpuShares, Failure, Mark, Phase};

@@ -96,7 +96,12 @@ impl RoundSummary {
 /// disturbance, and must not outvote clean ones.
 pub fn round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Vec<f64> {
     let clean: Vec<f64> = rounds.clone().filter_map(RoundSummary::clean_rate).collect();
-    if clean.is_empty() { rounds.filter_map(|round| round.all.rate()).collect() } else { clean }
+    if clean.is_empty() { all_round_rates(rounds) } else { clean }
+}
+
+/// The rates of all rounds of a point by all their samples, disturbed or not.
+pub fn all_round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary>) -> Vec<f64> {
+    rounds.filter_map(|round| round.all.rate()).collect()
 }
 
 /// The rounds of each point, by number.
@@ -146,5 +151,6 @@ mod tests {
         let rounds = [round(9.0, true), round(18.2, false), round(9.3, true), round(9.1, true)];
         assert_eq!(round_rates(rounds.iter()), [18.2]);
         assert_eq!(round_rates(rounds[..1].iter()), [9.0]);
+        assert_eq!(all_round_rates(rounds.iter()), [9.0, 18.2, 9.3, 9.1]);
     }
 }

@@ -3,7 +3,6 @@
 use anyhow::Context;
 use knee_measure::noise::NoiseFloors;
 use knee_measure::record::Record;
-use knee_measure::summary::summarise;
 
 use crate::present::number::spread;
 use crate::stderr::tell;
@@ -19,13 +18,14 @@ pub(super) struct MeasuredFloor {
 
 impl MeasuredFloor {
     /// `None` where no point was measured to the end.
-    pub(super) fn of(record: &Record, knee: f64) -> anyhow::Result<Option<Self>> {
-        let curves = summarise(&record.run, &record.finished_rounds()?, knee);
-        let points = || curves.iter().flat_map(|curve| &curve.points).map(|entry| &entry.point);
-        Ok(NoiseFloors::of_run(&record.run, &curves).map(|floors| Self {
+    pub(super) fn of(record: &Record) -> anyhow::Result<Option<Self>> {
+        let rounds = record.finished_rounds()?;
+        let points = record.run.points();
+        let all = || points.iter().flat_map(|point| rounds.of(point));
+        Ok(NoiseFloors::of_run(&record.run, &rounds).map(|floors| Self {
             floors,
-            samples: points().map(|point| point.samples).sum(),
-            marked: points().map(|point| point.marked).sum(),
+            samples: all().map(|round| round.samples).sum(),
+            marked: all().map(|round| round.marked).sum(),
         }))
     }
 
