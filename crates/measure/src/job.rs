@@ -181,6 +181,9 @@ pub struct Sample {
     pub rates: Vec<f64>,
     /// Where the CPUs of the point were; `None` where /proc/stat cannot be read.
     pub cpu: Option<CpuShares>,
+    /// Steps per second of the reference loop before the round, averaged over the tasks; `None`
+    /// where it was not run.
+    pub reference: Option<f64>,
     /// Reasons to distrust it.
     pub marks: Vec<Mark>,
 }

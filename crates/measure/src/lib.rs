@@ -38,6 +38,7 @@ pub mod needs;
 pub mod noise;
 pub mod plan;
 pub mod record;
+mod reference;
 pub mod results;
 pub mod runner;
 pub mod select;

@@ -20,6 +20,8 @@ pub struct RoundSummary {
     pub min: f64,
     /// Fastest task of any sample, per second.
     pub max: f64,
+    /// Steps per second of the reference loop before it.
+    pub reference: Option<f64>,
     clean: Work,
     all: Work,
     fairness: f64,
@@ -54,6 +56,7 @@ impl RoundSummary {
         self.min = if self.samples == 0 { line.min } else { self.min.min(line.min) };
         self.max = self.max.max(line.max);
         self.samples += 1;
+        self.reference = line.reference;
         self.fairness += line.fairness;
         self.all.add(line);
         if line.marks.is_empty() {

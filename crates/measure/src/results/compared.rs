@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use knee_stats::{CompareOptions, Comparison, Verdict, compare_all};
+use knee_stats::{CompareOptions, Comparison, Verdict, compare_all, median};
 
 use super::{Difference, Key, Results, differences};
 use crate::testcase::Family;
@@ -18,6 +18,9 @@ pub struct Compared {
     pub families: Vec<FamilySummary>,
     /// What else differs between the two sides.
     pub differences: Vec<Difference>,
+    /// How fast the machine itself was, after over before: the median over the points of what the
+    /// reference loop says. `None` where a side does not tell, or all were measured in turns.
+    pub drift: Option<f64>,
 }
 
 /// One point on both sides.
@@ -89,7 +92,8 @@ impl Verdicts {
 }
 
 impl Compared {
-    /// Compares all that two results have in common. P-values are corrected over all of it.
+    /// Compares all that two results have in common. P-values are corrected over all of it. The
+    /// drift of `options` is replaced by what the results say of it.
     pub fn new(before: &Results, after: &Results, options: &CompareOptions) -> Self {
         let keys: BTreeSet<&Key> = before.points.keys().chain(after.points.keys()).collect();
         let rounds = |side: &'_ Results, key: &Key| {
@@ -97,9 +101,21 @@ impl Compared {
         };
         let pairs: Vec<(Vec<f64>, Vec<f64>)> =
             keys.iter().map(|key| (rounds(before, key), rounds(after, key))).collect();
+        let drift = drift(before, after);
+        let options = CompareOptions { drift: drift.unwrap_or(1.0), ..*options };
+        let compared = compare_all(&pairs, &options);
+        Self { drift, ..Self::assemble(before, after, keys.into_iter().zip(compared)) }
+    }
+
+    /// Puts together what is known of the points.
+    fn assemble<'k>(
+        before: &Results,
+        after: &Results,
+        compared: impl Iterator<Item = (&'k Key, Option<Comparison>)>,
+    ) -> Self {
         let mut points = Vec::new();
         let mut gaps = Vec::new();
-        for (key, comparison) in keys.into_iter().zip(compare_all(&pairs, options)) {
+        for (key, comparison) in compared {
             match comparison {
                 Some(comparison) => points.push(point(key, comparison, before, after)),
                 None => gaps.push(Gap {
@@ -110,13 +126,30 @@ impl Compared {
             }
         }
         points.sort_by(|a, b| importance(b).total_cmp(&importance(a)).then(a.key.cmp(&b.key)));
-        Self { families: families(&points), points, gaps, differences: differences(before, after) }
+        Self {
+            families: families(&points),
+            points,
+            gaps,
+            differences: differences(before, after),
+            drift: None,
+        }
     }
 
     /// All points by verdict.
     pub fn verdicts(&self) -> Verdicts {
         Verdicts::of(self.points.iter())
     }
+}
+
+/// The median over the points that both have, so that it does not matter which others one has.
+fn drift(before: &Results, after: &Results) -> Option<f64> {
+    let ratios: Vec<f64> = before
+        .points
+        .iter()
+        .filter_map(|(key, b)| Some(after.points.get(key)?.reference? / b.reference?))
+        .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+        .collect();
+    median(&ratios)
 }
 
 fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -> ComparedPoint {
@@ -216,7 +249,7 @@ mod tests {
             ("open1", &[]),
             ("pipe1", STEADY),
         ]);
-        let options = CompareOptions { confidence: 0.95, threshold: Some(0.02) };
+        let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
         Compared::new(&before, &after, &options)
     }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use knee_stats::median;
+
 use super::{CaseInfo, Key, Measured, Results, ResultsError};
 use crate::plan::Point;
 use crate::record::{Record, round_rates};
@@ -23,11 +25,13 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
         run.failures.iter().map(|f| (&f.point, f.failure.reason.as_str())).collect();
     for point in run.points() {
         let rounds = finished.of(&point);
+        let references: Vec<f64> = rounds.clone().filter_map(|round| round.reference).collect();
         let mut measured = Measured {
             rounds: round_rates(rounds.clone()),
             samples: rounds.clone().map(|round| round.samples).sum(),
             marked: rounds.map(|round| round.marked).sum(),
             gap: None,
+            reference: median(&references),
         };
         if let Some(reason) = failures.get(&point) {
             measured.gap = Some((*reason).to_owned());

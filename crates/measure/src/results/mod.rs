@@ -48,6 +48,9 @@ pub struct Measured {
     pub marked: u64,
     /// Why there is nothing, or not all that was asked for.
     pub gap: Option<String>,
+    /// Median speed of the machine before these rounds, in steps of the reference loop per second;
+    /// `None` where the format does not say.
+    pub reference: Option<f64>,
 }
 
 /// What is known of a testcase.

@@ -31,6 +31,7 @@ impl<F: FnMut(u32, usize) -> Result<f64, Stopped>> Executor for Script<F> {
             seconds: job.interval,
             rates: vec![rate; job.tasks as usize],
             cpu: None,
+            reference: None,
             marks: Vec::new(),
         };
         receive("scripted", sample(Phase::Warmup)).map_err(Stopped::ByReceiver)?;

@@ -41,6 +41,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let options = CompareOptions {
         confidence: args.confidence.percent() / 100.0,
         threshold: Some(args.records.threshold.unwrap_or(THRESHOLD)),
+        ..CompareOptions::default()
     };
     let compared = others.iter().map(|after| (after, Compared::new(before, after, &options)));
     let comparisons = Comparisons { before, options, compared: compared.collect() };

@@ -65,6 +65,7 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
         "after": side(after),
         "verdicts": verdicts(&compared.verdicts()),
         "differences": differences,
+        "drift": compared.drift,
         "families": families,
         "points": compared.points.iter().map(point).collect::<Vec<Value>>(),
         "gaps": gaps,
@@ -92,6 +93,8 @@ fn point(point: &ComparedPoint) -> Value {
         Test::Welch => "Welch",
         Test::MannWhitneyExact => "Mann-Whitney, exact",
         Test::MannWhitneyNormal => "Mann-Whitney, normal approximation",
+        Test::SignedRankExact => "Wilcoxon signed-rank, exact",
+        Test::SignedRankNormal => "Wilcoxon signed-rank, normal approximation",
     });
     json!({
         "testcase": point.key.testcase,

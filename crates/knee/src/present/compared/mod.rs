@@ -120,6 +120,7 @@ fn notes(before: &Results, compared: &Compared) -> Vec<String> {
         .iter()
         .map(|difference| format!("this differs too, and may explain changes: {difference}"))
         .collect();
+    notes.extend(drift(compared));
     notes.extend(hidden_in_noise(before, compared));
     let disturbed = compared.points.iter().filter(|point| point.disturbed).count();
     if disturbed > 0 {
@@ -137,6 +138,23 @@ fn notes(before: &Results, compared: &Compared) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Half a percent is what the reference loop itself may be wrong by.
+const DRIFT_WORTH_A_WORD: f64 = 0.005;
+
+/// What the machine did meanwhile, whatever was compared.
+fn drift(compared: &Compared) -> Option<String> {
+    let off = compared.drift? - 1.0;
+    (off.abs() >= DRIFT_WORTH_A_WORD).then(|| {
+        format!(
+            "the machine itself was {} {} after than before, by a loop that never enters the \
+             kernel: intervals span both, as measured and with that divided out; `knee ab` \
+             measures in turns, where it cancels",
+            spread(off.abs()),
+            if off > 0.0 { "faster" } else { "slower" }
+        )
+    })
 }
 
 /// Claims that an A/A run of this machine shows by chance alone.
@@ -171,6 +189,7 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
         .map(|test| match test {
             Test::Welch => "Welch",
             Test::MannWhitneyExact | Test::MannWhitneyNormal => "Mann–Whitney",
+            Test::SignedRankExact | Test::SignedRankNormal => "Wilcoxon's signed ranks",
         })
         .collect();
     let n = compared.points.len();
