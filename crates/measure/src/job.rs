@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::call::TaskError;
+use crate::plan::Command;
 use crate::testcase::Mode;
 
 /// Seconds that a testcase may take to get ready unless the user says otherwise.
@@ -30,6 +31,8 @@ pub enum Source {
         /// The shared object.
         path: PathBuf,
     },
+    /// A command of its own; it needs no runner.
+    Command(Command),
 }
 
 /// One round of one point.

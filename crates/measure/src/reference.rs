@@ -11,10 +11,10 @@ use std::hint::black_box;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Steps that are timed together: a fifth of a millisecond on a core of 4 GHz.
-const STEPS: u64 = 200_000;
+/// Steps that are timed together: a tenth of a millisecond on a core of 4 GHz.
+const STEPS: u64 = 100_000;
 /// How often; odd, for the median. An interrupt hits one or two.
-const TIMES: usize = 15;
+const TIMES: usize = 11;
 
 /// Steps per second of CPU time of the calling thread, on the CPU where it is.
 pub(crate) fn speed() -> f64 {

@@ -78,6 +78,11 @@ impl RoundSummary {
         self.clean.rate()
     }
 
+    /// The rate of the round by all its samples, disturbed or not.
+    pub fn rate(&self) -> Option<f64> {
+        self.all.rate()
+    }
+
     /// Seconds of all samples that count.
     pub fn seconds(&self) -> f64 {
         self.all.seconds
@@ -104,7 +109,7 @@ pub fn round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -
 
 /// The rates of all rounds of a point by all their samples, disturbed or not.
 pub fn all_round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary>) -> Vec<f64> {
-    rounds.filter_map(|round| round.all.rate()).collect()
+    rounds.filter_map(RoundSummary::rate).collect()
 }
 
 /// The rounds of each point, by number.
@@ -127,9 +132,14 @@ impl Rounds {
         self.0.get(point).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// Round number `round` of `point`.
+    pub fn get(&self, point: &Point, round: u32) -> Option<&RoundSummary> {
+        self.0.get(point)?.get(&round)
+    }
+
     /// Whether this round of `point` is among them.
     pub fn contains(&self, point: &Point, round: u32) -> bool {
-        self.0.get(point).is_some_and(|rounds| rounds.contains_key(&round))
+        self.get(point, round).is_some()
     }
 
     /// Keeps the rounds for which `keep` says so.

@@ -21,6 +21,8 @@ pub struct Compared {
     /// How fast the machine itself was, after over before: the median over the points of what the
     /// reference loop says. `None` where a side does not tell, or all were measured in turns.
     pub drift: Option<f64>,
+    /// Whether both sides were measured in turns, and compared pair by pair.
+    pub in_turns: bool,
 }
 
 /// One point on both sides.
@@ -32,6 +34,8 @@ pub struct ComparedPoint {
     pub unit: String,
     /// The family of its testcase.
     pub family: Option<Family>,
+    /// Whether its rates are invocations per second, so that their times are of more interest.
+    pub timed: bool,
     /// Rounds before and after.
     pub rounds: [usize; 2],
     /// Whether more than half of the samples of a side were disturbed.
@@ -108,7 +112,7 @@ impl Compared {
     }
 
     /// Puts together what is known of the points.
-    fn assemble<'k>(
+    pub(super) fn assemble<'k>(
         before: &Results,
         after: &Results,
         compared: impl Iterator<Item = (&'k Key, Option<Comparison>)>,
@@ -132,6 +136,7 @@ impl Compared {
             gaps,
             differences: differences(before, after),
             drift: None,
+            in_turns: false,
         }
     }
 
@@ -159,6 +164,7 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
         key: key.clone(),
         unit: info.map_or("iterations", |info| &info.unit).to_owned(),
         family: info.and_then(|info| info.family),
+        timed: info.is_some_and(|info| info.timed),
         rounds: sides.map(|side| side.rounds.len()),
         disturbed: sides.iter().any(|side| 2 * side.marked > side.samples),
         comparison,
@@ -283,5 +289,25 @@ mod tests {
         let families: Vec<Option<Family>> = compared.families.iter().map(|f| f.family).collect();
         assert_eq!(families, [Some(Family::Memory), Some(Family::File), None]);
         assert!((compared.families[0].ratio.unwrap() - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_drift_is_that_of_the_points_that_both_have() {
+        let mut before = results(&[("mmap1", STEADY), ("read1", STEADY), ("open1", STEADY)]);
+        let mut after = results(&[("mmap1", HALF), ("read1", HALF), ("brk1", STEADY)]);
+        for (side, speeds) in [(&mut before, [100.0, 7.0, 100.0]), (&mut after, [7.0, 90.0, 94.0])]
+        {
+            // In the order of the names: mmap1, open1, read1; brk1, mmap1, read1.
+            for (measured, speed) in side.points.values_mut().zip(speeds) {
+                measured.reference = Some(speed);
+            }
+        }
+        let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
+        let compared = Compared::new(&before, &after, &options);
+        assert_eq!(compared.drift, Some(0.92));
+        for measured in after.points.values_mut() {
+            measured.reference = None;
+        }
+        assert_eq!(Compared::new(&before, &after, &options).drift, None);
     }
 }

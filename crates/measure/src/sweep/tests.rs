@@ -48,7 +48,7 @@ struct Silent {
 }
 
 impl Observer for Silent {
-    fn round(&mut self, _: &Point, _: u32, _: usize, _: usize, _: f64) {}
+    fn round(&mut self, _: &Point, _: u32, _: usize, _: usize, _: Option<f64>) {}
     fn failed(&mut self, _: &PointFailure) {
         self.failed += 1;
     }

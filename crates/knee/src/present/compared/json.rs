@@ -66,6 +66,7 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
         "verdicts": verdicts(&compared.verdicts()),
         "differences": differences,
         "drift": compared.drift,
+        "in_turns": compared.in_turns,
         "families": families,
         "points": compared.points.iter().map(point).collect::<Vec<Value>>(),
         "gaps": gaps,
@@ -113,5 +114,9 @@ fn point(point: &ComparedPoint) -> Value {
         "verdict": verdict,
         "rounds_needed": rounds_needed,
         "disturbed": point.disturbed,
+        "seconds": point.timed.then(|| json!({
+            "before": 1.0 / c.before_median,
+            "after": 1.0 / c.after_median,
+        })),
     })
 }

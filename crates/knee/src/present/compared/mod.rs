@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use knee_measure::noise::NoiseFloors;
 use knee_measure::plan::Point;
 use knee_measure::results::{Compared, ComparedPoint, Gap, Key, Results, Verdicts};
-use knee_stats::{CompareOptions, Test, Verdict};
+use knee_stats::{CompareOptions, RatioInterval, Test, Verdict};
 
-use super::number::{plural, spread};
+use super::number::{plural, si, spread, time};
 
 /// One run, and what each of the others says compared with it.
 pub(crate) struct Comparisons<'r> {
@@ -41,6 +41,32 @@ pub(crate) fn change(ratio: f64) -> String {
         p if p < 9.995 => format!("{percent:+.2}%"),
         _ => format!("{percent:+.1}%"),
     }
+}
+
+/// Medians before and after as they are shown: rates, or the times of commands.
+fn medians(point: &ComparedPoint) -> [String; 2] {
+    let c = &point.comparison;
+    [c.before_median, c.after_median]
+        .map(|rate| if point.timed { time(1.0 / rate) } else { si(rate) })
+}
+
+/// The change of what is shown and its interval, in words: of a time, not of the rate.
+fn changes(point: &ComparedPoint) -> Option<[String; 2]> {
+    let shown = |i: RatioInterval| {
+        let (low, high) = (change(i.low), change(i.high));
+        [change(i.ratio), format!("{low} to {high}")]
+    };
+    let over = |i: RatioInterval| RatioInterval {
+        ratio: 1.0 / i.ratio,
+        low: 1.0 / i.high,
+        high: 1.0 / i.low,
+    };
+    point.comparison.ratio.map(|i| shown(if point.timed { over(i) } else { i }))
+}
+
+/// What the medians of a comparison are.
+fn quantity(compared: &Compared) -> &'static str {
+    if compared.points.first().is_some_and(|point| point.timed) { "time" } else { "per second" }
 }
 
 /// A p-value: two digits, and no more zeros than anyone reads.
@@ -108,7 +134,11 @@ fn gaps(gaps: &[Gap]) -> Vec<String> {
             };
             let sides: Vec<String> = sides.into_iter().flatten().collect();
             let name = &gap.key.testcase;
-            format!("{name} ({}): {}", points.join(", "), sides.join(", "))
+            let points = match points.join(", ") {
+                points if points.is_empty() => points,
+                points => format!(" ({points})"),
+            };
+            format!("{name}{points}: {}", sides.join(", "))
         })
         .collect()
 }
@@ -159,6 +189,10 @@ fn drift(compared: &Compared) -> Option<String> {
 
 /// Claims that an A/A run of this machine shows by chance alone.
 fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
+    if compared.in_turns {
+        // The floor is that of runs apart.
+        return None;
+    }
     let floors = NoiseFloors::load(before.run.as_ref()?)?;
     let below = |point: &&ComparedPoint| -> Option<bool> {
         if !matches!(point.comparison.verdict, Verdict::Faster | Verdict::Slower) {
@@ -200,10 +234,16 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
     } else {
         String::new()
     };
+    let changes =
+        format!("changes of less than {} do not matter", spread(options.threshold.unwrap_or(0.0)));
+    let confidence = options.confidence * 100.0;
+    if compared.in_turns {
+        return format!(
+            "medians over rounds in turns (ABBA); changes within a round by Hodges and Lehmann, \
+             with {confidence:.1} % intervals{by}{corrected}; {changes}"
+        );
+    }
     format!(
-        "medians over rounds; {:.1} % bootstrap intervals of their ratio{by}{corrected}; changes of \
-         less than {} do not matter",
-        options.confidence * 100.0,
-        spread(options.threshold.unwrap_or(0.0))
+        "medians over rounds; {confidence:.1} % bootstrap intervals of their ratio{by}{corrected}; {changes}"
     )
 }
