@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use knee_measure::results::Results;
+use knee_measure::results::{Results, RoundsOfCurve};
 use knee_stats::ministat::Confidence;
-use knee_stats::usl::{FitOptions, fit};
+use knee_stats::usl::{FitOptions, fit_all};
 
 use crate::exit::{ExitStatus, usage};
 use crate::present::fit::{FittedCurve, json, table};
@@ -61,12 +61,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         seed: args.seed,
     };
     let wanted = |name: &str| args.names.is_empty() || args.names.iter().any(|g| g.matches(name));
-    let curves: Vec<FittedCurve> = results
-        .curves()
-        .into_iter()
-        .filter(|curve| wanted(&curve.testcase))
-        .map(|curve| FittedCurve { fit: fit(&curve.points, &options), curve })
-        .collect();
+    let curves: Vec<RoundsOfCurve> =
+        results.curves().into_iter().filter(|curve| wanted(&curve.testcase)).collect();
+    let rounds: Vec<&[(u32, Vec<f64>)]> = curves.iter().map(|c| c.points.as_slice()).collect();
+    let fits = fit_all(&rounds, &options);
+    let curves: Vec<FittedCurve> =
+        curves.into_iter().zip(fits).map(|(curve, fit)| FittedCurve { curve, fit }).collect();
     if curves.is_empty() {
         let what = if args.names.is_empty() { "no curve" } else { "no such testcase" };
         return Err(usage(format!("{}: {what} has been measured", args.run.display())));

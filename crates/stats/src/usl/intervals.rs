@@ -1,6 +1,6 @@
 //! Bootstrap resamples of a curve, and percentiles of what they give.
 
-use super::least_squares::{self, Law};
+use super::least_squares::{Law, Refitter};
 use super::{Basis, COEFFICIENTS, FitOptions, Usl};
 use crate::bootstrap::MedianBootstrap;
 
@@ -68,14 +68,14 @@ impl Resampler {
             return Vec::new();
         }
         let mut random = oorandom::Rand64::new(self.seed.into());
+        let refitter = Refitter::new(self.points.iter().map(|&(n, _)| n), law, start);
+        let mut curve: Vec<(f64, f64)> = self.points.iter().map(|&(n, _)| (n, 0.0)).collect();
         (0..self.resamples)
             .map(|_| {
-                let curve: Vec<(f64, f64)> = self
-                    .points
-                    .iter()
-                    .map(|(n, source)| (*n, self.draw(source, &mut random)))
-                    .collect();
-                least_squares::fit(&curve, law, Some(*start))
+                for (point, (_, source)) in curve.iter_mut().zip(&self.points) {
+                    point.1 = self.draw(source, &mut random);
+                }
+                refitter.fit(&curve)
             })
             .collect()
     }

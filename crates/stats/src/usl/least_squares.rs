@@ -11,17 +11,33 @@ use super::Usl;
 
 /// Steps before giving up improving; ten are usual.
 const MAX_STEPS: usize = 500;
-/// A step that lowers the squared error by less than this share ends the search.
-const CONVERGED: f64 = 1e-15;
 /// Squared error below this share of the squared data is a perfect fit.
 const PERFECT: f64 = 1e-28;
-/// Damping at the start, and beyond which no smaller step can improve anything.
+/// Damping at the first step that fails, and beyond which no smaller step can improve anything.
 const DAMPING: (f64, f64) = (1e-3, 1e15);
-/// λ has to be above 0; as a share of the greatest throughput per task.
+/// λ has to be above 0; as a share of what a task does.
 const LEAST_LAMBDA: f64 = 1e-9;
 /// Where R's `usl` starts, for data whose linear solution makes no sense.
 const USUAL_SIGMA: f64 = 0.01;
 const USUAL_KAPPA: f64 = 1e-4;
+
+/// How the search begins and ends.
+struct Search {
+    /// Damping of the first step.
+    damping: f64,
+    /// A step that promises to lower the squared error by less than this share ends it.
+    converged: f64,
+}
+
+/// From afar, to the last digit.
+const SEARCH: Search = Search { damping: DAMPING.0, converged: 1e-15 };
+/// From the coefficients of the measured curve to those of a resample of it. They are a few
+/// standard errors apart, where the law is all but linear: an undamped step all but arrives, and
+/// the second or third promises nothing any more. A step that lowers the squared error by the
+/// share ε moves the coefficients by about √(ε(points − 3)) of their standard errors, with 50
+/// points by a thousandth of one. The ends of an interval are order statistics of the resamples:
+/// of 2000 they are known to a twentieth.
+const REFINEMENT: Search = Search { damping: 1e-9, converged: 1e-8 };
 
 type Three = [f64; 3];
 
@@ -34,23 +50,64 @@ pub(super) enum Law {
     Amdahl,
 }
 
-/// The best coefficients for `points` of (tasks, throughput), from the better of two starts, or
-/// from `start` when the neighbourhood is known.
-pub(super) fn fit(points: &[(f64, f64)], law: Law, start: Option<Usl>) -> Usl {
+/// The best coefficients for `points` of (tasks, throughput), from the better of two starts.
+pub(super) fn fit(points: &[(f64, f64)], law: Law) -> Usl {
     let most = points.iter().map(|&(n, x)| x / n).fold(0.0, f64::max);
-    let upper = [f64::INFINITY, 1.0, if law == Law::Universal { f64::INFINITY } else { 0.0 }];
-    let bounds = Bounds { lower: [most * LEAST_LAMBDA, 0.0, 0.0], upper };
-    let starts = match start {
-        Some(model) => vec![[model.lambda, model.sigma, model.kappa]],
-        None => {
-            linear_start(points).into_iter().chain([[most, USUAL_SIGMA, USUAL_KAPPA]]).collect()
-        }
-    };
-    let [lambda, sigma, kappa] = starts
-        .into_iter()
-        .map(|start| descend(points, bounds.clamp(start), &bounds))
-        .min_by(|a, b| squared_error(points, a).total_cmp(&squared_error(points, b)))
+    let bounds = Bounds::of(law, most);
+    let perfect = PERFECT * points.iter().map(|(_, x)| x * x).sum::<f64>();
+    let starts = linear_start(points).into_iter().chain([[most, USUAL_SIGMA, USUAL_KAPPA]]);
+    let (best, _) = starts
+        .map(|start| bounds.clamp(start))
+        .map(|p| descend(points, (p, Sums::at(points, &p)), &bounds, perfect, &SEARCH))
+        .min_by(|(_, a), (_, b)| a.total_cmp(b))
         .expect("there is a start");
+    model(best)
+}
+
+/// Fits resamples of a curve, from the coefficients of the curve itself on.
+pub(super) struct Refitter {
+    start: Three,
+    bounds: Bounds,
+    /// Throughput at each point and its slopes, at the start.
+    tangent: Vec<(f64, Three)>,
+    curvature: [Three; 3],
+    perfect: f64,
+}
+
+impl Refitter {
+    /// For curves at `tasks` that differ from the one of which `start` is the best fit by no more
+    /// than the noise of measuring.
+    pub(super) fn new(tasks: impl Iterator<Item = f64>, law: Law, start: &Usl) -> Self {
+        let bounds = Bounds::of(law, start.lambda);
+        let start = bounds.clamp([start.lambda, start.sigma, start.kappa]);
+        let tangent: Vec<(f64, Three)> = tasks.map(|n| predict(&start, n)).collect();
+        let mut curvature = [[0.0; 3]; 3];
+        for (_, slope) in &tangent {
+            for i in 0..3 {
+                for j in 0..3 {
+                    curvature[i][j] += slope[i] * slope[j];
+                }
+            }
+        }
+        let perfect = PERFECT * tangent.iter().map(|(x, _)| x * x).sum::<f64>();
+        Self { start, bounds, tangent, curvature, perfect }
+    }
+
+    /// The best coefficients for `points`.
+    pub(super) fn fit(&self, points: &[(f64, f64)]) -> Usl {
+        let (mut error, mut gradient) = (0.0, [0.0; 3]);
+        for (&(_, x), (predicted, slope)) in points.iter().zip(&self.tangent) {
+            let residual = predicted - x;
+            error += residual * residual;
+            gradient = std::array::from_fn(|i| gradient[i] + slope[i] * residual);
+        }
+        let here = Sums { error, gradient, curvature: self.curvature };
+        let found = descend(points, (self.start, here), &self.bounds, self.perfect, &REFINEMENT);
+        model(found.0)
+    }
+}
+
+fn model([lambda, sigma, kappa]: Three) -> Usl {
     Usl { lambda, sigma, kappa }
 }
 
@@ -60,6 +117,11 @@ struct Bounds {
 }
 
 impl Bounds {
+    fn of(law: Law, per_task: f64) -> Self {
+        let kappa = if law == Law::Universal { f64::INFINITY } else { 0.0 };
+        Self { lower: [per_task * LEAST_LAMBDA, 0.0, 0.0], upper: [f64::INFINITY, 1.0, kappa] }
+    }
+
     fn clamp(&self, p: Three) -> Three {
         std::array::from_fn(|i| p[i].clamp(self.lower[i], self.upper[i]))
     }
@@ -90,94 +152,136 @@ fn linear_start(points: &[(f64, f64)]) -> Option<Three> {
     (a > 0.0).then(|| [1.0 / a, b / a, c / a])
 }
 
-fn predict(p: &Three, n: f64) -> f64 {
-    Usl { lambda: p[0], sigma: p[1], kappa: p[2] }.throughput(n)
+/// Throughput at `n` tasks, and its derivatives by the coefficients.
+fn predict(&[lambda, sigma, kappa]: &Three, n: f64) -> (f64, Three) {
+    let others = n - 1.0;
+    let efficiency = 1.0 / (1.0 + others * (sigma + kappa * n));
+    let by_lambda = n * efficiency;
+    let predicted = lambda * by_lambda;
+    // ∂X/∂σ = −X²(n − 1)/(λn), and the same with another factor n for κ.
+    let by_sigma = -predicted * efficiency * others;
+    (predicted, [by_lambda, by_sigma, by_sigma * n])
 }
 
-fn squared_error(points: &[(f64, f64)], p: &Three) -> f64 {
-    points.iter().map(|&(n, x)| (predict(p, n) - x).powi(2)).sum()
+/// What a step needs to know at some coefficients, from one pass over the points: of the
+/// residuals r = X(n) − x and their slopes J.
+struct Sums {
+    /// rᵀr.
+    error: f64,
+    /// Jᵀr.
+    gradient: Three,
+    /// JᵀJ.
+    curvature: [Three; 3],
 }
 
-fn descend(points: &[(f64, f64)], mut p: Three, bounds: &Bounds) -> Three {
-    let scale: f64 = points.iter().map(|(_, x)| x * x).sum();
-    let mut error = squared_error(points, &p);
-    let (mut damping, most_damping) = DAMPING;
+impl Sums {
+    fn at(points: &[(f64, f64)], p: &Three) -> Self {
+        let mut error = 0.0;
+        let [mut g0, mut g1, mut g2] = [0.0; 3];
+        let [mut c00, mut c01, mut c02, mut c11, mut c12, mut c22] = [0.0; 6];
+        for &(n, x) in points {
+            let (predicted, [by_lambda, by_sigma, by_kappa]) = predict(p, n);
+            let residual = predicted - x;
+            error += residual * residual;
+            g0 += by_lambda * residual;
+            g1 += by_sigma * residual;
+            g2 += by_kappa * residual;
+            c00 += by_lambda * by_lambda;
+            c01 += by_lambda * by_sigma;
+            c02 += by_lambda * by_kappa;
+            c11 += by_sigma * by_sigma;
+            c12 += by_sigma * by_kappa;
+            c22 += by_kappa * by_kappa;
+        }
+        let curvature = [[c00, c01, c02], [c01, c11, c12], [c02, c12, c22]];
+        Self { error, gradient: [g0, g1, g2], curvature }
+    }
+}
+
+/// The coefficients found from those of `start` on, and their squared error.
+fn descend(
+    points: &[(f64, f64)],
+    (mut p, mut here): (Three, Sums),
+    bounds: &Bounds,
+    perfect: f64,
+    search: &Search,
+) -> (Three, f64) {
+    let mut damping = search.damping;
     for _ in 0..MAX_STEPS {
-        if error <= PERFECT * scale {
+        if here.error <= perfect {
             break;
         }
-        let (curvature, gradient) = normal_equations(points, &p);
-        let free: [bool; 3] = std::array::from_fn(|i| bounds.is_free(i, p[i], gradient[i]));
-        let before = error;
-        while damping <= most_damping {
-            let step = damped_step(&curvature, &gradient, &free, damping);
-            let trial = step.map(|s| bounds.clamp(std::array::from_fn(|i| p[i] + s[i])));
-            let trial_error = trial.map_or(f64::INFINITY, |t| squared_error(points, &t));
-            if let Some(trial) = trial.filter(|_| trial_error < error) {
-                (p, error) = (trial, trial_error);
-                damping /= 10.0;
-                break;
+        let better = loop {
+            if damping > DAMPING.1 {
+                break None;
             }
-            damping *= 10.0;
-        }
-        if before - error <= CONVERGED * before {
-            break;
-        }
+            if let Some(trial) = damped_step(&p, &here, bounds, damping) {
+                let promised: f64 = (0..3).map(|i| here.gradient[i] * (p[i] - trial[i])).sum();
+                if promised <= search.converged * here.error {
+                    break None;
+                }
+                let there = Sums::at(points, &trial);
+                if there.error < here.error {
+                    break Some((trial, there));
+                }
+            }
+            damping = (damping * 10.0).max(DAMPING.0);
+        };
+        let Some(found) = better else { break };
+        (p, here) = found;
+        damping /= 10.0;
     }
-    p
+    (p, here.error)
 }
 
-/// JᵀJ and Jᵀr of the residuals r = X(n) − x.
-fn normal_equations(points: &[(f64, f64)], p: &Three) -> ([Three; 3], Three) {
-    let (mut curvature, mut gradient) = ([[0.0; 3]; 3], [0.0; 3]);
-    for &(n, x) in points {
-        let predicted = predict(p, n);
-        // ∂X/∂σ = −X²(n − 1)/(λn), and the same with another factor n for κ.
-        let by_sigma = -predicted * predicted * (n - 1.0) / (p[0] * n);
-        let slope = [predicted / p[0], by_sigma, by_sigma * n];
+/// `p` + δ within the bounds, from (JᵀJ + damping·diag(JᵀJ)) δ = −Jᵀr. A coefficient that would
+/// leave them goes to its bound, and the others are solved for again with it there.
+fn damped_step(p: &Three, sums: &Sums, bounds: &Bounds, damping: f64) -> Option<Three> {
+    let mut given: [Option<f64>; 3] = std::array::from_fn(|i| {
+        let moves = bounds.is_free(i, p[i], sums.gradient[i]) && sums.curvature[i][i] != 0.0;
+        (!moves).then_some(0.0)
+    });
+    loop {
+        let mut matrix = [[0.0; 3]; 3];
+        let mut right = [0.0; 3];
         for i in 0..3 {
-            gradient[i] += slope[i] * (predicted - x);
-            for j in 0..3 {
-                curvature[i][j] += slope[i] * slope[j];
+            if let Some(step) = given[i] {
+                (matrix[i][i], right[i]) = (1.0, step);
+                continue;
             }
+            right[i] = -sums.gradient[i];
+            for j in 0..3 {
+                match given[j] {
+                    Some(step) => right[i] -= sums.curvature[i][j] * step,
+                    None => matrix[i][j] = sums.curvature[i][j],
+                }
+            }
+            matrix[i][i] *= 1.0 + damping;
+        }
+        let step = solve(matrix, right)?;
+        let trial: Three = std::array::from_fn(|i| p[i] + step[i]);
+        let within = bounds.clamp(trial);
+        let leaving: [bool; 3] =
+            std::array::from_fn(|i| given[i].is_none() && within[i] != trial[i]);
+        if !leaving.contains(&true) {
+            return Some(within);
+        }
+        for i in (0..3).filter(|&i| leaving[i]) {
+            given[i] = Some(within[i] - p[i]);
         }
     }
-    (curvature, gradient)
-}
-
-/// Solves (JᵀJ + damping·diag(JᵀJ)) δ = −Jᵀr for the free coefficients; the others stay.
-fn damped_step(
-    curvature: &[Three; 3],
-    gradient: &Three,
-    free: &[bool; 3],
-    damping: f64,
-) -> Option<Three> {
-    let mut matrix = [[0.0; 3]; 3];
-    let mut right = [0.0; 3];
-    for i in 0..3 {
-        if !free[i] || curvature[i][i] == 0.0 {
-            matrix[i][i] = 1.0;
-            continue;
-        }
-        for j in (0..3).filter(|&j| free[j]) {
-            matrix[i][j] = curvature[i][j];
-        }
-        matrix[i][i] *= 1.0 + damping;
-        right[i] = -gradient[i];
-    }
-    solve(matrix, right)
 }
 
 /// Gauss's elimination of a symmetric positive matrix, scaled to ones on the diagonal first:
 /// λ may be 10⁹ and κ 10⁻⁹. `None` when it is singular.
 fn solve(matrix: [Three; 3], right: Three) -> Option<Three> {
-    let scale: Three = std::array::from_fn(|i| matrix[i][i].sqrt());
+    let scale: Three = std::array::from_fn(|i| 1.0 / matrix[i][i].sqrt());
     if scale.iter().any(|s| !s.is_normal()) {
         return None;
     }
     let mut m: [Three; 3] =
-        std::array::from_fn(|i| std::array::from_fn(|j| matrix[i][j] / scale[i] / scale[j]));
-    let mut r: Three = std::array::from_fn(|i| right[i] / scale[i]);
+        std::array::from_fn(|i| std::array::from_fn(|j| matrix[i][j] * scale[i] * scale[j]));
+    let mut r: Three = std::array::from_fn(|i| right[i] * scale[i]);
     for column in 0..3 {
         if m[column][column] <= f64::EPSILON {
             return None;
@@ -197,7 +301,7 @@ fn solve(matrix: [Three; 3], right: Three) -> Option<Three> {
         }
         r[row] /= m[row][row];
     }
-    let solution: Three = std::array::from_fn(|i| r[i] / scale[i]);
+    let solution: Three = std::array::from_fn(|i| r[i] * scale[i]);
     solution.iter().all(|s| s.is_finite()).then_some(solution)
 }
 
@@ -217,8 +321,8 @@ mod tests {
         // More than linear at the end: the unbounded optimum has κ < 0.
         let mut points = curve(Usl { lambda: 10.0, sigma: 0.05, kappa: 0.0 }, &TASKS);
         points[7].1 *= 1.4;
-        let bounded = fit(&points, Law::Universal, None);
-        let amdahl = fit(&points, Law::Amdahl, None);
+        let bounded = fit(&points, Law::Universal);
+        let amdahl = fit(&points, Law::Amdahl);
         assert_eq!(bounded.kappa, 0.0);
         assert!((bounded.sigma / amdahl.sigma - 1.0).abs() < 1e-6, "{bounded:?} {amdahl:?}");
     }
@@ -226,7 +330,7 @@ mod tests {
     #[test]
     fn a_superlinear_curve_is_fitted_at_both_bounds() {
         let points: Vec<_> = TASKS.iter().map(|&n| (n, n.powf(1.2))).collect();
-        let model = fit(&points, Law::Universal, None);
+        let model = fit(&points, Law::Universal);
         assert_eq!((model.sigma, model.kappa), (0.0, 0.0));
         // With σ = κ = 0 the best λ is that of a line through the origin.
         let line = points.iter().map(|(n, x)| n * x).sum::<f64>()
@@ -237,7 +341,7 @@ mod tests {
     #[test]
     fn a_collapsing_curve_keeps_sigma_at_most_one() {
         let points: Vec<_> = TASKS.iter().map(|&n| (n, 100.0 / n)).collect();
-        let model = fit(&points, Law::Universal, None);
+        let model = fit(&points, Law::Universal);
         assert!(model.sigma <= 1.0 && model.kappa > 0.0, "{model:?}");
         assert!((model.throughput(1.0) / 100.0 - 1.0).abs() < 0.1, "{model:?}");
     }
@@ -248,10 +352,28 @@ mod tests {
             lambda in 1e-3..1e9, sigma in 0.0..0.9, kappa in 0.0..0.05
         ) {
             let model = Usl { lambda, sigma, kappa };
-            let found = fit(&curve(model, &TASKS), Law::Universal, None);
+            let found = fit(&curve(model, &TASKS), Law::Universal);
             prop_assert!((found.lambda / lambda - 1.0).abs() < 1e-6, "{found:?}");
             prop_assert!((found.sigma - sigma).abs() < 1e-6, "{found:?}");
             prop_assert!((found.kappa - kappa).abs() < 1e-6, "{found:?}");
+        }
+
+        #[test]
+        fn a_resample_is_fitted_as_well_from_its_neighbourhood_as_from_afar(
+            noise in prop::collection::vec(0.9..1.1, TASKS.len()), sigma in 0.0..0.5, kappa in 0.0..0.01
+        ) {
+            let model = Usl { lambda: 100.0, sigma, kappa };
+            let mut points = curve(model, &TASKS);
+            for (point, factor) in points.iter_mut().zip(noise) {
+                point.1 *= factor;
+            }
+            for law in [Law::Universal, Law::Amdahl] {
+                let start = fit(&curve(model, &TASKS), law);
+                let near = Refitter::new(TASKS.into_iter(), law, &start).fit(&points);
+                let error = |m: Usl| Sums::at(&points, &[m.lambda, m.sigma, m.kappa]).error;
+                let (best, found) = (error(fit(&points, law)), error(near));
+                prop_assert!(found <= best * (1.0 + 1e-5), "{law:?}: {near:?}: {found} {best}");
+            }
         }
 
         #[test]
@@ -262,8 +384,9 @@ mod tests {
             for (point, factor) in points.iter_mut().zip(noise) {
                 point.1 *= factor;
             }
-            let found = fit(&points, Law::Universal, None);
-            let best = squared_error(&points, &[found.lambda, found.sigma, found.kappa]);
+            let found = fit(&points, Law::Universal);
+            let error = |p| Sums::at(&points, &p).error;
+            let best = error([found.lambda, found.sigma, found.kappa]);
             for (i, j) in [(1.001, 0.0), (0.999, 0.0), (1.0, 1e-4), (1.0, -1e-4)] {
                 for k in [-1e-5, 0.0, 1e-5] {
                     let near = [
@@ -271,7 +394,7 @@ mod tests {
                         (found.sigma + j).clamp(0.0, 1.0),
                         (found.kappa + k).max(0.0),
                     ];
-                    prop_assert!(squared_error(&points, &near) >= best * (1.0 - 1e-9), "{found:?}");
+                    prop_assert!(error(near) >= best * (1.0 - 1e-9), "{found:?}");
                 }
             }
         }

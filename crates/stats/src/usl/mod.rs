@@ -8,10 +8,11 @@
 //! # Intervals
 //!
 //! They are bootstrap percentile intervals. With three rounds or more at every number of tasks,
-//! the rounds of each are resampled and their medians fitted again: the intervals say what other
-//! rounds on the same machine would have given, as if the law held. They say nothing of whether
-//! it holds: R² and the residuals do. With fewer rounds the residuals of the fit are resampled
-//! instead (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 9).
+//! the rounds of each are resampled and their medians fitted again (to a tolerance far below what
+//! the number of resamples leaves open): the intervals say what other rounds on the same machine
+//! would have given, as if the law held. They say nothing of whether it holds: R² and the
+//! residuals do. With fewer rounds the residuals of the fit are resampled instead (Efron and
+//! Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 9).
 //!
 //! # Amdahl's law
 //!
@@ -33,8 +34,10 @@
 
 mod intervals;
 mod least_squares;
+mod many;
 mod model;
 
+pub use many::fit_all;
 pub use model::Usl;
 
 use crate::median;
@@ -166,7 +169,7 @@ impl Usl {
         loads.sort_by(f64::total_cmp);
         loads.dedup();
         (loads.len() >= COEFFICIENTS && pairs.iter().any(|&(_, x)| x > 0.0))
-            .then(|| least_squares::fit(pairs, Law::Universal, None))
+            .then(|| least_squares::fit(pairs, Law::Universal))
     }
 }
 
@@ -187,13 +190,13 @@ pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfi
     let most_tasks = medians[medians.len() - 1].0;
     let is_unresolved = |kappa: f64| kappa * most_tasks * (most_tasks - 1.0) < UNRESOLVED;
 
-    let universal = least_squares::fit(&medians, Law::Universal, None);
+    let universal = least_squares::fit(&medians, Law::Universal);
     let resampler = Resampler::new(&points, &medians, &universal, options);
     let resampled = resampler.refit(Law::Universal, &universal);
     let kappa = estimate(universal.kappa, &resampled, options, |m| m.kappa);
     let is_amdahl = is_unresolved(kappa.interval.map_or(kappa.value, |(low, _)| low));
     let (model, resampled) = if is_amdahl {
-        let amdahl = least_squares::fit(&medians, Law::Amdahl, None);
+        let amdahl = least_squares::fit(&medians, Law::Amdahl);
         (amdahl, resampler.refit(Law::Amdahl, &amdahl))
     } else {
         (universal, resampled)
