@@ -19,7 +19,7 @@ pub(super) struct Resampler {
 
 /// Where a point's resampled throughput comes from.
 enum Source {
-    Rounds(MedianBootstrap),
+    Rounds(Medians),
     /// The law's own throughput, to which a residual is added.
     Fitted(f64),
 }
@@ -47,9 +47,7 @@ impl Resampler {
             .map(|(tasks, rates)| {
                 let n = f64::from(*tasks);
                 let source = match basis {
-                    Basis::Rounds => {
-                        Source::Rounds(MedianBootstrap::of(rates).expect("no point is empty"))
-                    }
+                    Basis::Rounds => Source::Rounds(Medians::of(rates)),
                     Basis::Residuals | Basis::Nothing => Source::Fitted(model.throughput(n)),
                 };
                 (n, source)
@@ -62,8 +60,19 @@ impl Resampler {
         self.basis
     }
 
-    /// The coefficients of every resample after `law`; empty when there is nothing to resample.
-    pub(super) fn refit(&self, law: Law, start: &Usl) -> Vec<Usl> {
+    /// The coefficients of every resample after the universal law; empty when there is
+    /// nothing to resample.
+    pub(super) fn refit(&self, start: &Usl) -> Vec<Usl> {
+        self.fits(Law::Universal, start, &[])
+    }
+
+    /// The same after Amdahl's law, given the ones after the universal law: one whose κ came out
+    /// as 0 is Amdahl's already.
+    pub(super) fn refit_amdahl(&self, start: &Usl, universal: &[Usl]) -> Vec<Usl> {
+        self.fits(Law::Amdahl, start, universal)
+    }
+
+    fn fits(&self, law: Law, start: &Usl, known: &[Usl]) -> Vec<Usl> {
         if self.basis == Basis::Nothing {
             return Vec::new();
         }
@@ -71,11 +80,15 @@ impl Resampler {
         let refitter = Refitter::new(self.points.iter().map(|&(n, _)| n), law, start);
         let mut curve: Vec<(f64, f64)> = self.points.iter().map(|&(n, _)| (n, 0.0)).collect();
         (0..self.resamples)
-            .map(|_| {
+            .map(|nr| {
+                // Drawn in any case: the resamples of both laws are the same.
                 for (point, (_, source)) in curve.iter_mut().zip(&self.points) {
                     point.1 = self.draw(source, &mut random);
                 }
-                refitter.fit(&curve)
+                match known.get(nr as usize) {
+                    Some(model) if model.kappa == 0.0 => *model,
+                    _ => refitter.fit(&curve),
+                }
             })
             .collect()
     }
@@ -91,6 +104,37 @@ impl Resampler {
     }
 }
 
+/// The medians of resampled rounds, most of them without a search: half of the time of a fit is in
+/// drawing them.
+struct Medians {
+    bootstrap: MedianBootstrap,
+    /// What all numbers of a slice of 0 to 1 draw, NaN where they draw different medians.
+    slices: Vec<f64>,
+}
+
+impl Medians {
+    /// Ten rounds have 55 medians, whose bounds lie in no more slices than that.
+    const SLICES: usize = 512;
+
+    fn of(rates: &[f64]) -> Self {
+        let bootstrap = MedianBootstrap::of(rates).expect("no point is empty");
+        let start = |slice: usize| slice as f64 / Self::SLICES as f64;
+        let slices = (0..Self::SLICES)
+            .map(|slice| {
+                let first = bootstrap.draw(start(slice));
+                let last = bootstrap.draw(start(slice + 1).next_down());
+                if first == last { first } else { f64::NAN }
+            })
+            .collect();
+        Self { bootstrap, slices }
+    }
+
+    fn draw(&self, uniform: f64) -> f64 {
+        let median = self.slices[(uniform * Self::SLICES as f64) as usize];
+        if median.is_nan() { self.bootstrap.draw(uniform) } else { median }
+    }
+}
+
 /// The interval between the percentiles that leave (1 − confidence) / 2 on either side; `None`
 /// without values.
 pub(super) fn percentiles(mut values: Vec<f64>, confidence: f64) -> Option<(f64, f64)> {
@@ -102,6 +146,17 @@ pub(super) fn percentiles(mut values: Vec<f64>, confidence: f64) -> Option<(f64,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_median_found_in_a_slice_is_the_one_that_is_searched() {
+        let medians = Medians::of(&[3.0, 1.0, 4.0, 1.5, 5.0, 9.0, 2.6]);
+        assert!(medians.slices.iter().any(|m| m.is_nan()));
+        let mut random = oorandom::Rand64::new(1);
+        for _ in 0..10_000 {
+            let uniform = random.rand_float();
+            assert_eq!(medians.draw(uniform), medians.bootstrap.draw(uniform));
+        }
+    }
 
     #[test]
     fn percentiles_leave_as_many_on_either_side() {

@@ -192,12 +192,12 @@ pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfi
 
     let universal = least_squares::fit(&medians, Law::Universal);
     let resampler = Resampler::new(&points, &medians, &universal, options);
-    let resampled = resampler.refit(Law::Universal, &universal);
+    let resampled = resampler.refit(&universal);
     let kappa = estimate(universal.kappa, &resampled, options, |m| m.kappa);
     let is_amdahl = is_unresolved(kappa.interval.map_or(kappa.value, |(low, _)| low));
     let (model, resampled) = if is_amdahl {
         let amdahl = least_squares::fit(&medians, Law::Amdahl);
-        (amdahl, resampler.refit(Law::Amdahl, &amdahl))
+        (amdahl, resampler.refit_amdahl(&amdahl, &resampled))
     } else {
         (universal, resampled)
     };
