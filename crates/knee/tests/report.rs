@@ -40,13 +40,49 @@ fn further_runs_are_compared_with_the_first() {
 }
 
 #[test]
+fn results_of_will_it_scale_are_shown_and_compared_with_records() {
+    let scratch = Scratch::new();
+    let mut command = scratch.knee(&["report", "curves.csv", "record", "-o", "-"]);
+    let html = finish(command.current_dir(DATA)).assert_code(0).stdout.clone();
+    for text in [
+        "results of will-it-scale: no record of machine and time",
+        "the machine, the kernel, the time, what single tasks did and where the CPUs were are not known",
+        // Of a CSV file, and of the record.
+        r#"<li class="tile" data-case="mmap1" data-family="memory""#,
+        r#"<li class="tile" data-case="build1""#,
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
+    assert!(html.contains(r#""verdict":"#), "no point is compared");
+}
+
+#[test]
+fn output_that_does_not_tell_its_number_of_tasks_is_in_words() {
+    let scratch = Scratch::new();
+    let output = format!("{DATA}/will-it-scale.txt");
+    for name in ["before.txt", "after.txt", "mmap1_threads-4.txt"] {
+        fs::copy(&output, scratch.path().join(name)).unwrap();
+    }
+    let page = |args: &[&str]| {
+        let mut command = scratch.knee(&["report", "-o", "-"]);
+        finish(command.args(args)).assert_code(0).stdout.clone()
+    };
+    let html = page(&["before.txt", "after.txt"]);
+    assert!(html.contains("results, and of none the number of tasks is known</h1>"));
+    assert!(html.contains("neither mode nor number of tasks. Name its file like"));
+    assert!(html.contains("against before.txt."));
+    assert!(page(&["mmap1_threads-4.txt"]).contains("measured at 4 tasks: no curve</h1>"));
+}
+
+#[test]
 fn what_is_no_record_is_refused_and_no_page_is_left() {
     let scratch = Scratch::new();
     let refuse = |args: &[&str], code: i32, says: &str| {
         let mut command = scratch.knee(&["report"]);
         finish(command.args(args)).assert_code(code).assert_stderr_has(says);
     };
-    refuse(&["nowhere"], 3, "nowhere holds no run.json");
+    refuse(&["nowhere"], 3, "cannot read nowhere");
+    refuse(&["work"], 3, "work holds no results that knee knows");
     refuse(&["a", "a"], 2, "a is named twice");
     assert!(!scratch.path().join("report.html").exists());
     let record = format!("{DATA}/record");

@@ -5,7 +5,8 @@
 //   #verdict=retrograde&change=slower       by what the numbers say
 //   #sort=name                              in which order
 //
-// Everything that can be read is in the page without this script.
+// What is in the page can be read without this script, but for the packed testcases of a large
+// page, which are unpacked when they are opened.
 "use strict";
 (() => {
   const FILTERS = ["q", "family", "mode", "verdict", "change", "sort"];
@@ -16,6 +17,7 @@
   const page = JSON.parse(document.querySelector("script.page-data").textContent);
   const several = page.runs.length > 1;
   const parsed = new Map();
+  const unpacking = new Map();
   let state = new URLSearchParams();
   let selected = null;
 
@@ -46,7 +48,8 @@
   function apply() {
     filter();
     select(cases.get(state.get("case")) ?? null);
-    if (selected) mark(selected, Number(state.get("n")));
+    const details = selected;
+    if (details) whenUnpacked(details, () => mark(details, Number(state.get("n"))));
   }
 
   function select(details) {
@@ -62,7 +65,7 @@
     details.hidden = false;
     details.open = true;
     tileOf(details)?.querySelector("a").setAttribute("aria-current", "true");
-    furnish(details);
+    whenUnpacked(details, () => furnish(details));
     const summary = details.querySelector("summary");
     summary.focus({ preventScroll: true });
     details.scrollIntoView();
@@ -101,15 +104,20 @@
       if (matches) shown.add(tile.dataset.case);
     }
     for (const [name, details] of cases) details.hidden = !shown.has(name) && name !== state.get("case");
-    for (const section of document.querySelectorAll(".case [data-mode]")) {
-      section.hidden = wanted.mode !== "" && section.dataset.mode !== wanted.mode;
-    }
+    showModes(document);
     for (const row of rows) {
       row.hidden = !shown.has(row.dataset.case) || (wanted.mode !== "" && row.dataset.mode !== wanted.mode);
     }
     document.querySelector(".none").hidden = shown.size > 0 || tiles.length === 0;
     form.querySelector("output").textContent = `${shown.size} of ${tiles.length} testcases`;
     sort(wanted.sort);
+  }
+
+  function showModes(within) {
+    const mode = state.get("mode") ?? "";
+    for (const section of within.querySelectorAll(".case [data-mode]")) {
+      section.hidden = mode !== "" && section.dataset.mode !== mode;
+    }
   }
 
   let order = "";
@@ -127,16 +135,55 @@
 
   // ---- One testcase: a number of tasks in all its charts, and downloads
 
-  function dataOf(details) {
-    const name = details.dataset.case;
-    if (!parsed.has(name)) {
-      const data = JSON.parse(details.querySelector("script.case-data").textContent);
-      const named = (row) => Object.fromEntries(data.columns.map((column, i) => [column, row[i]]));
-      for (const curve of data.curves) curve.points = curve.points.map(named);
-      delete data.columns;
-      parsed.set(name, data);
-    }
-    return parsed.get(name);
+  // `then` at once where nothing is packed, as in a page of usual size.
+  function whenUnpacked(details, then) {
+    if (!details.querySelector("script.packed")) return then();
+    if (!unpacking.has(details)) unpacking.set(details, unpack(details));
+    unpacking.get(details).then(then);
+  }
+
+  async function unpack(details) {
+    const content = details.querySelector("script.content");
+    const data = details.querySelector("script.case-data");
+    const template = document.createElement("template");
+    [template.innerHTML] = await Promise.all([textOf(content), dataOf(details)]);
+    content.replaceWith(template.content);
+    data.remove();
+    showModes(details.parentElement);
+  }
+
+  async function textOf(script) {
+    if (!script.classList.contains("packed")) return script.textContent;
+    const bytes = Uint8Array.from(atob(script.textContent), (char) => char.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).text();
+  }
+
+  async function dataOf(details) {
+    if (!parsed.has(details)) parse(details, await textOf(details.querySelector("script.case-data")));
+    return parsed.get(details);
+  }
+
+  function parse(details, text) {
+    const data = JSON.parse(text);
+    const named = (row) => plain(Object.fromEntries(data.columns.map((column, i) => [column, row[i]])), data.part);
+    for (const curve of data.curves) curve.points = curve.points.map(named);
+    delete data.columns;
+    delete data.part;
+    parsed.set(details, data);
+    return data;
+  }
+
+  // A point with rates and shares in place of parts of them.
+  function plain(point, part) {
+    const digits = (value) => Number(value.toPrecision(6));
+    const beside = (rate) => (parts) => (parts === null ? null : digits(rate + parts * part * (rate || 1)));
+    const share = (parts) => (parts === null ? null : digits(parts * part));
+    const [ofAll, ofTask] = [beside(point.rate), beside(point.rate / point.tasks)];
+    for (const key of ["low", "high"]) point[key] = ofAll(point[key]);
+    for (const key of ["min", "max"]) point[key] = ofTask(point[key]);
+    for (const key of ["confidence", "fairness", "user", "system", "idle"]) point[key] = share(point[key]);
+    point.rounds = point.rounds.map(ofAll);
+    return point;
   }
 
   function make(tag, properties = {}, ...children) {
@@ -148,7 +195,7 @@
   function furnish(details) {
     const tools = details.querySelector(".tools");
     if (tools.hasChildNodes()) return;
-    const data = dataOf(details);
+    const data = parsed.get(details) ?? parse(details, details.querySelector("script.case-data").textContent);
     const counts = [...new Set(data.curves.flatMap((c) => [...c.points, ...c.missing].map((p) => p.tasks)))].sort((a, b) => a - b);
     details.counts = counts;
     if (counts.length > 1) {
@@ -211,7 +258,7 @@
     readout.replaceChildren();
     if (index < 0) return;
     const mode = state.get("mode");
-    const data = dataOf(details);
+    const data = parsed.get(details);
     for (const curve of data.curves) {
       if (mode && curve.mode !== mode) continue;
       const text = sentence(data, curve, n);
@@ -229,11 +276,12 @@
     const efficiency = point.rate / n / (first.rate / first.tasks);
     const parts = [`${si(point.rate)} ${data.case.unit}/s [${si(point.low)}, ${si(point.high)}]`];
     if (curve.points.length > 1 && first.rate > 0) parts.push(`efficiency ${(efficiency * 100).toFixed(0)} %`);
-    parts.push(`per task ${si(point.min)} to ${si(point.max)}`, `fairness ${point.fairness.toFixed(3)}`);
+    if (point.min !== null) parts.push(`per task ${si(point.min)} to ${si(point.max)}`, `fairness ${point.fairness.toFixed(3)}`);
     if (point.idle !== null) parts.push(`idle ${(point.idle * 100).toFixed(0)} %`);
     if (point.change) {
       const verdict = { slower: "slower than", faster: "faster than", same: "same as", inconclusive: "inconclusive against" };
-      parts.push(`${verdict[point.change.verdict]} ${page.runs[0].label}: ×${point.change.ratio.toFixed(3)}`);
+      const by = point.change.ratio ? `×${point.change.ratio.value.toFixed(3)}` : `– ${point.change.note}`;
+      parts.push(`${verdict[point.change.verdict]} ${page.runs[0].label}: ${by}`);
     }
     return who + parts.join(" · ");
   }
@@ -248,20 +296,43 @@
 
   const COLUMNS = ["run", "testcase", "mode", "tasks", "rate", "low", "high", "confidence", "min", "max", "fairness", "user", "system", "idle", "samples", "marked", "ratio", "ratio_low", "ratio_high", "p", "verdict", "rounds", "missing"];
 
-  function csv(all) {
-    const lines = [COLUMNS];
-    for (const { case: testcase, curves } of all) {
-      for (const curve of curves) {
-        const key = [page.runs[curve.run].label, testcase.name, curve.mode];
-        for (const p of curve.points) {
-          const { ratio, low, high, p: chance, verdict } = p.change ?? {};
-          lines.push([...key, p.tasks, p.rate, p.low, p.high, p.confidence, p.min, p.max, p.fairness, p.user, p.system, p.idle, p.samples, p.marked, ratio, low, high, chance, verdict, p.rounds.join(" "), ""]);
-        }
-        for (const gap of curve.missing) lines.push([...key, gap.tasks, ...Array(COLUMNS.length - 5).fill(""), gap.reason]);
+  function lines({ case: testcase, curves }) {
+    const lines = [];
+    for (const curve of curves) {
+      const key = [page.runs[curve.run].label, testcase.name, curve.mode];
+      for (const p of curve.points) {
+        const { ratio, p: chance, verdict } = p.change ?? {};
+        const { value, low, high } = ratio ?? {};
+        lines.push([...key, p.tasks, p.rate, p.low, p.high, p.confidence, p.min, p.max, p.fairness, p.user, p.system, p.idle, p.samples, p.marked, value, low, high, chance, verdict, p.rounds.join(" "), ""]);
       }
+      for (const gap of curve.missing) lines.push([...key, gap.tasks, ...Array(COLUMNS.length - 5).fill(""), gap.reason]);
     }
+    return lines;
+  }
+
+  function csv(all) {
     const cell = (value) => (/[",\n\r]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? ""));
-    return lines.map((line) => line.map(cell).join(",") + "\n").join("");
+    return [COLUMNS, ...all.flatMap(lines)].map((line) => line.map(cell).join(",") + "\n").join("");
+  }
+
+  // The table of a packed testcase: what the CSV file has, without what its place says and what
+  // nobody knows.
+  function tabulate(details) {
+    const place = details.querySelector(".rows");
+    if (!place || place.hasChildNodes()) return;
+    const mode = details.closest("[data-mode]").dataset.mode;
+    const data = parsed.get(details.closest("details.case"));
+    const rows = lines({ ...data, curves: data.curves.filter((curve) => curve.mode === mode) });
+    const shown = COLUMNS.map((_, i) => i).filter((i) => i > 2 || (i === 0 && several));
+    const used = shown.filter((i) => rows.some((row) => (row[i] ?? "") !== ""));
+    const cells = (tag, row) => used.map((i) => make(tag, {}, String(row[i] ?? "") || "–"));
+    const body = make("tbody");
+    for (const row of rows) {
+      const line = make("tr", {}, ...cells("td", row));
+      line.dataset.n = row[3];
+      body.append(line);
+    }
+    place.append(make("table", {}, make("thead", {}, make("tr", {}, ...cells("th", COLUMNS))), body));
   }
 
   function download(name, type, text) {
@@ -272,14 +343,14 @@
 
   function downloadAll() {
     const bar = make("div", { className: "tools" });
-    const all = () => [...cases.values()].map(dataOf);
+    const all = () => Promise.all([...cases.values()].map(dataOf));
     const add = (label, type, text) => {
       const button = make("button", { type: "button" }, `Download all as ${label}`);
-      button.addEventListener("click", () => download(`knee-report.${label.toLowerCase()}`, type, text()));
+      button.addEventListener("click", async () => download(`knee-report.${label.toLowerCase()}`, type, text(await all())));
       bar.append(button);
     };
-    add("CSV", "text/csv", () => csv(all()));
-    add("JSON", "application/json", () => JSON.stringify({ ...page, cases: all() }, null, 1));
+    add("CSV", "text/csv", (data) => csv(data));
+    add("JSON", "application/json", (data) => JSON.stringify({ ...page, cases: data }, null, 1));
     document.querySelector(".summary-table").before(bar);
   }
 
@@ -318,7 +389,9 @@
   });
   // The browser opens a testcase too, when a search in the page finds something in it.
   document.addEventListener("toggle", (event) => {
-    if (event.target.matches("details.case[open]")) furnish(event.target);
+    const details = event.target;
+    if (details.matches("details.data[open]")) tabulate(details);
+    if (details.matches("details.case[open]")) whenUnpacked(details, () => furnish(details));
   }, true);
   addEventListener("popstate", readFragment);
   addEventListener("hashchange", readFragment);

@@ -2,15 +2,18 @@
 //! the file in ten years. A testcase each, so that a script parses only what it shows.
 
 use maud::{Markup, PreEscaped, html};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use crate::model::{
-    Case, Change, CpuShares, Curve, Fit, Missing, Mode, Point, Run, each_rounded, rounded,
-};
+use crate::model::{Case, Change, Curve, Fit, Missing, Mode, Point, Run};
 use crate::reading::{CaseReading, Reading};
 
 /// Version of the embedded JSON.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
+/// Significant digits of a rate: more than any measured one has, and fewer bytes on the page.
+const DIGITS: usize = 6;
+/// What is close to a rate, and what is a share, is counted in parts of this size: a hundredth of
+/// a per cent is far below the noise of any machine, and takes half the bytes.
+const PART: f64 = 1e-4;
 
 #[derive(Serialize)]
 struct EmbeddedPage<'p> {
@@ -25,6 +28,8 @@ struct EmbeddedCase<'p> {
     case: &'p Case,
     /// What the numbers of a row of points are: names once, instead of at each number.
     columns: [&'static str; 15],
+    /// See [`PART`].
+    part: f64,
     curves: Vec<EmbeddedCurve<'p>>,
 }
 
@@ -35,6 +40,8 @@ struct EmbeddedCurve<'p> {
     knee: Option<u32>,
     peak: u32,
     fit: Option<&'p Fit>,
+    /// Why there is none.
+    no_fit: Option<&'p str>,
     missing: &'p [Missing],
     points: Vec<Row<'p>>,
 }
@@ -57,47 +64,73 @@ const COLUMNS: [&str; 15] = [
     "change",
 ];
 
+/// Lower and upper end and the rounds are differences to the rate, in parts of it; `min` and `max`
+/// are differences to its share per task. What is relative to a rate of 0 is relative to 1.
 #[derive(Serialize)]
 struct Row<'p>(
     u32,
-    Rounded,
-    Rounded,
-    Rounded,
-    Rounded,
-    Rounded,
-    Rounded,
-    Rounded,
-    Option<Rounded>,
-    Option<Rounded>,
-    Option<Rounded>,
+    Rate,
+    Parts,
+    Parts,
+    Parts,
+    Option<Parts>,
+    Option<Parts>,
+    Option<Parts>,
+    Option<Parts>,
+    Option<Parts>,
+    Option<Parts>,
     u64,
     u64,
-    #[serde(serialize_with = "each_rounded")] &'p [f64],
+    Vec<Parts>,
     Option<&'p Change>,
 );
 
 #[derive(Serialize)]
-struct Rounded(#[serde(serialize_with = "rounded")] f64);
+struct Parts(i64);
+
+impl Parts {
+    fn of(share: f64) -> Self {
+        Self((share / PART).round() as i64)
+    }
+
+    fn beside(rate: f64, value: f64) -> Self {
+        Self::of((value - rate) / if rate == 0.0 { 1.0 } else { rate })
+    }
+}
+
+struct Rate(f64);
+
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(to_digits(self.0))
+    }
+}
+
+fn to_digits(value: f64) -> f64 {
+    format!("{value:.*e}", DIGITS - 1).parse().unwrap_or(value)
+}
 
 impl<'p> EmbeddedCurve<'p> {
     fn of(curve: &'p Curve) -> Self {
         let row = |p: &'p Point| {
-            let cpu = |share: fn(CpuShares) -> f64| p.cpu.map(|cpu| Rounded(share(cpu)));
+            // As the script knows it, so that no error adds up.
+            let rate = to_digits(p.rate);
+            let of_task = |value| Parts::beside(rate / f64::from(p.tasks), value);
             Row(
                 p.tasks,
-                Rounded(p.rate),
-                Rounded(p.low),
-                Rounded(p.high),
-                Rounded(p.confidence),
-                Rounded(p.min),
-                Rounded(p.max),
-                Rounded(p.fairness),
-                cpu(|cpu| cpu.user),
-                cpu(|cpu| cpu.system),
-                cpu(|cpu| cpu.idle),
+                Rate(p.rate),
+                Parts::beside(rate, p.low),
+                Parts::beside(rate, p.high),
+                Parts::of(p.confidence),
+                p.per_task.map(|t| of_task(t.min)),
+                p.per_task.map(|t| of_task(t.max)),
+                p.per_task.map(|t| Parts::of(t.fairness)),
+                p.cpu.map(|cpu| Parts::of(cpu.user)),
+                p.cpu.map(|cpu| Parts::of(cpu.system)),
+                p.cpu.map(|cpu| Parts::of(cpu.idle)),
                 p.samples,
                 p.marked,
-                &p.rounds,
+                p.rounds.iter().map(|&round| Parts::beside(rate, round)).collect(),
                 p.change.as_ref(),
             )
         };
@@ -106,7 +139,8 @@ impl<'p> EmbeddedCurve<'p> {
             mode: curve.mode,
             knee: curve.knee,
             peak: curve.peak,
-            fit: curve.fit.as_ref(),
+            fit: curve.fit.as_ref().ok(),
+            no_fit: curve.fit.as_ref().err().map(String::as_str),
             missing: &curve.missing,
             points: curve.points.iter().map(row).collect(),
         }
@@ -116,32 +150,29 @@ impl<'p> EmbeddedCurve<'p> {
 /// What all testcases share.
 pub(crate) fn page(reading: &Reading) -> Markup {
     let page = reading.page;
-    script(
-        "page-data",
-        None,
-        &EmbeddedPage {
-            schema: SCHEMA,
-            runs: &page.runs,
-            knee_efficiency: page.knee_efficiency,
-            threshold: page.threshold,
-        },
-    )
+    let json = json(&EmbeddedPage {
+        schema: SCHEMA,
+        runs: &page.runs,
+        knee_efficiency: page.knee_efficiency,
+        threshold: page.threshold,
+    });
+    html! { script.page-data type="application/json" { (PreEscaped(inert(&json))) } }
 }
 
 /// One testcase.
 pub(crate) fn case(case: &CaseReading) -> Markup {
-    let curves = case.curves.iter().map(|reading| EmbeddedCurve::of(reading.curve)).collect();
-    let embedded = EmbeddedCase { case: case.case, columns: COLUMNS, curves };
-    script("case-data", Some(&case.case.name), &embedded)
+    let json = case_json(case);
+    html! { script.case-data type="application/json" { (PreEscaped(inert(&json))) } }
 }
 
-fn script(class: &str, case: Option<&str>, value: &impl Serialize) -> Markup {
-    let json = serde_json::to_string(value).expect("plain data has no keys that are not text");
-    html! {
-        script type="application/json" class=(class) data-case=[case] {
-            (PreEscaped(inert(&json)))
-        }
-    }
+/// The data of one testcase.
+pub(crate) fn case_json(case: &CaseReading) -> String {
+    let curves = case.curves.iter().map(|reading| EmbeddedCurve::of(reading.curve)).collect();
+    json(&EmbeddedCase { case: case.case, columns: COLUMNS, part: PART, curves })
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain data has no keys that are not text")
 }
 
 /// JSON that no HTML parser takes for a tag: `<` stands only in strings, where it may be escaped.
@@ -152,6 +183,13 @@ fn inert(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_embedded_with_six_digits() {
+        assert_eq!(to_digits(1234567.89), 1234570.0);
+        assert_eq!(to_digits(0.1 + 0.2), 0.3);
+        assert_eq!(to_digits(0.0), 0.0);
+    }
 
     #[test]
     fn no_text_ends_the_script_that_holds_it() {

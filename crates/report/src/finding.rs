@@ -2,14 +2,18 @@
 
 use std::fmt::Write as _;
 
-use crate::model::ChangeVerdict;
+use crate::model::{Change, ChangeVerdict};
 use crate::number::{change, count, percent, tasks};
 use crate::reading::{CaseReading, CurveReading, Reading, Scaling};
 
 /// The one sentence to remember.
 pub(crate) fn sentence(reading: &Reading) -> String {
     if reading.curves().all(|(_, curve)| curve.curve.points.is_empty()) {
-        return "Nothing was measured".to_owned();
+        let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();
+        return match off_chart {
+            0 => "Nothing was measured".to_owned(),
+            n => format!("{}, and of none the number of tasks is known", count(n, "result")),
+        };
     }
     let comparisons: Vec<String> =
         (1..reading.page.runs.len()).filter_map(|run| comparison(reading, run)).collect();
@@ -28,13 +32,12 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
     }
     let of = |verdict| compared.iter().filter(move |(.., change)| change.verdict == verdict);
     let farthest = |verdict| {
-        let away = |ratio: f64| ratio.ln().abs();
-        of(verdict).max_by(|a, b| away(a.3.ratio).total_cmp(&away(b.3.ratio))).map(
-            |(case, curve, n, by)| {
-                let place = tasks(*n, curve.curve.mode);
-                format!("{} ({}, {place})", change(by.ratio), case.case.name)
-            },
-        )
+        let away = |change: &Change| change.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
+        of(verdict).max_by(|a, b| away(a.3).total_cmp(&away(b.3))).map(|(case, curve, n, by)| {
+            let place = tasks(*n, curve.curve.mode);
+            let by = by.ratio.map_or("by no ratio".to_owned(), |ratio| change(ratio.value));
+            format!("{by} ({}, {place})", case.case.name)
+        })
     };
     let all = count(compared.len(), "point");
     let (slower, faster) = (of(ChangeVerdict::Slower).count(), of(ChangeVerdict::Faster).count());
@@ -139,7 +142,7 @@ fn one_task_count(reading: &Reading) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Case, Change, ChangeVerdict, Curve, Mode, Page, Point, Run};
+    use crate::model::{Case, Change, ChangeVerdict, Curve, Mode, Page, Point, Ratio, Run};
 
     fn page(curves: &[&[(u32, f64)]]) -> Page {
         let cases =
@@ -161,8 +164,8 @@ mod tests {
         let mut page = page(&[&[(1, 1.0), (2, 2.0)]]);
         page.runs.push(Run { label: "new".to_owned(), ..Run::default() });
         let mut curve = Curve { run: 1, ..page.curves[0].clone() };
-        curve.points[1].change =
-            Some(Change { ratio, low: ratio, high: ratio, p: 0.01, verdict, note: String::new() });
+        let ratio = Some(Ratio { value: ratio, low: ratio, high: ratio });
+        curve.points[1].change = Some(Change { ratio, p: 0.01, verdict, note: String::new() });
         page.curves.push(curve);
         page
     }
@@ -206,6 +209,9 @@ mod tests {
         assert_eq!(title(&page(&[&[(2, 10.0)]])), "1 testcase measured at 2 tasks: no curve");
         assert_eq!(title(&page(&[&[]])), "Nothing was measured");
         assert_eq!(title(&Page::default()), "Nothing was measured");
+        let off_chart = vec!["mmap1: 388 k in 1 round".to_owned()];
+        let page = Page { runs: vec![Run { off_chart, ..Run::default() }], ..Page::default() };
+        assert_eq!(title(&page), "1 result, and of none the number of tasks is known");
     }
 
     #[test]

@@ -1,15 +1,14 @@
 //! Input made sound. A record is made by others and may hold anything; a point whose numbers
-//! are not all finite becomes a gap with a reason, so that no chart draws it and none hides it.
+//! are not all finite becomes a gap with a reason, so that no chart draws it and none hides it, and
+//! what else is no number is replaced by words that say so.
 
-use crate::model::{Case, Change, Curve, Estimate, Fit, Missing, Page, Point};
+use crate::model::{Case, Change, ChangeVerdict, Curve, Estimate, Fit, Missing, Page, Point};
 
 const REASON: &str = "the record holds a value for it that is not a number";
 
 /// `page` with points sorted by tasks and all its numbers finite.
 pub(crate) fn with_marked_gaps(page: &Page) -> Page {
     let mut page = page.clone();
-    let runs = page.runs.len();
-    page.curves.retain(|curve| curve.run < runs);
     for curve in &mut page.curves {
         clean(curve);
         if page.cases.iter().all(|case| case.name != curve.testcase) {
@@ -27,8 +26,16 @@ fn clean(curve: &mut Curve) {
         .missing
         .extend(broken.iter().map(|p| Missing { tasks: p.tasks, reason: REASON.to_owned() }));
     for point in &mut curve.points {
-        point.change = point.change.take().filter(change_is_finite);
+        if let Some(change) = point.change.as_mut().filter(|change| !change_is_finite(change)) {
+            let verdict = ChangeVerdict::Inconclusive;
+            let note = "the comparison holds a value that is not a number".to_owned();
+            *change = Change { ratio: None, p: 1.0, verdict, note };
+        }
+        // A table says "not known" of these.
         point.cpu = point.cpu.filter(|c| [c.user, c.system, c.idle].iter().all(|x| x.is_finite()));
+        point.per_task = point
+            .per_task
+            .filter(|t| [t.min, t.max, t.fairness].iter().all(|x| x.is_finite() && *x >= 0.0));
     }
     curve.points.sort_by_key(|point| point.tasks);
     curve.points.dedup_by_key(|point| point.tasks);
@@ -36,29 +43,37 @@ fn clean(curve: &mut Curve) {
     curve.missing.retain(|gap| points.binary_search_by_key(&gap.tasks, |p| p.tasks).is_err());
     curve.missing.sort_by_key(|gap| gap.tasks);
     curve.missing.dedup_by_key(|gap| gap.tasks);
-    curve.fit = curve.fit.take().filter(fit_is_finite);
+    if curve.fit.as_ref().is_ok_and(|fit| !fit_is_finite(fit)) {
+        curve.fit = Err("a coefficient came out as no number".to_owned());
+    }
 }
 
 fn is_finite(point: &Point) -> bool {
-    let numbers =
-        [point.rate, point.low, point.high, point.confidence, point.min, point.max, point.fairness];
+    let numbers = [point.rate, point.low, point.high, point.confidence];
     point.tasks > 0 && numbers.iter().chain(&point.rounds).all(|x| x.is_finite() && *x >= 0.0)
 }
 
 fn change_is_finite(change: &Change) -> bool {
-    [change.ratio, change.low, change.high, change.p].iter().all(|x| x.is_finite())
+    let ratio = change.ratio.map_or([1.0; 3], |ratio| [ratio.value, ratio.low, ratio.high]);
+    ratio.iter().chain([&change.p]).all(|x| x.is_finite())
 }
 
+/// An interval may be infinite, which says that nothing bounds it; only no number is none.
 fn fit_is_finite(fit: &Fit) -> bool {
-    let bounded = |e: &Estimate| [e.value, e.low, e.high].iter().all(|x| x.is_finite());
-    let peak = fit.peak.as_ref().is_none_or(|peak| peak.value.is_finite());
-    [&fit.lambda, &fit.sigma, &fit.kappa].into_iter().all(bounded) && fit.r2.is_finite() && peak
+    let sound = |e: &Estimate| {
+        e.value.is_finite() && e.interval.is_none_or(|(low, high)| !low.is_nan() && !high.is_nan())
+    };
+    [Some(&fit.lambda), Some(&fit.sigma), Some(&fit.kappa), fit.peak.as_ref()]
+        .into_iter()
+        .flatten()
+        .all(sound)
+        && fit.r2.is_none_or(f64::is_finite)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Mode, Run};
+    use crate::model::{Mode, Ratio, Run};
 
     fn cleaned(points: Vec<Point>, missing: Vec<Missing>) -> Curve {
         let curve = Curve { points, missing, ..Curve::new(0, "a", Mode::Threads) };
@@ -72,6 +87,34 @@ mod tests {
             cleaned(vec![Point::new(2, vec![f64::NAN]), Point::new(1, vec![1.0])], Vec::new());
         assert_eq!(curve.points.len(), 1);
         assert_eq!(curve.missing, [Missing { tasks: 2, reason: REASON.to_owned() }]);
+    }
+
+    #[test]
+    fn a_comparison_or_a_fit_that_is_no_number_says_so() {
+        let ratio = Ratio { value: f64::INFINITY, low: 1.0, high: f64::NAN };
+        let (p, verdict, note) = (0.01, ChangeVerdict::Faster, String::new());
+        let change = Some(Change { ratio: Some(ratio), p, verdict, note });
+        let curve = cleaned(vec![Point { change, ..Point::new(1, vec![1.0]) }], Vec::new());
+        let change = curve.points[0].change.as_ref().unwrap();
+        assert_eq!((change.ratio, change.verdict), (None, ChangeVerdict::Inconclusive));
+        assert!(change.note.contains("not a number"));
+
+        let exactly = |value| Estimate { value, interval: None };
+        let fit = |sigma| Fit {
+            lambda: exactly(1.0),
+            sigma: exactly(sigma),
+            kappa: exactly(0.0),
+            r2: None,
+            peak: None,
+            is_prediction: true,
+            note: String::new(),
+        };
+        let mut curve = Curve { fit: Ok(fit(f64::NAN)), ..Curve::new(0, "a", Mode::Threads) };
+        clean(&mut curve);
+        assert_eq!(curve.fit, Err("a coefficient came out as no number".to_owned()));
+        curve.fit = Ok(fit(0.1));
+        clean(&mut curve);
+        assert!(curve.fit.is_ok());
     }
 
     #[test]

@@ -44,10 +44,10 @@ mod reading;
 
 pub use model::{
     Case, Change, ChangeVerdict, CpuShares, Curve, Estimate, Fit, KNEE_EFFICIENCY, Missing, Mode,
-    Page, Point, Run,
+    Page, PerTask, Point, Ratio, Run,
 };
 
-/// The page as HTML.
+/// The page as HTML. Panics if a curve is of a run that is not on the page.
 pub fn render(page: &Page) -> String {
     let page = finite::with_marked_gaps(page);
     page::html(&reading::Reading::of(&page))

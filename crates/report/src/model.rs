@@ -1,19 +1,19 @@
 //! What a page shows. Plain data: the caller fills it from records, and the page embeds it as
 //! JSON for downloads.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// Efficiency below which a curve has reached its knee, unless the caller says otherwise.
 pub const KNEE_EFFICIENCY: f64 = 0.8;
 
 /// Everything on a page.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     /// The runs. The first is the one that further ones are compared with.
     pub runs: Vec<Run>,
     /// The testcases, each once, in any order.
     pub cases: Vec<Case>,
-    /// The curves, at most one per run, testcase and mode, in any order.
+    /// The curves, at most one per run of [`Page::runs`], testcase and mode, in any order.
     pub curves: Vec<Curve>,
     /// Efficiency (0 to 1) below which the knee is reached.
     pub knee_efficiency: f64,
@@ -67,6 +67,9 @@ pub struct Run {
     pub warnings: Vec<String>,
     /// What could not be measured, a sentence each that names the point.
     pub failures: Vec<String>,
+    /// What was measured and has no place on a chart, as its number of tasks is not known: a
+    /// sentence each.
+    pub off_chart: Vec<String>,
 }
 
 /// A testcase.
@@ -121,7 +124,7 @@ impl Mode {
 }
 
 /// One testcase in one mode of one run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     /// Index into [`Page::runs`].
     pub run: usize,
@@ -137,12 +140,12 @@ pub struct Curve {
     pub knee: Option<u32>,
     /// The number of tasks with the greatest throughput.
     pub peak: u32,
-    /// The Universal Scalability Law, if it could be fitted.
-    pub fit: Option<Fit>,
+    /// The Universal Scalability Law, or why it is not fitted.
+    pub fit: Result<Fit, String>,
 }
 
 impl Curve {
-    /// A curve without points.
+    /// A curve without points and without a fit.
     pub fn new(run: usize, testcase: &str, mode: Mode) -> Self {
         Self {
             run,
@@ -152,40 +155,28 @@ impl Curve {
             missing: Vec::new(),
             knee: None,
             peak: 0,
-            fit: None,
+            fit: Err("not fitted".to_owned()),
         }
     }
 }
 
 /// One number of tasks. Rates are per second, in the unit of the testcase.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     /// Number of tasks, at least 1.
     pub tasks: u32,
     /// Median over the rounds, of all tasks together.
-    #[serde(serialize_with = "rounded")]
     pub rate: f64,
     /// Lower end of the interval of the median.
-    #[serde(serialize_with = "rounded")]
     pub low: f64,
     /// Upper end of the interval of the median.
-    #[serde(serialize_with = "rounded")]
     pub high: f64,
     /// Confidence of that interval.
-    #[serde(serialize_with = "rounded")]
     pub confidence: f64,
     /// The rate of each round.
-    #[serde(serialize_with = "each_rounded")]
     pub rounds: Vec<f64>,
-    /// Slowest task of any sample.
-    #[serde(serialize_with = "rounded")]
-    pub min: f64,
-    /// Fastest task of any sample.
-    #[serde(serialize_with = "rounded")]
-    pub max: f64,
-    /// Jain's fairness index, 1/tasks to 1.
-    #[serde(serialize_with = "rounded")]
-    pub fairness: f64,
+    /// What single tasks did, if that is known.
+    pub per_task: Option<PerTask>,
     /// Where the CPUs of the point were.
     pub cpu: Option<CpuShares>,
     /// Number of samples that count.
@@ -193,18 +184,16 @@ pub struct Point {
     /// How many of them are marked as disturbed.
     pub marked: u64,
     /// Against the first run, if this is a further one and both have the point.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<Change>,
 }
 
 impl Point {
-    /// A point whose tasks were all equally fast, with the range of its rounds as interval; the
-    /// caller sets what it knows better.
+    /// A point of which only the rounds are known, with their range as interval; the caller sets
+    /// what it knows better.
     pub fn new(tasks: u32, rounds: Vec<f64>) -> Self {
         let rate = knee_stats::median(&rounds).unwrap_or(f64::NAN);
         let low = rounds.iter().copied().fold(f64::INFINITY, f64::min);
         let high = rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let per_task = rate / f64::from(tasks);
         Self {
             tasks,
             rate,
@@ -213,9 +202,7 @@ impl Point {
             confidence: 0.95,
             samples: rounds.len() as u64,
             rounds,
-            min: per_task,
-            max: per_task,
-            fairness: 1.0,
+            per_task: None,
             cpu: None,
             marked: 0,
             change: None,
@@ -223,18 +210,26 @@ impl Point {
     }
 }
 
+/// How the tasks of a point differ.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PerTask {
+    /// Slowest task of any sample.
+    pub min: f64,
+    /// Fastest task of any sample.
+    pub max: f64,
+    /// Jain's fairness index, 1/tasks to 1.
+    pub fairness: f64,
+}
+
 /// Shares of the time of the CPUs of a point, 0 to 1. What is left over was stolen by a
 /// hypervisor.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CpuShares {
     /// In user mode.
-    #[serde(serialize_with = "rounded")]
     pub user: f64,
     /// In the kernel.
-    #[serde(serialize_with = "rounded")]
     pub system: f64,
     /// Doing nothing.
-    #[serde(serialize_with = "rounded")]
     pub idle: f64,
 }
 
@@ -252,10 +247,8 @@ pub struct Missing {
 pub struct Estimate {
     /// The number.
     pub value: f64,
-    /// Lower end.
-    pub low: f64,
-    /// Upper end; infinite if nothing bounds it.
-    pub high: f64,
+    /// Lower and upper end, if there is an interval; infinite where nothing bounds it.
+    pub interval: Option<(f64, f64)>,
 }
 
 /// The Universal Scalability Law: rate(n) = λn / (1 + σ(n−1) + κn(n−1)).
@@ -267,8 +260,8 @@ pub struct Fit {
     pub sigma: Estimate,
     /// Coherency: the cost of keeping pairs of tasks consistent.
     pub kappa: Estimate,
-    /// Coefficient of determination.
-    pub r2: f64,
+    /// Coefficient of determination; `None` where all points are equal.
+    pub r2: Option<f64>,
     /// The n of greatest throughput, √((1−σ)/κ), if there is one.
     pub peak: Option<Estimate>,
     /// Whether there are enough points to predict from.
@@ -289,12 +282,8 @@ impl Fit {
 /// A point against the same point of the first run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// This median over that of the first run.
-    pub ratio: f64,
-    /// Lower end of its interval.
-    pub low: f64,
-    /// Upper end of its interval.
-    pub high: f64,
+    /// By how much; `None` where there is no ratio, as the note says.
+    pub ratio: Option<Ratio>,
     /// Probability of such a difference by chance alone, corrected for the number of points.
     pub p: f64,
     /// What follows.
@@ -302,6 +291,17 @@ pub struct Change {
     /// What to know about it, such as how many rounds would be needed; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
+}
+
+/// This median over that of the first run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Ratio {
+    /// The ratio.
+    pub value: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end of its interval.
+    pub high: f64,
 }
 
 /// What a comparison says.
@@ -318,43 +318,18 @@ pub enum ChangeVerdict {
     Same,
 }
 
-/// Seven significant digits: more than any measured rate has, and fewer bytes on the page.
-const DIGITS: usize = 7;
-
-pub(crate) fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(to_digits(*value))
-}
-
-pub(crate) fn each_rounded<S: Serializer>(
-    values: &[f64],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(values.iter().map(|&value| to_digits(value)))
-}
-
-fn to_digits(value: f64) -> f64 {
-    format!("{value:.*e}", DIGITS - 1).parse().unwrap_or(value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_embedded_with_seven_digits() {
-        assert_eq!(to_digits(1234567.89), 1234568.0);
-        assert_eq!(to_digits(0.1 + 0.2), 0.3);
-        assert_eq!(to_digits(0.0), 0.0);
-    }
-
-    #[test]
     fn the_law_is_lambda_at_one_task() {
-        let exactly = |value| Estimate { value, low: value, high: value };
+        let exactly = |value| Estimate { value, interval: None };
         let fit = Fit {
             lambda: exactly(100.0),
             sigma: exactly(0.1),
             kappa: exactly(0.01),
-            r2: 1.0,
+            r2: Some(1.0),
             peak: None,
             is_prediction: true,
             note: String::new(),

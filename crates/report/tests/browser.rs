@@ -120,9 +120,38 @@ fn the_fragment_selects_a_testcase_and_a_number_of_tasks() {
 #[test]
 fn a_page_of_hundred_testcases_with_256_points_opens() {
     let Some(page) = Opened::new("huge") else { return };
-    let shown = page.show("#case=mmap1_3&n=200");
+    let shown = page.show("#case=mmap1_3&n=200&mode=threads");
     assert_eq!(shown.tiles().len(), 100);
     assert!(shown.dom.contains("200 threads: "));
+    // The first testcase, and the one that was unpacked: both modes, of which one is shown.
+    assert_eq!(shown.count(r#"<svg class="chart""#), 12);
+    assert!(shown.dom.contains(r#"id="case=mmap1_3&amp;mode=processes" hidden"#));
+    assert!(!shown.dom.contains(r#"id="case=mmap1_3&amp;mode=threads" hidden"#));
+}
+
+#[test]
+fn the_table_and_the_download_of_a_packed_testcase_hold_every_point() {
+    let Some(page) = Opened::new("huge") else { return };
+    let shown = played(
+        &page,
+        "const details = document.querySelector('details[data-case=\"mmap1_3\"]');
+         document.querySelector('.tile a[href=\"#case=mmap1_3\"]').click();
+         const wait = (what) => new Promise((done) => {
+           const look = () => { const found = what(); found ? done(found) : setTimeout(look, 5); };
+           look();
+         });
+         (await wait(() => details.querySelector('.data'))).open = true;
+         await wait(() => details.querySelector('.rows table'));
+         const csv = await new Promise((done) => {
+           URL.createObjectURL = (blob) => { blob.text().then(done); return '#'; };
+           document.querySelector('.tools button').click();
+         });
+         document.body.dataset.lines = csv.split('\\n').length - 1;
+         document.body.dataset.rows = details.querySelectorAll('.rows tbody tr').length;",
+    );
+    assert!(shown.dom.contains("data-rows=\"256\""), "{}", shown.log);
+    // A header, then 100 testcases in two modes.
+    assert!(shown.dom.contains(&format!("data-lines=\"{}\"", 1 + 200 * 256)), "{}", shown.log);
 }
 
 /// `page` with a script that plays the reader, which its policy would refuse.

@@ -2,7 +2,9 @@
 
 mod synthetic;
 
-use knee_report::{Case, Curve, Missing, Mode, Page, Point, Run, render};
+use knee_report::{
+    Case, Change, ChangeVerdict, Curve, Missing, Mode, Page, PerTask, Point, Run, render,
+};
 use snapbox::{assert_data_eq, file};
 
 /// The page without its style and script, which have files of their own.
@@ -71,15 +73,74 @@ fn a_hundred_testcases_stay_below_three_megabytes() {
     let html = render(&synthetic::page("large").unwrap());
     assert_eq!(count(&html, r#"<li class="tile""#), 100);
     assert!(html.len() < 3_000_000, "{} bytes", html.len());
+    // In one mode: 25,600 points.
+    let mut page = synthetic::page("huge").unwrap();
+    page.curves.retain(|curve| curve.mode == Mode::Threads);
+    let html = render(&page);
+    assert!(html.len() < 3_000_000, "{} bytes", html.len());
+}
+
+/// What scripts of `class` hold, unpacked.
+fn unpacked(html: &str, class: &str) -> Vec<String> {
+    use base64::Engine as _;
+    let start = format!(r#"<script class="{class} packed" type="text/plain">"#);
+    html.split(&start)
+        .skip(1)
+        .map(|rest| {
+            let base64 = rest.split('<').next().unwrap();
+            let bytes = base64::engine::general_purpose::STANDARD.decode(base64).unwrap();
+            String::from_utf8(miniz_oxide::inflate::decompress_to_vec(&bytes).unwrap()).unwrap()
+        })
+        .collect()
 }
 
 #[test]
-fn a_table_too_long_to_read_says_what_it_leaves_out() {
-    let mut page = synthetic::page("huge").unwrap();
+fn testcases_of_a_large_page_are_packed_whole_and_the_page_says_so() {
+    let page = synthetic::page("huge").unwrap();
     let html = render(&page);
-    assert!(html.contains("rows are not in this table; all are in the downloads"));
-    page.curves.truncate(2);
-    assert!(!render(&page).contains("rows are not in this table"));
+    assert!(html.contains("without JavaScript their charts, tables and data cannot be opened"));
+    let contents = unpacked(&html, "content");
+    // The first one is open, and its charts are there without a script.
+    assert_eq!((contents.len(), count(&html, r#"<svg class="chart""#)), (99, 6));
+    assert!(contents.iter().all(|content| count(content, r#"<svg class="chart""#) == 6));
+    let mut points = 0;
+    for json in unpacked(&html, "case-data") {
+        let case: serde_json::Value = serde_json::from_str(&json).unwrap();
+        for curve in case["curves"].as_array().unwrap() {
+            points += curve["points"].as_array().unwrap().len();
+        }
+    }
+    let first =
+        count(html.split("</details>").find(|d| d.contains("tr data-n=")).unwrap(), "tr data-n=");
+    assert_eq!(first, 256);
+    let gaps = page.curves.iter().map(|curve| curve.missing.len()).sum::<usize>();
+    assert_eq!(points + 2 * 256 + gaps, 100 * 2 * 256);
+
+    let small = render(&synthetic::page("two").unwrap());
+    assert!(!small.contains("<noscript>") && unpacked(&small, "content").is_empty());
+}
+
+#[test]
+fn what_is_not_known_has_a_dash_and_a_reason() {
+    let mut page = one_curve(vec![Point::new(1, vec![1.0]), Point::new(2, vec![2.0])]);
+    let known = PerTask { min: 0.5, max: 1.5, fairness: 0.9 };
+    page.curves[0].points[0].per_task = Some(known);
+    page.curves[0].fit = Err("2 different numbers of tasks".to_owned());
+    page.runs.push(Run { label: "new".to_owned(), ..Run::default() });
+    let mut after = Curve { run: 1, ..page.curves[0].clone() };
+    let note = "no ratio: a round of the first run did nothing".to_owned();
+    let verdict = ChangeVerdict::Inconclusive;
+    after.points[0].change = Some(Change { ratio: None, p: 0.5, verdict, note });
+    page.curves.push(after);
+    let html = render(&page);
+    for text in [
+        "– no fit: 2 different numbers of tasks",
+        "<td colspan=\"3\">– not known</td>",
+        "(no ratio: a round of the first run did nothing)",
+        "– the first run does not have it",
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
 }
 
 #[test]
@@ -94,6 +155,7 @@ fn names_are_text_and_never_markup() {
         facts: vec![(evil.to_owned(), evil.to_owned())],
         warnings: vec![evil.to_owned()],
         failures: vec![evil.to_owned()],
+        off_chart: vec![evil.to_owned()],
         ..Run::default()
     };
     page.cases[0] = Case::new(evil, evil, evil, evil);

@@ -1,11 +1,15 @@
 //! `knee report`: one page to read and to mail.
 
+mod changes;
+mod fits;
 mod page;
+mod rates;
+mod recorded;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use knee_measure::record::{Record, write_atomically};
+use knee_measure::record::write_atomically;
 
 use crate::exit::{ExitStatus, usage};
 use crate::stderr::tell;
@@ -20,9 +24,11 @@ use crate::stdout;
 #[command(after_help = "Examples:
   knee report runs/2026-11-21T090000Z                    report.html in this directory
   knee report runs/before runs/after -o change.html      with verdicts on what changed
+  knee report results/old runs/new         CSV files of will-it-scale, and a record
   knee report runs/before -o - | gzip > report.html.gz")]
 pub(crate) struct Args {
-    /// Records of knee run; further ones are compared with the first
+    /// Records of knee run, or CSV files (or a directory of them) or output of will-it-scale; further
+    /// ones are compared with the first
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
@@ -45,8 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             return Err(usage(format!("{} is named twice", run.display())));
         }
     }
-    let records = args.runs.iter().map(|run| Record::open(run)).collect::<Result<Vec<_>, _>>()?;
-    let page = page::page(&records, args.knee, args.threshold)?;
+    let page = page::page(&args.runs, args.knee, args.threshold)?;
     let html = knee_report::render(&page);
     if args.output == Path::new("-") {
         stdout::write_with(|out| Ok(out.write_all(html.as_bytes())?))?;

@@ -17,10 +17,10 @@ const LEAST_RANGE: f64 = 0.1;
 pub(crate) fn change(panel: &Panel) -> Markup {
     let changes = || {
         let readings = panel.curves.iter();
-        readings.flat_map(|r| &r.curve.points).filter_map(|point| point.change.as_ref())
+        readings.flat_map(|r| &r.curve.points).filter_map(|point| point.change.as_ref()?.ratio)
     };
-    let least = changes().map(|c| c.low.min(c.ratio)).fold(1.0 - LEAST_RANGE, f64::min);
-    let most = changes().map(|c| c.high.max(c.ratio)).fold(1.0 + LEAST_RANGE, f64::max);
+    let least = changes().map(|c| c.low.min(c.value)).fold(1.0 - LEAST_RANGE, f64::min);
+    let most = changes().map(|c| c.high.max(c.value)).fold(1.0 + LEAST_RANGE, f64::max);
     let description = sentences(panel, |reading| {
         (!reading.changes.is_empty()).then(|| words_of_changes(&reading.changes) + ".")
     });
@@ -49,16 +49,17 @@ pub(crate) fn change(panel: &Panel) -> Markup {
         let run = reading.curve.run;
         let changed = || {
             let points = reading.curve.points.iter();
-            points.filter_map(|point| Some((point.tasks, point.change.as_ref()?)))
+            points.filter_map(|point| {
+                let change = point.change.as_ref()?;
+                Some((point.tasks, change.ratio?, change.verdict))
+            })
         };
         let mut line = Path::default();
         let mut intervals = Path::default();
-        line.line(changed().map(|(n, c)| (frame.x_of_run(n, i, runs), frame.y.within(c.ratio))));
-        for (n, change) in changed() {
+        line.line(changed().map(|(n, r, _)| (frame.x_of_run(n, i, runs), frame.y.within(r.value))));
+        for (n, ratio, _) in changed() {
             let x = frame.x_of_run(n, i, runs);
-            intervals
-                .move_to(x, frame.y.within(change.low))
-                .vertical_to(frame.y.within(change.high));
+            intervals.move_to(x, frame.y.within(ratio.low)).vertical_to(frame.y.within(ratio.high));
         }
         frame.drawing.open_group(&run_class(run));
         frame.drawing.path("line thin", &line);
@@ -67,9 +68,9 @@ pub(crate) fn change(panel: &Panel) -> Markup {
         let sparse = reading.curve.points.len() <= MARKED_POINTS;
         for verdict in ChangeVerdict::ALL {
             let mut marks = Path::default();
-            for (n, change) in changed().filter(|(_, c)| c.verdict == verdict) {
+            for (n, ratio, _) in changed().filter(|(.., v)| *v == verdict) {
                 let x = frame.x_of_run(n, i, runs);
-                let y = frame.y.within(change.ratio);
+                let y = frame.y.within(ratio.value);
                 match sparse {
                     true => marks.marker(shape(verdict), x, y),
                     false => marks.dot(x, y),
@@ -77,8 +78,8 @@ pub(crate) fn change(panel: &Panel) -> Markup {
             }
             frame.drawing.path(&format!("median {}", verdict.word()), &marks);
         }
-        if let Some((_, last)) = changed().next_back() {
-            ends.push((frame.y.within(last.ratio), run_class(run), number::change(last.ratio)));
+        if let Some((_, last, _)) = changed().next_back() {
+            ends.push((frame.y.within(last.value), run_class(run), number::change(last.value)));
         }
     }
     frame.end_labels(ends);

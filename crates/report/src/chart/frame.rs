@@ -14,7 +14,7 @@ pub(super) const BOTTOM: f64 = 200.0;
 pub(super) const BELOW: f64 = 226.0;
 const LEFT: f64 = 42.0;
 /// Room for a label at the end of a line.
-const RIGHT: f64 = 269.0;
+const RIGHT: f64 = 265.0;
 /// Points do not touch the axis.
 const INSET: f64 = 8.0;
 /// Width of a number on the horizontal axis.
@@ -87,6 +87,11 @@ impl Frame {
     /// The name of something drawn below the axis.
     pub(super) fn name_below(&mut self, y: f64, name: &str) {
         self.drawing.text("tick", (LEFT - 6.0, y), Anchor::End, name);
+    }
+
+    /// Words in the place of something below the axis.
+    pub(super) fn note_below(&mut self, y: f64, note: &str) {
+        self.drawing.text("tick", ((LEFT + RIGHT) / 2.0, y), Anchor::Middle, note);
     }
 
     /// Where run `run` of `runs` draws `n`: side by side, so that none hides another.

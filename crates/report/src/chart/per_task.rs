@@ -6,6 +6,7 @@ use maud::Markup;
 use super::drawing::Path;
 use super::frame::{BELOW, Frame};
 use super::{Panel, run_class, sentences};
+use crate::model::{PerTask, Point};
 use crate::number::{si, tasks};
 
 /// Height of the strip of fairness below the axis.
@@ -14,18 +15,21 @@ const HEIGHT: f64 = BELOW + FAIRNESS + 6.0;
 
 pub(crate) fn per_task(panel: &Panel) -> Markup {
     let points = || panel.case.curves.iter().flat_map(|reading| &reading.curve.points);
-    let best = points().flat_map(|p| [p.max, p.rate / f64::from(p.tasks)]).fold(0.0, f64::max);
+    let mean = |p: &Point| p.rate / f64::from(p.tasks);
+    let best = points().map(|p| p.per_task.map_or(mean(p), |t| t.max.max(mean(p))));
+    let best = best.fold(0.0, f64::max);
     let best = if best > 0.0 { best } else { 1.0 };
     let description = sentences(panel, |reading| {
         let last = reading.last()?;
-        Some(format!(
-            "with {} the slowest task does {}, the fastest {} {}/s; fairness {:.3}.",
-            tasks(last.tasks, panel.mode),
-            si(last.min),
-            si(last.max),
-            panel.case.case.unit,
-            last.fairness
-        ))
+        let (at, unit) = (tasks(last.tasks, panel.mode), &panel.case.case.unit);
+        Some(match last.per_task {
+            Some(PerTask { min, max, fairness }) => format!(
+                "with {at} the slowest task does {}, the fastest {} {unit}/s; fairness {fairness:.3}.",
+                si(min),
+                si(max)
+            ),
+            None => format!("with {at} a task does {} {unit}/s on average.", si(mean(last))),
+        })
     });
     let top = best * 1.06;
     let mut frame = Frame::new(panel, HEIGHT, (0.0, top), "Throughput per task", &description);
@@ -43,25 +47,27 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
     frame.drawing.path("grid", &bounds);
     frame.name_below(one + 4.0, "fair 1");
     frame.name_below(none + 2.0, "0");
+    if points().all(|point| point.per_task.is_none()) {
+        frame.note_below((one + none) / 2.0 + 4.0, "not known");
+    }
     for reading in panel.curves {
         let mut range = Path::default();
-        let mut mean = Path::default();
+        let mut means = Path::default();
         let mut fairness = Path::default();
         for piece in reading.unbroken() {
             let x = |n: u32| frame.x.at(f64::from(n));
-            let above = piece.iter().map(|(p, _)| (x(p.tasks), frame.y.within(p.max)));
-            let below = piece.iter().rev().map(|(p, _)| (x(p.tasks), frame.y.within(p.min)));
-            range.line(above.chain(below)).close();
-            mean.line(
-                piece
-                    .iter()
-                    .map(|(p, _)| (x(p.tasks), frame.y.within(p.rate / f64::from(p.tasks)))),
-            );
-            fairness.line(piece.iter().map(|(p, _)| (x(p.tasks), fairness_y(p.fairness))));
+            means.line(piece.iter().map(|(p, _)| (x(p.tasks), frame.y.within(mean(p)))));
+            for known in piece.split(|(p, _)| p.per_task.is_none()).filter(|k| !k.is_empty()) {
+                let known = || known.iter().filter_map(|(p, _)| Some((x(p.tasks), p.per_task?)));
+                let above = known().map(|(x, t)| (x, frame.y.within(t.max)));
+                let below = known().rev().map(|(x, t)| (x, frame.y.within(t.min)));
+                range.line(above.chain(below)).close();
+                fairness.line(known().map(|(x, t)| (x, fairness_y(t.fairness))));
+            }
         }
         frame.drawing.open_group(&run_class(reading.curve.run));
         frame.drawing.path("band", &range);
-        frame.drawing.path("line", &mean);
+        frame.drawing.path("line", &means);
         frame.drawing.path("line", &fairness);
         frame.drawing.close_group();
     }

@@ -38,7 +38,7 @@ pub(crate) fn throughput(panel: &Panel) -> Markup {
     for reading in panel.curves {
         frame.drawing.open_group(&run_class(reading.curve.run));
         ideal(&mut frame, reading);
-        if let Some(law) = &reading.curve.fit {
+        if let Ok(law) = &reading.curve.fit {
             fit(&mut frame, law, reading);
         }
         knee(&mut frame, reading);
@@ -111,7 +111,8 @@ fn fit(frame: &mut Frame, law: &Fit, reading: &CurveReading) {
     let label = TOP - 6.0;
     let x = frame.x.at(peak.value);
     let mut interval = Path::default();
-    interval.move_to(frame.x.within(peak.low), TOP).horizontal_to(frame.x.within(peak.high));
+    let (low, high) = peak.interval.unwrap_or((peak.value, peak.value));
+    interval.move_to(frame.x.within(low), TOP).horizontal_to(frame.x.within(high));
     interval.move_to(x, TOP - 3.0).vertical_to(TOP + 3.0);
     frame.drawing.path("peak", &interval);
     if reading.curve.run == 0 {

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::packed::packed;
 use super::{fit, fragment, table, words};
 use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
@@ -11,23 +12,32 @@ use crate::reading::{CaseReading, CurveReading, Reading, max_rate};
 
 /// A page of no more testcases than this is read from top to bottom: all are open.
 const ALL_OPEN: usize = 4;
-/// Beyond so many points on the page, tables of long curves show some rows only: a table is then
-/// no longer what a person reads, and all points are in the downloads.
-const TABLED_POINTS: usize = 4000;
-
+/// Beyond so many points on the page, testcases that are not open from the start are packed.
+const PLAIN_POINTS: usize = 2500;
 /// Modes share their axis of throughput, so that they can be compared by eye, unless one would
 /// fill less than this share of it and lose its shape.
 const SHARED_SCALE: f64 = 0.4;
 
 pub(super) fn cases(reading: &Reading) -> Markup {
+    let all_open = reading.cases.len() <= ALL_OPEN;
     let points: usize = reading.page.curves.iter().map(|curve| curve.points.len()).sum();
-    let all_rows = points <= TABLED_POINTS;
+    let open = |nr: usize| nr == 0 || all_open;
+    let packs = |nr: usize| points > PLAIN_POINTS && !open(nr);
     html! {
         section #testcases aria-labelledby="testcases-title" {
             h2 #testcases-title { "Testcases" }
+            @if packs(reading.cases.len()) {
+                noscript {
+                    p.doubts {
+                        "To keep the page small, all testcases but the first are packed: without "
+                        "JavaScript their charts, tables and data cannot be opened. The overview "
+                        "shows all of them."
+                    }
+                }
+            }
             (legend(reading))
-            @for (i, case) in reading.cases.iter().enumerate() {
-                (one(reading, case, i == 0 || reading.cases.len() <= ALL_OPEN, all_rows))
+            @for (nr, case) in reading.cases.iter().enumerate() {
+                (one(reading, case, open(nr), packs(nr)))
             }
         }
     }
@@ -35,6 +45,10 @@ pub(super) fn cases(reading: &Reading) -> Markup {
 
 /// How to read the charts, once for all of them.
 fn legend(reading: &Reading) -> Markup {
+    let points = || reading.page.curves.iter().flat_map(|curve| &curve.points);
+    let fitted = |good: bool| {
+        reading.curves().any(|(_, c)| c.curve.fit.as_ref().is_ok_and(|f| f.is_prediction == good))
+    };
     html! {
         ul.legend aria-label="How to read the charts" {
             li { (chart::sample("median")) "median of the rounds and its interval" }
@@ -42,22 +56,28 @@ fn legend(reading: &Reading) -> Markup {
             li { (chart::sample("gap")) "not measured" }
             @if reading.cases.iter().any(CaseReading::is_curve) {
                 li { (chart::sample("ideal")) "perfect scaling" }
-                li { (chart::sample("fit")) "Universal Scalability Law" }
-                li { (chart::sample("fit guess")) "the same of too few points: no prediction" }
+                @if fitted(true) { li { (chart::sample("fit")) "Universal Scalability Law" } }
+                @if fitted(false) {
+                    li { (chart::sample("fit guess")) "Universal Scalability Law of too few points: no prediction" }
+                }
                 li {
                     (chart::sample("knee")) "knee: efficiency below "
                     (percent(reading.page.knee_efficiency))
                 }
-                li { (chart::sample("band")) "slowest to fastest task" }
-                li { (chart::sample("user")) "user" }
-                li { (chart::sample("system")) "system" }
-                li { (chart::sample("idle")) "idle" }
+                @if points().any(|point| point.per_task.is_some()) {
+                    li { (chart::sample("band")) "slowest to fastest task" }
+                }
+                @if points().any(|point| point.cpu.is_some()) {
+                    li { (chart::sample("user")) "user" }
+                    li { (chart::sample("system")) "system" }
+                    li { (chart::sample("idle")) "idle" }
+                }
             }
         }
     }
 }
 
-fn one(reading: &Reading, case: &CaseReading, open: bool, all_rows: bool) -> Markup {
+fn one(reading: &Reading, case: &CaseReading, open: bool, packs: bool) -> Markup {
     let name = &case.case.name;
     html! {
         details.case id={ "case=" (fragment(name)) } data-case=(name) open[open] {
@@ -71,13 +91,23 @@ fn one(reading: &Reading, case: &CaseReading, open: bool, all_rows: bool) -> Mar
                     }
                 }
             }
-            p.facts { (facts(case)) }
-            div.tools {}
-            @for (mode, curves) in case.modes() {
-                (mode_section(reading, case, mode, curves, all_rows))
+            @if packs {
+                (packed("content", &content(reading, case, packs).0))
+                (packed("case-data", &embed::case_json(case)))
+            } @else {
+                (content(reading, case, packs))
+                (embed::case(case))
             }
-            (embed::case(case))
         }
+    }
+}
+
+/// What is seen of a testcase that is open.
+fn content(reading: &Reading, case: &CaseReading, packs: bool) -> Markup {
+    html! {
+        p.facts { (facts(case)) }
+        div.tools {}
+        @for (mode, curves) in case.modes() { (mode_section(reading, case, mode, curves, packs)) }
     }
 }
 
@@ -111,7 +141,7 @@ fn mode_section(
     case: &CaseReading,
     mode: Mode,
     curves: &[CurveReading],
-    all_rows: bool,
+    packs: bool,
 ) -> Markup {
     let Some(tasks) = case.tasks_range() else { return html! {} };
     let (all, own) = (case.max_rate(), max_rate(curves));
@@ -161,7 +191,7 @@ fn mode_section(
                 p.note { "Too many to draw every round: the band is the interval of the median." }
             }
             (fit::fits(reading, &panel))
-            (table::points(reading, &panel, all_rows))
+            @if packs { (table::place(&panel)) } @else { (table::points(reading, &panel)) }
         }
     }
 }

@@ -5,41 +5,52 @@ use maud::{Markup, html};
 use crate::chart::Panel;
 use crate::model::{Estimate, Fit};
 use crate::number::{coefficient, si};
-use crate::reading::Reading;
+use crate::reading::{CurveReading, Reading};
 
 pub(super) fn fits(reading: &Reading, panel: &Panel) -> Markup {
-    let fitted = || panel.curves.iter().filter_map(|r| Some((r, r.curve.fit.as_ref()?)));
-    if fitted().next().is_none() {
+    if !panel.case.is_curve() {
         return html! {};
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label={ "Fit, " (panel.mode.as_str()) } {
             table.fits {
                 caption { "Universal Scalability Law" }
-                thead {
-                    tr {
-                        @if reading.compares() { th scope="col" { "run" } }
-                        th.n scope="col" { "λ, per s" }
-                        th.n scope="col" { "σ contention" }
-                        th.n scope="col" { "κ coherency" }
-                        th.n scope="col" { "peak, tasks" }
-                        th.n scope="col" { "R²" }
-                        th scope="col" { "note" }
-                    }
-                }
-                tbody {
-                    @for (curve, fit) in fitted() {
-                        tr.guess[!fit.is_prediction] {
-                            @if reading.compares() { th scope="row" { (curve.run.label) } }
-                            td.n { (estimate(&fit.lambda, si)) }
-                            td.n { (estimate(&fit.sigma, coefficient)) }
-                            td.n { (estimate(&fit.kappa, coefficient)) }
-                            td.n { (peak(fit)) }
-                            td.n { (format!("{:.3}", fit.r2)) }
-                            td { (fit.note) }
+                @if panel.curves.iter().any(|curve| curve.curve.fit.is_ok()) {
+                    thead {
+                        tr {
+                            @if reading.compares() { th scope="col" { "run" } }
+                            th.n scope="col" { "λ, per s" }
+                            th.n scope="col" { "σ contention" }
+                            th.n scope="col" { "κ coherency" }
+                            th.n scope="col" { "peak, tasks" }
+                            th.n scope="col" { "R²" }
+                            th scope="col" { "note" }
                         }
                     }
                 }
+                tbody {
+                    @for curve in panel.curves { (row(reading, curve)) }
+                }
+            }
+        }
+    }
+}
+
+fn row(reading: &Reading, curve: &CurveReading) -> Markup {
+    let fit = curve.curve.fit.as_ref();
+    html! {
+        tr.guess[fit.is_ok_and(|fit| !fit.is_prediction)] {
+            @if reading.compares() { th scope="row" { (curve.run.label) } }
+            @match fit {
+                Ok(fit) => {
+                    td.n { (estimate(&fit.lambda, si)) }
+                    td.n { (estimate(&fit.sigma, coefficient)) }
+                    td.n { (estimate(&fit.kappa, coefficient)) }
+                    td.n { (peak(fit)) }
+                    td.n { (fit.r2.map_or("–".to_owned(), |r2| format!("{r2:.3}"))) }
+                    td { (fit.note) }
+                }
+                Err(reason) => td colspan="6" { "– no fit: " (reason) },
             }
         }
     }
@@ -47,21 +58,20 @@ pub(super) fn fits(reading: &Reading, panel: &Panel) -> Markup {
 
 fn estimate(estimate: &Estimate, format: fn(f64) -> String) -> Markup {
     html! {
-        (format(estimate.value)) " "
-        span.range { "[" (format(estimate.low)) ", " (format(estimate.high)) "]" }
+        (format(estimate.value))
+        @match estimate.interval {
+            Some((low, high)) if low.is_finite() && high.is_finite() => {
+                " " span.range { "[" (format(low)) ", " (format(high)) "]" }
+            }
+            Some(_) => { " " span.range { "unbounded" } }
+            None => {}
+        }
     }
 }
 
 fn peak(fit: &Fit) -> Markup {
     match &fit.peak {
         None => html! { "none" },
-        Some(peak) if !(peak.low.is_finite() && peak.high.is_finite()) => {
-            html! { (whole(peak.value)) " " span.range { "unbounded" } }
-        }
-        Some(peak) => estimate(peak, whole),
+        Some(peak) => estimate(peak, |tasks| format!("{tasks:.0}")),
     }
-}
-
-fn whole(value: f64) -> String {
-    format!("{value:.0}")
 }

@@ -73,7 +73,14 @@ fn doubts(reading: &Reading) -> Vec<String> {
     let sum = |of: fn(&Run) -> usize| reading.page.runs.iter().map(of).sum::<usize>();
     let guesses = reading
         .curves()
-        .filter(|(_, curve)| curve.curve.fit.as_ref().is_some_and(|fit| !fit.is_prediction))
+        .filter(|(_, curve)| curve.curve.fit.as_ref().is_ok_and(|fit| !fit.is_prediction))
+        .count();
+    let single = reading
+        .page
+        .curves
+        .iter()
+        .flat_map(|curve| &curve.points)
+        .filter(|point| point.rounds.len() == 1)
         .count();
     let gaps: usize = reading.page.curves.iter().map(|curve| curve.missing.len()).sum();
     let marked: u64 =
@@ -83,11 +90,18 @@ fn doubts(reading: &Reading) -> Vec<String> {
     if warnings > 0 {
         doubts.push(count(warnings, "warning"));
     }
+    let off_chart = sum(|run| run.off_chart.len());
+    if off_chart > 0 {
+        doubts.push(format!("{} on no chart", count(off_chart, "result")));
+    }
     if gaps > 0 {
         doubts.push(format!("{} not measured", count(gaps, "point")));
     }
     if marked > 0 {
         doubts.push(format!("{} marked as disturbed", count(marked as usize, "sample")));
+    }
+    if single > 0 {
+        doubts.push(format!("{} of one round, without an interval", count(single, "point")));
     }
     if guesses > 0 {
         doubts.push(format!("{} of too few points to predict from", count(guesses, "fit")));

@@ -12,6 +12,7 @@ pub(super) fn machine(reading: &Reading) -> Markup {
         section #machine aria-labelledby="machine-title" {
             h2 #machine-title { "Machine and method" }
             (notes("Not measured", runs, |run| &run.failures))
+            (notes("Measured, and on no chart", runs, |run| &run.off_chart))
             (notes("Warnings", runs, |run| &run.warnings))
             (environments(runs))
             (method(reading))

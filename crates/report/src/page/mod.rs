@@ -5,6 +5,7 @@ mod fit;
 mod head;
 mod machine;
 mod overview;
+mod packed;
 mod table;
 mod words;
 

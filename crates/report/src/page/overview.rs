@@ -152,7 +152,8 @@ fn tile_mode(
                         " " (words::scaling(curve.verdict))
                     }
                     @else if let Some(against) = only_change(curve) {
-                        " " (words::change(against.verdict)) " " (change(against.ratio))
+                        " " (words::change(against.verdict)) " "
+                        (against.ratio.map_or_else(|| against.note.clone(), |r| change(r.value)))
                     }
                 }
             }
@@ -184,7 +185,7 @@ fn largest_change(case: &CaseReading) -> Option<f64> {
     points
         .filter_map(|point| point.change.as_ref())
         .filter(|c| matches!(c.verdict, ChangeVerdict::Slower | ChangeVerdict::Faster))
-        .map(|change| change.ratio.max(1e-9).ln().abs())
+        .filter_map(|change| Some(change.ratio?.value.max(1e-9).ln().abs()))
         .reduce(f64::max)
 }
 
@@ -221,7 +222,7 @@ fn row(reading: &Reading, case: &CaseReading, curve: &CurveReading) -> Markup {
     let name = &case.case.name;
     let none = || "–".to_owned();
     let rate = |point: Option<&crate::model::Point>| point.map_or_else(none, |p| si(p.rate));
-    let fit = curve.curve.fit.as_ref().filter(|fit| fit.is_prediction);
+    let fit = curve.curve.fit.as_ref().ok().filter(|fit| fit.is_prediction);
     html! {
         tr data-case=(name) data-mode=(curve.curve.mode.as_str()) {
             th scope="row" { a href={ "#case=" (fragment(name)) } { (name) } }

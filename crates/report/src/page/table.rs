@@ -4,17 +4,15 @@ use maud::{Markup, html};
 
 use super::words;
 use crate::chart::Panel;
-use crate::model::{Missing, Point};
+use crate::model::{Missing, PerTask, Point};
 use crate::number::{Prefix, change, count, p_value, percent, si};
 use crate::reading::{CurveReading, Reading};
-
-/// Rows that a curve has on a page of too many points, at most about.
-const SOME_ROWS: usize = 40;
 
 struct Columns {
     runs: bool,
     changes: bool,
     cpu: bool,
+    per_task: bool,
     bytes: u64,
     total: Prefix,
     total_least: f64,
@@ -22,35 +20,23 @@ struct Columns {
     task_least: f64,
 }
 
-pub(super) fn points(reading: &Reading, panel: &Panel, all_rows: bool) -> Markup {
+pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
     let all = || panel.curves.iter().flat_map(|curve| &curve.curve.points);
-    let rows: usize = all().count();
-    let shown = |curve: &CurveReading, n: u32| all_rows || is_shown(curve, n);
-    let left_out = panel
-        .curves
-        .iter()
-        .map(|curve| curve.curve.points.iter().filter(|p| !shown(curve, p.tasks)).count())
-        .sum::<usize>();
-    let task_max = all().map(|p| p.max).fold(0.0, f64::max);
+    let per_task = || all().filter_map(|point| point.per_task);
     let columns = Columns {
         runs: reading.compares(),
         changes: all().any(|point| point.change.is_some()),
         cpu: all().any(|point| point.cpu.is_some()),
+        per_task: per_task().next().is_some(),
         bytes: panel.case.case.bytes_per_unit,
         total: panel.prefix,
         total_least: least(all().map(|p| p.low)),
-        task: Prefix::for_max(task_max),
-        task_least: least(all().map(|p| p.min)),
+        task: Prefix::for_max(per_task().map(|t| t.max).fold(0.0, f64::max)),
+        task_least: least(per_task().map(|t| t.min)),
     };
     html! {
         details.data {
-            summary { "Data: " (count(rows, "point")) }
-            @if left_out > 0 {
-                p.note {
-                    (left_out) " of " (rows)
-                    " rows are not in this table; all are in the downloads and in the charts."
-                }
-            }
+            summary { "Data: " (count(all().count(), "point")) }
             div.scroll tabindex="0" role="region"
                 aria-label={ "Data of " (panel.case.case.name) ", " (panel.mode.as_str()) } {
                 table {
@@ -59,10 +45,9 @@ pub(super) fn points(reading: &Reading, panel: &Panel, all_rows: bool) -> Markup
                         @for curve in panel.curves {
                             @for row in rows_of(curve) {
                                 @match row {
-                                    Row::Point(point, efficiency) if shown(curve, point.tasks) => {
+                                    Row::Point(point, efficiency) => {
                                         (point_row(&columns, curve, point, efficiency))
                                     }
-                                    Row::Point(..) => {}
                                     Row::Gap(gap) => (gap_row(&columns, curve, gap)),
                                 }
                             }
@@ -70,6 +55,18 @@ pub(super) fn points(reading: &Reading, panel: &Panel, all_rows: bool) -> Markup
                     }
                 }
             }
+        }
+    }
+}
+
+/// The place of a table that the script makes from the data of a packed testcase.
+pub(super) fn place(panel: &Panel) -> Markup {
+    let points: usize = panel.curves.iter().map(|curve| curve.curve.points.len()).sum();
+    html! {
+        details.data {
+            summary { "Data: " (count(points, "point")) }
+            div.scroll.rows tabindex="0" role="region"
+                aria-label={ "Data of " (panel.case.case.name) ", " (panel.mode.as_str()) } {}
         }
     }
 }
@@ -102,20 +99,6 @@ fn rows_of<'p>(curve: &CurveReading<'p>) -> Vec<Row<'p>> {
     rows
 }
 
-/// Whether a long curve's row stays on a page of too many: the ends, the knee, the peak, powers
-/// of two and evenly spaced ones between.
-fn is_shown(curve: &CurveReading, n: u32) -> bool {
-    let points = &curve.curve.points;
-    let every = points.len().div_ceil(SOME_ROWS).max(1) as u32;
-    let end = |point: Option<&Point>| point.is_some_and(|p| p.tasks == n);
-    end(points.first())
-        || end(points.last())
-        || end(curve.peak())
-        || curve.curve.knee == Some(n)
-        || n.is_power_of_two()
-        || n.is_multiple_of(every)
-}
-
 fn head(columns: &Columns, unit: &str) -> Markup {
     html! {
         thead {
@@ -127,9 +110,11 @@ fn head(columns: &Columns, unit: &str) -> Markup {
                 th scope="col" { "high" }
                 @if columns.bytes > 0 { th scope="col" { "bytes/s" } }
                 th scope="col" { "efficiency" }
-                th scope="col" { "slowest task, " (columns.task.unit(unit)) }
-                th scope="col" { "fastest" }
-                th scope="col" { "fairness" }
+                @if columns.per_task {
+                    th scope="col" { "slowest task, " (columns.task.unit(unit)) }
+                    th scope="col" { "fastest" }
+                    th scope="col" { "fairness" }
+                }
                 @if columns.cpu {
                     th scope="col" { "user" }
                     th scope="col" { "system" }
@@ -160,36 +145,50 @@ fn point_row(columns: &Columns, curve: &CurveReading, point: &Point, efficiency:
             td { (total(point.high)) }
             @if columns.bytes > 0 { td { (si(point.rate * columns.bytes as f64)) } }
             td { (percent(efficiency)) }
-            td { (task(point.min)) }
-            td { (task(point.max)) }
-            td { (format!("{:.3}", point.fairness)) }
+            @if columns.per_task {
+                @match point.per_task {
+                    Some(PerTask { min, max, fairness }) => {
+                        td { (task(min)) }
+                        td { (task(max)) }
+                        td { (format!("{fairness:.3}")) }
+                    }
+                    None => td colspan="3" { "– not known" },
+                }
+            }
             @if columns.cpu {
                 @match point.cpu {
                     Some(cpu) => @for share in [cpu.user, cpu.system, cpu.idle] {
                         td { (percent(share)) }
                     },
-                    None => td colspan="3" { "not known" },
+                    None => td colspan="3" { "– not known" },
                 }
             }
             td { (point.rounds.len()) }
             td { (point.samples) @if point.marked > 0 { " (" (point.marked) " disturbed)" } }
-            @if columns.changes { (change_cells(point)) }
+            @if columns.changes { (change_cells(curve, point)) }
         }
     }
 }
 
-fn change_cells(point: &Point) -> Markup {
+fn change_cells(curve: &CurveReading, point: &Point) -> Markup {
     html! {
-        @if let Some(against) = &point.change {
-            td { (change(against.ratio)) }
-            td { (change(against.low)) " to " (change(against.high)) }
-            td { (p_value(against.p)) }
-            td.text {
-                (words::change(against.verdict))
-                @if !against.note.is_empty() { " (" (against.note) ")" }
+        @match &point.change {
+            Some(against) => {
+                @match against.ratio {
+                    Some(ratio) => {
+                        td { (change(ratio.value)) }
+                        td { (change(ratio.low)) " to " (change(ratio.high)) }
+                    }
+                    None => td colspan="2" { "–" },
+                }
+                td { (p_value(against.p)) }
+                td.text {
+                    (words::change(against.verdict))
+                    @if !against.note.is_empty() { " (" (against.note) ")" }
+                }
             }
-        } @else {
-            td colspan="4" {}
+            None if curve.curve.run == 0 => td colspan="4" {},
+            None => td.text colspan="4" { "– the first run does not have it" },
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use knee_report::{
     Case, Change, ChangeVerdict, CpuShares, Curve, Estimate, Fit, KNEE_EFFICIENCY, Missing, Mode,
-    Page, Point, Run,
+    Page, PerTask, Point, Ratio, Run,
 };
 
 const POWERS: [u32; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
@@ -110,6 +110,7 @@ fn run(label: &str) -> Run {
                         raise `ulimit -u`"
                 .to_owned(),
         ],
+        off_chart: Vec::new(),
     }
 }
 
@@ -122,7 +123,7 @@ fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) ->
     if run > 0 && name == "signal1" {
         sigma += 0.02;
     }
-    let exactly = |value: f64| Estimate { value, low: value * 0.9, high: value * 1.12 };
+    let exactly = |value: f64| Estimate { value, interval: Some((value * 0.9, value * 1.12)) };
     let mut curve = Curve::new(run, name, mode);
     let rate = |n: f64| lambda * n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0));
     for &n in tasks {
@@ -136,9 +137,12 @@ fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) ->
         let mut point = Point::new(n, rounds);
         let idle = (sigma * f64::from(n) / 4.0).min(0.6);
         let uneven = (sigma * 1.4).min(0.5) * f64::from(n - 1) / f64::from(n);
-        point.min *= 1.0 - uneven;
-        point.max *= 1.0 + uneven;
-        point.fairness = 1.0 / (1.0 + uneven * uneven);
+        let per_task = point.rate / f64::from(n);
+        point.per_task = Some(PerTask {
+            min: per_task * (1.0 - uneven),
+            max: per_task * (1.0 + uneven),
+            fairness: 1.0 / (1.0 + uneven * uneven),
+        });
         point.cpu = Some(CpuShares { user: (1.0 - idle) * 0.2, system: (1.0 - idle) * 0.8, idle });
         point.samples = 15;
         point.marked = u64::from(n == 64 && name == "brk1");
@@ -149,11 +153,15 @@ fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) ->
     curve.knee = measured.knee(KNEE_EFFICIENCY);
     curve.peak = measured.peak().map_or(0, |peak| peak.tasks);
     let is_prediction = tasks.len() >= 6 && name != "unlink2";
-    curve.fit = (tasks.len() > 2).then(|| Fit {
+    if tasks.len() < 3 {
+        curve.fit = Err(format!("{} different numbers of tasks", tasks.len()));
+        return curve;
+    }
+    curve.fit = Ok(Fit {
         lambda: exactly(lambda),
         sigma: exactly(sigma),
         kappa: exactly(kappa),
-        r2: 0.997,
+        r2: Some(0.997),
         peak: (kappa > 0.0).then(|| exactly(((1.0 - sigma) / kappa).sqrt())),
         is_prediction,
         note: if is_prediction { "" } else { "4 points: not a prediction" }.to_owned(),
@@ -187,7 +195,8 @@ fn compare(curves: &mut [Curve]) {
             } else {
                 0.31
             };
-            point.change = Some(Change { ratio, low, high, p, verdict, note: note.to_owned() });
+            let ratio = Some(Ratio { value: ratio, low, high });
+            point.change = Some(Change { ratio, p, verdict, note: note.to_owned() });
         }
     }
 }
