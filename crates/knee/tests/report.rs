@@ -70,7 +70,7 @@ fn output_that_does_not_tell_its_number_of_tasks_is_in_words() {
     let html = page(&["before.txt", "after.txt"]);
     assert!(html.contains("results, and of none the number of tasks is known</h1>"));
     assert!(html.contains("neither mode nor number of tasks. Name its file like"));
-    assert!(html.contains("against before.txt."));
+    assert!(html.contains("Against before.txt: inconclusive ×1.000"));
     assert!(page(&["mmap1_threads-4.txt"]).contains("measured at 4 tasks: no curve</h1>"));
 }
 

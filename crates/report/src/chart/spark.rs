@@ -16,8 +16,9 @@ const HEIGHT: f64 = 84.0;
 const EDGE: f64 = 5.0;
 /// Less than a quarter of one task's throughput is drawn as a quarter: the shape is plain by then.
 const LEAST_SPEEDUP: f64 = -2.0;
-/// More points than this are closer than a pixel at the size of a sparkline.
-const DRAWN_POINTS: usize = 64;
+/// A point closer than this to the last one drawn is left out, unless something is said of it: it
+/// is about a pixel at the size of a sparkline.
+const APART: f64 = 0.8;
 
 /// The scale that all sparklines of a page share.
 pub(crate) struct SparkScale {
@@ -56,14 +57,23 @@ pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveR
             let n = f64::from(n).log2();
             (scale.x.at(n), scale.y.within((n + efficiency.log2()).max(LEAST_SPEEDUP)))
         };
-        let every = reading.curve.points.len().div_ceil(DRAWN_POINTS).max(1);
         let run = reading.curve.run;
         let mut line = Path::default();
         let mut knee = Path::default();
         for piece in reading.unbroken() {
-            let last = piece.len() - 1;
-            let kept = piece.iter().enumerate().filter(|(i, _)| i % every == 0 || *i == last);
-            line.line(kept.map(|(_, (point, efficiency))| at(point.tasks, *efficiency)));
+            let last = piece.last().map(|(point, _)| point.tasks);
+            let peak = reading.peak().map(|point| point.tasks);
+            let mut drawn = f64::NEG_INFINITY;
+            let kept = piece.iter().filter(|(point, _)| {
+                let n = Some(point.tasks);
+                let x = scale.x.at(f64::from(point.tasks).log2());
+                let keeps = x - drawn >= APART || [last, peak, reading.curve.knee].contains(&n);
+                if keeps {
+                    drawn = x;
+                }
+                keeps
+            });
+            line.line(kept.map(|(point, efficiency)| at(point.tasks, *efficiency)));
         }
         for (point, efficiency) in reading.points() {
             let (x, y) = at(point.tasks, efficiency);

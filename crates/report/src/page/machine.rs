@@ -36,7 +36,8 @@ fn notes(title: &str, runs: &[Run], of: fn(&Run) -> &[String]) -> Markup {
     }
 }
 
-/// What is known of each run, side by side; where they differ, it is marked.
+/// What is known of each run, side by side; where they differ, it is marked. What is not known is
+/// no difference.
 fn environments(runs: &[Run]) -> Markup {
     let facts: Vec<Vec<(String, String)>> = runs.iter().map(facts).collect();
     let mut names: Vec<&str> = Vec::new();
@@ -60,13 +61,16 @@ fn environments(runs: &[Run]) -> Markup {
                 tbody {
                     @for name in names {
                         @let values: Vec<String> = facts.iter().map(|run| value(run, name)).collect();
-                        @let differs = values.windows(2).any(|pair| pair[0] != pair[1]);
+                        @let known = || values.iter().filter(|value| !value.is_empty());
+                        @let differs = known().any(|value| Some(value) != known().next());
                         tr.differs[differs] {
                             th scope="row" {
                                 (name)
                                 @if differs { " " span.shape title="differs" { "≠" } }
                             }
-                            @for value in values { td { (value) } }
+                            @for value in &values {
+                                td { @if value.is_empty() { "–" } @else { (value) } }
+                            }
                         }
                     }
                 }

@@ -22,8 +22,14 @@ pub(super) fn put(compared: &Compared, before: &Results, shown: &mut Shown) {
             format!(" ×{:.3} [{:.3}, {:.3}]", ratio.value, ratio.low, ratio.high)
         });
         let verdict = format!("{:?}", change.verdict).to_lowercase();
-        let against = label(&before.source);
-        shown.run.off_chart.push(format!("{testcase}: {verdict}{by} against {against}."));
+        let against = format!(" Against {}: {verdict}{by}.", label(&before.source));
+        let about = format!("{testcase}: ");
+        shown
+            .run
+            .off_chart
+            .iter_mut()
+            .filter(|sentence| sentence.starts_with(&about))
+            .for_each(|sentence| sentence.push_str(&against));
     }
     for curve in &mut shown.curves {
         for point in &mut curve.points {
