@@ -139,14 +139,19 @@
   function whenUnpacked(details, then) {
     if (!details.querySelector("script.packed")) return then();
     if (!unpacking.has(details)) unpacking.set(details, unpack(details));
-    unpacking.get(details).then(then);
+    unpacking.get(details).then(then, () => {});
   }
 
   async function unpack(details) {
     const content = details.querySelector("script.content");
     const data = details.querySelector("script.case-data");
     const template = document.createElement("template");
-    [template.innerHTML] = await Promise.all([textOf(content), dataOf(details)]);
+    try {
+      [template.innerHTML] = await Promise.all([textOf(content), dataOf(details)]);
+    } catch (error) {
+      content.before(make("p", { className: "doubts" }, `This browser cannot unpack it: ${error.message}`));
+      throw error;
+    }
     content.replaceWith(template.content);
     data.remove();
     showModes(details.parentElement);

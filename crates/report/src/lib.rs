@@ -3,7 +3,8 @@
 //!
 //! A [`Page`] holds the numbers; [`render`] turns it into text. Nothing is read or written here,
 //! and equal input gives equal bytes. The page needs no network and no server, and without
-//! JavaScript all of its charts and tables still read.
+//! JavaScript all of its charts and tables still read; of a page of thousands of points, which
+//! packs its testcases, those of the overview and of the first testcase.
 //!
 //! ```text
 //! model    what is shown: plain data, filled by the caller

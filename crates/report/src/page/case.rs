@@ -27,12 +27,10 @@ pub(super) fn cases(reading: &Reading) -> Markup {
         section #testcases aria-labelledby="testcases-title" {
             h2 #testcases-title { "Testcases" }
             @if packs(reading.cases.len()) {
-                noscript {
-                    p.doubts {
-                        "To keep the page small, all testcases but the first are packed: without "
-                        "JavaScript their charts, tables and data cannot be opened. The overview "
-                        "shows all of them."
-                    }
+                p.note {
+                    "To keep the page small, all testcases but the first are packed, and unpacked by "
+                    "JavaScript when they are opened. Without it, and on paper, charts and data of "
+                    "those that are not open are missing; the overview has all of them."
                 }
             }
             (legend(reading))
