@@ -57,7 +57,7 @@ Exit status: 0 whatever differs; 1 for what --fail-on names; 3 where a side cann
 fails"
 )]
 pub(crate) struct Args {
-    /// What to compare with: a command, FILE.so, or NAME[@VARIANT]
+    /// What to compare with: a command, FILE.so, or `NAME[@VARIANT]`
     #[arg(long, value_name = "CMD", required_unless_present = "resume")]
     before: Option<String>,
 

@@ -241,7 +241,7 @@ mod tests {
             }
             let tasks = auto_tasks(&topology, None);
             prop_assert_eq!(tasks.first(), Some(&1));
-            prop_assert_eq!(tasks.last(), Some(&(allowed.len() as u32)));
+            prop_assert_eq!(tasks.last().copied(), Some(allowed.len() as u32));
         }
     }
 }

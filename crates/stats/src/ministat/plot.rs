@@ -123,15 +123,15 @@ impl Dots {
     fn add(&mut self, set: &DataSet, number: u8, axis: &Axis) -> Result<(), PlotError> {
         let columns: Vec<i32> =
             set.sorted().iter().map(|&value| axis.column(value)).collect::<Result<_, _>>()?;
-        let stacks = columns.chunk_by(|a, b| a == b);
+        let stacks = || columns.chunk_by(|a, b| a == b);
         // The last set decides how high the plot is: it can hide dots of the sets before.
-        self.height = stacks.clone().map(<[i32]>::len).max().unwrap_or(0);
+        self.height = stacks().map(<[i32]>::len).max().unwrap_or(0);
         let cells = (self.height + 1) * self.width;
         if cells > MAX_CELLS {
             return Err(PlotError::TooHigh);
         }
         self.cells.resize(cells, 0);
-        for stack in stacks {
+        for stack in stacks() {
             for (below, &column) in stack.iter().enumerate() {
                 let cell = ((below + 1) * self.width).checked_add_signed(column as isize);
                 if let Some(cell) = cell.and_then(|cell| self.cells.get_mut(cell)) {

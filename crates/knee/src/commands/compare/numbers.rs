@@ -42,7 +42,7 @@ pub(super) fn read_all(files: &[PathBuf], reader: &Reader<'_>) -> anyhow::Result
 }
 
 fn is_standard_input(file: &Path) -> bool {
-    file == "-"
+    file.as_os_str() == "-"
 }
 
 fn read(file: &Path, reader: &Reader<'_>) -> anyhow::Result<Numbers> {
