@@ -12,7 +12,7 @@ use knee_measure::interrupt::Interrupt;
 use knee_measure::job::START_TIMEOUT;
 use knee_measure::launch::Launcher;
 use knee_measure::machine::{CpuList, Environment, Placement, Topology, cgroup};
-use knee_measure::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST, NoiseFloors};
+use knee_measure::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
 use knee_measure::plan::{Case, Order};
 use knee_measure::record::{Record, RecordError, Request, Rounds, RunRecord, SCHEMA, Writer};
 use knee_measure::select::{QUICK, select};
@@ -23,7 +23,7 @@ use knee_measure::testcases;
 use self::floor::MeasuredFloor;
 use self::resume::resume;
 use self::tasks::Tasks;
-use super::show::ViewArgs;
+use super::show::{ViewArgs, kept_floors};
 use super::{percentage, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
 use crate::present::progress::Progress;
@@ -204,7 +204,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         if run.request.aa && ended == Ended::Done { MeasuredFloor::of(&record)? } else { None };
     match &floor {
         Some(floor) => args.view.print(&record, Some(&floor.floors))?,
-        None => args.view.print(&record, NoiseFloors::load(&run).as_ref())?,
+        None => args.view.print(&record, kept_floors(&run).as_ref())?,
     }
     tell!("knee: recorded in {0}; show it again: knee show {0}", dir.display());
     if let Some(floor) = floor {
