@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use knee_measure::results::{Results, RoundsOfCurve};
+use knee_measure::results::{Key, Results, RoundsOfCurve};
 use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit, Worth};
 use serde_json::{Value, json as object};
 
+use super::compared::name;
 use super::number::{plural, si, spread};
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
@@ -67,6 +68,20 @@ pub(crate) fn table(
                 );
             }
         }
+    }
+    let is_shown = |key: &Key| curves.iter().any(|c| c.curve.testcase == key.testcase);
+    let mut gaps = results
+        .points
+        .iter()
+        .filter_map(|(key, measured)| Some((key, measured.gap.as_ref()?)))
+        .filter(|(key, _)| is_shown(key));
+    if let Some((first, reason)) = gaps.next() {
+        let more = match gaps.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let first = name(first);
+        let _ = writeln!(text, "\n{DIM}note{DIM:#}  nothing of {first} ({reason}){more}");
     }
     let few = curves.iter().filter_map(|c| c.fit.as_ref().ok());
     if few.into_iter().any(|fit| fit.worth == Worth::Description) {

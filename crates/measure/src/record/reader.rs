@@ -141,7 +141,8 @@ impl RecordError {
         let (text, column) = (error.to_string(), error.column());
         let place = format!(" at line {} column {column}", error.line());
         let reason = match text.strip_suffix(&place) {
-            Some(reason) => format!("{reason} (column {column})"),
+            Some(reason) if column > 0 => format!("{reason} (column {column})"),
+            Some(reason) => reason.to_owned(),
             None => text,
         };
         Self::Malformed { path: path.to_owned(), line: first + error.line().max(1) - 1, reason }
@@ -197,8 +198,8 @@ impl Record {
             number += 1;
             match reader.read_until(b'\n', &mut text) {
                 Err(error) => Some(Err(RecordError::io(Access::Read, &path, error))),
-                Ok(_) if !text.ends_with(b"\n") => None,
-                Ok(_) => Some(sample(&text, &points, &path, number)),
+                // The end of the line is no part of it: what is missing at it is not in the next.
+                Ok(_) => Some(sample(text.strip_suffix(b"\n")?, &points, &path, number)),
             }
         }))
     }
