@@ -41,7 +41,6 @@ pub mod cpulist;
 pub mod environment;
 pub mod filesystem;
 pub mod placement;
-pub mod probe;
 pub mod program;
 mod sysfs;
 pub mod topology;
