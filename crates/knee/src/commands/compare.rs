@@ -68,7 +68,7 @@ pub(crate) struct Args {
     markdown: bool,
 
     /// Confidence of intervals and verdicts: 80, 90, 95, 98, 99 or 99.5
-    #[arg(short, long, value_name = "P%", default_value = "95")]
+    #[arg(short, long, value_name = "P%", default_value = "95", allow_negative_numbers = true)]
     confidence: Confidence,
 
     #[command(flatten)]
@@ -83,7 +83,8 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Options for runs")]
 struct RecordArgs {
     /// The smallest change that matters [default: 2%]
-    #[arg(long, value_name = "P%", value_parser = super::percentage)]
+    #[arg(long, value_name = "P%", allow_negative_numbers = true,
+          value_parser = super::percentage)]
     threshold: Option<f64>,
 
     /// End with status 1 if any point is this; missing: there is no result after
@@ -96,7 +97,8 @@ struct RecordArgs {
 #[command(next_help_heading = "Options for files of numbers")]
 struct NumberArgs {
     /// The column that holds the numbers [default: 1]
-    #[arg(short = 'C', long, value_name = "N", value_parser = column)]
+    #[arg(short = 'C', long, value_name = "N", allow_negative_numbers = true,
+          value_parser = column)]
     column: Option<usize>,
 
     /// Characters that separate columns [default: space and tab]
@@ -120,7 +122,7 @@ struct NumberArgs {
     no_plot: bool,
 
     /// Columns of the plot; as wide as the terminal, or 74
-    #[arg(short, long, value_name = "COLUMNS")]
+    #[arg(short, long, value_name = "COLUMNS", allow_negative_numbers = true)]
     width: Option<u16>,
 }
 

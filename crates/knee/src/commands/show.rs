@@ -36,7 +36,8 @@ pub(crate) struct ViewArgs {
     pub(crate) detail: bool,
 
     /// Efficiency below which a curve has its knee
-    #[arg(long, value_name = "P%", default_value = "80%", value_parser = super::percentage)]
+    #[arg(long, value_name = "P%", default_value = "80%",
+          allow_negative_numbers = true, value_parser = super::percentage)]
     pub(crate) knee: f64,
 }
 
