@@ -167,6 +167,33 @@ fn what_is_left_of_a_record_is_shown_before_it_is_said_what_is_missing() {
 }
 
 #[test]
+fn what_a_record_has_lost_is_measured_again_as_it_is_said() {
+    let scratch = Scratch::new();
+    finish(&mut scratch.run(&["getppid1", "-t", "1", "-r", "2"])).assert_code(0);
+    let samples = scratch.record().join("samples.jsonl");
+    let whole = fs::read_to_string(&samples).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    fs::write(&samples, lines[..lines.len() - 1].join("\n") + "\n").unwrap();
+    let lost = finish(&mut scratch.knee(&["show", "record"]));
+    lost.assert_code(3).assert_stderr_has("measure them again with: knee run --resume record");
+    finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
+    finish(&mut scratch.knee(&["show", "record"])).assert_code(0);
+    assert_eq!(scratch.samples().len(), lines.len());
+}
+
+#[test]
+fn a_fit_says_of_which_rounds_it_is_not() {
+    let records = Records::new()
+        .spoil("run.json", |text| text.replacen("\"complete\": true", "\"complete\": false", 1))
+        .spoil("samples.jsonl", |text| {
+            text.lines().take(6).map(|line| line.to_owned() + "\n").collect()
+        });
+    finish(&mut records.scratch.knee(&["fit", "bad"]))
+        .assert_code(0)
+        .assert_stdout_has("(1 of 2 rounds were finished)");
+}
+
+#[test]
 fn points_that_a_killed_run_has_not_reached_are_gaps() {
     let records = Records::new()
         .spoil("run.json", |text| text.replacen("\"complete\": true", "\"complete\": false", 1))

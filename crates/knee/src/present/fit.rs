@@ -73,15 +73,16 @@ pub(crate) fn table(
     let mut gaps = results
         .points
         .iter()
-        .filter_map(|(key, measured)| Some((key, measured.gap.as_ref()?)))
-        .filter(|(key, _)| is_shown(key));
-    if let Some((first, reason)) = gaps.next() {
+        .filter_map(|(key, measured)| Some((key, measured, measured.gap.as_ref()?)))
+        .filter(|(key, ..)| is_shown(key));
+    if let Some((first, measured, reason)) = gaps.next() {
+        let what = if measured.rounds.is_empty() { "nothing" } else { "not all" };
         let more = match gaps.count() {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
         let first = name(first);
-        let _ = writeln!(text, "\n{DIM}note{DIM:#}  nothing of {first} ({reason}){more}");
+        let _ = writeln!(text, "\n{DIM}note{DIM:#}  {what} of {first} ({reason}){more}");
     }
     let few = curves.iter().filter_map(|c| c.fit.as_ref().ok());
     if few.into_iter().any(|fit| fit.worth == Worth::Description) {
