@@ -260,6 +260,6 @@ fn a_noise_floor_that_cannot_be_read_is_said_and_not_overwritten() {
             .assert_stderr_has(says);
     }
     let mut run = records.scratch.run(&["getppid1", "-t", "1", "-m", "threads", "--aa"]);
-    finish(run.args(["-r", "4"])).assert_code(3).assert_stderr_has("the noise floor is not kept");
+    finish(run.args(["-r", "4"])).assert_code(3).assert_stderr_has("cannot keep the noise floor");
     assert_eq!(fs::read_to_string(state.join("noise.json")).unwrap(), "{\"schema\": 99}");
 }

@@ -16,7 +16,6 @@
 //! | [`environment`] | what has to be written down so that a number can be judged later? |
 //! | [`virtualisation`] | bare metal or a guest, and of what? |
 //! | [`filesystem`] | what kind of file system is under a path? |
-//! | [`probe`] | which kernel facilities answer when they are tried? |
 //! | [`program`] | where is a tool, and which version is it? |
 //! | [`utc`] | what time is it, in a form that sorts? |
 //!

@@ -45,7 +45,7 @@ impl MeasuredFloor {
             );
         }
         let file = floors.save().context(
-            "the noise floor is not kept; mend this, and end the run once more with --resume",
+            "cannot keep the noise floor; mend this, and end the run once more with --resume",
         )?;
         tell!("knee: kept for later runs in {}", file.display());
         Ok(())
