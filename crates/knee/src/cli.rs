@@ -18,6 +18,7 @@ pub(crate) enum Command {
     Run(Box<commands::run::Args>),
     Show(commands::show::Args),
     Compare(commands::compare::Args),
+    Ab(Box<commands::ab::Args>),
     History(commands::history::Args),
     Fit(commands::fit::Args),
     Report(commands::report::Args),
@@ -32,6 +33,7 @@ Examples:
   knee run                           a tour of every service of this kernel, under two minutes
   knee run mmap1 'page_fault*'       these testcases, as processes and as threads
   knee compare runs/A runs/B         what changed from one run to another
+  knee ab --before ./old --after ./new   which is faster? measured in turns
   knee list                          what can be measured
   knee doctor                        what works on this machine, and what is missing
 

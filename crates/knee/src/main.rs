@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run::run(&args),
         Command::Show(args) => commands::show::run(args),
         Command::Compare(args) => commands::compare::run(args),
+        Command::Ab(args) => commands::ab::run(&args),
         Command::History(args) => commands::history::run(&args),
         Command::Fit(args) => commands::fit::run(&args),
         Command::Report(args) => commands::report::run(&args),

@@ -18,6 +18,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::thread::futex;
 
 use crate::call::TaskError;
+use crate::reference;
 
 /// Longest failure message of a task, in bytes.
 const MESSAGE_BYTES: usize = 1024;
@@ -54,6 +55,7 @@ struct Common {
 #[repr(C, align(4096))]
 pub struct Slot {
     count: Padded<AtomicU64>,
+    speed: AtomicU64,
     thread: AtomicI32,
     errno: AtomicI32,
     message_len: AtomicU32,
@@ -64,6 +66,11 @@ impl Slot {
     /// The iterations so far.
     pub fn count(&self) -> &AtomicU64 {
         &self.count.0
+    }
+
+    /// How fast the reference loop ran, steps per second; 0 before it has.
+    pub fn speed(&self) -> f64 {
+        f64::from_bits(self.speed.load(Ordering::Acquire))
     }
 
     /// Kernel thread id of the task, 0 before it has started.
@@ -166,10 +173,12 @@ impl Area {
         self.common().ready.0.load(Ordering::Acquire) as usize
     }
 
-    /// Called by task `nr`: reports ready and sleeps until the gate opens.
+    /// Called by task `nr`: says how fast its CPU is, reports ready and sleeps until the gate
+    /// opens.
     pub(crate) fn wait_for_start(&self, nr: usize) {
         let thread = rustix::thread::gettid().as_raw_pid();
         self.slot(nr).thread.store(thread, Ordering::Release);
+        self.slot(nr).speed.store(reference::speed().to_bits(), Ordering::Release);
         let ready = self.common().ready.0.fetch_add(1, Ordering::AcqRel) + 1;
         if ready as usize == self.tasks {
             // The runner also looks at `ready` from time to time, so a failed write costs

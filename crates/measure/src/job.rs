@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::call::TaskError;
+use crate::plan::Command;
 use crate::testcase::Mode;
 
 /// Seconds that a testcase may take to get ready unless the user says otherwise.
@@ -30,6 +31,8 @@ pub enum Source {
         /// The shared object.
         path: PathBuf,
     },
+    /// A command of its own; it needs no runner.
+    Command(Command),
 }
 
 /// One round of one point.
@@ -181,6 +184,9 @@ pub struct Sample {
     pub rates: Vec<f64>,
     /// Where the CPUs of the point were; `None` where /proc/stat cannot be read.
     pub cpu: Option<CpuShares>,
+    /// Steps per second of the reference loop before the round, averaged over the tasks; `None`
+    /// where it was not run.
+    pub reference: Option<f64>,
     /// Reasons to distrust it.
     pub marks: Vec<Mark>,
 }

@@ -15,8 +15,9 @@ use rustix::process::{
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::command;
 use crate::interrupt::Interrupt;
-use crate::job::{DIED_REMEDY, Event, Failure, FailureKind, Job, Sample};
+use crate::job::{DIED_REMEDY, Event, Failure, FailureKind, Job, Sample, Source};
 use crate::runner::SUBCOMMAND;
 use crate::signal::describe_end;
 use crate::task::pin;
@@ -61,13 +62,18 @@ impl Launcher {
         Self { program: "/proc/self/exe".into() }
     }
 
-    /// Runs one round; `receive` gets the testcase's description and each sample as it is taken.
+    /// Runs one round, in a runner or as a command; `receive` gets the testcase's description and
+    /// each sample as it is taken.
     pub fn run(
         &self,
         job: &Job,
         interrupt: &Interrupt,
         mut receive: impl FnMut(&str, Sample) -> io::Result<()>,
     ) -> Result<(), Stopped> {
+        if let Source::Command(command) = &job.source {
+            let sample = command::run(command, job, interrupt)?;
+            return receive(&command.line, sample).map_err(Stopped::ByReceiver);
+        }
         let _seat = Seat::take(job.sampler_cpu);
         let mut runner = Runner::start(&self.program, job)
             .map_err(|e| Failure::runner(format!("cannot start a runner: {e}")))?;
@@ -264,11 +270,11 @@ impl Drop for Runner {
 }
 
 /// Reaps the killed processes of `group` that came to us, the subreaper, when their parent died.
-fn end_group(group: Pid) {
+pub(crate) fn end_group(group: Pid) {
     while waitpgid(group, WaitOptions::empty()).is_ok_and(|w| w.is_some()) {}
 }
 
-fn timespec(duration: Duration) -> Timespec {
+pub(crate) fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),
@@ -295,7 +301,7 @@ impl Drop for Seat {
 }
 
 /// Reads what is there; `true` at the end of the file.
-fn read_available(from: &mut impl Read, into: &mut Vec<u8>) -> bool {
+pub(crate) fn read_available(from: &mut impl Read, into: &mut Vec<u8>) -> bool {
     let mut chunk = [0u8; 16 << 10];
     loop {
         match from.read(&mut chunk) {

@@ -30,6 +30,7 @@
 pub mod area;
 pub mod call;
 mod child;
+mod command;
 pub mod interrupt;
 pub mod job;
 pub mod launch;
@@ -38,6 +39,7 @@ pub mod needs;
 pub mod noise;
 pub mod plan;
 pub mod record;
+mod reference;
 pub mod results;
 pub mod runner;
 pub mod select;

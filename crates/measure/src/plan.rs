@@ -32,6 +32,57 @@ pub struct Case {
     /// The file, of a plug-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<std::path::PathBuf>,
+    /// What to run, of a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Command>,
+}
+
+/// A command that is measured as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Command {
+    /// As typed; [`Command::TASKS`] in it stands for the number of tasks.
+    pub line: String,
+    /// What its rate is.
+    pub score: Score,
+}
+
+impl Command {
+    /// Stands for the number of tasks in a command.
+    pub const TASKS: &str = "{tasks}";
+
+    /// Whether it can be told how many tasks to run.
+    pub fn takes_tasks(&self) -> bool {
+        self.line.contains(Self::TASKS)
+    }
+}
+
+/// What is taken for the rate of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Score {
+    /// Invocations per second: the time it takes is what counts.
+    Time,
+    /// The last number on its standard output.
+    Printed,
+}
+
+/// One of two that are measured in turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// What the other is compared with.
+    Before,
+    /// The other.
+    After,
+}
+
+impl Side {
+    /// What comes before the colon in the name of a case of this side.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::After => "after",
+        }
+    }
 }
 
 fn one() -> u64 {
@@ -55,7 +106,45 @@ impl Case {
             steps: testcase.unit.steps,
             min_interval: testcase.min_interval,
             plugin: None,
+            command: None,
         }
+    }
+
+    /// A command; named after its program.
+    pub fn command(command: Command) -> Self {
+        let program = command.line.split_whitespace().next().unwrap_or_default();
+        let name = std::path::Path::new(program).file_name().unwrap_or(program.as_ref());
+        let (description, unit) = match command.score {
+            Score::Time => ("runs it from start to end", "runs"),
+            Score::Printed => ("prints its rate", "units"),
+        };
+        Self {
+            name: name.to_string_lossy().into_owned(),
+            family: Family::Command,
+            description: format!("{description}: {}", command.line),
+            unit: unit.to_owned(),
+            bytes: 0,
+            steps: 1,
+            min_interval: 0.0,
+            plugin: None,
+            command: Some(command),
+        }
+    }
+
+    /// The same as one of two that are measured in turns, and may otherwise have one name.
+    pub fn on(self, side: Side) -> Self {
+        Self { name: format!("{}:{}", side.as_str(), self.name), ..self }
+    }
+
+    /// Its side, where it has one, and its name without it.
+    pub fn side(&self) -> (Option<Side>, &str) {
+        for side in [Side::Before, Side::After] {
+            let name = self.name.strip_prefix(side.as_str()).and_then(|n| n.strip_prefix(':'));
+            if let Some(name) = name {
+                return (Some(side), name);
+            }
+        }
+        (None, &self.name)
     }
 
     /// A testcase in a shared object; named after the file.
@@ -70,15 +159,18 @@ impl Case {
             steps: 1,
             min_interval: 0.0,
             plugin: Some(path.to_owned()),
+            command: None,
         }
     }
 
     /// What a runner is told to load.
     pub fn source(&self) -> Source {
-        match &self.plugin {
-            Some(path) => Source::Plugin { path: path.clone() },
-            None => {
-                let (name, variant) = self.name.split_once('@').unwrap_or((&self.name, ""));
+        match (&self.plugin, &self.command) {
+            (Some(path), _) => Source::Plugin { path: path.clone() },
+            (_, Some(command)) => Source::Command(command.clone()),
+            (None, None) => {
+                let (_, label) = self.side();
+                let (name, variant) = label.split_once('@').unwrap_or((label, ""));
                 Source::BuiltIn { name: name.to_owned(), variant: variant.to_owned() }
             }
         }
@@ -100,7 +192,7 @@ impl Case {
     fn testcase(&self) -> Option<&'static Testcase> {
         match self.source() {
             Source::BuiltIn { name, .. } => crate::testcases::find(&name),
-            Source::Plugin { .. } => None,
+            Source::Plugin { .. } | Source::Command(_) => None,
         }
     }
 }
@@ -126,6 +218,9 @@ pub enum Order {
     AsGiven,
     /// Anew at random in each round, so that a drift of the machine is no curve.
     Shuffled,
+    /// Those of the two sides in turns: before, after; after, before; and so on (ABBA), so that a
+    /// drift of the machine hits both alike. The pairs of a round are shuffled.
+    InTurns,
 }
 
 /// All points of `cases` in `modes` at each number of `tasks`.
@@ -150,18 +245,46 @@ pub struct Turn {
     pub layout: u32,
 }
 
-/// The turns of round number `round`: each of `points` once. Depends only on the arguments, so
-/// that a resumed run goes on in the order it began.
-pub fn turns(points: &[usize], round: u32, order: Order, seed: u64) -> Vec<Turn> {
+/// The turns of round number `round`: each of `points` once, out of `all` that the run has.
+/// Depends only on the arguments, so that a resumed run goes on in the order it began.
+pub fn turns(points: &[usize], all: usize, round: u32, order: Order, seed: u64) -> Vec<Turn> {
     let mut random = oorandom::Rand64::new(u128::from(seed) << 32 | u128::from(round));
-    let mut points = points.to_vec();
-    if order == Order::Shuffled {
-        for i in (1..points.len()).rev() {
-            points.swap(i, random.rand_range(0..i as u64 + 1) as usize);
+    // What is measured at one go, with one layout.
+    let mut groups: Vec<Vec<usize>> = match order {
+        Order::AsGiven | Order::Shuffled => points.iter().map(|&point| vec![point]).collect(),
+        Order::InTurns => pairs(points, all, round),
+    };
+    if order != Order::AsGiven {
+        for i in (1..groups.len()).rev() {
+            groups.swap(i, random.rand_range(0..i as u64 + 1) as usize);
         }
     }
-    let mut layout = || random.rand_range(0..u64::from(LAYOUTS)) as u32;
-    points.into_iter().map(|point| Turn { point, layout: layout() }).collect()
+    let mut turns = Vec::with_capacity(points.len());
+    for group in groups {
+        let layout = random.rand_range(0..u64::from(LAYOUTS)) as u32;
+        turns.extend(group.into_iter().map(|point| Turn { point, layout }));
+    }
+    turns
+}
+
+/// The point of the other side, of `all` that a run in turns has.
+pub fn partner(point: usize, all: usize) -> usize {
+    (point + all / 2) % all
+}
+
+/// Those of `points` that belong together, in the order of this round.
+fn pairs(points: &[usize], all: usize, round: u32) -> Vec<Vec<usize>> {
+    (0..all / 2)
+        .map(|before| {
+            let mut pair = vec![before, partner(before, all)];
+            if round % 2 == 1 {
+                pair.reverse();
+            }
+            pair.retain(|point| points.contains(point));
+            pair
+        })
+        .filter(|pair| !pair.is_empty())
+        .collect()
 }
 
 #[cfg(test)]
@@ -173,7 +296,7 @@ mod tests {
         #[test]
         fn every_point_has_one_turn_a_round(n in 0usize..50, round: u32, seed: u64) {
             let points: Vec<usize> = (0..n).collect();
-            let turns = turns(&points, round, Order::Shuffled, seed);
+            let turns = turns(&points, n, round, Order::Shuffled, seed);
             let mut seen: Vec<usize> = turns.iter().map(|t| t.point).collect();
             seen.sort_unstable();
             prop_assert_eq!(seen, points);
@@ -183,12 +306,40 @@ mod tests {
     #[test]
     fn rounds_differ_in_order_and_a_seed_repeats_them() {
         let points: Vec<usize> = (0..20).collect();
-        let order = |round, seed| turns(&points, round, Order::Shuffled, seed);
+        let order = |round, seed| turns(&points, 20, round, Order::Shuffled, seed);
         assert_eq!(order(0, 7), order(0, 7));
         assert_ne!(order(0, 7), order(1, 7));
         assert_ne!(order(0, 7), order(0, 8));
-        let given = turns(&points, 3, Order::AsGiven, 7);
+        let given = turns(&points, 20, 3, Order::AsGiven, 7);
         assert!(given.iter().map(|t| t.point).eq(points.iter().copied()));
+    }
+
+    #[test]
+    fn pairs_stay_together_and_take_turns_at_being_first() {
+        let points: Vec<usize> = (0..8).collect();
+        for round in 0..4 {
+            let turns = turns(&points, 8, round, Order::InTurns, 7);
+            assert_eq!(turns.len(), 8);
+            for pair in turns.chunks(2) {
+                let first = if round % 2 == 0 { 0 } else { 1 };
+                assert_eq!(pair[1 - first].point, pair[first].point + 4);
+                assert_eq!(pair[0].layout, pair[1].layout);
+            }
+        }
+        // The run was interrupted between the two of a pair.
+        let rest = turns(&[5], 8, 0, Order::InTurns, 7);
+        assert_eq!(rest.iter().map(|turn| turn.point).collect::<Vec<_>>(), [5]);
+    }
+
+    #[test]
+    fn a_side_is_no_part_of_what_is_measured() {
+        let selected = crate::select::select(&["read1@same-file"]).unwrap();
+        let plain = Case::built_in(&selected[0]);
+        let after = plain.clone().on(Side::After);
+        assert_eq!(after.source(), plain.source());
+        assert_eq!((after.uses_next_cpu(), after.needs()), (plain.uses_next_cpu(), plain.needs()));
+        assert_eq!(after.side(), (Some(Side::After), "read1@same-file"));
+        assert_eq!(plain.side(), (None, "read1@same-file"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::job::{Failure, FailureKind, Job, Sample};
 use crate::launch::{Launcher, Stopped};
 use crate::needs::{self, Context, TMPFS, unusable_dir};
-use crate::plan::{Case, Point, turns};
+use crate::plan::{Case, Order, Point, partner, turns};
 use crate::record::{
     PointFailure, RecordError, RoundSummary, Rounds, RunEnd, RunRecord, SampleLine, Writer,
 };
@@ -42,8 +42,9 @@ impl Executor for Launcher {
 
 /// Is told how a run gets on.
 pub trait Observer {
-    /// A round of `point` begins; `left` is the estimate of the seconds until the end.
-    fn round(&mut self, point: &Point, round: u32, done: usize, of: usize, left: f64);
+    /// A round of `point` begins; `left` is the estimate of the seconds until the end, where there
+    /// can be one.
+    fn round(&mut self, point: &Point, round: u32, done: usize, of: usize, left: Option<f64>);
     /// A point has failed and is given up.
     fn failed(&mut self, failure: &PointFailure);
 }
@@ -118,8 +119,9 @@ impl Sweep<'_> {
             let open: Vec<usize> = (0..points.len())
                 .filter(|&i| self.wants_more(&progress[i]) && round >= progress[i].rounds)
                 .collect();
-            for (turn_nr, turn) in
-                turns(&open, round, request.order, request.seed).into_iter().enumerate()
+            for (turn_nr, turn) in turns(&open, points.len(), round, request.order, request.seed)
+                .into_iter()
+                .enumerate()
             {
                 let point = &points[turn.point];
                 if progress[turn.point].failed {
@@ -135,6 +137,10 @@ impl Sweep<'_> {
                     Turn::Done(round) => progress[turn.point].take_in(&round),
                     Turn::Failed(failure) => {
                         progress[turn.point].failed = true;
+                        if request.order == Order::InTurns {
+                            // One of a pair alone can be compared with nothing.
+                            progress[partner(turn.point, points.len())].failed = true;
+                        }
                         self.give_up(point, round, failure)?;
                     }
                     Turn::Interrupted(signal) => return Ok(Ended::Interrupted(signal)),
@@ -276,22 +282,23 @@ impl Sweep<'_> {
         progress: &[Progress],
         round: u32,
         left_in_round: usize,
-    ) -> f64 {
+    ) -> Option<f64> {
         let request = &self.run.request;
-        let round_seconds = |point: &Point| {
-            let interval = request.interval.max(self.case(point).min_interval);
-            request.warmup + interval * request.samples as f64 + ROUND_OVERHEAD
+        let round_seconds = |(point, progress): (&Point, &Progress)| {
+            let case = self.case(point);
+            if case.command.is_some() {
+                // It takes as long as it took.
+                return (progress.rounds > 0)
+                    .then(|| progress.seconds / f64::from(progress.rounds));
+            }
+            let interval = request.interval.max(case.min_interval);
+            Some(request.warmup + interval * request.samples as f64 + ROUND_OVERHEAD)
         };
-        let going: Vec<f64> = points
-            .iter()
-            .zip(progress)
-            .filter(|(_, p)| !p.failed)
-            .map(|(point, _)| round_seconds(point))
-            .collect();
-        let all: f64 = going.iter().sum();
+        let going = points.iter().zip(progress).filter(|(_, p)| !p.failed);
+        let all: f64 = going.map(round_seconds).sum::<Option<f64>>()?;
         let later_rounds = f64::from(request.rounds.saturating_sub(round + 1));
         let share = left_in_round as f64 / points.len().max(1) as f64;
-        all * (later_rounds + share)
+        Some(all * (later_rounds + share))
     }
 }
 

@@ -62,6 +62,8 @@ pub enum Family {
     Process,
     /// Testcases loaded with `--plugin`.
     Plugin,
+    /// Whole commands, of `knee ab`.
+    Command,
 }
 
 impl Family {
@@ -87,6 +89,7 @@ impl Family {
             Self::Network => "network",
             Self::Process => "process",
             Self::Plugin => "plugin",
+            Self::Command => "command",
         }
     }
 }

@@ -6,6 +6,14 @@
 //! is a claim as well: the whole interval lies within the threshold, and is from five rounds a
 //! side at least, as that of fewer is too short. Everything else is inconclusive.
 //!
+//! # A machine that has changed
+//!
+//! Two runs are minutes or days apart, and the rounds of one share whatever its machine was like
+//! meanwhile: of that no test over rounds knows. Where the speed of the machine itself is known
+//! for both ([`CompareOptions::drift`]), each point is compared twice, as measured and with the
+//! drift divided out. A claim needs both (the greater p-value counts: Berger's
+//! intersection-union test, Technometrics 24, 1982), and the interval spans both.
+//!
 //! # Which test
 //!
 //! Mann–Whitney, as rounds have long tails, unless there are too few rounds for it: its p-value
@@ -38,11 +46,14 @@ use std::cmp::Ordering;
 use crate::bootstrap::{RatioInterval, ratio_of_medians};
 use crate::mann_whitney::{UMethod, mann_whitney, mann_whitney_smallest_p};
 use crate::multiple::benjamini_hochberg;
+use crate::signed_rank::signed_rank;
 use crate::{median, welch};
 
 /// Rounds a side from which the interval of the ratio holds what it promises (see `bootstrap`); a
 /// claim that rests on the interval alone needs them.
 const ROUNDS_FOR_AN_INTERVAL: usize = 5;
+/// Pairs from which the interval of paired rounds has 95 % confidence.
+const PAIRS_FOR_AN_INTERVAL: usize = 6;
 /// An estimate beyond this many rounds is no advice.
 const MOST_ROUNDS_TO_ADVISE: f64 = 10_000.0;
 
@@ -54,11 +65,13 @@ pub struct CompareOptions {
     /// The smallest relative difference that matters (0.02 is 2 %). Without one every difference
     /// that is real counts, and nothing can be called the same.
     pub threshold: Option<f64>,
+    /// How fast the machine itself was, after over before; 1 where that is not known.
+    pub drift: f64,
 }
 
 impl Default for CompareOptions {
     fn default() -> Self {
-        Self { confidence: 0.95, threshold: None }
+        Self { confidence: 0.95, threshold: None, drift: 1.0 }
     }
 }
 
@@ -71,6 +84,10 @@ pub enum Test {
     MannWhitneyExact,
     /// Mann–Whitney by normal approximation: equal rates, or more than 20 rounds on a side.
     MannWhitneyNormal,
+    /// Wilcoxon's signed-rank test of pairs by counting all signs.
+    SignedRankExact,
+    /// The same by normal approximation: equal differences, or more than 50 pairs.
+    SignedRankNormal,
 }
 
 /// What a comparison says.
@@ -97,8 +114,10 @@ pub struct Comparison {
     pub before_median: f64,
     /// Median rate of the rounds after.
     pub after_median: f64,
-    /// Median after over median before, and its interval. `None` when a round before has no
-    /// throughput: the verdict is then the test's and the medians' alone.
+    /// Median after over median before (of pairs: the Hodges–Lehmann estimate of the ratio within
+    /// a pair), and its interval, which spans both machines where they differ in speed. `None`
+    /// when a round before has no throughput: the verdict is then the test's and the medians'
+    /// alone.
     pub ratio: Option<RatioInterval>,
     /// Two-sided p-value of this point alone; 1 when there was no test.
     pub p: f64,
@@ -124,18 +143,87 @@ pub fn compare_all<Side: AsRef<[f64]>>(
 ) -> Vec<Option<Comparison>> {
     let sides = || points.iter().map(|(before, after)| (before.as_ref(), after.as_ref()));
     let tested = sides().filter(|(b, a)| b.len() >= 2 && a.len() >= 2).count();
-    let mut comparisons: Vec<_> = sides().map(|(b, a)| measure(b, a, tested, options)).collect();
-    let p_values: Vec<f64> =
-        comparisons.iter().flatten().filter(|c| c.test.is_some()).map(|c| c.p).collect();
-    let mut adjusted = benjamini_hochberg(&p_values).into_iter();
+    let mut comparisons: Vec<_> =
+        sides().map(|(b, a)| measure_both(b, a, tested, options)).collect();
+    adjust(&mut comparisons);
     for (comparison, (before, after)) in comparisons.iter_mut().zip(sides()) {
         let Some(comparison) = comparison else { continue };
-        if comparison.test.is_some() {
-            comparison.adjusted_p = adjusted.next().expect("one for each test");
-        }
-        comparison.verdict = verdict(comparison, before.len(), after.len(), options);
+        let rounds = Rounds {
+            each: 2.0 / (1.0 / before.len() as f64 + 1.0 / after.len() as f64),
+            trusted: before.len().min(after.len()) >= ROUNDS_FOR_AN_INTERVAL,
+        };
+        comparison.verdict = verdict(comparison, rounds, options);
     }
     comparisons
+}
+
+/// Compares all points of two sides that were measured in turns: the pairs of rates, (before,
+/// after) each, of every point. What both of a pair share cancels, so
+/// [`CompareOptions::drift`] is of no use here and ignored. A point without pairs gives `None`.
+pub fn compare_pairs<Pairs: AsRef<[(f64, f64)]>>(
+    points: &[Pairs],
+    options: &CompareOptions,
+) -> Vec<Option<Comparison>> {
+    let options = &CompareOptions { drift: 1.0, ..*options };
+    let pairs = || points.iter().map(AsRef::as_ref);
+    let mut comparisons: Vec<_> = pairs().map(|pairs| measure_pairs(pairs, options)).collect();
+    adjust(&mut comparisons);
+    for (comparison, pairs) in comparisons.iter_mut().zip(pairs()) {
+        let Some(comparison) = comparison else { continue };
+        let trusted = pairs.len() >= PAIRS_FOR_AN_INTERVAL;
+        let rounds = Rounds { each: pairs.len() as f64, trusted };
+        comparison.verdict = verdict(comparison, rounds, options);
+    }
+    comparisons
+}
+
+/// Corrects the p-values for their number.
+fn adjust(comparisons: &mut [Option<Comparison>]) {
+    let tested = || comparisons.iter().flatten().filter(|c| c.test.is_some());
+    let adjusted = benjamini_hochberg(&tested().map(|c| c.p).collect::<Vec<f64>>());
+    let tested = comparisons.iter_mut().flatten().filter(|c| c.test.is_some());
+    for (comparison, adjusted) in tested.zip(adjusted) {
+        comparison.adjusted_p = adjusted;
+    }
+}
+
+fn measure_pairs(pairs: &[(f64, f64)], options: &CompareOptions) -> Option<Comparison> {
+    let (before, after): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+    let (before_median, after_median) = (median(&before)?, median(&after)?);
+    let ranked = signed_rank(pairs, options.confidence);
+    let p = ranked.map_or(1.0, |ranked| ranked.p);
+    let test = |exact| if exact { Test::SignedRankExact } else { Test::SignedRankNormal };
+    Some(Comparison {
+        before_median,
+        after_median,
+        ratio: ranked.map(|ranked| ranked.ratio),
+        p,
+        adjusted_p: p,
+        test: ranked.filter(|_| pairs.len() >= 2).map(|ranked| test(ranked.exact)),
+        verdict: Verdict::Inconclusive { rounds_needed: None },
+    })
+}
+
+/// As measured, and corrected for the drift of the machine: the weaker claim of the two.
+fn measure_both(
+    before: &[f64],
+    after: &[f64],
+    points: usize,
+    options: &CompareOptions,
+) -> Option<Comparison> {
+    let mut measured = measure(before, after, points, options)?;
+    if options.drift == 1.0 {
+        return Some(measured);
+    }
+    let steadied: Vec<f64> = after.iter().map(|rate| rate / options.drift).collect();
+    let steadied = measure(before, &steadied, points, options)?;
+    measured.p = measured.p.max(steadied.p);
+    measured.adjusted_p = measured.p;
+    if let (Some(ratio), Some(steadied)) = (&mut measured.ratio, steadied.ratio) {
+        ratio.low = ratio.low.min(steadied.low);
+        ratio.high = ratio.high.max(steadied.high);
+    }
+    Some(measured)
 }
 
 /// Everything about one point but the correction and the verdict, which need the other points.
@@ -173,12 +261,15 @@ fn test(before: &[f64], after: &[f64], points: usize, confidence: f64) -> Option
     Some((test, by_rank.p))
 }
 
-fn verdict(
-    comparison: &Comparison,
-    rounds_before: usize,
-    rounds_after: usize,
-    options: &CompareOptions,
-) -> Verdict {
+/// What a claim rests on.
+struct Rounds {
+    /// Rounds a side; the harmonic mean where they differ.
+    each: f64,
+    /// Whether they are enough for an interval that can be believed.
+    trusted: bool,
+}
+
+fn verdict(comparison: &Comparison, rounds: Rounds, options: &CompareOptions) -> Verdict {
     if comparison.test.is_none() {
         // The interval of a single round has no width, and is no evidence of anything.
         return Verdict::Inconclusive { rounds_needed: None };
@@ -192,7 +283,9 @@ fn verdict(
         };
     };
     let threshold = options.threshold.unwrap_or(0.0);
-    if significant && (ratio - 1.0).abs() >= threshold {
+    let drift = options.drift;
+    let least = (ratio - 1.0).abs().min((ratio / drift - 1.0).abs());
+    if significant && least >= threshold {
         if low > 1.0 {
             return Verdict::Faster;
         }
@@ -200,20 +293,30 @@ fn verdict(
             return Verdict::Slower;
         }
     }
-    let trusted = rounds_before.min(rounds_after) >= ROUNDS_FOR_AN_INTERVAL;
-    if trusted && threshold > 0.0 && low >= 1.0 - threshold && high <= 1.0 + threshold {
+    if rounds.trusted && threshold > 0.0 && low >= 1.0 - threshold && high <= 1.0 + threshold {
         return Verdict::Same;
     }
-    let rounds = 2.0 / (1.0 / rounds_before as f64 + 1.0 / rounds_after as f64);
-    let rounds_needed = rounds_needed(ratio, (high - low) / 2.0, rounds, threshold);
+    // More rounds do not narrow the part of the interval that is the drift of the machine.
+    let drifted = ratio * (1.0 - 1.0 / drift).abs();
+    let half_width = (high - low - drifted).max(0.0) / 2.0;
+    let rounds_needed = rounds_needed(least, half_width, drifted, rounds.each, threshold);
     Verdict::Inconclusive { rounds_needed }
 }
 
 /// The interval narrows as the square root of the rounds. It has to get narrow enough to keep 1
-/// outside, or, for a ratio within the threshold, to keep the threshold outside.
-fn rounds_needed(ratio: f64, half_width: f64, rounds: f64, threshold: f64) -> Option<u32> {
-    let away = (ratio - 1.0).abs();
-    let enough = if away >= threshold { away } else { threshold - away };
+/// outside, or, for a ratio within the threshold, to keep the threshold outside: ratios `away`
+/// from 1, as measured and with the drift divided out, that are `drifted` apart.
+fn rounds_needed(
+    away: f64,
+    half_width: f64,
+    drifted: f64,
+    rounds: f64,
+    threshold: f64,
+) -> Option<u32> {
+    let enough = if away >= threshold { away } else { threshold - away - drifted };
+    if enough <= 0.0 {
+        return None;
+    }
     let needed = (rounds * (half_width / enough).powi(2)).ceil();
     // An interval already narrow enough failed for its p-value, or for too few rounds to trust it.
     let least = (rounds.floor() + 1.0).max(ROUNDS_FOR_AN_INTERVAL as f64);

@@ -13,6 +13,7 @@
 //! * [`compare_all`]: the rounds of all points of two runs → ratios with intervals, p-values
 //!   corrected for their number, verdicts. Below it lie [`ratio_of_medians`], [`welch`],
 //!   [`mann_whitney`] and [`benjamini_hochberg`].
+//! * [`compare_pairs`]: the same of rounds that were measured in turns; below it [`signed_rank`].
 //! * [`change_points`]: one point over many runs → when it changed and by how much.
 //! * [`usl`]: the rounds of one curve → what limits it, after the Universal Scalability Law.
 //!
@@ -38,17 +39,21 @@ mod median;
 pub mod ministat;
 mod multiple;
 mod noise;
+mod signed_rank;
 mod spread;
 pub mod usl;
 mod welch;
 
 pub use bootstrap::{RatioInterval, ratio_of_medians};
 pub use change_points::{ChangeOptions, ChangePoint, change_points};
-pub use comparison::{CompareOptions, Comparison, Test, Verdict, compare, compare_all};
+pub use comparison::{
+    CompareOptions, Comparison, Test, Verdict, compare, compare_all, compare_pairs,
+};
 pub use curve::{Curve, CurvePoint};
 pub use mann_whitney::{MannWhitney, UMethod, mann_whitney, mann_whitney_smallest_p};
 pub use median::{MedianInterval, median, median_interval};
 pub use multiple::benjamini_hochberg;
 pub use noise::{NoiseFloor, noise_floor};
+pub use signed_rank::{SignedRank, signed_rank, signed_rank_smallest_p};
 pub use spread::Spread;
 pub use welch::{Welch, welch};

@@ -3,16 +3,17 @@
 mod human;
 mod ministat;
 mod numbers;
-mod records;
+pub(super) mod records;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use knee_measure::results::Kind;
+use knee_measure::results::{Compared, Kind, Results};
+use knee_stats::CompareOptions;
 use knee_stats::ministat::{Confidence, MAX_DATA_SETS, Reader};
 
-use self::records::FailOn;
+use self::records::{FailOn, THRESHOLD};
 use crate::exit::{ExitStatus, usage};
 use crate::stdout;
 
@@ -71,7 +72,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "P%", default_value = "95", allow_negative_numbers = true)]
     confidence: Confidence,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Options for runs")]
     records: RecordArgs,
 
     #[command(flatten)]
@@ -80,8 +81,7 @@ pub(crate) struct Args {
 
 /// Options that only mean something for runs.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Options for runs")]
-struct RecordArgs {
+pub(super) struct RecordArgs {
     /// The smallest change that matters [default: 2%]
     #[arg(long, value_name = "P%", allow_negative_numbers = true,
           value_parser = super::percentage)]
@@ -143,6 +143,24 @@ impl NumberArgs {
 }
 
 impl RecordArgs {
+    /// How to compare, at this confidence.
+    pub(super) fn options(&self, confidence: Confidence) -> CompareOptions {
+        CompareOptions {
+            confidence: confidence.percent() / 100.0,
+            threshold: Some(self.threshold.unwrap_or(THRESHOLD)),
+            ..CompareOptions::default()
+        }
+    }
+
+    /// What the findings mean for whoever called.
+    pub(super) fn judge(&self, compared: &[(&Results, Compared)]) -> ExitStatus {
+        let found = |policy: FailOn| compared.iter().any(|(_, compared)| policy.finds(compared));
+        match self.fail_on.iter().any(|&policy| found(policy)) {
+            true => ExitStatus::Policy,
+            false => ExitStatus::Done,
+        }
+    }
+
     /// One that was given.
     fn given(&self) -> Option<&'static str> {
         let given =

@@ -1,5 +1,6 @@
 //! The commands, a file each: arguments in, words out.
 
+pub(crate) mod ab;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod fit;

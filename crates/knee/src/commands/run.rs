@@ -2,7 +2,7 @@
 
 mod floor;
 mod resume;
-mod tasks;
+pub(super) mod tasks;
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use knee_measure::testcase::Mode;
 use knee_measure::testcases;
 
 use self::floor::MeasuredFloor;
-use self::resume::resume;
+pub(super) use self::resume::resume;
 use self::tasks::Tasks;
 use super::show::{ViewArgs, kept_floors};
 use super::{percentage, seconds, seconds_or_none};
@@ -164,10 +164,20 @@ Examples:
   knee run mmap1 --format json | jq .curves";
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Modes {
+pub(super) enum Modes {
     Processes,
     Threads,
     Both,
+}
+
+impl Modes {
+    pub(super) fn modes(self) -> Vec<Mode> {
+        match self {
+            Self::Processes => vec![Mode::Processes],
+            Self::Threads => vec![Mode::Threads],
+            Self::Both => vec![Mode::Processes, Mode::Threads],
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -221,7 +231,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 }
 
 /// A place for the record that is taken was named by mistake; all else is the machine's fault.
-fn refused(error: RecordError) -> anyhow::Error {
+pub(super) fn refused(error: RecordError) -> anyhow::Error {
     match error {
         RecordError::NotEmpty { .. } => usage(format!("-o {error}")),
         _ => error.into(),
@@ -252,11 +262,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     };
     let quick = is_quick(args);
     let request = Request {
-        modes: match args.mode {
-            Modes::Processes => vec![Mode::Processes],
-            Modes::Threads => vec![Mode::Threads],
-            Modes::Both => vec![Mode::Processes, Mode::Threads],
-        },
+        modes: args.mode.modes(),
         tasks: args.tasks.resolve(&topology, cgroup::cpu_quota()),
         rounds,
         samples: args.samples,
@@ -318,7 +324,7 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
 }
 
 /// The whole path of what an option names.
-fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
     let whole =
         path.canonicalize().map_err(|e| usage(format!("{option} {}: {e}", path.display())))?;
     in_words(option, &whole)?;
@@ -326,7 +332,7 @@ fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Paths are written into JSON, which is Unicode.
-fn in_words(option: &str, path: &Path) -> anyhow::Result<()> {
+pub(super) fn in_words(option: &str, path: &Path) -> anyhow::Result<()> {
     match path.to_str() {
         Some(_) => Ok(()),
         None => Err(usage(format!(
@@ -337,7 +343,7 @@ fn in_words(option: &str, path: &Path) -> anyhow::Result<()> {
 }
 
 /// A record in `runs/2026-11-21T090000Z`, or with `-2`, `-3` … for runs of the same second.
-fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
+pub(super) fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
     let started = Path::new(RUNS).join(run.environment.started_at.replace(':', ""));
     let mut dir = started.clone();
     for n in 2.. {

@@ -73,6 +73,22 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
+/// A time with three digits: `1.23 s`, `45.6 ms`, `789 µs`.
+pub(crate) fn time(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        s if s < 0.999_5e-6 => (s * 1e9, "ns"),
+        s if s < 0.999_5e-3 => (s * 1e6, "µs"),
+        s if s < 0.999_5 => (s * 1e3, "ms"),
+        s => (s, "s"),
+    };
+    let decimals = match value {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
 /// A curve in as many characters as it has points, from zero to its greatest value.
 pub(crate) fn sparkline(values: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -87,6 +103,12 @@ pub(crate) fn sparkline(values: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_have_three_digits() {
+        let shown = [0.0123456, 1.0, 0.9999, 75.25, 120.4, 4.2e-5].map(time);
+        assert_eq!(shown, ["12.3 ms", "1.00 s", "1.00 s", "75.2 s", "120 s", "42.0 µs"]);
+    }
 
     #[test]
     fn numbers_have_three_significant_digits() {

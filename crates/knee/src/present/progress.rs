@@ -65,8 +65,9 @@ impl Progress {
 }
 
 impl Observer for Progress {
-    fn round(&mut self, point: &Point, round: u32, done: usize, of: usize, left: f64) {
+    fn round(&mut self, point: &Point, round: u32, done: usize, of: usize, left: Option<f64>) {
         let Point { testcase, mode, tasks } = point;
+        let left = left.map_or("?".to_owned(), duration);
         match &mut self.style {
             Style::Quiet => {}
             Style::Bar(bar) => {
@@ -77,15 +78,14 @@ impl Observer for Progress {
                     n => format!(", {n} failed"),
                 };
                 bar.set_message(format!(
-                    "{} left{failed}  {testcase} {mode} ×{tasks}, round {}",
-                    duration(left),
+                    "{left} left{failed}  {testcase} {mode} ×{tasks}, round {}",
                     round + 1
                 ));
             }
             Style::Lines { last } => {
                 if last.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {
                     *last = Some(Instant::now());
-                    tell!("knee: {done} of {of} rounds, {} left", duration(left));
+                    tell!("knee: {done} of {of} rounds, {left} left");
                 }
             }
         }

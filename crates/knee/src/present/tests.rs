@@ -52,6 +52,7 @@ impl Example {
                 stddev: 0.0,
                 fairness: 1.0,
                 rates: vec![rate],
+                reference: None,
                 cpu: None,
                 marks: vec![Mark::Starved; usize::from((sample as usize) < marked)],
             });

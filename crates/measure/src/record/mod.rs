@@ -168,6 +168,10 @@ pub struct SampleLine {
     pub rates: Vec<f64>,
     /// How the CPUs of the point spent the interval.
     pub cpu: Option<CpuShares>,
+    /// Steps per second of the reference loop before the round, averaged over the tasks: how fast
+    /// the CPUs were, whatever they run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<f64>,
     /// Reasons to distrust it.
     pub marks: Vec<Mark>,
 }
@@ -197,6 +201,7 @@ impl SampleLine {
             fairness: spread.fairness,
             rates,
             cpu: measured.cpu,
+            reference: measured.reference,
             marks: measured.marks,
         })
     }

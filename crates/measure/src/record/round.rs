@@ -20,6 +20,8 @@ pub struct RoundSummary {
     pub min: f64,
     /// Fastest task of any sample, per second.
     pub max: f64,
+    /// Steps per second of the reference loop before it.
+    pub reference: Option<f64>,
     clean: Work,
     all: Work,
     fairness: f64,
@@ -54,6 +56,7 @@ impl RoundSummary {
         self.min = if self.samples == 0 { line.min } else { self.min.min(line.min) };
         self.max = self.max.max(line.max);
         self.samples += 1;
+        self.reference = line.reference;
         self.fairness += line.fairness;
         self.all.add(line);
         if line.marks.is_empty() {
@@ -73,6 +76,11 @@ impl RoundSummary {
     /// The rate of the round by its unmarked samples: units over time. `None` where all are marked.
     pub fn clean_rate(&self) -> Option<f64> {
         self.clean.rate()
+    }
+
+    /// The rate of the round by all its samples, disturbed or not.
+    pub fn rate(&self) -> Option<f64> {
+        self.all.rate()
     }
 
     /// Seconds of all samples that count.
@@ -101,7 +109,7 @@ pub fn round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -
 
 /// The rates of all rounds of a point by all their samples, disturbed or not.
 pub fn all_round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary>) -> Vec<f64> {
-    rounds.filter_map(|round| round.all.rate()).collect()
+    rounds.filter_map(RoundSummary::rate).collect()
 }
 
 /// The rounds of each point, by number.
@@ -124,9 +132,14 @@ impl Rounds {
         self.0.get(point).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// Round number `round` of `point`.
+    pub fn get(&self, point: &Point, round: u32) -> Option<&RoundSummary> {
+        self.0.get(point)?.get(&round)
+    }
+
     /// Whether this round of `point` is among them.
     pub fn contains(&self, point: &Point, round: u32) -> bool {
-        self.0.get(point).is_some_and(|rounds| rounds.contains_key(&round))
+        self.get(point, round).is_some()
     }
 
     /// Keeps the rounds for which `keep` says so.

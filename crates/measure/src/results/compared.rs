@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use knee_stats::{CompareOptions, Comparison, Verdict, compare_all};
+use knee_stats::{CompareOptions, Comparison, Verdict, compare_all, median};
 
 use super::{Difference, Key, Results, differences};
 use crate::testcase::Family;
@@ -18,6 +18,11 @@ pub struct Compared {
     pub families: Vec<FamilySummary>,
     /// What else differs between the two sides.
     pub differences: Vec<Difference>,
+    /// How fast the machine itself was, after over before: the median over the points of what the
+    /// reference loop says. `None` where a side does not tell, or all were measured in turns.
+    pub drift: Option<f64>,
+    /// Whether both sides were measured in turns, and compared pair by pair.
+    pub in_turns: bool,
 }
 
 /// One point on both sides.
@@ -29,6 +34,8 @@ pub struct ComparedPoint {
     pub unit: String,
     /// The family of its testcase.
     pub family: Option<Family>,
+    /// Whether its rates are invocations per second, so that their times are of more interest.
+    pub timed: bool,
     /// Rounds before and after.
     pub rounds: [usize; 2],
     /// Whether more than half of the samples of a side were disturbed.
@@ -89,7 +96,8 @@ impl Verdicts {
 }
 
 impl Compared {
-    /// Compares all that two results have in common. P-values are corrected over all of it.
+    /// Compares all that two results have in common. P-values are corrected over all of it. The
+    /// drift of `options` is replaced by what the results say of it.
     pub fn new(before: &Results, after: &Results, options: &CompareOptions) -> Self {
         let keys: BTreeSet<&Key> = before.points.keys().chain(after.points.keys()).collect();
         let rounds = |side: &'_ Results, key: &Key| {
@@ -97,9 +105,21 @@ impl Compared {
         };
         let pairs: Vec<(Vec<f64>, Vec<f64>)> =
             keys.iter().map(|key| (rounds(before, key), rounds(after, key))).collect();
+        let drift = drift(before, after);
+        let options = CompareOptions { drift: drift.unwrap_or(1.0), ..*options };
+        let compared = compare_all(&pairs, &options);
+        Self { drift, ..Self::assemble(before, after, keys.into_iter().zip(compared)) }
+    }
+
+    /// Puts together what is known of the points.
+    pub(super) fn assemble<'k>(
+        before: &Results,
+        after: &Results,
+        compared: impl Iterator<Item = (&'k Key, Option<Comparison>)>,
+    ) -> Self {
         let mut points = Vec::new();
         let mut gaps = Vec::new();
-        for (key, comparison) in keys.into_iter().zip(compare_all(&pairs, options)) {
+        for (key, comparison) in compared {
             match comparison {
                 Some(comparison) => points.push(point(key, comparison, before, after)),
                 None => gaps.push(Gap {
@@ -110,13 +130,31 @@ impl Compared {
             }
         }
         points.sort_by(|a, b| importance(b).total_cmp(&importance(a)).then(a.key.cmp(&b.key)));
-        Self { families: families(&points), points, gaps, differences: differences(before, after) }
+        Self {
+            families: families(&points),
+            points,
+            gaps,
+            differences: differences(before, after),
+            drift: None,
+            in_turns: false,
+        }
     }
 
     /// All points by verdict.
     pub fn verdicts(&self) -> Verdicts {
         Verdicts::of(self.points.iter())
     }
+}
+
+/// The median over the points that both have, so that it does not matter which others one has.
+fn drift(before: &Results, after: &Results) -> Option<f64> {
+    let ratios: Vec<f64> = before
+        .points
+        .iter()
+        .filter_map(|(key, b)| Some(after.points.get(key)?.reference? / b.reference?))
+        .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+        .collect();
+    median(&ratios)
 }
 
 fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -> ComparedPoint {
@@ -126,6 +164,7 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
         key: key.clone(),
         unit: info.map_or("iterations", |info| &info.unit).to_owned(),
         family: info.and_then(|info| info.family),
+        timed: info.is_some_and(|info| info.timed),
         rounds: sides.map(|side| side.rounds.len()),
         disturbed: sides.iter().any(|side| 2 * side.marked > side.samples),
         comparison,
@@ -216,7 +255,7 @@ mod tests {
             ("open1", &[]),
             ("pipe1", STEADY),
         ]);
-        let options = CompareOptions { confidence: 0.95, threshold: Some(0.02) };
+        let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
         Compared::new(&before, &after, &options)
     }
 
@@ -250,5 +289,25 @@ mod tests {
         let families: Vec<Option<Family>> = compared.families.iter().map(|f| f.family).collect();
         assert_eq!(families, [Some(Family::Memory), Some(Family::File), None]);
         assert!((compared.families[0].ratio.unwrap() - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_drift_is_that_of_the_points_that_both_have() {
+        let mut before = results(&[("mmap1", STEADY), ("read1", STEADY), ("open1", STEADY)]);
+        let mut after = results(&[("mmap1", HALF), ("read1", HALF), ("brk1", STEADY)]);
+        for (side, speeds) in [(&mut before, [100.0, 7.0, 100.0]), (&mut after, [7.0, 75.0, 75.0])]
+        {
+            // In the order of the names: mmap1, open1, read1; brk1, mmap1, read1.
+            for (measured, speed) in side.points.values_mut().zip(speeds) {
+                measured.reference = Some(speed);
+            }
+        }
+        let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
+        let compared = Compared::new(&before, &after, &options);
+        assert_eq!(compared.drift, Some(0.75));
+        for measured in after.points.values_mut() {
+            measured.reference = None;
+        }
+        assert_eq!(Compared::new(&before, &after, &options).drift, None);
     }
 }

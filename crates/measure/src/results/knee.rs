@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use knee_stats::median;
+
 use super::{CaseInfo, Key, Measured, Results, ResultsError};
-use crate::plan::Point;
+use crate::plan::{Point, Score};
 use crate::record::{Record, round_rates};
 
 pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
@@ -16,18 +18,24 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
     let run = record.run;
     let mut results = Results::new(path);
     for case in &run.cases {
-        let info = CaseInfo { family: Some(case.family), unit: case.unit.clone() };
+        let info = CaseInfo {
+            family: Some(case.family),
+            unit: case.unit.clone(),
+            timed: case.command.as_ref().is_some_and(|command| command.score == Score::Time),
+        };
         results.cases.insert(case.name.clone(), info);
     }
     let failures: BTreeMap<&Point, &str> =
         run.failures.iter().map(|f| (&f.point, f.failure.reason.as_str())).collect();
     for point in run.points() {
         let rounds = finished.of(&point);
+        let references: Vec<f64> = rounds.clone().filter_map(|round| round.reference).collect();
         let mut measured = Measured {
             rounds: round_rates(rounds.clone()),
             samples: rounds.clone().map(|round| round.samples).sum(),
             marked: rounds.map(|round| round.marked).sum(),
             gap: None,
+            reference: median(&references),
         };
         if let Some(reason) = failures.get(&point) {
             measured.gap = Some((*reason).to_owned());

@@ -9,6 +9,7 @@ mod csv;
 mod difference;
 mod history;
 mod knee;
+mod turns;
 mod will_it_scale;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, Verdicts};
 pub use difference::{Difference, differences};
 pub use history::{Series, history, in_time_order};
+pub use turns::InTurns;
 
 use crate::record::{RUN_FILE, RecordError, RunRecord};
 use crate::testcase::{Family, Mode};
@@ -48,6 +50,9 @@ pub struct Measured {
     pub marked: u64,
     /// Why there is nothing, or not all that was asked for.
     pub gap: Option<String>,
+    /// Median speed of the machine before these rounds, in steps of the reference loop per second;
+    /// `None` where the format does not say.
+    pub reference: Option<f64>,
 }
 
 /// What is known of a testcase.
@@ -57,6 +62,9 @@ pub struct CaseInfo {
     pub family: Option<Family>,
     /// What its rates count, in the plural.
     pub unit: String,
+    /// Whether it is a command whose rates are invocations, so that their times are of more
+    /// interest.
+    pub timed: bool,
 }
 
 /// One side of a comparison.
@@ -211,6 +219,7 @@ impl Results {
         self.cases.entry(key.testcase.clone()).or_insert_with(|| CaseInfo {
             family: crate::testcases::find(&key.testcase).map(|testcase| testcase.family),
             unit: "iterations".to_owned(),
+            timed: false,
         });
         let measured = self.points.entry(key).or_default();
         measured.rounds.push(rate);

@@ -51,6 +51,7 @@ impl Loaded {
     fn load(source: &Source) -> Result<Self, Failure> {
         match source {
             Source::Plugin { path } => Plugin::load(path).map(Self::Plugin),
+            Source::Command(_) => Err(Failure::runner("a command needs no runner")),
             Source::BuiltIn { name, variant } => {
                 let testcase = testcases::find(name)
                     .ok_or_else(|| Failure::runner(format!("no testcase {name}")))?;

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::disturbance::{CpuTimes, RunDelays};
 use super::{Loaded, Tasks};
-use crate::area::Area;
+use crate::area::{Area, Slot};
 use crate::job::{Failure, FailureKind, Job, Mark, Phase, Sample};
 use crate::task::seats;
 
@@ -35,6 +35,7 @@ pub(super) struct Sampler<'a> {
     /// `None` where tasks wait for their CPU by design.
     delays: Option<RunDelays>,
     times: CpuTimes,
+    reference: f64,
     next: Instant,
     clocks: Clocks,
     /// The last reading of each task.
@@ -113,6 +114,7 @@ impl<'a> Sampler<'a> {
                 RunDelays::watch(slots.map(|(nr, s)| (tasks.pid(nr).as_raw_pid(), s.thread())))
             }),
             times: CpuTimes::watch(&used),
+            reference: area.slots().map(Slot::speed).sum::<f64>() / n as f64,
             next: Instant::now(),
             clocks: Clocks::read(),
             last: Vec::with_capacity(n),
@@ -182,7 +184,8 @@ impl<'a> Sampler<'a> {
         }
         self.last = now;
         self.clocks = clocks;
-        Sample { phase, seconds, rates, cpu: cpu.map(|(shares, _)| shares), marks }
+        let cpu = cpu.map(|(shares, _)| shares);
+        Sample { phase, seconds, rates, cpu, reference: Some(self.reference), marks }
     }
 
     /// Whether a task counted nothing in the last interval and has still not gone on.

@@ -31,6 +31,7 @@ impl<F: FnMut(u32, usize) -> Result<f64, Stopped>> Executor for Script<F> {
             seconds: job.interval,
             rates: vec![rate; job.tasks as usize],
             cpu: None,
+            reference: None,
             marks: Vec::new(),
         };
         receive("scripted", sample(Phase::Warmup)).map_err(Stopped::ByReceiver)?;
@@ -47,7 +48,7 @@ struct Silent {
 }
 
 impl Observer for Silent {
-    fn round(&mut self, _: &Point, _: u32, _: usize, _: usize, _: f64) {}
+    fn round(&mut self, _: &Point, _: u32, _: usize, _: usize, _: Option<f64>) {}
     fn failed(&mut self, _: &PointFailure) {
         self.failed += 1;
     }

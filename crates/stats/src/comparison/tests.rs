@@ -146,3 +146,50 @@ proptest! {
         prop_assert_eq!(c.verdict, s.verdict);
     }
 }
+
+const DRIFTED: CompareOptions =
+    CompareOptions { confidence: 0.95, threshold: Some(0.02), drift: 0.95 };
+const STEADY: [f64; 6] = [100.0, 100.1, 99.9, 100.2, 99.8, 100.05];
+
+#[test]
+fn a_slower_machine_was_called_a_slower_testcase() {
+    let still = CompareOptions { drift: 1.0, ..DRIFTED };
+    let verdict =
+        |factor, options: &_| compare(&STEADY, &times(&STEADY, factor), options).unwrap().verdict;
+    assert_eq!(verdict(0.95, &still), Verdict::Slower);
+    assert_eq!(verdict(0.95, &DRIFTED), Verdict::Inconclusive { rounds_needed: None });
+    assert_eq!(verdict(0.80, &DRIFTED), Verdict::Slower);
+    assert_eq!(verdict(1.10, &DRIFTED), Verdict::Faster);
+    // As fast as before on a machine that is slower: faster if that says it all, the same if not.
+    assert!(matches!(verdict(1.0, &DRIFTED), Verdict::Inconclusive { .. }));
+    let interval = compare(&STEADY, &times(&STEADY, 0.95), &DRIFTED).unwrap().ratio.unwrap();
+    assert!(interval.low < 0.951 && interval.high > 0.999, "{interval:?}");
+}
+
+#[test]
+fn what_two_rounds_of_a_pair_share_cancels() {
+    let machine = [1.0, 0.7, 0.9, 1.2, 0.5, 1.1, 0.8, 1.05];
+    let pairs: Vec<(f64, f64)> = machine
+        .iter()
+        .zip([0.0, 0.1, -0.1, 0.2, 0.15, -0.2, 0.05, 0.3])
+        .map(|(speed, noise)| (100.0 * speed, (96.0 + noise) * speed))
+        .collect();
+    let (before, after): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+    let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
+    let apart = compare(&before, &after, &options).unwrap();
+    assert!(matches!(apart.verdict, Verdict::Inconclusive { .. }), "{apart:?}");
+    let paired = compare_pairs(&[&pairs[..]], &options)[0].unwrap();
+    assert_eq!((paired.verdict, paired.test), (Verdict::Slower, Some(Test::SignedRankExact)));
+    let same: Vec<(f64, f64)> = pairs.iter().map(|(before, _)| (*before, before * 1.001)).collect();
+    assert_eq!(compare_pairs(&[same], &options)[0].unwrap().verdict, Verdict::Same);
+}
+
+#[test]
+fn a_few_pairs_prove_nothing() {
+    let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
+    let one = compare_pairs(&[[(1.0, 2.0)]], &options)[0].unwrap();
+    assert_eq!(one.verdict, Verdict::Inconclusive { rounds_needed: None });
+    let equal = compare_pairs(&[[(1.0, 1.0); 5]], &options)[0].unwrap();
+    assert!(matches!(equal.verdict, Verdict::Inconclusive { .. }));
+    assert_eq!(compare_pairs(&[&[] as &[(f64, f64)]], &options), [None]);
+}

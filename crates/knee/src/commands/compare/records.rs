@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use knee_measure::results::{Compared, Results};
-use knee_stats::{CompareOptions, Verdict};
+use knee_stats::Verdict;
 
 use super::{Args, Format};
 use crate::exit::{ExitStatus, usage};
@@ -10,7 +10,7 @@ use crate::present::compared::{Comparisons, benchstat, json, markdown, table};
 use crate::stdout;
 
 /// The smallest change that matters, unless --threshold says otherwise.
-const THRESHOLD: f64 = 0.02;
+pub(super) const THRESHOLD: f64 = 0.02;
 
 /// What --fail-on can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -38,10 +38,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let results =
         args.files.iter().map(|file| Results::read(file)).collect::<Result<Vec<_>, _>>()?;
     let [before, others @ ..] = results.as_slice() else { unreachable!("a record was seen") };
-    let options = CompareOptions {
-        confidence: args.confidence.percent() / 100.0,
-        threshold: Some(args.records.threshold.unwrap_or(THRESHOLD)),
-    };
+    let options = args.records.options(args.confidence);
     let compared = others.iter().map(|after| (after, Compared::new(before, after, &options)));
     let comparisons = Comparisons { before, options, compared: compared.collect() };
     let text = match args.format {
@@ -51,19 +48,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Format::Human | Format::Ministat => table::render(&comparisons),
     };
     stdout::print(&text)?;
-    let found = comparisons
-        .compared
-        .iter()
-        .any(|(_, compared)| args.records.fail_on.iter().any(|&policy| finds(policy, compared)));
-    Ok(if found { ExitStatus::Policy } else { ExitStatus::Done })
+    Ok(args.records.judge(&comparisons.compared))
 }
 
-fn finds(policy: FailOn, compared: &Compared) -> bool {
-    let any = |is: fn(Verdict) -> bool| compared.points.iter().any(|p| is(p.comparison.verdict));
-    match policy {
-        FailOn::Slower => any(|verdict| verdict == Verdict::Slower),
-        FailOn::Faster => any(|verdict| verdict == Verdict::Faster),
-        FailOn::Inconclusive => any(|verdict| matches!(verdict, Verdict::Inconclusive { .. })),
-        FailOn::Missing => compared.gaps.iter().any(|g| g.before.is_none() && g.after.is_some()),
+impl FailOn {
+    pub(super) fn finds(self, compared: &Compared) -> bool {
+        let any =
+            |is: fn(Verdict) -> bool| compared.points.iter().any(|p| is(p.comparison.verdict));
+        match self {
+            Self::Slower => any(|verdict| verdict == Verdict::Slower),
+            Self::Faster => any(|verdict| verdict == Verdict::Faster),
+            Self::Inconclusive => any(|verdict| matches!(verdict, Verdict::Inconclusive { .. })),
+            Self::Missing => compared.gaps.iter().any(|g| g.before.is_none() && g.after.is_some()),
+        }
     }
 }

@@ -8,7 +8,7 @@ use knee_measure::record::{Machine, Paused, Rounds, RunRecord, Writer};
 use crate::exit::usage;
 
 /// Opens the record in `dir` to go on with it; one that cannot be continued here is left as it is.
-pub(super) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> {
+pub(in crate::commands) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> {
     let paused = Paused::open(dir)?;
     let run = paused.run();
     let (then, now) =

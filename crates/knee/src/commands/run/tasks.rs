@@ -8,14 +8,14 @@ use knee_measure::plan::MAX_TASKS;
 
 /// `1,2,4`, `1-8`, `8-64:8`, `auto`, or several of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tasks {
+pub(in crate::commands) struct Tasks {
     listed: BTreeSet<u32>,
     auto: bool,
 }
 
 impl Tasks {
     /// The numbers for a machine, ascending; `auto` never exceeds its CPUs.
-    pub(super) fn resolve(&self, topology: &Topology, quota: Option<f64>) -> Vec<u32> {
+    pub(in crate::commands) fn resolve(&self, topology: &Topology, quota: Option<f64>) -> Vec<u32> {
         let mut tasks = self.listed.clone();
         if self.auto {
             tasks.extend(auto_tasks(topology, quota));

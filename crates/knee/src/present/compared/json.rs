@@ -65,6 +65,8 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
         "after": side(after),
         "verdicts": verdicts(&compared.verdicts()),
         "differences": differences,
+        "drift": compared.drift,
+        "in_turns": compared.in_turns,
         "families": families,
         "points": compared.points.iter().map(point).collect::<Vec<Value>>(),
         "gaps": gaps,
@@ -92,6 +94,8 @@ fn point(point: &ComparedPoint) -> Value {
         Test::Welch => "Welch",
         Test::MannWhitneyExact => "Mann-Whitney, exact",
         Test::MannWhitneyNormal => "Mann-Whitney, normal approximation",
+        Test::SignedRankExact => "Wilcoxon signed-rank, exact",
+        Test::SignedRankNormal => "Wilcoxon signed-rank, normal approximation",
     });
     json!({
         "testcase": point.key.testcase,
@@ -110,5 +114,9 @@ fn point(point: &ComparedPoint) -> Value {
         "verdict": verdict,
         "rounds_needed": rounds_needed,
         "disturbed": point.disturbed,
+        "seconds": point.timed.then(|| json!({
+            "before": 1.0 / c.before_median,
+            "after": 1.0 / c.after_median,
+        })),
     })
 }

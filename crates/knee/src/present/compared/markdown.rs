@@ -2,10 +2,13 @@
 
 use std::fmt::Write;
 
-use super::{Comparisons, change, gaps, method, name, notes, p_value, tally, verdict};
-use crate::present::number::{plural, si};
+use super::{Comparisons, changes, gaps, medians, method, name, notes, p_value, tally, verdict};
+use crate::present::number::plural;
 
-const HEAD: [&str; 7] = ["point", "before /s", "after /s", "change", "interval", "p", "verdict"];
+const COLUMNS: usize = 7;
+const RATES: [&str; COLUMNS] =
+    ["point", "before /s", "after /s", "change", "interval", "p", "verdict"];
+const TIMES: [&str; COLUMNS] = ["point", "before", "after", "change", "interval", "p", "verdict"];
 
 /// A heading, a table, and what to know about it, for each run that is compared.
 pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
@@ -25,7 +28,13 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         );
         for (side, results) in [("Before", before), ("After", after)] {
             if let Some(run) = &results.run {
-                let _ = writeln!(text, "- {side}: {}", run.environment.summary());
+                let machine = run.environment.summary();
+                let _ = match compared.in_turns {
+                    true => {
+                        writeln!(text, "- {side}: `{}`, on {machine}", results.source.display())
+                    }
+                    false => writeln!(text, "- {side}: {machine}"),
+                };
             }
         }
         for note in notes(before, compared) {
@@ -38,38 +47,34 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
             text.pop();
         }
         text.push('\n');
-        let rows: Vec<[String; 7]> = compared
+        let rows: Vec<[String; COLUMNS]> = compared
             .points
             .iter()
             .map(|point| {
                 let c = &point.comparison;
-                let (ratio, interval) = match c.ratio {
-                    Some(i) => {
-                        (change(i.ratio), format!("{} to {}", change(i.low), change(i.high)))
-                    }
-                    None => ("new".to_owned(), String::new()),
-                };
+                let [ratio, interval] = changes(point).unwrap_or(["new", ""].map(str::to_owned));
                 let p = if c.test.is_some() { p_value(c.adjusted_p) } else { String::new() };
-                let [before, after] = [c.before_median, c.after_median].map(si);
+                let [before, after] = medians(point);
                 [escape(&name(&point.key)), before, after, ratio, interval, p, verdict(point)]
             })
             .collect();
-        text += &table(&rows);
+        let timed = compared.points.first().is_some_and(|point| point.timed);
+        text += &table(if timed { &TIMES } else { &RATES }, &rows);
         let _ = writeln!(text, "\n{}.", method(compared, &comparisons.options));
     }
     text
 }
 
 /// A pipe table whose columns are aligned, for those who read the source.
-fn table(rows: &[[String; 7]]) -> String {
+fn table(head: &[&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([HEAD[column].chars().count()]).max().unwrap_or(0)
+        cells.chain([head[column].chars().count()]).max().unwrap_or(0)
     };
-    let widths: [usize; 7] = std::array::from_fn(width);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
     // Words to the left, numbers to the right.
     let left = |column: usize| column == 0 || column == 6;
-    let line = |cells: [&str; 7]| {
+    let line = |cells: [&str; COLUMNS]| {
         let cells: Vec<String> = cells
             .iter()
             .enumerate()
@@ -80,11 +85,12 @@ fn table(rows: &[[String; 7]]) -> String {
             .collect();
         format!("| {} |\n", cells.join(" | "))
     };
-    let rules: [String; 7] = std::array::from_fn(|column| match (left(column), widths[column]) {
-        (true, width) => "-".repeat(width),
-        (false, width) => "-".repeat(width - 1) + ":",
-    });
-    let mut text = line(HEAD) + &line(std::array::from_fn(|column| rules[column].as_str()));
+    let rules: [String; COLUMNS] =
+        std::array::from_fn(|column| match (left(column), widths[column]) {
+            (true, width) => "-".repeat(width),
+            (false, width) => "-".repeat(width - 1) + ":",
+        });
+    let mut text = line(*head) + &line(std::array::from_fn(|column| rules[column].as_str()));
     for row in rows {
         text += &line(std::array::from_fn(|column| row[column].as_str()));
     }

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use knee_measure::noise::NoiseFloors;
 use knee_measure::plan::Point;
 use knee_measure::results::{Compared, ComparedPoint, Gap, Key, Results, Verdicts};
-use knee_stats::{CompareOptions, Test, Verdict};
+use knee_stats::{CompareOptions, RatioInterval, Test, Verdict};
 
-use super::number::{plural, spread};
+use super::number::{plural, si, spread, time};
 
 /// One run, and what each of the others says compared with it.
 pub(crate) struct Comparisons<'r> {
@@ -41,6 +41,32 @@ pub(crate) fn change(ratio: f64) -> String {
         p if p < 9.995 => format!("{percent:+.2}%"),
         _ => format!("{percent:+.1}%"),
     }
+}
+
+/// Medians before and after as they are shown: rates, or the times of commands.
+fn medians(point: &ComparedPoint) -> [String; 2] {
+    let c = &point.comparison;
+    [c.before_median, c.after_median]
+        .map(|rate| if point.timed { time(1.0 / rate) } else { si(rate) })
+}
+
+/// The change of what is shown and its interval, in words: of a time, not of the rate.
+fn changes(point: &ComparedPoint) -> Option<[String; 2]> {
+    let shown = |i: RatioInterval| {
+        let (low, high) = (change(i.low), change(i.high));
+        [change(i.ratio), format!("{low} to {high}")]
+    };
+    let over = |i: RatioInterval| RatioInterval {
+        ratio: 1.0 / i.ratio,
+        low: 1.0 / i.high,
+        high: 1.0 / i.low,
+    };
+    point.comparison.ratio.map(|i| shown(if point.timed { over(i) } else { i }))
+}
+
+/// What the medians of a comparison are.
+fn quantity(compared: &Compared) -> &'static str {
+    if compared.points.first().is_some_and(|point| point.timed) { "time" } else { "per second" }
 }
 
 /// A p-value: two digits, and no more zeros than anyone reads.
@@ -108,7 +134,11 @@ fn gaps(gaps: &[Gap]) -> Vec<String> {
             };
             let sides: Vec<String> = sides.into_iter().flatten().collect();
             let name = &gap.key.testcase;
-            format!("{name} ({}): {}", points.join(", "), sides.join(", "))
+            let points = match points.join(", ") {
+                points if points.is_empty() => points,
+                points => format!(" ({points})"),
+            };
+            format!("{name}{points}: {}", sides.join(", "))
         })
         .collect()
 }
@@ -120,6 +150,7 @@ fn notes(before: &Results, compared: &Compared) -> Vec<String> {
         .iter()
         .map(|difference| format!("this differs too, and may explain changes: {difference}"))
         .collect();
+    notes.extend(drift(compared));
     notes.extend(hidden_in_noise(before, compared));
     let disturbed = compared.points.iter().filter(|point| point.disturbed).count();
     if disturbed > 0 {
@@ -139,8 +170,29 @@ fn notes(before: &Results, compared: &Compared) -> Vec<String> {
     notes
 }
 
+/// Half a percent is what the reference loop itself may be wrong by.
+const DRIFT_WORTH_A_WORD: f64 = 0.005;
+
+/// What the machine did meanwhile, whatever was compared.
+fn drift(compared: &Compared) -> Option<String> {
+    let off = compared.drift? - 1.0;
+    (off.abs() >= DRIFT_WORTH_A_WORD).then(|| {
+        format!(
+            "the machine itself was {} {} after than before, by a loop that never enters the \
+             kernel: intervals span both, as measured and with that divided out; `knee ab` \
+             measures in turns, where it cancels",
+            spread(off.abs()),
+            if off > 0.0 { "faster" } else { "slower" }
+        )
+    })
+}
+
 /// Claims that an A/A run of this machine shows by chance alone.
 fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
+    if compared.in_turns {
+        // The floor is that of runs apart.
+        return None;
+    }
     let floors = NoiseFloors::load(before.run.as_ref()?)?;
     let below = |point: &&ComparedPoint| -> Option<bool> {
         if !matches!(point.comparison.verdict, Verdict::Faster | Verdict::Slower) {
@@ -171,6 +223,7 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
         .map(|test| match test {
             Test::Welch => "Welch",
             Test::MannWhitneyExact | Test::MannWhitneyNormal => "Mann–Whitney",
+            Test::SignedRankExact | Test::SignedRankNormal => "Wilcoxon's signed ranks",
         })
         .collect();
     let n = compared.points.len();
@@ -181,10 +234,16 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
     } else {
         String::new()
     };
+    let changes =
+        format!("changes of less than {} do not matter", spread(options.threshold.unwrap_or(0.0)));
+    let confidence = options.confidence * 100.0;
+    if compared.in_turns {
+        return format!(
+            "medians over rounds in turns (ABBA); changes within a round by Hodges and Lehmann, \
+             with {confidence:.1} % intervals{by}{corrected}; {changes}"
+        );
+    }
     format!(
-        "medians over rounds; {:.1} % bootstrap intervals of their ratio{by}{corrected}; changes of \
-         less than {} do not matter",
-        options.confidence * 100.0,
-        spread(options.threshold.unwrap_or(0.0))
+        "medians over rounds; {confidence:.1} % bootstrap intervals of their ratio{by}{corrected}; {changes}"
     )
 }

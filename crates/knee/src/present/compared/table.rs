@@ -6,8 +6,11 @@ use knee_measure::results::{Compared, ComparedPoint, Results};
 use knee_measure::testcase::Family;
 use knee_stats::Verdict;
 
-use super::{Comparisons, change, gaps, method, name, notes, p_value, tally, verdict};
-use crate::present::number::{plural, si};
+use super::{
+    Comparisons, change, changes, gaps, medians, method, name, notes, p_value, quantity, tally,
+    verdict,
+};
+use crate::present::number::plural;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
@@ -27,9 +30,13 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         let _ = write!(
             text,
             "{BOLD}before{BOLD:#}  {}\n{BOLD}after{BOLD:#}   {}\n\n",
-            side(comparisons.before),
-            side(after)
+            side(comparisons.before, compared),
+            side(after, compared)
         );
+        if let (true, Some(run)) = (compared.in_turns, &comparisons.before.run) {
+            text.pop();
+            let _ = writeln!(text, "{BOLD}on{BOLD:#}      {}\n", run.environment.summary());
+        }
         text += &points(compared);
         text += &families(compared);
         for absent in gaps(&compared.gaps) {
@@ -38,9 +45,12 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         for note in notes(comparisons.before, compared) {
             let _ = writeln!(text, "{DIM}note{DIM:#}  {note}");
         }
+        if !text.ends_with("\n\n") {
+            text.push('\n');
+        }
         let _ = write!(
             text,
-            "\n{BOLD}{}: {}.{BOLD:#}\n{DIM}{}{DIM:#}\n",
+            "{BOLD}{}: {}.{BOLD:#}\n{DIM}{}{DIM:#}\n",
             plural(compared.points.len(), "point"),
             tally(&compared.verdicts()),
             method(compared, &comparisons.options)
@@ -49,9 +59,10 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
     text
 }
 
-fn side(results: &Results) -> String {
+fn side(results: &Results, compared: &Compared) -> String {
     let source = results.source.display();
     match &results.run {
+        _ if compared.in_turns => source.to_string(),
         Some(run) => {
             format!("{source}  {}, {}", run.environment.summary(), run.environment.started_at)
         }
@@ -60,20 +71,25 @@ fn side(results: &Results) -> String {
 }
 
 fn points(compared: &Compared) -> String {
+    if compared.points.is_empty() {
+        return String::new();
+    }
     let names: Vec<String> = compared.points.iter().map(|point| name(&point.key)).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(20);
     let mut text = format!(
         "{BOLD}{:width$} {:>9} {:>9} {:>9} {:>20} {:>8}  verdict{BOLD:#}\n",
-        "per second", "before", "after", "change", "interval", "p"
+        quantity(compared),
+        "before",
+        "after",
+        "change",
+        "interval",
+        "p"
     );
     for (point, name) in compared.points.iter().zip(names) {
         let c = &point.comparison;
-        let (ratio, interval) = match c.ratio {
-            Some(i) => (change(i.ratio), format!("{} to {}", change(i.low), change(i.high))),
-            None => ("new".to_owned(), "-".to_owned()),
-        };
+        let [ratio, interval] = changes(point).unwrap_or(["new", "-"].map(str::to_owned));
         let colour = colour(point);
-        let [before, after] = [c.before_median, c.after_median].map(si);
+        let [before, after] = medians(point);
         let p = if c.test.is_some() { p_value(c.adjusted_p) } else { "-".to_owned() };
         let _ = writeln!(
             text,

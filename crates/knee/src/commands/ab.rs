@@ -1,0 +1,323 @@
+//! `knee ab`: two that can run side by side, measured in turns.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use knee_measure::interrupt::Interrupt;
+use knee_measure::job::START_TIMEOUT;
+use knee_measure::launch::Launcher;
+use knee_measure::machine::{CpuList, Environment, Placement, Topology, cgroup};
+use knee_measure::plan::{Case, Command, Order, Score, Side};
+use knee_measure::record::{Record, Request, Rounds, RunRecord, SCHEMA, Writer};
+use knee_measure::results::InTurns;
+use knee_measure::select::select;
+use knee_measure::sweep::{Ended, Sweep};
+use knee_measure::testcase::Mode;
+use knee_stats::ministat::Confidence;
+use knee_stats::signed_rank_smallest_p;
+
+use super::compare::RecordArgs;
+use super::run::tasks::Tasks;
+use super::run::{create_unnamed, existing, in_words, refused, resume};
+use super::{seconds, seconds_or_none};
+use crate::exit::{ExitStatus, usage};
+use crate::present;
+use crate::present::compared::{Comparisons, json, markdown, table};
+use crate::present::progress::Progress;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Rounds unless asked otherwise: enough to claim any one of 25 points.
+const ROUNDS: u32 = 10;
+/// Of testcases; as `knee run` has it.
+const SAMPLES: u64 = 3;
+const INTERVAL: f64 = 0.2;
+const WARMUP: f64 = 0.1;
+
+/// Compare two that can run side by side, measured in turns: before, after; after, before; …
+///
+/// Both sides of a round run within moments of each other, so that a machine that gets slower or
+/// faster meanwhile hits both alike, and cancels. A side is a command, a plug-in (FILE.so), or a
+/// testcase (NAME or NAME@VARIANT). Of a command the time counts, or with --rate the last number
+/// that it prints. A line without anything special to a shell is started without one.
+#[derive(clap::Args)]
+#[command(
+    args_override_self = true,
+    after_help = "Examples:
+  knee ab --before './old/bench -n 9' --after './new/bench -n 9'    which takes less time?
+  knee ab --rate --before './a/mmap1_threads -t 2 -s 1' --after './b/mmap1_threads -t 2 -s 1'
+                                                    which prints the higher rate?
+  knee ab -t 1,2,4 --before './a -j{tasks}' --after './b -j{tasks}'   at each number of tasks
+  knee ab --before old/mine.so --after new/mine.so -m threads         two builds of a plug-in
+  knee ab --before read1 --after read1@same-file                      two variants of a testcase
+  knee ab --resume runs/2026-11-21T090000Z                            go on, or show it again
+
+Exit status: 0 whatever differs; 1 for what --fail-on names; 3 where a side cannot run; 4 where it
+fails"
+)]
+pub(crate) struct Args {
+    /// What to compare with: a command, FILE.so, or NAME[@VARIANT]
+    #[arg(long, value_name = "CMD", required_unless_present = "resume")]
+    before: Option<String>,
+
+    /// The other
+    #[arg(long, value_name = "CMD", required_unless_present = "resume")]
+    after: Option<String>,
+
+    /// The last number that a command prints is its rate: compare that, and not its time
+    #[arg(long)]
+    rate: bool,
+
+    /// Rounds, in each of which either side is measured once
+    #[arg(short, long, value_name = "N", default_value_t = ROUNDS, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rounds: u32,
+
+    /// Numbers of tasks: of testcases, and what {tasks} in a command stands for [default: auto; of
+    /// commands 1]
+    #[arg(short, long, value_name = "LIST | auto", allow_hyphen_values = true)]
+    tasks: Option<Tasks>,
+
+    /// Processes, threads or both, of testcases
+    #[arg(short, long, value_enum, default_value = "both")]
+    mode: super::run::Modes,
+
+    /// Samples per round, of testcases
+    #[arg(short, long, value_name = "N", default_value_t = SAMPLES, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    samples: u64,
+
+    /// Seconds per sample, of testcases
+    #[arg(long, value_name = "S", default_value_t = INTERVAL, value_parser = seconds)]
+    interval: f64,
+
+    /// Seconds before the first sample of a round, of testcases
+    #[arg(long, value_name = "S", default_value_t = WARMUP, value_parser = seconds_or_none)]
+    warmup: f64,
+
+    /// Which CPUs the tasks of testcases take first (see `knee topology`)
+    #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
+    placement: Placement,
+
+    /// Use only these CPUs, such as 0-3,8
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
+
+    /// Where to write the record [default: runs/TIME]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Go on with the comparison recorded in this directory; a complete one is only shown
+    #[arg(long, value_name = "DIR",
+          conflicts_with_all = ["before", "after", "rate", "rounds", "tasks", "mode", "samples",
+                                "interval", "warmup", "placement", "cpus", "output"])]
+    resume: Option<PathBuf>,
+
+    /// Confidence of intervals and verdicts: 80, 90, 95, 98, 99 or 99.5
+    #[arg(short, long, value_name = "P%", default_value = "95")]
+    confidence: Confidence,
+
+    #[command(flatten)]
+    judgement: RecordArgs,
+
+    /// Form of the results on standard output
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
+
+    /// Short for --format json
+    #[arg(long, conflicts_with_all = ["format", "markdown"])]
+    json: bool,
+
+    /// Short for --format markdown
+    #[arg(long, conflicts_with = "format")]
+    markdown: bool,
+
+    /// No progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Form of the results on standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table and verdicts in words
+    Human,
+    /// A table for a pull request or a mailing list
+    Markdown,
+    /// All that was computed, for programs
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let (mut writer, mut run, finished) = match &args.resume {
+        Some(dir) => {
+            let record = Record::open(dir)?;
+            if record.run.request.order != Order::InTurns {
+                return Err(usage(format!(
+                    "--resume {0}: that is no record of `knee ab`; see knee run --resume {0}",
+                    dir.display()
+                )));
+            }
+            if record.run.complete {
+                return show(args, &record);
+            }
+            resume(dir)?
+        }
+        None => {
+            let run = plan(args)?;
+            let writer = match &args.output {
+                Some(dir) => Writer::create(dir, &run).map_err(refused)?,
+                None => create_unnamed(&run)?,
+            };
+            (writer, run, Rounds::default())
+        }
+    };
+    // Orphans of what is measured come to us and are ended.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let mut progress = Progress::new(args.quiet, present::Format::Json);
+    let ended = Sweep {
+        run: &mut run,
+        writer: &mut writer,
+        executor: &mut Launcher::this_program(),
+        observer: &mut progress,
+        interrupt: &interrupt,
+    }
+    .run(&finished);
+    progress.finish();
+    let ended = ended?;
+    let dir = writer.dir().to_owned();
+    let judged = show(args, &Record::open(&dir)?)?;
+    tell!("knee: recorded in {0}; show it again: knee ab --resume {0}", dir.display());
+    Ok(match (ended, ExitStatus::of_failures(&run.failures)) {
+        (Ended::Interrupted(signal), _) => ExitStatus::Interrupted(signal),
+        (Ended::Done, ExitStatus::Done) => judged,
+        (Ended::Done, failed) => failed,
+    })
+}
+
+fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
+    let options = args.judgement.options(args.confidence);
+    let InTurns { before, after, compared } = InTurns::of(record, &options)?
+        .ok_or_else(|| usage(format!("{}: it does not hold two sides", record.dir.display())))?;
+    let comparisons = Comparisons { before: &before, options, compared: vec![(&after, compared)] };
+    let format = match (args.json, args.markdown) {
+        (true, _) => Format::Json,
+        (_, true) => Format::Markdown,
+        _ => args.format,
+    };
+    stdout::print(&match format {
+        Format::Human => table::render(&comparisons),
+        Format::Markdown => markdown::render(&comparisons),
+        Format::Json => json::render(&comparisons),
+    })?;
+    Ok(args.judgement.judge(&comparisons.compared))
+}
+
+/// What the arguments mean on this machine.
+fn plan(args: &Args) -> anyhow::Result<RunRecord> {
+    let given = |side: &Option<String>| side.clone().expect("clap asks for both");
+    let cases = [
+        case("--before", &given(&args.before), args)?.on(Side::Before),
+        case("--after", &given(&args.after), args)?.on(Side::After),
+    ];
+    let commands = cases.iter().filter(|case| case.command.is_some()).count();
+    if commands == 1 {
+        return Err(usage(
+            "one side is a command and the other a testcase: their rates have nothing in common",
+        ));
+    }
+    if args.rate && commands == 0 {
+        return Err(usage(
+            "--rate is for commands, and these are testcases, which count themselves",
+        ));
+    }
+    let machine = Topology::read()?;
+    let topology = match &args.cpus {
+        Some(cpus) => machine.restrict(cpus).map_err(|e| usage(e.to_string()))?,
+        None => machine,
+    };
+    let tasks = match &args.tasks {
+        Some(tasks) => tasks.resolve(&topology, cgroup::cpu_quota()),
+        None if commands > 0 => vec![1],
+        None => "auto".parse::<Tasks>().expect("a word").resolve(&topology, cgroup::cpu_quota()),
+    };
+    let deaf = |case: &&Case| case.command.as_ref().is_some_and(|command| !command.takes_tasks());
+    if let (Some(_), Some(case)) = (&args.tasks, cases.iter().find(deaf)) {
+        return Err(usage(format!(
+            "-t: say with {} where the number of tasks belongs in the command of {}",
+            Command::TASKS,
+            case.name
+        )));
+    }
+    let modes = match commands {
+        0 => args.mode.modes(),
+        _ => vec![Mode::Processes],
+    };
+    enough(args, tasks.len() * modes.len())?;
+    if let Some(output) = &args.output {
+        in_words("-o", output)?;
+    }
+    let dir = existing("TMPDIR", &std::env::temp_dir())?;
+    let request = Request {
+        modes,
+        tasks,
+        rounds: args.rounds,
+        samples: if commands > 0 { 1 } else { args.samples },
+        interval: args.interval,
+        warmup: if commands > 0 { 0.0 } else { args.warmup },
+        start_timeout: START_TIMEOUT,
+        precision: None,
+        max_time: 60.0,
+        order: Order::InTurns,
+        seed: super::random(),
+        placement: args.placement,
+        cpus: args.placement.order(&topology),
+        dir: dir.clone(),
+        aa: false,
+    };
+    Ok(RunRecord {
+        schema: SCHEMA,
+        complete: false,
+        end: None,
+        request,
+        environment: Environment::capture(&dir),
+        cases: cases.into(),
+        failures: Vec::new(),
+    })
+}
+
+/// Refuses so few rounds that none of the `points` could ever be called different.
+fn enough(args: &Args, points: usize) -> anyhow::Result<()> {
+    let level = 1.0 - args.confidence.percent() / 100.0;
+    let suffices = |rounds: u32| signed_rank_smallest_p(rounds as usize) * (points as f64) < level;
+    if suffices(args.rounds) {
+        return Ok(());
+    }
+    let least = (1..).find(|&rounds| suffices(rounds)).expect("each round halves it");
+    Err(usage(format!(
+        "-r {}: whatever they show, so few rounds could prove no difference at {} % confidence \
+         among as many points ({points}): use -r {least} or more",
+        args.rounds,
+        args.confidence.percent()
+    )))
+}
+
+/// What one side names.
+fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
+    if text.trim().is_empty() {
+        return Err(usage(format!("{option}: name a command, a FILE.so or a testcase")));
+    }
+    let path = Path::new(text);
+    if path.extension().is_some_and(|extension| extension == "so") && !text.contains(' ') {
+        return Ok(Case::plugin(&existing(option, path)?));
+    }
+    if !args.rate
+        && let Ok([selected]) = select(&[text]).as_deref()
+    {
+        return Ok(Case::built_in(selected));
+    }
+    let score = if args.rate { Score::Printed } else { Score::Time };
+    Ok(Case::command(Command { line: text.to_owned(), score }))
+}

@@ -1,0 +1,160 @@
+//! `knee ab`: two sides measured in turns.
+
+mod support;
+
+use std::fs;
+
+use rustix::process::Signal;
+use snapbox::{assert_data_eq, str};
+use support::{Finished, Scratch, compile_plugin, finish, processes_in, signal, start, wait_until};
+
+fn ab(scratch: &Scratch, args: &[&str]) -> Finished {
+    finish(scratch.knee(&["ab", "-q", "-o", "record"]).args(args))
+}
+
+/// Two commands whose rates leave nothing to chance: 100 and 150, 200 and 250.
+const RATES: [&str; 7] =
+    ["--rate", "-t", "1,2", "--before", "echo rate: {tasks}00", "--after", "echo {tasks}50 ops/s"];
+
+fn sides(scratch: &Scratch) -> Vec<String> {
+    let samples = scratch.samples();
+    let name = |line: &serde_json::Value| line["testcase"].as_str().unwrap().to_owned();
+    samples.iter().map(|line| name(line).split(':').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_commands_print_is_compared_at_each_number_of_tasks() {
+    let scratch = Scratch::new();
+    let finished = ab(&scratch, &RATES);
+    let (_, table) = finished.assert_code(0).stdout.split_once("\n\n").unwrap();
+    assert_data_eq!(
+        table,
+        str![[r#"
+per second              before     after    change             interval        p  verdict
+echo ×1                    100       150    +50.0%     +50.0% to +50.0%   0.0019  ▲ faster
+echo ×2                    200       250    +25.0%     +25.0% to +25.0%   0.0019  ▲ faster
+
+2 points: 2 faster.
+medians over rounds in turns (ABBA); changes within a round by Hodges and Lehmann, with 95.0 % intervals; p by Wilcoxon's signed ranks, corrected for 2 points (Benjamini–Hochberg); changes of less than 2.0% do not matter
+
+"#]]
+    );
+    finished.assert_stderr_has("knee ab --resume record");
+}
+
+#[test]
+fn the_sides_take_turns_at_being_first() {
+    let scratch = Scratch::new();
+    ab(&scratch, &["--rate", "-r", "6", "--before", "echo 1", "--after", "echo 1"]).assert_code(0);
+    let (ab, ba) = (["before", "after"], ["after", "before"]);
+    assert_eq!(sides(&scratch), [ab, ba, ab, ba, ab, ba].concat());
+}
+
+#[test]
+fn the_time_counts_where_nothing_else_is_said() {
+    let scratch = Scratch::new();
+    let finished = ab(
+        &scratch,
+        &["--before", "true", "--after", "sleep 0.2", "-r", "6", "--fail-on", "slower", "--json"],
+    );
+    let json: serde_json::Value = serde_json::from_str(&finished.assert_code(1).stdout).unwrap();
+    let point = &json["comparisons"][0]["points"][0];
+    assert_eq!((&point["testcase"], &point["verdict"]), (&"true → sleep".into(), &"slower".into()));
+    assert!(point["seconds"]["after"].as_f64().unwrap() >= 0.2, "{point:#}");
+    assert_eq!(point["test"], "Wilcoxon signed-rank, exact");
+    let text = finish(&mut scratch.knee(&["ab", "--resume", "record", "--markdown"]));
+    text.assert_code(0).assert_stdout_has("| true → sleep |").assert_stdout_has("`sleep 0.2`, on ");
+    assert_eq!(sides(&scratch).len(), 12, "a complete record is only shown");
+}
+
+#[test]
+fn testcases_and_variants_are_sides_too() {
+    let scratch = Scratch::new();
+    let quick = ["-r", "6", "-s", "1", "--interval", "0.02", "--warmup", "0.01", "-t", "2"];
+    let finished = finish(
+        scratch
+            .knee(&["ab", "-q", "-o", "record", "-m", "threads", "--before", "read1", "--after"])
+            .arg("read1@same-file")
+            .args(quick),
+    );
+    finished.assert_code(0).assert_stdout_has("read1 → read1@same-file threads ×2");
+    finish(&mut scratch.knee(&["show", "record"])).assert_code(0).assert_stdout_has("after:read1@");
+    assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn two_builds_of_a_plugin_may_have_one_name() {
+    let scratch = Scratch::new();
+    let Some(plugin) = compile_plugin(&scratch, "counter1") else { return };
+    let other = scratch.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::copy(&plugin, other.join("counter1.so")).unwrap();
+    let finished = finish(
+        scratch
+            .knee(&["ab", "-q", "-o", "record", "-r", "6", "-t", "1", "-m", "processes"])
+            .args(["-s", "1", "--interval", "0.02", "--before", &plugin, "--after"])
+            .arg(other.join("counter1.so"))
+            .env("CLEANUP_PROOF", scratch.path().join("proof")),
+    );
+    finished.assert_code(0).assert_stdout_has("counter1 processes ×1");
+}
+
+#[test]
+fn a_side_that_fails_ends_the_comparison_with_its_words() {
+    let scratch = Scratch::new();
+    let failing = "sh -c 'sleep 1000 & echo what is wrong >&2; exit 3'";
+    let finished = ab(&scratch, &["--before", "true", "--after", failing]);
+    finished.assert_code(4).assert_stderr_has("exited with status 3: what is wrong");
+    finished.assert_stdout_has("nothing before (given up with the other), nothing after");
+    assert!(sides(&scratch).len() < 3, "one side alone was measured on");
+    assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
+    let _ = fs::remove_dir_all(scratch.record());
+    let missing = ab(&scratch, &["--before", "no-such-program", "--after", "true"]);
+    missing.assert_code(3).assert_stderr_has("no-such-program: not found");
+    let _ = fs::remove_dir_all(scratch.record());
+    let silent = ab(&scratch, &["--rate", "--before", "true", "--after", "echo 1"]);
+    silent.assert_code(4).assert_stderr_has("true printed no number");
+}
+
+#[test]
+fn an_interrupted_comparison_ends_its_commands_and_goes_on_later() {
+    let scratch = Scratch::new();
+    let gate = scratch.path().join("gate");
+    let slow = format!("sh -c 'test -e {0} && echo 5 && exit; sleep 1000; true'", gate.display());
+    let mut knee = start(
+        scratch
+            .knee(&["ab", "-o", "record", "-r", "6", "--rate"])
+            .args(["--before", "echo 4", "--after", &slow]),
+    );
+    wait_until("the slow side runs", || {
+        processes_in(scratch.path()).iter().any(|line| line.contains(": sleep 1000"))
+    });
+    signal(&knee, Signal::INT);
+    assert_eq!(knee.wait().unwrap().code(), Some(130));
+    assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
+    fs::write(&gate, "").unwrap();
+    let finished = finish(&mut scratch.knee(&["ab", "-q", "--resume", "record"]));
+    finished.assert_code(0).assert_stdout_has("▲ faster");
+    assert_eq!(sides(&scratch).len(), 12);
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_before_anything_runs() {
+    let scratch = Scratch::new();
+    let refused = |args: &[&str], words: &str| {
+        ab(&scratch, args).assert_code(2).assert_stderr_has(words);
+        assert!(!scratch.record().exists());
+    };
+    let pair = ["--before", "true", "--after", "true"];
+    refused(&["--before", "true"], "--after");
+    refused(&["--before", "open1", "--after", "true"], "nothing in common");
+    refused(&["--before", " ", "--after", "true"], "name a command");
+    refused(&["--before", "none.so", "--after", "true"], "none.so: No such file");
+    refused(&[&pair[..], &["-r", "5"]].concat(), "use -r 6 or more");
+    refused(&[&pair[..], &["-r", "-3"]].concat(), "-3 is not in 1..");
+    refused(&[&pair[..], &["-t", "2"]].concat(), "{tasks}");
+    fs::create_dir(scratch.path().join("run")).unwrap();
+    finish(&mut scratch.run(&["getppid1", "-t", "1", "-m", "threads"])).assert_code(0);
+    let other = finish(&mut scratch.knee(&["ab", "--resume", "record"]));
+    other.assert_code(2).assert_stderr_has("no record of `knee ab`");
+}

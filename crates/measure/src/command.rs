@@ -1,0 +1,266 @@
+//! A round of a command: runs it once, takes the time, and ends whatever it leaves behind.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{self, Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, set_parent_process_death_signal,
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::interrupt::Interrupt;
+use crate::job::{Failure, FailureKind, Job, Phase, Sample};
+use crate::launch::{Stopped, end_group, read_available, timespec};
+use crate::plan::{Command, Score};
+use crate::signal::describe_end;
+use crate::task::confine;
+
+/// With one of these a line means something to a shell.
+const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";
+/// How much of the end of the output is kept.
+const TAIL_BYTES: usize = 64 << 10;
+/// How long an interrupted command may take to end by itself.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+/// What a command has to be: the question comes back in several ways.
+const ADVICE: &str = "run it by hand to see what it lacks";
+
+/// Runs `command` once as `job` says. The sample is the invocation.
+pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result<Sample, Stopped> {
+    let line = command.line.replace(Command::TASKS, &job.tasks.to_string());
+    let before = seconds();
+    let mut running = Running::start(&line, command.score, job)?;
+    running.wait(interrupt)?;
+    let seconds = seconds() - before;
+    running.check(&line)?;
+    let rate = match command.score {
+        Score::Time => 1.0 / seconds,
+        Score::Printed => printed_rate(&running.stdout, &line)?,
+    };
+    let phase = Phase::Measure;
+    Ok(Sample { phase, seconds, rates: vec![rate], cpu: None, reference: None, marks: Vec::new() })
+}
+
+fn seconds() -> f64 {
+    let t = clock_gettime(ClockId::MonotonicRaw);
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}
+
+/// A started command. Dropping it ends all of its process group.
+struct Running {
+    child: Child,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Running {
+    fn start(line: &str, score: Score, job: &Job) -> Result<Self, Stopped> {
+        let mut words = line.split_whitespace();
+        let program = words.next().unwrap_or_default();
+        let in_shell = || spawn("/bin/sh", ["-c", line], score, job);
+        let child = if program.is_empty() || line.contains(|c| SHELL_CHARACTERS.contains(c)) {
+            in_shell()
+        } else {
+            match spawn(program, words, score, job) {
+                // It may be one of the words that only a shell knows.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => in_shell(),
+                spawned => spawned,
+            }
+        };
+        let child = child.map_err(|error| {
+            let reason = format!("cannot start {line}: {error}");
+            Failure::new(FailureKind::CannotRun, reason, ADVICE)
+        })?;
+        Ok(Self { child, stdout: Vec::new(), stderr: Vec::new() })
+    }
+
+    /// Until it has ended; its output is taken meanwhile, lest it wait for room in a pipe.
+    fn wait(&mut self, interrupt: &Interrupt) -> Result<(), Stopped> {
+        let failed = |error: Errno| Failure::runner(format!("cannot watch a command: {error}"));
+        let pid = Pid::from_child(&self.child);
+        let exit = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
+        loop {
+            let ended = {
+                let pipes = [
+                    self.child.stdout.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)),
+                    self.child.stderr.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)),
+                ];
+                let mut fds =
+                    vec![PollFd::new(&exit, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
+                fds.extend(pipes.into_iter().flatten());
+                match poll(&mut fds, None) {
+                    Ok(_) => {}
+                    Err(Errno::INTR) => continue,
+                    Err(error) => return Err(failed(error).into()),
+                }
+                if !fds[1].revents().is_empty()
+                    && let Some(signal) = interrupt.take()
+                {
+                    self.end(&exit);
+                    return Err(Stopped::Interrupted(signal));
+                }
+                !fds[0].revents().is_empty()
+            };
+            // A pipe at its end would be ready for ever.
+            if let Some(pipe) = &mut self.child.stdout
+                && drain(pipe, &mut self.stdout)
+            {
+                self.child.stdout = None;
+            }
+            if let Some(pipe) = &mut self.child.stderr
+                && drain(pipe, &mut self.stderr)
+            {
+                self.child.stderr = None;
+            }
+            if ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks the whole group to end.
+    fn end(&self, exit: &impl AsFd) {
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
+        let deadline = Instant::now() + END_PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match poll(&mut [PollFd::new(exit, PollFlags::IN)], Some(&timespec(left))) {
+                Err(Errno::INTR) => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// A failure unless it ended well.
+    fn check(&mut self, line: &str) -> Result<(), Failure> {
+        use std::os::unix::process::ExitStatusExt;
+        // What it started dies before it is reaped: until then its group is nobody else's.
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::KILL);
+        let status = self.child.wait().map_err(|e| Failure::runner(format!("wait: {e}")))?;
+        end_group(group);
+        if status.success() {
+            return Ok(());
+        }
+        let how = describe_end(status.signal(), status.code());
+        let text = String::from_utf8_lossy(&self.stderr);
+        let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        let said = last.map_or(String::new(), |line| format!(": {line}"));
+        // What a shell says of a program that is not there, or is none.
+        let missing = matches!(status.code(), Some(126 | 127));
+        let kind = if missing { FailureKind::CannotRun } else { FailureKind::Died };
+        Err(Failure::new(kind, format!("{line} {how}{said}"), ADVICE))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+            return;
+        }
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.child.wait();
+        end_group(group);
+    }
+}
+
+fn spawn<A: AsRef<OsStr>>(
+    program: &str,
+    args: impl IntoIterator<Item = A>,
+    score: Score,
+    job: &Job,
+) -> io::Result<Child> {
+    let cpus = job.cpus.clone();
+    let mut command = process::Command::new(program);
+    command
+        .args(args)
+        .env("KNEE_PADDING", "x".repeat(job.layout as usize))
+        .stdin(Stdio::null())
+        .stdout(if score == Score::Printed { Stdio::piped() } else { Stdio::null() })
+        .stderr(Stdio::piped())
+        .process_group(0);
+    // SAFETY: between fork and exec the closure only makes system calls and allocates nothing:
+    // what it is given was built before, and an error of `confine` that would need memory cannot
+    // arise for CPUs that a placement named.
+    unsafe {
+        command.pre_exec(move || {
+            let _ = set_parent_process_death_signal(Some(Signal::KILL));
+            let _ = confine(&cpus);
+            let mut none = std::mem::zeroed();
+            libc::sigemptyset(&mut none);
+            libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let child = command.spawn()?;
+    let (stdout, stderr) = (child.stdout.as_ref(), child.stderr.as_ref());
+    for pipe in [stdout.map(AsFd::as_fd), stderr.map(AsFd::as_fd)].into_iter().flatten() {
+        rustix::io::ioctl_fionbio(pipe, true)?;
+    }
+    Ok(child)
+}
+
+/// Reads what is there and keeps the end of it; `true` when no more will come.
+fn drain(pipe: &mut impl io::Read, into: &mut Vec<u8>) -> bool {
+    let closed = read_available(pipe, into);
+    let excess = into.len().saturating_sub(TAIL_BYTES);
+    into.drain(..excess);
+    closed
+}
+
+fn printed_rate(output: &[u8], line: &str) -> Result<f64, Failure> {
+    let refused = |reason: String| {
+        let remedy = "let it print its rate as the last number, or compare times instead";
+        Failure::new(FailureKind::Died, format!("{line} {reason}"), remedy)
+    };
+    let text = String::from_utf8_lossy(output);
+    match last_number(&text) {
+        None => Err(refused("printed no number".to_owned())),
+        Some(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
+        Some(rate) => Err(refused(format!("printed {rate}, which is no rate"))),
+    }
+}
+
+/// The last number that stands by itself or behind a sign such as `:` or `=`; digits in the middle
+/// of a word, as in `mmap1`, are none.
+fn last_number(text: &str) -> Option<f64> {
+    let part_of_number = |c: char| c.is_ascii_alphanumeric() || "+-._".contains(c);
+    text.split(|c: char| !part_of_number(c))
+        .filter(|word| word.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)))
+        .rev()
+        .find_map(|word| {
+            // A unit may follow at once, and a full stop: 12.5ms, 3.
+            let len = (1..=word.len()).rev().find(|&len| word[..len].parse::<f64>().is_ok())?;
+            word[..len].parse().ok()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_number_is_the_rate() {
+        assert_eq!(last_number("testcase:mmap1\naverage:1310849\n"), Some(1310849.0));
+        assert_eq!(last_number("min:1 max:2 total=3.5e6 ops/s"), Some(3.5e6));
+        assert_eq!(last_number("took 12.5ms."), Some(12.5));
+        assert_eq!(last_number("rate: -3."), Some(-3.0));
+        assert_eq!(last_number("p99 of mmap1"), None);
+        assert_eq!(last_number("- . + e5"), None);
+        assert_eq!(last_number(""), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_output_makes_it_panic(text: String) {
+            let _ = last_number(&text);
+        }
+    }
+}

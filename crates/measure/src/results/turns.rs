@@ -1,0 +1,115 @@
+//! Results of a run that measured two sides in turns (`knee ab`), round by round.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use knee_stats::{CompareOptions, compare_pairs};
+
+use super::{CaseInfo, Compared, Key, Measured, Results, ResultsError};
+use crate::plan::{Case, Order, Point, Score, Side, partner};
+use crate::record::{Record, Rounds};
+
+/// Both sides of a run in turns, and what their comparison says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InTurns {
+    /// What the other is compared with.
+    pub before: Results,
+    /// The other.
+    pub after: Results,
+    /// Their comparison, pair by pair.
+    pub compared: Compared,
+}
+
+impl InTurns {
+    /// Compares the finished rounds of `record`; `None` for a run of another order.
+    pub fn of(record: &Record, options: &CompareOptions) -> Result<Option<Self>, ResultsError> {
+        let run = &record.run;
+        let points = run.points();
+        let cases = (run.cases.iter().find(|case| case.side().0 == Some(Side::Before)))
+            .zip(run.cases.iter().find(|case| case.side().0 == Some(Side::After)));
+        let (Order::InTurns, Some((one, other))) = (run.request.order, cases) else {
+            return Ok(None);
+        };
+        let finished = record.finished_rounds()?;
+        let name = match (one.side().1, other.side().1) {
+            (before, after) if before == after => before.to_owned(),
+            (before, after) => format!("{before} → {after}"),
+        };
+        let (mut before, mut after) = (side(one, &name), side(other, &name));
+        let mut pairs = BTreeMap::new();
+        for (nr, point) in points.iter().enumerate().take(points.len() / 2) {
+            let other_point = &points[partner(nr, points.len())];
+            let rounds = pairs_of(&finished, [point, other_point], run.request.rounds);
+            let key = key(&name, point, one);
+            let failure =
+                |point: &Point| run.failures.iter().find(|failure| failure.point == *point);
+            for (nr, (results, point, other)) in
+                [(&mut before, point, other_point), (&mut after, other_point, point)]
+                    .into_iter()
+                    .enumerate()
+            {
+                let side: Vec<f64> = rounds.iter().map(|&(b, a)| [b, a][nr]).collect();
+                let gap = match (failure(point), failure(other)) {
+                    (Some(failure), _) => Some(failure.failure.reason.clone()),
+                    (None, Some(_)) => Some("given up with the other".to_owned()),
+                    (None, None) => None,
+                };
+                let measured = Measured {
+                    samples: finished.of(point).map(|round| round.samples).sum(),
+                    marked: finished.of(point).map(|round| round.marked).sum(),
+                    gap,
+                    rounds: side,
+                    reference: None,
+                };
+                results.points.insert(key.clone(), measured);
+            }
+            pairs.insert(key, rounds);
+        }
+        before.run = Some(run.clone());
+        after.run = Some(run.clone());
+        let (keys, pairs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let compared = compare_pairs(&pairs, options);
+        let compared = Compared {
+            in_turns: true,
+            ..Compared::assemble(&before, &after, keys.iter().zip(compared))
+        };
+        Ok(Some(Self { before, after, compared }))
+    }
+}
+
+fn side(case: &Case, name: &str) -> Results {
+    let source = match (&case.command, &case.plugin) {
+        (Some(command), _) => PathBuf::from(&command.line),
+        (_, Some(path)) => path.clone(),
+        (None, None) => PathBuf::from(case.side().1),
+    };
+    let mut results = Results::new(&source);
+    let timed = case.command.as_ref().is_some_and(|command| command.score == Score::Time);
+    let info = CaseInfo { family: Some(case.family), unit: case.unit.clone(), timed };
+    results.cases.insert(name.to_owned(), info);
+    results
+}
+
+/// A command has a number of tasks only where it is told one, and mode it has none.
+fn key(name: &str, point: &Point, case: &Case) -> Key {
+    let tasks = case.command.as_ref().is_none_or(crate::plan::Command::takes_tasks);
+    Key {
+        testcase: name.to_owned(),
+        mode: case.command.is_none().then_some(point.mode),
+        tasks: tasks.then_some(point.tasks),
+    }
+}
+
+/// The rates of the rounds that both points have finished. As everywhere, rounds that were
+/// disturbed from end to end count only where there are no others.
+fn pairs_of(finished: &Rounds, points: [&Point; 2], rounds: u32) -> Vec<(f64, f64)> {
+    let both =
+        |round: u32| Some((finished.get(points[0], round)?, finished.get(points[1], round)?));
+    let clean: Vec<(f64, f64)> = (0..rounds)
+        .filter_map(|round| both(round).and_then(|(b, a)| b.clean_rate().zip(a.clean_rate())))
+        .collect();
+    if !clean.is_empty() {
+        return clean;
+    }
+    (0..rounds).filter_map(|round| both(round).and_then(|(b, a)| b.rate().zip(a.rate()))).collect()
+}
