@@ -42,9 +42,9 @@ pub const SCHEMA: u32 = 1;
 pub const RUN_FILE: &str = "run.json";
 /// Name of the file of samples.
 pub const SAMPLES_FILE: &str = "samples.jsonl";
-/// More operations per second than all CPUs of the largest machine do together. Sums of rates up to
-/// this stay finite.
-pub(crate) const MAX_RATE: f64 = 1e18;
+/// More per second than all CPUs of the largest machine do together, and than any command prints of
+/// itself. Squares of sums of rates up to this stay finite.
+pub(crate) const MAX_RATE: f64 = 1e30;
 
 /// What was asked for, after defaults were filled in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -13,6 +13,8 @@ use crate::plan::MAX_TASKS;
 
 /// Four months: beyond every interval and patience that can be asked for.
 const MAX_SECONDS: f64 = 1e7;
+/// Ten times as many as can be asked for; whoever goes through them all has to come to an end.
+const ROUNDS: RangeInclusive<u32> = 1..=1_000_000;
 /// No clock tells shorter intervals.
 const MIN_SECONDS: f64 = 1e-9;
 /// Shares are quotients of clock ticks, of which two readings may not be of the same instant.
@@ -31,6 +33,10 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
     let shortest = run.cases.iter().map(|case| ("min_interval of a case", case.min_interval));
     for (name, value) in seconds.into_iter().chain(shortest) {
         within(name, value, 0.0..=MAX_SECONDS)?;
+    }
+    if !ROUNDS.contains(&request.rounds) {
+        let (least, most) = (ROUNDS.start(), ROUNDS.end());
+        return Err(format!("request.rounds: {} is not from {least} to {most}", request.rounds));
     }
     if let Some(tasks) = request.tasks.iter().find(|tasks| !(1..=MAX_TASKS).contains(tasks)) {
         return Err(format!("request.tasks: {tasks} is not from 1 to {MAX_TASKS}"));
@@ -56,6 +62,7 @@ pub(super) fn check_sample(line: &SampleLine) -> Result<(), String> {
         ("mean", line.mean),
         ("stddev", line.stddev),
         ("fairness", line.fairness),
+        ("reference", line.reference.unwrap_or(0.0)),
     ];
     let tasks = line.rates.iter().map(|&rate| ("rates", rate));
     for (name, rate) in rates.into_iter().chain(tasks) {
