@@ -259,6 +259,15 @@ mod tests {
         assert_eq!(last_number(""), None);
     }
 
+    #[test]
+    fn a_rate_that_no_record_holds_is_refused() {
+        assert_eq!(printed_rate(b"1e9\n", "x").unwrap(), 1e9);
+        for rate in ["0", "-3", "1e40", "1e999"] {
+            let failure = printed_rate(rate.as_bytes(), "x").unwrap_err();
+            assert!(failure.reason.ends_with("which is no rate"), "{failure:?}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn no_output_makes_it_panic(text: String) {

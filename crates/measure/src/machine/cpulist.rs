@@ -100,15 +100,16 @@ impl FromStr for CpuList {
             return Ok(CpuList::default());
         }
         // However often a list repeats itself, this is quick.
-        let mut listed = vec![false; MAX_CPU as usize + 1];
+        let mut listed = Vec::new();
         for piece in text.split(',').map(str::trim) {
             let Piece { first, last, take, group } = parse_piece(piece)?;
+            listed.resize(listed.len().max(last as usize + 1), false);
             for start in (first..=last).step_by(group) {
                 let end = last.min(start + take - 1);
                 listed[start as usize..=end as usize].fill(true);
             }
         }
-        Ok((0..=MAX_CPU).filter(|&cpu| listed[cpu as usize]).collect())
+        Ok((0..).zip(listed).filter_map(|(cpu, listed)| listed.then_some(cpu)).collect())
     }
 }
 
