@@ -251,6 +251,14 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     refuse(&["run", "getppid1", "--interval", "0"], "a time in seconds");
     refuse(&["run", "getppid1", "--precision", "200%"], "a percentage");
     refuse(&["run", "getppid1", "--rounds", "0"], "1..=100000");
+    refuse(&["run", "getppid1", "-r", "-1"], "1..=100000");
+    refuse(&["run", "getppid1", "-s", "-1"], "-1");
+    refuse(&["run", "getppid1", "--interval", "-0.1"], "a time in seconds");
+    refuse(&["run", "getppid1", "--precision", "-1"], "a percentage");
+    refuse(&["run", "getppid1", "--seed", "-1"], "invalid digit");
+    refuse(&["run", "getppid1", "--max-time", "5"], "--precision");
+    refuse(&["will-it-scale", "getppid1_threads", "-t", "-1"], "1..=16384");
+    refuse(&["compare", "-C", "-1"], "columns are counted from 1");
     refuse(&["run", "getppid1", "--cpus", "9999"], "9999");
     refuse(&["run", "getppid1", "--placement", "best"], "choose cores");
     refuse(&["run", "getppid1", "--plugin", "/nowhere.so"], "/nowhere.so");
@@ -258,6 +266,17 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     refuse(&["will-it-scale", "nothing_threads"], "knee list");
     assert!(!scratch.path().join("runs").exists());
     finish(&mut scratch.knee(&["show", "nowhere"])).assert_code(3).assert_stderr_has("nowhere");
+}
+
+#[test]
+fn a_strange_tmpdir_was_blamed_on_an_option_that_nobody_gave() {
+    use std::os::unix::ffi::OsStrExt;
+    let scratch = Scratch::new();
+    let strange = scratch.path().join(std::ffi::OsStr::from_bytes(b"\xff"));
+    fs::create_dir(&strange).unwrap();
+    let finished = finish(scratch.run(&["getppid1"]).env("TMPDIR", &strange));
+    finished.assert_code(2).assert_stderr_has("TMPDIR ").assert_stderr_has("not UTF-8");
+    assert!(!finished.stderr.contains("--dir"), "{finished:#?}");
 }
 
 #[test]

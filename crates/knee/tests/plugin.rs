@@ -85,10 +85,27 @@ fn what_is_no_plugin_is_refused_with_the_command_that_makes_one() {
     let text = scratch.path().join("text.so");
     std::fs::write(&text, "not an object").unwrap();
     finish(&mut scratch.run(&["-t", "1", "--plugin", text.to_str().unwrap()]))
-        .assert_code(3)
-        .assert_stderr_has("file too short")
+        .assert_code(2)
+        .assert_stderr_has("text.so: it is no shared object")
         .assert_stderr_has("cc -O2 -shared -fPIC");
     finish(&mut scratch.run(&["--plugin", "missing.so"]))
         .assert_code(2)
         .assert_stderr_has("missing.so");
+}
+
+#[test]
+fn a_plugin_that_lacks_a_symbol_was_reported_for_every_point() {
+    let scratch = Scratch::new();
+    for (name, source, says) in [
+        ("empty", "int nothing;", "it defines no testcase_description"),
+        ("idle", "char *testcase_description = \"idle\";", "it defines no function testcase"),
+    ] {
+        let file = scratch.path().join(format!("{name}.c"));
+        std::fs::write(&file, source).unwrap();
+        let Some(plugin) = compile(&scratch, &file, name) else { return };
+        let finished = finish(&mut scratch.run(&["-t", "1,2", "getppid1", "--plugin", &plugin]));
+        finished.assert_code(2).assert_stderr_has(says);
+        assert_eq!(finished.stderr.matches(says).count(), 1, "{finished:#?}");
+        assert!(!scratch.record().exists(), "nothing was measured");
+    }
 }

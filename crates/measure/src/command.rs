@@ -18,6 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
 use crate::launch::{Stopped, end_group, read_available, timespec};
 use crate::plan::{Command, Score};
+use crate::record::MAX_RATE;
 use crate::signal::describe_end;
 use crate::task::confine;
 
@@ -223,7 +224,8 @@ fn printed_rate(output: &[u8], line: &str) -> Result<f64, Failure> {
     let text = String::from_utf8_lossy(output);
     match last_number(&text) {
         None => Err(refused("printed no number".to_owned())),
-        Some(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
+        // A record with a greater one could not be read again.
+        Some(rate) if rate > 0.0 && rate <= MAX_RATE => Ok(rate),
         Some(rate) => Err(refused(format!("printed {rate}, which is no rate"))),
     }
 }
@@ -255,6 +257,15 @@ mod tests {
         assert_eq!(last_number("p99 of mmap1"), None);
         assert_eq!(last_number("- . + e5"), None);
         assert_eq!(last_number(""), None);
+    }
+
+    #[test]
+    fn a_rate_that_no_record_holds_is_refused() {
+        assert_eq!(printed_rate(b"1e9\n", "x").unwrap(), 1e9);
+        for rate in ["0", "-3", "1e40", "1e999"] {
+            let failure = printed_rate(rate.as_bytes(), "x").unwrap_err();
+            assert!(failure.reason.ends_with("which is no rate"), "{failure:?}");
+        }
     }
 
     proptest::proptest! {

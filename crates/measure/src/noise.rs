@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use knee_stats::{median, noise_floor};
 use schemars::JsonSchema;
@@ -27,8 +27,46 @@ pub const AA_ROUNDS: u32 = 10;
 /// Fewest rounds of an A/A run: with fewer, [`noise_floor`] has no two groups to compare.
 pub const AA_ROUNDS_AT_LEAST: u32 = 4;
 
+/// Medians of rounds of the same thing do not differ by more than this share.
+const RELATIVE: std::ops::RangeInclusive<f64> = 0.0..=1e6;
 /// Products of the same decimal numbers may differ in the last bits.
 const ROUNDING: f64 = 1e-9;
+
+/// Why floors cannot be read or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum NoiseError {
+    /// There is nowhere to keep them.
+    #[error("neither XDG_STATE_HOME nor HOME is set")]
+    NoPlace,
+    /// The file cannot be used.
+    #[error("{}: {error}; set XDG_STATE_HOME to a directory that you may write to", .path.display())]
+    Io {
+        /// The file, or the directory for it.
+        path: PathBuf,
+        /// What the system said; part of the message, and no `source` that would repeat it.
+        error: io::Error,
+    },
+    /// Not what knee writes.
+    #[error(
+        "{}: {reason}; remove the file, and measure the noise floor again: knee run --aa",
+        .path.display()
+    )]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// A later knee wrote it.
+    #[error("{} has schema {found}, and this knee reads {SCHEMA}: use the knee that wrote it",
+            .path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+    },
+}
 
 /// How a point was measured, as far as its noise depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -130,8 +168,42 @@ impl NoiseFloors {
 
     /// The floors kept for the machine of `run` and measured as its points were; `None` where
     /// there are none.
+    ///
+    /// # Errors
+    /// Names the file, where there is one that cannot be used.
+    pub fn kept_for(run: &RunRecord) -> Result<Option<Self>, NoiseError> {
+        let kept = read(&Machine::from(&run.environment))?;
+        Ok(kept.and_then(|floors| floors.for_run(run)))
+    }
+
+    /// As [`kept_for`](Self::kept_for), for those who are told elsewhere that a file is no good.
     pub fn load(run: &RunRecord) -> Option<Self> {
-        read(&Machine::from(&run.environment))?.for_run(run)
+        Self::kept_for(run).ok().flatten()
+    }
+
+    /// The floors in the text of the file `path`; `None` for a version that says too little.
+    ///
+    /// # Errors
+    /// Names the file, and the place in it.
+    pub fn parse(text: &[u8], path: &Path) -> Result<Option<Self>, NoiseError> {
+        let malformed = |reason: String| NoiseError::Malformed { path: path.to_owned(), reason };
+        let value: serde_json::Value =
+            serde_json::from_slice(text).map_err(|e| malformed(e.to_string()))?;
+        match value.get("schema").and_then(serde_json::Value::as_u64) {
+            None => return Err(malformed("it has no schema".to_owned())),
+            Some(older) if older < SCHEMA.into() => return Ok(None),
+            Some(found) if found > SCHEMA.into() => {
+                return Err(NoiseError::Newer { path: path.to_owned(), found });
+            }
+            Some(_) => {}
+        }
+        let floors: Self = serde_json::from_slice(text).map_err(|e| malformed(e.to_string()))?;
+        match floors.points.iter().find(|noise| !RELATIVE.contains(&noise.relative)) {
+            Some(noise) => {
+                Err(malformed(format!("{:?} is no relative difference", noise.relative)))
+            }
+            None => Ok(Some(floors)),
+        }
     }
 
     fn for_run(mut self, run: &RunRecord) -> Option<Self> {
@@ -141,19 +213,20 @@ impl NoiseFloors {
 
     /// Keeps them for later runs, beside those that are kept for this machine already; returns
     /// the file.
-    pub fn save(self) -> io::Result<PathBuf> {
-        let file = file().ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME is set")
-        })?;
-        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", file.display()));
+    ///
+    /// # Errors
+    /// Also if what is kept already cannot be read, and so would be lost.
+    pub fn save(self) -> Result<PathBuf, NoiseError> {
+        let file = file().ok_or(NoiseError::NoPlace)?;
+        let named = |error| NoiseError::Io { path: file.clone(), error };
         if let Some(dir) = file.parent() {
             fs::create_dir_all(dir).map_err(named)?;
         }
-        let all = match read(&self.machine) {
+        let all = match read(&self.machine)? {
             Some(kept) => kept.updated_by(self),
             None => self,
         };
-        let mut text = serde_json::to_vec_pretty(&all)?;
+        let mut text = serde_json::to_vec_pretty(&all).map_err(|e| named(e.into()))?;
         text.push(b'\n');
         write_atomically(&file, &text).map_err(named)?;
         Ok(file)
@@ -171,9 +244,15 @@ impl NoiseFloors {
 }
 
 /// All floors that are kept for `machine`.
-fn read(machine: &Machine) -> Option<NoiseFloors> {
-    let floors: NoiseFloors = serde_json::from_slice(&fs::read(file()?).ok()?).ok()?;
-    (floors.schema == SCHEMA && floors.machine == *machine).then_some(floors)
+fn read(machine: &Machine) -> Result<Option<NoiseFloors>, NoiseError> {
+    let Some(path) = file() else { return Ok(None) };
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(NoiseError::Io { path, error }),
+    };
+    let floors = NoiseFloors::parse(&text, &path)?;
+    Ok(floors.filter(|floors| floors.machine == *machine))
 }
 
 /// Where the XDG base directory specification puts state.
@@ -231,6 +310,25 @@ mod tests {
         let kept = floors(&[noise("brk1", SHORT, 0.20)]);
         let newer = [noise("brk1", longer, 0.02), noise("brk1", scattered, 0.04)];
         assert_eq!(kept.updated_by(floors(&newer)).points.len(), 3);
+    }
+
+    #[test]
+    fn a_file_that_is_no_good_is_named_and_an_old_one_is_not_used() {
+        let good = serde_json::to_string(&floors(&[noise("brk1", SHORT, 0.2)])).unwrap();
+        let parse = |text: &str| NoiseFloors::parse(text.as_bytes(), Path::new("noise.json"));
+        let error = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(parse(&good).unwrap().is_some());
+        assert!(parse(&good.replace("\"schema\":2", "\"schema\":1")).unwrap().is_none());
+        let newer = error(&good.replace("\"schema\":2", "\"schema\":3"));
+        assert!(newer.starts_with("noise.json has schema 3, and this knee reads 2"), "{newer}");
+        for (text, says) in [
+            (&good[..good.len() / 2], "noise.json: EOF while parsing"),
+            ("{}", "noise.json: it has no schema"),
+            (&good.replace("\"relative\":0.2", "\"relative\":-0.2"), "-0.2 is no relative"),
+        ] {
+            assert!(error(text).contains(says), "{}", error(text));
+            assert!(error(text).ends_with("knee run --aa"), "{}", error(text));
+        }
     }
 
     #[test]

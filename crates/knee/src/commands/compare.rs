@@ -39,7 +39,9 @@ const BORDERS: u16 = 2;
   knee compare -C 2 -d , -c 99 a.csv b.csv        the second column of other CSV files
   knee compare --format ministat a b              to the byte what ministat prints
 
-A file of numbers holds one per line; blank lines and comments from a # on are skipped.
+A file of numbers holds one per line; blank lines and comments from a # on are skipped. Intervals
+are Student's t: exact, but with --format ministat by ministat's table, which is rounded and whose
+99.5 % are really 99.8 %.
 
 Verdicts: faster or slower when the p-value, corrected for all points compared, and the interval of
 the ratio agree, and the change is not below --threshold; same when the whole interval lies within
@@ -67,7 +69,7 @@ pub(crate) struct Args {
     markdown: bool,
 
     /// Confidence of intervals and verdicts: 80, 90, 95, 98, 99 or 99.5
-    #[arg(short, long, value_name = "P%", default_value = "95")]
+    #[arg(short, long, value_name = "P%", default_value = "95", allow_negative_numbers = true)]
     confidence: Confidence,
 
     #[command(flatten, next_help_heading = "Options for runs")]
@@ -81,7 +83,8 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 pub(super) struct RecordArgs {
     /// The smallest change that matters [default: 2%]
-    #[arg(long, value_name = "P%", value_parser = super::percentage)]
+    #[arg(long, value_name = "P%", allow_negative_numbers = true,
+          value_parser = super::percentage)]
     threshold: Option<f64>,
 
     /// End with status 1 if any point is this; missing: there is no result after
@@ -94,7 +97,8 @@ pub(super) struct RecordArgs {
 #[command(next_help_heading = "Options for files of numbers")]
 struct NumberArgs {
     /// The column that holds the numbers [default: 1]
-    #[arg(short = 'C', long, value_name = "N", value_parser = column)]
+    #[arg(short = 'C', long, value_name = "N", allow_negative_numbers = true,
+          value_parser = column)]
     column: Option<usize>,
 
     /// Characters that separate columns [default: space and tab]
@@ -118,7 +122,7 @@ struct NumberArgs {
     no_plot: bool,
 
     /// Columns of the plot; as wide as the terminal, or 74
-    #[arg(short, long, value_name = "COLUMNS")]
+    #[arg(short, long, value_name = "COLUMNS", allow_negative_numbers = true)]
     width: Option<u16>,
 }
 

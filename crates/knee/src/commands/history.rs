@@ -28,16 +28,17 @@ pub(crate) struct Args {
     runs: Vec<PathBuf>,
 
     /// Chance of calling a steady point changed
-    #[arg(long, value_name = "P%", default_value = "1%", value_parser = super::percentage)]
+    #[arg(long, value_name = "P%", default_value = "1%",
+          allow_negative_numbers = true, value_parser = super::percentage)]
     significance: f64,
 
     /// Fewest runs between two changes
-    #[arg(long, value_name = "N", default_value = "3",
+    #[arg(long, value_name = "N", default_value = "3", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(2..=1000))]
     shortest: u32,
 
     /// Seed of the shuffles: the same runs and seed give the same changes
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true)]
     seed: u64,
 
     /// Also points that did not change

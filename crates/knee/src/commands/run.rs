@@ -12,9 +12,10 @@ use knee_measure::interrupt::Interrupt;
 use knee_measure::job::START_TIMEOUT;
 use knee_measure::launch::Launcher;
 use knee_measure::machine::{CpuList, Environment, Placement, Topology, cgroup};
-use knee_measure::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST, NoiseFloors};
+use knee_measure::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
 use knee_measure::plan::{Case, Order};
 use knee_measure::record::{Record, RecordError, Request, Rounds, RunRecord, SCHEMA, Writer};
+use knee_measure::runner::check_plugin;
 use knee_measure::select::{QUICK, select};
 use knee_measure::sweep::{Ended, Sweep};
 use knee_measure::testcase::Mode;
@@ -23,7 +24,7 @@ use knee_measure::testcases;
 use self::floor::MeasuredFloor;
 pub(super) use self::resume::resume;
 use self::tasks::Tasks;
-use super::show::ViewArgs;
+use super::show::{ViewArgs, kept_floors};
 use super::{percentage, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
 use crate::present::progress::Progress;
@@ -77,32 +78,35 @@ pub(crate) struct Args {
     tasks: Tasks,
 
     /// Rounds per point, each a fresh process [default: 5; with --aa 10]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: Option<u32>,
 
     /// Samples per round
-    #[arg(short, long, value_name = "N", default_value = "3",
+    #[arg(short, long, value_name = "N", default_value = "3", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
 
     /// Seconds per sample [default: 0.2; of the quick set 0.1]
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds)]
     interval: Option<f64>,
 
     /// Seconds before the first sample of a round [default: 0.1; of the quick set 0.05]
-    #[arg(long, value_name = "S", value_parser = seconds_or_none)]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds_or_none)]
     warmup: Option<f64>,
 
     /// Add rounds to a point until its 95 % interval is within this of its median
-    #[arg(long, value_name = "P%", value_parser = percentage)]
+    #[arg(long, value_name = "P%", allow_negative_numbers = true, value_parser = percentage)]
     precision: Option<f64>,
 
     /// Seconds of measuring after which --precision gives a point up
-    #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "60", requires = "precision",
+          allow_negative_numbers = true, value_parser = seconds)]
     max_time: f64,
 
     /// Seconds that a testcase may take to get ready
-    #[arg(long, value_name = "S", default_value_t = START_TIMEOUT, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = START_TIMEOUT, allow_negative_numbers = true,
+          value_parser = seconds)]
     start_timeout: f64,
 
     /// Order of the points within a round
@@ -110,7 +114,7 @@ pub(crate) struct Args {
     order: Ordering,
 
     /// Seed of the order and of everything else that is random [default: a new one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
 
     /// Which CPUs tasks take first: cores, smt, compact, scatter or none (see `knee topology`)
@@ -214,7 +218,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         if run.request.aa && ended == Ended::Done { MeasuredFloor::of(&record)? } else { None };
     match &floor {
         Some(floor) => args.view.print(&record, Some(&floor.floors))?,
-        None => args.view.print(&record, NoiseFloors::load(&run).as_ref())?,
+        None => args.view.print(&record, kept_floors(&run).as_ref())?,
     }
     tell!("knee: recorded in {0}; show it again: knee show {0}", dir.display());
     if let Some(floor) = floor {
@@ -252,8 +256,10 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     if let Some(output) = &args.output {
         in_words("-o", output)?;
     }
-    let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let dir = existing("--dir", &dir)?;
+    let dir = match &args.dir {
+        Some(dir) => existing("--dir", dir)?,
+        None => existing("TMPDIR", &std::env::temp_dir())?,
+    };
     let quick = is_quick(args);
     let request = Request {
         modes: args.mode.modes(),
@@ -302,6 +308,8 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     let mut cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
     for path in &args.plugin {
         let path = existing("--plugin", path)?;
+        check_plugin(&path)
+            .map_err(|failure| usage(format!("--plugin {}; {}", failure.reason, failure.remedy)))?;
         let case = Case::plugin(&path);
         if cases.iter().any(|other| other.name == case.name) {
             return Err(usage(format!(

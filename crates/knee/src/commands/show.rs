@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use knee_measure::noise::NoiseFloors;
-use knee_measure::record::Record;
+use knee_measure::record::{Record, RunRecord};
 
 use crate::exit::ExitStatus;
 use crate::present::{Format, View, render};
+use crate::stderr::tell;
 use crate::stdout;
 
 /// Print the results of a recorded run
@@ -35,7 +36,8 @@ pub(crate) struct ViewArgs {
     pub(crate) detail: bool,
 
     /// Efficiency below which a curve has its knee
-    #[arg(long, value_name = "P%", default_value = "80%", value_parser = super::percentage)]
+    #[arg(long, value_name = "P%", default_value = "80%",
+          allow_negative_numbers = true, value_parser = super::percentage)]
     pub(crate) knee: f64,
 }
 
@@ -58,6 +60,14 @@ impl ViewArgs {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let record = Record::open(&args.dir)?;
-    args.view.print(&record, NoiseFloors::load(&record.run).as_ref())?;
+    args.view.print(&record, kept_floors(&record.run).as_ref())?;
     Ok(ExitStatus::of_failures(&record.run.failures))
+}
+
+/// The noise floors kept for the machine of `run`. Results are worth showing without them too.
+pub(super) fn kept_floors(run: &RunRecord) -> Option<NoiseFloors> {
+    NoiseFloors::kept_for(run).unwrap_or_else(|error| {
+        tell!("knee: the noise floor is not used: {error}");
+        None
+    })
 }

@@ -27,7 +27,8 @@ const DISCARDED: u64 = 6;
 /// Behave as a binary of will-it-scale: same arguments, same lines
 ///
 /// Rates are counts over measured time, where the original trusts sleep(1); testcases behave as
-/// they do in the original, also where knee's own default differs.
+/// they do in the original, also where knee's own default differs. As in the original, numbers are
+/// whole: of an operation that takes more than a second, such as that of build1, 0 is printed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee will-it-scale mmap1_processes -t 4 -s 5
@@ -38,11 +39,18 @@ pub(crate) struct Args {
 
     /// Number of parallel tasks
     #[arg(short, long = "tasks", value_name = "N", default_value = "1",
+          allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TASKS)))]
     tasks: u32,
 
     /// Number of one-second samples to average; 0: run for ever
-    #[arg(short, long = "samples", value_name = "N", default_value = "0")]
+    #[arg(
+        short,
+        long = "samples",
+        value_name = "N",
+        default_value = "0",
+        allow_negative_numbers = true
+    )]
     samples: u64,
 
     /// Bind to SMT threads instead of cores

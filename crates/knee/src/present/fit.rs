@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use knee_measure::results::{Results, RoundsOfCurve};
+use knee_measure::results::{Key, Results, RoundsOfCurve};
 use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit, Worth};
 use serde_json::{Value, json as object};
 
+use super::compared::name;
 use super::number::{plural, si, spread};
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
@@ -67,6 +68,21 @@ pub(crate) fn table(
                 );
             }
         }
+    }
+    let is_shown = |key: &Key| curves.iter().any(|c| c.curve.testcase == key.testcase);
+    let mut gaps = results
+        .points
+        .iter()
+        .filter_map(|(key, measured)| Some((key, measured, measured.gap.as_ref()?)))
+        .filter(|(key, ..)| is_shown(key));
+    if let Some((first, measured, reason)) = gaps.next() {
+        let what = if measured.rounds.is_empty() { "nothing" } else { "not all" };
+        let more = match gaps.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let first = name(first);
+        let _ = writeln!(text, "\n{DIM}note{DIM:#}  {what} of {first} ({reason}){more}");
     }
     let few = curves.iter().filter_map(|c| c.fit.as_ref().ok());
     if few.into_iter().any(|fit| fit.worth == Worth::Description) {

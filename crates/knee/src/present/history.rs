@@ -45,11 +45,47 @@ pub(crate) fn table(runs: &[Results], series: &[Series], all: bool) -> String {
             );
         }
     }
+    let gaps = gaps(runs, series);
+    if shown().next().is_some() && !gaps.is_empty() {
+        text.push('\n');
+    }
+    for gap in &gaps {
+        let more = if gap.points.len() > 1 {
+            format!(" and {} more", gap.points.len() - 1)
+        } else {
+            String::new()
+        };
+        let (first, reason) = &gap.points[0];
+        let run = runs[gap.run].source.display();
+        let _ = writeln!(text, "{DIM}note{DIM:#}  {run} has nothing of {first} ({reason}){more}");
+    }
     let changed = series.iter().filter(|series| !series.changes.is_empty()).count();
     let gap = if shown().next().is_some() { "\n" } else { "" };
     let of = plural(series.len(), "point");
     let _ = writeln!(text, "{gap}{BOLD}{changed} of {of} changed.{BOLD:#}");
     text
+}
+
+/// What a run has no rate of.
+struct Gaps {
+    run: usize,
+    /// The points, and why.
+    points: Vec<(String, String)>,
+}
+
+/// The runs that lack points which others have, or should have.
+fn gaps(runs: &[Results], series: &[Series]) -> Vec<Gaps> {
+    let of_run = |run: usize| {
+        let missing = |series: &&Series| !series.values.iter().any(|&(nr, _)| nr == run);
+        let named = |series: &Series| {
+            let measured = runs[run].points.get(&series.key);
+            let reason = measured.map_or(Some("not asked for"), |measured| measured.gap.as_deref());
+            (name(&series.key), reason.unwrap_or("no rounds").to_owned())
+        };
+        let points: Vec<_> = series.iter().filter(missing).map(named).collect();
+        (!points.is_empty()).then_some(Gaps { run, points })
+    };
+    (0..runs.len()).filter_map(of_run).collect()
 }
 
 /// When a run was measured, or what it is called.
@@ -72,6 +108,7 @@ fn suspect(runs: &[Results], first: usize) -> String {
 
 /// For programs.
 pub(crate) fn json(runs: &[Results], series: &[Series]) -> String {
+    let gaps = gaps(runs, series);
     let labels: Vec<Value> = runs
         .iter()
         .map(|results| {
@@ -104,5 +141,11 @@ pub(crate) fn json(runs: &[Results], series: &[Series]) -> String {
             })
         })
         .collect();
-    format!("{:#}\n", object!({ "schema": SCHEMA, "runs": labels, "series": series }))
+    let gaps: Vec<Value> = gaps
+        .iter()
+        .flat_map(|gap| gap.points.iter().map(|point| (gap.run, point)))
+        .map(|(run, (point, reason))| object!({ "run": run, "point": point, "reason": reason }))
+        .collect();
+    let document = object!({ "schema": SCHEMA, "runs": labels, "series": series, "gaps": gaps });
+    format!("{document:#}\n")
 }

@@ -43,8 +43,11 @@ pub(crate) struct View<'a> {
 }
 
 /// Writes what `view` asks for of `record`.
+///
+/// # Errors
+/// Of a record that has lost rounds, after what is left of it has been written.
 pub(crate) fn render(record: &Record, view: &View<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
-    let finished = record.finished_rounds()?;
+    let finished = record.rounds_left()?;
     let curves = summarise(&record.run, &finished, view.knee);
     match view.format {
         Format::Human => out.write_all(table::render(record, &curves, view).as_bytes())?,
@@ -52,7 +55,13 @@ pub(crate) fn render(record: &Record, view: &View<'_>, out: &mut dyn Write) -> a
         Format::Csv => out.write_all(csv::render(&curves).as_bytes())?,
         Format::WillItScale => will_it_scale::render(record, &finished, out)?,
     }
-    Ok(())
+    match record.lacking(&finished) {
+        None => Ok(()),
+        Some(lacking) => {
+            out.flush()?;
+            Err(lacking.into())
+        }
+    }
 }
 
 /// Whether a curve has a point at one task. Speed-up, efficiency and the knee are relative to it:

@@ -16,7 +16,6 @@
 //! | [`environment`] | what has to be written down so that a number can be judged later? |
 //! | [`virtualisation`] | bare metal or a guest, and of what? |
 //! | [`filesystem`] | what kind of file system is under a path? |
-//! | [`probe`] | which kernel facilities answer when they are tried? |
 //! | [`program`] | where is a tool, and which version is it? |
 //! | [`utc`] | what time is it, in a form that sorts? |
 //!
@@ -41,7 +40,6 @@ pub mod cpulist;
 pub mod environment;
 pub mod filesystem;
 pub mod placement;
-pub mod probe;
 pub mod program;
 mod sysfs;
 pub mod topology;

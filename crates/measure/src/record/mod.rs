@@ -16,6 +16,7 @@
 mod lock;
 mod machine;
 mod paused;
+mod plausible;
 mod reader;
 mod round;
 mod writer;
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use machine::Machine;
 pub use paused::Paused;
-pub use reader::{Access, Record, RecordError};
+pub use reader::{Access, Lacking, Record, RecordError};
 pub use round::{RoundSummary, Rounds, all_round_rates, round_rates};
 pub use writer::{Writer, write_atomically};
 
@@ -41,6 +42,9 @@ pub const SCHEMA: u32 = 1;
 pub const RUN_FILE: &str = "run.json";
 /// Name of the file of samples.
 pub const SAMPLES_FILE: &str = "samples.jsonl";
+/// More per second than all CPUs of the largest machine do together, and than any command prints of
+/// itself. Squares of sums of rates up to this stay finite.
+pub(crate) const MAX_RATE: f64 = 1e30;
 
 /// What was asked for, after defaults were filled in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -30,7 +30,7 @@ impl Paused {
     /// wants to know that they happen again.
     pub fn go_on(self) -> Result<(Writer, RunRecord, Rounds), RecordError> {
         let Self { record, lock } = self;
-        let finished = record.finished_rounds()?;
+        let finished = record.rounds_left()?;
         let path = record.dir.join(SAMPLES_FILE);
         let failed = |e| RecordError::io(Access::Write, &path, e);
         let mut kept = AtomicFile::create(&path).map_err(failed)?;

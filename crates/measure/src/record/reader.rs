@@ -1,10 +1,13 @@
 //! Reading a record back.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use super::plausible::{check_run, check_sample};
 use super::{RUN_FILE, Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine};
+use crate::plan::Point;
 
 /// What is wrong with a record.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +53,17 @@ pub enum RecordError {
         /// What is wrong.
         reason: String,
     },
+    /// What knee writes, with numbers that it never does.
+    #[error("{}: {reason}", .path.display())]
+    Implausible {
+        /// The file.
+        path: PathBuf,
+        /// Which field, and what is wrong with it.
+        reason: String,
+    },
+    /// Less than the record says it has.
+    #[error(transparent)]
+    Lacking(#[from] Lacking),
     /// A format of another time.
     #[error("{} has schema {found}, and this knee reads {SCHEMA}: use the knee that wrote it",
             .path.display())]
@@ -59,6 +73,27 @@ pub enum RecordError {
         /// Its version.
         found: u64,
     },
+}
+
+/// Rounds that a complete run has measured, and that are not in its file of samples: it has been cut
+/// off, or lines of it are gone.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} lacks {missing} of {of} rounds that run.json says were measured, the first of {}; \
+     measure them again with: knee run --resume {}",
+    .dir.join(SAMPLES_FILE).display(),
+    name(.first),
+    .dir.display()
+)]
+pub struct Lacking {
+    /// The directory of the record.
+    pub dir: PathBuf,
+    /// How many rounds are missing.
+    pub missing: u64,
+    /// How many there should be at least.
+    pub of: u64,
+    /// The first point that lacks any.
+    pub first: Point,
 }
 
 /// What was to be done with a file or directory of a record.
@@ -100,6 +135,18 @@ impl RecordError {
     pub(super) fn io(access: Access, path: &Path, error: io::Error) -> Self {
         Self::Io { access, path: path.to_owned(), error }
     }
+
+    /// For a document that begins in line `first`, so that its place is told once.
+    fn json(path: &Path, first: usize, error: &serde_json::Error) -> Self {
+        let (text, column) = (error.to_string(), error.column());
+        let place = format!(" at line {} column {column}", error.line());
+        let reason = match text.strip_suffix(&place) {
+            Some(reason) if column > 0 => format!("{reason} (column {column})"),
+            Some(reason) => reason.to_owned(),
+            None => text,
+        };
+        Self::Malformed { path: path.to_owned(), line: first + error.line().max(1) - 1, reason }
+    }
 }
 
 /// A record on disk: its description in memory, its samples read as they are asked for.
@@ -115,23 +162,23 @@ impl Record {
     /// Opens the record in `dir`.
     pub fn open(dir: &Path) -> Result<Self, RecordError> {
         let path = dir.join(RUN_FILE);
-        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+        let text = fs::read(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 RecordError::NoRecord { dir: dir.to_owned() }
             }
             _ => RecordError::io(Access::Read, &path, error),
         })?;
-        let malformed = |e: serde_json::Error| RecordError::Malformed {
-            path: path.clone(),
-            line: e.line(),
-            reason: e.to_string(),
+        let malformed = |e| RecordError::json(&path, 1, &e);
+        let value: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
+        let Some(found) = value.get("schema").and_then(serde_json::Value::as_u64) else {
+            let reason = "this is no record of knee run: it has no schema".to_owned();
+            return Err(RecordError::Malformed { path, line: 1, reason });
         };
-        let value: serde_json::Value = serde_json::from_str(&text).map_err(malformed)?;
-        let found = value.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0);
         if found != u64::from(SCHEMA) {
             return Err(RecordError::Schema { path, found });
         }
-        let run = serde_json::from_str(&text).map_err(malformed)?;
+        let run: RunRecord = serde_json::from_slice(&text).map_err(malformed)?;
+        check_run(&run).map_err(|reason| RecordError::Implausible { path, reason })?;
         Ok(Self { run, dir: dir.to_owned() })
     }
 
@@ -139,23 +186,20 @@ impl Record {
     /// that was being written when knee was killed, and is left out.
     pub fn samples(
         &self,
-    ) -> Result<impl Iterator<Item = Result<SampleLine, RecordError>>, RecordError> {
+    ) -> Result<impl Iterator<Item = Result<SampleLine, RecordError>> + use<>, RecordError> {
         let path = self.dir.join(SAMPLES_FILE);
         let file = File::open(&path).map_err(|e| RecordError::io(Access::Read, &path, e))?;
         let mut reader = BufReader::new(file);
-        let mut text = String::new();
+        let points: HashSet<Point> = self.run.points().into_iter().collect();
+        let mut text = Vec::new();
         let mut number = 0;
         Ok(std::iter::from_fn(move || {
             text.clear();
             number += 1;
-            match reader.read_line(&mut text) {
+            match reader.read_until(b'\n', &mut text) {
                 Err(error) => Some(Err(RecordError::io(Access::Read, &path, error))),
-                Ok(_) if !text.ends_with('\n') => None,
-                Ok(_) => Some(serde_json::from_str(&text).map_err(|e| RecordError::Malformed {
-                    path: path.clone(),
-                    line: number,
-                    reason: e.to_string(),
-                })),
+                // The end of the line is no part of it: what is missing at it is not in the next.
+                Ok(_) => Some(sample(text.strip_suffix(b"\n")?, &points, &path, number)),
             }
         }))
     }
@@ -163,7 +207,20 @@ impl Record {
     /// The rounds that were measured to the end.
     ///
     /// A round in which a task died or hung is not among them, whatever it counted until then.
+    ///
+    /// # Errors
+    /// Also where a complete run lacks rounds.
     pub fn finished_rounds(&self) -> Result<Rounds, RecordError> {
+        let rounds = self.rounds_left()?;
+        match self.lacking(&rounds) {
+            None => Ok(rounds),
+            Some(lacking) => Err(lacking.into()),
+        }
+    }
+
+    /// As [`finished_rounds`](Self::finished_rounds), but what is left of a record that has lost
+    /// some.
+    pub fn rounds_left(&self) -> Result<Rounds, RecordError> {
         let mut rounds = Rounds::default();
         for line in self.samples()? {
             rounds.add(&line?);
@@ -175,4 +232,41 @@ impl Record {
         });
         Ok(rounds)
     }
+
+    /// What is missing in `rounds` if this run is complete.
+    pub fn lacking(&self, rounds: &Rounds) -> Option<Lacking> {
+        if !self.run.complete || !self.run.failures.is_empty() {
+            return None;
+        }
+        let points = self.run.points();
+        let asked = u64::from(self.run.request.rounds);
+        let missing = |point: &Point| asked.saturating_sub(rounds.of(point).count() as u64);
+        Some(Lacking {
+            dir: self.dir.clone(),
+            missing: points.iter().map(missing).sum(),
+            of: asked * points.len() as u64,
+            first: points.iter().find(|point| missing(point) > 0)?.clone(),
+        })
+    }
+}
+
+fn sample(
+    text: &[u8],
+    points: &HashSet<Point>,
+    path: &Path,
+    number: usize,
+) -> Result<SampleLine, RecordError> {
+    let line: SampleLine =
+        serde_json::from_slice(text).map_err(|e| RecordError::json(path, number, &e))?;
+    let malformed = |reason| RecordError::Malformed { path: path.to_owned(), line: number, reason };
+    if !points.contains(&line.point) {
+        return Err(malformed(format!("{RUN_FILE} knows no point {}", name(&line.point))));
+    }
+    check_sample(&line).map_err(malformed)?;
+    Ok(line)
+}
+
+/// `mmap1 threads ×2`
+pub(super) fn name(point: &Point) -> String {
+    format!("{} {} ×{}", point.testcase, point.mode, point.tasks)
 }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Key, Results, ResultsError, read_to_string};
 use crate::plan::MAX_TASKS;
+use crate::record::MAX_RATE;
 use crate::testcase::Mode;
 
 /// The columns that are read; what follows differs from version to version.
@@ -56,6 +57,8 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
 /// Adds the content of one file; `path` names its testcase, unless lines like `# mmap1` do.
 fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsError> {
     let mut testcase = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut columns = None;
+    let mut is_empty = true;
     for (index, line) in text.lines().enumerate() {
         let malformed = |reason: String| ResultsError::Malformed {
             path: path.to_owned(),
@@ -63,21 +66,31 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
             reason,
         };
         if let Some(name) = line.strip_prefix("# ") {
+            // A comment after a comment is none of a table.
+            if is_empty && columns.is_some() {
+                results.miss_all_of(&testcase);
+            }
             name.trim().clone_into(&mut testcase);
+            (columns, is_empty) = (None, true);
             continue;
         }
         let fields = fields(line);
-        if line.trim().is_empty() || is_header(line) {
+        if line.trim().is_empty() {
             continue;
         }
-        let [tasks, ..] = fields.as_slice() else { continue };
-        if fields.len() < HEADER.len() {
+        if is_header(line) {
+            columns = Some(fields.len());
+            continue;
+        }
+        let columns = columns.unwrap_or(HEADER.len());
+        // A file that was cut off may end within a number, of which a shorter one is left.
+        if fields.len() < columns {
             return Err(malformed(format!(
-                "{} fields where will-it-scale's CSV has {} or more: {line:?}",
+                "{} fields where the head of the table has {columns}: {line:?}",
                 fields.len(),
-                HEADER.len()
             )));
         }
+        let tasks = fields[0];
         let tasks: u32 = tasks
             .parse()
             .ok()
@@ -87,12 +100,13 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
         if tasks == 0 {
             continue;
         }
+        is_empty = false;
         for (column, mode) in RATES {
             let text = fields[column];
             let rate: f64 = text
                 .parse()
                 .ok()
-                .filter(|rate: &f64| rate.is_finite())
+                .filter(|rate: &f64| rate.abs() <= MAX_RATE)
                 .ok_or_else(|| malformed(format!("{text:?} is no rate")))?;
             let key = Key { testcase: testcase.clone(), mode: Some(mode), tasks: Some(tasks) };
             if rate < 0.0 {
@@ -102,7 +116,18 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
             }
         }
     }
+    if is_empty {
+        results.miss_all_of(&testcase);
+    }
     Ok(())
+}
+
+impl Results {
+    /// Notes a table that has a head at most.
+    fn miss_all_of(&mut self, testcase: &str) {
+        let key = Key { testcase: testcase.to_owned(), mode: None, tasks: None };
+        self.miss(key, "its table has no measurement".to_owned());
+    }
 }
 
 fn fields(line: &str) -> Vec<&str> {
@@ -143,12 +168,29 @@ mod tests {
     }
 
     #[test]
+    fn a_table_without_lines_is_a_gap() {
+        let head = "tasks,processes,processes_idle,threads,threads_idle,linear\n0,0,100,0,100,0\n";
+        for (text, testcases) in [
+            ("", vec!["mmap1"]),
+            (head, vec!["mmap1"]),
+            (&format!("# of 2013\n# read1\n{head}# open1\n"), vec!["open1", "read1"]),
+        ] {
+            let results = parsed(text).unwrap();
+            let gaps: Vec<&str> = results.points.keys().map(|key| key.testcase.as_str()).collect();
+            assert_eq!(gaps, testcases);
+            assert!(results.points.values().all(|measured| measured.gap.is_some()));
+        }
+    }
+
+    #[test]
     fn a_bad_line_is_named_with_its_number_and_text() {
         for (line, says) in [
             ("2,1", "2 fields"),
-            ("x,1,2,3,4", "\"x\" is no number of tasks"),
-            ("3,fast,2,3,4", "\"fast\" is no rate"),
-            ("3,NaN,2,3,4", "\"NaN\" is no rate"),
+            ("3,100,50.0,9,50.0", "5 fields where the head of the table has 6"),
+            ("x,1,2,3,4,5", "\"x\" is no number of tasks"),
+            ("3,fast,2,3,4,5", "\"fast\" is no rate"),
+            ("3,NaN,2,3,4,5", "\"NaN\" is no rate"),
+            ("3,1,2,1e999,4,5", "\"1e999\" is no rate"),
         ] {
             let error = parsed(&format!("{FILE}{line}\n")).unwrap_err().to_string();
             assert!(error.starts_with("mmap1.csv:5:") && error.contains(says), "{error}");

@@ -41,6 +41,9 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
             measured.gap = Some((*reason).to_owned());
         } else if measured.rounds.is_empty() {
             measured.gap = Some("no round of it was finished".to_owned());
+        } else if finished.of(&point).count() < run.request.rounds as usize {
+            let (n, of) = (finished.of(&point).count(), run.request.rounds);
+            measured.gap = Some(format!("{n} of {of} rounds were finished"));
         }
         let key =
             Key { testcase: point.testcase, mode: Some(point.mode), tasks: Some(point.tasks) };

@@ -18,6 +18,7 @@ use std::path::Path;
 
 use super::{Key, Results, ResultsError, read_to_string};
 use crate::plan::MAX_TASKS;
+use crate::record::MAX_RATE;
 use crate::testcase::Mode;
 
 const TESTCASE: &str = "testcase:";
@@ -43,7 +44,8 @@ fn parse(text: &str, path: &Path) -> Result<Results, ResultsError> {
     let mut results = Results::new(path);
     let name = Name::of(path);
     let mut block: Option<Block<'_>> = None;
-    for (index, line) in text.lines().enumerate() {
+    for (index, line) in text.split_inclusive('\n').enumerate() {
+        let is_whole = line.ends_with('\n');
         let malformed = |reason: String| ResultsError::Malformed {
             path: path.to_owned(),
             line: index + 1,
@@ -59,6 +61,11 @@ fn parse(text: &str, path: &Path) -> Result<Results, ResultsError> {
             } else if line.starts_with("min:") {
                 let total = total(line)
                     .ok_or_else(|| malformed(format!("there is no total in {line:?}")))?;
+                if !is_whole {
+                    return Err(malformed(format!(
+                        "the file ends within a line, so its number may lack digits: {line:?}"
+                    )));
+                }
                 if block.measuring {
                     block.totals.push(total);
                 }
@@ -114,7 +121,7 @@ impl Name {
 /// The last field of `min:1 max:2 total:3`.
 fn total(line: &str) -> Option<f64> {
     let (_, total) = line.split_once(" total:")?;
-    total.trim().parse().ok().filter(|total: &f64| total.is_finite() && *total >= 0.0)
+    total.trim().parse().ok().filter(|total| (0.0..=MAX_RATE).contains(total))
 }
 
 /// `warmup`, `average:388000`, a task's line of `-v`, or nothing.
@@ -161,6 +168,8 @@ mod tests {
             ("testcase:A\nsegmentation fault\n", "a:2: not a line of will-it-scale"),
             ("testcase:A\nmin:1 max:2\n", "a:2: there is no total"),
             ("testcase:A\nmin:1 max:2 total:nan\n", "a:2: there is no total"),
+            ("testcase:A\nmin:1 max:2 total:1e999\n", "a:2: there is no total"),
+            ("testcase:A\nmin:12 max:12 total:1", "a:2: the file ends within a line"),
             ("hello\n", "a:1: expected"),
         ] {
             let error = parsed("a", text).unwrap_err().to_string();

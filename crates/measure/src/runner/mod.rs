@@ -26,6 +26,7 @@ use crate::job::{Event, Failure, FailureKind, Job, MAPS, Source};
 use crate::testcase::{Setup, Testcase, Variant};
 use crate::testcases;
 use plugin::Plugin;
+pub use plugin::check as check_plugin;
 use sampler::Sampler;
 use spawn::Tasks;
 use wait::{Link, Wake};

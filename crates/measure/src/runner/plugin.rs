@@ -6,6 +6,8 @@
 
 use std::error::Error;
 use std::ffi::{CStr, c_char, c_ulong, c_ulonglong, c_void};
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -14,6 +16,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use crate::area::Area;
 use crate::child::fork_bound;
 use crate::job::{Failure, FailureKind};
+use crate::machine::program;
 use crate::testcase::Mode;
 
 // Two arguments always: `lseek2` of will-it-scale declares a second one for its prepare function,
@@ -36,16 +39,50 @@ pub(crate) struct Plugin {
 // many threads at once: that is what a testcase is.
 unsafe impl Sync for Plugin {}
 
+fn refuse(path: &Path, reason: String) -> Failure {
+    Failure::new(
+        FailureKind::CannotRun,
+        format!("{}: {reason}", path.display()),
+        "compile it with: cc -O2 -shared -fPIC -pthread -o NAME.so NAME.c",
+    )
+}
+
+/// Start of every ELF file, and where its type is, in the byte order of the machine that can load
+/// it.
+const ELF: &[u8] = b"\x7fELF";
+const ELF_TYPE: std::ops::Range<usize> = 16..18;
+const ELF_SHARED_OBJECT: u16 = 3;
+
+/// Whether the file at `path` may be a plug-in, as far as can be told without running any of it: a
+/// shared object with the required names in it. Only loading it tells all.
+///
+/// # Errors
+/// Says what is missing and how to compile one.
+pub fn check(path: &Path) -> Result<(), Failure> {
+    let mut head = [0; ELF_TYPE.end];
+    let kind = File::open(path)
+        .and_then(|mut file| file.read_exact(&mut head))
+        .map(|()| u16::from_ne_bytes(head[ELF_TYPE].try_into().expect("the type has two bytes")));
+    if !head.starts_with(ELF) || !matches!(kind, Ok(ELF_SHARED_OBJECT)) {
+        return Err(refuse(path, "it is no shared object".to_owned()));
+    }
+    for (name, what) in NAMES {
+        // A linker stores a name that others end in as part of them: what precedes it is unknown.
+        if !program::contains(path, &format!("{name}\0")) {
+            return Err(refuse(path, format!("it defines no {what}")));
+        }
+    }
+    Ok(())
+}
+
+/// What a plug-in has to define.
+const NAMES: [(&str, &str); 2] =
+    [("testcase_description", "testcase_description"), ("testcase", "function testcase")];
+
 impl Plugin {
     /// Loads `path` and looks its functions up.
     pub(super) fn load(path: &Path) -> Result<Self, Failure> {
-        let refuse = |reason: String| {
-            Failure::new(
-                FailureKind::CannotRun,
-                format!("{}: {reason}", path.display()),
-                "compile it with: cc -O2 -shared -fPIC -pthread -o NAME.so NAME.c",
-            )
-        };
+        let refuse = |reason| refuse(path, reason);
         // SAFETY: loading runs the constructors of a file that the user asked to run as code, in
         // a process that exists for nothing else.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }

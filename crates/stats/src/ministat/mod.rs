@@ -9,12 +9,12 @@
 //! The pipeline is bytes → [`Reader`] → [`Value`] → [`DataSet`] → [`Comparison`] and [`plot()`].
 //!
 //! ```
-//! use knee_stats::ministat::{Comparison, Confidence, DataSet, plot};
+//! use knee_stats::ministat::{Comparison, Confidence, DataSet, Quantiles, plot};
 //!
 //! let iguana = DataSet::new(&[50.0, 200.0, 150.0, 400.0, 750.0, 400.0, 150.0]).unwrap();
 //! let chameleon = DataSet::new(&[150.0, 400.0, 720.0, 500.0, 930.0]).unwrap();
 //! let ninety_five: Confidence = "95".parse().unwrap();
-//! let comparison = Comparison::new(&chameleon, &iguana, ninety_five);
+//! let comparison = Comparison::new(&chameleon, &iguana, ninety_five, Quantiles::Ministat);
 //! assert_eq!(comparison.difference, 240.0);
 //! assert!(!comparison.is_proven());
 //! assert!(plot(&[&iguana, &chameleon], 60, true).unwrap().starts_with("+-----"));
@@ -30,4 +30,4 @@ pub use data_set::{DataSet, MIN_VALUES};
 pub use number::{general, parse};
 pub use plot::{MAX_DATA_SETS, PlotError, SYMBOLS, plot};
 pub use reader::{BadNumber, Reader, Value};
-pub use student::{Comparison, Confidence, UnknownConfidence};
+pub use student::{Comparison, Confidence, Quantiles, UnknownConfidence};

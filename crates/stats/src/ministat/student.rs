@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
 use super::DataSet;
 
 /// The confidence that a difference is not chance: one of those that the table has.
@@ -19,10 +21,27 @@ impl Confidence {
         LEVELS[self.column]
     }
 
-    /// The quantile of Student's t for this many degrees of freedom.
-    fn t(self, degrees_of_freedom: usize) -> f64 {
-        QUANTILES.get(degrees_of_freedom).unwrap_or(&QUANTILES[BEYOND])[self.column]
+    /// The two-sided quantile of Student's t for this many degrees of freedom.
+    fn t(self, degrees_of_freedom: usize, quantiles: Quantiles) -> f64 {
+        match quantiles {
+            Quantiles::Exact => StudentsT::new(0.0, 1.0, degrees_of_freedom as f64)
+                .expect("two data sets have degrees of freedom")
+                .inverse_cdf(0.5 + self.percent() / 200.0),
+            Quantiles::Ministat => {
+                QUANTILES.get(degrees_of_freedom).unwrap_or(&QUANTILES[BEYOND])[self.column]
+            }
+        }
     }
+}
+
+/// Where quantiles of Student's t come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantiles {
+    /// From the distribution.
+    Exact,
+    /// From ministat's table, which has three decimals, ends at 100 degrees of freedom, and whose
+    /// 99.5 % are 99.8 %.
+    Ministat,
 }
 
 /// A confidence that the table does not have.
@@ -57,7 +76,12 @@ pub struct Comparison {
 
 impl Comparison {
     /// Compares `set` with `reference`.
-    pub fn new(set: &DataSet, reference: &DataSet, confidence: Confidence) -> Self {
+    pub fn new(
+        set: &DataSet,
+        reference: &DataSet,
+        confidence: Confidence,
+        quantiles: Quantiles,
+    ) -> Self {
         let (n, m) = (set.n() as f64, reference.n() as f64);
         let degrees_of_freedom = set.n() + reference.n() - 2;
         let squares = (n - 1.0) * set.variance() + (m - 1.0) * reference.variance();
@@ -65,7 +89,7 @@ impl Comparison {
         let error = pooled * (1.0 / n + 1.0 / m).sqrt();
         Self {
             difference: set.mean() - reference.mean(),
-            half_width: confidence.t(degrees_of_freedom) * error,
+            half_width: confidence.t(degrees_of_freedom, quantiles) * error,
             reference: reference.mean(),
             pooled,
         }
@@ -198,7 +222,7 @@ const QUANTILES: [[f64; 6]; 101] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+    use statrs::distribution::Normal;
 
     #[test]
     fn the_table_holds_quantiles_of_t() {
@@ -217,6 +241,17 @@ mod tests {
         }
     }
 
+    /// Quantiles of Student's t as R's qt() computes them.
+    #[test]
+    fn exact_quantiles_are_those_of_the_confidence_asked_for() {
+        for (level, degrees, expected) in
+            [("95", 10, 2.228_138_852), ("99.5", 10, 3.581_406_202), ("95", 500, 1.964_719_837)]
+        {
+            let t = level.parse::<Confidence>().unwrap().t(degrees, Quantiles::Exact);
+            assert!((t - expected).abs() < 1e-8, "{level} {degrees}: {t}");
+        }
+    }
+
     #[test]
     fn a_confidence_is_one_of_six() {
         for (text, percent) in [("95", 95.0), ("99.50", 99.5), ("80%", 80.0), ("9e1", 90.0)] {
@@ -232,7 +267,9 @@ mod tests {
     fn iguanas_and_chameleons_differ_at_eighty_per_cent() {
         let iguana = DataSet::new(&[50.0, 200.0, 150.0, 400.0, 750.0, 400.0, 150.0]).unwrap();
         let chameleon = DataSet::new(&[150.0, 400.0, 720.0, 500.0, 930.0]).unwrap();
-        let compared = |level: &str| Comparison::new(&chameleon, &iguana, level.parse().unwrap());
+        let compared = |level: &str| {
+            Comparison::new(&chameleon, &iguana, level.parse().unwrap(), Quantiles::Ministat)
+        };
         assert!(!compared("95").is_proven());
         let at_eighty = compared("80");
         assert!(at_eighty.is_proven());

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use knee_stats::median;
-use knee_stats::ministat::{Comparison, DataSet, SYMBOLS, general, plot};
+use knee_stats::ministat::{Comparison, DataSet, Quantiles, SYMBOLS, general, plot};
 
 use super::View;
 use super::numbers::Numbers;
@@ -13,6 +13,8 @@ const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 
 /// Significant digits; more than measurements are worth.
 const DIGITS: usize = 6;
+/// What stands for a number whose computation leaves the range of a float.
+const UNKNOWN: &str = "-";
 
 /// The table, the plot and a verdict for every file but the first.
 ///
@@ -76,7 +78,12 @@ impl Summary {
     fn compare(&self, first: &Self, view: &View) -> Comparison {
         Comparison {
             reference: first.mean(),
-            ..Comparison::new(&self.from_origin, &first.from_origin, view.confidence)
+            ..Comparison::new(
+                &self.from_origin,
+                &first.from_origin,
+                view.confidence,
+                Quantiles::Exact,
+            )
         }
     }
 }
@@ -101,11 +108,17 @@ fn table(summaries: &[Summary], head: bool) -> String {
 }
 
 fn number(value: f64) -> String {
-    general(value, DIGITS)
+    if value.is_finite() { general(value, DIGITS) } else { UNKNOWN.to_owned() }
 }
 
 fn verdict(first: &Summary, other: &Summary, view: &View) -> String {
     let comparison = other.compare(first, view);
+    if !(comparison.difference.is_finite() && comparison.half_width.is_finite()) {
+        return format!(
+            "{BOLD}{}: no comparison with {}{BOLD:#}, the numbers are too large for their squares\n",
+            other.name, first.name
+        );
+    }
     let absolute = format!("{} ± {}", number(comparison.difference), number(comparison.half_width));
     let interval = if comparison.reference == 0.0 {
         absolute

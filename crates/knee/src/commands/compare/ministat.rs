@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use knee_stats::ministat::{Comparison, DataSet, SYMBOLS, general, plot};
+use knee_stats::ministat::{Comparison, DataSet, Quantiles, SYMBOLS, general, plot};
 
 use crate::exit::usage;
 
@@ -47,7 +47,7 @@ pub(super) fn render(sets: &[Numbers], view: &View) -> anyhow::Result<Vec<u8>> {
         match reference {
             None => reference = Some(set),
             Some(first) if view.comparisons => {
-                let comparison = Comparison::new(set, first, view.confidence);
+                let comparison = Comparison::new(set, first, view.confidence, Quantiles::Ministat);
                 out.extend_from_slice(compared(&comparison, view).as_bytes());
             }
             Some(_) => {}

@@ -45,8 +45,7 @@ impl MeasuredFloor {
             );
         }
         let file = floors.save().context(
-            "cannot keep the noise floor: set XDG_STATE_HOME to a directory that you may write to, \
-             and end the run once more with --resume",
+            "cannot keep the noise floor; mend this, and end the run once more with --resume",
         )?;
         tell!("knee: kept for later runs in {}", file.display());
         Ok(())

@@ -1,0 +1,265 @@
+//! Nothing is silently dropped: each command that reads records names the file and the place of
+//! what is wrong, or shows the gap.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use support::{Finished, Scratch, finish};
+
+/// A record of two points, threads ×1 and ×2, with two rounds each.
+const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/fixed");
+
+/// Beside a good record a `bad` one that is complete and the same, until a test spoils it.
+struct Records {
+    scratch: Scratch,
+}
+
+impl Records {
+    fn new() -> Self {
+        let records = Self { scratch: Scratch::new() };
+        for name in ["good", "bad"] {
+            fs::create_dir(records.scratch.path().join(name)).unwrap();
+            for file in ["run.json", "samples.jsonl"] {
+                let text = fs::read_to_string(Path::new(SMALL).join(file)).unwrap();
+                let complete = text.replace("\"complete\": false", "\"complete\": true");
+                fs::write(records.scratch.path().join(name).join(file), complete).unwrap();
+            }
+        }
+        records
+    }
+
+    fn bad(&self, file: &str) -> PathBuf {
+        self.scratch.path().join("bad").join(file)
+    }
+
+    /// Changes the text of a file of the bad record.
+    fn spoil(self, file: &str, change: impl Fn(&str) -> String) -> Self {
+        let text = fs::read_to_string(self.bad(file)).unwrap();
+        let changed = change(&text);
+        assert_ne!(changed, text, "nothing was spoilt");
+        fs::write(self.bad(file), changed).unwrap();
+        self
+    }
+
+    /// What each command that reads records says.
+    fn of_each_command(&self) -> [(&'static str, Finished); 5] {
+        [
+            ["compare", "good", "bad"].as_slice(),
+            &["fit", "bad"],
+            &["history", "good", "good", "good", "good", "good", "bad"],
+            &["report", "bad", "-o", "-"],
+            &["show", "bad"],
+        ]
+        .map(|args| (args[0], finish(&mut self.scratch.knee(args))))
+    }
+
+    #[track_caller]
+    fn all_refuse(&self, says: &str) {
+        for (command, finished) in self.of_each_command() {
+            assert_eq!(finished.code, Some(3), "{command}: {finished:#?}");
+            assert!(finished.stderr.contains(says), "{command}: no {says:?} in {finished:#?}");
+        }
+    }
+}
+
+#[test]
+fn the_record_that_is_spoilt_here_is_good_until_then() {
+    for (command, finished) in Records::new().of_each_command() {
+        assert_eq!(finished.code, Some(0), "{command}: {finished:#?}");
+    }
+}
+
+#[test]
+fn a_description_that_is_none_is_named_with_its_line() {
+    let spoilt = |change: &dyn Fn(&str) -> String| Records::new().spoil("run.json", change);
+    spoilt(&|_| String::new()).all_refuse("bad/run.json:1: EOF");
+    spoilt(&|text| text.lines().take(9).collect::<Vec<_>>().join("\n"))
+        .all_refuse("bad/run.json:9: EOF");
+    spoilt(&|_| "{\n\"a\": 1}".to_owned()).all_refuse("bad/run.json:1: this is no record");
+    spoilt(&|_| "1\n2\n3\n".to_owned()).all_refuse("bad/run.json:2: trailing characters");
+    spoilt(&|text| text.replacen("\"interval\": 0.2", "\"interval\": NaN", 1))
+        .all_refuse("bad/run.json:15: expected value");
+    spoilt(&|text| text.replacen("\"interval\": 0.2", "\"interval\": 1e999", 1))
+        .all_refuse("bad/run.json:15: number out of range");
+    spoilt(&|text| text.replacen("\"interval\": 0.2", "\"interval\": -0.2", 1))
+        .all_refuse("bad/run.json: request.interval: -0.2 is not from");
+}
+
+#[test]
+fn a_description_that_is_no_text_is_named_with_its_line() {
+    let records = Records::new();
+    fs::write(records.bad("run.json"), b"\"\n\xff\xfe\"").unwrap();
+    records.all_refuse("bad/run.json:2: control character");
+}
+
+#[test]
+fn a_newer_schema_is_refused_with_both_versions() {
+    Records::new()
+        .spoil("run.json", |text| text.replacen("\"schema\": 1", "\"schema\": 99", 1))
+        .all_refuse("bad/run.json has schema 99, and this knee reads 1");
+}
+
+#[test]
+fn a_sample_that_is_none_is_named_with_its_line() {
+    let third = |change: &dyn Fn(&str) -> String| {
+        Records::new().spoil("samples.jsonl", |text| {
+            let spoil =
+                |(nr, line): (usize, &str)| if nr == 2 { change(line) } else { line.into() };
+            text.lines().enumerate().map(spoil).map(|line: String| line + "\n").collect()
+        })
+    };
+    let number = |name: &str, value: &str| {
+        let (name, value) = (format!("\"{name}\":"), value.to_owned());
+        move |line: &str| {
+            let (before, after) = line.split_once(&name).unwrap();
+            let (_, after) = after.split_once(',').unwrap();
+            format!("{before}{name}{value},{after}")
+        }
+    };
+    third(&|_| String::new()).all_refuse("bad/samples.jsonl:3: EOF");
+    third(&|line| line[..40].to_owned()).all_refuse("bad/samples.jsonl:3: EOF");
+    third(&|_| "\0\0\0\0".to_owned()).all_refuse("bad/samples.jsonl:3: expected value");
+    third(&|line| line.replace("\"total\"", "\"sum\""))
+        .all_refuse("bad/samples.jsonl:3: missing field `total`");
+    third(&number("total", "NaN")).all_refuse("bad/samples.jsonl:3: expected value");
+    third(&number("total", "1e999")).all_refuse("bad/samples.jsonl:3: number out of range");
+    third(&number("total", "1e300")).all_refuse("bad/samples.jsonl:3: total: 1e300 is not from");
+    third(&number("total", "-1")).all_refuse("bad/samples.jsonl:3: total: -1.0 is not from");
+    third(&number("seconds", "0")).all_refuse("bad/samples.jsonl:3: seconds: 0.0 is not from");
+    third(&|line| line.replace("getppid1", "mmap1"))
+        .all_refuse("bad/samples.jsonl:3: run.json knows no point mmap1 threads");
+}
+
+#[test]
+fn a_complete_run_that_lacks_samples_says_how_many_rounds_and_what_to_do() {
+    let lines = |n: usize| {
+        Records::new().spoil("samples.jsonl", |text| {
+            text.lines().take(n).map(|line| line.to_owned() + "\n").collect()
+        })
+    };
+    lines(0).all_refuse(
+        "bad/samples.jsonl lacks 4 of 4 rounds that run.json says were measured, the first of \
+         getppid1 threads ×1; measure them again with: knee run --resume bad",
+    );
+    lines(6).all_refuse("bad/samples.jsonl lacks 1 of 4 rounds");
+    Records::new()
+        .spoil("samples.jsonl", |text| text[..text.len() - 2].to_owned())
+        .all_refuse("bad/samples.jsonl lacks 1 of 4 rounds");
+
+    let records = Records::new();
+    fs::remove_file(records.bad("samples.jsonl")).unwrap();
+    records.all_refuse("cannot read bad/samples.jsonl: No such file");
+}
+
+#[test]
+fn what_is_left_of_a_record_is_shown_before_it_is_said_what_is_missing() {
+    let records = Records::new().spoil("samples.jsonl", |text| {
+        text.lines().take(6).map(|line| line.to_owned() + "\n").collect()
+    });
+    for args in [["show", "bad"].as_slice(), &["show", "bad", "--format", "csv"]] {
+        finish(&mut records.scratch.knee(args))
+            .assert_code(3)
+            .assert_stdout_has("\n1")
+            .assert_stderr_has("lacks 1 of 4 rounds");
+    }
+}
+
+#[test]
+fn what_a_record_has_lost_is_measured_again_as_it_is_said() {
+    let scratch = Scratch::new();
+    finish(&mut scratch.run(&["getppid1", "-t", "1", "-r", "2"])).assert_code(0);
+    let samples = scratch.record().join("samples.jsonl");
+    let whole = fs::read_to_string(&samples).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    fs::write(&samples, lines[..lines.len() - 1].join("\n") + "\n").unwrap();
+    let lost = finish(&mut scratch.knee(&["show", "record"]));
+    lost.assert_code(3).assert_stderr_has("measure them again with: knee run --resume record");
+    finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
+    finish(&mut scratch.knee(&["show", "record"])).assert_code(0);
+    assert_eq!(scratch.samples().len(), lines.len());
+}
+
+#[test]
+fn a_fit_says_of_which_rounds_it_is_not() {
+    let records = Records::new()
+        .spoil("run.json", |text| text.replacen("\"complete\": true", "\"complete\": false", 1))
+        .spoil("samples.jsonl", |text| {
+            text.lines().take(6).map(|line| line.to_owned() + "\n").collect()
+        });
+    finish(&mut records.scratch.knee(&["fit", "bad"]))
+        .assert_code(0)
+        .assert_stdout_has("(1 of 2 rounds were finished)");
+}
+
+#[test]
+fn points_that_a_killed_run_has_not_reached_are_gaps() {
+    let records = Records::new()
+        .spoil("run.json", |text| text.replacen("\"complete\": true", "\"complete\": false", 1))
+        .spoil("samples.jsonl", |text| {
+            let first = text.lines().filter(|line| line.contains("\"tasks\":1,"));
+            first.map(|line| line.to_owned() + "\n").collect()
+        });
+    let gap = "no round of it was finished";
+    for (command, finished) in records.of_each_command() {
+        let says = match command {
+            "compare" => format!("getppid1 (threads ×2): nothing after ({gap})"),
+            "fit" => format!("nothing of getppid1 threads ×2 ({gap})"),
+            "history" => format!("bad has nothing of getppid1 threads ×2 ({gap})"),
+            "report" => "not measured".to_owned(),
+            _ => "note  the run was killed".to_owned(),
+        };
+        finished.assert_code(0).assert_stdout_has(&says);
+    }
+}
+
+#[test]
+fn what_is_no_record_at_all_is_named() {
+    let records = Records::new();
+    fs::remove_file(records.bad("run.json")).unwrap();
+    for (command, finished) in records.of_each_command() {
+        let (code, says) = match command {
+            "compare" => (2, "bad: this is neither a record"),
+            "fit" | "history" => (3, "bad holds no results that knee knows"),
+            _ => (3, "bad holds no run.json"),
+        };
+        assert!(finished.code == Some(code) && finished.stderr.contains(says), "{finished:#?}");
+    }
+}
+
+#[test]
+fn a_table_without_a_line_among_others_is_a_gap() {
+    let scratch = Scratch::new();
+    for dir in ["old", "new"] {
+        let dir = scratch.path().join(dir);
+        fs::create_dir(&dir).unwrap();
+        let head = "tasks,processes,processes_idle,threads,threads_idle,linear\n";
+        fs::write(dir.join("mmap1.csv"), format!("{head}1,100,50,100,50,100\n")).unwrap();
+        fs::write(dir.join("read1.csv"), head).unwrap();
+    }
+    finish(&mut scratch.knee(&["compare", "old", "new"]))
+        .assert_code(0)
+        .assert_stdout_has("read1")
+        .assert_stdout_has("its table has no measurement");
+}
+
+#[test]
+fn a_noise_floor_that_cannot_be_read_is_said_and_not_overwritten() {
+    let records = Records::new();
+    let state = records.scratch.path().join("state/knee");
+    fs::create_dir_all(&state).unwrap();
+    for (text, says) in [
+        ("{\"schema\": 2, \"hostname\":", "noise.json: EOF while parsing"),
+        ("{\"schema\": 99}", "noise.json has schema 99, and this knee reads 2"),
+    ] {
+        fs::write(state.join("noise.json"), text).unwrap();
+        finish(&mut records.scratch.knee(&["show", "good"]))
+            .assert_code(0)
+            .assert_stdout_has("getppid1")
+            .assert_stderr_has(says);
+    }
+    let mut run = records.scratch.run(&["getppid1", "-t", "1", "-m", "threads", "--aa"]);
+    finish(run.args(["-r", "4"])).assert_code(3).assert_stderr_has("cannot keep the noise floor");
+    assert_eq!(fs::read_to_string(state.join("noise.json")).unwrap(), "{\"schema\": 99}");
+}

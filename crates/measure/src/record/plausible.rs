@@ -1,0 +1,83 @@
+//! Numbers that no run of knee can have written, though JSON can hold them.
+//!
+//! Left alone they would make nonsense of a table, or a panic far from the file that holds them:
+//! a sum that overflows is NaN after one more step, and a time of less than nothing is no
+//! `Duration`.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use super::reader::name;
+use super::{MAX_RATE, RunRecord, SampleLine};
+use crate::plan::MAX_TASKS;
+
+/// Four months: beyond every interval and patience that can be asked for.
+const MAX_SECONDS: f64 = 1e7;
+/// Ten times as many as can be asked for; whoever goes through them all has to come to an end.
+const ROUNDS: RangeInclusive<u32> = 1..=1_000_000;
+/// No clock tells shorter intervals.
+const MIN_SECONDS: f64 = 1e-9;
+/// Shares are quotients of clock ticks, of which two readings may not be of the same instant.
+const SHARE: RangeInclusive<f64> = -1.0..=100.0;
+
+/// What is wrong with `run.json`, by the name of the field.
+pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
+    let request = &run.request;
+    within("request.interval", request.interval, MIN_SECONDS..=MAX_SECONDS)?;
+    let seconds = [
+        ("request.warmup", request.warmup),
+        ("request.start_timeout", request.start_timeout),
+        ("request.max_time", request.max_time),
+        ("request.precision", request.precision.unwrap_or(0.0)),
+    ];
+    let shortest = run.cases.iter().map(|case| ("min_interval of a case", case.min_interval));
+    for (name, value) in seconds.into_iter().chain(shortest) {
+        within(name, value, 0.0..=MAX_SECONDS)?;
+    }
+    if !ROUNDS.contains(&request.rounds) {
+        let (least, most) = (ROUNDS.start(), ROUNDS.end());
+        return Err(format!("request.rounds: {} is not from {least} to {most}", request.rounds));
+    }
+    if let Some(tasks) = request.tasks.iter().find(|tasks| !(1..=MAX_TASKS).contains(tasks)) {
+        return Err(format!("request.tasks: {tasks} is not from 1 to {MAX_TASKS}"));
+    }
+    if run.cases.iter().any(|case| case.steps == 0) {
+        return Err("steps of a case: 0 is not from 1 on".to_owned());
+    }
+    let points = run.points();
+    let mut seen = BTreeSet::new();
+    match points.iter().find(|point| !seen.insert(*point)) {
+        Some(point) => Err(format!("the point {} is there twice", name(point))),
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with a line of `samples.jsonl`.
+pub(super) fn check_sample(line: &SampleLine) -> Result<(), String> {
+    within("seconds", line.seconds, MIN_SECONDS..=MAX_SECONDS)?;
+    let rates = [
+        ("total", line.total),
+        ("min", line.min),
+        ("max", line.max),
+        ("mean", line.mean),
+        ("stddev", line.stddev),
+        ("fairness", line.fairness),
+        ("reference", line.reference.unwrap_or(0.0)),
+    ];
+    let tasks = line.rates.iter().map(|&rate| ("rates", rate));
+    for (name, rate) in rates.into_iter().chain(tasks) {
+        within(name, rate, 0.0..=MAX_RATE)?;
+    }
+    let Some(cpu) = line.cpu else { return Ok(()) };
+    for share in [cpu.user, cpu.system, cpu.idle, cpu.steal, cpu.machine_idle] {
+        within("cpu", share, SHARE)?;
+    }
+    Ok(())
+}
+
+fn within(name: &str, value: f64, range: RangeInclusive<f64>) -> Result<(), String> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{name}: {value:?} is not from {:?} to {:?}", range.start(), range.end()))
+}

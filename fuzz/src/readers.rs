@@ -1,0 +1,126 @@
+//! A function per reader of knee: whatever the text, it does not panic, an error names the file,
+//! and what has been read can be worked with.
+//!
+//! crates/knee/tests/corpus.rs uses this file too, to replay the corpus without a fuzzer.
+
+use std::fs;
+use std::path::Path;
+
+use knee_measure::machine::CpuList;
+use knee_measure::noise::NoiseFloors;
+use knee_measure::record::Record;
+use knee_measure::results::{Compared, Results, history};
+use knee_measure::summary::summarise;
+use knee_stats::ministat::{Comparison, DataSet, Quantiles, Reader, plot};
+use knee_stats::{ChangeOptions, CompareOptions};
+
+/// Beyond this many rounds statistics would take the time that the fuzzer has for reading.
+const FEW_ROUNDS: usize = 40;
+
+/// `run.json`, beside samples that are good for the one it began as.
+pub fn run_json(dir: &Path, text: &[u8]) {
+    fs::write(dir.join("run.json"), text).unwrap();
+    fs::write(dir.join("samples.jsonl"), include_str!("../fixed/samples.jsonl")).unwrap();
+    record(dir);
+}
+
+/// `samples.jsonl`, beside a good `run.json`.
+pub fn samples_jsonl(dir: &Path, text: &[u8]) {
+    fs::write(dir.join("run.json"), include_str!("../fixed/run.json")).unwrap();
+    fs::write(dir.join("samples.jsonl"), text).unwrap();
+    record(dir);
+}
+
+fn record(dir: &Path) {
+    results(dir);
+    let Ok(record) = Record::open(dir) else { return };
+    if let Ok(rounds) = record.rounds_left() {
+        summarise(&record.run, &rounds, 0.8);
+        NoiseFloors::of_run(&record.run, &rounds);
+    }
+}
+
+/// CSV of will-it-scale's `runtest.py`.
+pub fn csv(dir: &Path, text: &[u8]) {
+    let file = dir.join("mmap1.csv");
+    fs::write(&file, text).unwrap();
+    results(&file);
+}
+
+/// What a binary of will-it-scale prints.
+pub fn will_it_scale(dir: &Path, text: &[u8]) {
+    let file = dir.join("mmap1_threads-2.txt");
+    fs::write(&file, text).unwrap();
+    results(&file);
+}
+
+fn results(path: &Path) {
+    let results = match Results::read(path) {
+        Ok(results) => results,
+        Err(error) => {
+            let (error, path) = (error.to_string(), path.to_str().unwrap());
+            assert!(error.contains(path), "{error:?} does not name {path}");
+            return;
+        }
+    };
+    assert!(!results.points.is_empty() || results.run.is_some(), "nothing, and no word of it");
+    results.curves();
+    let rounds: usize = results.points.values().map(|measured| measured.rounds.len()).sum();
+    if rounds <= FEW_ROUNDS {
+        Compared::new(&results, &results, &CompareOptions::default());
+        history(&vec![results; 6], &ChangeOptions::default());
+    }
+}
+
+/// Files of numbers, as ministat reads them.
+pub fn numbers(text: &[u8]) {
+    let confidence = "95".parse().unwrap();
+    for (column, delimiters, longest_line) in [
+        (1, " \t", None),
+        (2, ",;", None),
+        (1, " ", Some(Reader::MINISTAT_BUFFER)),
+        (1, "1", Some(3)),
+    ] {
+        let reader = Reader { column, delimiters: delimiters.as_bytes(), longest_line };
+        let values = match reader.values(text) {
+            Ok(values) => values,
+            Err(bad) => {
+                let lines = text.split(|&byte| byte == b'\n').count();
+                assert!((1..=lines).contains(&bad.line), "{bad}");
+                continue;
+            }
+        };
+        let numbers: Vec<f64> = values.iter().map(|value| value.number).collect();
+        let Some(set) = DataSet::new(&numbers) else { continue };
+        Comparison::new(&set, &set, confidence, Quantiles::Exact).is_proven();
+        for separate in [false, true] {
+            let _ = plot(&[&set, &set], 60, separate);
+        }
+    }
+}
+
+/// The noise floors of a machine.
+pub fn noise_json(text: &[u8]) {
+    let path = Path::new("/state/noise.json");
+    match NoiseFloors::parse(text, path) {
+        Ok(Some(floors)) => {
+            let text = serde_json::to_vec(&floors).unwrap();
+            assert!(NoiseFloors::parse(&text, path).unwrap().is_some());
+        }
+        Ok(None) => {}
+        Err(error) => assert!(error.to_string().starts_with("/state/noise.json"), "{error}"),
+    }
+}
+
+/// CPUs as the kernel and `taskset -c` list them.
+pub fn cpu_list(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    match text.parse::<CpuList>() {
+        Ok(list) => assert_eq!(list.to_string().parse().as_ref(), Ok(&list)),
+        Err(error) => {
+            let error = error.to_string();
+            let named = text.split(',').any(|piece| error.contains(piece.trim()));
+            assert!(named, "{error:?} names no piece of {text:?}");
+        }
+    }
+}
