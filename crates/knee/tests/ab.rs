@@ -31,8 +31,8 @@ fn what_commands_print_is_compared_at_each_number_of_tasks() {
         table,
         str![[r#"
 per second              before     after    change             interval        p  verdict
-echo ×1                    100       150    +50.0%     +50.0% to +50.0%   0.0019  ▲ faster
-echo ×2                    200       250    +25.0%     +25.0% to +25.0%   0.0019  ▲ faster
+echo ×1                    100       150    +50.0%     +50.0% to +50.0%   0.0020  ▲ faster
+echo ×2                    200       250    +25.0%     +25.0% to +25.0%   0.0020  ▲ faster
 
 2 points: 2 faster.
 medians over rounds in turns (ABBA); changes within a round by Hodges and Lehmann, with 95.0 % intervals; p by Wilcoxon's signed ranks, corrected for 2 points (Benjamini–Hochberg); changes of less than 2.0% do not matter
@@ -109,7 +109,7 @@ fn a_side_that_fails_ends_the_comparison_with_its_words() {
     assert!(sides(&scratch).len() < 3, "one side alone was measured on");
     assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
     let _ = fs::remove_dir_all(scratch.record());
-    let missing = ab(&scratch, &["--before", "no-such-program", "--after", "true"]);
+    let missing = ab(&scratch, &["--before", "no-such-program -x", "--after", "true"]);
     missing.assert_code(3).assert_stderr_has("no-such-program: not found");
     let _ = fs::remove_dir_all(scratch.record());
     let silent = ab(&scratch, &["--rate", "--before", "true", "--after", "echo 1"]);
@@ -136,6 +136,30 @@ fn an_interrupted_comparison_ends_its_commands_and_goes_on_later() {
     let finished = finish(&mut scratch.knee(&["ab", "-q", "--resume", "record"]));
     finished.assert_code(0).assert_stdout_has("▲ faster");
     assert_eq!(sides(&scratch).len(), 12);
+}
+
+#[test]
+fn what_a_command_had_started_outlived_a_killed_knee() {
+    let scratch = Scratch::new();
+    let mut knee =
+        start(scratch.knee(&["ab", "--before", "sleep 1001 | sleep 1002", "--after"]).arg("true"));
+    let lives = || processes_in(scratch.path()).iter().any(|line| line.contains(": sleep 100"));
+    wait_until("the pipeline runs", lives);
+    wait_until("its group is noted", || {
+        scratch.leftovers().iter().any(|dir| dir.join(".group").exists())
+    });
+    signal(&knee, Signal::KILL);
+    knee.wait().unwrap();
+    wait_until("nothing of it is left", || !lives() && scratch.leftovers().is_empty());
+}
+
+#[test]
+fn a_testcase_that_is_misspelt_was_taken_for_a_command() {
+    let scratch = Scratch::new();
+    let misspelt = ab(&scratch, &["--before", "getppid2", "--after", "getppid1"]);
+    misspelt.assert_code(2).assert_stderr_has("did you mean getppid1");
+    let variant = ab(&scratch, &["--before", "read1", "--after", "read1@nosuch"]);
+    variant.assert_code(2).assert_stderr_has("read1@");
 }
 
 #[test]

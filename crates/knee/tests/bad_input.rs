@@ -221,7 +221,7 @@ fn what_is_no_record_at_all_is_named() {
     for (command, finished) in records.of_each_command() {
         let (code, says) = match command {
             "compare" => (2, "bad: this is neither a record"),
-            "fit" | "history" => (3, "bad holds no results that knee knows"),
+            "fit" | "history" | "report" => (3, "bad holds no results that knee knows"),
             _ => (3, "bad holds no run.json"),
         };
         assert!(finished.code == Some(code) && finished.stderr.contains(says), "{finished:#?}");

@@ -21,6 +21,7 @@ use crate::plan::{Command, Score};
 use crate::record::MAX_RATE;
 use crate::signal::describe_end;
 use crate::task::confine;
+use crate::workdir::DeadMansNote;
 
 /// With one of these a line means something to a shell.
 const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";
@@ -35,7 +36,7 @@ const ADVICE: &str = "run it by hand to see what it lacks";
 pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result<Sample, Stopped> {
     let line = command.line.replace(Command::TASKS, &job.tasks.to_string());
     let before = seconds();
-    let mut running = Running::start(&line, command.score, job)?;
+    let mut running = Running::start(&line, command, job)?;
     running.wait(interrupt)?;
     let seconds = seconds() - before;
     running.check(&line)?;
@@ -55,19 +56,20 @@ fn seconds() -> f64 {
 /// A started command. Dropping it ends all of its process group.
 struct Running {
     child: Child,
+    note: Option<DeadMansNote>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
 impl Running {
-    fn start(line: &str, score: Score, job: &Job) -> Result<Self, Stopped> {
+    fn start(line: &str, command: &Command, job: &Job) -> Result<Self, Stopped> {
         let mut words = line.split_whitespace();
         let program = words.next().unwrap_or_default();
-        let in_shell = || spawn("/bin/sh", ["-c", line], score, job);
+        let in_shell = || spawn("/bin/sh", ["-c", line], command, job);
         let child = if program.is_empty() || line.contains(|c| SHELL_CHARACTERS.contains(c)) {
             in_shell()
         } else {
-            match spawn(program, words, score, job) {
+            match spawn(program, words, command, job) {
                 // It may be one of the words that only a shell knows.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => in_shell(),
                 spawned => spawned,
@@ -77,7 +79,8 @@ impl Running {
             let reason = format!("cannot start {line}: {error}");
             Failure::new(FailureKind::CannotRun, reason, ADVICE)
         })?;
-        Ok(Self { child, stdout: Vec::new(), stderr: Vec::new() })
+        let note = DeadMansNote::leave(&job.dir, child.id());
+        Ok(Self { child, note, stdout: Vec::new(), stderr: Vec::new() })
     }
 
     /// Until it has ended; its output is taken meanwhile, lest it wait for room in a pipe.
@@ -143,6 +146,7 @@ impl Running {
         // What it started dies before it is reaped: until then its group is nobody else's.
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::KILL);
+        self.note = None;
         let status = self.child.wait().map_err(|e| Failure::runner(format!("wait: {e}")))?;
         end_group(group);
         if status.success() {
@@ -161,11 +165,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+        // Once it has been waited for, its number may be another's; std remembers that it was.
+        if self.note.is_none() && self.child.try_wait().is_ok_and(|status| status.is_some()) {
             return;
         }
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::KILL);
+        self.note = None;
         let _ = self.child.wait();
         end_group(group);
     }
@@ -174,16 +180,17 @@ impl Drop for Running {
 fn spawn<A: AsRef<OsStr>>(
     program: &str,
     args: impl IntoIterator<Item = A>,
-    score: Score,
+    what: &Command,
     job: &Job,
 ) -> io::Result<Child> {
     let cpus = job.cpus.clone();
     let mut command = process::Command::new(program);
     command
+        .current_dir(&what.dir)
         .args(args)
         .env("KNEE_PADDING", "x".repeat(job.layout as usize))
         .stdin(Stdio::null())
-        .stdout(if score == Score::Printed { Stdio::piped() } else { Stdio::null() })
+        .stdout(if what.score == Score::Printed { Stdio::piped() } else { Stdio::null() })
         .stderr(Stdio::piped())
         .process_group(0);
     // SAFETY: between fork and exec the closure only makes system calls and allocates nothing:
@@ -218,7 +225,8 @@ fn drain(pipe: &mut impl io::Read, into: &mut Vec<u8>) -> bool {
 
 fn printed_rate(output: &[u8], line: &str) -> Result<f64, Failure> {
     let refused = |reason: String| {
-        let remedy = "let it print its rate as the last number, or compare times instead";
+        let remedy =
+            "let it print its rate as the last number, without letters, or leave out --rate";
         Failure::new(FailureKind::Died, format!("{line} {reason}"), remedy)
     };
     let text = String::from_utf8_lossy(output);
@@ -230,18 +238,31 @@ fn printed_rate(output: &[u8], line: &str) -> Result<f64, Failure> {
     }
 }
 
-/// The last number that stands by itself or behind a sign such as `:` or `=`; digits in the middle
-/// of a word, as in `mmap1`, are none.
+/// The last number that stands by itself, or behind a sign such as `:` or `=`, or before a unit that
+/// is set apart by a blank or a slash. `1,234,567` is one number. `1.2M`, `12ms` and `v3` are none:
+/// who knows what the letters mean.
 fn last_number(text: &str) -> Option<f64> {
-    let part_of_number = |c: char| c.is_ascii_alphanumeric() || "+-._".contains(c);
-    text.split(|c: char| !part_of_number(c))
-        .filter(|word| word.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)))
-        .rev()
-        .find_map(|word| {
-            // A unit may follow at once, and a full stop: 12.5ms, 3.
-            let len = (1..=word.len()).rev().find(|&len| word[..len].parse::<f64>().is_ok())?;
-            word[..len].parse().ok()
-        })
+    let apart = |c: char| c.is_whitespace() || ":;=/()[]{}<>\"'".contains(c);
+    text.split(apart).rev().find_map(|word| {
+        let word = word.trim_end_matches(['.', ',', '!']);
+        number(word).or_else(|| word.rsplit(',').find_map(number))
+    })
+}
+
+fn number(word: &str) -> Option<f64> {
+    let digits = |part: &str| part.len() == 3 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
+    let mut groups = whole.split(',');
+    let first = groups.next().unwrap_or_default().trim_start_matches(['+', '-']);
+    let is_grouped = (1..=3).contains(&first.len()) && groups.all(digits);
+    let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
+    let plain = match whole.contains(',') {
+        true if is_grouped && !fraction.contains(',') => word.replace(',', ""),
+        true => return None,
+        false => word.to_owned(),
+    };
+    // Words such as inf and nan are numbers to Rust.
+    if has_digit { plain.parse().ok() } else { None }
 }
 
 #[cfg(test)]
@@ -252,8 +273,13 @@ mod tests {
     fn the_last_number_is_the_rate() {
         assert_eq!(last_number("testcase:mmap1\naverage:1310849\n"), Some(1310849.0));
         assert_eq!(last_number("min:1 max:2 total=3.5e6 ops/s"), Some(3.5e6));
-        assert_eq!(last_number("took 12.5ms."), Some(12.5));
         assert_eq!(last_number("rate: -3."), Some(-3.0));
+        assert_eq!(last_number("1,234,567 in all"), Some(1234567.0));
+        assert_eq!(last_number("12,345.5/s"), Some(12345.5));
+        assert_eq!(last_number("columns 7,8"), Some(8.0));
+        assert_eq!(last_number("got 12"), Some(12.0));
+        assert_eq!(last_number("took 12.5ms."), None);
+        assert_eq!(last_number("1.2M and v1.2.3 and nan"), None);
         assert_eq!(last_number("p99 of mmap1"), None);
         assert_eq!(last_number("- . + e5"), None);
         assert_eq!(last_number(""), None);

@@ -44,6 +44,8 @@ pub struct Command {
     pub line: String,
     /// What its rate is.
     pub score: Score,
+    /// Where it runs.
+    pub dir: std::path::PathBuf,
 }
 
 impl Command {

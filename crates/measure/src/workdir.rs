@@ -18,6 +18,8 @@ use rustix::fs::{FlockOperation, flock};
 const PREFIX: &str = "knee-work.";
 /// The locked file in it.
 const LOCK: &str = ".lock";
+/// The file in it that names the process group of the command that is running.
+const GROUP: &str = ".group";
 
 /// A run's directory, removed when dropped.
 pub struct WorkDir {
@@ -56,12 +58,33 @@ impl WorkDir {
     }
 }
 
+/// Names the process group that the janitor has to end should knee be killed, for as long as the
+/// value lives: the kernel ends what knee started, but not what that started. Drop it before the
+/// leader of the group is reaped, after which its number may be another's.
+pub(crate) struct DeadMansNote(PathBuf);
+
+impl DeadMansNote {
+    /// Writes it down beside `round`, a directory of [`WorkDir::begin_round`].
+    pub(crate) fn leave(round: &Path, group: u32) -> Option<Self> {
+        let file = round.parent()?.join(GROUP);
+        fs::write(&file, group.to_string()).ok()?;
+        Some(Self(file))
+    }
+}
+
+impl Drop for DeadMansNote {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// Removes a directory when this process has died, however it did. Dropping it sends it away.
 struct Janitor(Child);
 
 /// Nothing is ever written to the pipe, so `read` returns when its other end is closed. The tasks
 /// that are being killed at that moment may still make files: then `rm` fails, and tries again.
 const WAIT_AND_REMOVE: &str = "trap '' INT TERM HUP; read -r nothing; n=0; \
+    [ -s \"$1/.group\" ] && kill -9 \"-$(cat \"$1/.group\")\"; \
     until rm -rf -- \"$1\"; do n=$((n + 1)); [ $n -lt 300 ] || exit; sleep 0.1; done";
 
 impl Janitor {

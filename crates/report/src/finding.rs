@@ -95,7 +95,7 @@ fn scaling(reading: &Reading) -> String {
         Scaling::Contended => {
             format!("{} of {all} testcases stop scaling; {text}", with(Scaling::Contended))
         }
-        _ => format!("All {all} testcases scale; the least is {text}"),
+        _ => format!("All {all} testcases scale; the least: {text}"),
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
         );
         assert_eq!(
             title(&page(&[good, good])),
-            "All 2 testcases scale; the least is a scales to 2 threads at 95 % efficiency"
+            "All 2 testcases scale; the least: a scales to 2 threads at 95 % efficiency"
         );
     }
 

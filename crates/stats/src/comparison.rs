@@ -46,16 +46,14 @@ use std::cmp::Ordering;
 use crate::bootstrap::{RatioInterval, ratio_of_medians};
 use crate::mann_whitney::{UMethod, mann_whitney, mann_whitney_smallest_p};
 use crate::multiple::benjamini_hochberg;
-use crate::signed_rank::signed_rank;
+use crate::signed_rank::{signed_rank, signed_rank_smallest_p};
 use crate::{median, welch};
 
 /// Rounds a side from which the interval of the ratio holds what it promises (see `bootstrap`); a
 /// claim that rests on the interval alone needs them.
 const ROUNDS_FOR_AN_INTERVAL: usize = 5;
-/// Pairs from which the interval of paired rounds has 95 % confidence.
-const PAIRS_FOR_AN_INTERVAL: usize = 6;
 /// An estimate beyond this many rounds is no advice.
-const MOST_ROUNDS_TO_ADVISE: f64 = 10_000.0;
+const MOST_ROUNDS_TO_ADVISE: f64 = 1_000.0;
 
 /// What counts as a difference.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,7 +84,7 @@ pub enum Test {
     MannWhitneyNormal,
     /// Wilcoxon's signed-rank test of pairs by counting all signs.
     SignedRankExact,
-    /// The same by normal approximation: equal differences, or more than 50 pairs.
+    /// The same by normal approximation: more than 50 pairs.
     SignedRankNormal,
 }
 
@@ -123,7 +121,8 @@ pub struct Comparison {
     pub p: f64,
     /// The p-value corrected for all points compared (Benjamini–Hochberg).
     pub adjusted_p: f64,
-    /// The test used; `None` with fewer than two rounds on a side.
+    /// The test used; `None` with fewer than two rounds on a side, or so few pairs that they could
+    /// show nothing at the confidence asked for: the interval is then no interval.
     pub test: Option<Test>,
     /// The finding.
     pub verdict: Verdict,
@@ -168,13 +167,24 @@ pub fn compare_pairs<Pairs: AsRef<[(f64, f64)]>>(
     let pairs = || points.iter().map(AsRef::as_ref);
     let mut comparisons: Vec<_> = pairs().map(|pairs| measure_pairs(pairs, options)).collect();
     adjust(&mut comparisons);
+    let least = pairs_to_claim(points.len(), options.confidence);
     for (comparison, pairs) in comparisons.iter_mut().zip(pairs()) {
         let Some(comparison) = comparison else { continue };
-        let trusted = pairs.len() >= PAIRS_FOR_AN_INTERVAL;
-        let rounds = Rounds { each: pairs.len() as f64, trusted };
+        let rounds = Rounds { each: pairs.len() as f64, trusted: comparison.test.is_some() };
         comparison.verdict = verdict(comparison, rounds, options);
+        if let Verdict::Inconclusive { rounds_needed: Some(n) } = &mut comparison.verdict {
+            *n = (*n).max(least);
+        }
     }
     comparisons
+}
+
+/// The fewest pairs a point with which any one of `points` could be called different at
+/// `confidence`.
+pub fn pairs_to_claim(points: usize, confidence: f64) -> u32 {
+    let level = 1.0 - confidence;
+    let suffices = |n: &u32| signed_rank_smallest_p(*n as usize) * (points as f64) < level;
+    (1..).find(suffices).expect("each pair halves it")
 }
 
 /// Corrects the p-values for their number.
@@ -192,6 +202,7 @@ fn measure_pairs(pairs: &[(f64, f64)], options: &CompareOptions) -> Option<Compa
     let (before_median, after_median) = (median(&before)?, median(&after)?);
     let ranked = signed_rank(pairs, options.confidence);
     let p = ranked.map_or(1.0, |ranked| ranked.p);
+    let enough = pairs.len() >= pairs_to_claim(1, options.confidence) as usize;
     let test = |exact| if exact { Test::SignedRankExact } else { Test::SignedRankNormal };
     Some(Comparison {
         before_median,
@@ -199,7 +210,7 @@ fn measure_pairs(pairs: &[(f64, f64)], options: &CompareOptions) -> Option<Compa
         ratio: ranked.map(|ranked| ranked.ratio),
         p,
         adjusted_p: p,
-        test: ranked.filter(|_| pairs.len() >= 2).map(|ranked| test(ranked.exact)),
+        test: ranked.filter(|_| enough).map(|ranked| test(ranked.exact)),
         verdict: Verdict::Inconclusive { rounds_needed: None },
     })
 }

@@ -47,13 +47,13 @@ mod welch;
 pub use bootstrap::{RatioInterval, ratio_of_medians};
 pub use change_points::{ChangeOptions, ChangePoint, change_points};
 pub use comparison::{
-    CompareOptions, Comparison, Test, Verdict, compare, compare_all, compare_pairs,
+    CompareOptions, Comparison, Test, Verdict, compare, compare_all, compare_pairs, pairs_to_claim,
 };
 pub use curve::{Curve, CurvePoint};
 pub use mann_whitney::{MannWhitney, UMethod, mann_whitney, mann_whitney_smallest_p};
 pub use median::{MedianInterval, median, median_interval};
 pub use multiple::benjamini_hochberg;
 pub use noise::{NoiseFloor, noise_floor};
-pub use signed_rank::{SignedRank, signed_rank, signed_rank_smallest_p};
+pub use signed_rank::{SignedRank, signed_rank};
 pub use spread::Spread;
 pub use welch::{Welch, welch};

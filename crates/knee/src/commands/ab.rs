@@ -15,7 +15,7 @@ use knee_measure::select::select;
 use knee_measure::sweep::{Ended, Sweep};
 use knee_measure::testcase::Mode;
 use knee_stats::ministat::Confidence;
-use knee_stats::signed_rank_smallest_p;
+use knee_stats::pairs_to_claim;
 
 use super::compare::RecordArgs;
 use super::run::tasks::Tasks;
@@ -189,7 +189,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let ended = ended?;
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;
-    tell!("knee: recorded in {0}; show it again: knee ab --resume {0}", dir.display());
+    let next = match ended {
+        Ended::Interrupted(_) => "this is what there was until it was interrupted; go on",
+        Ended::Done => "show it again",
+    };
+    tell!("knee: recorded in {0}; {next}: knee ab --resume {0}", dir.display());
     Ok(match (ended, ExitStatus::of_failures(&run.failures)) {
         (Ended::Interrupted(signal), _) => ExitStatus::Interrupted(signal),
         (Ended::Done, ExitStatus::Done) => judged,
@@ -290,12 +294,10 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
 
 /// Refuses so few rounds that none of the `points` could ever be called different.
 fn enough(args: &Args, points: usize) -> anyhow::Result<()> {
-    let level = 1.0 - args.confidence.percent() / 100.0;
-    let suffices = |rounds: u32| signed_rank_smallest_p(rounds as usize) * (points as f64) < level;
-    if suffices(args.rounds) {
+    let least = pairs_to_claim(points, args.confidence.percent() / 100.0);
+    if args.rounds >= least {
         return Ok(());
     }
-    let least = (1..).find(|&rounds| suffices(rounds)).expect("each round halves it");
     Err(usage(format!(
         "-r {}: whatever they show, so few rounds could prove no difference at {} % confidence \
          among as many points ({points}): use -r {least} or more",
@@ -313,11 +315,24 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     if path.extension().is_some_and(|extension| extension == "so") && !text.contains(' ') {
         return Ok(Case::plugin(&existing(option, path)?));
     }
-    if !args.rate
-        && let Ok([selected]) = select(&[text]).as_deref()
-    {
-        return Ok(Case::built_in(selected));
+    let selected = select(&[text]);
+    match selected.as_deref() {
+        Ok([selected]) if !args.rate => return Ok(Case::built_in(selected)),
+        // One word, and no program: it was meant for a testcase.
+        Err(error) if !text.contains([' ', '/']) && !is_program(text) => {
+            return Err(usage(format!("{option}: {error}; nor is there a program of that name")));
+        }
+        _ => {}
     }
     let score = if args.rate { Score::Printed } else { Score::Time };
-    Ok(Case::command(Command { line: text.to_owned(), score }))
+    let dir = std::env::current_dir().context("cannot tell where commands are to run")?;
+    in_words("the current directory", &dir)?;
+    Ok(Case::command(Command { line: text.to_owned(), score, dir }))
+}
+
+/// Whether a shell would find a program of that name, or knows the word itself.
+fn is_program(word: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_special = word.contains(|c: char| !c.is_alphanumeric() && !"@-_.+".contains(c));
+    is_special || std::env::split_paths(&path).any(|dir| dir.join(word).is_file())
 }

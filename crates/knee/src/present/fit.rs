@@ -63,7 +63,7 @@ pub(crate) fn table(
                     "{style}{name:width$} {:>9}  {:22} {:28} {r2:>6} {knee:>5}  {}{style:#}",
                     si(fit.lambda.value),
                     estimate(&fit.sigma),
-                    estimate(&fit.kappa),
+                    estimate(&kappa(fit)),
                     finding(fit)
                 );
             }
@@ -102,6 +102,12 @@ pub(crate) fn table(
         spread(threshold)
     );
     text
+}
+
+/// That of the law which was fitted: Amdahl's has none, though the interval of the other reaches
+/// from 0 upwards.
+fn kappa(fit: &Fit) -> Estimate {
+    Estimate { value: if fit.is_amdahl { 0.0 } else { fit.kappa.value }, ..fit.kappa }
 }
 
 /// `0.031 [0.028 0.035]`
@@ -179,7 +185,7 @@ fn curve_json(fitted: &FittedCurve, threshold: f64) -> Value {
             "law": if fit.is_amdahl { "Amdahl" } else { "universal scalability" },
             "lambda": value(&fit.lambda),
             "sigma": value(&fit.sigma),
-            "kappa": value(&fit.kappa),
+            "kappa": value(&kappa(fit)),
             "peak": fit.peak.as_ref().map(value),
             "speedup_limit": fit.model.speedup_limit(),
             "knee": fit.model.knee(threshold),

@@ -121,7 +121,7 @@ fn one_round_has_no_uncertainty_to_show() {
     example
         .says("\n1 round of ")
         .says("100%      -       -  ▄█")
-        .says("one round says nothing")
+        .says("only 1 of 6 rounds can be used")
         .never_says("±0")
         .never_says(" % intervals");
     let detail = example.shown_in_detail();
@@ -183,10 +183,9 @@ fn disturbed_rows_are_marked() {
         .round("getppid1", 2, 200.0, 1)
         .rounds("getuid1", 1, 100.0, 6)
         .rounds("getuid1", 2, 200.0, 6);
-    example
-        .says("100%   0.0% !     -  ▄█\n")
-        .says("100%   0.0%       -  ▄█\n")
-        .says("1 of 48 samples was disturbed (1 starved by other work) and is left out where");
+    example.says("100%   0.0% !     -  ▄█\n").says("100%   0.0%       -  ▄█\n").says(
+        "1 of 48 samples was disturbed (1 starved by other work) and is left out where there are",
+    );
     let detail = example.shown_in_detail();
     assert!(detail.contains("200 to 200 !    2.00×"), "{detail}");
 }

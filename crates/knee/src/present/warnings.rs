@@ -9,6 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use knee_measure::job::Mark;
+use knee_measure::plan::Order;
 use knee_measure::record::{Record, RunEnd};
 use knee_measure::summary::{CONFIDENCE, CurveSummary, PointSummary};
 
@@ -29,7 +30,7 @@ pub(crate) enum Warning {
     /// The run is not whole.
     Incomplete { end: Option<RunEnd>, dir: PathBuf },
     /// Too few rounds for the confidence that intervals should have.
-    FewRounds { rounds: usize, confidence: f64 },
+    FewRounds { rounds: usize, asked: usize, confidence: f64 },
     /// Some points are known less well than `--precision` asked for.
     Imprecise { asked: f64, points: usize, of: usize, worst: String },
     /// Of some points there is nothing but marked samples; where `all` is set, of the whole run.
@@ -66,10 +67,16 @@ impl fmt::Display for Warning {
                 };
                 write!(f, "the run {how}; continue it with: knee run --resume {}", dir.display())
             }
-            Self::FewRounds { rounds: 1, .. } => {
+            Self::FewRounds { rounds: 1, asked: 1, .. } => {
                 write!(f, "one round says nothing about its spread; six give 95 %: -r 6")
             }
-            Self::FewRounds { rounds, confidence } => write!(
+            Self::FewRounds { rounds, asked, confidence } if rounds < asked => write!(
+                f,
+                "of a point only {rounds} of {asked} rounds can be used, for {:.0} % confidence; \
+                 six give 95 %: quieten the machine, or use more rounds",
+                confidence * 100.0
+            ),
+            Self::FewRounds { rounds, confidence, .. } => write!(
                 f,
                 "{rounds} rounds give only {:.0} % confidence; six give 95 %: -r 6",
                 confidence * 100.0
@@ -104,8 +111,8 @@ impl fmt::Display for Warning {
                 let (were, are) = if *marked == 1 { ("was", "is") } else { ("were", "are") };
                 write!(
                     f,
-                    "{marked} of {of} samples {were} disturbed ({}) and {are} left out where the \
-                     round has others (rows marked !); quieten the machine, or use more rounds",
+                    "{marked} of {of} samples {were} disturbed ({}) and {are} left out where there \
+                     are others (rows marked !); quieten the machine, or use more rounds",
                     list.join(", ")
                 )
             }
@@ -174,7 +181,8 @@ pub(crate) fn warnings(record: &Record, curves: &[CurveSummary], view: &View<'_>
         && point.confidence < LEAST_CONFIDENCE
     {
         let (rounds, confidence) = (point.rounds.len(), point.confidence);
-        warnings.push(Warning::FewRounds { rounds, confidence });
+        let asked = run.request.rounds as usize;
+        warnings.push(Warning::FewRounds { rounds, asked, confidence });
     }
     warnings.extend(run.request.precision.and_then(|asked| imprecise(&points, asked)));
     if let Some(threads @ 1..) = run.environment.others_running {
@@ -192,6 +200,8 @@ pub(crate) fn warnings(record: &Record, curves: &[CurveSummary], view: &View<'_>
     warnings.extend(shared_beyond(run, curves).map(|beyond| Warning::Oversubscribed { beyond }));
     warnings.extend(without_spare_cpu(run, curves).map(|from| Warning::NoSpareCpu { from }));
     match view.floors {
+        // What a floor is for cancels where sides are measured in turns.
+        None if run.request.order == Order::InTurns => {}
         None => warnings.push(Warning::NoNoiseFloor),
         Some(floors) => {
             let (knees, hidden) = doubts(curves, view.knee, floors);

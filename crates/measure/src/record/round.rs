@@ -73,9 +73,11 @@ impl RoundSummary {
         }
     }
 
-    /// The rate of the round by its unmarked samples: units over time. `None` where all are marked.
+    /// The rate of the round by its unmarked samples: units over time. `None` where most are
+    /// marked: a wait is booked when it ends, so the sample beside a marked one may have lost its
+    /// CPU too, and be the worst of all.
     pub fn clean_rate(&self) -> Option<f64> {
-        self.clean.rate()
+        self.clean.rate().filter(|_| 2 * self.marked <= self.samples)
     }
 
     /// The rate of the round by all its samples, disturbed or not.

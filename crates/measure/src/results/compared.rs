@@ -40,6 +40,11 @@ pub struct ComparedPoint {
     pub rounds: [usize; 2],
     /// Whether more than half of the samples of a side were disturbed.
     pub disturbed: bool,
+    /// Whether a side has no round that was not disturbed, and the other has: what differs then is
+    /// the disturbance.
+    pub all_disturbed: bool,
+    /// Why a side has fewer rounds than were asked for.
+    pub gap: Option<String>,
     /// Medians, ratio, interval, p-value and verdict.
     pub comparison: Comparison,
 }
@@ -159,6 +164,11 @@ fn drift(before: &Results, after: &Results) -> Option<f64> {
 
 fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -> ComparedPoint {
     let sides = [&before.points[key], &after.points[key]];
+    let all_disturbed = sides[0].all_disturbed != sides[1].all_disturbed;
+    let mut comparison = comparison;
+    if all_disturbed {
+        comparison.verdict = Verdict::Inconclusive { rounds_needed: None };
+    }
     let info = before.cases.get(&key.testcase).or_else(|| after.cases.get(&key.testcase));
     ComparedPoint {
         key: key.clone(),
@@ -167,6 +177,8 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
         timed: info.is_some_and(|info| info.timed),
         rounds: sides.map(|side| side.rounds.len()),
         disturbed: sides.iter().any(|side| 2 * side.marked > side.samples),
+        all_disturbed,
+        gap: sides.iter().find_map(|side| side.gap.clone()),
         comparison,
     }
 }
@@ -309,5 +321,20 @@ mod tests {
             measured.reference = None;
         }
         assert_eq!(Compared::new(&before, &after, &options).drift, None);
+    }
+
+    #[test]
+    fn a_wholly_disturbed_run_was_called_slower_than_a_clean_one() {
+        let before = results(&[("mmap1", STEADY)]);
+        let mut after = results(&[("mmap1", HALF)]);
+        let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
+        let verdict = |after: &Results| {
+            let compared = Compared::new(&before, after, &options);
+            (compared.points[0].comparison.verdict, compared.points[0].all_disturbed)
+        };
+        assert_eq!(verdict(&after), (Verdict::Slower, false));
+        after.points.values_mut().for_each(|measured| measured.all_disturbed = true);
+        let open = Verdict::Inconclusive { rounds_needed: None };
+        assert_eq!(verdict(&after), (open, true));
     }
 }

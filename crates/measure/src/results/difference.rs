@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use super::Results;
-use crate::machine::Environment;
+use crate::machine::{CpuList, Environment};
 use crate::record::Request;
 
 /// Something that can change results by itself.
@@ -67,6 +67,7 @@ fn requests(before: &Request, after: &Request, found: &mut Vec<Difference>) {
         note(what, Some(read(before)), Some(read(after)), found);
     };
     differ("placement", &|r| r.placement.to_string());
+    differ("CPUs", &|r| r.cpus.iter().copied().collect::<CpuList>().to_string());
     differ("seconds per sample", &|r| r.interval.to_string());
     differ("samples per round", &|r| r.samples.to_string());
     differ("seconds of warm-up", &|r| r.warmup.to_string());

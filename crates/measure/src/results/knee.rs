@@ -36,6 +36,7 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
             marked: rounds.map(|round| round.marked).sum(),
             gap: None,
             reference: median(&references),
+            all_disturbed: finished.of(&point).all(|round| round.clean_rate().is_none()),
         };
         if let Some(reason) = failures.get(&point) {
             measured.gap = Some((*reason).to_owned());

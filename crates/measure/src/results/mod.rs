@@ -50,6 +50,8 @@ pub struct Measured {
     pub marked: u64,
     /// Why there is nothing, or not all that was asked for.
     pub gap: Option<String>,
+    /// Whether no round was free of disturbance.
+    pub all_disturbed: bool,
     /// Median speed of the machine before these rounds, in steps of the reference loop per second;
     /// `None` where the format does not say.
     pub reference: Option<f64>,
@@ -93,6 +95,12 @@ pub enum ResultsError {
         path: PathBuf,
         /// What the system said.
         error: io::Error,
+    },
+    /// There is no such file.
+    #[error("{}: there is no such file or directory", .path.display())]
+    Missing {
+        /// What was named.
+        path: PathBuf,
     },
     /// A line that does not belong there.
     #[error("{}:{line}: {reason}", .path.display())]
@@ -198,10 +206,7 @@ impl Results {
             Some(Kind::Csv) => csv::read(path),
             Some(Kind::WillItScale) => will_it_scale::read(path),
             None if path.exists() => Err(ResultsError::Unknown { path: path.to_owned() }),
-            None => Err(ResultsError::Io {
-                path: path.to_owned(),
-                error: io::Error::from(io::ErrorKind::NotFound),
-            }),
+            None => Err(ResultsError::Missing { path: path.to_owned() }),
         }
     }
 

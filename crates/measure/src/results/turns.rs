@@ -60,6 +60,7 @@ impl InTurns {
                     gap,
                     rounds: side,
                     reference: None,
+                    all_disturbed: false,
                 };
                 results.points.insert(key.clone(), measured);
             }

@@ -42,7 +42,8 @@ pub(super) fn draw(frame: &mut Frame, panel: &Panel) {
         frame.drawing.wide_path("system", width, &system);
         frame.drawing.wide_path("idle", width, &idle);
         frame.drawing.close_group();
-        let name = if several { format!("CPU {}", row + 1) } else { "CPU".to_owned() };
+        let name =
+            if several { format!("run {}", reading.curve.run + 1) } else { "CPU".to_owned() };
         frame.name_below(top + BAR * 0.75, &name);
     }
 }

@@ -1,7 +1,8 @@
 //! Go benchmark lines, a round each, for benchstat.
 //!
 //! The format is that of <https://go.dev/design/14313-benchmark-format>. Which run a line belongs
-//! to is a configuration line before it: `benchstat -col run FILE` puts runs side by side.
+//! to is a configuration line before it: `benchstat -col run -ignore kernel,cpu FILE` puts runs side
+//! by side.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -21,13 +22,11 @@ pub(crate) fn render(results: &[Results]) -> String {
     }
     for side in results {
         let _ = writeln!(text, "run: {}", side.source.display());
-        if let Some(run) = &side.run {
-            let environment = &run.environment;
-            let _ = writeln!(text, "kernel: {}", environment.kernel);
-            if let Some(model) = &environment.cpu_model {
-                let _ = writeln!(text, "cpu: {model}");
-            }
-        }
+        // A line holds until the next of its name: where nothing is known, that is said too.
+        let environment = side.run.as_ref().map(|run| &run.environment);
+        let kernel = environment.map_or("unknown", |environment| &environment.kernel);
+        let model = environment.and_then(|environment| environment.cpu_model.as_deref());
+        let _ = writeln!(text, "kernel: {kernel}\ncpu: {}", model.unwrap_or("unknown"));
         text.push('\n');
         for (key, measured) in &side.points {
             let unit = side.cases.get(&key.testcase).map_or("iterations", |case| &case.unit);

@@ -61,7 +61,11 @@ fn changes(point: &ComparedPoint) -> Option<[String; 2]> {
         low: 1.0 / i.high,
         high: 1.0 / i.low,
     };
-    point.comparison.ratio.map(|i| shown(if point.timed { over(i) } else { i }))
+    let [change, interval] =
+        point.comparison.ratio.map(|i| shown(if point.timed { over(i) } else { i }))?;
+    // Of so few rounds there is none.
+    let interval = if point.comparison.test.is_none() { "-".to_owned() } else { interval };
+    Some([change, interval])
 }
 
 /// What the medians of a comparison are.
@@ -84,14 +88,26 @@ fn verdict(point: &ComparedPoint) -> String {
         Verdict::Faster => "▲ faster".to_owned(),
         Verdict::Slower => "▼ slower".to_owned(),
         Verdict::Same => "= same".to_owned(),
+        Verdict::Inconclusive { .. } if point.all_disturbed => "~ too disturbed to tell".to_owned(),
         Verdict::Inconclusive { .. } if point.comparison.test.is_none() => {
             "~ too few rounds to tell".to_owned()
+        }
+        Verdict::Inconclusive { .. } if is_small_but_real(point) => {
+            "~ different, but perhaps not by as much as matters".to_owned()
         }
         Verdict::Inconclusive { rounds_needed: Some(n) } => {
             format!("~ no difference found; {n} rounds would tell")
         }
         Verdict::Inconclusive { rounds_needed: None } => "~ too noisy to tell".to_owned(),
     }
+}
+
+/// Whether there is a difference, of which nobody knows whether it reaches the threshold.
+fn is_small_but_real(point: &ComparedPoint) -> bool {
+    point
+        .comparison
+        .ratio
+        .is_some_and(|i| point.comparison.adjusted_p < 0.05 && (i.low > 1.0 || i.high < 1.0))
 }
 
 /// `1 faster, 2 slower, 3 the same, 4 inconclusive`, without what there is none of.
@@ -151,6 +167,7 @@ fn notes(before: &Results, compared: &Compared) -> Vec<String> {
         .map(|difference| format!("this differs too, and may explain changes: {difference}"))
         .collect();
     notes.extend(drift(compared));
+    notes.extend(unfinished(compared));
     notes.extend(hidden_in_noise(before, compared));
     let disturbed = compared.points.iter().filter(|point| point.disturbed).count();
     if disturbed > 0 {
@@ -168,6 +185,18 @@ fn notes(before: &Results, compared: &Compared) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Sides that have fewer rounds than were asked for.
+fn unfinished(compared: &Compared) -> Option<String> {
+    let mut unfinished =
+        compared.points.iter().filter_map(|point| Some((point, point.gap.as_ref()?)));
+    let (first, reason) = unfinished.next()?;
+    let more = match unfinished.count() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    Some(format!("not all of {} was measured ({reason}){more}", name(&first.key)))
 }
 
 /// Half a percent is what the reference loop itself may be wrong by.
