@@ -81,7 +81,7 @@ fn what_is_no_record_is_refused_and_no_page_is_left() {
         let mut command = scratch.knee(&["report"]);
         finish(command.args(args)).assert_code(code).assert_stderr_has(says);
     };
-    refuse(&["nowhere"], 3, "cannot read nowhere");
+    refuse(&["nowhere"], 3, "nowhere: there is no such file");
     refuse(&["work"], 3, "work holds no results that knee knows");
     refuse(&["a", "a"], 2, "a is named twice");
     assert!(!scratch.path().join("report.html").exists());
