@@ -1,0 +1,445 @@
+//! What is known of the unknown: equalities between names, bounds between integers, flags.
+//!
+//! Names are terms of an uninterpreted sort: union-find with a list of pairs that differ. Integers
+//! are a variable and a constant; what is known of two is a bound of their difference, kept closed
+//! under the triangle inequality (difference-bound matrices: D. Dill, "Timing assumptions and
+//! verification of finite-state concurrent systems", 1989). For both, any set of facts that was
+//! accepted one by one is satisfiable, so no solver is needed: a question is open exactly if
+//! either answer can be true.
+
+use std::fmt::{self, Display};
+
+/// No bound.
+const FREE: i64 = i64::MAX;
+
+/// A term of an uninterpreted sort; equal or not, nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(u32);
+
+/// An integer: a variable, or none, and a constant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Int {
+    /// Which variable; 0 is the constant zero.
+    var: u32,
+    plus: i64,
+}
+
+impl From<i64> for Int {
+    fn from(plus: i64) -> Self {
+        Self { var: 0, plus }
+    }
+}
+
+impl std::ops::Add<i64> for Int {
+    type Output = Self;
+
+    fn add(self, n: i64) -> Self {
+        Self { plus: self.plus + n, ..self }
+    }
+}
+
+impl std::ops::Sub<i64> for Int {
+    type Output = Self;
+
+    fn sub(self, n: i64) -> Self {
+        self + -n
+    }
+}
+
+/// A truth value of the initial state or of an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flag(u32);
+
+/// A question that has two answers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Question {
+    /// Are these equal?
+    Same(Name, Name),
+    /// Is the first at most the second?
+    AtMost(Int, Int),
+    /// Is it true?
+    Is(Flag),
+}
+
+/// A question as it reads in every execution, whatever its terms are numbered there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Literal {
+    /// Are these of a sort equal?
+    Same(&'static str, String, String),
+    /// Is the first plus so much at most the second? An empty label is zero.
+    AtMost(String, i64, String),
+    /// Is it true?
+    Is(String),
+}
+
+impl Literal {
+    /// It or its opposite, as a formula.
+    pub fn show(&self, answer: bool) -> String {
+        let with = |label: &str, plus: i64| match (label, plus) {
+            ("", n) => n.to_string(),
+            (label, 0) => label.to_owned(),
+            (label, n) if n > 0 => format!("{label} + {n}"),
+            (label, n) => format!("{label} - {}", -n),
+        };
+        match (self, answer) {
+            (Self::Same(_, a, b), true) => format!("{a} = {b}"),
+            (Self::Same(_, a, b), false) => format!("{a} ≠ {b}"),
+            // The constant stands where it is positive, and variables on the left.
+            (Self::AtMost(a, plus, b), true) if a.is_empty() => format!("{b} ≥ {plus}"),
+            (Self::AtMost(a, plus, b), false) if a.is_empty() => format!("{b} < {plus}"),
+            (Self::AtMost(a, plus, b), true) => format!("{a} ≤ {}", with(b, -plus)),
+            (Self::AtMost(a, plus, b), false) => format!("{a} > {}", with(b, -plus)),
+            (Self::Is(label), true) => label.clone(),
+            (Self::Is(label), false) => format!("not {label}"),
+        }
+    }
+}
+
+/// All that is known.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    names: Vec<NameInfo>,
+    differ: Vec<(u32, u32)>,
+    ints: Vec<IntInfo>,
+    /// `bounds[i][j]`: the most that variable i exceeds variable j by.
+    bounds: Vec<Vec<i64>>,
+    flags: Vec<(String, Option<bool>)>,
+}
+
+#[derive(Debug, Clone)]
+struct NameInfo {
+    label: String,
+    sort: &'static str,
+    parent: u32,
+    fresh: bool,
+    chosen: bool,
+}
+
+#[derive(Debug, Clone)]
+struct IntInfo {
+    label: String,
+    chosen: bool,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self {
+            names: Vec::new(),
+            differ: Vec::new(),
+            ints: vec![IntInfo { label: String::new(), chosen: false }],
+            bounds: vec![vec![0]],
+            flags: Vec::new(),
+        }
+    }
+}
+
+impl Facts {
+    /// A new term of `sort` that nothing is known of.
+    pub fn name(&mut self, sort: &'static str, label: impl Into<String>) -> Name {
+        let id = self.names.len() as u32;
+        let label = label.into();
+        self.names.push(NameInfo { label, sort, parent: id, fresh: false, chosen: false });
+        Name(id)
+    }
+
+    /// A new term that equals no other of its sort, those to come included.
+    pub fn fresh(&mut self, sort: &'static str, label: impl Into<String>) -> Name {
+        let name = self.name(sort, label);
+        self.names[name.0 as usize].fresh = true;
+        name
+    }
+
+    /// A new integer between `least` and `most`, where these are given.
+    pub fn int(&mut self, label: impl Into<String>, least: Option<i64>, most: Option<i64>) -> Int {
+        let var = self.ints.len();
+        self.ints.push(IntInfo { label: label.into(), chosen: false });
+        for row in &mut self.bounds {
+            row.push(FREE);
+        }
+        self.bounds.push(vec![FREE; var + 1]);
+        self.bounds[var][var] = 0;
+        let int = Int { var: var as u32, plus: 0 };
+        if let Some(least) = least {
+            self.assume_at_most(least.into(), int);
+        }
+        if let Some(most) = most {
+            self.assume_at_most(int, most.into());
+        }
+        int
+    }
+
+    /// A new truth value.
+    pub fn flag(&mut self, label: impl Into<String>) -> Flag {
+        self.flags.push((label.into(), None));
+        Flag(self.flags.len() as u32 - 1)
+    }
+
+    /// From now on `int` may be chosen so that things agree: see [`Facts::agree_ints`].
+    pub fn leave_open(&mut self, int: Int) {
+        self.ints[int.var as usize].chosen = true;
+    }
+
+    /// From now on `name` may be chosen so that things agree: see [`Facts::agree_names`].
+    pub fn leave_name_open(&mut self, name: Name) {
+        let root = self.root(name.0);
+        self.names[root as usize].chosen = true;
+    }
+
+    fn root(&self, mut id: u32) -> u32 {
+        while self.names[id as usize].parent != id {
+            id = self.names[id as usize].parent;
+        }
+        id
+    }
+
+    /// The answer, where what is known decides it.
+    pub fn answer(&self, question: &Question) -> Option<bool> {
+        match *question {
+            Question::Same(a, b) => self.answer_same(a, b),
+            Question::AtMost(a, b) => self.answer_at_most(a, b),
+            Question::Is(flag) => self.flags[flag.0 as usize].1,
+        }
+    }
+
+    fn answer_same(&self, a: Name, b: Name) -> Option<bool> {
+        let (a, b) = (self.root(a.0), self.root(b.0));
+        if a == b {
+            return Some(true);
+        }
+        let [x, y] = [a, b].map(|id| &self.names[id as usize]);
+        assert_eq!(x.sort, y.sort, "{} and {} cannot be compared", x.label, y.label);
+        let apart = |&(x, y): &(u32, u32)| {
+            let pair = (self.root(x), self.root(y));
+            pair == (a, b) || pair == (b, a)
+        };
+        (x.fresh || y.fresh || self.differ.iter().any(apart)).then_some(false)
+    }
+
+    fn answer_at_most(&self, a: Int, b: Int) -> Option<bool> {
+        // a.var - b.var <= most ?
+        let most = b.plus - a.plus;
+        let (i, j) = (a.var as usize, b.var as usize);
+        if self.bounds[i][j] <= most {
+            return Some(true);
+        }
+        // b.var - a.var <= -most - 1, so a.var - b.var > most.
+        (self.bounds[j][i] <= -most - 1).then_some(false)
+    }
+
+    /// Takes an answer that is not yet excluded for a fact; `false` if it is excluded.
+    pub fn assume(&mut self, question: &Question, answer: bool) -> bool {
+        match self.answer(question) {
+            Some(known) => return known == answer,
+            None => {}
+        }
+        match (question, answer) {
+            (&Question::Same(a, b), true) => self.merge(a, b),
+            (&Question::Same(a, b), false) => self.differ.push((a.0, b.0)),
+            (&Question::AtMost(a, b), true) => self.assume_at_most(a, b),
+            (&Question::AtMost(a, b), false) => self.assume_at_most(b + 1, a),
+            (&Question::Is(flag), answer) => self.flags[flag.0 as usize].1 = Some(answer),
+        }
+        true
+    }
+
+    fn merge(&mut self, a: Name, b: Name) {
+        let (a, b) = (self.root(a.0), self.root(b.0));
+        // The older one stays, so that people read the name they know.
+        let (old, new) = (a.min(b), a.max(b));
+        self.names[old as usize].fresh |= self.names[new as usize].fresh;
+        self.names[old as usize].chosen &= self.names[new as usize].chosen;
+        self.names[new as usize].parent = old;
+    }
+
+    fn assume_at_most(&mut self, a: Int, b: Int) {
+        let most = b.plus - a.plus;
+        let (i, j) = (a.var as usize, b.var as usize);
+        if most >= self.bounds[i][j] {
+            return;
+        }
+        self.bounds[i][j] = most;
+        let add = |x: i64, y: i64| if x == FREE || y == FREE { FREE } else { x + y };
+        for x in 0..self.ints.len() {
+            for y in 0..self.ints.len() {
+                let by = add(add(self.bounds[x][i], most), self.bounds[j][y]);
+                if by < self.bounds[x][y] {
+                    self.bounds[x][y] = by;
+                }
+            }
+        }
+    }
+
+    /// Makes two integers equal if one of them was left open and nothing speaks against it.
+    pub fn agree_ints(&mut self, a: Int, b: Int) -> bool {
+        let open = |int: Int| self.ints[int.var as usize].chosen;
+        if !(open(a) || open(b)) {
+            return false;
+        }
+        let known = (self.answer_at_most(a, b), self.answer_at_most(b, a));
+        if known.0 == Some(false) || known.1 == Some(false) {
+            return false;
+        }
+        self.assume_at_most(a, b);
+        self.assume_at_most(b, a);
+        true
+    }
+
+    /// Makes two names equal if one of them was left open and nothing speaks against it.
+    pub fn agree_names(&mut self, a: Name, b: Name) -> bool {
+        let open = |name: Name| self.names[self.root(name.0) as usize].chosen;
+        let possible = (open(a) || open(b)) && self.answer_same(a, b) != Some(false);
+        if possible {
+            self.merge(a, b);
+        }
+        possible
+    }
+
+    /// What a term is called: by the oldest of those known to be equal.
+    pub fn label(&self, name: Name) -> &str {
+        &self.names[self.root(name.0) as usize].label
+    }
+
+    /// `2`, `a.off`, `len + 1`.
+    pub fn show_int(&self, int: Int) -> String {
+        let label = &self.ints[int.var as usize].label;
+        match (int.var, int.plus) {
+            (0, n) => n.to_string(),
+            (_, 0) => label.clone(),
+            (_, n) if n > 0 => format!("{label} + {n}"),
+            (_, n) => format!("{label} - {}", -n),
+        }
+    }
+
+    /// The question or its opposite, as a formula.
+    pub fn show(&self, question: &Question, answer: bool) -> String {
+        self.literal(question).show(answer)
+    }
+
+    /// The question without the numbers of this execution.
+    pub fn literal(&self, question: &Question) -> Literal {
+        let name = |name: Name| self.names[name.0 as usize].label.clone();
+        let int = |int: Int| self.ints[int.var as usize].label.clone();
+        match *question {
+            Question::Same(a, b) => Literal::Same(self.names[a.0 as usize].sort, name(a), name(b)),
+            Question::AtMost(a, b) => Literal::AtMost(int(a), a.plus - b.plus, int(b)),
+            Question::Is(flag) => Literal::Is(self.flags[flag.0 as usize].0.clone()),
+        }
+    }
+
+    /// Values for all integers that agree with what is known, in the order of their creation:
+    /// each the smallest that is possible and not negative, else the greatest.
+    pub fn example_ints(&self) -> Vec<i64> {
+        let mut facts = self.clone();
+        let mut values = vec![0];
+        for var in 1..facts.ints.len() {
+            let int = Int { var: var as u32, plus: 0 };
+            let (most, least) = (facts.bounds[var][0], facts.bounds[0][var]);
+            let least = if least == FREE { i64::MIN } else { -least };
+            let value = if least <= 0 && 0 <= most {
+                0
+            } else if least > 0 {
+                least
+            } else {
+                most
+            };
+            facts.assume_at_most(int, value.into());
+            facts.assume_at_most(value.into(), int);
+            values.push(value);
+        }
+        values
+    }
+
+    /// For the names of each sort, their class: equal numbers are equal names.
+    pub fn example_names(&self) -> Vec<u32> {
+        (0..self.names.len() as u32).map(|id| self.root(id)).collect()
+    }
+}
+
+impl Int {
+    /// Its value where all variables have these values.
+    pub fn value(self, ints: &[i64]) -> i64 {
+        ints[self.var as usize] + self.plus
+    }
+}
+
+impl Display for Flag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "flag {}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn equal_names_are_called_by_the_oldest_and_different_ones_stay_so() {
+        let mut facts = Facts::default();
+        let [a, b, c] = ["a", "b", "c"].map(|label| facts.name("key", label));
+        assert!(facts.assume(&Question::Same(b, c), false));
+        assert!(facts.assume(&Question::Same(a, c), true));
+        assert_eq!(facts.answer(&Question::Same(a, b)), Some(false));
+        assert_eq!(facts.label(c), "a");
+        assert!(!facts.assume(&Question::Same(b, a), true));
+        let new = facts.fresh("key", "new");
+        let later = facts.name("key", "later");
+        assert_eq!(facts.answer(&Question::Same(new, later)), Some(false));
+    }
+
+    #[test]
+    fn what_is_left_open_agrees_where_it_can() {
+        let mut facts = Facts::default();
+        let old = facts.int("old", None, None);
+        let [t, u] = ["t", "u"].map(|label| facts.int(label, None, None));
+        for time in [t, u] {
+            facts.leave_open(time);
+            assert!(facts.assume(&Question::AtMost(old, time), true));
+        }
+        assert!(facts.agree_ints(t, u));
+        assert_eq!(facts.answer(&Question::AtMost(t, u)), Some(true));
+        assert!(!facts.agree_ints(old, old - 1));
+        assert!(!facts.agree_ints(t, old - 1));
+    }
+
+    /// Three integers from -2 to 2 and their differences: all assignments are tried.
+    fn assignments() -> impl Iterator<Item = [i64; 3]> {
+        let range = -2..=2i64;
+        range.clone().flat_map(move |x| {
+            let range = range.clone();
+            range.clone().flat_map(move |y| range.clone().map(move |z| [x, y, z]))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn integers_are_decided_as_by_trying_all(
+            steps in prop::collection::vec((0usize..4, 0usize..4, -4i64..5, any::<bool>()), 1..12)
+        ) {
+            let mut facts = Facts::default();
+            let mut terms = vec![Int::from(0)];
+            terms.extend(["x", "y", "z"].map(|label| facts.int(label, Some(-2), Some(2))));
+            let mut left: Vec<[i64; 3]> = assignments().collect();
+            for (i, j, plus, answer) in steps {
+                let holds = |values: &[i64; 3]| {
+                    let values = [0, values[0], values[1], values[2]];
+                    values[i] <= values[j] + plus
+                };
+                let question = Question::AtMost(terms[i], terms[j] + plus);
+                let yes = left.iter().filter(|values| holds(values)).count();
+                let expected = match yes {
+                    0 => Some(false),
+                    n if n == left.len() => Some(true),
+                    _ => None,
+                };
+                prop_assert_eq!(facts.answer(&question), expected);
+                if facts.assume(&question, answer) {
+                    left.retain(|values| holds(values) == answer);
+                }
+                prop_assert!(!left.is_empty());
+                let example = facts.example_ints();
+                prop_assert!(left.contains(&[example[1], example[2], example[3]]));
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What an author of a model writes: a state, and operations on it.
+
+use crate::facts::{Int, Name};
+use crate::state::{Sort, State, Term};
+use crate::world::{Stop, World};
+
+/// An interface: an unknown initial state, and operations.
+pub struct Interface<S> {
+    /// What it is called.
+    pub name: &'static str,
+    /// Takes for granted what holds in every state that can be reached.
+    pub valid: fn(&S, &mut World) -> Result<(), Stop>,
+    /// In the order in which they are shown.
+    pub operations: Vec<Operation<S>>,
+}
+
+impl<S> Interface<S> {
+    /// The operation of that name.
+    pub fn operation(&self, name: &str) -> Option<&Operation<S>> {
+        self.operations.iter().find(|operation| operation.name == name)
+    }
+}
+
+/// For [`Interface::valid`]: any state can be reached.
+pub fn any_state<S>(_: &S, _: &mut World) -> Result<(), Stop> {
+    Ok(())
+}
+
+/// An operation of an interface.
+pub struct Operation<S> {
+    /// What it is called.
+    pub name: &'static str,
+    /// Does it: changes the state, says what the caller sees.
+    pub apply: fn(&mut S, &mut Call<'_>) -> Result<Outcome, Stop>,
+}
+
+/// One call of an operation: where its arguments come from.
+pub struct Call<'w> {
+    /// The execution, which answers questions.
+    pub world: &'w mut World,
+    /// `a`, `b`, `c`: which of the calls.
+    label: &'static str,
+}
+
+impl<'w> Call<'w> {
+    pub(crate) fn new(world: &'w mut World, label: &'static str) -> Self {
+        Self { world, label }
+    }
+
+    fn label(&self, name: &str) -> String {
+        format!("{}.{name}", self.label)
+    }
+
+    /// An argument of a sort of names.
+    pub fn term<S: Sort>(&mut self, name: &str) -> Term<S> {
+        let label = self.label(name);
+        Term::new(self.world.name(S::NAME, &label))
+    }
+
+    /// An integer argument between two bounds.
+    pub fn int(&mut self, name: &str, range: std::ops::RangeInclusive<i64>) -> Int {
+        let label = self.label(name);
+        self.world.int(&label, Some(*range.start()), Some(*range.end()))
+    }
+
+    /// A yes or no, as an argument.
+    pub fn flag(&mut self, name: &str) -> Result<bool, Stop> {
+        let flag = self.world.flag(&self.label(name));
+        self.world.is(flag)
+    }
+
+    /// A name that nothing in the state has: what an allocator hands out that may hand out any.
+    pub fn fresh<S: Sort>(&mut self, name: &str) -> Term<S> {
+        let label = self.label(name);
+        Term::new(self.world.fresh(S::NAME, &label))
+    }
+
+    /// An integer that the interface leaves open, such as a time; it is chosen so that orders
+    /// agree, where it can be.
+    pub fn open_int(&mut self, name: &str) -> Int {
+        let label = self.label(name);
+        self.world.open_int(&label, None, None)
+    }
+}
+
+/// What the caller of an operation sees.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome(Vec<(&'static str, Value)>);
+
+/// A part of an outcome.
+#[derive(Debug, Clone, Copy)]
+pub enum Value {
+    /// A word, such as the name of an error.
+    Word(&'static str),
+    /// An integer.
+    Int(Int),
+    /// A name.
+    Name(Name),
+}
+
+impl From<&'static str> for Value {
+    fn from(word: &'static str) -> Self {
+        Self::Word(word)
+    }
+}
+
+impl From<Int> for Value {
+    fn from(int: Int) -> Self {
+        Self::Int(int)
+    }
+}
+
+impl<S> From<Term<S>> for Value {
+    fn from(term: Term<S>) -> Self {
+        Self::Name(term.0)
+    }
+}
+
+impl Outcome {
+    /// The caller sees only that it is done.
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// The caller sees `value`.
+    pub fn of(value: impl Into<Value>) -> Self {
+        Self::nothing().and("result", value)
+    }
+
+    /// The caller sees `value` as well.
+    pub fn and(mut self, field: &'static str, value: impl Into<Value>) -> Self {
+        self.0.push((field, value.into()));
+        self
+    }
+
+    /// Whether a caller cannot tell the two apart.
+    pub(crate) fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        if self.0.len() != other.0.len() {
+            return Ok(false);
+        }
+        for ((field, a), (other_field, b)) in self.0.iter().zip(&other.0) {
+            let same = field == other_field
+                && match (*a, *b) {
+                    (Value::Word(a), Value::Word(b)) => a == b,
+                    (Value::Int(a), Value::Int(b)) => world.same_int(a, b)?,
+                    (Value::Name(a), Value::Name(b)) => world.same_name(a, b)?,
+                    _ => false,
+                };
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// As a person reads it.
+    pub fn show(&self, world: &World) -> String {
+        let show = |value: &Value| match *value {
+            Value::Word(word) => word.to_owned(),
+            Value::Int(int) => int.show(world),
+            Value::Name(name) => world.facts().label(name).to_owned(),
+        };
+        let parts: Vec<String> = self
+            .0
+            .iter()
+            .map(|(field, value)| match *field {
+                "result" => show(value),
+                field => format!("{field} {}", show(value)),
+            })
+            .collect();
+        if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
+    }
+}

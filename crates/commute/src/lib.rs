@@ -1,0 +1,35 @@
+//! When do the operations of an interface commute?
+//!
+//! A model is ordinary Rust: a [`State`], and [`Operation`]s that change it and say what their
+//! caller sees. [`explore`] runs them in every order from an initial state that nobody knows;
+//! whenever the model asks something that is not known yet, the execution takes one answer, and
+//! later another one the other. What was answered is the condition of a [`Situation`].
+//!
+//! ```
+//! use knee_commute::{Limits, Verdict, explore, models::counter::counter};
+//!
+//! let counter = counter();
+//! let inc = &counter.operations[0];
+//! let alone = explore(&counter, &[inc, inc], &Limits::default())?;
+//! assert_eq!(alone.situations.len(), 1);
+//! assert_eq!(alone.situations[0].verdict, Verdict::Commute);
+//! # Ok::<(), knee_commute::ModelError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod condition;
+mod explore;
+mod facts;
+mod interface;
+pub mod models;
+mod state;
+mod world;
+
+pub use condition::{Condition, Conditions, conditions};
+pub use explore::{
+    Difference, Exploration, Limits, ModelError, Situation, Verdict, explore, explore_pairs,
+};
+pub use facts::{Facts, Flag, Int, Literal, Name, Question};
+pub use interface::{Call, Interface, Operation, Outcome, Value, any_state};
+pub use state::{Map, Queue, Sort, Stack, State, Term, Truth, join};
+pub use world::{Answered, Stop, World};

@@ -1,0 +1,46 @@
+//! A counter: whether increments commute is decided by whether they return the value.
+
+use crate::{Int, Interface, Operation, Outcome, any_state, state};
+
+state! {
+    /// How many there are.
+    pub struct Counter {
+        n: Int,
+    }
+}
+
+/// `inc` commutes with itself; `inc_get`, which tells the new value, does not: who comes first
+/// sees less. A scalable counter has to hide its value from those who change it.
+pub fn counter() -> Interface<Counter> {
+    Interface {
+        name: "counter",
+        valid: any_state,
+        operations: vec![
+            Operation {
+                name: "inc",
+                apply: |state, _| {
+                    state.n = state.n + 1;
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation {
+                name: "inc_get",
+                apply: |state, _| {
+                    state.n = state.n + 1;
+                    Ok(Outcome::of(state.n))
+                },
+            },
+            Operation {
+                name: "dec_if_positive",
+                apply: |state, call| {
+                    if call.world.at_most(1, state.n)? {
+                        state.n = state.n - 1;
+                        return Ok(Outcome::of("done"));
+                    }
+                    Ok(Outcome::of("zero"))
+                },
+            },
+            Operation { name: "get", apply: |state, _| Ok(Outcome::of(state.n)) },
+        ],
+    }
+}

@@ -1,0 +1,53 @@
+//! A map from keys to values: what is done to different keys always commutes.
+
+use crate::{Interface, Map, Operation, Outcome, Term, any_state, sort, state};
+
+sort!(Key, Content);
+
+state! {
+    /// A value for some keys.
+    pub struct Table {
+        table: Map<Term<Key>, Term<Content>>,
+    }
+}
+
+/// Puts of one key commute where they put the same, and a put that says what it replaced only
+/// where nothing changes: returning the old value costs commutativity.
+pub fn map() -> Interface<Table> {
+    Interface {
+        name: "map",
+        valid: any_state,
+        operations: vec![
+            Operation {
+                name: "put",
+                apply: |state, call| {
+                    state.table.insert(call.term("key"), call.term("value"));
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation {
+                name: "swap",
+                apply: |state, call| {
+                    let key = call.term("key");
+                    let old = state.table.get(&key, call.world)?;
+                    state.table.insert(key, call.term("value"));
+                    Ok(old.map_or(Outcome::of("none"), Outcome::of))
+                },
+            },
+            Operation {
+                name: "get",
+                apply: |state, call| {
+                    let found = state.table.get(&call.term("key"), call.world)?;
+                    Ok(found.map_or(Outcome::of("none"), Outcome::of))
+                },
+            },
+            Operation {
+                name: "remove",
+                apply: |state, call| {
+                    state.table.remove(call.term("key"));
+                    Ok(Outcome::nothing())
+                },
+            },
+        ],
+    }
+}

@@ -1,0 +1,43 @@
+//! A bounded queue: producers and consumers commute unless it is full or empty.
+
+use crate::{Interface, Operation, Outcome, Queue, Term, sort, state};
+
+sort!(Message);
+
+/// How many messages there is room for.
+const ROOM: i64 = 2;
+
+state! {
+    /// The first in is the first out.
+    pub struct Mailbox {
+        mail: Queue<Term<Message>>,
+    }
+}
+
+/// A producer and a consumer commute as long as the queue is neither empty nor full; two producers
+/// only with equal messages, or when it is full for both.
+pub fn queue() -> Interface<Mailbox> {
+    Interface {
+        name: "queue",
+        valid: |state, world| world.assume_at_most(state.mail.length(), ROOM),
+        operations: vec![
+            Operation {
+                name: "push",
+                apply: |state, call| {
+                    if call.world.at_most(ROOM, state.mail.length())? {
+                        return Ok(Outcome::of("full"));
+                    }
+                    state.mail.push(call.term("message"));
+                    Ok(Outcome::of("done"))
+                },
+            },
+            Operation {
+                name: "pop",
+                apply: |state, call| {
+                    let front = state.mail.pop(call.world)?;
+                    Ok(front.map_or(Outcome::of("empty"), Outcome::of))
+                },
+            },
+        ],
+    }
+}

@@ -1,0 +1,31 @@
+//! A register: writes commute only if they write the same.
+
+use crate::{Interface, Operation, Outcome, Term, any_state, sort, state};
+
+sort!(Datum);
+
+state! {
+    /// What was written last.
+    pub struct Register {
+        value: Term<Datum>,
+    }
+}
+
+/// Two writes of one value commute, and a write of what is there already commutes with a read:
+/// commutativity is a matter of state and arguments, not of operations alone.
+pub fn register() -> Interface<Register> {
+    Interface {
+        name: "register",
+        valid: any_state,
+        operations: vec![
+            Operation {
+                name: "write",
+                apply: |state, call| {
+                    state.value = call.term("value");
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation { name: "read", apply: |state, _| Ok(Outcome::of(state.value)) },
+        ],
+    }
+}

@@ -1,0 +1,388 @@
+//! What states are made of.
+
+use std::marker::PhantomData;
+
+use crate::facts::{Flag, Int, Name};
+use crate::world::{Stop, World};
+
+/// A part of a state: unknown at first, and comparable.
+pub trait State: Clone + 'static {
+    /// Of the initial state, where nobody has looked yet. Equal labels give equal values.
+    fn unknown(world: &mut World, label: &str) -> Self;
+
+    /// Whether nobody can tell the two apart.
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop>;
+
+    /// As a person reads it.
+    fn show(&self, world: &World) -> String;
+}
+
+/// A sort of names.
+pub trait Sort: Clone + 'static {
+    /// What its members are called, in the singular.
+    const NAME: &'static str;
+}
+
+/// A name of a sort: equal to another or not, and nothing else.
+#[derive(Debug)]
+pub struct Term<S>(pub(crate) Name, PhantomData<S>);
+
+impl<S> Clone for Term<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Term<S> {}
+
+impl<S> Term<S> {
+    pub(crate) fn new(name: Name) -> Self {
+        Self(name, PhantomData)
+    }
+}
+
+impl<S: Sort> State for Term<S> {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        Self::new(world.name(S::NAME, label))
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        world.same_name(self.0, other.0)
+    }
+
+    fn show(&self, world: &World) -> String {
+        world.facts().label(self.0).to_owned()
+    }
+}
+
+impl State for Int {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        world.int(label, None, None)
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        world.same_int(*self, *other)
+    }
+
+    fn show(&self, world: &World) -> String {
+        world.facts().show_int(*self)
+    }
+}
+
+/// A truth value: known, or a flag of the initial state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    /// Known.
+    Known(bool),
+    /// As it was at first.
+    Initial(Flag),
+}
+
+impl Truth {
+    /// Whether it is true.
+    pub fn ask(self, world: &mut World) -> Result<bool, Stop> {
+        match self {
+            Self::Known(value) => Ok(value),
+            Self::Initial(flag) => world.is(flag),
+        }
+    }
+}
+
+impl State for Truth {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        Self::Initial(world.flag(label))
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        if self == other {
+            return Ok(true);
+        }
+        Ok(self.ask(world)? == other.ask(world)?)
+    }
+
+    fn show(&self, world: &World) -> String {
+        match self {
+            Self::Known(value) => value.to_string(),
+            Self::Initial(flag) => world.facts().show(&crate::facts::Question::Is(*flag), true),
+        }
+    }
+}
+
+/// Nothing to know: for maps that are sets.
+impl State for () {
+    fn unknown(_: &mut World, _: &str) -> Self {}
+
+    fn same(&self, (): &Self, _: &mut World) -> Result<bool, Stop> {
+        Ok(true)
+    }
+
+    fn show(&self, _: &World) -> String {
+        String::new()
+    }
+}
+
+/// A map whose initial content nobody knows: entries come to light when they are looked at.
+#[derive(Debug, Clone)]
+pub struct Map<K, V> {
+    label: String,
+    /// Newest last; `None`: removed.
+    writes: Vec<(K, Option<V>)>,
+}
+
+impl<K: State, V: State> Map<K, V> {
+    /// The value at `key`.
+    pub fn get(&self, key: &K, world: &mut World) -> Result<Option<V>, Stop> {
+        for (written, value) in self.writes.iter().rev() {
+            if written.same(key, world)? {
+                return Ok(value.clone());
+            }
+        }
+        world.initial(&self.label, key)
+    }
+
+    /// Whether there is a value at `key`.
+    pub fn contains(&self, key: &K, world: &mut World) -> Result<bool, Stop> {
+        Ok(self.get(key, world)?.is_some())
+    }
+
+    /// Sets the value at `key`.
+    pub fn insert(&mut self, key: K, value: V) {
+        self.writes.push((key, Some(value)));
+    }
+
+    /// Removes what is at `key`.
+    pub fn remove(&mut self, key: K) {
+        self.writes.push((key, None));
+    }
+}
+
+impl<K: State, V: State> State for Map<K, V> {
+    fn unknown(_: &mut World, label: &str) -> Self {
+        Self { label: label.to_owned(), writes: Vec::new() }
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        assert_eq!(self.label, other.label, "two states of one map");
+        for (key, _) in self.writes.iter().chain(&other.writes) {
+            let values = (self.get(key, world)?, other.get(key, world)?);
+            let same = match values {
+                (Some(a), Some(b)) => a.same(&b, world)?,
+                (None, None) => true,
+                _ => false,
+            };
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn show(&self, _: &World) -> String {
+        self.label.clone()
+    }
+}
+
+/// A sequence of unknown length and content that is taken from at one end.
+#[derive(Debug, Clone)]
+struct Pile<V> {
+    label: String,
+    /// Initial length.
+    length: Int,
+    /// How many of the initial elements are gone.
+    taken: i64,
+    /// What has been added since.
+    added: Vec<V>,
+}
+
+impl<V: State> Pile<V> {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        let length = world.int(&format!("{label}.length"), Some(0), None);
+        Self { label: label.to_owned(), length, taken: 0, added: Vec::new() }
+    }
+
+    fn has_initial(&self, world: &mut World) -> Result<bool, Stop> {
+        Ok(!world.at_most(self.length, self.taken)?)
+    }
+
+    /// The next of the initial elements.
+    fn take_initial(&mut self, world: &mut World) -> V {
+        let label = format!("{}({})", self.label, self.taken);
+        self.taken += 1;
+        V::unknown(world, &label)
+    }
+
+    fn length(&self) -> Int {
+        self.length - self.taken + self.added.len() as i64
+    }
+
+    /// Whether all of `a` and `b` agree, element by element.
+    fn same_elements(a: &[V], b: &[V], world: &mut World) -> Result<bool, Stop> {
+        if a.len() != b.len() {
+            return Ok(false);
+        }
+        for (a, b) in a.iter().zip(b) {
+            if !a.same(b, world)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A stack: what was pushed last is popped first.
+#[derive(Debug, Clone)]
+pub struct Stack<V>(Pile<V>);
+
+impl<V: State> Stack<V> {
+    /// Puts `value` on top.
+    pub fn push(&mut self, value: V) {
+        self.0.added.push(value);
+    }
+
+    /// Takes the top away.
+    pub fn pop(&mut self, world: &mut World) -> Result<Option<V>, Stop> {
+        if let Some(value) = self.0.added.pop() {
+            return Ok(Some(value));
+        }
+        Ok(if self.0.has_initial(world)? { Some(self.0.take_initial(world)) } else { None })
+    }
+}
+
+impl<V: State> State for Stack<V> {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        Self(Pile::unknown(world, label))
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        // What both have left of the initial elements lies at the bottom, and is the same.
+        let taken = self.0.taken.max(other.0.taken);
+        let mut above = |side: &Self| {
+            let mut pile = side.0.clone();
+            let mut elements = Vec::new();
+            while pile.taken < taken {
+                elements.push(pile.take_initial(world));
+            }
+            elements.reverse();
+            elements.extend(pile.added);
+            elements
+        };
+        let (a, b) = (above(self), above(other));
+        Pile::same_elements(&a, &b, world)
+    }
+
+    fn show(&self, _: &World) -> String {
+        self.0.label.clone()
+    }
+}
+
+/// A queue: what was pushed first is popped first.
+#[derive(Debug, Clone)]
+pub struct Queue<V>(Pile<V>);
+
+impl<V: State> Queue<V> {
+    /// Puts `value` at the end.
+    pub fn push(&mut self, value: V) {
+        self.0.added.push(value);
+    }
+
+    /// Takes the front away.
+    pub fn pop(&mut self, world: &mut World) -> Result<Option<V>, Stop> {
+        if self.0.has_initial(world)? {
+            return Ok(Some(self.0.take_initial(world)));
+        }
+        Ok(if self.0.added.is_empty() { None } else { Some(self.0.added.remove(0)) })
+    }
+
+    /// How many there are.
+    pub fn length(&self) -> Int {
+        self.0.length()
+    }
+}
+
+impl<V: State> State for Queue<V> {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        Self(Pile::unknown(world, label))
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        let (mut a, mut b) = (self.0.clone(), other.0.clone());
+        if a.taken != b.taken {
+            // Element by element: then nothing initial is left in either.
+            let mut fronts = [Vec::new(), Vec::new()];
+            for (pile, front) in [&mut a, &mut b].into_iter().zip(&mut fronts) {
+                while pile.has_initial(world)? {
+                    front.push(pile.take_initial(world));
+                }
+                front.append(&mut pile.added);
+            }
+            return Pile::same_elements(&fronts[0], &fronts[1], world);
+        }
+        Pile::same_elements(&a.added, &b.added, world)
+    }
+
+    fn show(&self, _: &World) -> String {
+        self.0.label.clone()
+    }
+}
+
+/// Declares a sort of names: `sort!(Key)`.
+#[macro_export]
+macro_rules! sort {
+    ($($name:ident),* $(,)?) => {$(
+        #[doc = concat!("The sort of names called ", stringify!($name), ".")]
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name;
+
+        impl $crate::Sort for $name {
+            const NAME: &'static str = stringify!($name);
+        }
+    )*};
+}
+
+/// Declares a struct whose fields are all [`State`], and makes it one.
+#[macro_export]
+macro_rules! state {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone)]
+        $vis struct $name {
+            $($(#[$field_meta])* $field_vis $field: $type),*
+        }
+
+        impl $crate::State for $name {
+            fn unknown(world: &mut $crate::World, label: &str) -> Self {
+                Self {
+                    $($field: $crate::State::unknown(
+                        world,
+                        &$crate::join(label, stringify!($field)),
+                    )),*
+                }
+            }
+
+            fn same(
+                &self,
+                other: &Self,
+                world: &mut $crate::World,
+            ) -> Result<bool, $crate::Stop> {
+                $(if !self.$field.same(&other.$field, world)? {
+                    return Ok(false);
+                })*
+                Ok(true)
+            }
+
+            fn show(&self, world: &$crate::World) -> String {
+                let fields: Vec<String> = vec![$(
+                    format!("{}: {}", stringify!($field), self.$field.show(world))
+                ),*];
+                format!("{{{}}}", fields.join(", "))
+            }
+        }
+    };
+}
+
+/// The label of a field.
+pub fn join(label: &str, field: &str) -> String {
+    if label.is_empty() { field.to_owned() } else { format!("{label}.{field}") }
+}

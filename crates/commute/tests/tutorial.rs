@@ -1,0 +1,208 @@
+//! What the small interfaces teach.
+
+use knee_commute::models::{counter, map, queue, register, stack};
+use knee_commute::{Difference, Interface, Limits, State, conditions, explore};
+use snapbox::{assert_data_eq, str};
+
+/// When the named operations commute, and when not.
+fn told<S: State>(interface: &Interface<S>, names: &[&str]) -> String {
+    let operations: Vec<_> = names.iter().map(|name| interface.operation(name).unwrap()).collect();
+    let exploration = explore(interface, &operations, &Limits::default()).unwrap();
+    let conditions = conditions(&exploration);
+    let mut text = String::new();
+    for condition in &conditions.commute {
+        text += &format!("commute: {}\n", condition.show());
+    }
+    for (condition, difference) in &conditions.differ {
+        let what = match difference {
+            Difference::Result { call, seen: [one, other], orders: [first, second] } => {
+                format!("{call} sees {one} in {first}, {other} in {second}")
+            }
+            Difference::State { .. } => "another state is left".to_owned(),
+        };
+        text += &format!("differ: {}: {what}\n", condition.show());
+    }
+    text
+}
+
+#[test]
+fn a_counter_that_tells_its_value_does_not_commute_and_one_that_hides_it_does() {
+    let counter = counter::counter();
+    assert_data_eq!(
+        told(&counter, &["inc", "inc"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&counter, &["inc_get", "inc_get"]),
+        str![[r#"
+differ: always: a sees n + 1 in a, b, n + 2 in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&counter, &["inc", "dec_if_positive"]),
+        str![[r#"
+commute: n < 0
+commute: n ≥ 1
+differ: n < 1 and n ≥ 0: b sees done in a, b, zero in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&counter, &["dec_if_positive", "dec_if_positive"]),
+        str![[r#"
+commute: n < 1
+commute: n ≥ 2
+differ: n ≥ 1 and n < 2: a sees done in a, b, zero in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&counter, &["inc", "inc", "inc"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+}
+
+#[test]
+fn writes_commute_only_if_they_write_the_same() {
+    let register = register::register();
+    assert_data_eq!(
+        told(&register, &["write", "write"]),
+        str![[r#"
+commute: b.value = a.value
+differ: b.value ≠ a.value: another state is left
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&register, &["write", "read"]),
+        str![[r#"
+commute: a.value = value
+differ: a.value ≠ value: b sees a.value in a, b, value in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&register, &["read", "read"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+}
+
+#[test]
+fn on_a_stack_almost_nothing_commutes() {
+    let stack = stack::stack();
+    assert_data_eq!(
+        told(&stack, &["push", "push"]),
+        str![[r#"
+commute: a.element = b.element
+differ: a.element ≠ b.element: another state is left
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&stack, &["push", "pop"]),
+        str![[r#"
+commute: plates.length > 0 and a.element = plates(0)
+differ: a.element ≠ plates(0): b sees a.element in a, b, plates(0) in b, a
+differ: plates.length ≤ 0: b sees a.element in a, b, empty in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&stack, &["pop", "pop"]),
+        str![[r#"
+commute: plates.length ≤ 0
+commute: plates.length > 1 and plates(0) = plates(1)
+differ: plates.length > 0 and plates(0) ≠ plates(1): a sees plates(0) in a, b, plates(1) in b, a
+differ: plates.length > 0 and plates.length ≤ 1: a sees plates(0) in a, b, empty in b, a
+
+"#]]
+    );
+}
+
+#[test]
+fn on_different_keys_all_commute() {
+    let map = map::map();
+    assert_data_eq!(
+        told(&map, &["put", "put"]),
+        str![[r#"
+commute: b.value = a.value
+commute: b.key ≠ a.key
+differ: b.key = a.key and b.value ≠ a.value: another state is left
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&map, &["put", "swap"]),
+        str![[r#"
+commute: a.key ≠ b.key
+commute: table[b.key] and a.value = table[b.key] and b.value = a.value
+differ: a.key = b.key and a.value ≠ table[b.key]: b sees a.value in a, b, table[b.key] in b, a
+differ: a.key = b.key and b.value ≠ a.value: another state is left
+differ: not table[b.key] and a.key = b.key: b sees a.value in a, b, none in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&map, &["put", "get"]),
+        str![[r#"
+commute: a.key ≠ b.key
+commute: table[b.key] and a.value = table[b.key]
+differ: a.key = b.key and a.value ≠ table[b.key]: b sees a.value in a, b, table[b.key] in b, a
+differ: not table[b.key] and a.key = b.key: b sees a.value in a, b, none in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&map, &["remove", "get"]),
+        str![[r#"
+commute: a.key ≠ b.key
+commute: not table[b.key]
+differ: table[b.key] and a.key = b.key: b sees none in a, b, table[b.key] in b, a
+
+"#]]
+    );
+}
+
+#[test]
+fn producers_and_consumers_of_a_queue_commute_unless_it_is_full_or_empty() {
+    let queue = queue::queue();
+    assert_data_eq!(
+        told(&queue, &["push", "pop"]),
+        str![[r#"
+commute: mail.length < 2 and mail.length > 0
+differ: mail.length ≥ 2: a sees full in a, b, done in b, a
+differ: mail.length ≤ 0: b sees a.message in a, b, empty in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&queue, &["push", "push"]),
+        str![[r#"
+commute: mail.length ≥ 2
+commute: mail.length < 1 and a.message = b.message
+differ: mail.length < 2 and a.message ≠ b.message: another state is left
+differ: mail.length < 2 and mail.length ≥ 1: a sees done in a, b, full in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&queue, &["pop", "pop"]),
+        str![[r#"
+commute: mail.length ≤ 0
+commute: mail.length > 1 and mail(0) = mail(1)
+differ: mail.length > 0 and mail(0) ≠ mail(1): a sees mail(0) in a, b, mail(1) in b, a
+differ: mail.length > 0 and mail.length ≤ 1: a sees mail(0) in a, b, empty in b, a
+
+"#]]
+    );
+}
