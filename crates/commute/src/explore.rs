@@ -205,7 +205,7 @@ fn execute<S: State>(
         for reached in &level {
             for nr in (0..operations.len()).filter(|nr| !reached.order.contains(nr)) {
                 let mut reached = reached.clone();
-                let mut call = Call::new(world, LABELS[nr]);
+                let mut call = Call::new(world, LABELS[nr], nr);
                 reached.outcomes[nr] = Some((operations[nr].apply)(&mut reached.state, &mut call)?);
                 reached.order.push(nr);
                 let calls = reached.order.iter().fold(0, |set, nr| set | 1 << nr);

@@ -40,11 +40,17 @@ pub struct Call<'w> {
     pub world: &'w mut World,
     /// `a`, `b`, `c`: which of the calls.
     label: &'static str,
+    nr: usize,
 }
 
 impl<'w> Call<'w> {
-    pub(crate) fn new(world: &'w mut World, label: &'static str) -> Self {
-        Self { world, label }
+    pub(crate) fn new(world: &'w mut World, label: &'static str, nr: usize) -> Self {
+        Self { world, label, nr }
+    }
+
+    /// Which of the calls, from 0.
+    pub fn nr(&self) -> usize {
+        self.nr
     }
 
     fn label(&self, name: &str) -> String {

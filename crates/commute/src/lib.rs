@@ -31,5 +31,5 @@ pub use explore::{
 };
 pub use facts::{Facts, Flag, Int, Literal, Name, Question};
 pub use interface::{Call, Interface, Operation, Outcome, Value, any_state};
-pub use state::{Map, Queue, Sort, Stack, State, Term, Truth, join};
+pub use state::{Map, Natural, Queue, Sort, Stack, State, Term, Total, Truth, join};
 pub use world::{Answered, Stop, World};

@@ -41,6 +41,13 @@ impl<S> Term<S> {
     }
 }
 
+impl<S: Sort> Term<S> {
+    /// The member of the sort that is always called so.
+    pub fn constant(world: &mut World, sort: &'static str, label: &str) -> Self {
+        Self::new(world.name(sort, label))
+    }
+}
+
 impl<S: Sort> State for Term<S> {
     fn unknown(world: &mut World, label: &str) -> Self {
         Self::new(world.name(S::NAME, label))
@@ -66,6 +73,24 @@ impl State for Int {
 
     fn show(&self, world: &World) -> String {
         world.facts().show_int(*self)
+    }
+}
+
+/// A number that is not negative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Natural(pub Int);
+
+impl State for Natural {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        Self(world.int(label, Some(0), None))
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        self.0.same(&other.0, world)
+    }
+
+    fn show(&self, world: &World) -> String {
+        self.0.show(world)
     }
 }
 
@@ -140,6 +165,32 @@ impl<K: State, V: State> Map<K, V> {
         world.initial(&self.label, key)
     }
 
+    /// The value at `key`, and whether it is that of the initial state.
+    pub fn find(&self, key: &K, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
+        for (written, value) in self.writes.iter().rev() {
+            if written.same(key, world)? {
+                return Ok(value.clone().map(|value| (value, false)));
+            }
+        }
+        Ok(world.initial(&self.label, key)?.map(|value| (value, true)))
+    }
+
+    /// What was written, newest last; `None` was removed.
+    pub fn writes(&self) -> &[(K, Option<V>)] {
+        &self.writes
+    }
+
+    /// What is known of the initial state.
+    pub fn known(&self, world: &World) -> Vec<(K, Option<V>)> {
+        world.known(&self.label)
+    }
+
+    /// Says that there is nothing, or something, at `key` at first, without asking: it follows
+    /// from what the caller knows. `Err` if the opposite is known.
+    pub fn know(&self, key: &K, present: bool, world: &mut World) -> Result<(), Stop> {
+        world.know::<K, V>(&self.label, key, present)
+    }
+
     /// Whether there is a value at `key`.
     pub fn contains(&self, key: &K, world: &mut World) -> Result<bool, Stop> {
         Ok(self.get(key, world)?.is_some())
@@ -171,6 +222,55 @@ impl<K: State, V: State> State for Map<K, V> {
                 _ => false,
             };
             if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn show(&self, _: &World) -> String {
+        self.label.clone()
+    }
+}
+
+/// A map in which every key has a value, unknown at first.
+#[derive(Debug, Clone)]
+pub struct Total<K, V> {
+    label: String,
+    /// Newest last.
+    writes: Vec<(K, V)>,
+}
+
+impl<K: State, V: State> Total<K, V> {
+    /// The value at `key`.
+    pub fn get(&self, key: &K, world: &mut World) -> Result<V, Stop> {
+        for (written, value) in self.writes.iter().rev() {
+            if written.same(key, world)? {
+                return Ok(value.clone());
+            }
+        }
+        world.initial_of_all(&self.label, key)
+    }
+
+    /// Sets the value at `key`.
+    pub fn insert(&mut self, key: K, value: V) {
+        self.writes.push((key, value));
+    }
+
+    /// The keys that have been written.
+    pub fn written(&self) -> impl Iterator<Item = &K> {
+        self.writes.iter().map(|(key, _)| key)
+    }
+}
+
+impl<K: State, V: State> State for Total<K, V> {
+    fn unknown(_: &mut World, label: &str) -> Self {
+        Self { label: label.to_owned(), writes: Vec::new() }
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        for key in self.written().chain(other.written()) {
+            if !self.get(key, world)?.same(&other.get(key, world)?, world)? {
                 return Ok(false);
             }
         }
@@ -280,6 +380,12 @@ impl<V: State> State for Stack<V> {
 pub struct Queue<V>(Pile<V>);
 
 impl<V: State> Queue<V> {
+    /// One without anything in it.
+    pub fn empty() -> Self {
+        let length = Int::from(0);
+        Self(Pile { label: "empty".to_owned(), length, taken: 0, added: Vec::new() })
+    }
+
     /// Puts `value` at the end.
     pub fn push(&mut self, value: V) {
         self.0.added.push(value);

@@ -52,6 +52,7 @@ pub struct World {
     flags: HashMap<String, Flag>,
     /// The initial content of each map, as far as it has been looked at.
     maps: HashMap<String, Box<dyn Any>>,
+    lists: HashMap<String, Vec<Int>>,
 }
 
 impl World {
@@ -67,6 +68,7 @@ impl World {
             ints: HashMap::new(),
             flags: HashMap::new(),
             maps: HashMap::new(),
+            lists: HashMap::new(),
         }
     }
 
@@ -134,6 +136,22 @@ impl World {
         self.ask(Question::Is(flag))
     }
 
+    /// Which number of `range` an integer is: asked one by one. Others are no situations.
+    pub fn concrete(
+        &mut self,
+        int: Int,
+        range: std::ops::RangeInclusive<i64>,
+    ) -> Result<i64, Stop> {
+        self.assume_at_most(*range.start(), int)?;
+        self.assume_at_most(int, *range.end())?;
+        for n in range.clone() {
+            if self.at_most(int, n)? {
+                return Ok(n);
+            }
+        }
+        Err(Stop::Impossible)
+    }
+
     /// Takes `a` ≤ `b` for granted: situations where it is not so are none.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let question = Question::AtMost(a.into(), b.into());
@@ -179,19 +197,98 @@ impl World {
         result
     }
 
+    /// What is known of the initial content of a map.
+    pub(crate) fn known<K: State, V: State>(&self, map: &str) -> Vec<(K, Option<V>)> {
+        match self.maps.get(map) {
+            Some(entries) => {
+                entries.downcast_ref::<Vec<(K, Option<V>)>>().expect("one type a map").clone()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn learn<K: State, V: State>(&mut self, map: &str, key: &K, value: Option<V>) {
+        let entries = self.maps.entry(map.to_owned());
+        let entries = entries.or_insert_with(|| Box::new(Vec::<(K, Option<V>)>::new()));
+        let entries = entries.downcast_mut::<Vec<(K, Option<V>)>>().expect("one type a map");
+        entries.push((key.clone(), value));
+    }
+
+    /// See [`crate::Map::know`].
+    pub(crate) fn know<K: State, V: State>(
+        &mut self,
+        map: &str,
+        key: &K,
+        present: bool,
+    ) -> Result<(), Stop> {
+        for (other, value) in self.known::<K, V>(map) {
+            if other.same(key, self)? {
+                return if value.is_some() == present { Ok(()) } else { Err(Stop::Impossible) };
+            }
+        }
+        let label = format!("{map}[{}]", key.show(self));
+        let flag = self.flag(&label);
+        if !self.facts.assume(&Question::Is(flag), present) {
+            return Err(Stop::Impossible);
+        }
+        let value = present.then(|| V::unknown(self, &label));
+        self.learn(map, key, value);
+        Ok(())
+    }
+
+    /// The initial value at `key` of a map that has one for every key.
+    pub(crate) fn initial_of_all<K: State, V: State>(
+        &mut self,
+        map: &str,
+        key: &K,
+    ) -> Result<V, Stop> {
+        for (other, value) in self.known::<K, V>(map) {
+            if other.same(key, self)? {
+                return Ok(value.expect("every key has a value"));
+            }
+        }
+        let label = format!("{map}[{}]", key.show(self));
+        let value = V::unknown(self, &label);
+        self.learn(map, key, Some(value.clone()));
+        Ok(value)
+    }
+
+    /// The value at `key` that a map with one for every key had at first.
+    pub fn first<K: State, V: State>(&mut self, map: &str, key: &K) -> Result<V, Stop> {
+        self.initial_of_all(map, key)
+    }
+
+    /// Integers that have been found out, shared by all orders.
+    pub fn list(&self, label: &str) -> Vec<Int> {
+        self.lists.get(label).cloned().unwrap_or_default()
+    }
+
+    /// Adds to [`World::list`].
+    pub fn append(&mut self, label: &str, int: Int) {
+        self.lists.entry(label.to_owned()).or_default().push(int);
+    }
+
+    /// Says that `holder` is one of those whom `counter` counts in the initial state: it is at
+    /// least as great as the number of different ones that are known.
+    pub fn witness<H: State>(&mut self, counter: Int, holder: &H) -> Result<(), Stop> {
+        let label = format!("holders of {}", self.facts.show_int(counter));
+        let known = self.known::<H, ()>(&label);
+        for (other, _) in &known {
+            if other.same(holder, self)? {
+                return Ok(());
+            }
+        }
+        self.learn(&label, holder, Some(()));
+        self.assume_at_most(known.len() as i64 + 1, counter)
+    }
+
     /// The initial value of a map at `key`; looked at for the first time, either may be the case.
     pub(crate) fn initial<K: State, V: State>(
         &mut self,
         map: &str,
         key: &K,
     ) -> Result<Option<V>, Stop> {
-        let known: Vec<(K, Option<V>)> = match self.maps.get(map) {
-            Some(entries) => {
-                entries.downcast_ref::<Vec<(K, Option<V>)>>().expect("one type a map").clone()
-            }
-            None => Vec::new(),
-        };
-        for (other, value) in known {
+        for (other, value) in self.known::<K, V>(map) {
             if other.same(key, self)? {
                 return Ok(value);
             }
@@ -199,10 +296,7 @@ impl World {
         let label = format!("{map}[{}]", key.show(self));
         let flag = self.flag(&label);
         let value = if self.is(flag)? { Some(V::unknown(self, &label)) } else { None };
-        let entries = self.maps.entry(map.to_owned());
-        let entries = entries.or_insert_with(|| Box::new(Vec::<(K, Option<V>)>::new()));
-        let entries = entries.downcast_mut::<Vec<(K, Option<V>)>>().expect("one type a map");
-        entries.push((key.clone(), value.clone()));
+        self.learn(map, key, value.clone());
         Ok(value)
     }
 }

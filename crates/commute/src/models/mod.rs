@@ -1,7 +1,8 @@
-//! Small interfaces, to learn from.
+//! Small interfaces, to learn from, and the one that kernels offer.
 
 pub mod counter;
 pub mod map;
+pub mod posix;
 pub mod queue;
 pub mod register;
 pub mod stack;

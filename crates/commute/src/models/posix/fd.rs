@@ -1,0 +1,418 @@
+//! Descriptors, and what is done through them.
+
+use super::{Datum, Inode, Pipe, Posix, caller};
+use crate::models::posix::file::touch;
+use crate::{Call, Int, Map, Natural, Outcome, Queue, State, Stop, Term, Truth, World, state};
+
+/// Descriptors of the initial state and of arguments are below; what an open with O_ANYFD returns
+/// is above, and so is never what anyone else could have meant.
+const DESCRIPTORS: i64 = 1_000_000;
+/// Offsets in arguments that are added to another number are asked one by one.
+const STEPS: std::ops::RangeInclusive<i64> = -1..=1;
+
+state! {
+    /// A pipe.
+    pub(super) struct PipeState {
+        data: Queue<Term<Datum>>,
+        readers: Natural,
+        writers: Natural,
+    }
+}
+
+/// What a descriptor refers to.
+#[derive(Debug, Clone)]
+pub(super) struct Fd {
+    is_pipe: Truth,
+    pipe: Term<Pipe>,
+    writer: Truth,
+    pub(super) inode: Term<Inode>,
+    off: Natural,
+}
+
+impl State for Fd {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        Self {
+            is_pipe: Truth::unknown(world, &format!("{label} is a pipe")),
+            pipe: Term::unknown(world, &format!("{label}.pipe")),
+            writer: Truth::unknown(world, &format!("{label} writes")),
+            inode: Term::unknown(world, &format!("{label}.inode")),
+            off: Natural::unknown(world, &format!("{label}.off")),
+        }
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        if !self.is_pipe.same(&other.is_pipe, world)? {
+            return Ok(false);
+        }
+        Ok(if self.is_pipe.ask(world)? {
+            self.pipe.same(&other.pipe, world)? && self.writer.same(&other.writer, world)?
+        } else {
+            self.inode.same(&other.inode, world)? && self.off.same(&other.off, world)?
+        })
+    }
+
+    fn show(&self, world: &World) -> String {
+        self.inode.show(world)
+    }
+}
+
+impl Fd {
+    /// An open file, at its beginning.
+    pub(super) fn file(inode: Term<Inode>, world: &mut World) -> Self {
+        let off = Natural(0.into());
+        Self { is_pipe: Truth::Known(false), inode, off, ..Self::unknown(world, "no pipe") }
+    }
+
+    fn pipe(pipe: Term<Pipe>, writer: bool, world: &mut World) -> Self {
+        let (is_pipe, writer) = (Truth::Known(true), Truth::Known(writer));
+        Self { is_pipe, pipe, writer, ..Self::unknown(world, "no file") }
+    }
+}
+
+/// The descriptors of a process.
+#[derive(Debug, Clone)]
+pub(super) struct Descriptors {
+    label: String,
+    fds: Map<Int, Fd>,
+}
+
+impl State for Descriptors {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        Self { label: label.to_owned(), fds: Map::unknown(world, label) }
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        self.fds.same(&other.fds, world)
+    }
+
+    fn show(&self, world: &World) -> String {
+        self.fds.show(world)
+    }
+}
+
+impl Descriptors {
+    /// What `fd` refers to, and whether it did so at first.
+    fn find(&self, fd: Int, world: &mut World) -> Result<Option<(Fd, bool)>, Stop> {
+        let written = self.fds.writes().iter().rev();
+        for (key, value) in written {
+            if key.same(&fd, world)? {
+                return Ok(value.clone().map(|value| (value, false)));
+            }
+        }
+        // Below an initially lowest unused one all are in use but the lower ones of these.
+        let unused = world.list(&self.unused());
+        if let Some(&last) = unused.last()
+            && world.at_most(fd + 1, last)?
+        {
+            let mut below = unused[..unused.len() - 1].iter();
+            let is_unused =
+                below.try_fold(false, |any, other| Ok(any || other.same(&fd, world)?))?;
+            self.fds.know(&fd, !is_unused, world)?;
+        }
+        self.fds.find(&fd, world)
+    }
+
+    fn unused(&self) -> String {
+        format!("{}.unused", self.label)
+    }
+
+    /// Number `nr` from below of those that were unused at first.
+    fn initially_unused(&self, nr: usize, world: &mut World) -> Result<Int, Stop> {
+        let known = world.list(&self.unused());
+        if let Some(&fd) = known.get(nr) {
+            return Ok(fd);
+        }
+        let label = format!("{}({nr})", self.unused());
+        let fd = world.int(&label, Some(0), Some(DESCRIPTORS));
+        let above = known.last().map_or(Int::from(-1), |last| *last);
+        world.assume_at_most(above + 1, fd)?;
+        for (other, value) in self.fds.known(world) {
+            if other.same(&fd, world)? {
+                // In use, or one that is unused and this is its number.
+                match value {
+                    Some(_) => return Err(Stop::Impossible),
+                    None => continue,
+                }
+            }
+            // Between this and the one before all are in use.
+            if value.is_none() && world.at_most(above + 1, other)? && world.at_most(other, fd)? {
+                return Err(Stop::Impossible);
+            }
+        }
+        self.fds.know(&fd, false, world)?;
+        world.append(&self.unused(), fd);
+        Ok(fd)
+    }
+
+    /// The lowest unused descriptor.
+    pub(super) fn lowest(&self, world: &mut World) -> Result<Int, Stop> {
+        let mut lowest = None;
+        for nr in 0.. {
+            let fd = self.initially_unused(nr, world)?;
+            if self.find(fd, world)?.is_none() {
+                lowest = Some(fd);
+                break;
+            }
+        }
+        let mut lowest = lowest.expect("the loop ends with one");
+        for (closed, value) in self.fds.writes() {
+            let lower = value.is_none() && world.at_most(*closed + 1, lowest)?;
+            if lower && self.find(*closed, world)?.is_none() {
+                lowest = *closed;
+            }
+        }
+        Ok(lowest)
+    }
+
+    /// Any unused descriptor.
+    pub(super) fn any(&self, call: &Call<'_>) -> Int {
+        Int::from(DESCRIPTORS + 1 + call.nr() as i64)
+    }
+
+    pub(super) fn insert(&mut self, fd: Int, to: Fd) {
+        self.fds.insert(fd, to);
+    }
+}
+
+/// One of those that a pipe counts as its readers or writers.
+#[derive(Debug, Clone)]
+struct Holder {
+    process: u8,
+    fd: Int,
+}
+
+impl State for Holder {
+    fn unknown(_: &mut World, _: &str) -> Self {
+        unreachable!("no part of a state")
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        Ok(self.process == other.process && self.fd.same(&other.fd, world)?)
+    }
+
+    fn show(&self, world: &World) -> String {
+        format!("{} of process {}", self.fd.show(world), self.process)
+    }
+}
+
+/// What the descriptor of a call refers to.
+enum Target {
+    File(Fd),
+    Pipe { pipe: Term<Pipe>, writer: bool },
+}
+
+/// Who calls, the descriptor of the call, and what it refers to; `None`: it is not open.
+fn target(state: &mut Posix, call: &mut Call<'_>) -> Result<(u8, Int, Option<Target>), Stop> {
+    let process = caller(call)?;
+    let fd = call.int("fd", 0..=DESCRIPTORS);
+    let target = look_up(state, process, fd, call.world)?;
+    Ok((process, fd, target))
+}
+
+fn look_up(
+    state: &mut Posix,
+    process: u8,
+    fd: Int,
+    world: &mut World,
+) -> Result<Option<Target>, Stop> {
+    let Some((open, initial)) = state.process(process).fds.find(fd, world)? else {
+        return Ok(None);
+    };
+    if !open.is_pipe.ask(world)? {
+        return Ok(Some(Target::File(open)));
+    }
+    let writer = open.writer.ask(world)?;
+    if initial {
+        let first = world.first::<_, PipeState>("pipes", &open.pipe)?;
+        let ends = if writer { first.writers } else { first.readers };
+        world.witness(ends.0, &Holder { process, fd })?;
+    }
+    Ok(Some(Target::Pipe { pipe: open.pipe, writer }))
+}
+
+/// The open file of the descriptor that a mapping is made of.
+pub(super) fn file_of(
+    state: &mut Posix,
+    process: u8,
+    fd: Int,
+    world: &mut World,
+) -> Result<Result<Term<Inode>, &'static str>, Stop> {
+    Ok(match look_up(state, process, fd, world)? {
+        None => Err("EBADF"),
+        Some(Target::Pipe { .. }) => Err("ENODEV"),
+        Some(Target::File(open)) => Ok(open.inode),
+    })
+}
+
+pub(super) fn fd_argument(call: &mut Call<'_>) -> Int {
+    call.int("fd", 0..=DESCRIPTORS)
+}
+
+pub(super) fn fstat(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    Ok(match target(state, call)?.2 {
+        None => Outcome::of("EBADF"),
+        Some(Target::Pipe { .. }) => Outcome::of("a pipe"),
+        Some(Target::File(open)) => state.status(open.inode, call.world)?,
+    })
+}
+
+pub(super) fn lseek(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let (process, fd, target) = target(state, call)?;
+    let mut open = match target {
+        None => return Ok(Outcome::of("EBADF")),
+        Some(Target::Pipe { .. }) => return Ok(Outcome::of("ESPIPE")),
+        Some(Target::File(open)) => open,
+    };
+    let off = call.int("off", -1..=DESCRIPTORS);
+    let new = if call.flag("whence is SEEK_SET")? {
+        off
+    } else if call.flag("whence is SEEK_CUR")? {
+        open.off.0 + call.world.concrete(off, STEPS)?
+    } else if call.flag("whence is SEEK_END")? {
+        let len = state.inodes.get(&open.inode, call.world)?.data.len.0;
+        len + call.world.concrete(off, STEPS)?
+    } else {
+        return Ok(Outcome::of("EINVAL"));
+    };
+    if call.world.at_most(new, -1)? {
+        return Ok(Outcome::of("EINVAL"));
+    }
+    open.off.0 = new;
+    state.process(process).fds.insert(fd, open);
+    Ok(Outcome::of(new))
+}
+
+pub(super) fn close(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let (process, fd, target) = target(state, call)?;
+    match target {
+        None => return Ok(Outcome::of("EBADF")),
+        Some(Target::File(_)) => {}
+        Some(Target::Pipe { pipe, writer }) => {
+            let mut ends = state.pipes.get(&pipe, call.world)?;
+            let count = if writer { &mut ends.writers } else { &mut ends.readers };
+            count.0 = count.0 - 1;
+            state.pipes.insert(pipe, ends);
+        }
+    }
+    state.process(process).fds.fds.remove(fd);
+    Ok(Outcome::of("0"))
+}
+
+pub(super) fn pipe(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let process = caller(call)?;
+    let pipe = call.fresh("pipe");
+    let mut ends = state.pipes.get(&pipe, call.world)?;
+    ends.data = Queue::empty();
+    [ends.readers, ends.writers] = [Natural(1.into()); 2];
+    state.pipes.insert(pipe, ends);
+    let mut numbers = [Int::from(0); 2];
+    for (number, writer) in numbers.iter_mut().zip([false, true]) {
+        let end = Fd::pipe(pipe, writer, call.world);
+        let fds = &mut state.process(process).fds;
+        *number = fds.lowest(call.world)?;
+        fds.insert(*number, end);
+    }
+    Ok(Outcome::nothing().and("read end", numbers[0]).and("write end", numbers[1]))
+}
+
+/// Reads a page of a file, which changes its atime.
+fn read_file(
+    state: &mut Posix,
+    inode: Term<Inode>,
+    off: Int,
+    call: &mut Call<'_>,
+) -> Result<Option<Term<Datum>>, Stop> {
+    let mut file = state.inodes.get(&inode, call.world)?;
+    let Some(datum) = file.data.read(off, call.world)? else { return Ok(None) };
+    let time = call.open_int("time");
+    touch(&mut file.atime, time, call.world)?;
+    state.inodes.insert(inode, file);
+    Ok(Some(datum))
+}
+
+/// Writes a page of a file, which changes its mtime and ctime.
+fn write_file(
+    state: &mut Posix,
+    inode: Term<Inode>,
+    off: Int,
+    call: &mut Call<'_>,
+) -> Result<(), Stop> {
+    let mut file = state.inodes.get(&inode, call.world)?;
+    let (datum, time) = (call.term("datum"), call.open_int("time"));
+    file.data.write(off, datum, call.world)?;
+    touch(&mut file.mtime, time, call.world)?;
+    touch(&mut file.ctime, time, call.world)?;
+    state.inodes.insert(inode, file);
+    Ok(())
+}
+
+pub(super) fn read(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let (process, fd, target) = target(state, call)?;
+    match target {
+        None | Some(Target::Pipe { writer: true, .. }) => Ok(Outcome::of("EBADF")),
+        Some(Target::Pipe { pipe, .. }) => {
+            let mut ends = state.pipes.get(&pipe, call.world)?;
+            if let Some(datum) = ends.data.pop(call.world)? {
+                state.pipes.insert(pipe, ends);
+                return Ok(Outcome::of(datum));
+            }
+            let more = call.world.at_most(1, ends.writers.0)?;
+            Ok(Outcome::of(if more { "EAGAIN" } else { "end" }))
+        }
+        Some(Target::File(mut open)) => {
+            let off = open.off.0;
+            let Some(datum) = read_file(state, open.inode, off, call)? else {
+                return Ok(Outcome::of("end"));
+            };
+            open.off.0 = off + 1;
+            state.process(process).fds.insert(fd, open);
+            Ok(Outcome::of(datum))
+        }
+    }
+}
+
+pub(super) fn write(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let (process, fd, target) = target(state, call)?;
+    match target {
+        None | Some(Target::Pipe { writer: false, .. }) => Ok(Outcome::of("EBADF")),
+        Some(Target::Pipe { pipe, .. }) => {
+            let mut ends = state.pipes.get(&pipe, call.world)?;
+            if call.world.at_most(ends.readers.0, 0)? {
+                return Ok(Outcome::of("EPIPE"));
+            }
+            ends.data.push(call.term("datum"));
+            state.pipes.insert(pipe, ends);
+            Ok(Outcome::of("0"))
+        }
+        Some(Target::File(mut open)) => {
+            let off = open.off.0;
+            write_file(state, open.inode, off, call)?;
+            open.off.0 = off + 1;
+            state.process(process).fds.insert(fd, open);
+            Ok(Outcome::of("0"))
+        }
+    }
+}
+
+pub(super) fn pread(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let off = call.int("off", 0..=DESCRIPTORS);
+    Ok(match target(state, call)?.2 {
+        None => Outcome::of("EBADF"),
+        Some(Target::Pipe { .. }) => Outcome::of("ESPIPE"),
+        Some(Target::File(open)) => {
+            read_file(state, open.inode, off, call)?.map_or(Outcome::of("end"), Outcome::of)
+        }
+    })
+}
+
+pub(super) fn pwrite(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let off = call.int("off", 0..=DESCRIPTORS);
+    match target(state, call)?.2 {
+        None => Ok(Outcome::of("EBADF")),
+        Some(Target::Pipe { .. }) => Ok(Outcome::of("ESPIPE")),
+        Some(Target::File(open)) => {
+            write_file(state, open.inode, off, call)?;
+            Ok(Outcome::of("0"))
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Files and the directory that names them.
+
+use super::{Datum, FileName, Inode, Posix, caller};
+use crate::models::posix::fd::Fd;
+use crate::{Call, Int, Natural, Outcome, State, Stop, Term, Total, World, state};
+
+state! {
+    /// A file.
+    pub(super) struct InodeState {
+        pub(super) data: Data,
+        pub(super) nlink: Natural,
+        pub(super) atime: Int,
+        pub(super) mtime: Int,
+        pub(super) ctime: Int,
+    }
+}
+
+/// What is in a file, in pages.
+#[derive(Debug, Clone)]
+pub(super) struct Data {
+    pub(super) len: Natural,
+    pages: Total<Int, Term<Datum>>,
+}
+
+impl State for Data {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        Self {
+            len: Natural::unknown(world, &format!("{label}.len")),
+            pages: Total::unknown(world, label),
+        }
+    }
+
+    /// Pages beyond the end cannot be seen, now or later.
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        if !self.len.same(&other.len, world)? {
+            return Ok(false);
+        }
+        for page in self.pages.written().chain(other.pages.written()) {
+            if world.at_most(*page + 1, self.len.0)? {
+                let (a, b) = (self.pages.get(page, world)?, other.pages.get(page, world)?);
+                if !a.same(&b, world)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn show(&self, world: &World) -> String {
+        self.len.show(world)
+    }
+}
+
+impl Data {
+    /// The page at `off`; `None` at the end of the file.
+    pub(super) fn read(&self, off: Int, world: &mut World) -> Result<Option<Term<Datum>>, Stop> {
+        if world.at_most(self.len.0, off)? {
+            return Ok(None);
+        }
+        self.pages.get(&off, world).map(Some)
+    }
+
+    /// Writes the page at `off`, which is in the file or right behind it.
+    pub(super) fn write(
+        &mut self,
+        off: Int,
+        datum: Term<Datum>,
+        world: &mut World,
+    ) -> Result<(), Stop> {
+        world.assume_at_most(off, self.len.0)?;
+        if world.at_most(self.len.0, off)? {
+            self.len.0 = self.len.0 + 1;
+        }
+        self.pages.insert(off, datum);
+        Ok(())
+    }
+}
+
+/// Sets a time to one that is not before it.
+pub(super) fn touch(field: &mut Int, time: Int, world: &mut World) -> Result<(), Stop> {
+    world.assume_at_most(*field, time)?;
+    *field = time;
+    Ok(())
+}
+
+impl Posix {
+    /// The file called `name`.
+    fn lookup(
+        &self,
+        name: &Term<FileName>,
+        world: &mut World,
+    ) -> Result<Option<Term<Inode>>, Stop> {
+        let Some((inode, initial)) = self.dir.find(name, world)? else { return Ok(None) };
+        if initial {
+            let links = world.first::<_, InodeState>("inodes", &inode)?.nlink.0;
+            world.witness(links, name)?;
+        }
+        Ok(Some(inode))
+    }
+
+    /// Changes the number of links of a file, and its ctime.
+    fn relink(&mut self, inode: Term<Inode>, by: i64, call: &mut Call<'_>) -> Result<(), Stop> {
+        let time = call.open_int("time");
+        let mut file = self.inodes.get(&inode, call.world)?;
+        file.nlink.0 = file.nlink.0 + by;
+        touch(&mut file.ctime, time, call.world)?;
+        self.inodes.insert(inode, file);
+        Ok(())
+    }
+
+    /// What stat tells of a file.
+    pub(super) fn status(&self, inode: Term<Inode>, world: &mut World) -> Result<Outcome, Stop> {
+        let file = self.inodes.get(&inode, world)?;
+        Ok(Outcome::nothing()
+            .and("ino", inode)
+            .and("size", file.data.len.0)
+            .and("nlink", file.nlink.0)
+            .and("atime", file.atime)
+            .and("mtime", file.mtime)
+            .and("ctime", file.ctime))
+    }
+}
+
+pub(super) fn open(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let process = caller(call)?;
+    let name = call.term("name");
+    let creat = call.flag("creat")?;
+    let inode = match state.lookup(&name, call.world)? {
+        None if !creat => return Ok(Outcome::of("ENOENT")),
+        None => {
+            let time = call.open_int("time");
+            let inode = call.fresh("inode");
+            let mut file = state.inodes.get(&inode, call.world)?;
+            file.data.len.0 = 0.into();
+            file.nlink.0 = 1.into();
+            [file.atime, file.mtime, file.ctime] = [time; 3];
+            state.inodes.insert(inode, file);
+            state.dir.insert(name, inode);
+            inode
+        }
+        Some(_) if creat && call.flag("excl")? => return Ok(Outcome::of("EEXIST")),
+        Some(inode) => {
+            if call.flag("trunc")? {
+                let time = call.open_int("time");
+                let mut file = state.inodes.get(&inode, call.world)?;
+                file.data.len.0 = 0.into();
+                touch(&mut file.mtime, time, call.world)?;
+                touch(&mut file.ctime, time, call.world)?;
+                state.inodes.insert(inode, file);
+            }
+            inode
+        }
+    };
+    let fds = &mut state.process(process).fds;
+    let fd = if call.flag("anyfd")? { fds.any(call) } else { fds.lowest(call.world)? };
+    fds.insert(fd, Fd::file(inode, call.world));
+    Ok(Outcome::of(fd))
+}
+
+pub(super) fn link(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let (old, new) = (call.term("old"), call.term("new"));
+    let Some(inode) = state.lookup(&old, call.world)? else { return Ok(Outcome::of("ENOENT")) };
+    if state.lookup(&new, call.world)?.is_some() {
+        return Ok(Outcome::of("EEXIST"));
+    }
+    state.dir.insert(new, inode);
+    state.relink(inode, 1, call)?;
+    Ok(Outcome::of("0"))
+}
+
+pub(super) fn unlink(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let name = call.term("name");
+    let Some(inode) = state.lookup(&name, call.world)? else { return Ok(Outcome::of("ENOENT")) };
+    state.dir.remove(name);
+    state.relink(inode, -1, call)?;
+    Ok(Outcome::of("0"))
+}
+
+pub(super) fn rename(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let (old, new) = (call.term("old"), call.term("new"));
+    let Some(inode) = state.lookup(&old, call.world)? else { return Ok(Outcome::of("ENOENT")) };
+    if let Some(replaced) = state.lookup(&new, call.world)? {
+        if replaced.same(&inode, call.world)? {
+            return Ok(Outcome::of("0"));
+        }
+        state.relink(replaced, -1, call)?;
+    }
+    state.dir.remove(old);
+    state.dir.insert(new, inode);
+    state.relink(inode, 0, call)?;
+    Ok(Outcome::of("0"))
+}
+
+pub(super) fn stat(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let name = call.term("name");
+    match state.lookup(&name, call.world)? {
+        None => Ok(Outcome::of("ENOENT")),
+        Some(inode) => state.status(inode, call.world),
+    }
+}

@@ -1,0 +1,77 @@
+//! The calls of a POSIX kernel that COMMUTER's model has (Clements et al., SOSP 2013, section 5),
+//! with the same state: two processes with descriptors and memory, one directory, files of pages,
+//! and pipes.
+//!
+//! What it takes for granted: files have no holes (nobody writes beyond the end), neither they nor
+//! pipes are ever full, and whoever is in doubt about its process is in the first one. Where
+//! POSIX and Linux differ, or POSIX leaves a choice, it does as Linux does: a rename onto another
+//! name of the same file does nothing, and changes the ctime of the file otherwise.
+
+mod fd;
+mod file;
+mod memory;
+
+use crate::models::posix::fd::{Descriptors, PipeState};
+use crate::models::posix::file::InodeState;
+use crate::models::posix::memory::Area;
+use crate::{Call, Interface, Map, Operation, Stop, Term, Total, any_state, sort, state};
+
+sort!(FileName, Inode, Datum, Va, Pipe);
+
+state! {
+    /// All that the calls can see and change.
+    pub struct Posix {
+        proc0: Process,
+        proc1: Process,
+        pipes: Total<Term<Pipe>, PipeState>,
+        inodes: Total<Term<Inode>, InodeState>,
+        dir: Map<Term<FileName>, Term<Inode>>,
+    }
+}
+
+state! {
+    /// A process.
+    pub struct Process {
+        fds: Descriptors,
+        memory: Map<Term<Va>, Area>,
+    }
+}
+
+impl Posix {
+    fn process(&mut self, nr: u8) -> &mut Process {
+        if nr == 0 { &mut self.proc0 } else { &mut self.proc1 }
+    }
+}
+
+/// Which process a call is made in: the first call in the first, without loss of generality.
+fn caller(call: &mut Call<'_>) -> Result<u8, Stop> {
+    Ok(if call.nr() > 0 && call.flag("in the other process")? { 1 } else { 0 })
+}
+
+/// The interface of the original: 18 calls.
+pub fn posix() -> Interface<Posix> {
+    Interface {
+        name: "posix",
+        valid: any_state,
+        operations: vec![
+            Operation { name: "open", apply: file::open },
+            Operation { name: "link", apply: file::link },
+            Operation { name: "unlink", apply: file::unlink },
+            Operation { name: "rename", apply: file::rename },
+            Operation { name: "stat", apply: file::stat },
+            Operation { name: "fstat", apply: fd::fstat },
+            Operation { name: "lseek", apply: fd::lseek },
+            Operation { name: "close", apply: fd::close },
+            Operation { name: "pipe", apply: fd::pipe },
+            Operation { name: "read", apply: fd::read },
+            Operation { name: "write", apply: fd::write },
+            Operation { name: "pread", apply: fd::pread },
+            Operation { name: "pwrite", apply: fd::pwrite },
+            Operation { name: "mmap", apply: memory::mmap },
+            Operation { name: "munmap", apply: memory::munmap },
+            Operation { name: "mprotect", apply: memory::mprotect },
+            Operation { name: "memread", apply: memory::memread },
+            Operation { name: "memwrite", apply: memory::memwrite },
+        ],
+    }
+}
