@@ -8,6 +8,8 @@ use crate::world::{Stop, World};
 pub struct Interface<S> {
     /// What it is called.
     pub name: &'static str,
+    /// What it is, and what there is to learn from it.
+    pub about: &'static str,
     /// Takes for granted what holds in every state that can be reached.
     pub valid: fn(&S, &mut World) -> Result<(), Stop>,
     /// In the order in which they are shown.
@@ -30,6 +32,8 @@ pub fn any_state<S>(_: &S, _: &mut World) -> Result<(), Stop> {
 pub struct Operation<S> {
     /// What it is called.
     pub name: &'static str,
+    /// Its arguments, and what it does that matters here.
+    pub about: &'static str,
     /// Does it: changes the state, says what the caller sees.
     pub apply: fn(&mut S, &mut Call<'_>) -> Result<Outcome, Stop>,
 }

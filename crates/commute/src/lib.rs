@@ -21,6 +21,7 @@ mod condition;
 mod explore;
 mod facts;
 mod interface;
+mod model;
 pub mod models;
 mod state;
 mod world;
@@ -31,5 +32,6 @@ pub use explore::{
 };
 pub use facts::{Facts, Flag, Int, Literal, Name, Question};
 pub use interface::{Call, Interface, Operation, Outcome, Value, any_state};
+pub use model::{Model, Pairs, models};
 pub use state::{Map, Natural, Queue, Sort, Stack, State, Term, Total, Truth, join};
 pub use world::{Answered, Stop, World};

@@ -22,6 +22,7 @@ pub(crate) enum Command {
     History(commands::history::Args),
     Fit(commands::fit::Args),
     Report(commands::report::Args),
+    Commute(commands::commute::Args),
     Topology(commands::topology::Args),
     Doctor(commands::doctor::Args),
     WillItScale(commands::will_it_scale::Args),

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Command::History(args) => commands::history::run(&args),
         Command::Fit(args) => commands::fit::run(&args),
         Command::Report(args) => commands::report::run(&args),
+        Command::Commute(args) => commands::commute::run(&args),
         Command::Topology(args) => commands::topology::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::WillItScale(args) => commands::will_it_scale::run(args),

@@ -14,10 +14,12 @@ state! {
 pub fn counter() -> Interface<Counter> {
     Interface {
         name: "counter",
+        about: "a counter: increments commute unless they tell the value",
         valid: any_state,
         operations: vec![
             Operation {
                 name: "inc",
+                about: "(): one more",
                 apply: |state, _| {
                     state.n = state.n + 1;
                     Ok(Outcome::nothing())
@@ -25,6 +27,7 @@ pub fn counter() -> Interface<Counter> {
             },
             Operation {
                 name: "inc_get",
+                about: "(): one more, and how many there are now",
                 apply: |state, _| {
                     state.n = state.n + 1;
                     Ok(Outcome::of(state.n))
@@ -32,6 +35,7 @@ pub fn counter() -> Interface<Counter> {
             },
             Operation {
                 name: "dec_if_positive",
+                about: "(): one less, unless there is none",
                 apply: |state, call| {
                     if call.world.at_most(1, state.n)? {
                         state.n = state.n - 1;
@@ -40,7 +44,11 @@ pub fn counter() -> Interface<Counter> {
                     Ok(Outcome::of("zero"))
                 },
             },
-            Operation { name: "get", apply: |state, _| Ok(Outcome::of(state.n)) },
+            Operation {
+                name: "get",
+                about: "(): how many",
+                apply: |state, _| Ok(Outcome::of(state.n)),
+            },
         ],
     }
 }

@@ -16,10 +16,12 @@ state! {
 pub fn map() -> Interface<Table> {
     Interface {
         name: "map",
+        about: "a map: what is done to different keys commutes",
         valid: any_state,
         operations: vec![
             Operation {
                 name: "put",
+                about: "(key, value)",
                 apply: |state, call| {
                     state.table.insert(call.term("key"), call.term("value"));
                     Ok(Outcome::nothing())
@@ -27,6 +29,7 @@ pub fn map() -> Interface<Table> {
             },
             Operation {
                 name: "swap",
+                about: "(key, value): what was there before",
                 apply: |state, call| {
                     let key = call.term("key");
                     let old = state.table.get(&key, call.world)?;
@@ -36,6 +39,7 @@ pub fn map() -> Interface<Table> {
             },
             Operation {
                 name: "get",
+                about: "(key)",
                 apply: |state, call| {
                     let found = state.table.get(&call.term("key"), call.world)?;
                     Ok(found.map_or(Outcome::of("none"), Outcome::of))
@@ -43,6 +47,7 @@ pub fn map() -> Interface<Table> {
             },
             Operation {
                 name: "remove",
+                about: "(key)",
                 apply: |state, call| {
                     state.table.remove(call.term("key"));
                     Ok(Outcome::nothing())

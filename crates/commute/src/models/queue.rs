@@ -19,10 +19,12 @@ state! {
 pub fn queue() -> Interface<Mailbox> {
     Interface {
         name: "queue",
+        about: "a queue with room for two: producers and consumers commute unless it is full or empty",
         valid: |state, world| world.assume_at_most(state.mail.length(), ROOM),
         operations: vec![
             Operation {
                 name: "push",
+                about: "(message): unless it is full",
                 apply: |state, call| {
                     if call.world.at_most(ROOM, state.mail.length())? {
                         return Ok(Outcome::of("full"));
@@ -33,6 +35,7 @@ pub fn queue() -> Interface<Mailbox> {
             },
             Operation {
                 name: "pop",
+                about: "(): the first message",
                 apply: |state, call| {
                     let front = state.mail.pop(call.world)?;
                     Ok(front.map_or(Outcome::of("empty"), Outcome::of))

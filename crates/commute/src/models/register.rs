@@ -16,16 +16,22 @@ state! {
 pub fn register() -> Interface<Register> {
     Interface {
         name: "register",
+        about: "a register: writes commute only if they write the same",
         valid: any_state,
         operations: vec![
             Operation {
                 name: "write",
+                about: "(value)",
                 apply: |state, call| {
                     state.value = call.term("value");
                     Ok(Outcome::nothing())
                 },
             },
-            Operation { name: "read", apply: |state, _| Ok(Outcome::of(state.value)) },
+            Operation {
+                name: "read",
+                about: "(): what was written last",
+                apply: |state, _| Ok(Outcome::of(state.value)),
+            },
         ],
     }
 }

@@ -16,10 +16,12 @@ state! {
 pub fn stack() -> Interface<Plates> {
     Interface {
         name: "stack",
+        about: "a stack: the order that it keeps is what does not commute",
         valid: any_state,
         operations: vec![
             Operation {
                 name: "push",
+                about: "(element)",
                 apply: |state, call| {
                     state.plates.push(call.term("element"));
                     Ok(Outcome::nothing())
@@ -27,6 +29,7 @@ pub fn stack() -> Interface<Plates> {
             },
             Operation {
                 name: "pop",
+                about: "(): the element on top",
                 apply: |state, call| {
                     let top = state.plates.pop(call.world)?;
                     Ok(top.map_or(Outcome::of("empty"), Outcome::of))

@@ -1,6 +1,7 @@
 //! The commands, a file each: arguments in, words out.
 
 pub(crate) mod ab;
+pub(crate) mod commute;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod fit;

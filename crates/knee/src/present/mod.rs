@@ -1,5 +1,6 @@
 //! Words and tables: how results are shown.
 
+pub(crate) mod commute;
 pub(crate) mod compared;
 pub(crate) mod csv;
 mod failures;

@@ -1,0 +1,162 @@
+//! `knee commute`: when the operations of an interface commute, from a model of it.
+
+use clap::Subcommand;
+use knee_commute::{Exploration, Limits, Model, ModelError, conditions, models};
+
+use crate::exit::{ExitStatus, usage};
+use crate::present::commute as present;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Whether operations of an interface commute, and when: where they do, they can be made to scale
+///
+/// The scalable commutativity rule (Clements et al., SOSP 2013): whenever operations commute, there
+/// is an implementation of them that scales. A model of the interface is explored with every
+/// initial state and all arguments unknown.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    List(ListArgs),
+    Conditions(ConditionsArgs),
+    Matrix(MatrixArgs),
+}
+
+/// Print the interfaces and their operations
+#[derive(clap::Args)]
+struct ListArgs {
+    /// As JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print when operations commute, and why they do not where they do not
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee commute conditions open open                 why two opens do not commute
+  knee commute conditions rename stat
+  knee commute conditions --interface counter inc inc_get
+  knee commute conditions --interface map put get remove    three at once")]
+struct ConditionsArgs {
+    /// The operations, two to four of them
+    #[arg(value_name = "OP", required = true, num_args = 2..=4)]
+    operations: Vec<String>,
+
+    #[command(flatten)]
+    from: From,
+
+    /// As JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print how often each pair of operations commutes
+#[derive(clap::Args)]
+struct MatrixArgs {
+    #[command(flatten)]
+    from: From,
+
+    /// As JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which interface, and how far to go.
+#[derive(clap::Args)]
+struct From {
+    /// The interface (see `knee commute list`)
+    #[arg(long, value_name = "NAME", default_value = "posix")]
+    interface: String,
+
+    /// Most situations of one set of operations
+    #[arg(long, value_name = "N", default_value_t = Limits::default().situations)]
+    limit: usize,
+}
+
+impl From {
+    fn model(&self) -> anyhow::Result<Box<dyn Model>> {
+        let mut models = models();
+        match models.iter().position(|model| model.name() == self.interface) {
+            Some(nr) => Ok(models.swap_remove(nr)),
+            None => {
+                Err(unknown("interface", &self.interface, models.iter().map(|model| model.name())))
+            }
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { situations: self.limit, ..Limits::default() }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let text = match &args.command {
+        Command::List(args) => present::list(&models(), args.json),
+        Command::Conditions(args) => {
+            let model = args.from.model()?;
+            let operations = args
+                .operations
+                .iter()
+                .map(|name| operation(&*model, name))
+                .collect::<anyhow::Result<Vec<_>>>()?;
+            let exploration = model.explore(&operations, &args.from.limits())?;
+            warn(&args.operations.join(" and "), &exploration);
+            present::conditions(
+                &args.operations,
+                &conditions(&exploration),
+                &exploration,
+                args.json,
+            )
+        }
+        Command::Matrix(args) => {
+            let model = args.from.model()?;
+            let pairs = model
+                .explore_pairs(&args.from.limits())
+                .into_iter()
+                .map(|(pair, exploration)| Ok((pair, exploration?)))
+                .collect::<Result<Vec<([usize; 2], Exploration)>, ModelError>>()?;
+            let names: Vec<&str> = model.operations().iter().map(|(name, _)| *name).collect();
+            for ([i, j], exploration) in &pairs {
+                warn(&format!("{} and {}", names[*i], names[*j]), exploration);
+            }
+            present::matrix(&names, &pairs, args.json)
+        }
+    };
+    stdout::print(&text)?;
+    Ok(ExitStatus::Done)
+}
+
+/// Says what the limits have kept from being seen.
+fn warn(names: &str, exploration: &Exploration) {
+    if exploration.cut {
+        let n = exploration.situations.len();
+        tell!("knee: {names}: only {n} situations were looked at; raise --limit to see all");
+    }
+    if exploration.too_deep > 0 {
+        tell!(
+            "knee: {names}: {} were given up, as the model asks too much there",
+            exploration.too_deep
+        );
+    }
+}
+
+fn operation(model: &dyn Model, name: &str) -> anyhow::Result<usize> {
+    let operations = model.operations();
+    operations.iter().position(|(other, _)| *other == name).ok_or_else(|| {
+        let what = format!("operation of {}", model.name());
+        unknown(&what, name, operations.iter().map(|(name, _)| *name))
+    })
+}
+
+fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> anyhow::Error {
+    let nearest = known
+        .map(|known| (strsim::jaro_winkler(name, known), known))
+        .filter(|(similarity, _)| *similarity > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let hint = nearest.map_or(String::new(), |(_, known)| format!(": did you mean {known}?"));
+    usage(format!("no {what} is called {name}{hint}; `knee commute list` shows all"))
+}
