@@ -90,7 +90,13 @@ impl Literal {
             (Self::AtMost(a, plus, b), true) => format!("{a} ≤ {}", with(b, -plus)),
             (Self::AtMost(a, plus, b), false) => format!("{a} > {}", with(b, -plus)),
             (Self::Is(label), true) => label.clone(),
-            (Self::Is(label), false) => format!("not {label}"),
+            // What is said of something is denied where it is said.
+            (Self::Is(label), false) => match (label.split_once(" is "), label.split_once(" has "))
+            {
+                (Some((who, what)), _) => format!("{who} is not {what}"),
+                (_, Some((who, what))) => format!("{who} has no {what}"),
+                (None, None) => format!("not {label}"),
+            },
         }
     }
 }
@@ -223,14 +229,13 @@ impl Facts {
             return Some(true);
         }
         // b.var - a.var <= -most - 1, so a.var - b.var > most.
-        (self.bounds[j][i] <= -most - 1).then_some(false)
+        (self.bounds[j][i] < -most).then_some(false)
     }
 
     /// Takes an answer that is not yet excluded for a fact; `false` if it is excluded.
     pub fn assume(&mut self, question: &Question, answer: bool) -> bool {
-        match self.answer(question) {
-            Some(known) => return known == answer,
-            None => {}
+        if let Some(known) = self.answer(question) {
+            return known == answer;
         }
         match (question, answer) {
             (&Question::Same(a, b), true) => self.merge(a, b),

@@ -79,6 +79,12 @@ impl<'w> Call<'w> {
         self.world.is(flag)
     }
 
+    /// Something that may be true of the call as a whole, such as `is in the other process`.
+    pub fn fact(&mut self, what: &str) -> Result<bool, Stop> {
+        let flag = self.world.flag(&format!("{} {what}", self.label));
+        self.world.is(flag)
+    }
+
     /// A name that nothing in the state has: what an allocator hands out that may hand out any.
     pub fn fresh<S: Sort>(&mut self, name: &str) -> Term<S> {
         let label = self.label(name);

@@ -226,8 +226,8 @@ impl World {
                 return if value.is_some() == present { Ok(()) } else { Err(Stop::Impossible) };
             }
         }
-        let label = format!("{map}[{}]", key.show(self));
-        let flag = self.flag(&label);
+        let (label, has) = entry(map, &key.show(self));
+        let flag = self.flag(&has);
         if !self.facts.assume(&Question::Is(flag), present) {
             return Err(Stop::Impossible);
         }
@@ -293,10 +293,15 @@ impl World {
                 return Ok(value);
             }
         }
-        let label = format!("{map}[{}]", key.show(self));
-        let flag = self.flag(&label);
+        let (label, has) = entry(map, &key.show(self));
+        let flag = self.flag(&has);
         let value = if self.is(flag)? { Some(V::unknown(self, &label)) } else { None };
         self.learn(map, key, value.clone());
         Ok(value)
     }
+}
+
+/// What the value of a map at a key is called, and that there is one.
+fn entry(map: &str, key: &str) -> (String, String) {
+    (format!("{map}[{key}]"), format!("{map} has {key}"))
 }

@@ -267,7 +267,7 @@ impl Concrete for Table {
     }
 
     fn flag(&self, label: &str, key: impl Fn(&str) -> u8) -> bool {
-        self.number(label, key) >= 0
+        self.0.contains_key(&key(label.strip_prefix("table has ").unwrap()))
     }
 }
 

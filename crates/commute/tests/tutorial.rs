@@ -145,10 +145,10 @@ differ: b.key = a.key and b.value ≠ a.value: another state is left
         told(&map, &["put", "swap"]),
         str![[r#"
 commute: a.key ≠ b.key
-commute: table[b.key] and a.value = table[b.key] and b.value = a.value
+commute: table has b.key and a.value = table[b.key] and b.value = a.value
 differ: a.key = b.key and a.value ≠ table[b.key]: b sees a.value in a, b, table[b.key] in b, a
 differ: a.key = b.key and b.value ≠ a.value: another state is left
-differ: not table[b.key] and a.key = b.key: b sees a.value in a, b, none in b, a
+differ: table has no b.key and a.key = b.key: b sees a.value in a, b, none in b, a
 
 "#]]
     );
@@ -156,9 +156,9 @@ differ: not table[b.key] and a.key = b.key: b sees a.value in a, b, none in b, a
         told(&map, &["put", "get"]),
         str![[r#"
 commute: a.key ≠ b.key
-commute: table[b.key] and a.value = table[b.key]
+commute: table has b.key and a.value = table[b.key]
 differ: a.key = b.key and a.value ≠ table[b.key]: b sees a.value in a, b, table[b.key] in b, a
-differ: not table[b.key] and a.key = b.key: b sees a.value in a, b, none in b, a
+differ: table has no b.key and a.key = b.key: b sees a.value in a, b, none in b, a
 
 "#]]
     );
@@ -166,8 +166,8 @@ differ: not table[b.key] and a.key = b.key: b sees a.value in a, b, none in b, a
         told(&map, &["remove", "get"]),
         str![[r#"
 commute: a.key ≠ b.key
-commute: not table[b.key]
-differ: table[b.key] and a.key = b.key: b sees none in a, b, table[b.key] in b, a
+commute: table has no b.key
+differ: table has b.key and a.key = b.key: b sees none in a, b, table[b.key] in b, a
 
 "#]]
     );

@@ -34,7 +34,7 @@ impl State for Fd {
         Self {
             is_pipe: Truth::unknown(world, &format!("{label} is a pipe")),
             pipe: Term::unknown(world, &format!("{label}.pipe")),
-            writer: Truth::unknown(world, &format!("{label} writes")),
+            writer: Truth::unknown(world, &format!("{label} is for writing")),
             inode: Term::unknown(world, &format!("{label}.inode")),
             off: Natural::unknown(world, &format!("{label}.off")),
         }
@@ -165,8 +165,9 @@ impl Descriptors {
     }
 
     /// Any unused descriptor.
-    pub(super) fn any(&self, call: &Call<'_>) -> Int {
-        Int::from(DESCRIPTORS + 1 + call.nr() as i64)
+    pub(super) fn any(&self, call: &mut Call<'_>) -> Int {
+        let nr = DESCRIPTORS + 1 + call.nr() as i64;
+        call.int("any unused fd", nr..=nr)
     }
 
     pub(super) fn insert(&mut self, fd: Int, to: Fd) {
