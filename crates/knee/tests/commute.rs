@@ -22,6 +22,11 @@ fn a_counter_that_tells_its_value_does_not_commute() {
     assert_data_eq!(
         told.assert_code(0).stdout.as_str(),
         str![[r#"
+a: inc_get   b: inc_get
+
+They never commute.
+a (inc_get) sees n + 1 in the order a, b, but n + 2 in b, a.
+
 "#]]
     );
 }

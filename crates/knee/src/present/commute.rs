@@ -88,8 +88,15 @@ pub(crate) fn conditions(
             Ok(())
         }
     };
-    if !conditions.differ.is_empty() {
-        let _ = writeln!(text, "\nThey do not if");
+    match conditions.differ.as_slice() {
+        [] => {}
+        [(always, difference)] if always.literals.is_empty() => {
+            let _ = writeln!(text, "{}.", because(difference, names));
+            return text;
+        }
+        _ => {
+            let _ = writeln!(text, "\nThey do not if");
+        }
     }
     for (nr, (condition, difference)) in conditions.differ.iter().enumerate() {
         let or = if nr == 0 { "  " } else { "or" };
@@ -150,11 +157,11 @@ pub(crate) fn matrix(names: &[&str], pairs: &[([usize; 2], Exploration)], as_jso
     let mut text = String::new();
     for (row, name) in names.iter().enumerate() {
         let _ = write!(text, "{name:width$}");
-        for column in 0..=row {
+        for (column, head) in names.iter().enumerate().take(row + 1) {
             let exploration = pairs.iter().find(|([i, j], _)| (*i, *j) == (column, row));
             let (all, commuting) = exploration.map_or((0, 0), |(_, found)| counts(found));
             let share = percent(commuting, all);
-            let _ = write!(text, " {share:>0$}", cell(names[column]));
+            let _ = write!(text, " {share:>0$}", cell(head));
         }
         text.push('\n');
     }
