@@ -7,8 +7,6 @@
 //! accepted one by one is satisfiable, so no solver is needed: a question is open exactly if
 //! either answer can be true.
 
-use std::fmt::{self, Display};
-
 /// No bound.
 const FREE: i64 = i64::MAX;
 
@@ -72,23 +70,27 @@ pub enum Literal {
     Is(String),
 }
 
+/// A variable and a constant; without a label the variable is zero.
+fn show_sum(label: &str, plus: i64) -> String {
+    match (label, plus) {
+        ("", n) => n.to_string(),
+        (label, 0) => label.to_owned(),
+        (label, n) if n > 0 => format!("{label} + {n}"),
+        (label, n) => format!("{label} - {}", -n),
+    }
+}
+
 impl Literal {
     /// It or its opposite, as a formula.
     pub fn show(&self, answer: bool) -> String {
-        let with = |label: &str, plus: i64| match (label, plus) {
-            ("", n) => n.to_string(),
-            (label, 0) => label.to_owned(),
-            (label, n) if n > 0 => format!("{label} + {n}"),
-            (label, n) => format!("{label} - {}", -n),
-        };
         match (self, answer) {
             (Self::Same(_, a, b), true) => format!("{a} = {b}"),
             (Self::Same(_, a, b), false) => format!("{a} ≠ {b}"),
             // The constant stands where it is positive, and variables on the left.
             (Self::AtMost(a, plus, b), true) if a.is_empty() => format!("{b} ≥ {plus}"),
             (Self::AtMost(a, plus, b), false) if a.is_empty() => format!("{b} < {plus}"),
-            (Self::AtMost(a, plus, b), true) => format!("{a} ≤ {}", with(b, -plus)),
-            (Self::AtMost(a, plus, b), false) => format!("{a} > {}", with(b, -plus)),
+            (Self::AtMost(a, plus, b), true) => format!("{a} ≤ {}", show_sum(b, -plus)),
+            (Self::AtMost(a, plus, b), false) => format!("{a} > {}", show_sum(b, -plus)),
             (Self::Is(label), true) => label.clone(),
             // What is said of something is denied where it is said.
             (Self::Is(label), false) => match (label.split_once(" is "), label.split_once(" has "))
@@ -118,7 +120,6 @@ struct NameInfo {
     sort: &'static str,
     parent: u32,
     fresh: bool,
-    chosen: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -144,7 +145,7 @@ impl Facts {
     pub fn name(&mut self, sort: &'static str, label: impl Into<String>) -> Name {
         let id = self.names.len() as u32;
         let label = label.into();
-        self.names.push(NameInfo { label, sort, parent: id, fresh: false, chosen: false });
+        self.names.push(NameInfo { label, sort, parent: id, fresh: false });
         Name(id)
     }
 
@@ -183,12 +184,6 @@ impl Facts {
     /// From now on `int` may be chosen so that things agree: see [`Facts::agree_ints`].
     pub fn leave_open(&mut self, int: Int) {
         self.ints[int.var as usize].chosen = true;
-    }
-
-    /// From now on `name` may be chosen so that things agree: see [`Facts::agree_names`].
-    pub fn leave_name_open(&mut self, name: Name) {
-        let root = self.root(name.0);
-        self.names[root as usize].chosen = true;
     }
 
     fn root(&self, mut id: u32) -> u32 {
@@ -252,7 +247,6 @@ impl Facts {
         // The older one stays, so that people read the name they know.
         let (old, new) = (a.min(b), a.max(b));
         self.names[old as usize].fresh |= self.names[new as usize].fresh;
-        self.names[old as usize].chosen &= self.names[new as usize].chosen;
         self.names[new as usize].parent = old;
     }
 
@@ -289,16 +283,6 @@ impl Facts {
         true
     }
 
-    /// Makes two names equal if one of them was left open and nothing speaks against it.
-    pub fn agree_names(&mut self, a: Name, b: Name) -> bool {
-        let open = |name: Name| self.names[self.root(name.0) as usize].chosen;
-        let possible = (open(a) || open(b)) && self.answer_same(a, b) != Some(false);
-        if possible {
-            self.merge(a, b);
-        }
-        possible
-    }
-
     /// What a term is called: by the oldest of those known to be equal.
     pub fn label(&self, name: Name) -> &str {
         &self.names[self.root(name.0) as usize].label
@@ -306,13 +290,7 @@ impl Facts {
 
     /// `2`, `a.off`, `len + 1`.
     pub fn show_int(&self, int: Int) -> String {
-        let label = &self.ints[int.var as usize].label;
-        match (int.var, int.plus) {
-            (0, n) => n.to_string(),
-            (_, 0) => label.clone(),
-            (_, n) if n > 0 => format!("{label} + {n}"),
-            (_, n) => format!("{label} - {}", -n),
-        }
+        show_sum(&self.ints[int.var as usize].label, int.plus)
     }
 
     /// The question or its opposite, as a formula.
@@ -352,24 +330,6 @@ impl Facts {
             values.push(value);
         }
         values
-    }
-
-    /// For the names of each sort, their class: equal numbers are equal names.
-    pub fn example_names(&self) -> Vec<u32> {
-        (0..self.names.len() as u32).map(|id| self.root(id)).collect()
-    }
-}
-
-impl Int {
-    /// Its value where all variables have these values.
-    pub fn value(self, ints: &[i64]) -> i64 {
-        ints[self.var as usize] + self.plus
-    }
-}
-
-impl Display for Flag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "flag {}", self.0)
     }
 }
 

@@ -41,13 +41,6 @@ impl<S> Term<S> {
     }
 }
 
-impl<S: Sort> Term<S> {
-    /// The member of the sort that is always called so.
-    pub fn constant(world: &mut World, sort: &'static str, label: &str) -> Self {
-        Self::new(world.name(sort, label))
-    }
-}
-
 impl<S: Sort> State for Term<S> {
     fn unknown(world: &mut World, label: &str) -> Self {
         Self::new(world.name(S::NAME, label))
@@ -249,7 +242,7 @@ impl<K: State, V: State> Total<K, V> {
                 return Ok(value.clone());
             }
         }
-        world.initial_of_all(&self.label, key)
+        world.first(&self.label, key)
     }
 
     /// Sets the value at `key`.

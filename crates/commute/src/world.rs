@@ -111,9 +111,6 @@ impl World {
 
     /// Whether two names are equal.
     pub fn same_name(&mut self, a: Name, b: Name) -> Result<bool, Stop> {
-        if self.comparing && self.facts.agree_names(a, b) {
-            return Ok(true);
-        }
         self.ask(Question::Same(a, b))
     }
 
@@ -237,11 +234,7 @@ impl World {
     }
 
     /// The initial value at `key` of a map that has one for every key.
-    pub(crate) fn initial_of_all<K: State, V: State>(
-        &mut self,
-        map: &str,
-        key: &K,
-    ) -> Result<V, Stop> {
+    pub fn first<K: State, V: State>(&mut self, map: &str, key: &K) -> Result<V, Stop> {
         for (other, value) in self.known::<K, V>(map) {
             if other.same(key, self)? {
                 return Ok(value.expect("every key has a value"));
@@ -251,11 +244,6 @@ impl World {
         let value = V::unknown(self, &label);
         self.learn(map, key, Some(value.clone()));
         Ok(value)
-    }
-
-    /// The value at `key` that a map with one for every key had at first.
-    pub fn first<K: State, V: State>(&mut self, map: &str, key: &K) -> Result<V, Stop> {
-        self.initial_of_all(map, key)
     }
 
     /// Integers that have been found out, shared by all orders.

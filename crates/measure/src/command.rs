@@ -12,14 +12,15 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, set_parent_process_death_signal,
 };
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 
+use crate::clock::seconds;
 use crate::interrupt::Interrupt;
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
-use crate::launch::{Stopped, end_group, read_available, timespec};
+use crate::launch::{Stopped, end_group, last_words, read_tail, timespec};
 use crate::plan::{Command, Score};
 use crate::record::MAX_RATE;
-use crate::signal::describe_end;
+use crate::signal::{describe_end, reset_signals};
 use crate::task::confine;
 use crate::workdir::DeadMansNote;
 
@@ -35,10 +36,10 @@ const ADVICE: &str = "run it by hand to see what it lacks";
 /// Runs `command` once as `job` says. The sample is the invocation.
 pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result<Sample, Stopped> {
     let line = command.line.replace(Command::TASKS, &job.tasks.to_string());
-    let before = seconds();
+    let before = seconds(ClockId::MonotonicRaw);
     let mut running = Running::start(&line, command, job)?;
     running.wait(interrupt)?;
-    let seconds = seconds() - before;
+    let seconds = seconds(ClockId::MonotonicRaw) - before;
     running.check(&line)?;
     let rate = match command.score {
         Score::Time => 1.0 / seconds,
@@ -46,11 +47,6 @@ pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result
     };
     let phase = Phase::Measure;
     Ok(Sample { phase, seconds, rates: vec![rate], cpu: None, reference: None, marks: Vec::new() })
-}
-
-fn seconds() -> f64 {
-    let t = clock_gettime(ClockId::MonotonicRaw);
-    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
 /// A started command. Dropping it ends all of its process group.
@@ -112,12 +108,12 @@ impl Running {
             };
             // A pipe at its end would be ready for ever.
             if let Some(pipe) = &mut self.child.stdout
-                && drain(pipe, &mut self.stdout)
+                && read_tail(pipe, &mut self.stdout, TAIL_BYTES)
             {
                 self.child.stdout = None;
             }
             if let Some(pipe) = &mut self.child.stderr
-                && drain(pipe, &mut self.stderr)
+                && read_tail(pipe, &mut self.stderr, TAIL_BYTES)
             {
                 self.child.stderr = None;
             }
@@ -153,9 +149,7 @@ impl Running {
             return Ok(());
         }
         let how = describe_end(status.signal(), status.code());
-        let text = String::from_utf8_lossy(&self.stderr);
-        let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        let said = last.map_or(String::new(), |line| format!(": {line}"));
+        let said = last_words(&self.stderr).map_or(String::new(), |line| format!(": {line}"));
         // What a shell says of a program that is not there, or is none.
         let missing = matches!(status.code(), Some(126 | 127));
         let kind = if missing { FailureKind::CannotRun } else { FailureKind::Died };
@@ -200,10 +194,7 @@ fn spawn<A: AsRef<OsStr>>(
         command.pre_exec(move || {
             let _ = set_parent_process_death_signal(Some(Signal::KILL));
             let _ = confine(&cpus);
-            let mut none = std::mem::zeroed();
-            libc::sigemptyset(&mut none);
-            libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            reset_signals();
             Ok(())
         });
     }
@@ -213,14 +204,6 @@ fn spawn<A: AsRef<OsStr>>(
         rustix::io::ioctl_fionbio(pipe, true)?;
     }
     Ok(child)
-}
-
-/// Reads what is there and keeps the end of it; `true` when no more will come.
-fn drain(pipe: &mut impl io::Read, into: &mut Vec<u8>) -> bool {
-    let closed = read_available(pipe, into);
-    let excess = into.len().saturating_sub(TAIL_BYTES);
-    into.drain(..excess);
-    closed
 }
 
 fn printed_rate(output: &[u8], line: &str) -> Result<f64, Failure> {

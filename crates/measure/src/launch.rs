@@ -195,9 +195,7 @@ impl Runner {
             return Err(Stopped::Interrupted(signal));
         }
         if noisy {
-            read_available(stderr, &mut self.stderr);
-            let excess = self.stderr.len().saturating_sub(STDERR_KEPT);
-            self.stderr.drain(..excess);
+            read_tail(stderr, &mut self.stderr, STDERR_KEPT);
         }
         let closed = ready && read_available(events, &mut self.events);
         Ok(closed || dead)
@@ -226,8 +224,7 @@ impl Runner {
         if let Some(stderr) = &mut self.child.stderr {
             read_available(stderr, &mut self.stderr);
         }
-        let text = String::from_utf8_lossy(&self.stderr);
-        if let Some(line) = text.lines().rev().map(str::trim).find(|line| !line.is_empty()) {
+        if let Some(line) = last_words(&self.stderr) {
             failure.reason = format!("{}: {line}", failure.reason);
         }
         failure
@@ -300,8 +297,21 @@ impl Drop for Seat {
     }
 }
 
+/// The last line of error output that is not empty.
+pub(crate) fn last_words(stderr: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(stderr);
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+/// Reads what is there and keeps no more than the last `kept` bytes; `true` at the end of the file.
+pub(crate) fn read_tail(from: &mut impl Read, into: &mut Vec<u8>, kept: usize) -> bool {
+    let closed = read_available(from, into);
+    into.drain(..into.len().saturating_sub(kept));
+    closed
+}
+
 /// Reads what is there; `true` at the end of the file.
-pub(crate) fn read_available(from: &mut impl Read, into: &mut Vec<u8>) -> bool {
+fn read_available(from: &mut impl Read, into: &mut Vec<u8>) -> bool {
     let mut chunk = [0u8; 16 << 10];
     loop {
         match from.read(&mut chunk) {

@@ -30,6 +30,7 @@
 pub mod area;
 pub mod call;
 mod child;
+mod clock;
 mod command;
 pub mod interrupt;
 pub mod job;

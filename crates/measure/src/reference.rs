@@ -9,7 +9,9 @@
 
 use std::hint::black_box;
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
+
+use crate::clock::seconds;
 
 /// Steps that are timed together: a tenth of a millisecond on a core of 4 GHz.
 const STEPS: usize = 14_000;
@@ -24,13 +26,13 @@ const WORDS: usize = 512;
 pub(crate) fn speed() -> f64 {
     let table: [u64; WORDS] =
         std::array::from_fn(|nr| (nr as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mut seconds: [f64; TIMES] = std::array::from_fn(|nr| {
-        let before = cpu_seconds();
+    let mut times: [f64; TIMES] = std::array::from_fn(|nr| {
+        let before = seconds(ClockId::ThreadCPUTime);
         black_box(walk(black_box(nr as u64), &table));
-        cpu_seconds() - before
+        seconds(ClockId::ThreadCPUTime) - before
     });
-    seconds.sort_by(f64::total_cmp);
-    STEPS as f64 / seconds[TIMES / 2]
+    times.sort_by(f64::total_cmp);
+    STEPS as f64 / times[TIMES / 2]
 }
 
 /// Several walks through a table at once, each step of which depends on the one before. One alone
@@ -46,11 +48,6 @@ fn walk(seed: u64, table: &[u64; WORDS]) -> u64 {
         }
     }
     chains.iter().fold(0, |all, x| all ^ x)
-}
-
-fn cpu_seconds() -> f64 {
-    let t = clock_gettime(ClockId::ThreadCPUTime);
-    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
 #[cfg(test)]

@@ -73,6 +73,18 @@ impl AsFd for SignalFd {
     }
 }
 
+/// Gives a fresh child the signal settings of an ordinary process. Makes system calls only.
+pub(crate) fn reset_signals() {
+    // SAFETY: the mask is initialised by sigemptyset before its use; an empty mask and a default
+    // disposition need no further care in a process with one thread.
+    unsafe {
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
 /// Whether `signal` is ignored, as SIGHUP is under nohup.
 pub(crate) fn is_ignored(signal: i32) -> bool {
     // SAFETY: with a null new action, sigaction only fills in the zeroed struct it is given.

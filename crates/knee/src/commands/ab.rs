@@ -6,20 +6,21 @@ use anyhow::Context;
 use clap::ValueEnum;
 use knee_measure::interrupt::Interrupt;
 use knee_measure::job::START_TIMEOUT;
-use knee_measure::launch::Launcher;
-use knee_measure::machine::{CpuList, Environment, Placement, Topology, cgroup};
+use knee_measure::machine::{CpuList, Placement, cgroup, program};
 use knee_measure::plan::{Case, Command, Order, Score, Side};
-use knee_measure::record::{Record, Request, Rounds, RunRecord, SCHEMA, Writer};
+use knee_measure::record::{Record, Request, RunRecord};
 use knee_measure::results::InTurns;
 use knee_measure::select::select;
-use knee_measure::sweep::{Ended, Sweep};
+use knee_measure::sweep::Ended;
 use knee_measure::testcase::Mode;
 use knee_stats::ministat::Confidence;
 use knee_stats::pairs_to_claim;
 
 use super::compare::RecordArgs;
 use super::run::tasks::Tasks;
-use super::run::{create_unnamed, existing, in_words, refused, resume};
+use super::run::{
+    INTERVAL, SAMPLES, WARMUP, begin, carry_out, existing, in_words, resume, topology,
+};
 use super::{seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
 use crate::present;
@@ -30,10 +31,6 @@ use crate::stdout;
 
 /// Rounds unless asked otherwise: enough to claim any one of 25 points.
 const ROUNDS: u32 = 10;
-/// Of testcases; as `knee run` has it.
-const SAMPLES: u64 = 3;
-const INTERVAL: f64 = 0.2;
-const WARMUP: f64 = 0.1;
 
 /// Compare two that can run side by side, measured in turns: before, after; after, before; …
 ///
@@ -165,28 +162,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             }
             resume(dir)?
         }
-        None => {
-            let run = plan(args)?;
-            let writer = match &args.output {
-                Some(dir) => Writer::create(dir, &run).map_err(refused)?,
-                None => create_unnamed(&run)?,
-            };
-            (writer, run, Rounds::default())
-        }
+        None => begin(plan(args)?, args.output.as_deref())?,
     };
-    // Orphans of what is measured come to us and are ended.
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    let mut progress = Progress::new(args.quiet, present::Format::Json);
-    let ended = Sweep {
-        run: &mut run,
-        writer: &mut writer,
-        executor: &mut Launcher::this_program(),
-        observer: &mut progress,
-        interrupt: &interrupt,
-    }
-    .run(&finished);
-    progress.finish();
-    let ended = ended?;
+    let progress = Progress::new(args.quiet, present::Format::Json);
+    let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;
     let next = match ended {
@@ -237,11 +216,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
             "--rate is for commands, and these are testcases, which count themselves",
         ));
     }
-    let machine = Topology::read()?;
-    let topology = match &args.cpus {
-        Some(cpus) => machine.restrict(cpus).map_err(|e| usage(e.to_string()))?,
-        None => machine,
-    };
+    let topology = topology(args.cpus.as_ref())?;
     let tasks = match &args.tasks {
         Some(tasks) => tasks.resolve(&topology, cgroup::cpu_quota()),
         None if commands > 0 => vec![1],
@@ -278,18 +253,10 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         seed: super::random(),
         placement: args.placement,
         cpus: args.placement.order(&topology),
-        dir: dir.clone(),
+        dir,
         aa: false,
     };
-    Ok(RunRecord {
-        schema: SCHEMA,
-        complete: false,
-        end: None,
-        request,
-        environment: Environment::capture(&dir),
-        cases: cases.into(),
-        failures: Vec::new(),
-    })
+    Ok(RunRecord::new(request, cases.into()))
 }
 
 /// Refuses so few rounds that none of the `points` could ever be called different.
@@ -332,7 +299,6 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
 
 /// Whether a shell would find a program of that name, or knows the word itself.
 fn is_program(word: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
     let is_special = word.contains(|c: char| !c.is_alphanumeric() && !"@-_.+".contains(c));
-    is_special || std::env::split_paths(&path).any(|dir| dir.join(word).is_file())
+    is_special || program::find(word).is_some()
 }

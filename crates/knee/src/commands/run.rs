@@ -11,10 +11,10 @@ use clap::ValueEnum;
 use knee_measure::interrupt::Interrupt;
 use knee_measure::job::START_TIMEOUT;
 use knee_measure::launch::Launcher;
-use knee_measure::machine::{CpuList, Environment, Placement, Topology, cgroup};
+use knee_measure::machine::{CpuList, Placement, Topology, cgroup};
 use knee_measure::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
 use knee_measure::plan::{Case, Order};
-use knee_measure::record::{Record, RecordError, Request, Rounds, RunRecord, SCHEMA, Writer};
+use knee_measure::record::{Record, RecordError, Request, Rounds, RunRecord, Writer};
 use knee_measure::runner::check_plugin;
 use knee_measure::select::{QUICK, select};
 use knee_measure::sweep::{Ended, Sweep};
@@ -35,12 +35,14 @@ const RUNS: &str = "runs";
 
 /// Rounds per point, but for A/A runs.
 const ROUNDS: u32 = 5;
+/// Samples per round.
+pub(super) const SAMPLES: u64 = 3;
 /// Interval and warm-up of the quick set, which has to end in under two minutes.
 const QUICK_INTERVAL: f64 = 0.1;
 const QUICK_WARMUP: f64 = 0.05;
 /// Interval and warm-up otherwise.
-const INTERVAL: f64 = 0.2;
-const WARMUP: f64 = 0.1;
+pub(super) const INTERVAL: f64 = 0.2;
+pub(super) const WARMUP: f64 = 0.1;
 
 /// Measure how throughput grows with the number of tasks
 ///
@@ -83,7 +85,7 @@ pub(crate) struct Args {
     rounds: Option<u32>,
 
     /// Samples per round
-    #[arg(short, long, value_name = "N", default_value = "3", allow_negative_numbers = true,
+    #[arg(short, long, value_name = "N", default_value_t = SAMPLES, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
 
@@ -190,28 +192,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let (mut writer, mut run, finished) = match &args.resume {
         Some(dir) => resume(dir)?,
-        None => {
-            let run = plan(args)?;
-            let writer = match &args.output {
-                Some(dir) => Writer::create(dir, &run).map_err(refused)?,
-                None => create_unnamed(&run)?,
-            };
-            (writer, run, Rounds::default())
-        }
+        None => begin(plan(args)?, args.output.as_deref())?,
     };
-    // Orphans of a runner that was killed come to us and are ended.
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    let mut progress = Progress::new(args.quiet, args.view.format);
-    let ended = Sweep {
-        run: &mut run,
-        writer: &mut writer,
-        executor: &mut Launcher::this_program(),
-        observer: &mut progress,
-        interrupt: &interrupt,
-    }
-    .run(&finished);
-    progress.finish();
-    let ended = ended?;
+    let progress = Progress::new(args.quiet, args.view.format);
+    let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
     let dir = writer.dir().to_owned();
     let record = Record::open(&dir)?;
     let floor =
@@ -230,8 +214,47 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     })
 }
 
+/// Starts the record of `run`, in the directory asked for or in one of its own.
+pub(super) fn begin(
+    run: RunRecord,
+    output: Option<&Path>,
+) -> anyhow::Result<(Writer, RunRecord, Rounds)> {
+    let writer = match output {
+        Some(dir) => Writer::create(dir, &run).map_err(refused)?,
+        None => create_unnamed(&run)?,
+    };
+    Ok((writer, run, Rounds::default()))
+}
+
+/// Measures what `run` asks for and is not yet `finished`.
+pub(super) fn carry_out(
+    writer: &mut Writer,
+    run: &mut RunRecord,
+    finished: &Rounds,
+    mut progress: Progress,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Ended> {
+    // Orphans of what is measured come to us and are ended.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let mut executor = Launcher::this_program();
+    let observer = &mut progress;
+    let mut sweep = Sweep { run, writer, executor: &mut executor, observer, interrupt };
+    let ended = sweep.run(finished);
+    progress.finish();
+    Ok(ended?)
+}
+
+/// The machine, or those CPUs of it that were asked for.
+pub(super) fn topology(cpus: Option<&CpuList>) -> anyhow::Result<Topology> {
+    let machine = Topology::read()?;
+    match cpus {
+        Some(cpus) => machine.restrict(cpus).map_err(|e| usage(e.to_string())),
+        None => Ok(machine),
+    }
+}
+
 /// A place for the record that is taken was named by mistake; all else is the machine's fault.
-pub(super) fn refused(error: RecordError) -> anyhow::Error {
+fn refused(error: RecordError) -> anyhow::Error {
     match error {
         RecordError::NotEmpty { .. } => usage(format!("-o {error}")),
         _ => error.into(),
@@ -248,11 +271,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
              more, not {rounds}"
         )));
     }
-    let machine = Topology::read()?;
-    let topology = match &args.cpus {
-        Some(cpus) => machine.restrict(cpus).map_err(|e| usage(e.to_string()))?,
-        None => machine,
-    };
+    let topology = topology(args.cpus.as_ref())?;
     if let Some(output) = &args.output {
         in_words("-o", output)?;
     }
@@ -278,18 +297,10 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         seed: args.seed.unwrap_or_else(super::random),
         placement: args.placement,
         cpus: args.placement.order(&topology),
-        dir: dir.clone(),
+        dir,
         aa: args.aa,
     };
-    Ok(RunRecord {
-        schema: SCHEMA,
-        complete: false,
-        end: None,
-        request,
-        environment: Environment::capture(&dir),
-        cases,
-        failures: Vec::new(),
-    })
+    Ok(RunRecord::new(request, cases))
 }
 
 fn is_quick(args: &Args) -> bool {
@@ -343,7 +354,7 @@ pub(super) fn in_words(option: &str, path: &Path) -> anyhow::Result<()> {
 }
 
 /// A record in `runs/2026-11-21T090000Z`, or with `-2`, `-3` … for runs of the same second.
-pub(super) fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
+fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
     let started = Path::new(RUNS).join(run.environment.started_at.replace(':', ""));
     let mut dir = started.clone();
     for n in 2.. {

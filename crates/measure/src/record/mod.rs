@@ -131,6 +131,19 @@ impl RunRecord {
         self.cases.iter().find(|case| case.name == name)
     }
 
+    /// A run that is about to begin on this machine.
+    pub fn new(request: Request, cases: Vec<Case>) -> Self {
+        Self {
+            schema: SCHEMA,
+            complete: false,
+            end: None,
+            environment: Environment::capture(&request.dir),
+            request,
+            cases,
+            failures: Vec::new(),
+        }
+    }
+
     /// All points, in the order asked for.
     pub fn points(&self) -> Vec<Point> {
         crate::plan::points(&self.cases, &self.request.modes, &self.request.tasks)

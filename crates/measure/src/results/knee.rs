@@ -6,7 +6,7 @@ use std::path::Path;
 use knee_stats::median;
 
 use super::{CaseInfo, Key, Measured, Results, ResultsError};
-use crate::plan::{Point, Score};
+use crate::plan::Point;
 use crate::record::{Record, round_rates};
 
 pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
@@ -18,12 +18,7 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
     let run = record.run;
     let mut results = Results::new(path);
     for case in &run.cases {
-        let info = CaseInfo {
-            family: Some(case.family),
-            unit: case.unit.clone(),
-            timed: case.command.as_ref().is_some_and(|command| command.score == Score::Time),
-        };
-        results.cases.insert(case.name.clone(), info);
+        results.cases.insert(case.name.clone(), CaseInfo::of(case));
     }
     let failures: BTreeMap<&Point, &str> =
         run.failures.iter().map(|f| (&f.point, f.failure.reason.as_str())).collect();

@@ -22,6 +22,7 @@ pub use difference::{Difference, differences};
 pub use history::{Series, history, in_time_order};
 pub use turns::InTurns;
 
+use crate::plan::{Case, Score};
 use crate::record::{RUN_FILE, RecordError, RunRecord};
 use crate::testcase::{Family, Mode};
 
@@ -67,6 +68,17 @@ pub struct CaseInfo {
     /// Whether it is a command whose rates are invocations, so that their times are of more
     /// interest.
     pub timed: bool,
+}
+
+impl CaseInfo {
+    /// Of a testcase of a record.
+    fn of(case: &Case) -> Self {
+        Self {
+            family: Some(case.family),
+            unit: case.unit.clone(),
+            timed: case.command.as_ref().is_some_and(|command| command.score == Score::Time),
+        }
+    }
 }
 
 /// One side of a comparison.

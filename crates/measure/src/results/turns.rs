@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use knee_stats::{CompareOptions, compare_pairs};
 
 use super::{CaseInfo, Compared, Key, Measured, Results, ResultsError};
-use crate::plan::{Case, Order, Point, Score, Side, partner};
+use crate::plan::{Case, Order, Point, Side, partner};
 use crate::record::{Record, Rounds};
 
 /// Both sides of a run in turns, and what their comparison says.
@@ -85,9 +85,7 @@ fn side(case: &Case, name: &str) -> Results {
         (None, None) => PathBuf::from(case.side().1),
     };
     let mut results = Results::new(&source);
-    let timed = case.command.as_ref().is_some_and(|command| command.score == Score::Time);
-    let info = CaseInfo { family: Some(case.family), unit: case.unit.clone(), timed };
-    results.cases.insert(name.to_owned(), info);
+    results.cases.insert(name.to_owned(), CaseInfo::of(case));
     results
 }
 

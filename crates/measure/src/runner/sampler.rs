@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 
 use super::disturbance::{CpuTimes, RunDelays};
 use super::{Loaded, Tasks};
 use crate::area::{Area, Slot};
+use crate::clock::seconds;
 use crate::job::{Failure, FailureKind, Job, Mark, Phase, Sample};
 use crate::task::seats;
 
@@ -77,11 +78,6 @@ impl Clocks {
         let off = |other: f64| (other - raw).abs() > CLOCK_TOLERANCE * raw + 1e-4;
         off(self.monotonic - before.monotonic) || off(self.boot - before.boot)
     }
-}
-
-fn seconds(clock: ClockId) -> f64 {
-    let t = clock_gettime(clock);
-    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
 impl<'a> Sampler<'a> {

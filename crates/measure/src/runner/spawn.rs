@@ -16,7 +16,7 @@ use crate::child::{exit_task, fork_bound};
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
 use crate::runner::Loaded;
 use crate::runner::wait::Link;
-use crate::signal::describe_end;
+use crate::signal::{describe_end, reset_signals};
 use crate::task::{Task, TaskError, confine, pin, seats};
 use crate::testcase::Mode;
 
@@ -202,15 +202,11 @@ fn set_scheduler(policy: i32, sched_priority: i32) {
 /// timer slack of the runner.
 fn become_task_process(group: Option<Pid>, events: RawFd) {
     let _ = setpgid(None, group);
-    // SAFETY: `events` is the runner's and nothing in this child uses it; an empty signal mask and
-    // a default disposition need no further care in a process with one thread.
+    // SAFETY: `events` is the runner's, and nothing in this child uses it.
     unsafe {
         libc::close(events);
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
     }
+    reset_signals();
     let _ = rustix::thread::set_current_timer_slack(None);
 }
 

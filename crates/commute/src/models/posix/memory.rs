@@ -2,7 +2,7 @@
 
 use super::{Datum, Inode, Posix, Va, caller};
 use crate::models::posix::fd;
-use crate::{Call, Int, Natural, Outcome, Sort, State, Stop, Term, Truth, World};
+use crate::{Call, Int, Natural, Outcome, State, Stop, Term, Truth, World};
 
 /// Pages of a file that can be mapped.
 const PAGES: i64 = 1_000_000;
@@ -54,7 +54,7 @@ pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     let mut area = Area::unknown(call.world, "no memory");
     area.anonymous = Truth::Known(anonymous);
     if anonymous {
-        area.datum = Term::constant(call.world, Datum::NAME, "zeroes");
+        area.datum = Term::<Datum>::unknown(call.world, "zeroes");
     } else {
         let fd = fd::fd_argument(call);
         match fd::file_of(state, process, fd, call.world)? {
