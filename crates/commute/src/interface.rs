@@ -57,6 +57,12 @@ impl<'w> Call<'w> {
         self.nr
     }
 
+    /// Which of two processes calls, 0 or 1: the first call in the first, without loss of
+    /// generality.
+    pub fn process(&mut self) -> Result<u8, Stop> {
+        Ok(if self.nr > 0 && self.fact("is in the other process")? { 1 } else { 0 })
+    }
+
     fn label(&self, name: &str) -> String {
         format!("{}.{name}", self.label)
     }

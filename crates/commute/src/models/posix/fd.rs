@@ -1,6 +1,6 @@
 //! Descriptors, and what is done through them.
 
-use super::{Datum, Inode, Pipe, Posix, caller};
+use super::{Datum, Inode, Pipe, Posix};
 use crate::models::posix::file::touch;
 use crate::{Call, Int, Map, Natural, Outcome, Queue, State, Stop, Term, Truth, World, state};
 
@@ -204,7 +204,7 @@ enum Target {
 
 /// Who calls, the descriptor of the call, and what it refers to; `None`: it is not open.
 fn target(state: &mut Posix, call: &mut Call<'_>) -> Result<(u8, Int, Option<Target>), Stop> {
-    let process = caller(call)?;
+    let process = call.process()?;
     let fd = call.int("fd", 0..=DESCRIPTORS);
     let target = look_up(state, process, fd, call.world)?;
     Ok((process, fd, target))
@@ -300,7 +300,7 @@ pub(super) fn close(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, S
 }
 
 pub(super) fn pipe(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    let process = caller(call)?;
+    let process = call.process()?;
     let pipe = call.fresh("pipe");
     let mut ends = state.pipes.get(&pipe, call.world)?;
     ends.data = Queue::empty();

@@ -1,6 +1,6 @@
 //! Files and the directory that names them.
 
-use super::{Datum, FileName, Inode, Posix, caller};
+use super::{Datum, FileName, Inode, Posix};
 use crate::models::posix::fd::Fd;
 use crate::{Call, Int, Natural, Outcome, State, Stop, Term, Total, World, state};
 
@@ -122,7 +122,7 @@ impl Posix {
 }
 
 pub(super) fn open(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    let process = caller(call)?;
+    let process = call.process()?;
     let name = call.term("name");
     let creat = call.flag("creat")?;
     let inode = match state.lookup(&name, call.world)? {

@@ -1,6 +1,6 @@
 //! Address spaces, in pages.
 
-use super::{Datum, Inode, Posix, Va, caller};
+use super::{Datum, Inode, Posix, Va};
 use crate::models::posix::fd;
 use crate::{Call, Int, Natural, Outcome, State, Stop, Term, Truth, World};
 
@@ -49,7 +49,7 @@ impl State for Area {
 }
 
 pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    let process = caller(call)?;
+    let process = call.process()?;
     let anonymous = call.flag("anonymous")?;
     let mut area = Area::unknown(call.world, "no memory");
     area.anonymous = Truth::Known(anonymous);
@@ -70,14 +70,14 @@ pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
 }
 
 pub(super) fn munmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    let process = caller(call)?;
+    let process = call.process()?;
     let va = call.term("va");
     state.process(process).memory.remove(va);
     Ok(Outcome::of("0"))
 }
 
 pub(super) fn mprotect(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    let process = caller(call)?;
+    let process = call.process()?;
     let va = call.term("va");
     let memory = &mut state.process(process).memory;
     let Some(mut area) = memory.get(&va, call.world)? else { return Ok(Outcome::of("ENOMEM")) };
@@ -88,7 +88,7 @@ pub(super) fn mprotect(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome
 
 /// The area of the argument, the page of the file that is mapped there if one is, and who calls.
 fn access(state: &mut Posix, call: &mut Call<'_>) -> Result<(u8, Term<Va>, Option<Area>), Stop> {
-    let process = caller(call)?;
+    let process = call.process()?;
     let va = call.term("va");
     let area = state.process(process).memory.get(&va, call.world)?;
     Ok((process, va, area))

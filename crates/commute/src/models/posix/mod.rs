@@ -43,11 +43,6 @@ impl Posix {
     }
 }
 
-/// Which process a call is made in: the first call in the first, without loss of generality.
-fn caller(call: &mut Call<'_>) -> Result<u8, Stop> {
-    Ok(if call.nr() > 0 && call.fact("is in the other process")? { 1 } else { 0 })
-}
-
 /// The interface of the original: 18 calls.
 pub fn posix() -> Interface<Posix> {
     Interface {
