@@ -14,7 +14,7 @@ mod memory;
 use crate::models::posix::fd::{Descriptors, PipeState};
 use crate::models::posix::file::InodeState;
 use crate::models::posix::memory::Area;
-use crate::{Call, Interface, Map, Operation, Stop, Term, Total, any_state, sort, state};
+use crate::{Interface, Map, Operation, Term, Total, any_state, sort, state};
 
 sort!(FileName, Inode, Datum, Va, Pipe);
 
