@@ -1,23 +1,24 @@
-//! The matrix of the POSIX calls: situations that commute of all, per pair.
+//! The POSIX calls, pair by pair: situations, those that commute, and tests.
+
 use std::time::Instant;
 
-use knee_commute::models::posix::posix;
-use knee_commute::{Limits, Verdict, explore_pairs};
+use knee_commute::{Limits, Model, Wanted, in_order, models, pairs};
 
 fn main() {
-    let posix = posix();
+    let posix: &dyn Model = &*models()[0];
+    let (names, pairs) = (posix.operations(), pairs(posix));
     let start = Instant::now();
-    let explored = explore_pairs(&posix, &Limits::default());
-    let (mut all, mut commuting) = (0, 0);
-    for ([i, j], exploration) in explored {
-        let exploration = exploration.unwrap_or_else(|error| panic!("{error}"));
-        let n = exploration.situations.len();
-        let yes = exploration.situations.iter().filter(|s| s.verdict == Verdict::Commute).count();
-        let (a, b) = (posix.operations[i].name, posix.operations[j].name);
-        let (deep, cut) = (exploration.too_deep, exploration.cut);
-        println!("{a:10} {b:10} {yes:6} of {n:6} {deep} {cut}");
-        all += n;
-        commuting += yes;
-    }
-    println!("{commuting} of {all}, {:.2} s", start.elapsed().as_secs_f64());
+    let (mut sum, mut capped) = (0, 0);
+    let generate = |nr: usize| posix.generate(&pairs[nr], &Limits::default(), &Wanted::default());
+    in_order(pairs.len(), generate, |nr, generated| {
+        let generated = generated.unwrap_or_else(|error| panic!("{error}"));
+        let [a, b] = pairs[nr].map(|nr| names[nr].0);
+        println!("{a:10} {b:10} {:6} {}", generated.tests.len(), generated.capped);
+        sum += generated.tests.len();
+        capped += generated.capped;
+        if nr % 20 == 0 {
+            println!("{}", serde_json::to_string(&generated.tests.last()).unwrap());
+        }
+    });
+    println!("{sum}, capped in {capped}, {:.2} s", start.elapsed().as_secs_f64());
 }

@@ -36,8 +36,7 @@ impl Condition {
     }
 
     fn of(situation: &Situation) -> Self {
-        let literal = |a: &crate::world::Answered| (a.literal.clone(), a.answer);
-        Self { literals: situation.condition.iter().map(literal).collect() }
+        Self { literals: situation.condition.clone() }
     }
 
     /// Whether both can hold, by what their terms are called.
@@ -75,11 +74,14 @@ impl Condition {
     }
 }
 
+/// What a term is called tells its sort.
+const SORT: &str = "named";
+
 /// Facts about terms that are known by what they are called.
 #[derive(Default)]
 struct Known {
     facts: Facts,
-    names: HashMap<(&'static str, String), Name>,
+    names: HashMap<String, Name>,
     ints: HashMap<String, Int>,
     flags: HashMap<String, crate::facts::Flag>,
 }
@@ -88,10 +90,10 @@ impl Known {
     fn question(&mut self, literal: &Literal) -> Question {
         let facts = &mut self.facts;
         match literal {
-            Literal::Same(sort, a, b) => {
+            Literal::Same(_, a, b) => {
                 let [a, b] = [a, b].map(|label| {
-                    let key = (*sort, label.clone());
-                    *self.names.entry(key).or_insert_with(|| facts.name(sort, label.as_str()))
+                    let new = || facts.name(SORT, label.as_str());
+                    *self.names.entry(label.clone()).or_insert_with(new)
                 });
                 Question::Same(a, b)
             }

@@ -11,13 +11,23 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Literal;
 use crate::interface::{Call, Interface, Operation, Outcome};
 use crate::state::State;
-use crate::world::{Answered, Stop, World};
+use crate::watch::UnderWay;
+use crate::world::{Answered, Claim, Stop, World};
 
 /// What calls are called.
 const LABELS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+/// What call `nr` is called: `a`, `b` …
+pub fn call_label(nr: usize) -> &'static str {
+    LABELS[nr]
+}
 
 /// How far to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +45,8 @@ impl Default for Limits {
 }
 
 /// Whether operations commute in a situation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// They do.
     Commute,
@@ -44,12 +55,13 @@ pub enum Verdict {
 }
 
 /// What tells two orders apart.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Difference {
     /// The result of a call.
     Result {
-        /// Which call: `a`, `b` …
-        call: &'static str,
+        /// Which call, from 0.
+        call: usize,
         /// What it sees in each of the two orders.
         seen: [String; 2],
         /// The two orders.
@@ -63,19 +75,43 @@ pub enum Difference {
 }
 
 /// A class of initial states and arguments in which the model does not tell any difference.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Situation {
-    /// What holds there; of no two situations all of it can hold.
-    pub condition: Vec<Answered>,
+    /// What holds there, or its opposite; of no two situations all of it can hold.
+    pub condition: Vec<(Literal, bool)>,
     /// Whether the operations commute.
     pub verdict: Verdict,
+    /// What somebody needs who does not believe the verdict.
+    pub grounds: Grounds,
+}
+
+/// On what a verdict rests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grounds {
+    /// What the model took for granted.
+    pub assumed: Vec<(Literal, bool)>,
+    /// Names that equal no other of their sort.
+    pub fresh: Vec<String>,
+    /// Integers that may be chosen so that orders agree.
+    pub open: Vec<String>,
+    /// What has to hold for the orders to agree. If they do not, the last of these is false.
+    pub claims: Vec<Claim>,
 }
 
 /// All situations of some operations.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exploration {
     /// In a fixed order.
     pub situations: Vec<Situation>,
+    /// Conditions under which what the model took for granted does not hold: no situations.
+    pub impossible: Vec<Vec<(Literal, bool)>>,
+    /// How far it went.
+    pub extent: Extent,
+}
+
+/// How far an exploration went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
     /// How many paths were cut off because they asked too much.
     pub too_deep: usize,
     /// Whether there are more situations than allowed.
@@ -83,10 +119,10 @@ pub struct Exploration {
 }
 
 /// An execution that cannot be trusted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelError {
     /// The operations.
-    pub operations: Vec<&'static str>,
+    pub operations: Vec<String>,
     /// What had been answered.
     pub path: Vec<String>,
     /// What is wrong.
@@ -96,18 +132,29 @@ pub struct ModelError {
 impl std::fmt::Display for ModelError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { operations, path, stop } = self;
-        write!(f, "{}: ", operations.join(" and "))?;
-        match stop {
-            Stop::NotDeterministic { before, now } => {
-                write!(f, "the model is not deterministic: it asked {before:?}, and now {now:?}")?;
-            }
-            other => write!(f, "{other:?}")?,
-        }
-        write!(f, ", after: {}", if path.is_empty() { "nothing".into() } else { path.join(", ") })
+        write!(f, "{}: {stop}, after: ", operations.join(" and "))?;
+        f.write_str(&if path.is_empty() { "nothing".to_owned() } else { path.join(", ") })
     }
 }
 
 impl std::error::Error for ModelError {}
+
+/// An execution that came to its end.
+pub(crate) struct Leaf<S> {
+    pub(crate) world: World,
+    pub(crate) initial: S,
+    pub(crate) verdict: Verdict,
+    /// Those that tell a difference, or any order where there is none.
+    pub(crate) runs: Vec<Run>,
+}
+
+/// All calls in some order.
+#[derive(Clone)]
+pub(crate) struct Run {
+    pub(crate) order: Vec<usize>,
+    /// By call.
+    pub(crate) outcomes: Vec<Option<Outcome>>,
+}
 
 /// Explores `operations`, called at once, from every initial state of their interface.
 pub fn explore<S: State>(
@@ -115,77 +162,82 @@ pub fn explore<S: State>(
     operations: &[&Operation<S>],
     limits: &Limits,
 ) -> Result<Exploration, ModelError> {
+    let mut exploration = Exploration::default();
+    let Exploration { situations, impossible, .. } = &mut exploration;
+    exploration.extent = walk(interface, operations, limits, |leaf| match leaf {
+        Ok(leaf) => situations.push(Situation {
+            condition: condition(leaf.world.answered()),
+            verdict: leaf.verdict,
+            grounds: leaf.world.grounds(),
+        }),
+        Err(answered) => impossible.push(condition(answered)),
+    })?;
+    Ok(exploration)
+}
+
+fn condition(answered: &[Answered]) -> Vec<(Literal, bool)> {
+    answered.iter().map(|answered| (answered.literal.clone(), answered.answer)).collect()
+}
+
+/// Runs every execution there is, and shows it to `visit`; those that are impossible by what was
+/// answered.
+pub(crate) fn walk<S: State>(
+    interface: &Interface<S>,
+    operations: &[&Operation<S>],
+    limits: &Limits,
+    mut visit: impl FnMut(Result<Leaf<S>, &[Answered]>),
+) -> Result<Extent, ModelError> {
     assert!(operations.len() <= LABELS.len(), "at most {} operations at once", LABELS.len());
-    let mut exploration = Exploration { situations: Vec::new(), too_deep: 0, cut: false };
+    let names: Vec<&'static str> = operations.iter().map(|operation| operation.name).collect();
+    let under_way = UnderWay::of(names.clone());
+    let (mut extent, mut situations) = (Extent::default(), 0);
     let mut open: Vec<Rc<[Answered]>> = vec![Rc::from([])];
     while let Some(script) = open.pop() {
-        if exploration.situations.len() == limits.situations {
-            exploration.cut = true;
+        if situations == limits.situations {
+            extent.cut = true;
             break;
         }
-        let mut world = World::new(Rc::clone(&script), limits.questions);
-        let verdict = execute(interface, operations, &mut world);
+        let mut world = World::new(Rc::clone(&script), limits.questions, Arc::clone(&under_way.0));
+        let executed = execute(interface, operations, &mut world);
         let answered = world.answered();
         // Deepest last, so that it is next: neighbours stay together.
         for nr in script.len()..answered.len() {
             let mut other = answered[..=nr].to_vec();
-            let last = &mut other[nr];
-            last.answer = !last.answer;
-            last.formula = world.facts().show(&last.question, last.answer);
+            other[nr].answer = !other[nr].answer;
             open.push(other.into());
         }
-        match verdict {
-            Ok(verdict) => {
-                exploration.situations.push(Situation { condition: answered.to_vec(), verdict })
+        let executed = match script.get(answered.len()) {
+            // It asked less than the last time it came here.
+            Some(missing) if !matches!(executed, Err(Stop::NotDeterministic { .. })) => {
+                let before = missing.show();
+                Err(Stop::NotDeterministic { before, now: "nothing".to_owned() })
             }
-            Err(Stop::Impossible) => {}
-            Err(Stop::TooDeep) => exploration.too_deep += 1,
+            _ => executed,
+        };
+        match executed {
+            Ok((initial, verdict, runs)) => {
+                situations += 1;
+                visit(Ok(Leaf { world, initial, verdict, runs }));
+            }
+            Err(Stop::Impossible) => visit(Err(answered)),
+            Err(Stop::TooDeep) => extent.too_deep += 1,
             Err(stop) => {
                 return Err(ModelError {
-                    operations: operations.iter().map(|operation| operation.name).collect(),
-                    path: answered.iter().map(|answered| answered.formula.clone()).collect(),
+                    operations: names.iter().map(|&name| name.to_owned()).collect(),
+                    path: answered.iter().map(Answered::show).collect(),
                     stop,
                 });
             }
         }
     }
-    Ok(exploration)
-}
-
-/// Explores every pair of operations of an interface, each with itself too, on all CPUs. In the
-/// order of the operations, whatever the number of threads.
-pub fn explore_pairs<S: State>(
-    interface: &Interface<S>,
-    limits: &Limits,
-) -> Vec<([usize; 2], Result<Exploration, ModelError>)> {
-    let n = interface.operations.len();
-    let pairs: Vec<[usize; 2]> = (0..n).flat_map(|i| (i..n).map(move |j| [i, j])).collect();
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(pairs.len());
-    let mut explored: Vec<(usize, Result<Exploration, ModelError>)> = std::thread::scope(|scope| {
-        let work = || {
-            let mut done = Vec::new();
-            loop {
-                let nr = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                let Some(&[i, j]) = pairs.get(nr) else { return done };
-                let operations = [&interface.operations[i], &interface.operations[j]];
-                done.push((nr, explore(interface, &operations, limits)));
-            }
-        };
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("a model panicked")).collect()
-    });
-    explored.sort_by_key(|(nr, _)| *nr);
-    explored.into_iter().map(|(nr, exploration)| (pairs[nr], exploration)).collect()
+    Ok(extent)
 }
 
 /// After some calls in some order.
 #[derive(Clone)]
 struct Reached<S> {
-    order: Vec<usize>,
+    run: Run,
     state: S,
-    /// By call.
-    outcomes: Vec<Option<Outcome>>,
 }
 
 /// Runs all orders, and compares wherever the same calls have been made.
@@ -193,22 +245,23 @@ fn execute<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
     world: &mut World,
-) -> Result<Verdict, Stop> {
-    let state = S::unknown(world, "");
-    (interface.valid)(&state, world)?;
-    let start = Reached { order: Vec::new(), state, outcomes: vec![None; operations.len()] };
-    let mut level = vec![start];
+) -> Result<(S, Verdict, Vec<Run>), Stop> {
+    let initial = S::unknown(world, "");
+    (interface.valid)(&initial, world)?;
+    let run = Run { order: Vec::new(), outcomes: vec![None; operations.len()] };
+    let mut level = vec![Reached { run, state: initial.clone() }];
     for _ in operations {
         // The first to have made a set of calls; the others are compared with it.
         let mut firsts: HashMap<u32, Reached<S>> = HashMap::new();
         let mut next = Vec::new();
         for reached in &level {
-            for nr in (0..operations.len()).filter(|nr| !reached.order.contains(nr)) {
+            for nr in (0..operations.len()).filter(|nr| !reached.run.order.contains(nr)) {
                 let mut reached = reached.clone();
                 let mut call = Call::new(world, LABELS[nr], nr);
-                reached.outcomes[nr] = Some((operations[nr].apply)(&mut reached.state, &mut call)?);
-                reached.order.push(nr);
-                let calls = reached.order.iter().fold(0, |set, nr| set | 1 << nr);
+                let outcome = (operations[nr].apply)(&mut reached.state, &mut call)?;
+                reached.run.outcomes[nr] = Some(outcome);
+                reached.run.order.push(nr);
+                let calls = reached.run.order.iter().fold(0, |set, nr| set | 1 << nr);
                 match firsts.get(&calls) {
                     None => {
                         firsts.insert(calls, reached.clone());
@@ -216,7 +269,8 @@ fn execute<S: State>(
                     }
                     Some(first) => {
                         if let Some(difference) = difference(first, &reached, world)? {
-                            return Ok(Verdict::Differ(difference));
+                            let runs = vec![first.run.clone(), reached.run];
+                            return Ok((initial, Verdict::Differ(difference), runs));
                         }
                         // The same for all that anyone can see: so is what follows.
                     }
@@ -225,7 +279,8 @@ fn execute<S: State>(
         }
         level = next;
     }
-    Ok(Verdict::Commute)
+    let runs = level.into_iter().map(|reached| reached.run).collect();
+    Ok((initial, Verdict::Commute, runs))
 }
 
 fn difference<S: State>(
@@ -234,15 +289,15 @@ fn difference<S: State>(
     world: &mut World,
 ) -> Result<Option<Difference>, Stop> {
     let show = |reached: &Reached<S>| {
-        let calls: Vec<&str> = reached.order.iter().map(|&nr| LABELS[nr]).collect();
+        let calls: Vec<&str> = reached.run.order.iter().map(|&nr| LABELS[nr]).collect();
         calls.join(", ")
     };
     let orders = [show(one), show(other)];
-    for (nr, outcomes) in one.outcomes.iter().zip(&other.outcomes).enumerate() {
+    for (nr, outcomes) in one.run.outcomes.iter().zip(&other.run.outcomes).enumerate() {
         let (Some(a), Some(b)) = outcomes else { continue };
         if !world.compare(|world| a.same(b, world))? {
             let seen = [a.show(world), b.show(world)];
-            return Ok(Some(Difference::Result { call: LABELS[nr], seen, orders }));
+            return Ok(Some(Difference::Result { call: nr, seen, orders }));
         }
     }
     let same = world.compare(|world| one.state.same(&other.state, world))?;

@@ -7,6 +7,8 @@
 //! accepted one by one is satisfiable, so no solver is needed: a question is open exactly if
 //! either answer can be true.
 
+use serde::{Deserialize, Serialize};
+
 /// No bound.
 const FREE: i64 = i64::MAX;
 
@@ -60,10 +62,11 @@ pub enum Question {
 }
 
 /// A question as it reads in every execution, whatever its terms are numbered there.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Literal {
     /// Are these of a sort equal?
-    Same(&'static str, String, String),
+    Same(String, String, String),
     /// Is the first plus so much at most the second? An empty label is zero.
     AtMost(String, i64, String),
     /// Is it true?
@@ -283,6 +286,37 @@ impl Facts {
         true
     }
 
+    /// The sort of a name.
+    pub fn sort(&self, name: Name) -> &'static str {
+        self.names[name.0 as usize].sort
+    }
+
+    /// What a term was called when it was new.
+    pub(crate) fn own_label(&self, name: Name) -> &str {
+        &self.names[name.0 as usize].label
+    }
+
+    /// The oldest of those known to be equal.
+    pub(crate) fn oldest(&self, name: Name) -> Name {
+        Name(self.root(name.0))
+    }
+
+    /// Whether it equals nothing that was there before.
+    pub fn is_fresh(&self, name: Name) -> bool {
+        self.names[self.root(name.0) as usize].fresh
+    }
+
+    /// Whether it was left open, so that any value would do.
+    pub fn is_open(&self, int: Int) -> bool {
+        self.ints[int.var as usize].chosen
+    }
+
+    /// The least that an integer can be, where there is such a bound.
+    pub fn least(&self, int: Int) -> Option<i64> {
+        let below = self.bounds[0][int.var as usize];
+        (below != FREE).then(|| int.plus - below)
+    }
+
     /// What a term is called: by the oldest of those known to be equal.
     pub fn label(&self, name: Name) -> &str {
         &self.names[self.root(name.0) as usize].label
@@ -303,10 +337,22 @@ impl Facts {
         let name = |name: Name| self.names[name.0 as usize].label.clone();
         let int = |int: Int| self.ints[int.var as usize].label.clone();
         match *question {
-            Question::Same(a, b) => Literal::Same(self.names[a.0 as usize].sort, name(a), name(b)),
+            Question::Same(a, b) => Literal::Same(self.sort(a).to_owned(), name(a), name(b)),
             Question::AtMost(a, b) => Literal::AtMost(int(a), a.plus - b.plus, int(b)),
             Question::Is(flag) => Literal::Is(self.flags[flag.0 as usize].0.clone()),
         }
+    }
+
+    /// Names and integers that equal nothing else or were left open, as they are called.
+    pub(crate) fn at_will(&self) -> (Vec<String>, Vec<String>) {
+        let fresh = self.names.iter().filter(|name| name.fresh).map(|name| name.label.clone());
+        let open = self.ints.iter().filter(|int| int.chosen).map(|int| int.label.clone());
+        (fresh.collect(), open.collect())
+    }
+
+    /// The value of an integer, where its variables have these values.
+    pub(crate) fn value(int: Int, values: &[i64]) -> i64 {
+        values[int.var as usize] + int.plus
     }
 
     /// Values for all integers that agree with what is known, in the order of their creation:

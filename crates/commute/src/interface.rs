@@ -1,8 +1,9 @@
 //! What an author of a model writes: a state, and operations on it.
 
+use crate::example::Example;
 use crate::facts::{Int, Name};
 use crate::state::{Sort, State, Term};
-use crate::world::{Stop, World};
+use crate::world::{Argument, Stop, World};
 
 /// An interface: an unknown initial state, and operations.
 pub struct Interface<S> {
@@ -12,6 +13,9 @@ pub struct Interface<S> {
     pub about: &'static str,
     /// Takes for granted what holds in every state that can be reached.
     pub valid: fn(&S, &mut World) -> Result<(), Stop>,
+    /// How tests come to an initial state, in steps that whoever runs them understands; without
+    /// it, one step sets each part of the state that is known.
+    pub setup: Option<fn(&S, &mut World, &mut Example<'_>) -> Vec<serde_json::Value>>,
     /// In the order in which they are shown.
     pub operations: Vec<Operation<S>>,
 }
@@ -23,9 +27,11 @@ impl<S> Interface<S> {
     }
 }
 
-/// For [`Interface::valid`]: any state can be reached.
-pub fn any_state<S>(_: &S, _: &mut World) -> Result<(), Stop> {
-    Ok(())
+/// Without operations; any state can be reached, and is set part by part.
+impl<S> Default for Interface<S> {
+    fn default() -> Self {
+        Self { name: "", about: "", valid: |_, _| Ok(()), setup: None, operations: Vec::new() }
+    }
 }
 
 /// An operation of an interface.
@@ -60,7 +66,9 @@ impl<'w> Call<'w> {
     /// Which of two processes calls, 0 or 1: the first call in the first, without loss of
     /// generality.
     pub fn process(&mut self) -> Result<u8, Stop> {
-        Ok(if self.nr > 0 && self.fact("is in the other process")? { 1 } else { 0 })
+        let process = u8::from(self.nr > 0 && self.fact("is in the other process")?);
+        self.world.called_in(self.nr, process);
+        Ok(process)
     }
 
     fn label(&self, name: &str) -> String {
@@ -70,18 +78,23 @@ impl<'w> Call<'w> {
     /// An argument of a sort of names.
     pub fn term<S: Sort>(&mut self, name: &str) -> Term<S> {
         let label = self.label(name);
-        Term::new(self.world.name(S::NAME, &label))
+        let argument = self.world.name(S::NAME, &label);
+        self.world.given(self.nr, name, Argument::Name(argument));
+        Term::new(argument)
     }
 
     /// An integer argument between two bounds.
     pub fn int(&mut self, name: &str, range: std::ops::RangeInclusive<i64>) -> Int {
         let label = self.label(name);
-        self.world.int(&label, Some(*range.start()), Some(*range.end()))
+        let argument = self.world.int(&label, Some(*range.start()), Some(*range.end()));
+        self.world.given(self.nr, name, Argument::Int(argument));
+        argument
     }
 
     /// A yes or no, as an argument.
     pub fn flag(&mut self, name: &str) -> Result<bool, Stop> {
         let flag = self.world.flag(&self.label(name));
+        self.world.given(self.nr, name, Argument::Flag(flag));
         self.world.is(flag)
     }
 
@@ -102,6 +115,13 @@ impl<'w> Call<'w> {
     pub fn open_int(&mut self, name: &str) -> Int {
         let label = self.label(name);
         self.world.open_int(&label, None, None)
+    }
+
+    /// An integer that the interface leaves open and that nobody else can mean: `at` plus the
+    /// number of the call.
+    pub fn unused_int(&mut self, name: &str, at: i64) -> Int {
+        let (label, at) = (self.label(name), at + self.nr as i64);
+        self.world.open_int(&label, Some(at), Some(at))
     }
 }
 
@@ -157,22 +177,27 @@ impl Outcome {
 
     /// Whether a caller cannot tell the two apart.
     pub(crate) fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        if self.0.len() != other.0.len() {
+        if !world.same_shape(self.0.len() == other.0.len()) {
             return Ok(false);
         }
         for ((field, a), (other_field, b)) in self.0.iter().zip(&other.0) {
-            let same = field == other_field
+            let same = world.same_shape(field == other_field)
                 && match (*a, *b) {
-                    (Value::Word(a), Value::Word(b)) => a == b,
+                    (Value::Word(a), Value::Word(b)) => world.same_shape(a == b),
                     (Value::Int(a), Value::Int(b)) => world.same_int(a, b)?,
                     (Value::Name(a), Value::Name(b)) => world.same_name(a, b)?,
-                    _ => false,
+                    _ => world.same_shape(false),
                 };
             if !same {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// What the caller sees, part by part.
+    pub fn parts(&self) -> &[(&'static str, Value)] {
+        &self.0
     }
 
     /// As a person reads it.

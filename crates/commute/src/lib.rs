@@ -18,20 +18,31 @@
 #![forbid(unsafe_code)]
 
 mod condition;
+mod example;
 mod explore;
 mod facts;
+mod generate;
 mod interface;
 mod model;
 pub mod models;
+mod parallel;
+mod part;
 mod state;
+mod watch;
 mod world;
 
 pub use condition::{Condition, Conditions, conditions};
+pub use example::Example;
 pub use explore::{
-    Difference, Exploration, Limits, ModelError, Situation, Verdict, explore, explore_pairs,
+    Difference, Exploration, Extent, Grounds, Limits, ModelError, Situation, Verdict, call_label,
+    explore,
 };
 pub use facts::{Facts, Flag, Int, Literal, Name, Question};
-pub use interface::{Call, Interface, Operation, Outcome, Value, any_state};
-pub use model::{Model, Pairs, models};
+pub use generate::{Expect, Generated, TEST_SCHEMA, Test, TestCall, Wanted, generate};
+pub use interface::{Call, Interface, Operation, Outcome, Value};
+pub use model::{Model, explore_pairs, models, pairs};
+pub use parallel::in_order;
+pub use part::Part;
 pub use state::{Map, Natural, Queue, Sort, Stack, State, Term, Total, Truth, join};
-pub use world::{Answered, Stop, World};
+pub use watch::{Execution, on_this_thread, stuck};
+pub use world::{Answered, Claim, Stop, World};

@@ -1,8 +1,10 @@
 //! Interfaces of any state, behind one face.
 
-use crate::explore::{Exploration, Limits, ModelError, explore, explore_pairs};
+use crate::explore::{Exploration, Limits, ModelError, explore};
+use crate::generate::{Generated, Wanted, generate};
 use crate::interface::Interface;
 use crate::models::{counter, map, posix, queue, register, stack};
+use crate::parallel::in_order;
 use crate::state::State;
 
 /// An interface that can be explored, whatever its state is.
@@ -15,12 +17,39 @@ pub trait Model: Sync {
     fn operations(&self) -> Vec<(&'static str, &'static str)>;
     /// Explores operations, by number, called at once.
     fn explore(&self, operations: &[usize], limits: &Limits) -> Result<Exploration, ModelError>;
-    /// Explores all pairs, on all CPUs.
-    fn explore_pairs(&self, limits: &Limits) -> Pairs;
+    /// Makes tests of operations, by number, called at once.
+    fn generate(
+        &self,
+        operations: &[usize],
+        limits: &Limits,
+        wanted: &Wanted,
+    ) -> Result<Generated, ModelError>;
 }
 
-/// Pairs of operations, by number, and what was found.
-pub type Pairs = Vec<([usize; 2], Result<Exploration, ModelError>)>;
+/// All pairs of operations of an interface, each with itself too.
+pub fn pairs(model: &dyn Model) -> Vec<[usize; 2]> {
+    let n = model.operations().len();
+    (0..n).flat_map(|i| (i..n).map(move |j| [i, j])).collect()
+}
+
+/// Explores all pairs, on all CPUs. In the order of the operations, whatever the number of threads.
+pub fn explore_pairs(
+    model: &dyn Model,
+    limits: &Limits,
+) -> Result<Vec<([usize; 2], Exploration)>, ModelError> {
+    let pairs = pairs(model);
+    let mut explored = Ok(Vec::with_capacity(pairs.len()));
+    let explore = |nr: usize| model.explore(&pairs[nr], limits);
+    in_order(pairs.len(), explore, |nr, exploration| {
+        if let Ok(done) = &mut explored {
+            match exploration {
+                Ok(exploration) => done.push((pairs[nr], exploration)),
+                Err(error) => explored = Err(error),
+            }
+        }
+    });
+    explored
+}
 
 impl<S: State> Model for Interface<S> {
     fn name(&self) -> &'static str {
@@ -40,8 +69,14 @@ impl<S: State> Model for Interface<S> {
         explore(self, &operations, limits)
     }
 
-    fn explore_pairs(&self, limits: &Limits) -> Pairs {
-        explore_pairs(self, limits)
+    fn generate(
+        &self,
+        operations: &[usize],
+        limits: &Limits,
+        wanted: &Wanted,
+    ) -> Result<Generated, ModelError> {
+        let operations: Vec<_> = operations.iter().map(|&nr| &self.operations[nr]).collect();
+        generate(self, &operations, limits, wanted)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::facts::{Flag, Int, Name};
+use crate::part::Part;
 use crate::world::{Stop, World};
 
 /// A part of a state: unknown at first, and comparable.
@@ -15,6 +16,10 @@ pub trait State: Clone + 'static {
 
     /// As a person reads it.
     fn show(&self, world: &World) -> String;
+
+    /// What it is made of. Of maps it is what is known of their initial content: only an initial
+    /// state is asked.
+    fn part(&self, world: &mut World) -> Part;
 }
 
 /// A sort of names.
@@ -53,6 +58,10 @@ impl<S: Sort> State for Term<S> {
     fn show(&self, world: &World) -> String {
         world.facts().label(self.0).to_owned()
     }
+
+    fn part(&self, _: &mut World) -> Part {
+        Part::Name(self.0)
+    }
 }
 
 impl State for Int {
@@ -66,6 +75,10 @@ impl State for Int {
 
     fn show(&self, world: &World) -> String {
         world.facts().show_int(*self)
+    }
+
+    fn part(&self, _: &mut World) -> Part {
+        Part::Int(*self)
     }
 }
 
@@ -85,6 +98,10 @@ impl State for Natural {
     fn show(&self, world: &World) -> String {
         self.0.show(world)
     }
+
+    fn part(&self, _: &mut World) -> Part {
+        Part::Int(self.0)
+    }
 }
 
 /// A truth value: known, or a flag of the initial state.
@@ -97,6 +114,14 @@ pub enum Truth {
 }
 
 impl Truth {
+    /// Whether it is true, if that is known.
+    pub fn known(self, world: &World) -> Option<bool> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Initial(flag) => world.facts().answer(&crate::facts::Question::Is(flag)),
+        }
+    }
+
     /// Whether it is true.
     pub fn ask(self, world: &mut World) -> Result<bool, Stop> {
         match self {
@@ -115,7 +140,8 @@ impl State for Truth {
         if self == other {
             return Ok(true);
         }
-        Ok(self.ask(world)? == other.ask(world)?)
+        let same = self.ask(world)? == other.ask(world)?;
+        Ok(world.same_shape(same))
     }
 
     fn show(&self, world: &World) -> String {
@@ -123,6 +149,10 @@ impl State for Truth {
             Self::Known(value) => value.to_string(),
             Self::Initial(flag) => world.facts().show(&crate::facts::Question::Is(*flag), true),
         }
+    }
+
+    fn part(&self, _: &mut World) -> Part {
+        Part::Truth(*self)
     }
 }
 
@@ -137,6 +167,10 @@ impl State for () {
     fn show(&self, _: &World) -> String {
         String::new()
     }
+
+    fn part(&self, _: &mut World) -> Part {
+        Part::Fields(Vec::new())
+    }
 }
 
 /// A map whose initial content nobody knows: entries come to light when they are looked at.
@@ -150,22 +184,19 @@ pub struct Map<K, V> {
 impl<K: State, V: State> Map<K, V> {
     /// The value at `key`.
     pub fn get(&self, key: &K, world: &mut World) -> Result<Option<V>, Stop> {
-        for (written, value) in self.writes.iter().rev() {
-            if written.same(key, world)? {
-                return Ok(value.clone());
-            }
-        }
-        world.initial(&self.label, key)
+        Ok(self.find(key, world)?.map(|(value, _)| value))
     }
 
     /// The value at `key`, and whether it is that of the initial state.
     pub fn find(&self, key: &K, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
-        for (written, value) in self.writes.iter().rev() {
-            if written.same(key, world)? {
-                return Ok(value.clone().map(|value| (value, false)));
+        world.search(|world| {
+            for (written, value) in self.writes.iter().rev() {
+                if written.same(key, world)? {
+                    return Ok(value.clone().map(|value| (value, false)));
+                }
             }
-        }
-        Ok(world.initial(&self.label, key)?.map(|value| (value, true)))
+            Ok(world.initial(&self.label, key)?.map(|value| (value, true)))
+        })
     }
 
     /// What was written, newest last; `None` was removed.
@@ -211,8 +242,7 @@ impl<K: State, V: State> State for Map<K, V> {
             let values = (self.get(key, world)?, other.get(key, world)?);
             let same = match values {
                 (Some(a), Some(b)) => a.same(&b, world)?,
-                (None, None) => true,
-                _ => false,
+                (a, b) => world.same_shape(a.is_none() && b.is_none()),
             };
             if !same {
                 return Ok(false);
@@ -223,6 +253,11 @@ impl<K: State, V: State> State for Map<K, V> {
 
     fn show(&self, _: &World) -> String {
         self.label.clone()
+    }
+
+    fn part(&self, world: &mut World) -> Part {
+        let known = self.known(world);
+        Part::entries(known, world)
     }
 }
 
@@ -237,17 +272,24 @@ pub struct Total<K, V> {
 impl<K: State, V: State> Total<K, V> {
     /// The value at `key`.
     pub fn get(&self, key: &K, world: &mut World) -> Result<V, Stop> {
-        for (written, value) in self.writes.iter().rev() {
-            if written.same(key, world)? {
-                return Ok(value.clone());
+        world.search(|world| {
+            for (written, value) in self.writes.iter().rev() {
+                if written.same(key, world)? {
+                    return Ok(value.clone());
+                }
             }
-        }
-        world.first(&self.label, key)
+            world.first(&self.label, key)
+        })
     }
 
     /// Sets the value at `key`.
     pub fn insert(&mut self, key: K, value: V) {
         self.writes.push((key, value));
+    }
+
+    /// What is known of the initial state.
+    pub fn known(&self, world: &World) -> Vec<(K, Option<V>)> {
+        world.known(&self.label)
     }
 
     /// The keys that have been written.
@@ -272,6 +314,11 @@ impl<K: State, V: State> State for Total<K, V> {
 
     fn show(&self, _: &World) -> String {
         self.label.clone()
+    }
+
+    fn part(&self, world: &mut World) -> Part {
+        let known = self.known(world);
+        Part::entries(known, world)
     }
 }
 
@@ -308,9 +355,22 @@ impl<V: State> Pile<V> {
         self.length - self.taken + self.added.len() as i64
     }
 
+    /// The initial elements, as many as there have to be; the first is the first to be taken.
+    fn initial(&self, world: &mut World) -> Vec<V> {
+        let mut pile = self.clone();
+        let least = world.facts().least(self.length).expect("a length is not negative");
+        (0..least).map(|_| pile.take_initial(world)).collect()
+    }
+
+    fn part(&self, world: &mut World) -> Part {
+        let elements = self.initial(world);
+        let elements = elements.into_iter().map(|element| element.part(world)).collect();
+        Part::Sequence { length: self.length, elements }
+    }
+
     /// Whether all of `a` and `b` agree, element by element.
     fn same_elements(a: &[V], b: &[V], world: &mut World) -> Result<bool, Stop> {
-        if a.len() != b.len() {
+        if !world.same_shape(a.len() == b.len()) {
             return Ok(false);
         }
         for (a, b) in a.iter().zip(b) {
@@ -366,6 +426,10 @@ impl<V: State> State for Stack<V> {
     fn show(&self, _: &World) -> String {
         self.0.label.clone()
     }
+
+    fn part(&self, world: &mut World) -> Part {
+        self.0.part(world)
+    }
 }
 
 /// A queue: what was pushed first is popped first.
@@ -396,6 +460,11 @@ impl<V: State> Queue<V> {
     pub fn length(&self) -> Int {
         self.0.length()
     }
+
+    /// Those that are there at first, as many as there have to be.
+    pub fn initial(&self, world: &mut World) -> Vec<V> {
+        self.0.initial(world)
+    }
 }
 
 impl<V: State> State for Queue<V> {
@@ -421,6 +490,10 @@ impl<V: State> State for Queue<V> {
 
     fn show(&self, _: &World) -> String {
         self.0.label.clone()
+    }
+
+    fn part(&self, world: &mut World) -> Part {
+        self.0.part(world)
     }
 }
 
@@ -476,6 +549,12 @@ macro_rules! state {
                     format!("{}: {}", stringify!($field), self.$field.show(world))
                 ),*];
                 format!("{{{}}}", fields.join(", "))
+            }
+
+            fn part(&self, world: &mut $crate::World) -> $crate::Part {
+                $crate::Part::Fields(vec![$(
+                    (stringify!($field), $crate::State::part(&self.$field, world))
+                ),*])
             }
         }
     };

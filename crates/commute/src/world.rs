@@ -5,11 +5,17 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::explore::Grounds;
 use crate::facts::{Facts, Flag, Int, Literal, Name, Question};
 use crate::state::State;
+use crate::watch::Progress;
 
 /// Why an execution came to no end. Models pass it on with `?`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stop {
     /// More questions than allowed.
     TooDeep,
@@ -24,6 +30,19 @@ pub enum Stop {
     },
 }
 
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooDeep => f.write_str("it asks more than is allowed"),
+            Self::Impossible => f.write_str("what it takes for granted does not hold"),
+            Self::NotDeterministic { before, now } => write!(
+                f,
+                "the model is not deterministic: where {before} had been asked, it asked {now}"
+            ),
+        }
+    }
+}
+
 /// An answered question, and how it reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
@@ -33,8 +52,33 @@ pub struct Answered {
     pub answer: bool,
     /// The question as it reads in every execution.
     pub literal: Literal,
+}
+
+impl Answered {
     /// The formula that holds.
-    pub formula: String,
+    pub fn show(&self) -> String {
+        self.literal.show(self.answer)
+    }
+}
+
+/// What has to hold for two orders to agree: a part of a result or of a state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Claim {
+    /// These names are equal.
+    Names(String, String),
+    /// The first plus so much is the second. An empty label is zero.
+    Ints(String, i64, String),
+    /// Something that is there in one is there in the other; written down where it is not so.
+    Shape,
+}
+
+/// What a call was given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Argument {
+    Name(Name),
+    Int(Int),
+    Flag(Flag),
 }
 
 /// One execution. All orders of the operations run in it, one after the other, and share what is
@@ -47,6 +91,14 @@ pub struct World {
     most_questions: usize,
     /// While results and states are compared, what was left open is chosen so that they agree.
     comparing: bool,
+    progress: Arc<Progress>,
+    /// What was taken for granted.
+    assumed: Vec<(Literal, bool)>,
+    /// What was compared.
+    claims: Vec<Claim>,
+    /// By call: the process it is made in, and its arguments in the order in which they were asked
+    /// for.
+    calls: Vec<(u8, Vec<(String, Argument)>)>,
     names: HashMap<String, Name>,
     ints: HashMap<String, Int>,
     flags: HashMap<String, Flag>,
@@ -57,8 +109,17 @@ pub struct World {
 
 impl World {
     /// An execution that first gives the answers of `script`.
-    pub fn new(script: Rc<[Answered]>, most_questions: usize) -> Self {
+    pub(crate) fn new(
+        script: Rc<[Answered]>,
+        most_questions: usize,
+        progress: Arc<Progress>,
+    ) -> Self {
+        progress.start();
         Self {
+            progress,
+            assumed: Vec::new(),
+            claims: Vec::new(),
+            calls: Vec::new(),
             facts: Facts::default(),
             script,
             answered: Vec::new(),
@@ -96,21 +157,25 @@ impl World {
             Some(before) if before.question == question => before.answer,
             Some(before) => {
                 return Err(Stop::NotDeterministic {
-                    before: before.formula.clone(),
+                    before: before.show(),
                     now: self.facts.show(&question, before.answer),
                 });
             }
         };
-        let formula = self.facts.show(&question, answer);
         let literal = self.facts.literal(&question);
         let possible = self.facts.assume(&question, answer);
         debug_assert!(possible, "the answer was open");
-        self.answered.push(Answered { question, answer, literal, formula });
+        self.progress.answered(&literal, answer);
+        self.answered.push(Answered { question, answer, literal });
         Ok(answer)
     }
 
     /// Whether two names are equal.
     pub fn same_name(&mut self, a: Name, b: Name) -> Result<bool, Stop> {
+        if self.comparing {
+            let [a, b] = [a, b].map(|name| self.facts.own_label(name).to_owned());
+            self.claim(Claim::Names(a, b));
+        }
         self.ask(Question::Same(a, b))
     }
 
@@ -122,8 +187,14 @@ impl World {
     /// Whether two integers are equal.
     pub fn same_int(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<bool, Stop> {
         let (a, b) = (a.into(), b.into());
-        if self.comparing && self.facts.agree_ints(a, b) {
-            return Ok(true);
+        if self.comparing {
+            let Literal::AtMost(x, plus, y) = self.facts.literal(&Question::AtMost(a, b)) else {
+                unreachable!("the literal of its question");
+            };
+            self.claim(Claim::Ints(x, plus, y));
+            if self.facts.agree_ints(a, b) {
+                return Ok(true);
+            }
         }
         Ok(self.at_most(a, b)? && self.at_most(b, a)?)
     }
@@ -151,8 +222,12 @@ impl World {
 
     /// Takes `a` ≤ `b` for granted: situations where it is not so are none.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
-        let question = Question::AtMost(a.into(), b.into());
-        if self.facts.assume(&question, true) { Ok(()) } else { Err(Stop::Impossible) }
+        self.take_for_granted(Question::AtMost(a.into(), b.into()), true)
+    }
+
+    fn take_for_granted(&mut self, question: Question, answer: bool) -> Result<(), Stop> {
+        self.assumed.push((self.facts.literal(&question), answer));
+        if self.facts.assume(&question, answer) { Ok(()) } else { Err(Stop::Impossible) }
     }
 
     /// The name called `label`: the same in all orders.
@@ -169,8 +244,17 @@ impl World {
 
     /// The integer called `label`, between `least` and `most`.
     pub fn int(&mut self, label: &str, least: Option<i64>, most: Option<i64>) -> Int {
-        let facts = &mut self.facts;
-        *self.ints.entry(label.to_owned()).or_insert_with(|| facts.int(label, least, most))
+        if let Some(&known) = self.ints.get(label) {
+            return known;
+        }
+        let int = self.facts.int(label, least, most);
+        self.ints.insert(label.to_owned(), int);
+        let above = least.map(|least| Question::AtMost(least.into(), int));
+        let below = most.map(|most| Question::AtMost(int, most.into()));
+        for bound in above.into_iter().chain(below) {
+            self.assumed.push((self.facts.literal(&bound), true));
+        }
+        int
     }
 
     /// An integer called `label` that the interface leaves open.
@@ -192,6 +276,59 @@ impl World {
         let result = compare(self);
         self.comparing = false;
         result
+    }
+
+    /// Runs a search: what is not found where it is looked for makes no difference.
+    pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
+        let comparing = std::mem::replace(&mut self.comparing, false);
+        let result = search(self);
+        self.comparing = comparing;
+        result
+    }
+
+    /// Whether two values are both there, or neither; says so where they are compared.
+    pub fn same_shape(&mut self, same: bool) -> bool {
+        if self.comparing && !same {
+            self.claim(Claim::Shape);
+        }
+        same
+    }
+
+    fn claim(&mut self, claim: Claim) {
+        if !self.claims.contains(&claim) {
+            self.claims.push(claim);
+        }
+    }
+
+    /// What was taken for granted, what was compared, and what was open.
+    pub(crate) fn grounds(&self) -> Grounds {
+        let (fresh, open) = self.facts.at_will();
+        Grounds { assumed: self.assumed.clone(), fresh, open, claims: self.claims.clone() }
+    }
+
+    /// That call `nr` is made in `process`.
+    pub(crate) fn called_in(&mut self, nr: usize, process: u8) {
+        self.call(nr).0 = process;
+    }
+
+    /// That call `nr` was given `argument`.
+    pub(crate) fn given(&mut self, nr: usize, name: &str, argument: Argument) {
+        let arguments = &mut self.call(nr).1;
+        if arguments.iter().all(|(known, _)| known != name) {
+            arguments.push((name.to_owned(), argument));
+        }
+    }
+
+    fn call(&mut self, nr: usize) -> &mut (u8, Vec<(String, Argument)>) {
+        if self.calls.len() <= nr {
+            self.calls.resize_with(nr + 1, Default::default);
+        }
+        &mut self.calls[nr]
+    }
+
+    /// The process of call `nr`, and its arguments.
+    pub(crate) fn call_given(&self, nr: usize) -> (u8, &[(String, Argument)]) {
+        self.calls.get(nr).map_or((0, &[]), |(process, arguments)| (*process, arguments))
     }
 
     /// What is known of the initial content of a map.
@@ -225,9 +362,7 @@ impl World {
         }
         let (label, has) = entry(map, &key.show(self));
         let flag = self.flag(&has);
-        if !self.facts.assume(&Question::Is(flag), present) {
-            return Err(Stop::Impossible);
-        }
+        self.take_for_granted(Question::Is(flag), present)?;
         let value = present.then(|| V::unknown(self, &label));
         self.learn(map, key, value);
         Ok(())

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use knee_commute::models::{counter, map, queue, register, stack};
-use knee_commute::{Interface, Limits, Literal, State, Verdict, explore};
+use knee_commute::{Extent, Interface, Limits, Literal, State, Verdict, explore};
 
 /// An interface without unknowns.
 trait Concrete: Clone + PartialEq + std::fmt::Debug {
@@ -92,15 +92,14 @@ fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) {
         let operations: Vec<_> =
             set.iter().map(|name| interface.operation(name).unwrap()).collect();
         let exploration = explore(interface, &operations, &Limits::default()).unwrap();
-        assert!(!exploration.cut && exploration.too_deep == 0);
+        assert_eq!(exploration.extent, Extent::default());
         for (state, args) in C::all().iter().flat_map(|s| args.iter().map(move |args| (s, args))) {
             let here: Vec<_> = exploration
                 .situations
                 .iter()
                 .filter(|situation| {
-                    let holds =
-                        |a: &knee_commute::Answered| holds(&a.literal, state, args) == a.answer;
-                    situation.condition.iter().all(holds)
+                    let mut condition = situation.condition.iter();
+                    condition.all(|(literal, answer)| holds(literal, state, args) == *answer)
                 })
                 .collect();
             assert_eq!(here.len(), 1, "{set:?} {state:?} {args:?}: {here:#?}");

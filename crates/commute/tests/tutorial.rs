@@ -1,7 +1,7 @@
 //! What the small interfaces teach.
 
 use knee_commute::models::{counter, map, queue, register, stack};
-use knee_commute::{Difference, Interface, Limits, State, conditions, explore};
+use knee_commute::{Difference, Interface, Limits, State, call_label, conditions, explore};
 use snapbox::{assert_data_eq, str};
 
 /// When the named operations commute, and when not.
@@ -16,6 +16,7 @@ fn told<S: State>(interface: &Interface<S>, names: &[&str]) -> String {
     for (condition, difference) in &conditions.differ {
         let what = match difference {
             Difference::Result { call, seen: [one, other], orders: [first, second] } => {
+                let call = call_label(*call);
                 format!("{call} sees {one} in {first}, {other} in {second}")
             }
             Difference::State { .. } => "another state is left".to_owned(),

@@ -1,6 +1,6 @@
 //! A counter: whether increments commute is decided by whether they return the value.
 
-use crate::{Int, Interface, Operation, Outcome, any_state, state};
+use crate::{Int, Interface, Operation, Outcome, state};
 
 state! {
     /// How many there are.
@@ -15,7 +15,6 @@ pub fn counter() -> Interface<Counter> {
     Interface {
         name: "counter",
         about: "a counter: increments commute unless they tell the value",
-        valid: any_state,
         operations: vec![
             Operation {
                 name: "inc",
@@ -50,5 +49,6 @@ pub fn counter() -> Interface<Counter> {
                 apply: |state, _| Ok(Outcome::of(state.n)),
             },
         ],
+        ..Interface::default()
     }
 }

@@ -1,6 +1,6 @@
 //! A map from keys to values: what is done to different keys always commutes.
 
-use crate::{Interface, Map, Operation, Outcome, Term, any_state, sort, state};
+use crate::{Interface, Map, Operation, Outcome, Term, sort, state};
 
 sort!(Key, Content);
 
@@ -17,7 +17,6 @@ pub fn map() -> Interface<Table> {
     Interface {
         name: "map",
         about: "a map: what is done to different keys commutes",
-        valid: any_state,
         operations: vec![
             Operation {
                 name: "put",
@@ -54,5 +53,6 @@ pub fn map() -> Interface<Table> {
                 },
             },
         ],
+        ..Interface::default()
     }
 }

@@ -42,5 +42,6 @@ pub fn queue() -> Interface<Mailbox> {
                 },
             },
         ],
+        ..Interface::default()
     }
 }

@@ -1,6 +1,6 @@
 //! A register: writes commute only if they write the same.
 
-use crate::{Interface, Operation, Outcome, Term, any_state, sort, state};
+use crate::{Interface, Operation, Outcome, Term, sort, state};
 
 sort!(Datum);
 
@@ -17,7 +17,6 @@ pub fn register() -> Interface<Register> {
     Interface {
         name: "register",
         about: "a register: writes commute only if they write the same",
-        valid: any_state,
         operations: vec![
             Operation {
                 name: "write",
@@ -33,5 +32,6 @@ pub fn register() -> Interface<Register> {
                 apply: |state, _| Ok(Outcome::of(state.value)),
             },
         ],
+        ..Interface::default()
     }
 }

@@ -1,6 +1,6 @@
 //! A stack: almost nothing commutes, because the interface says who is on top.
 
-use crate::{Interface, Operation, Outcome, Stack, Term, any_state, sort, state};
+use crate::{Interface, Operation, Outcome, Stack, Term, sort, state};
 
 sort!(Element);
 
@@ -17,7 +17,6 @@ pub fn stack() -> Interface<Plates> {
     Interface {
         name: "stack",
         about: "a stack: the order that it keeps is what does not commute",
-        valid: any_state,
         operations: vec![
             Operation {
                 name: "push",
@@ -36,5 +35,6 @@ pub fn stack() -> Interface<Plates> {
                 },
             },
         ],
+        ..Interface::default()
     }
 }

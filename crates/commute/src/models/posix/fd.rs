@@ -2,7 +2,9 @@
 
 use super::{Datum, Inode, Pipe, Posix};
 use crate::models::posix::file::touch;
-use crate::{Call, Int, Map, Natural, Outcome, Queue, State, Stop, Term, Truth, World, state};
+use crate::{
+    Call, Int, Map, Natural, Outcome, Part, Queue, State, Stop, Term, Truth, World, state,
+};
 
 /// Descriptors of the initial state and of arguments are below; what an open with O_ANYFD returns
 /// is above, and so is never what anyone else could have meant.
@@ -13,20 +15,20 @@ const STEPS: std::ops::RangeInclusive<i64> = -1..=1;
 state! {
     /// A pipe.
     pub(super) struct PipeState {
-        data: Queue<Term<Datum>>,
-        readers: Natural,
-        writers: Natural,
+        pub(super) data: Queue<Term<Datum>>,
+        pub(super) readers: Natural,
+        pub(super) writers: Natural,
     }
 }
 
 /// What a descriptor refers to.
 #[derive(Debug, Clone)]
 pub(super) struct Fd {
-    is_pipe: Truth,
-    pipe: Term<Pipe>,
-    writer: Truth,
+    pub(super) is_pipe: Truth,
+    pub(super) pipe: Term<Pipe>,
+    pub(super) writer: Truth,
     pub(super) inode: Term<Inode>,
-    off: Natural,
+    pub(super) off: Natural,
 }
 
 impl State for Fd {
@@ -53,6 +55,14 @@ impl State for Fd {
 
     fn show(&self, world: &World) -> String {
         self.inode.show(world)
+    }
+
+    fn part(&self, world: &mut World) -> Part {
+        Part::Fields(match self.is_pipe.known(world) {
+            None => Vec::new(),
+            Some(true) => vec![("pipe", self.pipe.part(world))],
+            Some(false) => vec![("inode", self.inode.part(world))],
+        })
     }
 }
 
@@ -88,6 +98,10 @@ impl State for Descriptors {
     fn show(&self, world: &World) -> String {
         self.fds.show(world)
     }
+
+    fn part(&self, world: &mut World) -> Part {
+        self.fds.part(world)
+    }
 }
 
 impl Descriptors {
@@ -110,6 +124,16 @@ impl Descriptors {
             self.fds.know(&fd, !is_unused, world)?;
         }
         self.fds.find(&fd, world)
+    }
+
+    /// What is known of those that are in use at first.
+    pub(super) fn known(&self, world: &World) -> Vec<(Int, Option<Fd>)> {
+        self.fds.known(world)
+    }
+
+    /// The lowest of those that were unused at first, as far as they are known.
+    pub(super) fn known_unused(&self, world: &World) -> Vec<Int> {
+        world.list(&self.unused())
     }
 
     fn unused(&self) -> String {
@@ -166,8 +190,7 @@ impl Descriptors {
 
     /// Any unused descriptor.
     pub(super) fn any(&self, call: &mut Call<'_>) -> Int {
-        let nr = DESCRIPTORS + 1 + call.nr() as i64;
-        call.int("any unused fd", nr..=nr)
+        call.unused_int("any unused fd", DESCRIPTORS + 1)
     }
 
     pub(super) fn insert(&mut self, fd: Int, to: Fd) {
@@ -175,24 +198,11 @@ impl Descriptors {
     }
 }
 
-/// One of those that a pipe counts as its readers or writers.
-#[derive(Debug, Clone)]
-struct Holder {
-    process: u8,
-    fd: Int,
-}
-
-impl State for Holder {
-    fn unknown(_: &mut World, _: &str) -> Self {
-        unreachable!("no part of a state")
-    }
-
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        Ok(self.process == other.process && self.fd.same(&other.fd, world)?)
-    }
-
-    fn show(&self, world: &World) -> String {
-        format!("{} of process {}", self.fd.show(world), self.process)
+state! {
+    /// One of those that a pipe counts as its readers or writers.
+    struct Holder {
+        process: Int,
+        fd: Int,
     }
 }
 
@@ -226,6 +236,7 @@ fn look_up(
     if initial {
         let first = world.first::<_, PipeState>("pipes", &open.pipe)?;
         let ends = if writer { first.writers } else { first.readers };
+        let process = i64::from(process).into();
         world.witness(ends.0, &Holder { process, fd })?;
     }
     Ok(Some(Target::Pipe { pipe: open.pipe, writer }))

@@ -2,7 +2,7 @@
 
 use super::{Datum, FileName, Inode, Posix};
 use crate::models::posix::fd::Fd;
-use crate::{Call, Int, Natural, Outcome, State, Stop, Term, Total, World, state};
+use crate::{Call, Int, Natural, Outcome, Part, State, Stop, Term, Total, World, state};
 
 state! {
     /// A file.
@@ -19,7 +19,7 @@ state! {
 #[derive(Debug, Clone)]
 pub(super) struct Data {
     pub(super) len: Natural,
-    pages: Total<Int, Term<Datum>>,
+    pub(super) pages: Total<Int, Term<Datum>>,
 }
 
 impl State for Data {
@@ -48,6 +48,10 @@ impl State for Data {
 
     fn show(&self, world: &World) -> String {
         self.len.show(world)
+    }
+
+    fn part(&self, world: &mut World) -> Part {
+        Part::Fields(vec![("len", self.len.part(world)), ("pages", self.pages.part(world))])
     }
 }
 

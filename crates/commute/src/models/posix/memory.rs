@@ -2,7 +2,7 @@
 
 use super::{Datum, Inode, Posix, Va};
 use crate::models::posix::fd;
-use crate::{Call, Int, Natural, Outcome, State, Stop, Term, Truth, World};
+use crate::{Call, Int, Natural, Outcome, Part, State, Stop, Term, Truth, World};
 
 /// Pages of a file that can be mapped.
 const PAGES: i64 = 1_000_000;
@@ -10,13 +10,13 @@ const PAGES: i64 = 1_000_000;
 /// A mapped page.
 #[derive(Debug, Clone)]
 pub(super) struct Area {
-    anonymous: Truth,
-    writable: Truth,
+    pub(super) anonymous: Truth,
+    pub(super) writable: Truth,
     /// Of anonymous memory.
-    datum: Term<Datum>,
+    pub(super) datum: Term<Datum>,
     /// Of a file.
-    inode: Term<Inode>,
-    off: Natural,
+    pub(super) inode: Term<Inode>,
+    pub(super) off: Natural,
 }
 
 impl State for Area {
@@ -45,6 +45,14 @@ impl State for Area {
 
     fn show(&self, world: &World) -> String {
         self.datum.show(world)
+    }
+
+    fn part(&self, world: &mut World) -> Part {
+        Part::Fields(match self.anonymous.known(world) {
+            Some(false) => vec![("inode", self.inode.part(world))],
+            Some(true) => vec![("datum", self.datum.part(world))],
+            None => Vec::new(),
+        })
     }
 }
 

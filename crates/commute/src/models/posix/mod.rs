@@ -10,11 +10,12 @@
 mod fd;
 mod file;
 mod memory;
+mod setup;
 
 use crate::models::posix::fd::{Descriptors, PipeState};
 use crate::models::posix::file::InodeState;
 use crate::models::posix::memory::Area;
-use crate::{Interface, Map, Operation, Term, Total, any_state, sort, state};
+use crate::{Interface, Map, Operation, Term, Total, sort, state};
 
 sort!(FileName, Inode, Datum, Va, Pipe);
 
@@ -48,7 +49,7 @@ pub fn posix() -> Interface<Posix> {
     Interface {
         name: "posix",
         about: "the 18 calls of COMMUTER: files, pipes, descriptors and memory of two processes",
-        valid: any_state,
+        setup: Some(setup::setup),
         operations: vec![
             Operation {
                 name: "open",
@@ -109,5 +110,6 @@ pub fn posix() -> Interface<Posix> {
                 apply: memory::memwrite,
             },
         ],
+        ..Interface::default()
     }
 }

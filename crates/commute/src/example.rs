@@ -1,0 +1,131 @@
+//! Concrete values for what is known only in part.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::facts::{Facts, Int, Name, Question};
+use crate::interface::{Outcome, Value as Seen};
+use crate::part::Part;
+use crate::state::{Term, Truth};
+
+/// One of the concrete states and arguments of a situation: names are numbered in the order in
+/// which they are asked for, so that what differs only by renaming reads the same; integers are as
+/// small as they can be, and flags that do not matter are not set.
+pub struct Example<'f> {
+    facts: &'f Facts,
+    ints: Vec<i64>,
+    names: HashMap<Name, String>,
+    /// How many there are of each sort.
+    of_sort: HashMap<&'static str, usize>,
+}
+
+impl<'f> Example<'f> {
+    pub(crate) fn new(facts: &'f Facts) -> Self {
+        let ints = facts.example_ints();
+        Self { facts, ints, names: HashMap::new(), of_sort: HashMap::new() }
+    }
+
+    /// What a name is called: `key0`.
+    pub fn term<S>(&mut self, term: Term<S>) -> String {
+        self.name(term.0)
+    }
+
+    pub(crate) fn name(&mut self, name: Name) -> String {
+        let sort = self.facts.sort(name);
+        let of_sort = &mut self.of_sort;
+        let new = || {
+            let nr = of_sort.entry(sort).or_insert(0);
+            *nr += 1;
+            format!("{}{}", sort.to_lowercase(), *nr - 1)
+        };
+        self.names.entry(self.facts.oldest(name)).or_insert_with(new).clone()
+    }
+
+    /// The value of an integer.
+    pub fn int(&self, int: Int) -> i64 {
+        Facts::value(int, &self.ints)
+    }
+
+    /// A truth value.
+    pub fn truth(&self, truth: Truth) -> bool {
+        match truth {
+            Truth::Known(value) => value,
+            Truth::Initial(flag) => self.facts.answer(&Question::Is(flag)).unwrap_or(false),
+        }
+    }
+
+    /// What the caller of an operation sees, part by part: a word, a number, `{"name": …}`, or
+    /// `{"any": …}` where the interface leaves the value open.
+    pub(crate) fn outcome(&mut self, outcome: &Outcome) -> Value {
+        let parts = outcome.parts().iter().map(|(field, seen)| {
+            let value = match *seen {
+                Seen::Word(word) => json!(word),
+                Seen::Int(int) if self.facts.is_open(int) => json!({ "any": self.int(int) }),
+                Seen::Int(int) => json!(self.int(int)),
+                Seen::Name(name) if self.facts.is_fresh(name) => json!({ "any": self.name(name) }),
+                Seen::Name(name) => json!({ "name": self.name(name) }),
+            };
+            ((*field).to_owned(), value)
+        });
+        Value::Object(parts.collect::<Map<String, Value>>())
+    }
+
+    /// A part of a state as a document.
+    pub fn part(&mut self, part: &Part) -> Value {
+        match part {
+            Part::Name(name) => json!(self.name(*name)),
+            Part::Int(int) => json!(self.int(*int)),
+            Part::Truth(truth) => json!(self.truth(*truth)),
+            Part::Fields(fields) => {
+                let fields =
+                    fields.iter().map(|(name, part)| ((*name).to_owned(), self.part(part)));
+                Value::Object(fields.collect())
+            }
+            Part::Entries(entries) => {
+                let entries = entries.iter().map(|(key, value)| {
+                    let value = value.as_ref().map(|value| self.part(value));
+                    json!({ "key": self.part(key), "value": value })
+                });
+                Value::Array(entries.collect())
+            }
+            Part::Sequence { length, elements } => {
+                let elements: Vec<Value> =
+                    elements.iter().map(|element| self.part(element)).collect();
+                json!({ "length": self.int(*length), "first": elements })
+            }
+        }
+    }
+
+    /// A state as steps, one for each of its parts that are known: `{"set": "table[key0]", "to":
+    /// "content0"}`; `null` is nothing.
+    pub fn steps(&mut self, state: &Part) -> Vec<Value> {
+        let mut steps = Vec::new();
+        self.steps_to(String::new(), state, &mut steps);
+        steps
+    }
+
+    fn steps_to(&mut self, at: String, part: &Part, steps: &mut Vec<Value>) {
+        match part {
+            Part::Fields(fields) if !fields.is_empty() => {
+                for (name, part) in fields {
+                    self.steps_to(crate::join(&at, name), part, steps);
+                }
+            }
+            Part::Entries(entries) => {
+                for (key, value) in entries {
+                    let key = match self.part(key) {
+                        Value::String(name) => name,
+                        other => other.to_string(),
+                    };
+                    let at = format!("{at}[{key}]");
+                    match value {
+                        Some(value) => self.steps_to(at, value, steps),
+                        None => steps.push(json!({ "set": at, "to": null })),
+                    }
+                }
+            }
+            leaf => steps.push(json!({ "set": at, "to": self.part(leaf) })),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! How a test comes to its initial state, in steps; before the first, there is nothing at all: no
+//! file, no descriptor, no memory.
+//!
+//! - `{"do": "file", "inode": I, "names": [N…], "links": n, "pages": [D…]}`: a file, with hidden
+//!   names if it has more links than names; a page that is `null` may hold anything.
+//! - `{"do": "pipe", "pipe": P, "data": [D…], "readers": n, "writers": n}`: a pipe, with hidden
+//!   ends if it has more than the test opens.
+//! - `{"do": "open", "process": p, "fd": n, "inode": I, "off": pages}`
+//! - `{"do": "open", "process": p, "fd": n, "pipe": P, "end": "read" or "write"}`
+//! - `{"do": "occupy", "process": p, "fds": [n…]}`: descriptors that refer to anything.
+//! - `{"do": "map", "process": p, "va": V, "writable": bool, "datum": D}`: a page of anonymous
+//!   memory, shared by the threads of the process.
+//! - `{"do": "map", "process": p, "va": V, "writable": bool, "inode": I, "off": page}`: a page of a
+//!   file, shared.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Posix, Process};
+use crate::models::posix::fd::{Fd, PipeState};
+use crate::models::posix::file::InodeState;
+use crate::{Example, Int, Term, World};
+
+/// What is in a map, where something is.
+fn present<K, V>(known: Vec<(K, Option<V>)>) -> impl Iterator<Item = (K, V)> {
+    known.into_iter().filter_map(|(key, value)| Some((key, value?)))
+}
+
+pub(super) fn setup(state: &Posix, world: &mut World, example: &mut Example<'_>) -> Vec<Value> {
+    let processes = [(0, &state.proc0), (1, &state.proc1)];
+    let (mut files, mut pipes) = (Files::of(state, world, example), BTreeMap::new());
+    for (pipe, ends) in present(state.pipes.known(world)) {
+        if !world.facts().is_fresh(pipe.0) {
+            pipes.insert(example.term(pipe), pipe_step(example.term(pipe), &ends, world, example));
+        }
+    }
+    let mut later = Vec::new();
+    for (nr, process) in processes {
+        let mut occupied = Vec::new();
+        for (fd, open) in present(process.fds.known(world)) {
+            match open.is_pipe.known(world) {
+                None => occupied.push(example.int(fd)),
+                Some(_) => later.push(open_step(nr, example.int(fd), &open, &mut files, example)),
+            }
+        }
+        occupied.extend(below_unused(process, world, example));
+        if !occupied.is_empty() {
+            occupied.sort_unstable();
+            later.push(json!({ "do": "occupy", "process": nr, "fds": occupied }));
+        }
+        for (va, area) in present(process.memory.known(world)) {
+            let mut step = json!({
+                "do": "map",
+                "process": nr,
+                "va": example.term(va),
+                "writable": example.truth(area.writable),
+            });
+            if area.anonymous.known(world) == Some(false) {
+                step["inode"] = json!(files.named(area.inode, example));
+                step["off"] = json!(example.int(area.off.0));
+            } else {
+                step["datum"] = json!(example.term(area.datum));
+            }
+            later.push(step);
+        }
+    }
+    files.steps().chain(pipes.into_values()).chain(later).collect()
+}
+
+/// The files of a test, by what their inodes are called.
+#[derive(Default)]
+struct Files(BTreeMap<String, File>);
+
+#[derive(Default)]
+struct File {
+    names: Vec<String>,
+    links: i64,
+    pages: Vec<Value>,
+}
+
+impl Files {
+    /// Those that the directory names or that have been looked at.
+    fn of(state: &Posix, world: &World, example: &mut Example<'_>) -> Self {
+        let mut files = Self::default();
+        for (inode, known) in present(state.inodes.known(world)) {
+            if !world.facts().is_fresh(inode.0) {
+                let file = files.file(inode, example);
+                file.links = example.int(known.nlink.0);
+                file.pages = pages(&known, world, example);
+            }
+        }
+        for (name, inode) in present(state.dir.known(world)) {
+            let name = example.term(name);
+            files.file(inode, example).names.push(name);
+        }
+        files
+    }
+
+    fn file(&mut self, inode: Term<super::Inode>, example: &mut Example<'_>) -> &mut File {
+        self.0.entry(example.term(inode)).or_default()
+    }
+
+    /// What the inode is called; from now on there is such a file.
+    fn named(&mut self, inode: Term<super::Inode>, example: &mut Example<'_>) -> String {
+        self.file(inode, example);
+        example.term(inode)
+    }
+
+    fn steps(self) -> impl Iterator<Item = Value> {
+        self.0.into_iter().map(|(inode, file)| {
+            let links = file.links.max(file.names.len() as i64);
+            json!({
+                "do": "file",
+                "inode": inode,
+                "names": file.names,
+                "links": links,
+                "pages": file.pages,
+            })
+        })
+    }
+}
+
+fn pages(file: &InodeState, world: &World, example: &mut Example<'_>) -> Vec<Value> {
+    let known: Vec<(i64, String)> = present(file.data.pages.known(world))
+        .map(|(page, datum)| (example.int(page), example.term(datum)))
+        .collect();
+    let page = |nr: i64| known.iter().find(|(at, _)| *at == nr).map(|(_, datum)| json!(datum));
+    (0..example.int(file.data.len.0)).map(|nr| page(nr).unwrap_or(Value::Null)).collect()
+}
+
+fn pipe_step(
+    pipe: String,
+    ends: &PipeState,
+    world: &mut World,
+    example: &mut Example<'_>,
+) -> Value {
+    let data: Vec<String> =
+        ends.data.initial(world).into_iter().map(|datum| example.term(datum)).collect();
+    json!({
+        "do": "pipe",
+        "pipe": pipe,
+        "data": data,
+        "readers": example.int(ends.readers.0),
+        "writers": example.int(ends.writers.0),
+    })
+}
+
+fn open_step(
+    process: u8,
+    fd: i64,
+    open: &Fd,
+    files: &mut Files,
+    example: &mut Example<'_>,
+) -> Value {
+    let mut step = json!({ "do": "open", "process": process, "fd": fd });
+    if example.truth(open.is_pipe) {
+        step["pipe"] = json!(example.term(open.pipe));
+        step["end"] = json!(if example.truth(open.writer) { "write" } else { "read" });
+    } else {
+        step["inode"] = json!(files.named(open.inode, example));
+        step["off"] = json!(example.int(open.off.0));
+    }
+    step
+}
+
+/// Descriptors that have to be in use so that the lowest unused one is what it is.
+fn below_unused(process: &Process, world: &World, example: &Example<'_>) -> Vec<i64> {
+    let unused: Vec<i64> =
+        process.fds.known_unused(world).into_iter().map(|fd: Int| example.int(fd)).collect();
+    let known: Vec<i64> =
+        process.fds.known(world).into_iter().map(|(fd, _)| example.int(fd)).collect();
+    let below = 0..unused.last().copied().unwrap_or(0);
+    below.filter(|fd| !unused.contains(fd) && !known.contains(fd)).collect()
+}

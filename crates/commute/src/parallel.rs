@@ -1,0 +1,54 @@
+//! Work on all CPUs whose results come in the order of the work.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+/// Does pieces `0..n` of `work` on all CPUs, and gives each result to `take`, in order, as soon as
+/// those before it are there.
+pub fn in_order<T: Send>(
+    n: usize,
+    work: impl Fn(usize) -> T + Sync,
+    mut take: impl FnMut(usize, T),
+) {
+    let next = AtomicUsize::new(0);
+    let (done, results) = mpsc::channel();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(n);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (done, next, work) = (done.clone(), &next, &work);
+            scope.spawn(move || {
+                loop {
+                    let nr = next.fetch_add(1, Ordering::Relaxed);
+                    if nr >= n || done.send((nr, work(nr))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(done);
+        let mut waiting = BTreeMap::new();
+        let mut turn = 0;
+        for (nr, result) in results {
+            waiting.insert(nr, result);
+            while let Some(result) = waiting.remove(&turn) {
+                take(turn, result);
+                turn += 1;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn results_come_in_order_however_long_each_takes() {
+        let work = |nr: usize| {
+            std::thread::sleep(std::time::Duration::from_micros(((nr * 7) % 5) as u64 * 100));
+            nr * nr
+        };
+        let mut seen = Vec::new();
+        super::in_order(50, work, |nr, square| seen.push((nr, square)));
+        assert_eq!(seen, (0..50).map(|nr| (nr, nr * nr)).collect::<Vec<_>>());
+    }
+}
