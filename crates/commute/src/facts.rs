@@ -301,6 +301,12 @@ impl Facts {
         Name(self.root(name.0))
     }
 
+    /// What an integer is, by the last part of what it is called: `off` of `a.off`.
+    pub fn kind(&self, int: Int) -> &str {
+        let label = &self.ints[int.var as usize].label;
+        label.rsplit_once('.').map_or(label, |(_, kind)| kind)
+    }
+
     /// Whether it equals nothing that was there before.
     pub fn is_fresh(&self, name: Name) -> bool {
         self.names[self.root(name.0) as usize].fresh

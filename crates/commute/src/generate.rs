@@ -1,16 +1,20 @@
 //! Tests: concrete set-ups and calls for every situation, and what each call has to return.
 //!
 //! Coverage is the original's conflict coverage (Clements et al., SOSP 2013, section 5.2): in every
-//! situation, which is a path through the model, every pattern of equal and different names among
-//! the arguments and the state, up to isomorphism. Two descriptors of one file may touch other
-//! cache lines than two of different files, even where the model tells no difference.
+//! situation, which is a path through the model, every pattern of equal and different values, up to
+//! isomorphism: names in the arguments and in the state, integers in the arguments. Two descriptors
+//! of one file may touch other cache lines than two of different files, even where the model tells
+//! no difference. Integers of the state (lengths, counts, times, offsets) stay as small as they can
+//! be: which of them are equal moves no cache line.
+
+use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::example::Example;
 use crate::explore::{Extent, Leaf, Limits, ModelError, Verdict, call_label, walk};
-use crate::facts::{Facts, Name, Question};
+use crate::facts::{Facts, Int, Name, Question};
 use crate::interface::{Interface, Operation};
 use crate::part::Part;
 use crate::state::State;
@@ -112,7 +116,8 @@ pub fn generate<S: State>(
         if commute || wanted.differing {
             let most = if commute { wanted.patterns } else { 1 };
             let state = leaf.initial.part(&mut leaf.world);
-            let (patterns, all) = patterns(interface, &leaf, &state, operations.len(), most);
+            let pairs = undecided(&leaf, &state, operations.len());
+            let (patterns, all) = patterns(leaf.world.facts(), &pairs, most);
             *capped += usize::from(commute && !all);
             for (nr, pattern) in patterns.iter().enumerate() {
                 let id = format!("{}/{situation}.{nr}", names.join(","));
@@ -125,59 +130,98 @@ pub fn generate<S: State>(
     Ok(generated)
 }
 
-/// All that is known, once it is decided which names are equal, and what was decided for it.
+/// All that is known, once it is decided what is equal, and what was decided for it.
 struct Pattern {
     facts: Facts,
     decided: Vec<String>,
 }
 
-/// The patterns of equality among the names of a situation, and whether these are all.
-fn patterns<S: State>(
-    interface: &Interface<S>,
-    leaf: &Leaf<S>,
-    state: &Part,
-    calls: usize,
-    most: usize,
-) -> (Vec<Pattern>, bool) {
-    let mut names = Vec::new();
-    for nr in 0..calls {
-        let (_, arguments) = leaf.world.call_given(nr);
-        names.extend(arguments.iter().filter_map(|(_, argument)| match argument {
-            Argument::Name(name) => Some(*name),
-            _ => None,
-        }));
+/// Two values that may be equal or not.
+#[derive(Clone, Copy)]
+enum Pair {
+    Names(Name, Name),
+    Ints(Int, Int),
+}
+
+impl Pair {
+    /// What is known if the two are equal, and if they are not: integers may differ in two ways.
+    fn cases(self) -> Vec<Vec<(Question, bool)>> {
+        match self {
+            Self::Names(a, b) => {
+                let same = Question::Same(a, b);
+                vec![vec![(same.clone(), true)], vec![(same, false)]]
+            }
+            Self::Ints(a, b) => {
+                let (at_most, at_least) = (Question::AtMost(a, b), Question::AtMost(b, a));
+                vec![
+                    vec![(at_most.clone(), true), (at_least.clone(), true)],
+                    vec![(at_most, false)],
+                    vec![(at_least, false)],
+                ]
+            }
+        }
     }
-    state.names(&mut names);
+}
+
+/// What the situation does not say: whether names of a sort in the arguments and in the state are
+/// equal, and integers of a kind in the arguments (an offset and an offset).
+fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> {
+    let (mut names, mut ints) = (Vec::new(), Vec::new());
+    for nr in 0..calls {
+        for (_, argument) in leaf.world.call_given(nr).1 {
+            match argument {
+                Argument::Name(name) => names.push(*name),
+                Argument::Int(int) => ints.push(*int),
+                Argument::Flag(_) => {}
+            }
+        }
+    }
     let facts = leaf.world.facts();
+    state.names(&mut names);
     names.retain(|name| !facts.is_fresh(*name));
-    let mut pairs: Vec<[Name; 2]> = Vec::new();
+    let mut pairs = Vec::new();
     for (nr, &b) in names.iter().enumerate() {
         let same_sort = names[..nr].iter().filter(|a| facts.sort(**a) == facts.sort(b));
-        pairs.extend(same_sort.map(|&a| [a, b]));
+        pairs.extend(same_sort.map(|&a| Pair::Names(a, b)));
     }
-    let mut open = vec![(0, Pattern { facts: facts.clone(), decided: Vec::new() })];
+    for (nr, &b) in ints.iter().enumerate() {
+        let same_kind = ints[..nr].iter().filter(|a| facts.kind(**a) == facts.kind(b));
+        pairs.extend(same_kind.map(|&a| Pair::Ints(a, b)));
+    }
+    pairs
+}
+
+/// The patterns of equality in a situation, and whether these are all.
+fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) {
+    let mut open = vec![(0, Pattern { facts: facts.clone(), decided: Vec::new() }, Vec::new())];
     let mut patterns = Vec::new();
-    while let Some((from, mut pattern)) = open.pop() {
-        if patterns.len() == most {
-            return (patterns, false);
-        }
-        for (nr, &[a, b]) in pairs.iter().enumerate().skip(from) {
-            let question = Question::Same(a, b);
-            if pattern.facts.answer(&question).is_some() {
-                continue;
+    let mut seen = HashSet::new();
+    while let Some((from, pattern, equal)) = open.pop() {
+        let next = (from..pairs.len()).find(|nr| {
+            pairs[*nr].cases().iter().any(|case| {
+                case.iter().any(|(question, _)| pattern.facts.answer(question).is_none())
+            })
+        });
+        let Some(nr) = next else {
+            if seen.insert(equal) {
+                if patterns.len() == most {
+                    return (patterns, false);
+                }
+                patterns.push(pattern);
             }
-            let take = |answer: bool| {
-                let mut facts = pattern.facts.clone();
-                let mut decided = pattern.decided.clone();
-                decided.push(facts.show(&question, answer));
-                facts.assume(&question, answer);
-                Pattern { facts, decided }
-            };
-            open.push((nr + 1, take(true)));
-            // All different first: the pattern that a cap keeps.
-            pattern = take(false);
+            continue;
+        };
+        for (case_nr, case) in pairs[nr].cases().into_iter().enumerate() {
+            let Pattern { mut facts, mut decided } =
+                Pattern { facts: pattern.facts.clone(), decided: pattern.decided.clone() };
+            if case.iter().all(|(question, answer)| facts.assume(question, *answer)) {
+                decided.extend(case.iter().map(|(question, answer)| facts.show(question, *answer)));
+                let mut equal = equal.clone();
+                equal.push((nr, case_nr == 0));
+                // All different first: what a cap keeps.
+                open.push((nr + 1, Pattern { facts, decided }, equal));
+            }
         }
-        patterns.push(pattern);
     }
     (patterns, true)
 }
