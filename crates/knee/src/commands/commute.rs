@@ -1,7 +1,7 @@
 //! `knee commute`: when the operations of an interface commute, from a model of it.
 
 use clap::Subcommand;
-use knee_commute::{Exploration, Limits, Model, ModelError, conditions, models};
+use knee_commute::{Extent, Limits, Model, conditions, explore_pairs, models};
 
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute as present;
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                 .map(|name| operation(&*model, name))
                 .collect::<anyhow::Result<Vec<_>>>()?;
             let exploration = model.explore(&operations, &args.from.limits())?;
-            warn(&args.operations.join(" and "), &exploration);
+            warn(&args.operations.join(" and "), &exploration.extent, &args.from);
             present::conditions(
                 &args.operations,
                 &conditions(&exploration),
@@ -114,14 +114,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         }
         Command::Matrix(args) => {
             let model = args.from.model()?;
-            let pairs = model
-                .explore_pairs(&args.from.limits())
-                .into_iter()
-                .map(|(pair, exploration)| Ok((pair, exploration?)))
-                .collect::<Result<Vec<([usize; 2], Exploration)>, ModelError>>()?;
+            let pairs = explore_pairs(&*model, &args.from.limits())?;
             let names: Vec<&str> = model.operations().iter().map(|(name, _)| *name).collect();
             for ([i, j], exploration) in &pairs {
-                warn(&format!("{} and {}", names[*i], names[*j]), exploration);
+                let pair = format!("{} and {}", names[*i], names[*j]);
+                warn(&pair, &exploration.extent, &args.from);
             }
             present::matrix(&names, &pairs, args.json)
         }
@@ -131,15 +128,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 }
 
 /// Says what the limits have kept from being seen.
-fn warn(names: &str, exploration: &Exploration) {
-    if exploration.cut {
-        let n = exploration.situations.len();
+fn warn(names: &str, extent: &Extent, from: &From) {
+    if extent.cut {
+        let n = from.limit;
         tell!("knee: {names}: only {n} situations were looked at; raise --limit to see all");
     }
-    if exploration.too_deep > 0 {
+    if extent.too_deep > 0 {
         tell!(
-            "knee: {names}: {} were given up, as the model asks too much there",
-            exploration.too_deep
+            "knee: {names}: {} were given up, as the model asks more than {} questions there",
+            extent.too_deep,
+            from.limits().questions
         );
     }
 }

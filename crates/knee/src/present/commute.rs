@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use knee_commute::{Condition, Conditions, Difference, Exploration, Model, Verdict};
+use knee_commute::{Condition, Conditions, Difference, Exploration, Model, Verdict, call_label};
 use serde_json::{Value, json};
 
 use super::number::plural;
@@ -74,7 +74,7 @@ pub(crate) fn conditions(
     }
     let mut text = String::new();
     let calls: Vec<String> =
-        names.iter().enumerate().map(|(nr, name)| format!("{}: {name}", label(nr))).collect();
+        names.iter().enumerate().map(|(nr, name)| format!("{}: {name}", call_label(nr))).collect();
     let _ = writeln!(text, "{BOLD}{}{BOLD:#}\n", calls.join("   "));
     let _ = match conditions.commute.as_slice() {
         [] => writeln!(text, "They never commute."),
@@ -116,16 +116,11 @@ pub(crate) fn conditions(
     text
 }
 
-fn label(nr: usize) -> char {
-    char::from(b'a' + nr as u8)
-}
-
 /// What tells the orders apart, in words.
 fn because(difference: &Difference, names: &[String]) -> String {
     match difference {
         Difference::Result { call, seen: [one, other], orders: [first, second] } => {
-            let nr = usize::from(call.as_bytes()[0] - b'a');
-            let name = &names[nr];
+            let (call, name) = (call_label(*call), &names[*call]);
             format!("{call} ({name}) sees {one} in the order {first}, but {other} in {second}")
         }
         Difference::State { orders: [first, second] } => {
