@@ -9,34 +9,75 @@
 use std::collections::HashMap;
 
 use crate::explore::{Difference, Exploration, Situation, Verdict};
-use crate::facts::{Facts, Int, Literal, Name, Question};
+use crate::facts::{Bound, Facts, Int, Literal, Name, Question, WORD, show_all};
 
-/// Formulas that hold together.
+/// Literals that hold together; none: always.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Condition {
-    /// Formulas and whether they hold or their opposites; none: always.
-    pub literals: Vec<(Literal, bool)>,
+struct Condition {
+    literals: Vec<(Literal, bool)>,
+    /// Integers that differ, either way.
+    apart: Vec<Bound>,
 }
 
-/// When operations commute, and when not.
+/// When operations commute, and why they do not where they do not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conditions {
-    /// They commute where any of these holds.
-    pub commute: Vec<Condition>,
-    /// They do not where any of these holds, and what tells the orders apart there.
-    pub differ: Vec<(Condition, Difference)>,
+    /// They commute where any of these holds; what covers most comes first.
+    pub commute: Vec<Case>,
+    /// What tells the orders apart elsewhere, the most frequent first.
+    pub differ: Vec<Reason>,
+}
+
+/// A condition and where it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// The formulas that hold together; none: always.
+    pub formulas: Vec<String>,
+    /// In how many situations they hold.
+    pub situations: usize,
+    /// The plainest of these, by number.
+    pub example: usize,
+}
+
+/// Why operations do not commute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
+    /// What tells the orders apart.
+    pub difference: Difference,
+    /// In how many situations it does.
+    pub situations: usize,
+    /// The plainest of these, by number.
+    pub example: usize,
+    /// The formulas that make them differ there; none: always.
+    pub formulas: Vec<String>,
 }
 
 impl Condition {
-    /// `a.key ≠ b.key and table[a.key]`, or `always`.
-    pub fn show(&self) -> String {
-        let formulas: Vec<String> =
-            self.literals.iter().map(|(literal, answer)| literal.show(*answer)).collect();
-        if formulas.is_empty() { "always".to_owned() } else { formulas.join(" and ") }
+    fn of(situation: &Situation) -> Self {
+        Self { literals: situation.condition.clone(), apart: Vec::new() }
     }
 
-    fn of(situation: &Situation) -> Self {
-        Self { literals: situation.condition.clone() }
+    /// One condition for two that differ in which of two integers is the greater.
+    fn either(&self, other: &Self) -> Option<Self> {
+        let only = |one: &Self, other: &Self| {
+            let mut own = one.literals.iter().filter(|literal| !other.literals.contains(literal));
+            let (first, second) = (own.next(), own.next());
+            if second.is_some() { None } else { first.cloned() }
+        };
+        let (mine, others) = (only(self, other)?, only(other, self)?);
+        let (less, more) = (mine.0.bound(mine.1)?, others.0.bound(others.1)?);
+        let opposite = less.x == more.y && less.y == more.x && less.most + more.most == -2;
+        if !opposite || !self.apart.is_empty() || !other.apart.is_empty() {
+            return None;
+        }
+        let literals = self.literals.iter().filter(|literal| **literal != mine).cloned().collect();
+        Some(Self { literals, apart: vec![Bound { most: less.most + 1, ..less }] })
+    }
+
+    fn formulas(&self, least: &HashMap<String, i64>) -> Vec<String> {
+        let mut formulas = show_all(&self.literals, least);
+        formulas.extend(self.apart.iter().map(Bound::show_different));
+        formulas
     }
 
     /// Whether both can hold, by what their terms are called.
@@ -90,6 +131,13 @@ impl Known {
     fn question(&mut self, literal: &Literal) -> Question {
         let facts = &mut self.facts;
         match literal {
+            Literal::Same(sort, a, word) if sort == WORD => {
+                let new = || facts.name(WORD, a.as_str());
+                let a = *self.names.entry(a.clone()).or_insert_with(new);
+                let known = || facts.word(word);
+                let word = *self.names.entry(word.clone()).or_insert_with(known);
+                Question::Same(a, word)
+            }
             Literal::Same(_, a, b) => {
                 let [a, b] = [a, b].map(|label| {
                     let new = || facts.name(SORT, label.as_str());
@@ -118,48 +166,109 @@ impl Known {
 /// The conditions of an exploration.
 pub fn conditions(exploration: &Exploration) -> Conditions {
     let (mut commute, mut differ) = (Vec::new(), Vec::new());
-    for situation in &exploration.situations {
+    for (nr, situation) in exploration.situations.iter().enumerate() {
         let condition = Condition::of(situation);
         match &situation.verdict {
-            Verdict::Commute => commute.push(condition),
-            Verdict::Differ(difference) => differ.push((condition, difference.clone())),
+            Verdict::Commute => commute.push((nr, condition)),
+            Verdict::Differ(difference) => differ.push((nr, condition, difference)),
         }
     }
-    let apart: Vec<Condition> = differ.iter().map(|(condition, _)| condition.clone()).collect();
-    let shortest = cover(&commute, &apart);
-    let differ = cover(&apart, &commute)
+    let apart: Vec<Condition> = differ.iter().map(|(_, condition, _)| condition.clone()).collect();
+    let together: Vec<Condition> = commute.iter().map(|(_, condition)| condition.clone()).collect();
+    let least = least(exploration);
+    Conditions {
+        commute: cover(&commute, &apart, &least),
+        differ: reasons(&differ, &together, &least),
+    }
+}
+
+/// The least that each integer is taken to be.
+fn least(exploration: &Exploration) -> HashMap<String, i64> {
+    let assumed = exploration.situations.iter().flat_map(|situation| &situation.grounds.assumed);
+    let bounds = assumed.filter_map(|(literal, answer)| literal.bound(*answer));
+    bounds.filter(|bound| bound.x.is_empty()).map(|bound| (bound.y, -bound.most)).collect()
+}
+
+/// What tells orders apart, each once.
+fn reasons(
+    differ: &[(usize, Condition, &Difference)],
+    others: &[Condition],
+    least: &HashMap<String, i64>,
+) -> Vec<Reason> {
+    // The plainest situation of each, and how many there are.
+    let mut found: Vec<(&Difference, usize, usize, &Condition)> = Vec::new();
+    for (nr, condition, difference) in differ {
+        match found.iter_mut().find(|(known, ..)| known == difference) {
+            Some((_, situations, example, plainest)) => {
+                *situations += 1;
+                if condition.literals.len() < plainest.literals.len() {
+                    (*example, *plainest) = (*nr, condition);
+                }
+            }
+            None => found.push((difference, 1, *nr, condition)),
+        }
+    }
+    found.sort_by_key(|(_, situations, ..)| std::cmp::Reverse(*situations));
+    found
         .into_iter()
-        .map(|condition| {
-            let example = differ.iter().find(|(whole, _)| whole.implies(&condition));
-            let difference = example.expect("it was made of one").1.clone();
-            (condition, difference)
+        .map(|(difference, situations, example, condition)| Reason {
+            difference: difference.clone(),
+            situations,
+            example,
+            formulas: condition.clone().reduced(others).formulas(least),
         })
-        .collect();
-    Conditions { commute: shortest, differ }
+        .collect()
 }
 
 /// As few and as short conditions as cover `situations` and touch none of `others`.
-fn cover(situations: &[Condition], others: &[Condition]) -> Vec<Condition> {
+fn cover(
+    situations: &[(usize, Condition)],
+    others: &[Condition],
+    least: &HashMap<String, i64>,
+) -> Vec<Case> {
     let mut candidates: Vec<Condition> =
-        situations.iter().map(|situation| situation.clone().reduced(others)).collect();
+        situations.iter().map(|(_, condition)| condition.clone().reduced(others)).collect();
     candidates.sort_by(|a, b| (a.literals.len(), a).cmp(&(b.literals.len(), b)));
     candidates.dedup();
-    let mut left: Vec<&Condition> = situations.iter().collect();
+    // Which situations each covers: no other question is asked of them.
+    let mut covers: Vec<Vec<usize>> = candidates
+        .iter()
+        .map(|candidate| {
+            let covered = |at: &usize| situations[*at].1.implies(candidate);
+            (0..situations.len()).filter(covered).collect()
+        })
+        .collect();
+    for nr in 0..candidates.len() {
+        for other in nr + 1..candidates.len() {
+            if let Some(either) = candidates[nr].either(&candidates[other]) {
+                let mut both = [&covers[nr][..], &covers[other][..]].concat();
+                both.sort_unstable();
+                both.dedup();
+                candidates.push(either);
+                covers.push(both);
+            }
+        }
+    }
+    let all = covers.clone();
     let mut chosen = Vec::new();
-    while !left.is_empty() {
-        let covered = |candidate: &Condition| {
-            left.iter().filter(|situation| situation.implies(candidate)).count()
-        };
-        // The first of those that cover most.
-        let (nr, _) = candidates
-            .iter()
-            .map(covered)
-            .enumerate()
-            .max_by_key(|(nr, n)| (*n, usize::MAX - nr))
-            .expect("each situation has its candidate");
-        let best = candidates.remove(nr);
-        left.retain(|situation| !situation.implies(&best));
-        chosen.push(best);
+    // The first of those that cover most of what is left.
+    while let Some((nr, _)) = covers
+        .iter()
+        .map(Vec::len)
+        .enumerate()
+        .filter(|(_, n)| *n > 0)
+        .max_by_key(|(nr, n)| (*n, usize::MAX - nr))
+    {
+        let done = covers[nr].clone();
+        for left in &mut covers {
+            left.retain(|at| done.binary_search(at).is_err());
+        }
+        let plainest = all[nr].iter().min_by_key(|at| situations[**at].1.literals.len());
+        chosen.push(Case {
+            formulas: candidates[nr].formulas(least),
+            situations: all[nr].len(),
+            example: situations[*plainest.expect("it covers some")].0,
+        });
     }
     chosen
 }

@@ -4,10 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::facts::{Facts, Int, Name, Question};
+use crate::facts::{Facts, Int, Name, Question, WORD};
 use crate::interface::{Outcome, Value as Seen};
 use crate::part::Part;
 use crate::state::{Term, Truth};
+
+/// An argument that is none of the words that matter.
+const OTHER_WORD: &str = "other";
 
 /// One of the concrete states and arguments of a situation: names are numbered in the order in
 /// which they are asked for, so that what differs only by renaming reads the same; integers are as
@@ -33,6 +36,9 @@ impl<'f> Example<'f> {
 
     pub(crate) fn name(&mut self, name: Name) -> String {
         let sort = self.facts.sort(name);
+        if sort == WORD {
+            return self.facts.word_of(name).unwrap_or(OTHER_WORD).to_owned();
+        }
         let of_sort = &mut self.of_sort;
         let new = || {
             let nr = of_sort.entry(sort).or_insert(0);

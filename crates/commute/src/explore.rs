@@ -30,7 +30,7 @@ pub fn call_label(nr: usize) -> &'static str {
 }
 
 /// How far to go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Questions of one execution.
     pub questions: usize,
@@ -62,13 +62,17 @@ pub enum Difference {
     Result {
         /// Which call, from 0.
         call: usize,
-        /// What it sees in each of the two orders.
+        /// Which part of what it sees.
+        field: String,
+        /// What that is in each of the two orders.
         seen: [String; 2],
         /// The two orders.
         orders: [String; 2],
     },
     /// The state that is left.
     State {
+        /// What is in the same place; nothing where something is in one only.
+        seen: Option<[String; 2]>,
         /// The two orders.
         orders: [String; 2],
     },
@@ -118,22 +122,37 @@ pub struct Extent {
     pub cut: bool,
 }
 
-/// An execution that cannot be trusted.
+/// A model that cannot be explored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelError {
-    /// The operations.
-    pub operations: Vec<String>,
-    /// What had been answered.
-    pub path: Vec<String>,
-    /// What is wrong.
-    pub stop: Stop,
+#[serde(rename_all = "snake_case")]
+pub enum ModelError {
+    /// An execution that cannot be trusted.
+    Untrusted {
+        /// The operations.
+        operations: Vec<String>,
+        /// What had been answered.
+        path: Vec<String>,
+        /// What is wrong.
+        stop: Stop,
+    },
+    /// The program that the model is in does not do what it should.
+    Program {
+        /// The program.
+        program: String,
+        /// What it did instead.
+        what: String,
+    },
 }
 
 impl std::fmt::Display for ModelError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { operations, path, stop } = self;
-        write!(f, "{}: {stop}, after: ", operations.join(" and "))?;
-        f.write_str(&if path.is_empty() { "nothing".to_owned() } else { path.join(", ") })
+        match self {
+            Self::Untrusted { operations, path, stop } => {
+                let path = if path.is_empty() { "nothing".to_owned() } else { path.join(", ") };
+                write!(f, "{}: {stop}, after: {path}", operations.join(" and "))
+            }
+            Self::Program { program, what } => write!(f, "{program}: {what}"),
+        }
     }
 }
 
@@ -222,7 +241,7 @@ pub(crate) fn walk<S: State>(
             Err(Stop::Impossible) => visit(Err(answered)),
             Err(Stop::TooDeep) => extent.too_deep += 1,
             Err(stop) => {
-                return Err(ModelError {
+                return Err(ModelError::Untrusted {
                     operations: names.iter().map(|&name| name.to_owned()).collect(),
                     path: answered.iter().map(Answered::show).collect(),
                     stop,
@@ -295,11 +314,15 @@ fn difference<S: State>(
     let orders = [show(one), show(other)];
     for (nr, outcomes) in one.run.outcomes.iter().zip(&other.run.outcomes).enumerate() {
         let (Some(a), Some(b)) = outcomes else { continue };
-        if !world.compare(|world| a.same(b, world))? {
-            let seen = [a.show(world), b.show(world)];
-            return Ok(Some(Difference::Result { call: nr, seen, orders }));
+        if let Some((field, seen)) = world.compare(|world| a.difference(b, world))? {
+            return Ok(Some(Difference::Result {
+                call: nr,
+                field: field.to_owned(),
+                seen,
+                orders,
+            }));
         }
     }
     let same = world.compare(|world| one.state.same(&other.state, world))?;
-    Ok((!same).then_some(Difference::State { orders }))
+    Ok((!same).then(|| Difference::State { seen: world.last_claim(), orders }))
 }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::example::Example;
 use crate::explore::{Extent, Leaf, Limits, ModelError, Verdict, call_label, walk};
-use crate::facts::{Facts, Int, Name, Question};
+use crate::facts::{Facts, Int, Name, Question, WORD};
 use crate::interface::{Interface, Operation};
 use crate::part::Part;
 use crate::state::State;
@@ -178,7 +178,7 @@ fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> 
     }
     let facts = leaf.world.facts();
     state.names(&mut names);
-    names.retain(|name| !facts.is_fresh(*name));
+    names.retain(|name| !facts.is_fresh(*name) && facts.sort(*name) != WORD);
     let mut pairs = Vec::new();
     for (nr, &b) in names.iter().enumerate() {
         let same_sort = names[..nr].iter().filter(|a| facts.sort(**a) == facts.sort(b));

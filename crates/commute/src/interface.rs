@@ -1,7 +1,7 @@
 //! What an author of a model writes: a state, and operations on it.
 
 use crate::example::Example;
-use crate::facts::{Int, Name};
+use crate::facts::{Int, Name, WORD};
 use crate::state::{Sort, State, Term};
 use crate::world::{Argument, Stop, World};
 
@@ -98,6 +98,21 @@ impl<'w> Call<'w> {
         self.world.is(flag)
     }
 
+    /// An argument that is one of some words; the last stands for all others too.
+    pub fn choice(&mut self, name: &str, words: &[&'static str]) -> Result<&'static str, Stop> {
+        let label = self.label(name);
+        let argument = self.world.name(WORD, &label);
+        self.world.given(self.nr, name, Argument::Name(argument));
+        let [words @ .., last] = words else { panic!("no words to choose from") };
+        for word in words {
+            let constant = self.world.word(word);
+            if self.world.same_name(argument, constant)? {
+                return Ok(word);
+            }
+        }
+        Ok(last)
+    }
+
     /// Something that may be true of the call as a whole, such as `is in the other process`.
     pub fn fact(&mut self, what: &str) -> Result<bool, Stop> {
         let flag = self.world.flag(&format!("{} {what}", self.label));
@@ -140,6 +155,16 @@ pub enum Value {
     Name(Name),
 }
 
+impl Value {
+    fn show(&self, world: &World) -> String {
+        match *self {
+            Self::Word(word) => word.to_owned(),
+            Self::Int(int) => int.show(world),
+            Self::Name(name) => world.facts().label(name).to_owned(),
+        }
+    }
+}
+
 impl From<&'static str> for Value {
     fn from(word: &'static str) -> Self {
         Self::Word(word)
@@ -175,11 +200,12 @@ impl Outcome {
         self
     }
 
-    /// Whether a caller cannot tell the two apart.
-    pub(crate) fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        if !world.same_shape(self.0.len() == other.0.len()) {
-            return Ok(false);
-        }
+    /// The first part by which a caller can tell the two apart, and what it is in each.
+    pub(crate) fn difference(
+        &self,
+        other: &Self,
+        world: &mut World,
+    ) -> Result<Option<(&'static str, [String; 2])>, Stop> {
         for ((field, a), (other_field, b)) in self.0.iter().zip(&other.0) {
             let same = world.same_shape(field == other_field)
                 && match (*a, *b) {
@@ -189,10 +215,15 @@ impl Outcome {
                     _ => world.same_shape(false),
                 };
             if !same {
-                return Ok(false);
+                // Parts of two kinds of results: each tells what it is.
+                let field = if field == other_field { field } else { "result" };
+                return Ok(Some((field, [a.show(world), b.show(world)])));
             }
         }
-        Ok(true)
+        if !world.same_shape(self.0.len() == other.0.len()) {
+            return Ok(Some(("result", [self.show(world), other.show(world)])));
+        }
+        Ok(None)
     }
 
     /// What the caller sees, part by part.
@@ -202,17 +233,12 @@ impl Outcome {
 
     /// As a person reads it.
     pub fn show(&self, world: &World) -> String {
-        let show = |value: &Value| match *value {
-            Value::Word(word) => word.to_owned(),
-            Value::Int(int) => int.show(world),
-            Value::Name(name) => world.facts().label(name).to_owned(),
-        };
         let parts: Vec<String> = self
             .0
             .iter()
             .map(|(field, value)| match *field {
-                "result" => show(value),
-                field => format!("{field} {}", show(value)),
+                "result" => value.show(world),
+                field => format!("{field} {}", value.show(world)),
             })
             .collect();
         if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }

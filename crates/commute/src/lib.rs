@@ -27,22 +27,24 @@ mod model;
 pub mod models;
 mod parallel;
 mod part;
+mod serve;
 mod state;
 mod watch;
 mod world;
 
-pub use condition::{Condition, Conditions, conditions};
+pub use condition::{Case, Conditions, Reason, conditions};
 pub use example::Example;
 pub use explore::{
     Difference, Exploration, Extent, Grounds, Limits, ModelError, Situation, Verdict, call_label,
     explore,
 };
-pub use facts::{Facts, Flag, Int, Literal, Name, Question};
+pub use facts::{Facts, Flag, Int, Literal, Name, Question, WORD};
 pub use generate::{Expect, Generated, TEST_SCHEMA, Test, TestCall, Wanted, generate};
 pub use interface::{Call, Interface, Operation, Outcome, Value};
 pub use model::{Model, explore_pairs, models, pairs};
 pub use parallel::in_order;
 pub use part::Part;
+pub use serve::{Description, Explored, Request, SERVE_SCHEMA, STUCK, Tests, serve, watch};
 pub use state::{Map, Natural, Queue, Sort, Stack, State, Term, Total, Truth, join};
 pub use watch::{Execution, on_this_thread, stuck};
 pub use world::{Answered, Claim, Stop, World};

@@ -10,11 +10,11 @@ use crate::state::State;
 /// An interface that can be explored, whatever its state is.
 pub trait Model: Sync {
     /// What it is called.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
     /// What it is.
-    fn about(&self) -> &'static str;
+    fn about(&self) -> &str;
     /// Names of its operations, and what each does.
-    fn operations(&self) -> Vec<(&'static str, &'static str)>;
+    fn operations(&self) -> Vec<(&str, &str)>;
     /// Explores operations, by number, called at once.
     fn explore(&self, operations: &[usize], limits: &Limits) -> Result<Exploration, ModelError>;
     /// Makes tests of operations, by number, called at once.
@@ -52,15 +52,15 @@ pub fn explore_pairs(
 }
 
 impl<S: State> Model for Interface<S> {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.name
     }
 
-    fn about(&self) -> &'static str {
+    fn about(&self) -> &str {
         self.about
     }
 
-    fn operations(&self) -> Vec<(&'static str, &'static str)> {
+    fn operations(&self) -> Vec<(&str, &str)> {
         self.operations.iter().map(|operation| (operation.name, operation.about)).collect()
     }
 

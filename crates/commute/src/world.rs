@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::explore::Grounds;
-use crate::facts::{Facts, Flag, Int, Literal, Name, Question};
+use crate::facts::{Facts, Flag, Int, Literal, Name, Question, show_sum};
 use crate::state::State;
 use crate::watch::Progress;
 
@@ -236,6 +236,12 @@ impl World {
         *self.names.entry(label.to_owned()).or_insert_with(|| facts.name(sort, label))
     }
 
+    /// The word `label`, which is no other word.
+    pub fn word(&mut self, label: &'static str) -> Name {
+        let facts = &mut self.facts;
+        *self.names.entry(label.to_owned()).or_insert_with(|| facts.word(label))
+    }
+
     /// The name called `label` that equals no other.
     pub fn fresh(&mut self, sort: &'static str, label: &str) -> Name {
         let facts = &mut self.facts;
@@ -297,6 +303,15 @@ impl World {
     fn claim(&mut self, claim: Claim) {
         if !self.claims.contains(&claim) {
             self.claims.push(claim);
+        }
+    }
+
+    /// The two sides of what was compared last, unless only one was there.
+    pub(crate) fn last_claim(&self) -> Option<[String; 2]> {
+        match self.claims.last()? {
+            Claim::Names(a, b) => Some([a.clone(), b.clone()]),
+            Claim::Ints(a, plus, b) => Some([show_sum(a, *plus), show_sum(b, 0)]),
+            Claim::Shape => None,
         }
     }
 

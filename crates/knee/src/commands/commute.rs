@@ -1,7 +1,12 @@
 //! `knee commute`: when the operations of an interface commute, from a model of it.
 
+mod program;
+mod tests;
+
+use std::path::PathBuf;
+
 use clap::Subcommand;
-use knee_commute::{Extent, Limits, Model, conditions, explore_pairs, models};
+use knee_commute::{Extent, Limits, Model, Wanted, conditions, explore_pairs, models, watch};
 
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute as present;
@@ -23,6 +28,7 @@ pub(crate) struct Args {
 enum Command {
     List(ListArgs),
     Conditions(ConditionsArgs),
+    Tests(tests::Args),
     Matrix(MatrixArgs),
 }
 
@@ -49,7 +55,11 @@ struct ConditionsArgs {
     #[command(flatten)]
     from: From,
 
-    /// As JSON, for programs
+    /// All conditions and reasons, not only the most frequent ones
+    #[arg(long)]
+    all: bool,
+
+    /// As JSON, for programs; has all
     #[arg(long)]
     json: bool,
 }
@@ -72,6 +82,10 @@ struct From {
     #[arg(long, value_name = "NAME", default_value = "posix")]
     interface: String,
 
+    /// A program with the model of an interface of your own in it (see docs/commuting.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "interface")]
+    model: Option<PathBuf>,
+
     /// Most situations of one set of operations
     #[arg(long, value_name = "N", default_value_t = Limits::default().situations)]
     limit: usize,
@@ -79,6 +93,9 @@ struct From {
 
 impl From {
     fn model(&self) -> anyhow::Result<Box<dyn Model>> {
+        if let Some(path) = &self.model {
+            return Ok(Box::new(program::Program::introduce(path.clone())?));
+        }
         let mut models = models();
         match models.iter().position(|model| model.name() == self.interface) {
             Some(nr) => Ok(models.swap_remove(nr)),
@@ -94,7 +111,9 @@ impl From {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    watch(|what| tell!("knee: {what}"));
     let text = match &args.command {
+        Command::Tests(args) => return tests::run(args),
         Command::List(args) => present::list(&models(), args.json),
         Command::Conditions(args) => {
             let model = args.from.model()?;
@@ -105,12 +124,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                 .collect::<anyhow::Result<Vec<_>>>()?;
             let exploration = model.explore(&operations, &args.from.limits())?;
             warn(&args.operations.join(" and "), &exploration.extent, &args.from);
-            present::conditions(
-                &args.operations,
-                &conditions(&exploration),
-                &exploration,
-                args.json,
-            )
+            // One test for each situation, in the same order.
+            let wanted = Wanted { patterns: 1, differing: true };
+            let examples = model.generate(&operations, &args.from.limits(), &wanted)?.tests;
+            let found = present::Found {
+                names: &args.operations,
+                conditions: &conditions(&exploration),
+                exploration: &exploration,
+                examples: &examples,
+            };
+            if args.json { found.json() } else { found.text(args.all) }
         }
         Command::Matrix(args) => {
             let model = args.from.model()?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use knee_commute::{Condition, Conditions, Difference, Exploration, Model, Verdict, call_label};
+use knee_commute::{Conditions, Difference, Exploration, Model, Test, Verdict, call_label};
 use serde_json::{Value, json};
 
 use super::number::plural;
@@ -39,93 +39,181 @@ pub(crate) fn list(models: &[Box<dyn Model>], as_json: bool) -> String {
     text
 }
 
+/// Conditions and reasons that are shown unless all are asked for.
+const MOST_SHOWN: usize = 6;
+
 /// When some operations commute.
-pub(crate) fn conditions(
-    names: &[String],
-    conditions: &Conditions,
-    exploration: &Exploration,
-    as_json: bool,
-) -> String {
-    let (all, commuting) = counts(exploration);
-    if as_json {
-        let formulas = |condition: &Condition| {
-            condition
-                .literals
-                .iter()
-                .map(|(literal, answer)| literal.show(*answer))
-                .collect::<Vec<String>>()
-        };
-        let differ: Vec<Value> = conditions
+pub(crate) struct Found<'f> {
+    pub(crate) names: &'f [String],
+    pub(crate) conditions: &'f Conditions,
+    pub(crate) exploration: &'f Exploration,
+    /// One for each situation.
+    pub(crate) examples: &'f [Test],
+}
+
+impl Found<'_> {
+    /// For programs.
+    pub(crate) fn json(&self) -> String {
+        let (all, commuting) = counts(self.exploration);
+        let commute: Vec<Value> = self
+            .conditions
+            .commute
+            .iter()
+            .map(|case| {
+                json!({
+                    "all_of": case.formulas,
+                    "situations": case.situations,
+                    "example": self.examples[case.example],
+                })
+            })
+            .collect();
+        let differ: Vec<Value> = self
+            .conditions
             .differ
             .iter()
-            .map(|(condition, difference)| {
-                json!({ "all_of": formulas(condition), "because": because(difference, names) })
+            .map(|reason| {
+                json!({
+                    "because": because(&reason.difference, self.names),
+                    "situations": reason.situations,
+                    "all_of": reason.formulas,
+                    "example": self.examples[reason.example],
+                })
             })
             .collect();
         let document = json!({
             "schema": SCHEMA,
-            "operations": names,
+            "operations": self.names,
             "situations": all,
             "commuting": commuting,
-            "commute_if_any_of": conditions.commute.iter().map(formulas).collect::<Vec<_>>(),
-            "differ_if_any_of": differ,
+            "commute_if_any_of": commute,
+            "differ": differ,
         });
-        return format!("{document:#}\n");
+        format!("{document:#}\n")
     }
-    let mut text = String::new();
-    let calls: Vec<String> =
-        names.iter().enumerate().map(|(nr, name)| format!("{}: {name}", call_label(nr))).collect();
-    let _ = writeln!(text, "{BOLD}{}{BOLD:#}\n", calls.join("   "));
-    let _ = match conditions.commute.as_slice() {
-        [] => writeln!(text, "They never commute."),
-        [always] if always.literals.is_empty() => writeln!(text, "They always commute."),
-        some => {
-            let _ = writeln!(text, "They commute if");
-            for (nr, condition) in some.iter().enumerate() {
-                let or = if nr == 0 { "  " } else { "or" };
-                let _ = writeln!(text, "  {DIM}{or}{DIM:#} {}", condition.show());
+
+    /// For people: what covers most, or all.
+    pub(crate) fn text(&self, all: bool) -> String {
+        let most = if all { usize::MAX } else { MOST_SHOWN };
+        let mut text = String::new();
+        let calls = self.names.iter().enumerate();
+        let calls: Vec<String> =
+            calls.map(|(nr, name)| format!("{}: {name}", call_label(nr))).collect();
+        let _ = writeln!(text, "{BOLD}{}{BOLD:#}\n", calls.join("   "));
+        self.commute(most, &mut text);
+        self.differ(most, &mut text);
+        let (situations, commuting) = counts(self.exploration);
+        let share = 100.0 * commuting as f64 / situations.max(1) as f64;
+        let situations = plural(situations, "situation");
+        let _ = writeln!(text, "\n{DIM}{commuting} of {situations} commute ({share:.0} %).{DIM:#}");
+        text
+    }
+
+    fn commute(&self, most: usize, text: &mut String) {
+        let commute = self.conditions.commute.as_slice();
+        let _ = match commute {
+            [] => writeln!(text, "They never commute."),
+            [always] if always.formulas.is_empty() => {
+                writeln!(text, "They always commute.")
             }
-            Ok(())
+            _ => writeln!(text, "They commute if"),
+        };
+        let conditional = commute.iter().filter(|case| !case.formulas.is_empty());
+        for (nr, case) in conditional.take(most).enumerate() {
+            let or = if nr == 0 { "  " } else { "or" };
+            let _ = writeln!(text, "  {DIM}{or}{DIM:#} {}", case.formulas.join(" and "));
+            let _ = writeln!(text, "       {DIM}{}{DIM:#}", example(&self.examples[case.example]));
         }
-    };
-    match conditions.differ.as_slice() {
-        [] => {}
-        [(always, difference)] if always.literals.is_empty() => {
-            let _ = writeln!(text, "{}.", because(difference, names));
-            return text;
-        }
-        _ => {
-            let _ = writeln!(text, "\nThey do not if");
+        if commute.len() > most {
+            let more = plural(commute.len() - most, "more condition");
+            let _ = writeln!(text, "  {DIM}or {more}, which --all shows{DIM:#}");
         }
     }
-    for (nr, (condition, difference)) in conditions.differ.iter().enumerate() {
-        let or = if nr == 0 { "  " } else { "or" };
-        let _ = writeln!(
-            text,
-            "  {DIM}{or}{DIM:#} {}\n       {DIM}{}{DIM:#}",
-            condition.show(),
-            because(difference, names)
-        );
+
+    fn differ(&self, most: usize, text: &mut String) {
+        let differ = self.conditions.differ.as_slice();
+        if !differ.is_empty() && !self.conditions.commute.is_empty() {
+            let _ = writeln!(text, "\nElsewhere they do not:");
+        }
+        for reason in differ.iter().take(most) {
+            let of = plural(reason.situations, "situation");
+            let because = because(&reason.difference, self.names);
+            let _ = writeln!(text, "  {because} {DIM}({of}){DIM:#}");
+            if !reason.formulas.is_empty() {
+                let _ = writeln!(text, "       if {}", reason.formulas.join(" and "));
+            }
+            let shown = example(&self.examples[reason.example]);
+            let _ = writeln!(text, "       {DIM}{shown}{DIM:#}");
+        }
+        if differ.len() > most {
+            let more = plural(differ.len() - most, "more reason");
+            let _ = writeln!(text, "  {DIM}and {more}, which --all shows{DIM:#}");
+        }
     }
-    let share = 100.0 * commuting as f64 / all.max(1) as f64;
-    let _ = writeln!(
-        text,
-        "\n{DIM}{commuting} of {} commute ({share:.0} %).{DIM:#}",
-        plural(all, "situation")
-    );
-    text
 }
 
 /// What tells the orders apart, in words.
 fn because(difference: &Difference, names: &[String]) -> String {
     match difference {
-        Difference::Result { call, seen: [one, other], orders: [first, second] } => {
+        Difference::Result { call, field, seen: [one, other], orders: [first, second] } => {
             let (call, name) = (call_label(*call), &names[*call]);
-            format!("{call} ({name}) sees {one} in the order {first}, but {other} in {second}")
+            let what = if field == "result" { String::new() } else { format!("{field} ") };
+            format!(
+                "{call} ({name}) sees {what}{one} in the order {first}, but {other} in {second}"
+            )
         }
-        Difference::State { orders: [first, second] } => {
-            format!("the orders {first} and {second} leave states that can be told apart")
+        Difference::State { seen: Some([one, other]), orders: [first, second] } => {
+            format!("the order {first} leaves {one} where {second} leaves {other}")
         }
+        Difference::State { seen: None, orders: [first, second] } => {
+            format!("the order {first} leaves something where {second} leaves nothing")
+        }
+    }
+}
+
+/// A concrete state and calls, on one line.
+fn example(test: &Test) -> String {
+    let mut words: Vec<String> = test.setup.iter().map(step).collect();
+    for call in &test.calls {
+        let given = call.arguments.iter().map(|(name, value)| match value {
+            Value::Bool(true) => name.clone(),
+            Value::Bool(false) => format!("no {name}"),
+            value => format!("{name} {}", plain(value)),
+        });
+        let given: Vec<String> = given.collect();
+        let process = if call.process > 0 { " in the other process" } else { "" };
+        words.push(format!("{}: {}({}){process}", call.label, call.operation, given.join(", ")));
+    }
+    format!("for example {}", words.join("; "))
+}
+
+/// A step of a set-up in words: `table[key0] = content0`, `file inode0, names filename0`.
+fn step(step: &Value) -> String {
+    let Some(fields) = step.as_object() else { return plain(step) };
+    if let (Some(at), Some(to)) = (fields.get("set"), fields.get("to")) {
+        return match to {
+            Value::Null => format!("nothing at {}", plain(at)),
+            to => format!("{} = {}", plain(at), plain(to)),
+        };
+    }
+    let what = fields.get("do").map(plain).unwrap_or_default();
+    let nothing = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    let rest = fields.iter().filter(|(name, value)| *name != "do" && !nothing(value));
+    let rest: Vec<String> = rest.map(|(name, value)| format!("{name} {}", plain(value))).collect();
+    format!("{what} with {}", rest.join(", "))
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(word) => word.clone(),
+        Value::Null => "anything".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Array(some) => some.iter().map(plain).collect::<Vec<String>>().join(" and "),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name} {}", plain(value)));
+            fields.collect::<Vec<String>>().join(", ")
+        }
+        number => number.to_string(),
     }
 }
 

@@ -146,7 +146,13 @@ impl Descriptors {
         if let Some(&fd) = known.get(nr) {
             return Ok(fd);
         }
-        let label = format!("{}({nr})", self.unused());
+        let rank = match nr {
+            0 => String::new(),
+            1 => "2nd ".to_owned(),
+            2 => "3rd ".to_owned(),
+            nr => format!("{}th ", nr + 1),
+        };
+        let label = format!("{rank}lowest unused fd of {}", self.label.trim_end_matches(".fds"));
         let fd = world.int(&label, Some(0), Some(DESCRIPTORS));
         let above = known.last().map_or(Int::from(-1), |last| *last);
         world.assume_at_most(above + 1, fd)?;
@@ -276,15 +282,14 @@ pub(super) fn lseek(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, S
         Some(Target::File(open)) => open,
     };
     let off = call.int("off", -1..=DESCRIPTORS);
-    let new = if call.flag("whence is SEEK_SET")? {
-        off
-    } else if call.flag("whence is SEEK_CUR")? {
-        open.off.0 + call.world.concrete(off, STEPS)?
-    } else if call.flag("whence is SEEK_END")? {
-        let len = state.inodes.get(&open.inode, call.world)?.data.len.0;
-        len + call.world.concrete(off, STEPS)?
-    } else {
-        return Ok(Outcome::of("EINVAL"));
+    let new = match call.choice("whence", &["SEEK_SET", "SEEK_CUR", "SEEK_END", "other"])? {
+        "SEEK_SET" => off,
+        "SEEK_CUR" => open.off.0 + call.world.concrete(off, STEPS)?,
+        "SEEK_END" => {
+            let len = state.inodes.get(&open.inode, call.world)?.data.len.0;
+            len + call.world.concrete(off, STEPS)?
+        }
+        _ => return Ok(Outcome::of("EINVAL")),
     };
     if call.world.at_most(new, -1)? {
         return Ok(Outcome::of("EINVAL"));

@@ -24,6 +24,8 @@ pub(super) struct Data {
 
 impl State for Data {
     fn unknown(world: &mut World, label: &str) -> Self {
+        // What is in a file is the file's.
+        let label = label.trim_end_matches(".data");
         Self {
             len: Natural::unknown(world, &format!("{label}.len")),
             pages: Total::unknown(world, label),
