@@ -38,6 +38,9 @@ pub struct Limits {
     pub situations: usize,
 }
 
+/// Paths that ask too much, of one set of operations, before it is given up: most likely all do.
+const MOST_TOO_DEEP: usize = 1000;
+
 impl Default for Limits {
     fn default() -> Self {
         Self { questions: 200, situations: 100_000 }
@@ -118,7 +121,7 @@ pub struct Exploration {
 pub struct Extent {
     /// How many paths were cut off because they asked too much.
     pub too_deep: usize,
-    /// Whether there are more situations than allowed.
+    /// Whether there is more than was allowed to be looked at.
     pub cut: bool,
 }
 
@@ -212,7 +215,7 @@ pub(crate) fn walk<S: State>(
     let (mut extent, mut situations) = (Extent::default(), 0);
     let mut open: Vec<Rc<[Answered]>> = vec![Rc::from([])];
     while let Some(script) = open.pop() {
-        if situations == limits.situations {
+        if situations == limits.situations || extent.too_deep == MOST_TOO_DEEP {
             extent.cut = true;
             break;
         }

@@ -20,7 +20,7 @@ pub(crate) enum ExitStatus {
     Usage,
     /// 3: the environment lacks something: a permission, a program, room on a disk.
     Environment,
-    /// 4: a testcase died, hung or returned.
+    /// 4: a testcase died, hung or returned, or a model of an interface did.
     TestcaseDied,
     /// 128 + the signal: interrupted; what was measured is kept and marked as incomplete.
     Interrupted(i32),
@@ -42,7 +42,13 @@ impl ExitStatus {
 
     /// The status of an error that ended a command.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        if error.is::<UsageError>() { Self::Usage } else { Self::Environment }
+        if error.is::<UsageError>() {
+            Self::Usage
+        } else if error.is::<knee_commute::ModelError>() {
+            Self::TestcaseDied
+        } else {
+            Self::Environment
+        }
     }
 }
 

@@ -35,6 +35,10 @@ enum Command {
 /// Print the interfaces and their operations
 #[derive(clap::Args)]
 struct ListArgs {
+    /// Those of the program with the model of an interface of your own in it
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+
     /// As JSON, for programs
     #[arg(long)]
     json: bool,
@@ -114,7 +118,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     watch(|what| tell!("knee: {what}"));
     let text = match &args.command {
         Command::Tests(args) => return tests::run(args),
-        Command::List(args) => present::list(&models(), args.json),
+        Command::List(args) => {
+            let models = match &args.model {
+                None => models(),
+                Some(path) => vec![Box::new(program::Program::introduce(path.clone())?) as Box<_>],
+            };
+            present::list(&models, args.json)
+        }
         Command::Conditions(args) => {
             let model = args.from.model()?;
             let operations = args
@@ -152,16 +162,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 
 /// Says what the limits have kept from being seen.
 fn warn(names: &str, extent: &Extent, from: &From) {
-    if extent.cut {
-        let n = from.limit;
-        tell!("knee: {names}: only {n} situations were looked at; raise --limit to see all");
-    }
     if extent.too_deep > 0 {
+        let of = if extent.cut { "the first " } else { "" };
         tell!(
-            "knee: {names}: {} were given up, as the model asks more than {} questions there",
-            extent.too_deep,
+            "knee: {names}: {of}{} given up, as the model asks more than {} questions there",
+            match extent.too_deep {
+                1 => "situation was".to_owned(),
+                n => format!("{n} situations were"),
+            },
             from.limits().questions
         );
+    } else if extent.cut {
+        let n = from.limit;
+        tell!("knee: {names}: only {n} situations were looked at; raise --limit to see all");
     }
 }
 

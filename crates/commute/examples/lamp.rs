@@ -1,0 +1,59 @@
+//! A model in a program of its own: a lamp with a switch.
+//!
+//! ```sh
+//! cargo build --release -p knee-commute --example lamp
+//! knee commute matrix --model target/release/examples/lamp
+//! knee commute conditions on toggle --model target/release/examples/lamp
+//! ```
+
+use std::process::ExitCode;
+
+use knee_commute::{Interface, Operation, Outcome, Truth, serve, state};
+
+state! {
+    /// Whether it is lit.
+    struct Lamp {
+        lit: Truth,
+    }
+}
+
+/// `on` commutes with itself, as the lamp is lit whoever comes first; `toggle` does too, but only
+/// because it does not tell what it did.
+fn lamp() -> Interface<Lamp> {
+    Interface {
+        name: "lamp",
+        about: "a lamp: switching it on commutes, toggling it only while nobody looks",
+        operations: vec![
+            Operation {
+                name: "on",
+                about: "(): lit, whatever it was",
+                apply: |state, _| {
+                    state.lit = Truth::Known(true);
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation {
+                name: "toggle",
+                about: "(): lit if it was dark, and dark if it was lit",
+                apply: |state, call| {
+                    let lit = state.lit.ask(call.world)?;
+                    state.lit = Truth::Known(!lit);
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation {
+                name: "look",
+                about: "(): lit or dark",
+                apply: |state, call| {
+                    let lit = state.lit.ask(call.world)?;
+                    Ok(Outcome::of(if lit { "lit" } else { "dark" }))
+                },
+            },
+        ],
+        ..Interface::default()
+    }
+}
+
+fn main() -> ExitCode {
+    serve(&lamp())
+}

@@ -1,0 +1,76 @@
+//! Models as they should not be, for the tests of what knee says about them.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use knee_commute::{Interface, Operation, Outcome, Truth, serve, state};
+
+state! {
+    /// Two things to ask about.
+    struct Pair {
+        left: Truth,
+        right: Truth,
+    }
+}
+
+/// How often it was called.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+fn misbehaving() -> Interface<Pair> {
+    Interface {
+        name: "misbehaving",
+        about: "what a model should not do",
+        operations: vec![
+            Operation {
+                name: "fine",
+                about: "(): nothing is wrong with it",
+                apply: |_, _| Ok(Outcome::nothing()),
+            },
+            Operation {
+                name: "panics",
+                about: "(): where left is, but not right",
+                apply: |state, call| {
+                    if state.left.ask(call.world)? && !state.right.ask(call.world)? {
+                        panic!("no right without left");
+                    }
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation {
+                name: "loops",
+                about: "(): for ever, where left is not",
+                apply: |state, call| {
+                    while !state.left.ask(call.world)? {
+                        std::hint::spin_loop();
+                    }
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation {
+                name: "wavers",
+                about: "(): asks now about one, now about the other",
+                apply: |state, call| {
+                    let left = CALLS.fetch_add(1, Ordering::Relaxed) % 3 == 0;
+                    let asked = if left { state.left } else { state.right };
+                    asked.ask(call.world)?;
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation {
+                name: "asks",
+                about: "(): something new, for ever",
+                apply: |_, call| {
+                    for nr in 0.. {
+                        call.flag(&format!("flag {nr}"))?;
+                    }
+                    Ok(Outcome::nothing())
+                },
+            },
+        ],
+        ..Interface::default()
+    }
+}
+
+fn main() -> ExitCode {
+    serve(&misbehaving())
+}
