@@ -2,12 +2,17 @@
 
 use std::fmt::Write as _;
 
+use crate::matrix::{Matrix, Pair};
 use crate::model::{Change, ChangeVerdict};
 use crate::number::{change, count, percent, tasks};
 use crate::reading::{CaseReading, CurveReading, Reading, Scaling};
 
 /// The one sentence to remember.
 pub(crate) fn sentence(reading: &Reading) -> String {
+    if !reading.shows_runs() {
+        let matrices: Vec<String> = reading.page.matrices.iter().map(commuting).collect();
+        return matrices.join("; ");
+    }
     if reading.curves().all(|(_, curve)| curve.curve.points.is_empty()) {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();
         return match off_chart {
@@ -120,6 +125,33 @@ fn one(case: &CaseReading, curve: &CurveReading) -> String {
             efficiency * f64::from(last.tasks)
         ),
         _ => format!("{name} scales to {most} at {} efficiency", percent(efficiency)),
+    }
+}
+
+/// How often the operations of an interface commute.
+fn commuting(matrix: &Matrix) -> String {
+    let Matrix { interface, pairs, .. } = matrix;
+    let with = |percent| pairs.iter().filter(|pair| pair.percent() == Some(percent)).count();
+    let least = pairs.iter().filter(|pair| pair.percent().is_some()).min_by(|one, other| {
+        let across = |a: &Pair, b: &Pair| a.commuting * b.situations;
+        across(one, other).cmp(&across(other, one))
+    });
+    let (always, never, all) = (with(100), with(0), count(pairs.len(), "pair"));
+    match least {
+        None => format!("No situation of {interface} was looked at"),
+        Some(_) if always == pairs.len() => {
+            format!("{interface}: {all} of operations, and all always commute")
+        }
+        Some(_) if never > 0 => {
+            format!("{interface}: {always} of {all} of operations always commute, {never} never")
+        }
+        Some(pair) => format!(
+            "{interface}: {always} of {all} of operations always commute; {} and {} the least, in {} \
+             of their situations",
+            pair.operations[0],
+            pair.operations[1],
+            percent(f64::from(pair.percent().unwrap_or(0)) / 100.0)
+        ),
     }
 }
 

@@ -121,7 +121,7 @@ fn label(nr: usize) -> char {
 }
 
 /// What tells the orders apart, in words.
-fn because(difference: &Difference, names: &[String]) -> String {
+pub(super) fn because(difference: &Difference, names: &[String]) -> String {
     match difference {
         Difference::Result { call, seen: [one, other], orders: [first, second] } => {
             let nr = usize::from(call.as_bytes()[0] - b'a');
@@ -134,24 +134,13 @@ fn because(difference: &Difference, names: &[String]) -> String {
     }
 }
 
-fn counts(exploration: &Exploration) -> (usize, usize) {
+pub(super) fn counts(exploration: &Exploration) -> (usize, usize) {
     let commuting = |s: &&knee_commute::Situation| s.verdict == Verdict::Commute;
     (exploration.situations.len(), exploration.situations.iter().filter(commuting).count())
 }
 
 /// The share of situations in which each pair commutes.
-pub(crate) fn matrix(names: &[&str], pairs: &[([usize; 2], Exploration)], as_json: bool) -> String {
-    if as_json {
-        let pairs: Vec<Value> = pairs
-            .iter()
-            .map(|([i, j], exploration)| {
-                let (all, commuting) = counts(exploration);
-                let operations = [names[*i], names[*j]];
-                json!({ "operations": operations, "situations": all, "commuting": commuting })
-            })
-            .collect();
-        return format!("{:#}\n", json!({ "schema": SCHEMA, "pairs": pairs }));
-    }
+pub(crate) fn matrix(names: &[&str], pairs: &[([usize; 2], Exploration)]) -> String {
     let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
     let cell = |name: &str| name.len().max(4);
     let mut text = String::new();
