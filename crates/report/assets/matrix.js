@@ -11,13 +11,14 @@
     const rows = [...table.rows].map((row) => [...row.querySelectorAll("td")].map((cell) => cell.firstElementChild));
     const links = rows.flat().filter(Boolean);
     if (links.length === 0) return;
+    // Without their names, so that an address does not open the list as well.
+    const pairs = new Map([...section.querySelectorAll(".pair")].map((pair) => ["#" + pair.id, pair]));
+    for (const pair of pairs.values()) pair.removeAttribute("id");
     let chosen = null;
 
     // A pair is shown while it is pointed at, and stays when it is chosen.
     function show(link) {
-      const pair = document.getElementById(link.hash.slice(1)).cloneNode(true);
-      pair.removeAttribute("id");
-      place.replaceChildren(pair);
+      place.replaceChildren(pairs.get(link.getAttribute("href")).cloneNode(true));
       place.scrollTop = 0;
       const row = rows.findIndex((row) => row.includes(link));
       const column = rows[row].indexOf(link);
@@ -47,7 +48,7 @@
       if (!link) return;
       event.preventDefault();
       choose(link);
-      history.pushState(null, "", link.hash);
+      history.pushState(null, "", link.getAttribute("href"));
     });
     table.addEventListener("keydown", (event) => {
       const step = STEPS[event.key];
@@ -59,8 +60,9 @@
     });
 
     function readFragment() {
-      const wanted = links.find((link) => link.hash === location.hash);
+      const wanted = links.find((link) => link.getAttribute("href") === location.hash);
       if (!wanted) return;
+      section.querySelector(".conditions").open = false;
       choose(wanted);
       section.scrollIntoView();
     }

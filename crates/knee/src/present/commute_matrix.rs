@@ -19,9 +19,13 @@ pub(crate) fn record(model: &dyn Model, pairs: &[([usize; 2], Exploration)]) -> 
             .iter()
             .map(|(name, about)| MatrixOperation { name: (*name).into(), about: (*about).into() })
             .collect(),
-        pairs: on_all_cpus(pairs, |([i, j], exploration)| {
-            pair([*i, *j].map(|nr| operations[nr].0.to_owned()), exploration)
-        }),
+        pairs: on_all_cpus(
+            pairs,
+            |(_, exploration)| exploration.situations.len(),
+            |([i, j], exploration)| {
+                pair([*i, *j].map(|nr| operations[nr].0.to_owned()), exploration)
+            },
+        ),
     }
 }
 
@@ -49,20 +53,21 @@ fn pair(operations: [String; 2], exploration: &Exploration) -> Pair {
     }
 }
 
-/// `of` each item, in their order.
-fn on_all_cpus<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
+/// `of` each item, in their order. The heaviest are begun first, so that no CPU is left with one
+/// of them when the others are done.
+fn on_all_cpus<T: Sync, R: Send>(
+    items: &[T],
+    weight: impl Fn(&T) -> usize,
+    of: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let mut queue: Vec<(usize, &T)> = items.iter().enumerate().collect();
+    queue.sort_by_key(|(_, item)| std::cmp::Reverse(weight(item)));
+    let taken = AtomicUsize::new(0);
     let work = || {
-        let mut done = Vec::new();
-        while let Some((nr, item)) = {
-            let nr = next.fetch_add(1, Ordering::Relaxed);
-            items.get(nr).map(|item| (nr, item))
-        } {
-            done.push((nr, of(item)));
-        }
-        done
+        let take = || queue.get(taken.fetch_add(1, Ordering::Relaxed));
+        std::iter::from_fn(take).map(|(nr, item)| (*nr, of(item))).collect::<Vec<_>>()
     };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let mut done: Vec<(usize, R)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("it has no panics")).collect()
@@ -79,7 +84,7 @@ mod tests {
     fn results_are_in_the_order_of_their_items() {
         let squares: Vec<u32> = (0..1000).map(|n| n * n).collect();
         let items: Vec<u32> = (0..1000).collect();
-        assert_eq!(on_all_cpus(&items, |n| n * n), squares);
-        assert_eq!(on_all_cpus(&[0_u32; 0], |n| n * n), [0; 0]);
+        assert_eq!(on_all_cpus(&items, |n| (n % 7) as usize, |n| n * n), squares);
+        assert_eq!(on_all_cpus(&[0_u32; 0], |_| 0, |n| n * n), [0; 0]);
     }
 }

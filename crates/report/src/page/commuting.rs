@@ -60,8 +60,8 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
         section.commute aria-labelledby={ "commute-" (key) } {
             h3 id={ "commute-" (key) } { (interface) }
             p.facts {
-                (about) ". " (commuting) " of " (count(situations, "situation")) " of "
-                (count(pairs.len(), "pair")) " commute. Model of knee " (knee_version) "."
+                (about) " · " (commuting) " of " (count(situations, "situation")) " of "
+                (count(pairs.len(), "pair")) " commute · model of knee " (knee_version)
             }
             (doubts(pairs))
             div.matrix-and-pair {
@@ -83,22 +83,26 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
 
 /// What has not been looked at.
 fn doubts(pairs: &[Pair]) -> Markup {
-    let names = |pair: &Pair| format!("{} and {}", pair.operations[0], pair.operations[1]);
+    let names = |of: fn(&Pair) -> bool| {
+        let names: Vec<String> = pairs
+            .iter()
+            .filter(|pair| of(pair))
+            .map(|pair| format!("{} and {}", pair.operations[0], pair.operations[1]))
+            .collect();
+        names.join("; ")
+    };
+    let cut = names(|pair| pair.cut);
+    let given_up = names(|pair| pair.given_up > 0);
+    let sign = || html! { span.shape aria-hidden="true" { "⚠" } " " };
     html! {
-        @for pair in pairs {
-            @if pair.cut {
-                p.doubts {
-                    span.shape aria-hidden="true" { "⚠" }
-                    " " (names(pair)) ": only " (count(pair.situations, "situation"))
-                    " were looked at; knee commute matrix --limit allows more"
-                }
+        @if !cut.is_empty() {
+            p.doubts {
+                (sign()) "Not all situations were looked at (--limit of knee commute matrix): " (cut)
             }
-            @if pair.given_up > 0 {
-                p.doubts {
-                    span.shape aria-hidden="true" { "⚠" }
-                    " " (names(pair)) ": " (count(pair.given_up, "situation"))
-                    " given up, as the model asks too much there"
-                }
+        }
+        @if !given_up.is_empty() {
+            p.doubts {
+                (sign()) "Situations were given up where the model asks too much: " (given_up)
             }
         }
     }
@@ -119,9 +123,9 @@ fn triangle(matrix: &Matrix, key: &str) -> Markup {
                     tr {
                         th scope="row" title=(about) { (name) }
                         @for column in 0..=row { (cell(key, matrix.pair(column, row))) }
-                        // As wide as its name, over cells that are not there.
+                        // Over the cells that are not there.
                         th.column-name colspan=(matrix.operations.len() - row) aria-hidden="true" {
-                            span { (name) }
+                            (name)
                         }
                     }
                 }
