@@ -247,6 +247,39 @@ mod tests {
     }
 
     #[test]
+    fn of_matrices_alone_it_counts_what_always_and_what_never_commutes() {
+        use crate::matrix::{Matrix, Pair};
+        let page = |shares: &[(usize, usize)]| {
+            let pairs = shares.iter().enumerate().map(|(nr, &(commuting, situations))| Pair {
+                operations: ["get".to_owned(), format!("put{nr}")],
+                situations,
+                commuting,
+                cut: false,
+                given_up: 0,
+                commute_if_any_of: Vec::new(),
+                differ_if_any_of: Vec::new(),
+            });
+            let pairs = pairs.collect();
+            let matrix = Matrix { interface: "map".to_owned(), pairs, ..Matrix::default() };
+            Page { matrices: vec![matrix], ..Page::default() }
+        };
+        assert_eq!(
+            title(&page(&[(1, 1), (2, 3), (1, 2)])),
+            "map: 1 of 3 pairs of operations always commute; get and put2 the least, in 50 % of \
+             their situations"
+        );
+        assert_eq!(
+            title(&page(&[(1, 1), (0, 3), (1, 2)])),
+            "map: 1 of 3 pairs of operations always commute, 1 never"
+        );
+        assert_eq!(title(&page(&[(1, 1)])), "map: 1 pair of operations, and all always commute");
+        assert_eq!(title(&page(&[(0, 0)])), "No situation of map was looked at");
+        let mut both = self::page(&[&[(2, 10.0)]]);
+        both.matrices = page(&[(1, 1)]).matrices;
+        assert_eq!(title(&both), "1 testcase measured at 2 tasks: no curve");
+    }
+
+    #[test]
     fn of_two_runs_it_says_what_changed() {
         assert_eq!(
             title(&compared(ChangeVerdict::Slower, 0.88)),

@@ -35,7 +35,7 @@ const SCHEMA: u64 = 1;
 /// What tells the document from others.
 const KIND: &str = "commute matrix";
 /// How to get one.
-const MAKE: &str = "`knee commute matrix --json > FILE` writes one";
+const MAKE: &str = "`knee commute matrix --json > FILE` writes a matrix";
 
 /// When the operations of an interface commute.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,11 +92,11 @@ pub struct Differing {
 /// Why a text is no matrix.
 #[derive(Debug, thiserror::Error)]
 pub enum MatrixError {
-    /// It is no JSON.
-    #[error("it is no JSON: {0}")]
+    /// It is no JSON, or is cut off.
+    #[error("it begins like JSON and is none: {0}; {MAKE}")]
     NotJson(serde_json::Error),
     /// It is something else.
-    #[error("it is JSON, but no matrix of when operations commute: {MAKE}")]
+    #[error("it is JSON, but no record of when operations commute: {MAKE}")]
     OtherKind,
     /// It was written by another version of knee.
     #[error(
@@ -250,18 +250,22 @@ mod tests {
         let refusal = |text: &str| Matrix::from_json(text).unwrap_err().to_string();
         let good = matrix(vec![pair("get", "put", 1, 3)]).to_json();
         let spoilt = |from: &str, to: &str| refusal(&good.replacen(from, to, 1));
-        assert!(refusal("{").starts_with("it is no JSON: EOF"), "{}", refusal("{"));
+        assert!(
+            refusal("{").starts_with("it begins like JSON and is none: EOF"),
+            "{}",
+            refusal("{")
+        );
         for other in ["[1]", "{\"schema\": 1, \"interfaces\": []}"] {
             assert_eq!(
                 refusal(other),
-                "it is JSON, but no matrix of when operations commute: `knee commute matrix \
-                 --json > FILE` writes one"
+                "it is JSON, but no record of when operations commute: `knee commute matrix \
+                 --json > FILE` writes a matrix"
             );
         }
         let newer = spoilt("\"schema\": 1", "\"schema\": 2");
         assert!(newer.starts_with("it has schema 2, and this knee reads 1"), "{newer}");
         let lost = spoilt("\"situations\": 3,", "");
-        assert!(lost.starts_with("missing field `situations` at line 24"), "{lost}");
+        assert!(lost.starts_with("missing field `situations` at line 41"), "{lost}");
         let above = spoilt("\"commuting\": 1", "\"commuting\": 4");
         assert!(above.starts_with("get and put commute in 4 of 3 situations; `knee"), "{above}");
         let unknown = spoilt("\"name\": \"put\"", "\"name\": \"poke\"");

@@ -70,7 +70,7 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
                 }
                 div.chosen-pair hidden {
                     p.note { "Point at a cell, or move with the arrow keys; a click keeps it." }
-                    div.shown-pair role="region" aria-label="Conditions of the chosen pair" {}
+                    div.shown-pair tabindex="0" role="region" aria-label="Conditions of the chosen pair" {}
                 }
             }
             details.data.conditions {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use knee_measure::record::RUN_FILE;
+use knee_measure::record::{RUN_FILE, SAMPLES_FILE};
 use knee_report::Matrix;
 
 /// Takes the matrices of `knee commute matrix --json` out of `paths`, and leaves the runs.
@@ -24,7 +24,8 @@ pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<(Vec<Matrix>, Vec<PathB
 fn is_json(path: &Path) -> std::io::Result<bool> {
     use std::io::Read;
 
-    if !path.is_file() || path.file_name().is_some_and(|name| name == RUN_FILE) {
+    let is_of_run = |name: &std::ffi::OsStr| name == RUN_FILE || name == SAMPLES_FILE;
+    if !path.is_file() || path.file_name().is_some_and(is_of_run) {
         return Ok(false);
     }
     for byte in std::io::BufReader::new(std::fs::File::open(path)?).bytes() {
