@@ -133,7 +133,7 @@ fn commuting(matrix: &Matrix) -> String {
     let Matrix { interface, pairs, .. } = matrix;
     let with = |percent| pairs.iter().filter(|pair| pair.percent() == Some(percent)).count();
     let least = pairs.iter().filter(|pair| pair.percent().is_some()).min_by(|one, other| {
-        let across = |a: &Pair, b: &Pair| a.commuting * b.situations;
+        let across = |a: &Pair, b: &Pair| u64::from(a.commuting) * u64::from(b.situations);
         across(one, other).cmp(&across(other, one))
     });
     let (always, never, all) = (with(100), with(0), count(pairs.len(), "pair"));
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn of_matrices_alone_it_counts_what_always_and_what_never_commutes() {
         use crate::matrix::{Matrix, Pair};
-        let page = |shares: &[(usize, usize)]| {
+        let page = |shares: &[(u32, u32)]| {
             let pairs = shares.iter().enumerate().map(|(nr, &(commuting, situations))| Pair {
                 operations: ["get".to_owned(), format!("put{nr}")],
                 situations,

@@ -67,13 +67,13 @@ pub struct Pair {
     /// Their names: of call a and of call b.
     pub operations: [String; 2],
     /// How many classes of initial states and arguments the model tells apart.
-    pub situations: usize,
+    pub situations: u32,
     /// In how many of these they commute.
-    pub commuting: usize,
+    pub commuting: u32,
     /// Whether there are more situations than were looked at.
     pub cut: bool,
     /// How many situations were given up, as the model asks too much there.
-    pub given_up: usize,
+    pub given_up: u32,
     /// They commute where all formulas of any of these hold.
     pub commute_if_any_of: Vec<Vec<String>>,
     /// They do not where those of any of these hold.
@@ -191,7 +191,7 @@ impl Pair {
     /// The share of situations that commute, in whole per cent, and 0 or 100 only if it is exactly
     /// that; `None` of no situations.
     pub fn percent(&self) -> Option<u8> {
-        let share = 100.0 * self.commuting as f64 / self.situations as f64;
+        let share = 100.0 * f64::from(self.commuting) / f64::from(self.situations);
         match (self.commuting, self.situations) {
             (_, 0) => None,
             (0, _) => Some(0),
@@ -205,7 +205,7 @@ impl Pair {
 mod tests {
     use super::*;
 
-    fn pair(a: &str, b: &str, commuting: usize, situations: usize) -> Pair {
+    fn pair(a: &str, b: &str, commuting: u32, situations: u32) -> Pair {
         Pair {
             operations: [a, b].map(str::to_owned),
             situations,

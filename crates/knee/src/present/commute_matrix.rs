@@ -34,12 +34,13 @@ fn pair(operations: [String; 2], exploration: &Exploration) -> Pair {
         condition.literals.iter().map(|(literal, answer)| literal.show(*answer)).collect()
     };
     let found = conditions(exploration);
+    let number = |n: usize| u32::try_from(n).expect("more situations than fit into memory");
     let (situations, commuting) = counts(exploration);
     Pair {
-        situations,
-        commuting,
+        situations: number(situations),
+        commuting: number(commuting),
         cut: exploration.cut,
-        given_up: exploration.too_deep,
+        given_up: number(exploration.too_deep),
         commute_if_any_of: found.commute.iter().map(formulas).collect(),
         differ_if_any_of: found
             .differ

@@ -54,13 +54,13 @@ fn legend() -> Markup {
 
 fn one(matrix: &Matrix, key: &str) -> Markup {
     let Matrix { interface, about, pairs, knee_version, .. } = matrix;
-    let commuting: usize = pairs.iter().map(|pair| pair.commuting).sum();
-    let situations: usize = pairs.iter().map(|pair| pair.situations).sum();
+    let sum = |of: fn(&Pair) -> u32| pairs.iter().map(|pair| of(pair) as usize).sum::<usize>();
     html! {
         section.commute aria-labelledby={ "commute-" (key) } {
             h3 id={ "commute-" (key) } { (interface) }
             p.facts {
-                (about) " · " (commuting) " of " (count(situations, "situation")) " of "
+                (about) " · " (sum(|pair| pair.commuting)) " of "
+                (count(sum(|pair| pair.situations), "situation")) " of "
                 (count(pairs.len(), "pair")) " commute · model of knee " (knee_version)
             }
             (doubts(pairs))
@@ -187,7 +187,7 @@ fn conditions(matrix: &Matrix, key: &str, pair: &Pair) -> Markup {
                 }
             }
             p.note {
-                (pair.commuting) " of " (count(pair.situations, "situation")) " commute"
+                (pair.commuting) " of " (count(pair.situations as usize, "situation")) " commute"
                 @if let Some(percent) = pair.percent() { " (" (percent) "\u{a0}%)" } "."
             }
         }

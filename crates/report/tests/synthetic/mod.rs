@@ -48,7 +48,7 @@ pub(crate) fn page(kind: &str) -> Option<Page> {
 
 /// Of any number of operations, with all kinds of shares and conditions.
 fn matrix(operations: usize) -> Matrix {
-    const SITUATIONS: usize = 400;
+    const SITUATIONS: u32 = 400;
     let name = |nr: usize| match nr {
         3 => "a_call_of_a_long_name".to_owned(),
         nr => format!("call{nr}"),
@@ -70,7 +70,7 @@ fn matrix(operations: usize) -> Matrix {
             situations: SITUATIONS,
             commuting,
             cut: nr == 3,
-            given_up: usize::from(nr == 4),
+            given_up: u32::from(nr == 4),
             commute_if_any_of: if commuting == 0 { Vec::new() } else { vec![formulas(true); 2] },
             differ_if_any_of: if commuting == SITUATIONS { Vec::new() } else { vec![differing] },
         }
