@@ -11,6 +11,7 @@ use knee_measure::noise::NoiseFloors;
 use knee_measure::record::Record;
 use knee_measure::results::{Compared, Results, history};
 use knee_measure::summary::summarise;
+use knee_report::{Matrix, Page, render};
 use knee_stats::ministat::{Comparison, DataSet, Quantiles, Reader, plot};
 use knee_stats::{ChangeOptions, CompareOptions};
 
@@ -109,6 +110,18 @@ pub fn noise_json(text: &[u8]) {
         }
         Ok(None) => {}
         Err(error) => assert!(error.to_string().starts_with("/state/noise.json"), "{error}"),
+    }
+}
+
+/// Records of when operations commute.
+pub fn matrix_json(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    match Matrix::from_json(text) {
+        Ok(matrix) => {
+            assert_eq!(Matrix::from_json(&matrix.to_json()).unwrap(), matrix);
+            render(&Page { matrices: vec![matrix], ..Page::default() });
+        }
+        Err(error) => assert!(error.to_string().contains("knee commute matrix"), "{error}"),
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::fs;
+
 use snapbox::{assert_data_eq, str};
 use support::{Finished, Scratch, finish};
 
@@ -37,21 +39,61 @@ fn two_opens_want_the_same_lowest_descriptor_unless_any_will_do() {
     let told = |list: &str| document[list].to_string();
     assert!(told("commute_if_any_of").contains("a.anyfd"), "{document:#}");
     assert!(told("commute_if_any_of").contains("b is in the other process"), "{document:#}");
-    assert!(told("differ_if_any_of").contains("unused(0)"), "{document:#}");
+    assert!(told("differ").contains("unused(0)"), "{document:#}");
 }
 
 #[test]
-fn the_matrix_has_every_pair_and_is_the_same_each_time() {
-    let first = commute(&["matrix", "--json"]);
-    assert_eq!(first.stdout, commute(&["matrix", "--json"]).stdout);
-    let document = json(&first);
+fn the_matrix_has_every_pair_with_its_conditions_and_so_has_its_page() {
+    const MOST_BYTES: usize = 1_500_000;
+    let scratch = Scratch::new();
+    let document = finish(&mut scratch.knee(&["commute", "matrix", "--json"]));
+    fs::write(scratch.path().join("posix.json"), &document.stdout).unwrap();
+    let document = json(&document);
+    assert_eq!((&document["schema"], &document["interface"]), (&1.into(), &"posix".into()));
+    assert_eq!(document["operations"].as_array().unwrap().len(), 18);
     let pairs = document["pairs"].as_array().unwrap();
     assert_eq!(pairs.len(), 171);
+    let html = finish(&mut scratch.knee(&["report", "posix.json", "-o", "-"])).stdout;
+    assert!(html.len() < MOST_BYTES, "{} bytes", html.len());
+    assert_eq!(html.matches("<div class=\"pair\"").count(), 171);
     for pair in pairs {
         let (all, commuting) = (pair["situations"].as_u64(), pair["commuting"].as_u64());
         assert!(all > Some(0) && commuting <= all, "{pair}");
+        let has = |list: &str| pair[list].as_array().is_some_and(|list| !list.is_empty());
+        assert_eq!(has("commute_if_any_of"), commuting > Some(0), "{pair}");
+        assert_eq!(has("differ"), commuting < all, "{pair}");
+        let [a, b] = [0, 1].map(|nr| pair["operations"][nr].as_str().unwrap());
+        assert!(html.contains(&format!("id=\"commute=posix.{a}.{b}\"")), "{a} {b}");
     }
     commute(&["matrix"]).assert_code(0).assert_stdout_has("situations of 171 pairs commute");
+}
+
+#[test]
+fn the_matrix_has_the_conditions_that_are_printed_of_two_operations() {
+    let matrix = json(&commute(&["matrix", "--interface", "map", "--json"]));
+    for pair in matrix["pairs"].as_array().unwrap() {
+        let [a, b] = [0, 1].map(|nr| pair["operations"][nr].as_str().unwrap());
+        let printed = json(&commute(&["conditions", "--interface", "map", a, b, "--json"]));
+        for part in ["situations", "commuting", "commute_if_any_of", "differ"] {
+            assert_eq!(pair[part], printed[part], "{a} {b}");
+        }
+    }
+}
+
+#[test]
+fn a_matrix_and_its_page_are_the_same_each_time_and_whichever_way_they_are_made() {
+    let scratch = Scratch::new();
+    let run = |args: &[&str]| finish(&mut scratch.knee(args)).assert_code(0).stdout.clone();
+    let json = run(&["commute", "matrix", "--interface", "map", "--json"]);
+    assert_eq!(json, run(&["commute", "matrix", "--interface", "map", "--json"]));
+    fs::write(scratch.path().join("map.json"), json).unwrap();
+    let page = run(&["commute", "matrix", "--interface", "map", "-o", "-"]);
+    assert_eq!(page, run(&["report", "map.json", "-o", "-"]));
+    let written =
+        finish(&mut scratch.knee(&["commute", "matrix", "--interface", "map", "-o", "map.html"]));
+    written.assert_code(0).assert_stderr_has("wrote map.html: map: ");
+    assert_eq!(page, fs::read_to_string(scratch.path().join("map.html")).unwrap());
+    commute(&["matrix", "--json", "-o", "map.html"]).assert_code(2);
 }
 
 #[test]
@@ -73,6 +115,8 @@ fn what_was_probably_meant_is_named() {
 fn a_limit_that_was_hit_is_told() {
     let cut = commute(&["conditions", "open", "open", "--limit", "10"]);
     cut.assert_code(0).assert_stderr_has("only 10 situations were looked at");
+    let page = commute(&["matrix", "--interface", "map", "--limit", "1", "-o", "-"]);
+    page.assert_code(0).assert_stdout_has("Not all situations were looked at");
 }
 
 #[test]

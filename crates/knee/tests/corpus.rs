@@ -164,6 +164,16 @@ fn noise_floors() {
 }
 
 #[test]
+fn matrices() {
+    let scratch = Scratch::new();
+    for (name, text) in corpus("matrix_json") {
+        readers::matrix_json(&text);
+        fs::write(scratch.path().join("matrix.json"), text).unwrap();
+        survives(&name, scratch.knee(&["report", "matrix.json", "-o", "-"]), "matrix.json");
+    }
+}
+
+#[test]
 fn lists_of_cpus() {
     let scratch = Scratch::new();
     for (name, text) in corpus("cpu_list") {

@@ -75,6 +75,59 @@ fn output_that_does_not_tell_its_number_of_tasks_is_in_words() {
 }
 
 #[test]
+fn a_matrix_stands_beside_runs_in_whatever_order_they_are_named() {
+    let scratch = Scratch::new();
+    let mut command = scratch.knee(&["commute", "matrix", "--interface", "counter", "--json"]);
+    let matrix = finish(&mut command).assert_code(0).stdout.clone();
+    fs::write(scratch.path().join("counter.json"), matrix).unwrap();
+    let record = format!("{DATA}/record");
+    let page = |args: &[&str]| {
+        let mut command = scratch.knee(&["report", "-o", "-"]);
+        finish(command.args(args)).assert_code(0).stdout.clone()
+    };
+    let alone = page(&["counter.json"]);
+    assert!(
+        alone.contains("<h1>counter: 2 of 10 pairs of operations always commute, 4 never</h1>")
+    );
+    assert!(!alone.contains("id=\"testcases\"") && !alone.contains("id=\"machine\""));
+    let both = page(&["counter.json", &record]);
+    for text in
+        ["data-case=\"mmap1\"", "id=\"machine\"", "They never commute.", "href=\"#commute\""]
+    {
+        assert!(both.contains(text), "{text}");
+    }
+    assert_eq!(both, page(&[&record, "counter.json"]));
+    // One run is compared with nothing, whatever stands beside it.
+    assert!(!both.contains("\"verdict\":"));
+}
+
+#[test]
+fn json_that_is_no_matrix_is_refused_with_how_to_get_one() {
+    let scratch = Scratch::new();
+    let refuse = |content: &str, says: &str| {
+        fs::write(scratch.path().join("some.json"), content).unwrap();
+        let finished = finish(&mut scratch.knee(&["report", "some.json"]));
+        finished.assert_code(3).assert_stderr_has(says);
+        assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
+    };
+    let listed = finish(&mut scratch.knee(&["commute", "list", "--json"])).stdout;
+    let make = "`knee commute matrix --json > FILE` writes a matrix";
+    refuse(
+        &listed,
+        &format!("some.json: it is JSON, but no record of when operations commute: {make}"),
+    );
+    refuse(
+        "{\"schema\": 2, \"kind\": \"commute matrix\"}",
+        "some.json: it has schema 2, and this knee reads 1: have this knee write it anew",
+    );
+    refuse("{\"schema\": 1, \"kind\": \"commute matrix\"}", "some.json: missing field");
+    refuse("{\"schema\": 1,", "some.json: it begins like JSON and is none: EOF");
+    let samples = format!("{DATA}/record/samples.jsonl");
+    let finished = finish(&mut scratch.knee(&["report", &samples]));
+    finished.assert_code(3).assert_stderr_has("neither run.json of a run");
+}
+
+#[test]
 fn what_is_no_record_is_refused_and_no_page_is_left() {
     let scratch = Scratch::new();
     let refuse = |args: &[&str], code: i32, says: &str| {

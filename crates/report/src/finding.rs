@@ -2,12 +2,17 @@
 
 use std::fmt::Write as _;
 
+use crate::matrix::{Matrix, Pair};
 use crate::model::{Change, ChangeVerdict};
 use crate::number::{change, count, percent, tasks};
 use crate::reading::{CaseReading, CurveReading, Reading, Scaling};
 
 /// The one sentence to remember.
 pub(crate) fn sentence(reading: &Reading) -> String {
+    if !reading.shows_runs() {
+        let matrices: Vec<String> = reading.page.matrices.iter().map(commuting).collect();
+        return matrices.join("; ");
+    }
     if reading.curves().all(|(_, curve)| curve.curve.points.is_empty()) {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();
         return match off_chart {
@@ -123,6 +128,33 @@ fn one(case: &CaseReading, curve: &CurveReading) -> String {
     }
 }
 
+/// How often the operations of an interface commute.
+fn commuting(matrix: &Matrix) -> String {
+    let Matrix { interface, pairs, .. } = matrix;
+    let with = |percent| pairs.iter().filter(|pair| pair.percent() == Some(percent)).count();
+    let least = pairs.iter().filter(|pair| pair.percent().is_some()).min_by(|one, other| {
+        let across = |a: &Pair, b: &Pair| u64::from(a.commuting) * u64::from(b.situations);
+        across(one, other).cmp(&across(other, one))
+    });
+    let (always, never, all) = (with(100), with(0), count(pairs.len(), "pair"));
+    match least {
+        None => format!("No situation of {interface} was looked at"),
+        Some(_) if always == pairs.len() => {
+            format!("{interface}: {all} of operations, and all always commute")
+        }
+        Some(_) if never > 0 => {
+            format!("{interface}: {always} of {all} of operations always commute, {never} never")
+        }
+        Some(pair) => format!(
+            "{interface}: {always} of {all} of operations always commute; {} and {} the least, in {} \
+             of their situations",
+            pair.operations[0],
+            pair.operations[1],
+            percent(f64::from(pair.percent().unwrap_or(0)) / 100.0)
+        ),
+    }
+}
+
 fn one_task_count(reading: &Reading) -> String {
     let measured = reading
         .cases
@@ -212,6 +244,39 @@ mod tests {
         let off_chart = vec!["mmap1: 388 k in 1 round".to_owned()];
         let page = Page { runs: vec![Run { off_chart, ..Run::default() }], ..Page::default() };
         assert_eq!(title(&page), "1 result, and of none the number of tasks is known");
+    }
+
+    #[test]
+    fn of_matrices_alone_it_counts_what_always_and_what_never_commutes() {
+        use crate::matrix::{Matrix, Pair};
+        let page = |shares: &[(u32, u32)]| {
+            let pairs = shares.iter().enumerate().map(|(nr, &(commuting, situations))| Pair {
+                operations: ["get".to_owned(), format!("put{nr}")],
+                situations,
+                commuting,
+                cut: false,
+                given_up: 0,
+                commute_if_any_of: Vec::new(),
+                differ: Vec::new(),
+            });
+            let pairs = pairs.collect();
+            let matrix = Matrix { interface: "map".to_owned(), pairs, ..Matrix::default() };
+            Page { matrices: vec![matrix], ..Page::default() }
+        };
+        assert_eq!(
+            title(&page(&[(1, 1), (2, 3), (1, 2)])),
+            "map: 1 of 3 pairs of operations always commute; get and put2 the least, in 50 % of \
+             their situations"
+        );
+        assert_eq!(
+            title(&page(&[(1, 1), (0, 3), (1, 2)])),
+            "map: 1 of 3 pairs of operations always commute, 1 never"
+        );
+        assert_eq!(title(&page(&[(1, 1)])), "map: 1 pair of operations, and all always commute");
+        assert_eq!(title(&page(&[(0, 0)])), "No situation of map was looked at");
+        let mut both = self::page(&[&[(2, 10.0)]]);
+        both.matrices = page(&[(1, 1)]).matrices;
+        assert_eq!(title(&both), "1 testcase measured at 2 tasks: no curve");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! One self-contained HTML page that shows runs: how every testcase scales, where it stops, and
-//! what changed between two runs.
+//! One self-contained HTML page that shows runs: how every testcase scales, where it stops, what
+//! changed between two runs; and when the operations of an interface commute.
 //!
 //! A [`Page`] holds the numbers; [`render`] turns it into text. Nothing is read or written here,
 //! and equal input gives equal bytes. The page needs no network and no server, and without
@@ -8,11 +8,12 @@
 //!
 //! ```text
 //! model    what is shown: plain data, filled by the caller
+//! matrix   when operations commute: data and document
 //! finite   numbers that are none become marked gaps
 //! reading  what the numbers say: efficiency, verdicts, order
 //! finding  the title: the one sentence to remember
 //! chart    SVG: scales, axes, and one file per kind of chart
-//! page     HTML: head, overview, testcases, machine and method
+//! page     HTML: head, overview, testcases, when operations commute, machine and method
 //! embed    the same numbers once more as JSON, for scripts and downloads
 //! ```
 //!
@@ -38,11 +39,13 @@ mod chart;
 mod embed;
 mod finding;
 mod finite;
+mod matrix;
 mod model;
 mod number;
 mod page;
 mod reading;
 
+pub use matrix::{Differing, Matrix, MatrixError, MatrixOperation, Pair};
 pub use model::{
     Case, Change, ChangeVerdict, CpuShares, Curve, Estimate, Fit, KNEE_EFFICIENCY, Missing, Mode,
     Page, PerTask, Point, Ratio, Run,

@@ -3,6 +3,8 @@
 
 use serde::Serialize;
 
+use crate::matrix::Matrix;
+
 /// Efficiency below which a curve has reached its knee, unless the caller says otherwise.
 pub const KNEE_EFFICIENCY: f64 = 0.8;
 
@@ -15,6 +17,8 @@ pub struct Page {
     pub cases: Vec<Case>,
     /// The curves, at most one per run of [`Page::runs`], testcase and mode, in any order.
     pub curves: Vec<Curve>,
+    /// When operations commute, an interface each. A page of these alone says nothing of runs.
+    pub matrices: Vec<Matrix>,
     /// Efficiency (0 to 1) below which the knee is reached.
     pub knee_efficiency: f64,
     /// The smallest relative difference that matters (0.02 is 2 %), if comparisons had one.
@@ -29,6 +33,7 @@ impl Default for Page {
             runs: Vec::new(),
             cases: Vec::new(),
             curves: Vec::new(),
+            matrices: Vec::new(),
             knee_efficiency: KNEE_EFFICIENCY,
             threshold: None,
             comparison_method: String::new(),

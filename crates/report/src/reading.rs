@@ -140,6 +140,11 @@ impl<'p> Reading<'p> {
         self.cases.iter().flat_map(|case| case.curves.iter().map(move |curve| (case, curve)))
     }
 
+    /// Whether the page says something of runs: also that there are none, if it says nothing else.
+    pub(crate) fn shows_runs(&self) -> bool {
+        !self.page.runs.is_empty() || self.page.matrices.is_empty()
+    }
+
     /// Whether there are runs to compare with the first.
     pub(crate) fn compares(&self) -> bool {
         self.page.runs.len() > 1

@@ -79,6 +79,12 @@ impl Shown {
         .collect()
     }
 
+    /// What is shown of the chosen pair of each matrix.
+    fn shown_pairs(&self) -> Vec<&str> {
+        let regions = self.dom.split(r#"<div class="shown-pair""#).skip(1);
+        regions.filter_map(|rest| rest.split("<details").next()).collect()
+    }
+
     fn count(&self, what: &str) -> usize {
         self.dom.matches(what).count()
     }
@@ -218,6 +224,67 @@ fn the_points_of_a_testcase_can_be_saved_as_csv() {
     assert!(lines[1].starts_with("6.12,mmap1,processes,1,"), "{}", lines[1]);
     // Two runs, two modes, ten numbers of tasks.
     assert_eq!(lines.len(), 1 + 40);
+}
+
+#[test]
+fn the_pair_that_commutes_least_is_shown_until_another_one_is_named() {
+    let Some(page) = Opened::new("matrices") else { return };
+    let shown = page.show("#commute=made-up-4.call1.call2");
+    let pairs = shown.shown_pairs();
+    assert_eq!(pairs.len(), 2);
+    assert!(pairs[0].contains("They never commute."), "{}", pairs[0]);
+    assert!(pairs[1].contains("because a (call1) sees x"), "{}", pairs[1]);
+    assert!(pairs[1].contains("200 of 400 situations commute (50"), "{}", pairs[1]);
+    assert_eq!(shown.count("aria-current=\"true\""), 2);
+    // The list stays closed, and the runs beside it work as they do alone.
+    assert_eq!(shown.count(r#"<details class="data conditions">"#), 2);
+    assert!(shown.dom.contains("2 of 2 testcases"));
+}
+
+#[test]
+fn cells_are_chosen_by_arrow_keys_and_clicks_and_looked_at_by_pointing() {
+    let Some(page) = Opened::new("matrix") else { return };
+    let shown = played(
+        &page,
+        "const cell = (text) => document.querySelector(`.heat[aria-label^=\"${text}:\"]`);
+         const seen = [];
+         const see = () => {
+           const calls = [...document.querySelectorAll('.shown-pair .calls strong')];
+           seen.push(calls.map((call) => call.textContent).join('+'));
+         };
+         const press = (key) => {
+           document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+           see();
+         };
+         const point = (type, target) => {
+           target.dispatchEvent(new PointerEvent(type, { bubbles: true }));
+           see();
+         };
+         cell('call0 and call0').focus();
+         for (const key of ['ArrowDown', 'ArrowRight', 'ArrowRight', 'ArrowDown']) press(key);
+         point('pointerover', cell('call2 and call2'));
+         point('pointerleave', document.querySelector('.matrix'));
+         cell('call0 and call2').click();
+         see();
+         document.body.dataset.seen = seen.join(' ') + ' ' + location.hash;
+         document.body.dataset.stops = document.querySelectorAll('.heat[tabindex=\"0\"]').length;",
+    );
+    let seen = "call0+call1 call1+call1 call1+call1 call1+call2 call2+call2 call1+call2 \
+                call0+call2 #commute=made-up-4.call0.call2";
+    assert!(shown.dom.contains(&format!("data-seen=\"{seen}\"")), "{}", shown.dom);
+    assert!(shown.dom.contains("data-stops=\"1\""));
+}
+
+#[test]
+fn a_narrow_screen_scrolls_a_matrix_and_not_the_page() {
+    let Some(page) = Opened::new("matrices") else { return };
+    let narrow = "document.documentElement.style.width = '390px';
+         const wide = document.querySelector('.matrix-and-pair');
+         const scroll = wide.querySelector('.scroll');
+         document.body.dataset.page = wide.scrollWidth <= wide.clientWidth;
+         document.body.dataset.matrix = scroll.scrollWidth > scroll.clientWidth;";
+    let shown = played(&page, narrow);
+    assert!(shown.dom.contains("data-page=\"true\"") && shown.dom.contains("data-matrix=\"true\""));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Every colour of text, in every scheme, stands out from what it is written on.
+//! Every colour of text, in every scheme, stands out from what it is written on; and the colours of
+//! a matrix from each other.
 
 const STYLE: &str = include_str!("../assets/report.css");
 /// Level AA of the Web Content Accessibility Guidelines for text.
@@ -42,7 +43,8 @@ fn text_is_readable_in_light_in_dark_and_on_paper() {
     for colours in schemes {
         let find = |name: &str| colours.iter().find(|(n, _)| n == name).unwrap().1;
         for (name, colour) in &colours {
-            if ["page", "panel", "rule"].contains(&name.as_str()) {
+            let is_background = ["page", "panel", "rule"].contains(&name.as_str());
+            if is_background || name.starts_with("heat") || name.starts_with("on-") {
                 continue;
             }
             for behind in ["page", "panel"] {
@@ -50,5 +52,25 @@ fn text_is_readable_in_light_in_dark_and_on_paper() {
                 assert!(contrast >= LEAST_CONTRAST, "--{name} on --{behind}: {contrast:.2}");
             }
         }
+    }
+}
+
+#[test]
+fn shares_are_readable_and_the_less_commutes_the_farther_from_the_page() {
+    for colours in schemes() {
+        let find = |name: &str| colours.iter().find(|(n, _)| n == name).unwrap().1;
+        let heat = |level: usize| find(&format!("heat{level}"));
+        for level in 0..10 {
+            let on = find(if level < 4 { "on-strong" } else { "on-weak" });
+            let contrast = contrast(on, heat(level));
+            assert!(contrast >= LEAST_CONTRAST, "{level}: {contrast:.2}");
+        }
+        let away = |colour| contrast(colour, find("page"));
+        let scale: Vec<f64> = (0..10).map(|level| away(heat(level))).collect();
+        assert!(scale.windows(2).all(|pair| pair[0] > pair[1] * 1.08), "{scale:.2?}");
+        // Never, and always, are farther off than their neighbours.
+        let (never, always) = (away(find("text")), away(find("panel")));
+        assert!(never > scale[0] * 1.08, "{never:.2} {:.2}", scale[0]);
+        assert!(scale[9] > always * 1.08, "{:.2} {always:.2}", scale[9]);
     }
 }

@@ -47,6 +47,34 @@ fn one_number_of_tasks_is_no_curve() {
 }
 
 #[test]
+fn a_page_of_a_matrix_alone_is_what_it_was() {
+    let page = synthetic::page("matrix").unwrap();
+    assert_data_eq!(body(&render(&page)), file!["data/matrix.html"].raw());
+}
+
+#[test]
+fn a_matrix_has_a_cell_for_every_pair_and_a_link_to_its_conditions() {
+    let page = synthetic::page("matrices").unwrap();
+    let html = render(&page);
+    for matrix in &page.matrices {
+        for pair in &matrix.pairs {
+            let [a, b] = &pair.operations;
+            let name = format!("commute={}.{a}.{b}", matrix.interface);
+            assert_eq!(count(&html, &format!("href=\"#{name}\"")), 1, "{name}");
+            assert_eq!(count(&html, &format!("id=\"{name}\"")), 1, "{name}");
+        }
+    }
+    // Beside the runs, whose page it leaves as it is.
+    assert_eq!(count(&html, r#"<li class="tile""#), 2);
+    assert!(html.contains(r##"<a href="#commute">When operations commute</a>"##));
+    // Twice the same interface has names of its own.
+    let twice = [page.matrices[1].clone(), page.matrices[1].clone()].to_vec();
+    let html = render(&Page { matrices: twice, ..Page::default() });
+    assert_eq!(count(&html, "id=\"commute=made-up-4.call0.call1\""), 1);
+    assert_eq!(count(&html, "id=\"commute=made-up-4-1.call0.call1\""), 1);
+}
+
+#[test]
 fn equal_input_gives_equal_bytes_in_whatever_order_it_comes() {
     let page = synthetic::page("two").unwrap();
     let mut shuffled = page.clone();
@@ -161,12 +189,21 @@ fn names_are_text_and_never_markup() {
     page.cases[0] = Case::new(evil, evil, evil, evil);
     page.curves[0].testcase = evil.to_owned();
     page.curves[0].missing = vec![Missing { tasks: 4, reason: evil.to_owned() }];
+    let mut matrix = synthetic::page("matrix").unwrap().matrices.remove(0);
+    matrix.interface = evil.to_owned();
+    matrix.about = evil.to_owned();
+    matrix.operations[0].name = evil.to_owned();
+    matrix.operations[0].about = evil.to_owned();
+    matrix.pairs[0].operations = [evil, evil].map(str::to_owned);
+    matrix.pairs[4].commute_if_any_of = vec![vec![evil.to_owned()]];
+    matrix.pairs[4].differ[0].because = evil.to_owned();
+    page.matrices = vec![matrix];
     let html = render(&page);
     assert!(!html.contains("<script>alert"));
     assert!(!html.contains("<svg onload"));
-    // The data of the page, that of the testcase, and the script itself.
-    assert_eq!(count(&html, "<script"), 3);
-    assert_eq!(count(&html, "</script>"), 3);
+    // The data of the page, that of the testcase, and the two scripts themselves.
+    assert_eq!(count(&html, "<script"), 4);
+    assert_eq!(count(&html, "</script>"), 4);
 }
 
 #[test]
@@ -199,9 +236,11 @@ fn nothing_measured_is_said_and_nothing_drawn() {
 
 #[test]
 fn the_page_fetches_nothing() {
-    let html = render(&synthetic::page("two").unwrap());
-    assert!(html.contains("default-src 'none'"));
-    for reference in ["src=", "@import", "<link", "url(http", " style=", "onclick"] {
-        assert!(!html.contains(reference), "{reference}");
+    for kind in ["two", "matrix", "matrices"] {
+        let html = render(&synthetic::page(kind).unwrap());
+        assert!(html.contains("default-src 'none'"));
+        for reference in ["src=", "@import", "<link", "url(http", " style=", "onclick"] {
+            assert!(!html.contains(reference), "{reference}");
+        }
     }
 }

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use knee_commute::{Extent, Limits, Model, Wanted, conditions, explore_pairs, models, watch};
+use knee_report::Page;
 
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute as present;
+use crate::present::commute_matrix;
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -70,13 +72,23 @@ struct ConditionsArgs {
 
 /// Print how often each pair of operations commutes
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee commute matrix
+  knee commute matrix -o posix.html                 a page, with the conditions of every pair
+  knee commute matrix --json > posix.json           a record of it, with the conditions
+  knee report runs/* posix.json                     the matrix and runs on one page")]
 struct MatrixArgs {
     #[command(flatten)]
     from: From,
 
-    /// As JSON, for programs
+    /// As JSON, with the conditions of every pair: for programs and `knee report`
     #[arg(long)]
     json: bool,
+
+    /// Write a self-contained HTML page with the conditions of every pair instead; - is standard
+    /// output
+    #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "json")]
+    html: Option<PathBuf>,
 }
 
 /// Which interface, and how far to go.
@@ -153,7 +165,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                 let pair = format!("{} and {}", names[*i], names[*j]);
                 warn(&pair, &exploration.extent, &args.from);
             }
-            present::matrix(&names, &pairs, args.json)
+            if !args.json && args.html.is_none() {
+                present::matrix(&names, &pairs)
+            } else {
+                let matrix = commute_matrix::record(&*model, &pairs);
+                if let Some(file) = &args.html {
+                    let page = Page { matrices: vec![matrix], ..Page::default() };
+                    super::report::write(&page, file)?;
+                    return Ok(ExitStatus::Done);
+                }
+                matrix.to_json()
+            }
         }
     };
     stdout::print(&text)?;

@@ -2,6 +2,7 @@
 
 mod changes;
 mod fits;
+mod matrices;
 mod page;
 mod rates;
 mod recorded;
@@ -10,25 +11,27 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use knee_measure::record::write_atomically;
+use knee_report::Page;
 
 use crate::exit::{ExitStatus, usage};
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Write one self-contained HTML page about one or more recorded runs
+/// Write one self-contained HTML page about one or more recorded runs, and matrices
 ///
 /// The page needs no network and no server: mail it, or open it from a disk. It shows every
 /// testcase as a curve with its knee and what limits it, the samples behind it, and the machine; of
-/// several runs also how each differs from the first.
+/// several runs also how each differs from the first; of a matrix, when operations commute.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee report runs/2026-11-21T090000Z                    report.html in this directory
   knee report runs/before runs/after -o change.html      with verdicts on what changed
   knee report results/old runs/new         CSV files of will-it-scale, and a record
+  knee report posix.json runs/new          with a matrix of knee commute matrix --json
   knee report runs/before -o - | gzip > report.html.gz")]
 pub(crate) struct Args {
     /// Records of knee run, or CSV files (or a directory of them) or output of will-it-scale; further
-    /// ones are compared with the first
+    /// ones are compared with the first. JSON files of knee commute matrix may be among them
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
@@ -51,14 +54,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             return Err(usage(format!("{} is named twice", run.display())));
         }
     }
-    let page = page::page(&args.runs, args.knee, args.threshold)?;
-    let html = knee_report::render(&page);
-    if args.output == Path::new("-") {
-        stdout::write_with(|out| Ok(out.write_all(html.as_bytes())?))?;
-    } else {
-        write_atomically(&args.output, html.as_bytes())
-            .with_context(|| format!("cannot write {}", args.output.display()))?;
-        tell!("knee: wrote {}: {}", args.output.display(), knee_report::finding(&page));
-    }
+    let (matrices, runs) = matrices::split(&args.runs)?;
+    let page = Page { matrices, ..page::page(&runs, args.knee, args.threshold)? };
+    write(&page, &args.output)?;
     Ok(ExitStatus::Done)
+}
+
+/// Writes a page, and says what it found; `-` is standard output.
+pub(super) fn write(page: &Page, file: &Path) -> anyhow::Result<()> {
+    let html = knee_report::render(page);
+    if file == Path::new("-") {
+        return stdout::write_with(|out| Ok(out.write_all(html.as_bytes())?));
+    }
+    write_atomically(file, html.as_bytes())
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    tell!("knee: wrote {}: {}", file.display(), knee_report::finding(page));
+    Ok(())
 }

@@ -152,7 +152,7 @@ impl Found<'_> {
 }
 
 /// What tells the orders apart, in words.
-fn because(difference: &Difference, names: &[String]) -> String {
+pub(super) fn because(difference: &Difference, names: &[String]) -> String {
     match difference {
         Difference::Result { call, field, seen: [one, other], orders: [first, second] } => {
             let (call, name) = (call_label(*call), &names[*call]);
@@ -217,24 +217,13 @@ fn plain(value: &Value) -> String {
     }
 }
 
-fn counts(exploration: &Exploration) -> (usize, usize) {
+pub(super) fn counts(exploration: &Exploration) -> (usize, usize) {
     let commuting = |s: &&knee_commute::Situation| s.verdict == Verdict::Commute;
     (exploration.situations.len(), exploration.situations.iter().filter(commuting).count())
 }
 
 /// The share of situations in which each pair commutes.
-pub(crate) fn matrix(names: &[&str], pairs: &[([usize; 2], Exploration)], as_json: bool) -> String {
-    if as_json {
-        let pairs: Vec<Value> = pairs
-            .iter()
-            .map(|([i, j], exploration)| {
-                let (all, commuting) = counts(exploration);
-                let operations = [names[*i], names[*j]];
-                json!({ "operations": operations, "situations": all, "commuting": commuting })
-            })
-            .collect();
-        return format!("{:#}\n", json!({ "schema": SCHEMA, "pairs": pairs }));
-    }
+pub(crate) fn matrix(names: &[&str], pairs: &[([usize; 2], Exploration)]) -> String {
     let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
     let cell = |name: &str| name.len().max(4);
     let mut text = String::new();

@@ -5,17 +5,18 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
-use super::{SCRIPT, STYLE};
+use super::STYLE;
 use crate::chart::{run_class, swatch};
 use crate::model::Run;
 use crate::number::count;
 use crate::reading::Reading;
 
-pub(super) fn head(title: &str) -> Markup {
+/// `scripts` are those of the page.
+pub(super) fn head(title: &str, scripts: &[&str]) -> Markup {
     html! {
         head {
             meta charset="utf-8";
-            meta http-equiv="Content-Security-Policy" content=(policy());
+            meta http-equiv="Content-Security-Policy" content=(policy(scripts));
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="color-scheme" content="light dark";
             title { (title) " · knee" }
@@ -24,14 +25,15 @@ pub(super) fn head(title: &str) -> Markup {
     }
 }
 
-/// Nothing is fetched, and only the style and the script of this very page apply: whatever a
+/// Nothing is fetched, and only the style and the scripts of this very page apply: whatever a
 /// plug-in is called, it cannot become code.
-fn policy() -> String {
-    let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+fn policy(scripts: &[&str]) -> String {
+    let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+    let scripts: Vec<String> = scripts.iter().map(|script| hash(script)).collect();
     format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
         hash(STYLE),
-        hash(SCRIPT)
+        scripts.join(" ")
     )
 }
 

@@ -1,6 +1,8 @@
-//! The page as HTML: the finding, the overview, every testcase, machine and method.
+//! The page as HTML: the finding, the overview, every testcase, when operations commute, machine
+//! and method.
 
 mod case;
+mod commuting;
 mod fit;
 mod head;
 mod machine;
@@ -9,7 +11,7 @@ mod packed;
 mod table;
 mod words;
 
-use maud::{DOCTYPE, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::reading::Reading;
 use crate::{chart, embed, finding};
@@ -17,37 +19,61 @@ use crate::{chart, embed, finding};
 pub(crate) use words::words_of_changes;
 
 const STYLE: &str = include_str!("../../assets/report.css");
-const SCRIPT: &str = include_str!("../../assets/report.js");
+/// What makes runs move, and what makes matrices; a page has the ones it needs.
+const RUNS_SCRIPT: &str = include_str!("../../assets/report.js");
+const MATRICES_SCRIPT: &str = include_str!("../../assets/matrix.js");
 
 pub(crate) fn html(reading: &Reading) -> String {
     let finding = finding::sentence(reading);
+    let (runs, matrices) = (reading.shows_runs(), !reading.page.matrices.is_empty());
+    let scripts: Vec<&str> = runs
+        .then_some(RUNS_SCRIPT)
+        .into_iter()
+        .chain(matrices.then_some(MATRICES_SCRIPT))
+        .collect();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            (head::head(&finding))
+            (head::head(&finding, &scripts))
             body {
-                (chart::markers())
-                a.skip href="#overview" { "Skip to the overview" }
+                @if runs {
+                    (chart::markers())
+                    a.skip href="#overview" { "Skip to the overview" }
+                } @else {
+                    a.skip href="#commute" { "Skip to the matrix" }
+                }
                 header {
                     h1 { (finding) }
-                    (head::about(reading))
-                    nav aria-label="Sections" {
-                        a href="#overview" { "Overview" }
-                        a href="#testcases" { "Testcases" }
-                        a href="#machine" { "Machine and method" }
+                    @if runs {
+                        (head::about(reading))
+                        (sections(matrices))
                     }
                 }
                 main {
-                    (overview::overview(reading))
-                    (case::cases(reading))
-                    (machine::machine(reading))
+                    @if runs {
+                        (overview::overview(reading))
+                        (case::cases(reading))
+                    }
+                    @if matrices { (commuting::section(&reading.page.matrices)) }
+                    @if runs { (machine::machine(reading)) }
                 }
-                (embed::page(reading))
-                script { (PreEscaped(SCRIPT)) }
+                @if runs { (embed::page(reading)) }
+                @for script in scripts { script { (PreEscaped(script)) } }
             }
         }
     };
     page.into_string() + "\n"
+}
+
+fn sections(matrices: bool) -> Markup {
+    html! {
+        nav aria-label="Sections" {
+            a href="#overview" { "Overview" }
+            a href="#testcases" { "Testcases" }
+            @if matrices { a href="#commute" { "When operations commute" } }
+            a href="#machine" { "Machine and method" }
+        }
+    }
 }
 
 /// The name of a testcase as it stands in the fragment of an address, and so in an id.

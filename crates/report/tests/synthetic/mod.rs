@@ -1,8 +1,8 @@
 //! Pages of made-up numbers: the Universal Scalability Law with a little noise, the same each time.
 
 use knee_report::{
-    Case, Change, ChangeVerdict, CpuShares, Curve, Estimate, Fit, KNEE_EFFICIENCY, Missing, Mode,
-    Page, PerTask, Point, Ratio, Run,
+    Case, Change, ChangeVerdict, CpuShares, Curve, Differing, Estimate, Fit, KNEE_EFFICIENCY,
+    Matrix, MatrixOperation, Missing, Mode, Page, Pair, PerTask, Point, Ratio, Run,
 };
 
 const POWERS: [u32; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
@@ -36,9 +36,55 @@ pub(crate) fn page(kind: &str) -> Option<Page> {
         "few" => measured(&POWERS, LAWS[1..3].to_vec(), 2),
         "single" => measured(&[16], LAWS[..6].to_vec(), 2),
         "large" => many(&POWERS),
+        "matrix" => Page { matrices: vec![matrix(4)], ..Page::default() },
+        "matrices" => Page {
+            matrices: vec![matrix(25), matrix(4)],
+            ..measured(&POWERS, LAWS[1..3].to_vec(), 2)
+        },
         "huge" => many(&(1..=256).collect::<Vec<u32>>()),
         _ => return None,
     })
+}
+
+/// Of any number of operations, with all kinds of shares and conditions.
+fn matrix(operations: usize) -> Matrix {
+    const SITUATIONS: u32 = 400;
+    let name = |nr: usize| match nr {
+        3 => "a_call_of_a_long_name".to_owned(),
+        nr => format!("call{nr}"),
+    };
+    let pairs = (0..operations).flat_map(|i| (i..operations).map(move |j| [i, j])).enumerate();
+    let pairs = pairs.map(|(nr, [i, j])| {
+        let commuting = [SITUATIONS, 0, SITUATIONS - 1, 1, 320, 200, SITUATIONS][nr % 7];
+        let formulas = |commutes: bool| match commuting {
+            0 | SITUATIONS => Vec::new(),
+            _ if commutes => vec!["a.key ≠ b.key".to_owned()],
+            _ => vec!["a.key = b.key".to_owned(), format!("table{nr}[a.key]")],
+        };
+        let differing = Differing {
+            situations: 1,
+            all_of: formulas(false),
+            because: format!("a ({}) sees x in the order a, b, but y in b, a", name(i)),
+        };
+        Pair {
+            operations: [name(i), name(j)],
+            situations: SITUATIONS,
+            commuting,
+            cut: nr == 3,
+            given_up: u32::from(nr == 4),
+            commute_if_any_of: if commuting == 0 { Vec::new() } else { vec![formulas(true); 2] },
+            differ: if commuting == SITUATIONS { Vec::new() } else { vec![differing] },
+        }
+    });
+    Matrix {
+        knee_version: "0.1.0".to_owned(),
+        interface: format!("made-up-{operations}"),
+        about: "calls that nobody has".to_owned(),
+        pairs: pairs.collect(),
+        operations: (0..operations)
+            .map(|nr| MatrixOperation { name: name(nr), about: "(key)".to_owned() })
+            .collect(),
+    }
 }
 
 fn many(tasks: &[u32]) -> Page {

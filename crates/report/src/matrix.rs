@@ -1,0 +1,281 @@
+//! When the operations of an interface commute, pair by pair: what a page shows of it, and the
+//! document that `knee commute matrix --json` writes.
+//!
+//! ```json
+//! {
+//!   "schema": 1,
+//!   "kind": "commute matrix",
+//!   "knee_version": "0.1.0",
+//!   "interface": "counter",
+//!   "about": "a counter: increments commute unless they tell the value",
+//!   "operations": [{ "name": "inc_get", "about": "(): one more, and how many there are now" }],
+//!   "pairs": [
+//!     {
+//!       "operations": ["inc_get", "inc_get"],
+//!       "situations": 1,
+//!       "commuting": 0,
+//!       "cut": false,
+//!       "given_up": 0,
+//!       "commute_if_any_of": [],
+//!       "differ": [
+//!         { "because": "a (inc_get) sees n + 1 in …", "situations": 1, "all_of": [] }
+//!       ]
+//!     }
+//!   ]
+//! }
+//! ```
+//!
+//! Conditions are lists of formulas that hold together; an empty one always holds. The calls of a
+//! pair are `a` and `b` in them, in the order of `operations`.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the document.
+const SCHEMA: u64 = 1;
+/// What tells the document from others.
+const KIND: &str = "commute matrix";
+/// How to get one.
+const MAKE: &str = "`knee commute matrix --json > FILE` writes a matrix";
+
+/// When the operations of an interface commute.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Matrix {
+    /// Version of knee whose model it was computed from.
+    pub knee_version: String,
+    /// Name of the interface.
+    pub interface: String,
+    /// What the interface is.
+    pub about: String,
+    /// In the order in which they are shown.
+    pub operations: Vec<MatrixOperation>,
+    /// Each pair at most once, also of an operation with itself.
+    pub pairs: Vec<Pair>,
+}
+
+/// An operation of an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatrixOperation {
+    /// What it is called.
+    pub name: String,
+    /// Its arguments, and what it does that matters here.
+    pub about: String,
+}
+
+/// When two operations commute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pair {
+    /// Their names: of call a and of call b.
+    pub operations: [String; 2],
+    /// How many classes of initial states and arguments the model tells apart.
+    pub situations: u32,
+    /// In how many of these they commute.
+    pub commuting: u32,
+    /// Whether there are more situations than were looked at.
+    pub cut: bool,
+    /// How many situations were given up, as the model asks too much there.
+    pub given_up: u32,
+    /// They commute where all formulas of any of these hold.
+    pub commute_if_any_of: Vec<Vec<String>>,
+    /// Why they do not elsewhere; the most frequent reason first.
+    pub differ: Vec<Differing>,
+}
+
+/// Why two operations do not commute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Differing {
+    /// What tells the orders apart.
+    pub because: String,
+    /// In how many situations it does.
+    pub situations: u32,
+    /// Formulas that make them differ in one of these; none: always.
+    pub all_of: Vec<String>,
+}
+
+/// Why a text is no matrix.
+#[derive(Debug, thiserror::Error)]
+pub enum MatrixError {
+    /// It is no JSON, or is cut off.
+    #[error("it begins like JSON and is none: {0}; {MAKE}")]
+    NotJson(serde_json::Error),
+    /// It is something else.
+    #[error("it is JSON, but no record of when operations commute: {MAKE}")]
+    OtherKind,
+    /// It was written by another version of knee.
+    #[error(
+        "it has schema {found}, and this knee reads {SCHEMA}: have this knee write it anew \
+         ({MAKE}), or read it with the knee that wrote it"
+    )]
+    Schema {
+        /// What it says.
+        found: String,
+    },
+    /// Something in it is missing or of another type.
+    #[error("{0}; {MAKE}")]
+    Malformed(serde_json::Error),
+    /// What it says cannot be.
+    #[error("{0}; {MAKE}")]
+    Impossible(String),
+}
+
+#[derive(Serialize)]
+struct Document<'m> {
+    schema: u64,
+    kind: &'static str,
+    #[serde(flatten)]
+    matrix: &'m Matrix,
+}
+
+impl Matrix {
+    /// The document, with its lines indented.
+    pub fn to_json(&self) -> String {
+        let document = Document { schema: SCHEMA, kind: KIND, matrix: self };
+        serde_json::to_string_pretty(&document).expect("plain data has no keys that are not text")
+            + "\n"
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// If it is none of this schema, or says what cannot be.
+    pub fn from_json(text: &str) -> Result<Self, MatrixError> {
+        let document: serde_json::Value =
+            serde_json::from_str(text).map_err(MatrixError::NotJson)?;
+        if document["kind"] != KIND {
+            return Err(MatrixError::OtherKind);
+        }
+        if document["schema"] != SCHEMA {
+            return Err(MatrixError::Schema { found: document["schema"].to_string() });
+        }
+        // Once more from the text: its errors name line and column.
+        let matrix: Self = serde_json::from_str(text).map_err(MatrixError::Malformed)?;
+        matrix.check().map_err(MatrixError::Impossible)?;
+        Ok(matrix)
+    }
+
+    /// Says what cannot be.
+    fn check(&self) -> Result<(), String> {
+        let mut names = BTreeSet::new();
+        for MatrixOperation { name, .. } in &self.operations {
+            if !names.insert(name) {
+                return Err(format!("operation {name} is there twice"));
+            }
+        }
+        let mut pairs = BTreeSet::new();
+        for pair in &self.pairs {
+            let [a, b] = &pair.operations;
+            if let Some(unknown) = pair.operations.iter().find(|name| !names.contains(name)) {
+                return Err(format!("a pair has operation {unknown}, which is not listed"));
+            }
+            if !pairs.insert([a.min(b), a.max(b)]) {
+                return Err(format!("pair {a} and {b} is there twice"));
+            }
+            if pair.commuting > pair.situations {
+                let Pair { situations, commuting, .. } = pair;
+                return Err(format!(
+                    "{a} and {b} commute in {commuting} of {situations} situations"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The pair of two operations by number, whichever comes first in it.
+    pub(crate) fn pair(&self, i: usize, j: usize) -> Option<&Pair> {
+        let (one, other) = (&self.operations[i].name, &self.operations[j].name);
+        self.pairs.iter().find(|pair| {
+            let [a, b] = &pair.operations;
+            (a == one && b == other) || (a == other && b == one)
+        })
+    }
+}
+
+impl Pair {
+    /// The share of situations that commute, in whole per cent, and 0 or 100 only if it is exactly
+    /// that; `None` of no situations.
+    pub fn percent(&self) -> Option<u8> {
+        let share = 100.0 * f64::from(self.commuting) / f64::from(self.situations);
+        match (self.commuting, self.situations) {
+            (_, 0) => None,
+            (0, _) => Some(0),
+            (some, all) if some == all => Some(100),
+            _ => Some(share.round().clamp(1.0, 99.0) as u8),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(a: &str, b: &str, commuting: u32, situations: u32) -> Pair {
+        Pair {
+            operations: [a, b].map(str::to_owned),
+            situations,
+            commuting,
+            cut: false,
+            given_up: 0,
+            commute_if_any_of: vec![vec!["a.key ≠ b.key".to_owned()]],
+            differ: vec![Differing {
+                situations: 1,
+                all_of: vec!["a.key = b.key".to_owned(), "table[a.key]".to_owned()],
+                because: "a (get) sees x in the order a, b, but y in b, a".to_owned(),
+            }],
+        }
+    }
+
+    fn matrix(pairs: Vec<Pair>) -> Matrix {
+        let operation = |name: &str| MatrixOperation { name: name.to_owned(), about: "()".into() };
+        Matrix {
+            knee_version: "0.1.0".to_owned(),
+            interface: "map".to_owned(),
+            about: "a map".to_owned(),
+            operations: ["get", "put"].map(operation).to_vec(),
+            pairs,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let written = matrix(vec![pair("get", "get", 1, 1), pair("get", "put", 1, 3)]);
+        assert_eq!(Matrix::from_json(&written.to_json()).unwrap(), written);
+    }
+
+    #[test]
+    fn only_what_is_all_or_nothing_is_rounded_to_it() {
+        let percent = |commuting, situations| pair("get", "put", commuting, situations).percent();
+        assert_eq!([percent(0, 3), percent(3, 3), percent(0, 0)], [Some(0), Some(100), None]);
+        assert_eq!([percent(1, 1000), percent(999, 1000)], [Some(1), Some(99)]);
+        assert_eq!([percent(2, 3), percent(1, 200)], [Some(67), Some(1)]);
+    }
+
+    #[test]
+    fn what_is_no_matrix_is_refused_with_what_to_do() {
+        let refusal = |text: &str| Matrix::from_json(text).unwrap_err().to_string();
+        let good = matrix(vec![pair("get", "put", 1, 3)]).to_json();
+        let spoilt = |from: &str, to: &str| refusal(&good.replacen(from, to, 1));
+        assert!(
+            refusal("{").starts_with("it begins like JSON and is none: EOF"),
+            "{}",
+            refusal("{")
+        );
+        for other in ["[1]", "{\"schema\": 1, \"interfaces\": []}"] {
+            assert_eq!(
+                refusal(other),
+                "it is JSON, but no record of when operations commute: `knee commute matrix \
+                 --json > FILE` writes a matrix"
+            );
+        }
+        let newer = spoilt("\"schema\": 1", "\"schema\": 2");
+        assert!(newer.starts_with("it has schema 2, and this knee reads 1"), "{newer}");
+        let lost = spoilt("\"situations\": 3,", "");
+        assert!(lost.starts_with("missing field `situations` at line 41"), "{lost}");
+        let above = spoilt("\"commuting\": 1", "\"commuting\": 4");
+        assert!(above.starts_with("get and put commute in 4 of 3 situations; `knee"), "{above}");
+        let unknown = spoilt("\"name\": \"put\"", "\"name\": \"poke\"");
+        assert!(unknown.starts_with("a pair has operation put, which is not listed"), "{unknown}");
+        let twice = matrix(vec![pair("get", "put", 1, 3), pair("put", "get", 1, 3)]).to_json();
+        assert!(refusal(&twice).starts_with("pair put and get is there twice"));
+    }
+}

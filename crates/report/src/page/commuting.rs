@@ -1,0 +1,213 @@
+//! When operations commute: a triangle of shares per interface, and the conditions of every pair.
+//!
+//! The triangle is a table of links to the conditions, which follow it as text: all of it can be
+//! read without a script. With one, the conditions of a cell are shown beside it.
+
+use maud::{Markup, html};
+
+use super::fragment;
+use crate::matrix::{Matrix, MatrixOperation, Pair};
+use crate::number::count;
+
+/// Shares from 1 to 99 % are drawn in as many colours, a tenth each.
+const COLOURS: u8 = 10;
+
+pub(super) fn section(matrices: &[Matrix]) -> Markup {
+    html! {
+        section #commute aria-labelledby="commute-title" {
+            h2 #commute-title { "When operations commute" }
+            p.lead {
+                "Where operations commute, they can be implemented so that they scale; where they do "
+                "not, cores have to agree on an order first. A situation is a class of initial "
+                "states and arguments in which a model of the interface does the same."
+            }
+            (legend())
+            @for (nr, matrix) in matrices.iter().enumerate() {
+                @let is_new = matrices[..nr].iter().all(|m| m.interface != matrix.interface);
+                @let key = if is_new { matrix.interface.clone() } else { format!("{}-{nr}", matrix.interface) };
+                (one(matrix, &fragment(&key)))
+            }
+        }
+    }
+}
+
+fn legend() -> Markup {
+    html! {
+        div.heat-legend {
+            p { "Share of situations in which a pair commutes, in per cent" }
+            ul aria-hidden="true" {
+                li { span.heat.never { "0" } " never" }
+                li {
+                    @for level in 0..COLOURS {
+                        @let text = match level { 0 => "1", l if l + 1 == COLOURS => "99", _ => "" };
+                        span class={ "heat heat" (level) } { (text) }
+                    }
+                }
+                li { span.heat.always { "100" } " always" }
+            }
+            p.note {
+                "Shares are of situations, each of which counts once: not of what programs do."
+            }
+        }
+    }
+}
+
+fn one(matrix: &Matrix, key: &str) -> Markup {
+    let Matrix { interface, about, pairs, knee_version, .. } = matrix;
+    let sum = |of: fn(&Pair) -> u32| pairs.iter().map(|pair| of(pair) as usize).sum::<usize>();
+    html! {
+        section.commute aria-labelledby={ "commute-" (key) } {
+            h3 id={ "commute-" (key) } { (interface) }
+            p.facts {
+                (about) " · " (sum(|pair| pair.commuting)) " of "
+                (count(sum(|pair| pair.situations), "situation")) " of "
+                (count(pairs.len(), "pair")) " commute · model of knee " (knee_version)
+            }
+            (doubts(pairs))
+            div.matrix-and-pair {
+                div.scroll role="region" aria-label={ "Matrix of " (interface) } {
+                    (triangle(matrix, key))
+                }
+                div.chosen-pair hidden {
+                    p.note { "Point at a cell, or move with the arrow keys; a click keeps it." }
+                    div.shown-pair tabindex="0" role="region" aria-label="Conditions of the chosen pair" {}
+                }
+            }
+            details.data.conditions {
+                summary { "Conditions of all pairs: " (count(pairs.len(), "pair")) }
+                @for pair in pairs { (conditions(matrix, key, pair)) }
+            }
+        }
+    }
+}
+
+/// What has not been looked at.
+fn doubts(pairs: &[Pair]) -> Markup {
+    let names = |of: fn(&Pair) -> bool| {
+        let names: Vec<String> = pairs
+            .iter()
+            .filter(|pair| of(pair))
+            .map(|pair| format!("{} and {}", pair.operations[0], pair.operations[1]))
+            .collect();
+        names.join("; ")
+    };
+    let cut = names(|pair| pair.cut);
+    let given_up = names(|pair| pair.given_up > 0);
+    let sign = || html! { span.shape aria-hidden="true" { "⚠" } " " };
+    html! {
+        @if !cut.is_empty() {
+            p.doubts {
+                (sign()) "Not all situations were looked at (--limit of knee commute matrix): " (cut)
+            }
+        }
+        @if !given_up.is_empty() {
+            p.doubts {
+                (sign()) "Situations were given up where the model asks too much: " (given_up)
+            }
+        }
+    }
+}
+
+fn id(key: &str, pair: &Pair) -> String {
+    let [a, b] = &pair.operations;
+    format!("commute={key}.{}.{}", fragment(a), fragment(b))
+}
+
+/// A row per operation, with a cell for each up to itself; its name stands at both ends of it,
+/// where it is the head of the column below.
+fn triangle(matrix: &Matrix, key: &str) -> Markup {
+    html! {
+        table.matrix {
+            tbody {
+                @for (row, MatrixOperation { name, about }) in matrix.operations.iter().enumerate() {
+                    tr {
+                        th scope="row" title=(about) { (name) }
+                        @for column in 0..=row { (cell(key, matrix.pair(column, row))) }
+                        // Over the cells that are not there.
+                        th.column-name colspan=(matrix.operations.len() - row) aria-hidden="true" {
+                            (name)
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn cell(key: &str, pair: Option<&Pair>) -> Markup {
+    let Some((pair, percent)) = pair.and_then(|pair| Some((pair, pair.percent()?))) else {
+        return html! { td title="not looked at" { "–" } };
+    };
+    let class = match percent {
+        0 => "never".to_owned(),
+        100 => "always".to_owned(),
+        some => format!("heat{}", some / (100 / COLOURS)),
+    };
+    let [a, b] = &pair.operations;
+    html! {
+        td {
+            a class={ "heat " (class) } href={ "#" (id(key, pair)) }
+                aria-label={ (a) " and " (b) ": " (percent) " %" } { (percent) }
+        }
+    }
+}
+
+fn conditions(matrix: &Matrix, key: &str, pair: &Pair) -> Markup {
+    let [a, b] = &pair.operations;
+    let signature = |call: &str, name: &str| {
+        let operation = matrix.operations.iter().find(|operation| operation.name == *name);
+        let about = operation.map_or("", |operation| &operation.about);
+        html! { div { (call) ": " strong { (name) } span.description { (about) } } }
+    };
+    html! {
+        div.pair id=(id(key, pair)) {
+            div.calls { (signature("a", a)) (signature("b", b)) }
+            @match pair.commute_if_any_of.as_slice() {
+                [] if pair.situations == 0 => p { "Not looked at." },
+                [] => p { "They never commute." },
+                [always] if always.is_empty() => p { "They always commute." },
+                some => {
+                    p { "They commute if" }
+                    ul { @for (nr, all_of) in some.iter().enumerate() { li { (either(nr)) (formulas(all_of)) } } }
+                }
+            }
+            @match pair.differ.as_slice() {
+                [] => {}
+                [always] if always.all_of.is_empty() => p { (always.because) "." },
+                some => {
+                    @let elsewhere = !pair.commute_if_any_of.is_empty();
+                    p { @if elsewhere { "Elsewhere they do not:" } @else { "For these reasons:" } }
+                    ul {
+                        @for reason in some {
+                            li {
+                                (reason.because)
+                                @if !reason.all_of.is_empty() {
+                                    ", " span.because { "for example if " (formulas(&reason.all_of)) }
+                                }
+                                span.joint { " (" (count(reason.situations as usize, "situation")) ")" }
+                            }
+                        }
+                    }
+                }
+            }
+            p.note {
+                (pair.commuting) " of " (count(pair.situations as usize, "situation")) " commute"
+                @if let Some(percent) = pair.percent() { " (" (percent) "\u{a0}%)" } "."
+            }
+        }
+    }
+}
+
+fn either(nr: usize) -> Markup {
+    html! { @if nr > 0 { span.joint { "or " } } }
+}
+
+fn formulas(all_of: &[String]) -> Markup {
+    html! {
+        @if all_of.is_empty() { "always" }
+        @for (nr, formula) in all_of.iter().enumerate() {
+            @if nr > 0 { span.joint { " and " } }
+            (formula)
+        }
+    }
+}
