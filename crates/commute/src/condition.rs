@@ -82,6 +82,13 @@ impl Condition {
 
     /// Whether both can hold, by what their terms are called.
     fn possible_with(&self, other: &Self) -> bool {
+        // Most conditions answer one question in two ways: seen without thinking.
+        let denied = |(literal, answer): &(Literal, bool)| {
+            self.literals.iter().any(|(own, yes)| own == literal && yes != answer)
+        };
+        if other.literals.iter().any(denied) {
+            return false;
+        }
         let mut known = Known::default();
         self.literals.iter().chain(&other.literals).all(|(literal, answer)| {
             let question = known.question(literal);
@@ -91,6 +98,9 @@ impl Condition {
 
     /// Whether `other` holds wherever this does.
     fn implies(&self, other: &Self) -> bool {
+        if other.literals.iter().all(|literal| self.literals.contains(literal)) {
+            return true;
+        }
         let mut known = Known::default();
         for (literal, answer) in &self.literals {
             let question = known.question(literal);

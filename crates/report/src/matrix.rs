@@ -270,7 +270,7 @@ mod tests {
         let newer = spoilt("\"schema\": 1", "\"schema\": 2");
         assert!(newer.starts_with("it has schema 2, and this knee reads 1"), "{newer}");
         let lost = spoilt("\"situations\": 3,", "");
-        assert!(lost.starts_with("missing field `situations` at line 41"), "{lost}");
+        assert!(lost.starts_with("missing field `situations` at line 42"), "{lost}");
         let above = spoilt("\"commuting\": 1", "\"commuting\": 4");
         assert!(above.starts_with("get and put commute in 4 of 3 situations; `knee"), "{above}");
         let unknown = spoilt("\"name\": \"put\"", "\"name\": \"poke\"");

@@ -1,0 +1,92 @@
+//! Models in programs of their own, good ones and bad ones.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use snapbox::{assert_data_eq, str};
+use support::{Finished, Scratch, finish};
+
+/// A program of `crates/commute/examples`, built where it is not yet.
+fn example(name: &str) -> PathBuf {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "-q", "-p", "knee-commute", "--message-format=json", "--example", name])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let messages = String::from_utf8(built.stdout).unwrap();
+    let programs = messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).unwrap();
+        Some(PathBuf::from(message["executable"].as_str()?))
+    });
+    programs.last().expect("cargo says where it is")
+}
+
+fn commute(program: &std::path::Path, args: &[&str]) -> Finished {
+    let scratch = Scratch::new();
+    let mut knee = scratch.knee(&["commute"]);
+    finish(knee.args(args).arg("--model").arg(program).env_remove("RUST_BACKTRACE"))
+}
+
+#[test]
+fn a_model_in_a_program_of_its_own_is_as_good_as_one_of_ours() {
+    let lamp = example("lamp");
+    let matrix = commute(&lamp, &["matrix"]);
+    assert_data_eq!(
+        matrix.assert_code(0).stdout.as_str(),
+        str![[r#"
+on     100%
+toggle   0%   100%
+look    50%     0% 100%
+         on toggle look
+
+6 of 11 situations of 6 pairs commute (55%).
+A situation is a class of initial states and arguments in which the model does the same; shares are of situations, not of what programs do.
+
+"#]]
+    );
+    let told = commute(&lamp, &["conditions", "look", "toggle"]);
+    told.assert_code(0).assert_stdout_has("They never commute.");
+    assert_eq!(commute(&lamp, &["tests"]).assert_code(0).stdout.lines().count(), 6);
+    commute(&lamp, &["list"]).assert_stdout_has("toggle(): lit if it was dark");
+    commute(&lamp, &["conditions", "look", "toggel"]).assert_stderr_has("did you mean toggle?");
+}
+
+#[test]
+fn a_model_that_panics_is_named_with_the_path_that_shows_it() {
+    let told = commute(&example("misbehaving"), &["conditions", "fine", "panics"]);
+    told.assert_code(4)
+        .assert_stderr_has("no right without left")
+        .assert_stderr_has("the model panicked: fine and panics, after: left, not right");
+}
+
+#[test]
+fn a_model_that_loops_for_ever_is_named_with_the_path_that_shows_it() {
+    let told = commute(&example("misbehaving"), &["conditions", "fine", "loops"]);
+    told.assert_code(4).assert_stderr_has("will hardly end: fine and loops, after: not left");
+}
+
+#[test]
+fn a_model_that_wavers_is_named_with_the_path_that_shows_it() {
+    let told = commute(&example("misbehaving"), &["conditions", "fine", "wavers"]);
+    told.assert_code(4)
+        .assert_stderr_has("fine and wavers: the model is not deterministic: where")
+        .assert_stderr_has("after: ");
+}
+
+#[test]
+fn a_model_that_asks_for_ever_is_given_up_and_that_is_told() {
+    let told = commute(&example("misbehaving"), &["conditions", "fine", "asks"]);
+    told.assert_code(0).assert_stderr_has("given up, as the model asks more than 200 questions");
+}
+
+#[test]
+fn what_is_no_model_is_told_so() {
+    let told = |program: &str| commute(std::path::Path::new(program), &["matrix"]);
+    told("/bin/true").assert_code(4).assert_stderr_has("/bin/true: is not a model");
+    told("/nowhere/lamp").assert_code(4).assert_stderr_has("cannot be run: No such file");
+    let both = ["commute", "matrix", "--model", "/bin/true", "--interface", "map"];
+    finish(&mut Scratch::new().knee(&both)).assert_code(2);
+}

@@ -1,0 +1,204 @@
+//! `knee commute tests`: what is in them, and whether all that should be there is.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use serde_json::Value;
+use snapbox::{assert_data_eq, str};
+use support::{Finished, Scratch, finish};
+
+fn tests(args: &[&str]) -> (Vec<Value>, Finished) {
+    let finished = finish(Scratch::new().knee(&["commute", "tests"]).args(args));
+    let lines = finished.assert_code(0).stdout.lines();
+    (lines.map(|line| serde_json::from_str(line).unwrap()).collect(), finished)
+}
+
+fn of_map(args: &[&str]) -> Vec<Value> {
+    tests(&[&["--interface", "map"], args].concat()).0
+}
+
+#[test]
+fn a_test_is_a_line_with_set_up_calls_and_results() {
+    let all = of_map(&["put", "get"]);
+    let same_value = all.iter().find(|test| test["id"] == "put,get/0.0").unwrap();
+    assert_data_eq!(
+        format!("{same_value:#}"),
+        str![[r#"
+{
+  "calls": [
+    {
+      "arguments": {
+        "key": "key0",
+        "value": "content0"
+      },
+      "cpu": 0,
+      "label": "a",
+      "operation": "put",
+      "process": 0,
+      "thread": 0
+    },
+    {
+      "arguments": {
+        "key": "key0"
+      },
+      "cpu": 1,
+      "label": "b",
+      "operation": "get",
+      "process": 0,
+      "thread": 1
+    }
+  ],
+  "commute": true,
+  "condition": [
+    "table has b.key",
+    "a.key = b.key",
+    "a.value = table[b.key]"
+  ],
+  "expect": [
+    {
+      "order": "any",
+      "results": [
+        {},
+        {
+          "result": {
+            "name": "content0"
+          }
+        }
+      ]
+    }
+  ],
+  "id": "put,get/0.0",
+  "interface": "map",
+  "pattern": [],
+  "schema": 1,
+  "setup": [
+    {
+      "set": "table[key0]",
+      "to": "content0"
+    }
+  ]
+}
+"#]]
+    );
+}
+
+#[test]
+fn every_pattern_of_equal_values_is_there_once() {
+    // One key and one value each, of different keys: the values are equal or not.
+    let all = of_map(&["put", "put"]);
+    let patterns: Vec<String> =
+        all.iter().map(|test| format!("{} {}", test["condition"], test["pattern"])).collect();
+    assert_data_eq!(
+        patterns.join("\n"),
+        str![[r#"
+["b.key = a.key","b.value = a.value"] []
+["b.key ≠ a.key"] ["a.value ≠ b.value"]
+["b.key ≠ a.key"] ["a.value = b.value"]
+"#]]
+    );
+    let (limited, finished) = tests(&["--interface", "map", "put", "put", "--patterns", "1"]);
+    assert_eq!(limited.len(), all.len() - 1);
+    finished.assert_stderr_has("1 situation with more than 1 patterns");
+}
+
+#[test]
+fn in_sequence_there_is_each_operation_alone_and_what_does_not_commute_in_both_orders() {
+    let all = of_map(&["--sequential"]);
+    let alone: BTreeSet<&str> = all
+        .iter()
+        .filter(|test| test["calls"].as_array().unwrap().len() == 1)
+        .map(|test| test["calls"][0]["operation"].as_str().unwrap())
+        .collect();
+    assert_eq!(alone, BTreeSet::from(["get", "put", "remove", "swap"]));
+    let differing: Vec<&Value> = all.iter().filter(|test| test["commute"] == false).collect();
+    assert!(!differing.is_empty());
+    for test in differing {
+        let [one, other] = [0, 1].map(|nr| &test["expect"][nr]);
+        assert_eq!((&one["order"], &other["order"]), (&"ab".into(), &"ba".into()), "{test:#}");
+    }
+    let commuting = of_map(&[]).len();
+    let marked =
+        |test: &&Value| test["commute"] == true && test["calls"].as_array().unwrap().len() == 2;
+    assert_eq!(all.iter().filter(marked).count(), commuting);
+}
+
+#[test]
+fn all_pairs_of_posix_have_tests_and_the_file_is_the_same_each_time() {
+    let scratch = Scratch::new();
+    let write = |file: &str| {
+        let finished = finish(&mut scratch.knee(&["commute", "tests", "-o", file]));
+        finished.assert_code(0).assert_stderr_has("of 171 pairs to ");
+        fs::read_to_string(scratch.path().join(file)).unwrap()
+    };
+    let text = write("one.jsonl");
+    assert_eq!(text, write("two.jsonl"));
+    let mut of_pair: BTreeMap<String, usize> = BTreeMap::new();
+    let mut ids = BTreeSet::new();
+    for line in text.lines() {
+        let test: Value = serde_json::from_str(line).unwrap();
+        let id = test["id"].as_str().unwrap().to_owned();
+        *of_pair.entry(id.split_once('/').unwrap().0.to_owned()).or_default() += 1;
+        assert!(ids.insert(id), "{line}");
+        check_posix(&test);
+    }
+    assert_eq!(of_pair.len(), 171);
+}
+
+/// That whoever runs the test can: every name is of something that the set-up made, no descriptor
+/// is opened twice, and what each process has is enough for the links and ends that are claimed.
+fn check_posix(test: &Value) {
+    let steps: Vec<&Value> = test["setup"].as_array().unwrap().iter().collect();
+    let done = |what: &str| steps.iter().filter(|step| step["do"] == what).collect::<Vec<_>>();
+    let made =
+        |kind: &str, field: &str, name: &Value| done(kind).iter().any(|step| step[field] == *name);
+    let mut open = BTreeSet::new();
+    let mut ends: BTreeMap<(String, String), i64> = BTreeMap::new();
+    for step in done("open") {
+        assert!(open.insert((step["process"].to_string(), step["fd"].as_i64())), "{test:#}");
+        match step.get("pipe") {
+            Some(pipe) => {
+                assert!(made("pipe", "pipe", pipe), "{test:#}");
+                *ends.entry((pipe.to_string(), step["end"].to_string())).or_default() += 1;
+            }
+            None => assert!(made("file", "inode", &step["inode"]), "{test:#}"),
+        }
+    }
+    for step in done("occupy") {
+        for fd in step["fds"].as_array().unwrap() {
+            assert!(open.insert((step["process"].to_string(), fd.as_i64())), "{test:#}");
+        }
+    }
+    for pipe in done("pipe") {
+        for (end, count) in [("read", "readers"), ("write", "writers")] {
+            let opened = ends.get(&(pipe["pipe"].to_string(), format!("{end:?}")));
+            assert!(opened.copied().unwrap_or(0) <= pipe[count].as_i64().unwrap(), "{test:#}");
+        }
+    }
+    let mut names = BTreeSet::new();
+    for file in done("file") {
+        let own = file["names"].as_array().unwrap();
+        assert!(own.len() as i64 <= file["links"].as_i64().unwrap(), "{test:#}");
+        for name in own {
+            assert!(names.insert(name.to_string()), "{test:#}");
+        }
+    }
+    let mut mapped = BTreeSet::new();
+    for area in done("map") {
+        assert!(mapped.insert((area["process"].to_string(), area["va"].to_string())), "{test:#}");
+        assert!(area.get("inode").is_none_or(|inode| made("file", "inode", inode)), "{test:#}");
+    }
+    assert_eq!(test["expect"][0]["order"], "any");
+    assert_eq!(test["expect"][0]["results"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn what_cannot_be_written_is_told_and_names_are_mended() {
+    let told = |args: &[&str]| finish(Scratch::new().knee(&["commute", "tests"]).args(args));
+    told(&["-o", "/nowhere/tests.jsonl", "stat", "stat"])
+        .assert_code(3)
+        .assert_stderr_has("cannot write /nowhere/tests.jsonl");
+    told(&["lsek"]).assert_code(2).assert_stderr_has("did you mean lseek?");
+    told(&["--patterns", "0"]).assert_code(2);
+}
