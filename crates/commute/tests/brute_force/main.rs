@@ -1,0 +1,386 @@
+//! Interfaces once more, written down without any unknowns and tried in every state of a small
+//! universe: exactly one situation holds there, and its verdict is right.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use knee_commute::models::{counter, map, queue, register, stack};
+use knee_commute::{Exploration, Interface, Limits, Literal, State, Verdict, explore};
+
+
+/// The arguments of a call, by name; a flag is 0 or 1.
+type Args = Vec<(&'static str, i64)>;
+
+/// An interface without unknowns.
+trait Concrete: Clone + Ord + std::fmt::Debug {
+    /// Every state of the universe.
+    fn all() -> Vec<Self>;
+    /// Every choice of arguments for an operation.
+    fn arguments(operation: &str) -> Vec<Args>;
+    /// Every way in which a call may end: the state it leaves, and what its caller sees.
+    fn call(&self, operation: &str, args: &Args) -> Vec<(Self, String)>;
+    /// What a term of the initial state stands for, given what arguments stand for.
+    fn number(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> i64;
+    /// Whether a flag of it is set.
+    fn flag(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> bool;
+}
+
+/// An argument, which has to be there.
+fn arg(args: &Args, name: &str) -> i64 {
+    args.iter().find(|(other, _)| *other == name).expect(name).1
+}
+
+/// Every choice of values for these arguments, each below its bound.
+fn choices(names: &[(&'static str, i64)]) -> Vec<Args> {
+    names.iter().fold(vec![Vec::new()], |chosen, &(name, bound)| {
+        let with = |args: &Args| {
+            let args = args.clone();
+            (0..bound).map(move |value| [&args[..], &[(name, value)]].concat())
+        };
+        chosen.iter().flat_map(with).collect()
+    })
+}
+
+/// What is left if each call of `order` ends with its result, in any way in which it can.
+fn after<C: Concrete>(
+    start: &C,
+    order: &[usize],
+    calls: &[(&str, &Args)],
+    results: &[String],
+) -> BTreeSet<C> {
+    order.iter().fold(BTreeSet::from([start.clone()]), |states, &nr| {
+        let (operation, args) = calls[nr];
+        let ends = states.iter().flat_map(|state| state.call(operation, args));
+        ends.filter(|(_, seen)| *seen == results[nr]).map(|(state, _)| state).collect()
+    })
+}
+
+/// All orders of some of `n` calls.
+fn orders(n: usize) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new()];
+    let mut longest = all.clone();
+    for _ in 0..n {
+        let longer = |order: &Vec<usize>| {
+            let order = order.clone();
+            let left: Vec<usize> = (0..n).filter(|nr| !order.contains(nr)).collect();
+            left.into_iter().map(move |nr| [&order[..], &[nr]].concat())
+        };
+        longest = longest.iter().flat_map(longer).collect();
+        all.extend(longest.iter().cloned());
+    }
+    all
+}
+
+/// Whether the calls commute: as the definition says, there are results for them that are possible
+/// in every order, and leave the same whatever the order of those that have been called.
+fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)], orders: &[Vec<usize>]) -> bool {
+    // All results that the calls can have in the order in which they are written down.
+    let mut ends = vec![(start.clone(), Vec::new())];
+    for (operation, args) in calls {
+        let next = |(state, results): &(C, Vec<String>)| {
+            let results = results.clone();
+            let ends = state.call(operation, args).into_iter();
+            ends.map(move |(state, seen)| (state, [&results[..], &[seen]].concat()))
+        };
+        ends = ends.iter().flat_map(next).collect();
+    }
+    let possible: BTreeSet<Vec<String>> = ends.into_iter().map(|(_, results)| results).collect();
+    possible.iter().any(|results| {
+        let mut left: BTreeMap<BTreeSet<usize>, BTreeSet<C>> = BTreeMap::new();
+        orders.iter().all(|order| {
+            let states = after(start, order, calls, results);
+            let calls = order.iter().copied().collect();
+            !states.is_empty() && *left.entry(calls).or_insert_with(|| states.clone()) == states
+        })
+    })
+}
+
+fn holds<C: Concrete>(literal: &Literal, state: &C, calls: &[(&str, &Args)]) -> bool {
+    // `a.key`, or `a is in the other process`.
+    let given = |label: &str| -> Option<i64> {
+        let nr = ["a", "b", "c"].iter().position(|call| label.starts_with(call))?;
+        let name = label[1..].strip_prefix(['.', ' '])?;
+        Some(arg(calls[nr].1, name))
+    };
+    let arg = |label: &str| given(label).expect(label);
+    let number = |label: &str| match given(label) {
+        Some(value) => value,
+        None if label.is_empty() => 0,
+        None => state.number(label, &arg),
+    };
+    match literal {
+        Literal::Same(_, a, b) => number(a) == number(b),
+        Literal::AtMost(a, plus, b) => number(a) + plus <= number(b),
+        Literal::Is(label) => {
+            given(label).map_or_else(|| state.flag(label, &arg), |value| value == 1)
+        }
+    }
+}
+
+/// The different literals of an exploration, and its conditions with their numbers: most are in
+/// many situations, and are looked at once.
+fn numbered(exploration: &Exploration) -> (Vec<&Literal>, Vec<Vec<(usize, bool)>>) {
+    let mut literals = Vec::new();
+    let mut number = |literal| {
+        literals.iter().position(|other| *other == literal).unwrap_or_else(|| {
+            literals.push(literal);
+            literals.len() - 1
+        })
+    };
+    let conditions = exploration.situations.iter().map(|situation| {
+        situation.condition.iter().map(|a| (number(&a.literal), a.answer)).collect()
+    });
+    let conditions = conditions.collect();
+    (literals, conditions)
+}
+
+fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) {
+    let names: Vec<&str> = interface.operations.iter().map(|operation| operation.name).collect();
+    let mut sets: Vec<Vec<&str>> = vec![Vec::new()];
+    for _ in 0..calls {
+        let longer = |set: &Vec<&'static str>| {
+            names.iter().map(|name| [&set[..], &[*name]].concat()).collect::<Vec<_>>()
+        };
+        sets = sets.iter().flat_map(longer).collect();
+    }
+    let orders = orders(calls);
+    let states = C::all();
+    for set in sets {
+        let operations: Vec<_> =
+            set.iter().map(|name| interface.operation(name).unwrap()).collect();
+        let exploration = explore(interface, &operations, &Limits::default()).unwrap();
+        assert!(!exploration.cut && exploration.too_deep == 0);
+        let (literals, conditions) = numbered(&exploration);
+        let choices = set.iter().fold(vec![Vec::new()], |chosen, operation| {
+            let one = C::arguments(operation);
+            let longer = |args: &Vec<Args>| {
+                one.iter().map(|one| [&args[..], &[one.clone()]].concat()).collect::<Vec<_>>()
+            };
+            chosen.iter().flat_map(longer).collect()
+        });
+        for (state, args) in states.iter().flat_map(|s| choices.iter().map(move |args| (s, args))) {
+            let calls: Vec<(&str, &Args)> = set.iter().copied().zip(args).collect();
+            let mut known = vec![None; literals.len()];
+            let mut holds = |&(nr, answer): &(usize, bool)| {
+                *known[nr].get_or_insert_with(|| holds(literals[nr], state, &calls)) == answer
+            };
+            let situations = exploration.situations.iter().zip(&conditions);
+            let here: Vec<_> = situations
+                .filter(|(_, condition)| condition.iter().all(&mut holds))
+                .map(|(situation, _)| situation)
+                .collect();
+            assert_eq!(here.len(), 1, "{state:?} {calls:?}: {here:#?}");
+            let expected = commutes(state, &calls, &orders);
+            let found = here[0].verdict == Verdict::Commute;
+            assert_eq!(found, expected, "{state:?} {calls:?}: {here:#?}");
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Counter(i64);
+
+impl Concrete for Counter {
+    fn all() -> Vec<Self> {
+        (-4..=4).map(Self).collect()
+    }
+
+    fn arguments(_: &str) -> Vec<Args> {
+        choices(&[])
+    }
+
+    fn call(&self, operation: &str, _: &Args) -> Vec<(Self, String)> {
+        let n = self.0;
+        let (n, seen) = match operation {
+            "inc" => (n + 1, String::new()),
+            "inc_get" => (n + 1, (n + 1).to_string()),
+            "dec_if_positive" if n > 0 => (n - 1, "done".to_owned()),
+            "dec_if_positive" => (n, "zero".to_owned()),
+            "get" => (n, n.to_string()),
+            other => panic!("{other}"),
+        };
+        vec![(Self(n), seen)]
+    }
+
+    fn number(&self, label: &str, _: &dyn Fn(&str) -> i64) -> i64 {
+        assert_eq!(label, "n");
+        self.0
+    }
+
+    fn flag(&self, label: &str, _: &dyn Fn(&str) -> i64) -> bool {
+        panic!("{label}")
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Register(i64);
+
+impl Concrete for Register {
+    fn all() -> Vec<Self> {
+        (0..3).map(Self).collect()
+    }
+
+    fn arguments(operation: &str) -> Vec<Args> {
+        choices(if operation == "write" { &[("value", 2)] } else { &[] })
+    }
+
+    fn call(&self, operation: &str, args: &Args) -> Vec<(Self, String)> {
+        vec![match operation {
+            "write" => (Self(arg(args, "value")), String::new()),
+            "read" => (self.clone(), self.0.to_string()),
+            other => panic!("{other}"),
+        }]
+    }
+
+    fn number(&self, label: &str, _: &dyn Fn(&str) -> i64) -> i64 {
+        assert_eq!(label, "value");
+        self.0
+    }
+
+    fn flag(&self, label: &str, _: &dyn Fn(&str) -> i64) -> bool {
+        panic!("{label}")
+    }
+}
+
+/// A stack, top last, or a queue, front first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Sequence<const ROOM: usize>(Vec<i64>);
+
+/// Of elements 0 and 1.
+fn sequences(most: usize) -> Vec<Vec<i64>> {
+    let mut all = vec![Vec::new()];
+    for _ in 0..most {
+        let longer: Vec<Vec<i64>> =
+            all.iter().flat_map(|s| (0..2).map(move |v| [&s[..], &[v]].concat())).collect();
+        all.extend(longer);
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
+const STACK: usize = 0;
+const QUEUE: usize = 2;
+
+impl<const ROOM: usize> Concrete for Sequence<ROOM> {
+    fn all() -> Vec<Self> {
+        sequences(if ROOM == STACK { 4 } else { ROOM }).into_iter().map(Self).collect()
+    }
+
+    fn arguments(operation: &str) -> Vec<Args> {
+        choices(match operation {
+            "push" if ROOM == STACK => &[("element", 2)],
+            "push" => &[("message", 2)],
+            _ => &[],
+        })
+    }
+
+    fn call(&self, operation: &str, args: &Args) -> Vec<(Self, String)> {
+        let mut left = self.clone();
+        let popped = match operation {
+            "push" if ROOM != STACK && self.0.len() >= ROOM => {
+                return vec![(left, "full".to_owned())];
+            }
+            "push" => {
+                left.0.push(args[0].1);
+                return vec![(left, "done".to_owned())];
+            }
+            "pop" if ROOM == STACK => left.0.pop(),
+            "pop" if self.0.is_empty() => None,
+            "pop" => Some(left.0.remove(0)),
+            other => panic!("{other}"),
+        };
+        vec![(left, popped.map_or("empty".to_owned(), |value| value.to_string()))]
+    }
+
+    fn number(&self, label: &str, _: &dyn Fn(&str) -> i64) -> i64 {
+        if label.ends_with(".length") {
+            return self.0.len() as i64;
+        }
+        let nr: usize = label.split(['(', ')']).nth(1).unwrap().parse().unwrap();
+        let nr = if ROOM == STACK { self.0.len() - 1 - nr } else { nr };
+        self.0[nr]
+    }
+
+    fn flag(&self, label: &str, _: &dyn Fn(&str) -> i64) -> bool {
+        panic!("{label}")
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Table(BTreeMap<i64, i64>);
+
+impl Concrete for Table {
+    fn all() -> Vec<Self> {
+        let value = |n: usize| [None, Some(0), Some(1)][n];
+        let table = |n: usize| {
+            [(0, value(n / 3)), (1, value(n % 3))].into_iter().filter_map(|(k, v)| Some((k, v?)))
+        };
+        (0..9).map(|n| Self(table(n).collect())).collect()
+    }
+
+    fn arguments(operation: &str) -> Vec<Args> {
+        choices(match operation {
+            "put" | "swap" => &[("key", 2), ("value", 2)],
+            _ => &[("key", 2)],
+        })
+    }
+
+    fn call(&self, operation: &str, args: &Args) -> Vec<(Self, String)> {
+        let mut left = self.clone();
+        let key = arg(args, "key");
+        let old = match operation {
+            "put" => {
+                left.0.insert(key, arg(args, "value"));
+                return vec![(left, String::new())];
+            }
+            "swap" => left.0.insert(key, arg(args, "value")),
+            "get" => left.0.get(&key).copied(),
+            "remove" => {
+                left.0.remove(&key);
+                return vec![(left, String::new())];
+            }
+            other => panic!("{other}"),
+        };
+        vec![(left, old.map_or("none".to_owned(), |value| value.to_string()))]
+    }
+
+    fn number(&self, label: &str, key: &dyn Fn(&str) -> i64) -> i64 {
+        // Asked of keys that are there only; of others a formula that does not hold came first.
+        let key = key(label.strip_prefix("table[").unwrap().strip_suffix(']').unwrap());
+        self.0.get(&key).copied().unwrap_or(-1)
+    }
+
+    fn flag(&self, label: &str, key: &dyn Fn(&str) -> i64) -> bool {
+        self.0.contains_key(&key(label.strip_prefix("table has ").unwrap()))
+    }
+}
+
+#[test]
+fn a_counter_is_explored_as_by_trying_all() {
+    check::<_, Counter>(&counter::counter(), 2);
+    check::<_, Counter>(&counter::counter(), 3);
+}
+
+#[test]
+fn a_register_is_explored_as_by_trying_all() {
+    check::<_, Register>(&register::register(), 2);
+    check::<_, Register>(&register::register(), 3);
+}
+
+#[test]
+fn a_stack_is_explored_as_by_trying_all() {
+    check::<_, Sequence<STACK>>(&stack::stack(), 2);
+    check::<_, Sequence<STACK>>(&stack::stack(), 3);
+}
+
+#[test]
+fn a_queue_is_explored_as_by_trying_all() {
+    check::<_, Sequence<QUEUE>>(&queue::queue(), 2);
+    check::<_, Sequence<QUEUE>>(&queue::queue(), 3);
+}
+
+#[test]
+fn a_map_is_explored_as_by_trying_all() {
+    check::<_, Table>(&map::map(), 2);
+    check::<_, Table>(&map::map(), 3);
+}
