@@ -17,6 +17,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bag;
 mod condition;
 mod explore;
 mod facts;
@@ -26,6 +27,7 @@ pub mod models;
 mod state;
 mod world;
 
+pub use bag::Bag;
 pub use condition::{Condition, Conditions, conditions};
 pub use explore::{
     Difference, Exploration, Limits, ModelError, Situation, Verdict, explore, explore_pairs,

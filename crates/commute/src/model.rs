@@ -2,7 +2,7 @@
 
 use crate::explore::{Exploration, Limits, ModelError, explore, explore_pairs};
 use crate::interface::Interface;
-use crate::models::{counter, map, posix, queue, register, stack};
+use crate::models::{counter, map, posix, queue, register, sockets, stack};
 use crate::state::State;
 
 /// An interface that can be explored, whatever its state is.
@@ -54,5 +54,6 @@ pub fn models() -> Vec<Box<dyn Model>> {
         Box::new(stack::stack()),
         Box::new(map::map()),
         Box::new(queue::queue()),
+        Box::new(sockets::sockets()),
     ]
 }

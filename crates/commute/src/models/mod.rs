@@ -5,4 +5,5 @@ pub mod map;
 pub mod posix;
 pub mod queue;
 pub mod register;
+pub mod sockets;
 pub mod stack;
