@@ -2,7 +2,7 @@
 
 use crate::explore::{Exploration, Limits, ModelError, explore, explore_pairs};
 use crate::interface::Interface;
-use crate::models::{counter, map, posix, queue, register, sockets, stack};
+use crate::models::{counter, map, posix, queue, register, signals, sockets, stack};
 use crate::state::State;
 
 /// An interface that can be explored, whatever its state is.
@@ -55,5 +55,6 @@ pub fn models() -> Vec<Box<dyn Model>> {
         Box::new(map::map()),
         Box::new(queue::queue()),
         Box::new(sockets::sockets()),
+        Box::new(signals::signals()),
     ]
 }

@@ -5,5 +5,6 @@ pub mod map;
 pub mod posix;
 pub mod queue;
 pub mod register;
+pub mod signals;
 pub mod sockets;
 pub mod stack;
