@@ -2,7 +2,7 @@
 
 use crate::explore::{Exploration, Limits, ModelError, explore, explore_pairs};
 use crate::interface::Interface;
-use crate::models::{counter, map, posix, queue, register, signals, sockets, stack};
+use crate::models::{counter, durability, map, posix, queue, register, signals, sockets, stack};
 use crate::state::State;
 
 /// An interface that can be explored, whatever its state is.
@@ -56,5 +56,6 @@ pub fn models() -> Vec<Box<dyn Model>> {
         Box::new(queue::queue()),
         Box::new(sockets::sockets()),
         Box::new(signals::signals()),
+        Box::new(durability::durability()),
     ]
 }

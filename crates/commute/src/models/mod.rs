@@ -1,6 +1,7 @@
 //! Small interfaces, to learn from, and the one that kernels offer.
 
 pub mod counter;
+pub mod durability;
 pub mod map;
 pub mod posix;
 pub mod queue;
