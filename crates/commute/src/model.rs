@@ -2,7 +2,9 @@
 
 use crate::explore::{Exploration, Limits, ModelError, explore, explore_pairs};
 use crate::interface::Interface;
-use crate::models::{counter, durability, map, posix, queue, register, signals, sockets, stack};
+use crate::models::{
+    counter, durability, map, posix, processes, queue, register, signals, sockets, stack,
+};
 use crate::state::State;
 
 /// An interface that can be explored, whatever its state is.
@@ -54,6 +56,7 @@ pub fn models() -> Vec<Box<dyn Model>> {
         Box::new(stack::stack()),
         Box::new(map::map()),
         Box::new(queue::queue()),
+        Box::new(processes::processes()),
         Box::new(sockets::sockets()),
         Box::new(signals::signals()),
         Box::new(durability::durability()),

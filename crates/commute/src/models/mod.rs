@@ -1,9 +1,11 @@
 //! Small interfaces, to learn from, and the one that kernels offer.
 
 pub mod counter;
+mod descriptors;
 pub mod durability;
 pub mod map;
 pub mod posix;
+pub mod processes;
 pub mod queue;
 pub mod register;
 pub mod signals;

@@ -152,7 +152,7 @@ pub(super) fn open(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
         }
     };
     let fds = &mut state.process(process).fds;
-    let fd = if call.flag("anyfd")? { fds.any(call) } else { fds.lowest(call.world)? };
+    let fd = if call.flag("anyfd")? { fds.any(call)? } else { fds.lowest(call.world)? };
     fds.insert(fd, Fd::file(inode, call.world));
     Ok(Outcome::of(fd))
 }

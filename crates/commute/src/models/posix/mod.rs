@@ -11,7 +11,8 @@ mod fd;
 mod file;
 mod memory;
 
-use crate::models::posix::fd::{Descriptors, PipeState};
+use crate::models::descriptors::Descriptors;
+use crate::models::posix::fd::{Fd, PipeState};
 use crate::models::posix::file::InodeState;
 use crate::models::posix::memory::Area;
 use crate::{Interface, Map, Operation, Term, Total, any_state, sort, state};
@@ -32,7 +33,7 @@ state! {
 state! {
     /// A process.
     pub struct Process {
-        fds: Descriptors,
+        fds: Descriptors<Fd>,
         memory: Map<Term<Va>, Area>,
     }
 }
