@@ -3,7 +3,8 @@
 use crate::explore::{Exploration, Limits, ModelError, explore, explore_pairs};
 use crate::interface::Interface;
 use crate::models::{
-    counter, durability, map, posix, processes, queue, register, signals, sockets, stack,
+    counter, directories, durability, map, posix, processes, queue, register, signals, sockets,
+    stack,
 };
 use crate::state::State;
 
@@ -57,6 +58,7 @@ pub fn models() -> Vec<Box<dyn Model>> {
         Box::new(map::map()),
         Box::new(queue::queue()),
         Box::new(processes::processes()),
+        Box::new(directories::directories()),
         Box::new(sockets::sockets()),
         Box::new(signals::signals()),
         Box::new(durability::durability()),

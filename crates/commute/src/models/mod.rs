@@ -2,6 +2,7 @@
 
 pub mod counter;
 mod descriptors;
+pub mod directories;
 pub mod durability;
 pub mod map;
 pub mod posix;

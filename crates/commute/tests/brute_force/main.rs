@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use knee_commute::models::{counter, map, queue, register, stack};
 use knee_commute::{Exploration, Interface, Limits, Literal, State, Verdict, explore};
 
+mod directories;
 mod durability;
 mod processes;
 mod signals;
