@@ -3,14 +3,14 @@
 //! What is surprising: operations on different names of one directory commute, although most file
 //! systems lock the directory for each. What does not is whatever asks about the directory as a
 //! whole. `rmdir` has to know that it is empty: one that succeeds commutes with no `create` in it.
-//! Two `mkdir` in one directory commute, but neither does with an `fstat` of it: st_nlink
-//! of a directory counts its sub-directories. An `fstatx` that leaves it out commutes with both.
+//! Two `mkdir` in one directory commute, but neither does with an `fstat` of it: st_nlink of a
+//! directory counts its sub-directories. An `fstatx` that leaves it out commutes with both.
 //!
 //! Calls take a directory and a name in it, as openat and its like do; a directory that rmdir has
 //! removed can still be meant, and nothing is found in it. Times are left out: they are open, and
 //! would be chosen so that orders agree. A directory is renamed only within the one that it is in
-//! (else EXDEV): to move it elsewhere one has to see that it does not move into itself, which no
-//! rename of a directory anywhere commutes with.
+//! (else EXDEV): to move it elsewhere one has to see that it does not move into itself, which
+//! depends on every directory between the two.
 
 mod tree;
 
