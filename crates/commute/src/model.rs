@@ -2,6 +2,7 @@
 
 use crate::explore::{Exploration, Limits, ModelError, explore, explore_pairs};
 use crate::interface::Interface;
+use crate::models::posix::alternatives;
 use crate::models::{
     counter, directories, durability, map, posix, processes, queue, register, signals, sockets,
     stack,
@@ -62,5 +63,6 @@ pub fn models() -> Vec<Box<dyn Model>> {
         Box::new(sockets::sockets()),
         Box::new(signals::signals()),
         Box::new(durability::durability()),
+        Box::new(alternatives::posix_plus()),
     ]
 }

@@ -1,29 +1,10 @@
 //! What the small interfaces teach.
 
-use knee_commute::models::{counter, map, queue, register, stack};
-use knee_commute::{Difference, Interface, Limits, State, conditions, explore};
-use snapbox::{assert_data_eq, str};
+mod support;
 
-/// When the named operations commute, and when not.
-fn told<S: State>(interface: &Interface<S>, names: &[&str]) -> String {
-    let operations: Vec<_> = names.iter().map(|name| interface.operation(name).unwrap()).collect();
-    let exploration = explore(interface, &operations, &Limits::default()).unwrap();
-    let conditions = conditions(&exploration);
-    let mut text = String::new();
-    for condition in &conditions.commute {
-        text += &format!("commute: {}\n", condition.show());
-    }
-    for (condition, difference) in &conditions.differ {
-        let what = match difference {
-            Difference::Result { call, seen: [one, other], orders: [first, second] } => {
-                format!("{call} sees {one} in {first}, {other} in {second}")
-            }
-            Difference::State { .. } => "another state is left".to_owned(),
-        };
-        text += &format!("differ: {}: {what}\n", condition.show());
-    }
-    text
-}
+use knee_commute::models::{counter, map, queue, register, stack};
+use snapbox::{assert_data_eq, str};
+use support::told;
 
 #[test]
 fn a_counter_that_tells_its_value_does_not_commute_and_one_that_hides_it_does() {

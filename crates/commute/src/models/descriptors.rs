@@ -6,6 +6,9 @@ use crate::{Call, Int, Map, State, Stop, World};
 /// is above, and so is never what anyone else could have meant.
 pub(super) const DESCRIPTORS: i64 = 1_000_000;
 
+/// More calls than are ever made at once.
+const CALLS: usize = 100;
+
 /// The descriptors of a process.
 #[derive(Debug, Clone)]
 pub(super) struct Descriptors<V> {
@@ -101,10 +104,11 @@ impl<V: State> Descriptors<V> {
         Ok(lowest)
     }
 
-    /// Any unused descriptor, which nothing is known of but that it is unused.
-    pub(super) fn any(&self, call: &mut Call<'_>) -> Result<Int, Stop> {
-        let nr = DESCRIPTORS + 1 + call.nr() as i64;
-        let fd = call.int("any unused fd", nr..=nr);
+    /// Any unused descriptor, which nothing is known of but that it is unused; `nth` of those that
+    /// the call wants.
+    pub(super) fn any(&self, nth: usize, call: &mut Call<'_>) -> Result<Int, Stop> {
+        let nr = DESCRIPTORS + 1 + (CALLS * nth + call.nr()) as i64;
+        let fd = call.int(["any unused fd", "another unused fd"][nth], nr..=nr);
         self.fds.know(&fd, false, call.world)?;
         Ok(fd)
     }

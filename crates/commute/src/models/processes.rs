@@ -124,7 +124,7 @@ fn target<'s>(
 type Choose = fn(&Process, &mut Call<'_>) -> Result<Int, Stop>;
 
 const LOWEST: Choose = |process, call| process.fds.lowest(call.world);
-const ANY: Choose = |process, call| process.fds.any(call);
+const ANY: Choose = |process, call| process.fds.any(0, call);
 
 fn open(state: &mut Processes, call: &mut Call<'_>, choose: Choose) -> Result<Outcome, Stop> {
     let description = call.fresh("description");

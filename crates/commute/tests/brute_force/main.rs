@@ -8,6 +8,7 @@ use knee_commute::{Exploration, Interface, Limits, Literal, State, Verdict, expl
 
 mod directories;
 mod durability;
+mod memory;
 mod processes;
 mod signals;
 mod sockets;

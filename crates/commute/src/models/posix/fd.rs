@@ -1,7 +1,7 @@
 //! Descriptors, and what is done through them.
 
 use super::{Datum, Inode, Pipe, Posix};
-use crate::models::descriptors::DESCRIPTORS;
+use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::models::posix::file::touch;
 use crate::{Call, Int, Natural, Outcome, Queue, State, Stop, Term, Truth, World, state};
 
@@ -89,13 +89,16 @@ impl State for Holder {
 }
 
 /// What the descriptor of a call refers to.
-enum Target {
+pub(super) enum Target {
     File(Fd),
     Pipe { pipe: Term<Pipe>, writer: bool },
 }
 
 /// Who calls, the descriptor of the call, and what it refers to; `None`: it is not open.
-fn target(state: &mut Posix, call: &mut Call<'_>) -> Result<(u8, Int, Option<Target>), Stop> {
+pub(super) fn target(
+    state: &mut Posix,
+    call: &mut Call<'_>,
+) -> Result<(u8, Int, Option<Target>), Stop> {
     let process = call.process()?;
     let fd = call.int("fd", 0..=DESCRIPTORS);
     let target = look_up(state, process, fd, call.world)?;
@@ -192,6 +195,15 @@ pub(super) fn close(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, S
 }
 
 pub(super) fn pipe(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    pipe_as(state, call, |fds, _, call| fds.lowest(call.world))
+}
+
+/// Makes a pipe of the two descriptors that are chosen, one after the other.
+pub(super) fn pipe_as(
+    state: &mut Posix,
+    call: &mut Call<'_>,
+    choose: impl Fn(&Descriptors<Fd>, usize, &mut Call<'_>) -> Result<Int, Stop>,
+) -> Result<Outcome, Stop> {
     let process = call.process()?;
     let pipe = call.fresh("pipe");
     let mut ends = state.pipes.get(&pipe, call.world)?;
@@ -199,11 +211,11 @@ pub(super) fn pipe(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     [ends.readers, ends.writers] = [Natural(1.into()); 2];
     state.pipes.insert(pipe, ends);
     let mut numbers = [Int::from(0); 2];
-    for (number, writer) in numbers.iter_mut().zip([false, true]) {
+    for (nth, writer) in [false, true].into_iter().enumerate() {
         let end = Fd::pipe(pipe, writer, call.world);
         let fds = &mut state.process(process).fds;
-        *number = fds.lowest(call.world)?;
-        fds.insert(*number, end);
+        numbers[nth] = choose(fds, nth, call)?;
+        fds.insert(numbers[nth], end);
     }
     Ok(Outcome::nothing().and("read end", numbers[0]).and("write end", numbers[1]))
 }

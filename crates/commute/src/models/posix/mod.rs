@@ -7,6 +7,7 @@
 //! POSIX and Linux differ, or POSIX leaves a choice, it does as Linux does: a rename onto another
 //! name of the same file does nothing, and changes the ctime of the file otherwise.
 
+pub mod alternatives;
 mod fd;
 mod file;
 mod memory;
@@ -35,6 +36,8 @@ state! {
     pub struct Process {
         fds: Descriptors<Fd>,
         memory: Map<Term<Va>, Area>,
+        /// Those of its pages that [`alternatives`] unmap later.
+        leaving: Map<Term<Va>, ()>,
     }
 }
 
