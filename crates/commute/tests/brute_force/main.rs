@@ -37,13 +37,8 @@ fn arg(args: &Args, name: &str) -> i64 {
 
 /// Every choice of values for these arguments, each below its bound.
 fn choices(names: &[(&'static str, i64)]) -> Vec<Args> {
-    names.iter().fold(vec![Vec::new()], |chosen, &(name, bound)| {
-        let with = |args: &Args| {
-            let args = args.clone();
-            (0..bound).map(move |value| [&args[..], &[(name, value)]].concat())
-        };
-        chosen.iter().flat_map(with).collect()
-    })
+    let values = |&(name, bound): &(&'static str, i64)| (0..bound).map(|n| (name, n)).collect();
+    product(&names.iter().map(values).collect::<Vec<_>>())
 }
 
 /// What is left if each call of `order` ends with its result, in any way in which it can.
@@ -122,9 +117,12 @@ fn holds<C: Concrete>(literal: &Literal, state: &C, calls: &[(&str, &Args)]) -> 
     }
 }
 
+/// A condition: numbers of literals, and which of them hold.
+type Numbered = Vec<(usize, bool)>;
+
 /// The different literals of an exploration, and its conditions with their numbers: most are in
 /// many situations, and are looked at once.
-fn numbered(exploration: &Exploration) -> (Vec<&Literal>, Vec<Vec<(usize, bool)>>) {
+fn numbered(exploration: &Exploration) -> (Vec<&Literal>, Vec<Numbered>) {
     let mut literals = Vec::new();
     let mut number = |literal| {
         literals.iter().position(|other| *other == literal).unwrap_or_else(|| {
@@ -139,52 +137,56 @@ fn numbered(exploration: &Exploration) -> (Vec<&Literal>, Vec<Vec<(usize, bool)>
     (literals, conditions)
 }
 
+/// Every list with one of each of these.
+fn product<T: Clone>(of: &[Vec<T>]) -> Vec<Vec<T>> {
+    of.iter().fold(vec![Vec::new()], |lists, next| {
+        let longer = |list: &Vec<T>| {
+            let list = list.clone();
+            next.iter().map(move |one| [&list[..], std::slice::from_ref(one)].concat())
+        };
+        lists.iter().flat_map(longer).collect()
+    })
+}
+
+/// Which of the conditions hold.
+fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec<usize> {
+    let mut here = Vec::new();
+    let mut nr = 0;
+    while let Some(condition) = conditions.get(nr) {
+        let failed = condition.iter().position(|&(literal, answer)| holds(literal) != answer);
+        if failed.is_none() {
+            here.push(nr);
+        }
+        // Those that begin with what fails here fail as well.
+        let begins_so =
+            |other: &&Numbered| failed.is_some_and(|at| other.get(..=at) == condition.get(..=at));
+        nr += 1 + conditions[nr + 1..].iter().take_while(begins_so).count();
+    }
+    here
+}
+
 fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) {
     let names: Vec<&str> = interface.operations.iter().map(|operation| operation.name).collect();
-    let mut sets: Vec<Vec<&str>> = vec![Vec::new()];
-    for _ in 0..calls {
-        let longer = |set: &Vec<&'static str>| {
-            names.iter().map(|name| [&set[..], &[*name]].concat()).collect::<Vec<_>>()
-        };
-        sets = sets.iter().flat_map(longer).collect();
-    }
     let orders = orders(calls);
     let states = C::all();
-    for set in sets {
+    for set in product(&vec![names; calls]) {
         let operations: Vec<_> =
             set.iter().map(|name| interface.operation(name).unwrap()).collect();
         let exploration = explore(interface, &operations, &Limits::default()).unwrap();
         assert!(!exploration.cut && exploration.too_deep == 0);
         let (literals, conditions) = numbered(&exploration);
-        let choices = set.iter().fold(vec![Vec::new()], |chosen, operation| {
-            let one = C::arguments(operation);
-            let longer = |args: &Vec<Args>| {
-                one.iter().map(|one| [&args[..], &[one.clone()]].concat()).collect::<Vec<_>>()
-            };
-            chosen.iter().flat_map(longer).collect()
-        });
-        for (state, args) in states.iter().flat_map(|s| choices.iter().map(move |args| (s, args))) {
-            if args[0].contains(&("is in the other process", 1)) {
-                continue; // The first call says which process is the first.
-            }
+        let arguments: Vec<Vec<Args>> = set.iter().map(|name| C::arguments(name)).collect();
+        let mut arguments = product(&arguments);
+        // The first call says which process is the first.
+        arguments.retain(|args| !args[0].contains(&("is in the other process", 1)));
+        for (state, args) in states.iter().flat_map(|s| arguments.iter().map(move |args| (s, args)))
+        {
             let calls: Vec<(&str, &Args)> = set.iter().copied().zip(args).collect();
             let mut known = vec![None; literals.len()];
-            let mut fails = |&(nr, answer): &(usize, bool)| {
-                *known[nr].get_or_insert_with(|| holds(literals[nr], state, &calls)) != answer
-            };
-            let mut here = Vec::new();
-            let mut nr = 0;
-            while let Some(condition) = conditions.get(nr) {
-                let failed = condition.iter().position(&mut fails);
-                if failed.is_none() {
-                    here.push(&exploration.situations[nr]);
-                }
-                // Those that begin with what fails here fail as well.
-                let begins_so = |other: &&Vec<(usize, bool)>| {
-                    failed.is_some_and(|at| other.get(..=at) == condition.get(..=at))
-                };
-                nr += 1 + conditions[nr + 1..].iter().take_while(begins_so).count();
-            }
+            let here = holding(&conditions, |nr| {
+                *known[nr].get_or_insert_with(|| holds(literals[nr], state, &calls))
+            });
+            let here: Vec<_> = here.iter().map(|&nr| &exploration.situations[nr]).collect();
             assert_eq!(here.len(), 1, "{state:?} {calls:?}: {here:#?}");
             let expected = commutes(state, &calls, &orders);
             let found = here[0].verdict == Verdict::Commute;
