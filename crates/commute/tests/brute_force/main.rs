@@ -41,39 +41,19 @@ fn choices(names: &[(&'static str, i64)]) -> Vec<Args> {
     product(&names.iter().map(values).collect::<Vec<_>>())
 }
 
-/// What is left if each call of `order` ends with its result, in any way in which it can.
+/// What a call can leave that ends with that result.
 fn after<C: Concrete>(
-    start: &C,
-    order: &[usize],
-    calls: &[(&str, &Args)],
-    results: &[String],
+    states: &BTreeSet<C>,
+    (operation, args): (&str, &Args),
+    result: &str,
 ) -> BTreeSet<C> {
-    order.iter().fold(BTreeSet::from([start.clone()]), |states, &nr| {
-        let (operation, args) = calls[nr];
-        let ends = states.iter().flat_map(|state| state.call(operation, args));
-        ends.filter(|(_, seen)| *seen == results[nr]).map(|(state, _)| state).collect()
-    })
-}
-
-/// All orders of some of `n` calls.
-fn orders(n: usize) -> Vec<Vec<usize>> {
-    let mut all = vec![Vec::new()];
-    let mut longest = all.clone();
-    for _ in 0..n {
-        let longer = |order: &Vec<usize>| {
-            let order = order.clone();
-            let left: Vec<usize> = (0..n).filter(|nr| !order.contains(nr)).collect();
-            left.into_iter().map(move |nr| [&order[..], &[nr]].concat())
-        };
-        longest = longest.iter().flat_map(longer).collect();
-        all.extend(longest.iter().cloned());
-    }
-    all
+    let ends = states.iter().flat_map(|state| state.call(operation, args));
+    ends.filter(|(_, seen)| seen == result).map(|(state, _)| state).collect()
 }
 
 /// Whether the calls commute: as the definition says, there are results for them that are possible
 /// in every order, and leave the same whatever the order of those that have been called.
-fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)], orders: &[Vec<usize>]) -> bool {
+fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     // All results that the calls can have in the order in which they are written down.
     let mut ends = vec![(start.clone(), Vec::new())];
     for (operation, args) in calls {
@@ -86,12 +66,18 @@ fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)], orders: &[Vec<usize
     }
     let possible: BTreeSet<Vec<String>> = ends.into_iter().map(|(_, results)| results).collect();
     possible.iter().any(|results| {
-        let mut left: BTreeMap<BTreeSet<usize>, BTreeSet<C>> = BTreeMap::new();
-        orders.iter().all(|order| {
-            let states = after(start, order, calls, results);
-            let calls = order.iter().copied().collect();
-            !states.is_empty() && *left.entry(calls).or_insert_with(|| states.clone()) == states
-        })
+        // By which calls have been made, a bit each: what they leave, whatever their order.
+        let mut left = vec![BTreeSet::from([start.clone()])];
+        for made in 1..1usize << calls.len() {
+            let last = (0..calls.len()).filter(|nr| made >> nr & 1 == 1);
+            let mut ends = last.map(|nr| after(&left[made & !(1 << nr)], calls[nr], &results[nr]));
+            let first = ends.next().expect("some call is the last");
+            if first.is_empty() || ends.any(|other| other != first) {
+                return false;
+            }
+            left.push(first);
+        }
+        true
     })
 }
 
@@ -167,7 +153,6 @@ fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec
 
 fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) {
     let names: Vec<&str> = interface.operations.iter().map(|operation| operation.name).collect();
-    let orders = orders(calls);
     let states = C::all();
     for set in product(&vec![names; calls]) {
         let operations: Vec<_> =
@@ -188,7 +173,7 @@ fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) {
             });
             let here: Vec<_> = here.iter().map(|&nr| &exploration.situations[nr]).collect();
             assert_eq!(here.len(), 1, "{state:?} {calls:?}: {here:#?}");
-            let expected = commutes(state, &calls, &orders);
+            let expected = commutes(state, &calls);
             let found = here[0].verdict == Verdict::Commute;
             assert_eq!(found, expected, "{state:?} {calls:?}: {here:#?}");
         }
