@@ -84,12 +84,20 @@ pub fn posix_plus() -> Interface<Posix> {
         about: "calls of posix next to alternatives that tell or promise less, and commute more",
         valid: any_state,
         operations: vec![
-            operation("open", "as in posix, where anyfd is an argument", file::open),
-            operation("open_anyfd", "(name, creat, excl, trunc): any descriptor", open_anyfd),
+            operation(
+                "open",
+                "(name, creat, excl, trunc, anyfd): the lowest unused descriptor, or any",
+                file::open,
+            ),
+            operation(
+                "open_anyfd",
+                "(name, creat, excl, trunc): any unused descriptor",
+                open_anyfd,
+            ),
             operation("link", "(old, new)", file::link),
             operation("unlink", "(name)", file::unlink),
             operation("fstat", "(fd): inode, size, links, times of an open file", fd::fstat),
-            operation("fstatx", "(fd): the same without links", fstatx),
+            operation("fstatx", "(fd): the same without the number of links", fstatx),
             operation("close", "(fd)", fd::close),
             operation("pipe", "(): the two lowest unused descriptors", fd::pipe),
             operation("pipe_anyfd", "(): any two unused descriptors", pipe_anyfd),
