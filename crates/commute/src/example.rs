@@ -122,6 +122,11 @@ impl<'f> Example<'f> {
                 for (key, value) in entries {
                     let key = match self.part(key) {
                         Value::String(name) => name,
+                        Value::Object(parts) => {
+                            let parts: Vec<&str> =
+                                parts.values().filter_map(Value::as_str).collect();
+                            parts.join("/")
+                        }
                         other => other.to_string(),
                     };
                     let at = format!("{at}[{key}]");

@@ -17,6 +17,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bag;
 mod condition;
 mod example;
 mod explore;
@@ -32,6 +33,7 @@ mod state;
 mod watch;
 mod world;
 
+pub use bag::Bag;
 pub use condition::{Case, Conditions, Reason, conditions};
 pub use example::Example;
 pub use explore::{

@@ -3,7 +3,11 @@
 use crate::explore::{Exploration, Limits, ModelError, explore};
 use crate::generate::{Generated, Wanted, generate};
 use crate::interface::Interface;
-use crate::models::{counter, map, posix, queue, register, stack};
+use crate::models::posix::alternatives;
+use crate::models::{
+    counter, directories, durability, map, posix, processes, queue, register, signals, sockets,
+    stack,
+};
 use crate::parallel::in_order;
 use crate::state::State;
 
@@ -89,5 +93,11 @@ pub fn models() -> Vec<Box<dyn Model>> {
         Box::new(stack::stack()),
         Box::new(map::map()),
         Box::new(queue::queue()),
+        Box::new(processes::processes()),
+        Box::new(directories::directories()),
+        Box::new(sockets::sockets()),
+        Box::new(signals::signals()),
+        Box::new(durability::durability()),
+        Box::new(alternatives::posix_plus()),
     ]
 }

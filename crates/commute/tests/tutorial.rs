@@ -1,37 +1,10 @@
 //! What the small interfaces teach.
 
+mod support;
+
 use knee_commute::models::{counter, map, queue, register, stack};
-use knee_commute::{Difference, Interface, Limits, State, call_label, conditions, explore};
 use snapbox::{assert_data_eq, str};
-
-fn all_of(formulas: &[String]) -> String {
-    if formulas.is_empty() { "always".to_owned() } else { formulas.join(" and ") }
-}
-
-/// When the named operations commute, and when not.
-fn told<S: State>(interface: &Interface<S>, names: &[&str]) -> String {
-    let operations: Vec<_> = names.iter().map(|name| interface.operation(name).unwrap()).collect();
-    let exploration = explore(interface, &operations, &Limits::default()).unwrap();
-    let conditions = conditions(&exploration);
-    let mut text = String::new();
-    for case in &conditions.commute {
-        text += &format!("commute: {}\n", all_of(&case.formulas));
-    }
-    for reason in &conditions.differ {
-        let what = match &reason.difference {
-            Difference::Result { call, seen: [one, other], orders: [first, second], .. } => {
-                let call = call_label(*call);
-                format!("{call} sees {one} in {first}, {other} in {second}")
-            }
-            Difference::State { seen: Some([one, other]), .. } => {
-                format!("{one} or {other} is left")
-            }
-            Difference::State { seen: None, .. } => "something is left in one only".to_owned(),
-        };
-        text += &format!("differ: {}: {what}\n", all_of(&reason.formulas));
-    }
-    text
-}
+use support::told;
 
 #[test]
 fn a_counter_that_tells_its_value_does_not_commute_and_one_that_hides_it_does() {

@@ -138,5 +138,5 @@ fn every_interface_is_listed_with_its_operations() {
     let interfaces = listed["interfaces"].as_array().unwrap();
     let posix = interfaces.iter().find(|interface| interface["name"] == "posix").unwrap();
     assert_eq!(posix["operations"].as_array().unwrap().len(), 18);
-    assert_eq!(interfaces.len(), 6);
+    assert_eq!(interfaces.len(), 12);
 }

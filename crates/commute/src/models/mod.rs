@@ -1,8 +1,14 @@
 //! Small interfaces, to learn from, and the one that kernels offer.
 
 pub mod counter;
+mod descriptors;
+pub mod directories;
+pub mod durability;
 pub mod map;
 pub mod posix;
+pub mod processes;
 pub mod queue;
 pub mod register;
+pub mod signals;
+pub mod sockets;
 pub mod stack;

@@ -1,14 +1,10 @@
 //! Descriptors, and what is done through them.
 
 use super::{Datum, Inode, Pipe, Posix};
+use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::models::posix::file::touch;
-use crate::{
-    Call, Int, Map, Natural, Outcome, Part, Queue, State, Stop, Term, Truth, World, state,
-};
+use crate::{Call, Int, Natural, Outcome, Part, Queue, State, Stop, Term, Truth, World, state};
 
-/// Descriptors of the initial state and of arguments are below; what an open with O_ANYFD returns
-/// is above, and so is never what anyone else could have meant.
-const DESCRIPTORS: i64 = 1_000_000;
 /// Offsets in arguments that are added to another number are asked one by one.
 const STEPS: std::ops::RangeInclusive<i64> = -1..=1;
 
@@ -79,131 +75,6 @@ impl Fd {
     }
 }
 
-/// The descriptors of a process.
-#[derive(Debug, Clone)]
-pub(super) struct Descriptors {
-    label: String,
-    fds: Map<Int, Fd>,
-}
-
-impl State for Descriptors {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        Self { label: label.to_owned(), fds: Map::unknown(world, label) }
-    }
-
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        self.fds.same(&other.fds, world)
-    }
-
-    fn show(&self, world: &World) -> String {
-        self.fds.show(world)
-    }
-
-    fn part(&self, world: &mut World) -> Part {
-        self.fds.part(world)
-    }
-}
-
-impl Descriptors {
-    /// What `fd` refers to, and whether it did so at first.
-    fn find(&self, fd: Int, world: &mut World) -> Result<Option<(Fd, bool)>, Stop> {
-        let written = self.fds.writes().iter().rev();
-        for (key, value) in written {
-            if key.same(&fd, world)? {
-                return Ok(value.clone().map(|value| (value, false)));
-            }
-        }
-        // Below an initially lowest unused one all are in use but the lower ones of these.
-        let unused = world.list(&self.unused());
-        if let Some(&last) = unused.last()
-            && world.at_most(fd + 1, last)?
-        {
-            let mut below = unused[..unused.len() - 1].iter();
-            let is_unused =
-                below.try_fold(false, |any, other| Ok(any || other.same(&fd, world)?))?;
-            self.fds.know(&fd, !is_unused, world)?;
-        }
-        self.fds.find(&fd, world)
-    }
-
-    /// What is known of those that are in use at first.
-    pub(super) fn known(&self, world: &World) -> Vec<(Int, Option<Fd>)> {
-        self.fds.known(world)
-    }
-
-    /// The lowest of those that were unused at first, as far as they are known.
-    pub(super) fn known_unused(&self, world: &World) -> Vec<Int> {
-        world.list(&self.unused())
-    }
-
-    fn unused(&self) -> String {
-        format!("{}.unused", self.label)
-    }
-
-    /// Number `nr` from below of those that were unused at first.
-    fn initially_unused(&self, nr: usize, world: &mut World) -> Result<Int, Stop> {
-        let known = world.list(&self.unused());
-        if let Some(&fd) = known.get(nr) {
-            return Ok(fd);
-        }
-        let rank = match nr {
-            0 => String::new(),
-            1 => "2nd ".to_owned(),
-            2 => "3rd ".to_owned(),
-            nr => format!("{}th ", nr + 1),
-        };
-        let label = format!("{rank}lowest unused fd of {}", self.label.trim_end_matches(".fds"));
-        let fd = world.int(&label, Some(0), Some(DESCRIPTORS));
-        let above = known.last().map_or(Int::from(-1), |last| *last);
-        world.assume_at_most(above + 1, fd)?;
-        for (other, value) in self.fds.known(world) {
-            if other.same(&fd, world)? {
-                // In use, or one that is unused and this is its number.
-                match value {
-                    Some(_) => return Err(Stop::Impossible),
-                    None => continue,
-                }
-            }
-            // Between this and the one before all are in use.
-            if value.is_none() && world.at_most(above + 1, other)? && world.at_most(other, fd)? {
-                return Err(Stop::Impossible);
-            }
-        }
-        self.fds.know(&fd, false, world)?;
-        world.append(&self.unused(), fd);
-        Ok(fd)
-    }
-
-    /// The lowest unused descriptor.
-    pub(super) fn lowest(&self, world: &mut World) -> Result<Int, Stop> {
-        let mut lowest = None;
-        for nr in 0.. {
-            let fd = self.initially_unused(nr, world)?;
-            if self.find(fd, world)?.is_none() {
-                lowest = Some(fd);
-                break;
-            }
-        }
-        let mut lowest = lowest.expect("the loop ends with one");
-        for (closed, value) in self.fds.writes() {
-            let lower = value.is_none() && world.at_most(*closed + 1, lowest)?;
-            if lower && self.find(*closed, world)?.is_none() {
-                lowest = *closed;
-            }
-        }
-        Ok(lowest)
-    }
-
-    /// Any unused descriptor.
-    pub(super) fn any(&self, call: &mut Call<'_>) -> Int {
-        call.unused_int("any unused fd", DESCRIPTORS + 1)
-    }
-
-    pub(super) fn insert(&mut self, fd: Int, to: Fd) {
-        self.fds.insert(fd, to);
-    }
-}
-
 state! {
     /// One of those that a pipe counts as its readers or writers.
     struct Holder {
@@ -213,13 +84,16 @@ state! {
 }
 
 /// What the descriptor of a call refers to.
-enum Target {
+pub(super) enum Target {
     File(Fd),
     Pipe { pipe: Term<Pipe>, writer: bool },
 }
 
 /// Who calls, the descriptor of the call, and what it refers to; `None`: it is not open.
-fn target(state: &mut Posix, call: &mut Call<'_>) -> Result<(u8, Int, Option<Target>), Stop> {
+pub(super) fn target(
+    state: &mut Posix,
+    call: &mut Call<'_>,
+) -> Result<(u8, Int, Option<Target>), Stop> {
     let process = call.process()?;
     let fd = call.int("fd", 0..=DESCRIPTORS);
     let target = look_up(state, process, fd, call.world)?;
@@ -311,11 +185,20 @@ pub(super) fn close(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, S
             state.pipes.insert(pipe, ends);
         }
     }
-    state.process(process).fds.fds.remove(fd);
+    state.process(process).fds.remove(fd);
     Ok(Outcome::of("0"))
 }
 
 pub(super) fn pipe(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    pipe_as(state, call, |fds, _, call| fds.lowest(call.world))
+}
+
+/// Makes a pipe of the two descriptors that are chosen, one after the other.
+pub(super) fn pipe_as(
+    state: &mut Posix,
+    call: &mut Call<'_>,
+    choose: impl Fn(&Descriptors<Fd>, usize, &mut Call<'_>) -> Result<Int, Stop>,
+) -> Result<Outcome, Stop> {
     let process = call.process()?;
     let pipe = call.fresh("pipe");
     let mut ends = state.pipes.get(&pipe, call.world)?;
@@ -323,11 +206,11 @@ pub(super) fn pipe(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     [ends.readers, ends.writers] = [Natural(1.into()); 2];
     state.pipes.insert(pipe, ends);
     let mut numbers = [Int::from(0); 2];
-    for (number, writer) in numbers.iter_mut().zip([false, true]) {
+    for (nth, writer) in [false, true].into_iter().enumerate() {
         let end = Fd::pipe(pipe, writer, call.world);
         let fds = &mut state.process(process).fds;
-        *number = fds.lowest(call.world)?;
-        fds.insert(*number, end);
+        numbers[nth] = choose(fds, nth, call)?;
+        fds.insert(numbers[nth], end);
     }
     Ok(Outcome::nothing().and("read end", numbers[0]).and("write end", numbers[1]))
 }

@@ -1,6 +1,7 @@
 //! Files and the directory that names them.
 
 use super::{Datum, FileName, Inode, Posix};
+use crate::models::descriptors::Descriptors;
 use crate::models::posix::fd::Fd;
 use crate::{Call, Int, Natural, Outcome, Part, State, Stop, Term, Total, World, state};
 
@@ -128,6 +129,19 @@ impl Posix {
 }
 
 pub(super) fn open(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let choose = |fds: &Descriptors<Fd>, call: &mut Call<'_>| match call.flag("anyfd")? {
+        true => fds.any(0, call),
+        false => fds.lowest(call.world),
+    };
+    open_as(state, call, choose)
+}
+
+/// Opens a file as the descriptor that is chosen.
+pub(super) fn open_as(
+    state: &mut Posix,
+    call: &mut Call<'_>,
+    choose: impl FnOnce(&Descriptors<Fd>, &mut Call<'_>) -> Result<Int, Stop>,
+) -> Result<Outcome, Stop> {
     let process = call.process()?;
     let name = call.term("name");
     let creat = call.flag("creat")?;
@@ -158,7 +172,7 @@ pub(super) fn open(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
         }
     };
     let fds = &mut state.process(process).fds;
-    let fd = if call.flag("anyfd")? { fds.any(call) } else { fds.lowest(call.world)? };
+    let fd = choose(fds, call)?;
     fds.insert(fd, Fd::file(inode, call.world));
     Ok(Outcome::of(fd))
 }

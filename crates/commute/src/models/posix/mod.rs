@@ -7,12 +7,14 @@
 //! POSIX and Linux differ, or POSIX leaves a choice, it does as Linux does: a rename onto another
 //! name of the same file does nothing, and changes the ctime of the file otherwise.
 
+pub mod alternatives;
 mod fd;
 mod file;
 mod memory;
 mod setup;
 
-use crate::models::posix::fd::{Descriptors, PipeState};
+use crate::models::descriptors::Descriptors;
+use crate::models::posix::fd::{Fd, PipeState};
 use crate::models::posix::file::InodeState;
 use crate::models::posix::memory::Area;
 use crate::{Interface, Map, Operation, Term, Total, sort, state};
@@ -33,8 +35,10 @@ state! {
 state! {
     /// A process.
     pub struct Process {
-        fds: Descriptors,
+        fds: Descriptors<Fd>,
         memory: Map<Term<Va>, Area>,
+        /// Those of its pages that [`alternatives`] unmap later.
+        leaving: Map<Term<Va>, ()>,
     }
 }
 

@@ -12,6 +12,7 @@
 //!   memory, shared by the threads of the process.
 //! - `{"do": "map", "process": p, "va": V, "writable": bool, "inode": I, "off": page}`: a page of a
 //!   file, shared.
+//! - `{"do": "leave", "process": p, "va": V}`: a delayed munmap of what is mapped there.
 
 use std::collections::BTreeMap;
 
@@ -63,6 +64,9 @@ pub(super) fn setup(state: &Posix, world: &mut World, example: &mut Example<'_>)
                 step["datum"] = json!(example.term(area.datum));
             }
             later.push(step);
+        }
+        for (va, ()) in present(process.leaving.known(world)) {
+            later.push(json!({ "do": "leave", "process": nr, "va": example.term(va) }));
         }
     }
     files.steps().chain(pipes.into_values()).chain(later).collect()

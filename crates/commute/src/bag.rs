@@ -1,0 +1,129 @@
+//! A bag: elements without an order, of which any may be taken.
+//!
+//! Which element is taken is left open by the interface, so it may be chosen such that orders
+//! agree, where any choice lets them. There is no need to try all: calls agree if each takes an
+//! element of its own that is in the bag at first, which nothing that the others do can take away.
+//! So the first call that takes has the first of the initial elements, in all orders, the second
+//! call the second, and so on. If the bag has fewer than the calls want, no choice is any better:
+//! some order leaves one of them with nothing, or with what another call has added, and the order
+//! in which that one comes first does not.
+
+use crate::facts::Int;
+use crate::interface::Call;
+use crate::part::Part;
+use crate::state::State;
+use crate::world::{Stop, World};
+
+/// Elements of unknown number and content, in no order.
+#[derive(Debug, Clone)]
+pub struct Bag<V> {
+    label: String,
+    /// Initial length.
+    length: Int,
+    /// Which of the initial elements are gone, by number.
+    taken: Vec<usize>,
+    /// What has been added since and is still there.
+    added: Vec<V>,
+}
+
+impl<V: State> Bag<V> {
+    /// Adds an element.
+    pub fn add(&mut self, value: V) {
+        self.added.push(value);
+    }
+
+    /// Takes any element, whichever lets orders agree.
+    pub fn take_any(&mut self, call: &mut Call<'_>) -> Result<Option<V>, Stop> {
+        let own = self.place(call);
+        if self.has_initial(own, call.world)? {
+            return Ok(Some(self.take_initial(own, call.world)));
+        }
+        // Fewer than are wanted: any will do.
+        for nr in 0..own {
+            if self.has_initial(nr, call.world)? {
+                return Ok(Some(self.take_initial(nr, call.world)));
+            }
+        }
+        Ok(self.added.pop())
+    }
+
+    /// How many there are.
+    pub fn length(&self) -> Int {
+        self.length - self.taken.len() as i64 + self.added.len() as i64
+    }
+
+    /// The number of the initial element that is the caller's own: the same in all orders.
+    fn place(&self, call: &mut Call<'_>) -> usize {
+        let label = format!("takers of {}", self.label);
+        let me = Int::from(call.nr() as i64);
+        let takers = call.world.list(&label);
+        takers.iter().position(|taker| *taker == me).unwrap_or_else(|| {
+            call.world.append(&label, me);
+            takers.len()
+        })
+    }
+
+    fn has_initial(&self, nr: usize, world: &mut World) -> Result<bool, Stop> {
+        Ok(!self.taken.contains(&nr) && world.at_most(nr as i64 + 1, self.length)?)
+    }
+
+    fn take_initial(&mut self, nr: usize, world: &mut World) -> V {
+        self.taken.push(nr);
+        self.initial(nr, world)
+    }
+
+    fn initial(&self, nr: usize, world: &mut World) -> V {
+        V::unknown(world, &format!("{}({nr})", self.label))
+    }
+
+    /// What is in this bag and may not be in `other`: what both have of the initial elements is
+    /// left out.
+    fn beyond(&self, other: &Self, world: &mut World) -> Vec<V> {
+        let only = other.taken.iter().filter(|nr| !self.taken.contains(nr));
+        let mut elements: Vec<V> = only.map(|&nr| self.initial(nr, world)).collect();
+        elements.extend(self.added.iter().cloned());
+        elements
+    }
+}
+
+impl<V: State> State for Bag<V> {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        let length = world.int(&format!("{label}.length"), Some(0), None);
+        Self { label: label.to_owned(), length, taken: Vec::new(), added: Vec::new() }
+    }
+
+    /// Each element of one has an equal one in the other. Equality is transitive, so the first
+    /// that is equal is as good as any.
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        let (mine, mut theirs) = (self.beyond(other, world), other.beyond(self, world));
+        if !world.same_shape(mine.len() == theirs.len()) {
+            return Ok(false);
+        }
+        for element in &mine {
+            let found = world.search(|world| {
+                for (nr, candidate) in theirs.iter().enumerate() {
+                    if candidate.same(element, world)? {
+                        return Ok(Some(nr));
+                    }
+                }
+                Ok(None)
+            })?;
+            if !world.same_shape(found.is_some()) {
+                return Ok(false);
+            }
+            theirs.swap_remove(found.expect("it is there"));
+        }
+        Ok(true)
+    }
+
+    fn show(&self, _: &World) -> String {
+        self.label.clone()
+    }
+
+    /// The initial elements, as many as there have to be.
+    fn part(&self, world: &mut World) -> Part {
+        let least = world.facts().least(self.length).expect("a length is not negative");
+        let element = |nr| self.initial(nr as usize, world).part(world);
+        Part::Sequence { length: self.length, elements: (0..least).map(element).collect() }
+    }
+}

@@ -1,0 +1,148 @@
+//! The descriptors of a process, of which the lowest that is unused can be asked for.
+
+use crate::{Call, Int, Map, Part, State, Stop, World};
+
+/// Descriptors of the initial state and of arguments are below; what an open with O_ANYFD returns
+/// is above, and so is never what anyone else could have meant.
+pub(super) const DESCRIPTORS: i64 = 1_000_000;
+
+/// More calls than are ever made at once.
+const CALLS: usize = 100;
+
+/// The descriptors of a process.
+#[derive(Debug, Clone)]
+pub(super) struct Descriptors<V> {
+    label: String,
+    fds: Map<Int, V>,
+}
+
+impl<V: State> State for Descriptors<V> {
+    fn unknown(world: &mut World, label: &str) -> Self {
+        Self { label: label.to_owned(), fds: Map::unknown(world, label) }
+    }
+
+    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+        self.fds.same(&other.fds, world)
+    }
+
+    fn show(&self, world: &World) -> String {
+        self.fds.show(world)
+    }
+
+    fn part(&self, world: &mut World) -> Part {
+        self.fds.part(world)
+    }
+}
+
+impl<V: State> Descriptors<V> {
+    /// What `fd` refers to, and whether it did so at first.
+    pub(super) fn find(&self, fd: Int, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
+        let written = self.fds.writes().iter().rev();
+        for (key, value) in written {
+            if key.same(&fd, world)? {
+                return Ok(value.clone().map(|value| (value, false)));
+            }
+        }
+        // Below an initially lowest unused one all are in use but the lower ones of these.
+        let unused = world.list(&self.unused());
+        if let Some(&last) = unused.last()
+            && world.at_most(fd + 1, last)?
+        {
+            let mut below = unused[..unused.len() - 1].iter();
+            let is_unused =
+                below.try_fold(false, |any, other| Ok(any || other.same(&fd, world)?))?;
+            self.fds.know(&fd, !is_unused, world)?;
+        }
+        self.fds.find(&fd, world)
+    }
+
+    /// What is known of those that are in use at first.
+    pub(super) fn known(&self, world: &World) -> Vec<(Int, Option<V>)> {
+        self.fds.known(world)
+    }
+
+    /// The lowest of those that were unused at first, as far as they are known.
+    pub(super) fn known_unused(&self, world: &World) -> Vec<Int> {
+        world.list(&self.unused())
+    }
+
+    fn unused(&self) -> String {
+        format!("{}.unused", self.label)
+    }
+
+    /// Number `nr` from below of those that were unused at first.
+    fn initially_unused(&self, nr: usize, world: &mut World) -> Result<Int, Stop> {
+        let known = world.list(&self.unused());
+        if let Some(&fd) = known.get(nr) {
+            return Ok(fd);
+        }
+        let rank = match nr {
+            0 => String::new(),
+            1 => "2nd ".to_owned(),
+            2 => "3rd ".to_owned(),
+            nr => format!("{}th ", nr + 1),
+        };
+        let label = format!("{rank}lowest unused fd of {}", self.label.trim_end_matches(".fds"));
+        let fd = world.int(&label, Some(0), Some(DESCRIPTORS));
+        let above = known.last().map_or(Int::from(-1), |last| *last);
+        world.assume_at_most(above + 1, fd)?;
+        for (other, value) in self.fds.known(world) {
+            if other.same(&fd, world)? {
+                // In use, or one that is unused and this is its number.
+                match value {
+                    Some(_) => return Err(Stop::Impossible),
+                    None => continue,
+                }
+            }
+            // Between this and the one before all are in use.
+            if value.is_none() && world.at_most(above + 1, other)? && world.at_most(other, fd)? {
+                return Err(Stop::Impossible);
+            }
+        }
+        self.fds.know(&fd, false, world)?;
+        world.append(&self.unused(), fd);
+        Ok(fd)
+    }
+
+    /// The lowest unused descriptor.
+    pub(super) fn lowest(&self, world: &mut World) -> Result<Int, Stop> {
+        let mut lowest = None;
+        for nr in 0.. {
+            let fd = self.initially_unused(nr, world)?;
+            if self.find(fd, world)?.is_none() {
+                lowest = Some(fd);
+                break;
+            }
+        }
+        let mut lowest = lowest.expect("the loop ends with one");
+        for (closed, value) in self.fds.writes() {
+            let lower = value.is_none() && world.at_most(*closed + 1, lowest)?;
+            if lower && self.find(*closed, world)?.is_none() {
+                lowest = *closed;
+            }
+        }
+        Ok(lowest)
+    }
+
+    /// Any unused descriptor, which nothing is known of but that it is unused; `nth` of those that
+    /// the call wants.
+    pub(super) fn any(&self, nth: usize, call: &mut Call<'_>) -> Result<Int, Stop> {
+        let above = DESCRIPTORS + 1 + (CALLS * nth) as i64;
+        let fd = call.unused_int(["any unused fd", "another unused fd"][nth], above);
+        self.fds.know(&fd, false, call.world)?;
+        Ok(fd)
+    }
+
+    pub(super) fn insert(&mut self, fd: Int, to: V) {
+        self.fds.insert(fd, to);
+    }
+
+    pub(super) fn remove(&mut self, fd: Int) {
+        self.fds.remove(fd);
+    }
+
+    /// Those that have been opened or closed, as often as they have been.
+    pub(super) fn written(&self) -> impl Iterator<Item = Int> {
+        self.fds.writes().iter().map(|(fd, _)| *fd)
+    }
+}

@@ -1,0 +1,169 @@
+//! Directories in directories: a name in one refers to a file or to another directory.
+//!
+//! What is surprising: operations on different names of one directory commute, although most file
+//! systems lock the directory for each. What does not is whatever asks about the directory as a
+//! whole. `rmdir` has to know that it is empty: one that succeeds commutes with no `create` in it.
+//! Two `mkdir` in one directory commute, but neither does with an `fstat` of it: st_nlink of a
+//! directory counts its sub-directories. An `fstatx` that leaves it out commutes with both.
+//!
+//! Calls take a directory and a name in it, as openat and its like do; a directory that rmdir has
+//! removed can still be meant, and nothing is found in it. Times are left out: they are open, and
+//! would be chosen so that orders agree. A directory is renamed only within the one that it is in
+//! (else EXDEV): to move it elsewhere one has to see that it does not move into itself, which
+//! depends on every directory between the two.
+
+mod tree;
+
+use crate::models::directories::tree::{Counts, Found, Node, Path, Tree};
+use crate::{Call, Interface, Natural, Operation, Outcome, State, Stop, Term, Truth, sort};
+
+sort!(Directory, EntryName, File);
+
+/// The directory of an argument, unless it has been removed.
+fn dir_argument(
+    state: &Tree,
+    name: &str,
+    call: &mut Call<'_>,
+) -> Result<Option<Term<Directory>>, Stop> {
+    let dir = call.term(name);
+    Ok(state.dirs.contains(&dir, call.world)?.then_some(dir))
+}
+
+/// The path of a call, and what is there; `None`: its directory has been removed.
+fn path(state: &Tree, call: &mut Call<'_>) -> Result<Option<(Path, Option<Found>)>, Stop> {
+    let Some(dir) = dir_argument(state, "dir", call)? else { return Ok(None) };
+    let path = Path { dir, name: call.term("name") };
+    let found = state.look_up(&path, call.world)?;
+    Ok(Some((path, found)))
+}
+
+fn mkdir(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let Some((path, found)) = path(state, call)? else { return Ok(Outcome::of("ENOENT")) };
+    if found.is_some() {
+        return Ok(Outcome::of("EEXIST"));
+    }
+    let (dir, zero) = (call.fresh("new directory"), Natural(0.into()));
+    let depth = Natural::unknown(call.world, "depth of a new directory");
+    state.dirs.insert(dir, Counts { files: zero, subdirs: zero, depth });
+    let node = Node { is_dir: Truth::Known(true), dir, ..Node::unknown(call.world, "no file") };
+    state.entries.insert(path, node);
+    state.count(path.dir, [0, 1], call.world)?;
+    Ok(Outcome::of("0"))
+}
+
+fn rmdir(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let (path, dir) = match path(state, call)? {
+        None | Some((_, None)) => return Ok(Outcome::of("ENOENT")),
+        Some((_, Some(Found::File(_)))) => return Ok(Outcome::of("ENOTDIR")),
+        Some((path, Some(Found::Dir(dir)))) => (path, dir),
+    };
+    let removed = state.remove_dir(path, dir, call.world)?;
+    Ok(Outcome::of(if removed { "0" } else { "ENOTEMPTY" }))
+}
+
+fn create(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let Some((path, found)) = path(state, call)? else { return Ok(Outcome::of("ENOENT")) };
+    if found.is_some() {
+        return Ok(Outcome::of("EEXIST"));
+    }
+    let file = call.fresh("new file");
+    let node = Node { is_dir: Truth::Known(false), file, ..Node::unknown(call.world, "no dir") };
+    state.entries.insert(path, node);
+    state.count(path.dir, [1, 0], call.world)?;
+    Ok(Outcome::of("0"))
+}
+
+fn unlink(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let path = match path(state, call)? {
+        None | Some((_, None)) => return Ok(Outcome::of("ENOENT")),
+        Some((_, Some(Found::Dir(_)))) => return Ok(Outcome::of("EISDIR")),
+        Some((path, Some(Found::File(_)))) => path,
+    };
+    state.entries.remove(path);
+    state.count(path.dir, [-1, 0], call.world)?;
+    Ok(Outcome::of("0"))
+}
+
+fn rename(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let Some((old, found)) = path(state, call)? else { return Ok(Outcome::of("ENOENT")) };
+    let Some(new_dir) = dir_argument(state, "new_dir", call)? else {
+        return Ok(Outcome::of("ENOENT"));
+    };
+    let Some(found) = found else { return Ok(Outcome::of("ENOENT")) };
+    let new = Path { dir: new_dir, name: call.term("new_name") };
+    let within = new.dir.same(&old.dir, call.world)?;
+    let moved = match found {
+        Found::Dir(_) if !within => return Ok(Outcome::of("EXDEV")),
+        Found::Dir(_) => [0, 1],
+        Found::File(_) => [1, 0],
+    };
+    if within && new.name.same(&old.name, call.world)? {
+        return Ok(Outcome::of("0"));
+    }
+    match (&found, state.look_up(&new, call.world)?) {
+        (_, None) => {}
+        (Found::File(_), Some(Found::Dir(_))) => return Ok(Outcome::of("EISDIR")),
+        (Found::Dir(_), Some(Found::File(_))) => return Ok(Outcome::of("ENOTDIR")),
+        (Found::File(file), Some(Found::File(replaced))) => {
+            if replaced.same(file, call.world)? {
+                return Ok(Outcome::of("0"));
+            }
+            state.count(new.dir, [-1, 0], call.world)?;
+        }
+        (Found::Dir(_), Some(Found::Dir(replaced))) => {
+            if !state.remove_dir(new, replaced, call.world)? {
+                return Ok(Outcome::of("ENOTEMPTY"));
+            }
+        }
+    }
+    let node = state.entries.get(&old, call.world)?.expect("it was found");
+    state.entries.remove(old);
+    state.entries.insert(new, node);
+    state.count(old.dir, moved.map(|n| -n), call.world)?;
+    state.count(new.dir, moved, call.world)?;
+    Ok(Outcome::of("0"))
+}
+
+fn stat(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    Ok(match path(state, call)? {
+        None | Some((_, None)) => Outcome::of("ENOENT"),
+        Some((_, Some(Found::Dir(dir)))) => Outcome::of(dir),
+        Some((_, Some(Found::File(file)))) => Outcome::of(file),
+    })
+}
+
+fn fstat(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let dir = call.term("dir");
+    let counts = state.dirs.get(&dir, call.world)?;
+    Ok(Outcome::of(dir).and("nlink", counts.map_or(0.into(), |counts| counts.subdirs.0 + 2)))
+}
+
+fn fstatx(_: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    Ok(Outcome::of(call.term::<Directory>("dir")))
+}
+
+fn list_empty(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
+    let Some(dir) = dir_argument(state, "dir", call)? else { return Ok(Outcome::of("ENOENT")) };
+    Ok(Outcome::of(if state.is_empty(&dir, call.world)? { "empty" } else { "not empty" }))
+}
+
+/// Directories, by what is done in them and to them.
+pub fn directories() -> Interface<Tree> {
+    let operation = |name, about, apply| Operation { name, about, apply };
+    Interface {
+        name: "directories",
+        about: "nested directories: different names commute, questions about the whole do not",
+        operations: vec![
+            operation("mkdir", "(dir, name): counts as a link of dir", mkdir),
+            operation("rmdir", "(dir, name): unless there is something in it", rmdir),
+            operation("create", "(dir, name): an empty file", create),
+            operation("unlink", "(dir, name): of a file", unlink),
+            operation("rename", "(dir, name, new_dir, new_name): replaces what is there", rename),
+            operation("stat", "(dir, name): which file or directory it is", stat),
+            operation("fstat", "(dir): its number, and its links", fstat),
+            operation("fstatx", "(dir): its number", fstatx),
+            operation("list_empty", "(dir): whether there is something in it", list_empty),
+        ],
+        ..Interface::default()
+    }
+}

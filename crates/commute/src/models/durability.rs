@@ -1,0 +1,112 @@
+//! Files of pages, and what a crash would leave of them.
+//!
+//! What is surprising: that `fsync` is slow is one thing, that it does not commute with any write
+//! to its file is another, and no disk is ever fast enough to mend that. `sync` commutes with no
+//! write at all: it takes a snapshot of everything, as `fork` does. What names less commutes more:
+//! `fsync_range` only cares for its page, and `write_dsync`, which makes its own page durable,
+//! commutes with every `fsync` and `sync` of others, because they have nothing left to do for it.
+//!
+//! What a crash would leave is what the caller may rely on. A kernel may write back more at any
+//! time, and nobody may rely on that. Times, and the metadata that `fdatasync` leaves out, are not
+//! modelled.
+
+use crate::{Call, Int, Interface, Operation, Outcome, Stop, Term, Total, sort, state};
+
+sort!(File, Datum);
+
+/// Pages of a file are numbered up to this.
+const PAGES: i64 = 1_000_000;
+
+/// The content of a file.
+type Pages = Total<Int, Term<Datum>>;
+
+state! {
+    /// Each file as `read` sees it, and as it would be after a crash.
+    pub struct Disk {
+        cached: Total<Term<File>, Pages>,
+        durable: Total<Term<File>, Pages>,
+    }
+}
+
+fn page(call: &mut Call<'_>) -> Int {
+    call.int("page", 0..=PAGES)
+}
+
+/// Sets a page in one of the two copies of a file.
+fn set(
+    files: &mut Total<Term<File>, Pages>,
+    call: &mut Call<'_>,
+    datum: Term<Datum>,
+) -> Result<(), Stop> {
+    let file = call.term("file");
+    let mut pages = files.get(&file, call.world)?;
+    pages.insert(page(call), datum);
+    files.insert(file, pages);
+    Ok(())
+}
+
+/// Writes, and ways to have them outlive a crash.
+pub fn durability() -> Interface<Disk> {
+    Interface {
+        name: "durability",
+        about: "files and what a crash would leave: what syncs less commutes with more writes",
+        operations: vec![
+            Operation {
+                name: "read",
+                about: "(file, page)",
+                apply: |state, call| {
+                    let pages = state.cached.get(&call.term("file"), call.world)?;
+                    Ok(Outcome::of(pages.get(&page(call), call.world)?))
+                },
+            },
+            Operation {
+                name: "write",
+                about: "(file, page, datum): may be lost in a crash",
+                apply: |state, call| {
+                    let datum = call.term("datum");
+                    set(&mut state.cached, call, datum)?;
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation {
+                name: "write_dsync",
+                about: "(file, page, datum): this page is durable, as with O_DSYNC",
+                apply: |state, call| {
+                    let datum = call.term("datum");
+                    set(&mut state.cached, call, datum)?;
+                    set(&mut state.durable, call, datum)?;
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation {
+                name: "fsync",
+                about: "(file): all of its pages are durable",
+                apply: |state, call| {
+                    let file = call.term("file");
+                    let pages = state.cached.get(&file, call.world)?;
+                    state.durable.insert(file, pages);
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation {
+                name: "fsync_range",
+                about: "(file, page): this page is durable",
+                apply: |state, call| {
+                    let pages = state.cached.get(&call.term("file"), call.world)?;
+                    let datum = pages.get(&page(call), call.world)?;
+                    set(&mut state.durable, call, datum)?;
+                    Ok(Outcome::nothing())
+                },
+            },
+            Operation {
+                name: "sync",
+                about: "(): all pages of all files are durable",
+                apply: |state, _| {
+                    state.durable = state.cached.clone();
+                    Ok(Outcome::nothing())
+                },
+            },
+        ],
+        ..Interface::default()
+    }
+}

@@ -1,0 +1,507 @@
+//! What is gained, or lost, by what an interface tells and promises.
+
+mod support;
+
+use knee_commute::models::posix::{alternatives, posix};
+use knee_commute::models::{directories, durability, processes, signals, sockets};
+use knee_commute::{Extent, Interface, Limits, State, Verdict, explore, explore_pairs, models};
+use snapbox::{assert_data_eq, str};
+use support::told;
+
+/// How many situations of two operations commute: `4 of 8`.
+fn share<S: State>(interface: &Interface<S>, names: [&str; 2]) -> String {
+    let operations = names.map(|name| interface.operation(name).unwrap());
+    let situations = explore(interface, &operations, &Limits::default()).unwrap().situations;
+    let commute = situations.iter().filter(|situation| situation.verdict == Verdict::Commute);
+    format!("{} of {}", commute.count(), situations.len())
+}
+
+#[test]
+fn every_pair_of_every_interface_is_explored_to_the_end() {
+    for model in models() {
+        for (pair, exploration) in explore_pairs(&*model, &Limits::default()).unwrap() {
+            let names = pair.map(|nr| model.operations()[nr].0);
+            assert_eq!(exploration.extent, Extent::default(), "{}: {names:?}", model.name());
+        }
+    }
+}
+
+#[test]
+fn opens_that_may_return_any_descriptor_always_commute() {
+    let processes = processes::processes();
+    assert_data_eq!(
+        told(&processes, &["open", "open"]),
+        str![[r#"
+commute: b is in the other process
+differ: b is not in the other process: a sees lowest unused fd of proc0 in a, b, 2nd lowest unused fd of proc0 in b, a
+
+"#]]
+    );
+    assert_eq!(share(&processes, ["open", "open"]), "4 of 8");
+    assert_data_eq!(
+        told(&processes, &["open_anyfd", "open_anyfd"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_eq!(share(&processes, ["open_anyfd", "open_anyfd"]), "8 of 8");
+    assert_eq!(share(&processes, ["dup", "dup"]), "70 of 157");
+    assert_eq!(share(&processes, ["dup_anyfd", "dup_anyfd"]), "44 of 44");
+}
+
+#[test]
+fn fork_takes_a_snapshot_of_all_descriptors_and_posix_spawn_names_one() {
+    let processes = processes::processes();
+    assert_data_eq!(
+        told(&processes, &["open", "fork"]),
+        str![[r#"
+commute: b is in the other process
+differ: b is not in the other process: something is left in one only
+
+"#]]
+    );
+    assert_eq!(share(&processes, ["open", "fork"]), "2 of 4");
+    assert_data_eq!(
+        told(&processes, &["open", "posix_spawn"]),
+        str![[r#"
+commute: lowest unused fd of proc0 ≠ b.fd
+commute: b is in the other process
+differ: b is not in the other process and lowest unused fd of proc0 = b.fd: b sees b.pid in a, b, EBADF in b, a
+
+"#]]
+    );
+    assert_eq!(share(&processes, ["open", "posix_spawn"]), "22 of 24");
+    assert_data_eq!(
+        told(&processes, &["close", "fork"]),
+        str![[r#"
+commute: b is in the other process
+commute: proc0.fds has no a.fd
+differ: proc0.fds has a.fd and b is not in the other process: something is left in one only
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&processes, &["close", "posix_spawn"]),
+        str![[r#"
+commute: b.fd ≠ a.fd
+commute: b is in the other process
+commute: proc0.fds has no a.fd
+differ: proc0.fds has a.fd and b is not in the other process and a.fd = b.fd: b sees EBADF in a, b, b.pid in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&processes, &["fork", "exec"]),
+        str![[r#"
+commute: b is in the other process
+commute: proc0.fds has no proc0.cloexec
+differ: b is not in the other process and proc0.fds has proc0.cloexec: something is left in one only
+
+"#]]
+    );
+}
+
+#[test]
+fn an_offset_is_shared_so_fork_does_not_see_it_and_dup_makes_it_one() {
+    let processes = processes::processes();
+    assert_data_eq!(
+        told(&processes, &["lseek", "fork"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&processes, &["lseek", "lseek"]),
+        str![[r#"
+commute: b.off = a.off
+commute: proc0.fds has no a.fd
+commute: b is not in the other process and proc0.fds[a.fd].description ≠ proc0.fds[b.fd].description and b.fd ≠ a.fd
+commute: b is in the other process and proc0.fds[a.fd].description ≠ proc1.fds[b.fd].description
+commute: b is not in the other process and proc0.fds has no b.fd and b.fd ≠ a.fd
+commute: b is in the other process and proc1.fds has no b.fd
+differ: proc0.fds has a.fd and b is not in the other process and a.fd = b.fd and a.off < b.off: b.off or a.off is left
+
+"#]]
+    );
+}
+
+#[test]
+fn names_of_a_directory_commute_and_its_removal_does_not() {
+    let directories = directories::directories();
+    assert_data_eq!(
+        told(&directories, &["create", "create"]),
+        str![[r#"
+commute: a.dir ≠ b.dir
+commute: a.name ≠ b.name
+commute: entries has a.dir/a.name
+commute: dirs has no a.dir
+differ: dirs has a.dir and entries has no a.dir/a.name and a.dir = b.dir and a.name = b.name: a sees 0 in a, b, EEXIST in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&directories, &["create", "unlink"]),
+        str![[r#"
+commute: a.dir ≠ b.dir
+commute: a.name ≠ b.name
+commute: dirs has no a.dir
+commute: entries has a.dir/a.name and entries[a.dir/a.name] is a directory
+differ: dirs has a.dir and entries[a.dir/a.name] is not a directory and a.dir = b.dir and a.name = b.name: a sees EEXIST in a, b, 0 in b, a
+differ: dirs has a.dir and entries has no a.dir/a.name and a.dir = b.dir and a.name = b.name: b sees 0 in a, b, ENOENT in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&directories, &["rmdir", "create"]),
+        str![[r#"
+commute: a.dir ≠ b.dir and entries[a.dir/a.name].dir ≠ b.dir
+commute: a.dir = b.dir and a.name ≠ b.name
+commute: entries has a.dir/a.name and entries[a.dir/a.name] is not a directory
+commute: dirs has no a.dir
+commute: entries has no a.dir/a.name and a.dir ≠ b.dir
+commute: entries has a.dir/a.name and dirs[entries[a.dir/a.name].dir].files ≥ 1
+commute: entries has a.dir/a.name and dirs[entries[a.dir/a.name].dir].subdirs ≥ 1
+differ: dirs has a.dir and entries[a.dir/a.name] is a directory and dirs[entries[a.dir/a.name].dir].files = 0 and dirs[entries[a.dir/a.name].dir].subdirs = 0 and a.dir = b.dir and a.name = b.name: b sees 0 in a, b, EEXIST in b, a
+differ: dirs has a.dir and entries has a.dir/a.name and entries[a.dir/a.name] is a directory and dirs[entries[a.dir/a.name].dir].files = 0 and dirs[entries[a.dir/a.name].dir].subdirs = 0 and entries[a.dir/a.name].dir = b.dir: a sees 0 in a, b, ENOTEMPTY in b, a
+differ: dirs has a.dir and entries has no a.dir/a.name and a.dir = b.dir and a.name = b.name: a sees ENOENT in a, b, ENOTDIR in b, a
+
+"#]]
+    );
+}
+
+#[test]
+fn the_links_of_a_directory_tell_of_its_sub_directories() {
+    let directories = directories::directories();
+    assert_data_eq!(
+        told(&directories, &["mkdir", "mkdir"]),
+        str![[r#"
+commute: a.dir ≠ b.dir
+commute: a.name ≠ b.name
+commute: entries has a.dir/a.name
+commute: dirs has no a.dir
+differ: dirs has a.dir and entries has no a.dir/a.name and a.dir = b.dir and a.name = b.name: a sees 0 in a, b, EEXIST in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&directories, &["mkdir", "fstat"]),
+        str![[r#"
+commute: a.dir ≠ b.dir
+commute: entries has a.dir/a.name
+commute: dirs has no a.dir
+differ: dirs has a.dir and entries has no a.dir/a.name and a.dir = b.dir: b sees dirs[a.dir].subdirs + 3 in a, b, dirs[a.dir].subdirs + 2 in b, a
+
+"#]]
+    );
+    assert_eq!(share(&directories, ["mkdir", "fstat"]), "12 of 13");
+    assert_data_eq!(
+        told(&directories, &["mkdir", "fstatx"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_eq!(share(&directories, ["mkdir", "fstatx"]), "4 of 4");
+    assert_data_eq!(
+        told(&directories, &["create", "fstat"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+}
+
+#[test]
+fn an_order_of_datagrams_is_what_keeps_senders_from_commuting() {
+    let sockets = sockets::sockets();
+    assert_data_eq!(
+        told(&sockets, &["send", "send"]),
+        str![[r#"
+commute: a.socket ≠ b.socket
+commute: ordered[a.socket].length ≥ 2
+commute: ordered[a.socket].length = 0 and a.datagram = b.datagram
+differ: ordered[a.socket].length = 1 and a.socket = b.socket: a sees 0 in a, b, EAGAIN in b, a
+differ: ordered[a.socket].length ≤ 1 and a.socket = b.socket and a.datagram ≠ b.datagram: a.datagram or b.datagram is left
+
+"#]]
+    );
+    assert_eq!(share(&sockets, ["send", "send"]), "6 of 8");
+    assert_data_eq!(
+        told(&sockets, &["send_any", "send_any"]),
+        str![[r#"
+commute: unordered[a.socket].length ≠ 1
+commute: a.socket ≠ b.socket
+differ: unordered[a.socket].length = 1 and a.socket = b.socket: a sees 0 in a, b, EAGAIN in b, a
+
+"#]]
+    );
+    assert_eq!(share(&sockets, ["send_any", "send_any"]), "7 of 8");
+    assert_data_eq!(
+        told(&sockets, &["recv", "recv"]),
+        str![[r#"
+commute: a.socket ≠ b.socket
+commute: ordered[a.socket].length = 0
+commute: ordered[a.socket].length ≥ 2 and ordered[a.socket](0) = ordered[a.socket](1)
+differ: ordered[a.socket].length = 1 and a.socket = b.socket: a sees ordered[a.socket](0) in a, b, EAGAIN in b, a
+differ: ordered[a.socket].length ≥ 1 and a.socket = b.socket and ordered[a.socket](0) ≠ ordered[a.socket](1): a sees ordered[a.socket](0) in a, b, ordered[a.socket](1) in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&sockets, &["recv_any", "recv_any"]),
+        str![[r#"
+commute: a.socket ≠ b.socket
+commute: unordered[a.socket].length ≠ 1
+differ: unordered[a.socket].length = 1 and a.socket = b.socket: a sees unordered[a.socket](0) in a, b, EAGAIN in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&sockets, &["send_any", "recv_any"]),
+        str![[r#"
+commute: a.socket ≠ b.socket
+commute: unordered[a.socket].length = 1
+differ: unordered[a.socket].length ≥ 2 and a.socket = b.socket: a sees EAGAIN in a, b, 0 in b, a
+differ: a.socket = b.socket and unordered[a.socket].length = 0: b sees a.datagram in a, b, EAGAIN in b, a
+
+"#]]
+    );
+}
+
+#[test]
+fn a_signal_that_is_a_bit_can_be_sent_at_once() {
+    let signals = signals::signals();
+    assert_data_eq!(
+        told(&signals, &["kill", "kill"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&signals, &["sigqueue", "sigqueue"]),
+        str![[r#"
+commute: a.value = b.value
+commute: a.signal is not SIGRTMIN and b.signal is SIGRTMIN
+commute: a.signal is SIGRTMIN and b.signal is not SIGRTMIN
+differ: a.signal is SIGRTMIN and b.signal is SIGRTMIN and a.value ≠ b.value: a.value or b.value is left
+
+"#]]
+    );
+    assert_eq!(share(&signals, ["sigqueue", "sigqueue"]), "16 of 24");
+    assert_data_eq!(
+        told(&signals, &["kill", "unblock"]),
+        str![[r#"
+commute: a.signal is not SIGINT and b.signal is SIGINT
+commute: a.signal is SIGINT and b.signal is not SIGINT
+commute: a.signal is not SIGINT and sigterm is not blocked
+commute: a.signal is not SIGINT and sigterm is not pending
+commute: a.signal is SIGINT and sigint is not blocked
+commute: a.signal is SIGINT and sigint is not pending
+differ: a.signal is not SIGINT and sigterm is blocked and b.signal is not SIGINT and sigterm is pending: sigterm.handled - 1 or sigterm.handled is left
+differ: a.signal is SIGINT and sigint is blocked and b.signal is SIGINT and sigint is pending: sigint.handled - 1 or sigint.handled is left
+
+"#]]
+    );
+}
+
+#[test]
+fn who_waits_for_one_signal_does_not_look_at_others() {
+    let signals = signals::signals();
+    assert_data_eq!(
+        told(&signals, &["sigqueue", "sigwait"]),
+        str![[r#"
+commute: b.signal is standard
+commute: a.signal is not SIGRTMIN and b.signal is SIGRTMIN
+commute: a.signal is SIGRTMIN and b.signal is not SIGRTMIN
+commute: a.signal is not SIGRTMIN and rtmax.length ≥ 1
+commute: a.signal is SIGRTMIN and rtmin.length ≥ 1
+differ: a.signal is SIGRTMIN and b.signal is not standard and b.signal is SIGRTMIN and rtmin.length = 0: b sees SIGRTMIN in a, b, EAGAIN in b, a
+differ: a.signal is not SIGRTMIN and b.signal is not standard and b.signal is not SIGRTMIN and rtmax.length = 0: b sees SIGRTMAX in a, b, EAGAIN in b, a
+
+"#]]
+    );
+    assert_eq!(share(&signals, ["sigqueue", "sigwait"]), "48 of 50");
+    assert_eq!(share(&signals, ["sigqueue", "sigwait_any"]), "20 of 32");
+    assert_data_eq!(
+        told(&signals, &["kill", "sigwait_any"]),
+        str![[r#"
+commute: a.signal is not SIGINT and sigterm is not blocked
+commute: a.signal is SIGINT and sigint is not blocked
+commute: a.signal is not SIGINT and sigint is blocked and sigint is pending
+differ: a.signal is SIGINT and sigint is blocked: something is left in one only
+differ: a.signal is SIGINT and sigint is blocked: b sees SIGINT in a, b, EAGAIN in b, a
+differ: a.signal is SIGINT and sigint is blocked: b sees SIGINT in a, b, SIGRTMAX in b, a
+differ: a.signal is SIGINT and sigint is blocked: b sees SIGINT in a, b, SIGRTMIN in b, a
+differ: a.signal is not SIGINT and sigterm is blocked and sigint is not blocked: b sees SIGTERM in a, b, EAGAIN in b, a
+differ: a.signal is not SIGINT and sigterm is blocked and sigint is not blocked: b sees SIGTERM in a, b, SIGRTMAX in b, a
+differ: a.signal is not SIGINT and sigterm is blocked and sigint is not blocked: b sees SIGTERM in a, b, SIGRTMIN in b, a
+differ: a.signal is SIGINT and sigint is blocked: b sees SIGINT in a, b, SIGTERM in b, a
+
+"#]]
+    );
+}
+
+#[test]
+fn what_syncs_less_commutes_with_more_writes() {
+    let durability = durability::durability();
+    assert_data_eq!(
+        told(&durability, &["write", "sync"]),
+        str![[r#"
+commute: a.datum = cached[a.file][a.page]
+differ: a.datum ≠ cached[a.file][a.page]: a.datum or cached[a.file][a.page] is left
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&durability, &["write", "fsync"]),
+        str![[r#"
+commute: a.datum = cached[a.file][a.page]
+commute: a.file ≠ b.file
+differ: a.file = b.file and a.datum ≠ cached[a.file][a.page]: a.datum or cached[a.file][a.page] is left
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&durability, &["write", "fsync_range"]),
+        str![[r#"
+commute: b.page ≠ a.page
+commute: a.datum = cached[a.file][b.page]
+commute: a.file ≠ b.file
+differ: a.file = b.file and a.page = b.page and a.datum ≠ cached[a.file][b.page]: a.datum or cached[a.file][b.page] is left
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&durability, &["write_dsync", "fsync"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&durability, &["write_dsync", "sync"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&durability, &["fsync", "fsync"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+}
+
+#[test]
+fn fstatx_commutes_with_links_because_it_does_not_tell_them() {
+    let posix = alternatives::posix_plus();
+    assert_eq!(share(&posix, ["link", "fstat"]), "48 of 50");
+    assert_data_eq!(
+        told(&posix, &["link", "fstatx"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_eq!(share(&posix, ["link", "fstatx"]), "50 of 50");
+    assert_eq!(share(&posix, ["unlink", "fstat"]), "16 of 18");
+    assert_data_eq!(
+        told(&posix, &["unlink", "fstatx"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_eq!(share(&posix, ["unlink", "fstatx"]), "18 of 18");
+}
+
+#[test]
+fn any_descriptor_is_enough_for_open_and_pipe() {
+    let posix = alternatives::posix_plus();
+    assert_eq!(share(&posix, ["open", "open"]), "557 of 718");
+    assert_eq!(share(&posix, ["open_anyfd", "open_anyfd"]), "200 of 226");
+    assert_data_eq!(
+        told(&posix, &["pipe", "pipe"]),
+        str![[r#"
+commute: b is in the other process
+differ: b is not in the other process: a sees lowest unused fd of proc0 in a, b, 3rd lowest unused fd of proc0 in b, a
+
+"#]]
+    );
+    assert_eq!(share(&posix, ["pipe", "pipe"]), "1 of 2");
+    assert_data_eq!(
+        told(&posix, &["pipe_anyfd", "pipe_anyfd"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_eq!(share(&posix, ["pipe_anyfd", "pipe_anyfd"]), "2 of 2");
+}
+
+#[test]
+fn an_unmap_that_takes_effect_later_commutes_with_accesses() {
+    let posix = alternatives::posix_plus();
+    assert_data_eq!(
+        told(&posix, &["munmap", "memread"]),
+        str![[r#"
+commute: a.va ≠ b.va
+commute: b is in the other process
+commute: proc0.memory has no b.va
+differ: b is not in the other process and proc0.memory has b.va and a.va = b.va: b sees SIGSEGV in a, b, proc0.memory[b.va].datum in b, a
+differ: b is not in the other process and proc0.memory has b.va and a.va = b.va: b sees SIGSEGV in a, b, SIGBUS in b, a
+differ: b is not in the other process and proc0.memory has b.va and a.va = b.va: b sees SIGSEGV in a, b, inodes[proc0.memory[b.va].inode][proc0.memory[b.va].off] in b, a
+
+"#]]
+    );
+    assert_eq!(share(&posix, ["munmap", "memread"]), "9 of 12");
+    assert_data_eq!(
+        told(&posix, &["munmap_delayed", "memread"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_eq!(share(&posix, ["munmap_delayed", "memread"]), "20 of 20");
+    assert_eq!(share(&posix, ["munmap", "memwrite"]), "12 of 15");
+    assert_data_eq!(
+        told(&posix, &["munmap_delayed", "memwrite"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&posix, &["munmap_wait", "memread"]),
+        str![[r#"
+commute: a.va ≠ b.va
+commute: b is in the other process
+commute: proc0.leaving has no a.va
+commute: proc0.memory has no a.va
+differ: proc0.memory has a.va and proc0.leaving has a.va and b is not in the other process and a.va = b.va: b sees SIGSEGV in a, b, proc0.memory[a.va].datum in b, a
+differ: proc0.memory has a.va and proc0.leaving has a.va and b is not in the other process and a.va = b.va: b sees SIGSEGV in a, b, SIGBUS in b, a
+differ: proc0.memory has a.va and proc0.leaving has a.va and b is not in the other process and a.va = b.va: b sees SIGSEGV in a, b, inodes[proc0.memory[a.va].inode][proc0.memory[a.va].off] in b, a
+
+"#]]
+    );
+    assert_data_eq!(
+        told(&posix, &["mmap", "munmap_wait"]),
+        str![[r#"
+commute: always
+
+"#]]
+    );
+}
+
+#[test]
+fn what_is_in_both_interfaces_of_posix_commutes_as_often_in_both() {
+    let (posix, more) = (posix(), alternatives::posix_plus());
+    for names in [["open", "open"], ["link", "unlink"], ["pipe", "open"], ["memread", "memwrite"]] {
+        assert_eq!(share(&posix, names), share(&more, names), "{names:?}");
+    }
+}

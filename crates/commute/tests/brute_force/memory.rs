@@ -1,0 +1,136 @@
+//! Anonymous memory of posix+: two processes with two pages.
+
+use std::collections::BTreeMap;
+
+use knee_commute::models::posix::alternatives;
+
+use super::{Args, Concrete, arg, check, choices};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Page {
+    datum: i64,
+    writable: bool,
+    leaving: bool,
+}
+
+/// By process, then by address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Memory([BTreeMap<i64, Page>; 2]);
+
+/// Of addresses that mmap may choose there are as many as there are calls.
+const NEW: [i64; 2] = [100, 101];
+const ZEROES: i64 = 0;
+
+impl Memory {
+    fn page(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> Option<Page> {
+        // `proc0.memory[a.va].datum`, `proc0.memory has a.va`
+        let va = label.split_once(['[', ' ']).unwrap().1;
+        let va = va.strip_prefix("has ").unwrap_or(va).split(']').next().unwrap();
+        self.0[usize::from(label.starts_with("proc1"))].get(&arg(va)).copied()
+    }
+}
+
+impl Concrete for Memory {
+    fn all() -> Vec<Self> {
+        let flags = [false, true];
+        let page =
+            |datum| flags.map(|writable| flags.map(|leaving| Page { datum, writable, leaving }));
+        let pages: Vec<Page> = [0, 1].map(page).into_iter().flatten().flatten().collect();
+        let maybe = || [None].into_iter().chain(pages.iter().copied().map(Some));
+        let memory = |first: Option<Page>, second: Option<Page>| {
+            (0..)
+                .zip([first, second])
+                .filter_map(|(va, page)| Some((va, page?)))
+                .collect::<BTreeMap<i64, Page>>()
+        };
+        // What is done to one process is done as to the other, so that has only few states here.
+        let mut all = Vec::new();
+        for other in [memory(None, None), memory(Some(pages[0]), Some(pages[3]))] {
+            for first in maybe() {
+                all.extend(maybe().map(|second| Self([memory(first, second), other.clone()])));
+            }
+        }
+        all
+    }
+
+    fn arguments(operation: &str) -> Vec<Args> {
+        let own: &[(&'static str, i64)] = match operation {
+            "memwrite" => &[("va", 2), ("datum", 2)],
+            "mmap" => &[("va", 2), ("fixed", 2), ("writable", 2)],
+            _ => &[("va", 2)],
+        };
+        let mut all = choices(&[own, &[("is in the other process", 2)]].concat());
+        all.iter_mut().for_each(|args| args.push(("anonymous", 1)));
+        all
+    }
+
+    fn call(&self, operation: &str, args: &Args) -> Vec<(Self, String)> {
+        let nr = arg(args, "is in the other process") as usize;
+        let va = arg(args, "va");
+        let mut left = self.clone();
+        let memory = &mut left.0[nr];
+        let seen = match operation {
+            "mmap" => {
+                let writable = arg(args, "writable") == 1;
+                let page = Page { datum: ZEROES, writable, leaving: false };
+                let at = |va: i64| {
+                    let mut left = self.clone();
+                    left.0[nr].insert(va, page);
+                    (left, va.to_string())
+                };
+                if arg(args, "fixed") == 1 {
+                    return vec![at(va)];
+                }
+                return NEW.into_iter().filter(|va| !memory.contains_key(va)).map(at).collect();
+            }
+            "munmap" => {
+                memory.remove(&va);
+                "0".to_owned()
+            }
+            "munmap_delayed" => {
+                memory.entry(va).and_modify(|page| page.leaving = true);
+                "0".to_owned()
+            }
+            "munmap_wait" => {
+                memory.retain(|other, page| *other != va || !page.leaving);
+                "0".to_owned()
+            }
+            "memread" => {
+                memory.get(&va).map_or("SIGSEGV".to_owned(), |page| page.datum.to_string())
+            }
+            "memwrite" => match memory.get_mut(&va) {
+                Some(page) if page.writable => {
+                    page.datum = arg(args, "datum");
+                    "0".to_owned()
+                }
+                _ => "SIGSEGV".to_owned(),
+            },
+            other => panic!("{other}"),
+        };
+        vec![(left, seen)]
+    }
+
+    fn number(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> i64 {
+        if label == "zeroes" {
+            return ZEROES;
+        }
+        assert!(label.ends_with("].datum"), "{label}");
+        self.page(label, arg).map_or(-1, |page| page.datum)
+    }
+
+    fn flag(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> bool {
+        let page = self.page(label, arg);
+        page.is_some_and(|page| match label {
+            _ if label.ends_with(" is writable") => page.writable,
+            _ if label.contains(".leaving has ") => page.leaving,
+            _ => true,
+        })
+    }
+}
+
+#[test]
+fn unmapping_later_is_explored_as_by_trying_all() {
+    let mut memory = alternatives::posix_plus();
+    memory.operations.retain(|operation| operation.name.starts_with('m'));
+    check::<_, Memory>(&memory, 2);
+}
