@@ -75,6 +75,7 @@ impl State for Process {
 }
 
 impl Process {
+    /// What `fd` refers to, and whether it is close-on-exec, which only few care for.
     fn find(&self, fd: Int, world: &mut World) -> Result<Option<Slot>, Stop> {
         let Some((mut slot, initial)) = self.fds.find(fd, world)? else { return Ok(None) };
         if initial {
@@ -121,8 +122,8 @@ fn target<'s>(
 ) -> Result<(&'s mut Process, Int, Option<Term<Description>>), Stop> {
     let process = caller(state, call)?;
     let fd = call.int("fd", 0..=DESCRIPTORS);
-    let slot = process.find(fd, call.world)?;
-    Ok((process, fd, slot.map(|slot| slot.description)))
+    let found = process.fds.find(fd, call.world)?;
+    Ok((process, fd, found.map(|(slot, _)| slot.description)))
 }
 
 /// Which descriptor a call hands out.

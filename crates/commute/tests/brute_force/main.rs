@@ -151,7 +151,11 @@ fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec
     here
 }
 
-fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) {
+/// Checks all operations of an interface, `calls` of them at once. Returns how many situations are
+/// met nowhere in the universe: if it is large enough there are none, or the model has situations
+/// that cannot be.
+fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) -> usize {
+    let mut unmet = 0;
     let names: Vec<&str> = interface.operations.iter().map(|operation| operation.name).collect();
     let states = C::all();
     for set in product(&vec![names; calls]) {
@@ -164,6 +168,7 @@ fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) {
         let mut arguments = product(&arguments);
         // The first call says which process is the first.
         arguments.retain(|args| !args[0].contains(&("is in the other process", 1)));
+        let mut met = BTreeSet::new();
         for (state, args) in states.iter().flat_map(|s| arguments.iter().map(move |args| (s, args)))
         {
             let calls: Vec<(&str, &Args)> = set.iter().copied().zip(args).collect();
@@ -171,13 +176,16 @@ fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) {
             let here = holding(&conditions, |nr| {
                 *known[nr].get_or_insert_with(|| holds(literals[nr], state, &calls))
             });
+            met.extend(here.iter().copied());
             let here: Vec<_> = here.iter().map(|&nr| &exploration.situations[nr]).collect();
             assert_eq!(here.len(), 1, "{state:?} {calls:?}: {here:#?}");
             let expected = commutes(state, &calls);
             let found = here[0].verdict == Verdict::Commute;
             assert_eq!(found, expected, "{state:?} {calls:?}: {here:#?}");
         }
+        unmet += exploration.situations.len() - met.len();
     }
+    unmet
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -361,30 +369,30 @@ impl Concrete for Table {
 
 #[test]
 fn a_counter_is_explored_as_by_trying_all() {
-    check::<_, Counter>(&counter::counter(), 2);
+    assert_eq!(check::<_, Counter>(&counter::counter(), 2), 0);
     check::<_, Counter>(&counter::counter(), 3);
 }
 
 #[test]
 fn a_register_is_explored_as_by_trying_all() {
-    check::<_, Register>(&register::register(), 2);
+    assert_eq!(check::<_, Register>(&register::register(), 2), 0);
     check::<_, Register>(&register::register(), 3);
 }
 
 #[test]
 fn a_stack_is_explored_as_by_trying_all() {
-    check::<_, Sequence<STACK>>(&stack::stack(), 2);
+    assert_eq!(check::<_, Sequence<STACK>>(&stack::stack(), 2), 0);
     check::<_, Sequence<STACK>>(&stack::stack(), 3);
 }
 
 #[test]
 fn a_queue_is_explored_as_by_trying_all() {
-    check::<_, Sequence<QUEUE>>(&queue::queue(), 2);
+    assert_eq!(check::<_, Sequence<QUEUE>>(&queue::queue(), 2), 0);
     check::<_, Sequence<QUEUE>>(&queue::queue(), 3);
 }
 
 #[test]
 fn a_map_is_explored_as_by_trying_all() {
-    check::<_, Table>(&map::map(), 2);
+    assert_eq!(check::<_, Table>(&map::map(), 2), 0);
     check::<_, Table>(&map::map(), 3);
 }

@@ -1,8 +1,8 @@
-//! Two standard signals, and two queues with at most two values and one.
+//! Two standard signals, and two queues of at most two values.
 
 use knee_commute::models::signals;
 
-use super::{Args, Concrete, arg, check, choices, sequences};
+use super::{Args, Concrete, arg, check, choices};
 
 const NAMES: [&str; 4] = ["SIGINT", "SIGTERM", "SIGRTMIN", "SIGRTMAX"];
 
@@ -35,13 +35,15 @@ impl Concrete for Signals {
         let standard: Vec<Standard> = [(false, false), (true, false), (true, true)]
             .map(|(blocked, pending)| Standard { blocked, pending, handled: 0 })
             .to_vec();
+        // Of two values that wait only matters whether they are equal.
+        let queues = [vec![], vec![0], vec![0, 0], vec![0, 1]];
         let mut all = Vec::new();
         for int in &standard {
             for term in &standard {
-                for first in sequences(2) {
-                    for last in sequences(1) {
+                for first in &queues {
+                    for last in &queues {
                         let standard = [int.clone(), term.clone()];
-                        all.push(Self { standard, queues: [first.clone(), last] });
+                        all.push(Self { standard, queues: [first.clone(), last.clone()] });
                     }
                 }
             }
@@ -125,5 +127,5 @@ fn one_signal(args: &Args) -> bool {
 
 #[test]
 fn signals_are_explored_as_by_trying_all() {
-    check::<_, Signals>(&signals::signals(), 2);
+    assert_eq!(check::<_, Signals>(&signals::signals(), 2), 0);
 }
