@@ -98,13 +98,22 @@ pub struct Grounds {
     pub claims: Vec<Claim>,
 }
 
+/// A path that is no situation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Impossible {
+    /// What was answered.
+    pub condition: Vec<(Literal, bool)>,
+    /// What the model took for granted: with the condition it does not hold.
+    pub assumed: Vec<(Literal, bool)>,
+}
+
 /// All situations of some operations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exploration {
     /// In a fixed order.
     pub situations: Vec<Situation>,
-    /// Conditions under which what the model took for granted does not hold: no situations.
-    pub impossible: Vec<Vec<(Literal, bool)>>,
+    /// Where what the model took for granted does not hold: no situations.
+    pub impossible: Vec<Impossible>,
     /// How far it went.
     pub extent: Extent,
 }
@@ -170,7 +179,10 @@ pub fn explore<S: State>(
             verdict: leaf.verdict,
             grounds: leaf.world.grounds(),
         }),
-        Err(answered) => impossible.push(condition(answered)),
+        Err(world) => impossible.push(Impossible {
+            condition: condition(world.answered()),
+            assumed: world.grounds().assumed,
+        }),
     })?;
     Ok(exploration)
 }
@@ -179,13 +191,13 @@ fn condition(answered: &[Answered]) -> Vec<(Literal, bool)> {
     answered.iter().map(|answered| (answered.literal.clone(), answered.answer)).collect()
 }
 
-/// Runs every execution there is, and shows it to `visit`; those that are impossible by what was
-/// answered.
+/// Runs every execution there is, and shows it to `visit`; of those that are impossible what was
+/// asked.
 pub(crate) fn walk<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
     limits: &Limits,
-    mut visit: impl FnMut(Result<Leaf<S>, &[Answered]>),
+    mut visit: impl FnMut(Result<Leaf<S>, &World>),
 ) -> Result<Extent, ModelError> {
     assert!(operations.len() <= LABELS.len(), "at most {} operations at once", LABELS.len());
     let names: Vec<&'static str> = operations.iter().map(|operation| operation.name).collect();
@@ -219,7 +231,7 @@ pub(crate) fn walk<S: State>(
                 situations += 1;
                 visit(Ok(Leaf { world, initial, verdict, runs }));
             }
-            Err(Stop::Impossible) => visit(Err(answered)),
+            Err(Stop::Impossible) => visit(Err(&world)),
             Err(Stop::TooDeep) => extent.too_deep += 1,
             Err(stop) => {
                 return Err(ModelError {

@@ -34,7 +34,7 @@ mod world;
 pub use condition::{Condition, Conditions, conditions};
 pub use example::Example;
 pub use explore::{
-    Difference, Exploration, Extent, Grounds, Limits, ModelError, Situation, Verdict, call_label,
+    Difference, Exploration, Extent, Grounds, Impossible, Limits, ModelError, Situation, Verdict, call_label,
     explore,
 };
 pub use facts::{Facts, Flag, Int, Literal, Name, Question};

@@ -1,0 +1,66 @@
+//! Which entries of maps a label speaks of: `inodes[dir[a.name]].len` of `inodes` at `dir[a.name]`
+//! and of `dir` at `a.name`.
+
+use crate::formula::{Terms, number, symbol};
+
+/// An entry of a map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) map: String,
+    pub(crate) key: String,
+}
+
+/// All those that `label` speaks of.
+pub(crate) fn entries(label: &str) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let mut opened = Vec::new();
+    for (at, character) in label.char_indices() {
+        match character {
+            '[' => opened.push(at),
+            ']' => {
+                let from = opened.pop().expect("a bracket that closes has been opened");
+                // What a key is about begins where the key begins.
+                let begins = opened.last().map_or(0, |outer| outer + 1);
+                let map = label[begins..from].to_owned();
+                entries.push(Entry { map, key: label[from + 1..at].to_owned() });
+            }
+            _ => {}
+        }
+    }
+    if let Some((map, key)) = label.split_once(" has ") {
+        entries.push(Entry { map: map.to_owned(), key: key.to_owned() });
+    }
+    entries
+}
+
+/// An integer key as a term: a variable and a constant.
+fn integer(key: &str, terms: &Terms) -> Option<String> {
+    if let Ok(n) = key.parse() {
+        return Some(number(n));
+    }
+    if terms.ints.contains(key) {
+        return Some(symbol(key));
+    }
+    [(" + ", "+"), (" - ", "-")].into_iter().find_map(|(between, sign)| {
+        let (variable, plus) = key.rsplit_once(between)?;
+        let plus: u64 = plus.parse().ok()?;
+        terms.ints.contains(variable).then(|| format!("({sign} {} {plus})", symbol(variable)))
+    })
+}
+
+/// A key as a term: an integer or else a name.
+pub(crate) fn key(key: &str, terms: &Terms) -> String {
+    integer(key, terms).unwrap_or_else(|| symbol(key))
+}
+
+/// Adds names that are spoken of only as keys. Integers that are keys have bounds, which speak of
+/// them.
+pub(crate) fn add_keys(terms: &mut Terms) {
+    let labels = terms.names.iter().chain(&terms.ints).chain(&terms.flags);
+    let keys: Vec<String> = labels
+        .flat_map(|label| entries(label))
+        .map(|entry| entry.key)
+        .filter(|key| integer(key, terms).is_none())
+        .collect();
+    terms.names.extend(keys);
+}
