@@ -152,15 +152,15 @@ impl Descriptors {
         world.assume_at_most(above + 1, fd)?;
         for (other, value) in self.fds.known(world) {
             if other.same(&fd, world)? {
-                // In use, or one that is unused and this is its number.
+                // In use, so another one; or one that is unused and this is its number.
                 match value {
-                    Some(_) => return Err(Stop::Impossible),
+                    Some(_) => world.assume_at_most(fd + 1, other)?,
                     None => continue,
                 }
             }
             // Between this and the one before all are in use.
             if value.is_none() && world.at_most(above + 1, other)? && world.at_most(other, fd)? {
-                return Err(Stop::Impossible);
+                world.assume_at_most(fd, other)?;
             }
         }
         self.fds.know(&fd, false, world)?;
