@@ -184,7 +184,7 @@ impl Facts {
         Flag(self.flags.len() as u32 - 1)
     }
 
-    /// From now on `int` may be chosen so that things agree: see [`Facts::agree_ints`].
+    /// From now on `int` may be chosen so that things agree: see [`Facts::can_agree`].
     pub fn leave_open(&mut self, int: Int) {
         self.ints[int.var as usize].chosen = true;
     }
@@ -271,19 +271,31 @@ impl Facts {
         }
     }
 
-    /// Makes two integers equal if one of them was left open and nothing speaks against it.
-    pub fn agree_ints(&mut self, a: Int, b: Int) -> bool {
-        let open = |int: Int| self.ints[int.var as usize].chosen;
-        if !(open(a) || open(b)) {
-            return false;
-        }
-        let known = (self.answer_at_most(a, b), self.answer_at_most(b, a));
-        if known.0 == Some(false) || known.1 == Some(false) {
-            return false;
-        }
+    /// Whether two integers can be made equal by a choice: one of them was left open, and nothing
+    /// speaks against it.
+    pub fn can_agree(&self, a: Int, b: Int) -> bool {
+        let may = |answer: Option<bool>| answer != Some(false);
+        (self.is_open(a) || self.is_open(b))
+            && may(self.answer_at_most(a, b))
+            && may(self.answer_at_most(b, a))
+    }
+
+    /// What would follow of integers that are not open, and is not known, if two were equal: where
+    /// an open one is at least `x`, it can equal `y` only if `x` ≤ `y`, and that nobody may choose.
+    pub fn agreement_wants(&self, a: Int, b: Int) -> Option<Question> {
+        let mut agreed = self.clone();
+        agreed.agree(a, b);
+        let closed = || (0..self.ints.len()).filter(|&var| !self.ints[var].chosen);
+        let new = |&(i, j): &(usize, usize)| agreed.bounds[i][j] < self.bounds[i][j];
+        let (i, j) = closed().flat_map(|i| closed().map(move |j| (i, j))).find(new)?;
+        let int = |var: usize| Int { var: var as u32, plus: 0 };
+        Some(Question::AtMost(int(i), int(j) + agreed.bounds[i][j]))
+    }
+
+    /// Makes two integers equal.
+    pub fn agree(&mut self, a: Int, b: Int) {
         self.assume_at_most(a, b);
         self.assume_at_most(b, a);
-        true
     }
 
     /// The sort of a name.
@@ -413,10 +425,27 @@ mod tests {
             facts.leave_open(time);
             assert!(facts.assume(&Question::AtMost(old, time), true));
         }
-        assert!(facts.agree_ints(t, u));
+        assert!(facts.can_agree(t, u));
+        assert_eq!(facts.agreement_wants(t, u), None);
+        facts.agree(t, u);
         assert_eq!(facts.answer(&Question::AtMost(t, u)), Some(true));
-        assert!(!facts.agree_ints(old, old - 1));
-        assert!(!facts.agree_ints(t, old - 1));
+        assert!(!facts.can_agree(old, old - 1));
+        assert!(!facts.can_agree(t, old - 1));
+    }
+
+    #[test]
+    fn a_choice_decides_nothing_of_what_is_not_open() {
+        let mut facts = Facts::default();
+        let [mtime, ctime, t] = ["mtime", "ctime", "t"].map(|label| facts.int(label, None, None));
+        facts.leave_open(t);
+        for old in [mtime, ctime] {
+            assert!(facts.assume(&Question::AtMost(old, t), true));
+        }
+        assert!(facts.can_agree(mtime, t));
+        let wanted = Question::AtMost(ctime, mtime);
+        assert_eq!(facts.agreement_wants(mtime, t), Some(wanted.clone()));
+        assert!(facts.assume(&wanted, true));
+        assert_eq!(facts.agreement_wants(mtime, t), None);
     }
 
     /// Three integers from -2 to 2 and their differences: all assignments are tried.

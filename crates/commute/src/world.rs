@@ -192,7 +192,13 @@ impl World {
                 unreachable!("the literal of its question");
             };
             self.claim(Claim::Ints(x, plus, y));
-            if self.facts.agree_ints(a, b) {
+            if self.facts.can_agree(a, b) {
+                while let Some(wanted) = self.facts.agreement_wants(a, b) {
+                    if !self.ask(wanted)? {
+                        return Ok(false);
+                    }
+                }
+                self.facts.agree(a, b);
                 return Ok(true);
             }
         }
