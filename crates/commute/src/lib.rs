@@ -34,8 +34,8 @@ mod world;
 pub use condition::{Condition, Conditions, conditions};
 pub use example::Example;
 pub use explore::{
-    Difference, Exploration, Extent, Grounds, Impossible, Limits, ModelError, Situation, Verdict, call_label,
-    explore,
+    Difference, Exploration, Extent, Grounds, Impossible, Limits, ModelError, Situation, Verdict,
+    call_label, explore,
 };
 pub use facts::{Facts, Flag, Int, Literal, Name, Question};
 pub use generate::{Expect, Generated, TEST_SCHEMA, Test, TestCall, Wanted, generate};
