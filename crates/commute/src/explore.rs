@@ -262,6 +262,7 @@ fn execute<S: State>(
     (interface.valid)(&initial, world)?;
     let run = Run { order: Vec::new(), outcomes: vec![None; operations.len()] };
     let mut level = vec![Reached { run, state: initial.clone() }];
+    let mut chosen = Vec::new();
     for _ in operations {
         // The first to have made a set of calls; the others are compared with it.
         let mut firsts: HashMap<u32, Reached<S>> = HashMap::new();
@@ -270,7 +271,13 @@ fn execute<S: State>(
             for nr in (0..operations.len()).filter(|nr| !reached.run.order.contains(nr)) {
                 let mut reached = reached.clone();
                 let mut call = Call::new(world, LABELS[nr], nr);
-                let outcome = (operations[nr].apply)(&mut reached.state, &mut call)?;
+                let outcome = match (operations[nr].apply)(&mut reached.state, &mut call) {
+                    Err(Stop::NoChoice { choice }) => {
+                        let (difference, runs) = chosen.swap_remove(choice);
+                        return Ok((initial, Verdict::Differ(difference), runs));
+                    }
+                    outcome => outcome?,
+                };
                 reached.run.outcomes[nr] = Some(outcome);
                 reached.run.order.push(nr);
                 let calls = reached.run.order.iter().fold(0, |set, nr| set | 1 << nr);
@@ -280,7 +287,8 @@ fn execute<S: State>(
                         next.push(reached);
                     }
                     Some(first) => {
-                        if let Some(difference) = difference(first, &reached, world)? {
+                        let difference = difference(first, &reached, world, &mut chosen)?;
+                        if let Some(difference) = difference {
                             let runs = vec![first.run.clone(), reached.run];
                             return Ok((initial, Verdict::Differ(difference), runs));
                         }
@@ -295,10 +303,12 @@ fn execute<S: State>(
     Ok((initial, Verdict::Commute, runs))
 }
 
+/// What tells the two apart; what would if it had not been chosen otherwise goes to `chosen`.
 fn difference<S: State>(
     one: &Reached<S>,
     other: &Reached<S>,
     world: &mut World,
+    chosen: &mut Vec<(Difference, Vec<Run>)>,
 ) -> Result<Option<Difference>, Stop> {
     let show = |reached: &Reached<S>| {
         let calls: Vec<&str> = reached.run.order.iter().map(|&nr| LABELS[nr]).collect();
@@ -307,11 +317,24 @@ fn difference<S: State>(
     let orders = [show(one), show(other)];
     for (nr, outcomes) in one.run.outcomes.iter().zip(&other.run.outcomes).enumerate() {
         let (Some(a), Some(b)) = outcomes else { continue };
-        if !world.compare(|world| a.same(b, world))? {
-            let seen = [a.show(world), b.show(world)];
-            return Ok(Some(Difference::Result { call: nr, seen, orders }));
+        let same = world.compare(|world| a.same(b, world))?;
+        if same && world.choices() == chosen.len() {
+            continue;
         }
+        let seen = [a.show(world), b.show(world)];
+        let difference = Difference::Result { call: nr, seen, orders: orders.clone() };
+        if !same {
+            return Ok(Some(difference));
+        }
+        chosen.push((difference, vec![one.run.clone(), other.run.clone()]));
     }
     let same = world.compare(|world| one.state.same(&other.state, world))?;
-    Ok((!same).then_some(Difference::State { orders }))
+    let difference = Difference::State { orders };
+    if !same {
+        return Ok(Some(difference));
+    }
+    if world.choices() > chosen.len() {
+        chosen.push((difference, vec![one.run.clone(), other.run.clone()]));
+    }
+    Ok(None)
 }

@@ -129,6 +129,8 @@ struct NameInfo {
 struct IntInfo {
     label: String,
     chosen: bool,
+    /// The number of the choice that made it equal to another one.
+    agreed: Option<usize>,
 }
 
 impl Default for Facts {
@@ -136,7 +138,7 @@ impl Default for Facts {
         Self {
             names: Vec::new(),
             differ: Vec::new(),
-            ints: vec![IntInfo { label: String::new(), chosen: false }],
+            ints: vec![IntInfo { label: String::new(), chosen: false, agreed: None }],
             bounds: vec![vec![0]],
             flags: Vec::new(),
         }
@@ -162,7 +164,7 @@ impl Facts {
     /// A new integer between `least` and `most`, where these are given.
     pub fn int(&mut self, label: impl Into<String>, least: Option<i64>, most: Option<i64>) -> Int {
         let var = self.ints.len();
-        self.ints.push(IntInfo { label: label.into(), chosen: false });
+        self.ints.push(IntInfo { label: label.into(), chosen: false, agreed: None });
         for row in &mut self.bounds {
             row.push(FREE);
         }
@@ -280,22 +282,34 @@ impl Facts {
             && may(self.answer_at_most(b, a))
     }
 
-    /// What would follow of integers that are not open, and is not known, if two were equal: where
-    /// an open one is at least `x`, it can equal `y` only if `x` ≤ `y`, and that nobody may choose.
-    pub fn agreement_wants(&self, a: Int, b: Int) -> Option<Question> {
-        let mut agreed = self.clone();
-        agreed.agree(a, b);
+    /// What would follow of integers that are not open, and is not known, if some at most others
+    /// were: where an open one is at least `x`, it can equal `y` only if `x` ≤ `y`, and that nobody
+    /// may choose.
+    pub fn wanted_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
+        let mut then = self.clone();
+        at_most.iter().for_each(|&(a, b)| then.assume_at_most(a, b));
         let closed = || (0..self.ints.len()).filter(|&var| !self.ints[var].chosen);
-        let new = |&(i, j): &(usize, usize)| agreed.bounds[i][j] < self.bounds[i][j];
+        let new = |&(i, j): &(usize, usize)| then.bounds[i][j] < self.bounds[i][j];
         let (i, j) = closed().flat_map(|i| closed().map(move |j| (i, j))).find(new)?;
         let int = |var: usize| Int { var: var as u32, plus: 0 };
-        Some(Question::AtMost(int(i), int(j) + agreed.bounds[i][j]))
+        Some(Question::AtMost(int(i), int(j) + then.bounds[i][j]))
     }
 
-    /// Makes two integers equal.
-    pub fn agree(&mut self, a: Int, b: Int) {
+    /// Makes two integers equal, which is choice number `choice`.
+    pub fn agree(&mut self, a: Int, b: Int, choice: usize) {
         self.assume_at_most(a, b);
         self.assume_at_most(b, a);
+        for int in [a, b].map(|int| int.var as usize) {
+            if self.ints[int].chosen {
+                self.ints[int].agreed.get_or_insert(choice);
+            }
+        }
+    }
+
+    /// The first choice that made either equal to another one.
+    pub fn choice(&self, a: Int, b: Int) -> Option<usize> {
+        let [a, b] = [a, b].map(|int| self.ints[int.var as usize].agreed);
+        a.into_iter().chain(b).min()
     }
 
     /// The sort of a name.
@@ -426,8 +440,8 @@ mod tests {
             assert!(facts.assume(&Question::AtMost(old, time), true));
         }
         assert!(facts.can_agree(t, u));
-        assert_eq!(facts.agreement_wants(t, u), None);
-        facts.agree(t, u);
+        assert_eq!(facts.wanted_by(&[(t, u), (u, t)]), None);
+        facts.agree(t, u, 0);
         assert_eq!(facts.answer(&Question::AtMost(t, u)), Some(true));
         assert!(!facts.can_agree(old, old - 1));
         assert!(!facts.can_agree(t, old - 1));
@@ -443,9 +457,12 @@ mod tests {
         }
         assert!(facts.can_agree(mtime, t));
         let wanted = Question::AtMost(ctime, mtime);
-        assert_eq!(facts.agreement_wants(mtime, t), Some(wanted.clone()));
+        let equal = [(mtime, t), (t, mtime)];
+        assert_eq!(facts.wanted_by(&equal), Some(wanted.clone()));
         assert!(facts.assume(&wanted, true));
-        assert_eq!(facts.agreement_wants(mtime, t), None);
+        assert_eq!(facts.wanted_by(&equal), None);
+        facts.agree(mtime, t, 7);
+        assert_eq!((facts.choice(t, ctime), facts.choice(mtime, ctime)), (Some(7), None));
     }
 
     /// Three integers from -2 to 2 and their differences: all assignments are tried.

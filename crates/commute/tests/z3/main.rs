@@ -89,6 +89,20 @@ fn of_every_pair_z3_believes_the_situations_and_the_verdicts() {
     }
 }
 
+/// z3 found this: that a chosen time was taken to be late enough for a third call too.
+#[test]
+fn a_choice_for_two_calls_decided_how_times_compare_that_a_third_one_sees() {
+    let Some(_) = z3() else { return };
+    let posix = &models()[0];
+    let all = posix.operations();
+    let names = ["rename", "stat", "pwrite"];
+    let nr = |name: &str| all.iter().position(|(other, _)| *other == name).unwrap();
+    let exploration = posix.explore(&names.map(nr), &Limits::default()).unwrap();
+    assert_believed("three calls", &[(names.to_vec(), exploration)], |solver, _, exploration| {
+        oracle::objections(solver, exploration)
+    });
+}
+
 #[test]
 fn two_and_three_calls_of_the_small_interfaces_are_explored_as_their_smt_says() {
     let Some(_) = z3() else { return };
