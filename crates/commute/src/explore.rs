@@ -105,13 +105,22 @@ pub struct Grounds {
     pub claims: Vec<Claim>,
 }
 
+/// A path that is no situation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Impossible {
+    /// What was answered.
+    pub condition: Vec<(Literal, bool)>,
+    /// What the model took for granted: with the condition it does not hold.
+    pub assumed: Vec<(Literal, bool)>,
+}
+
 /// All situations of some operations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exploration {
     /// In a fixed order.
     pub situations: Vec<Situation>,
-    /// Conditions under which what the model took for granted does not hold: no situations.
-    pub impossible: Vec<Vec<(Literal, bool)>>,
+    /// Where what the model took for granted does not hold: no situations.
+    pub impossible: Vec<Impossible>,
     /// How far it went.
     pub extent: Extent,
 }
@@ -192,7 +201,10 @@ pub fn explore<S: State>(
             verdict: leaf.verdict,
             grounds: leaf.world.grounds(),
         }),
-        Err(answered) => impossible.push(condition(answered)),
+        Err(world) => impossible.push(Impossible {
+            condition: condition(world.answered()),
+            assumed: world.grounds().assumed,
+        }),
     })?;
     Ok(exploration)
 }
@@ -201,13 +213,13 @@ fn condition(answered: &[Answered]) -> Vec<(Literal, bool)> {
     answered.iter().map(|answered| (answered.literal.clone(), answered.answer)).collect()
 }
 
-/// Runs every execution there is, and shows it to `visit`; those that are impossible by what was
-/// answered.
+/// Runs every execution there is, and shows it to `visit`; of those that are impossible what was
+/// asked.
 pub(crate) fn walk<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
     limits: &Limits,
-    mut visit: impl FnMut(Result<Leaf<S>, &[Answered]>),
+    mut visit: impl FnMut(Result<Leaf<S>, &World>),
 ) -> Result<Extent, ModelError> {
     assert!(operations.len() <= LABELS.len(), "at most {} operations at once", LABELS.len());
     let names: Vec<&'static str> = operations.iter().map(|operation| operation.name).collect();
@@ -241,7 +253,7 @@ pub(crate) fn walk<S: State>(
                 situations += 1;
                 visit(Ok(Leaf { world, initial, verdict, runs }));
             }
-            Err(Stop::Impossible) => visit(Err(answered)),
+            Err(Stop::Impossible) => visit(Err(&world)),
             Err(Stop::TooDeep) => extent.too_deep += 1,
             Err(stop) => {
                 return Err(ModelError::Untrusted {
@@ -272,6 +284,7 @@ fn execute<S: State>(
     (interface.valid)(&initial, world)?;
     let run = Run { order: Vec::new(), outcomes: vec![None; operations.len()] };
     let mut level = vec![Reached { run, state: initial.clone() }];
+    let mut chosen = Vec::new();
     for _ in operations {
         // The first to have made a set of calls; the others are compared with it.
         let mut firsts: HashMap<u32, Reached<S>> = HashMap::new();
@@ -280,7 +293,13 @@ fn execute<S: State>(
             for nr in (0..operations.len()).filter(|nr| !reached.run.order.contains(nr)) {
                 let mut reached = reached.clone();
                 let mut call = Call::new(world, LABELS[nr], nr);
-                let outcome = (operations[nr].apply)(&mut reached.state, &mut call)?;
+                let outcome = match (operations[nr].apply)(&mut reached.state, &mut call) {
+                    Err(Stop::NoChoice { choice }) => {
+                        let (difference, runs) = chosen.swap_remove(choice);
+                        return Ok((initial, Verdict::Differ(difference), runs));
+                    }
+                    outcome => outcome?,
+                };
                 reached.run.outcomes[nr] = Some(outcome);
                 reached.run.order.push(nr);
                 let calls = reached.run.order.iter().fold(0, |set, nr| set | 1 << nr);
@@ -290,7 +309,8 @@ fn execute<S: State>(
                         next.push(reached);
                     }
                     Some(first) => {
-                        if let Some(difference) = difference(first, &reached, world)? {
+                        let difference = difference(first, &reached, world, &mut chosen)?;
+                        if let Some(difference) = difference {
                             let runs = vec![first.run.clone(), reached.run];
                             return Ok((initial, Verdict::Differ(difference), runs));
                         }
@@ -305,10 +325,12 @@ fn execute<S: State>(
     Ok((initial, Verdict::Commute, runs))
 }
 
+/// What tells the two apart; what would if it had not been chosen otherwise goes to `chosen`.
 fn difference<S: State>(
     one: &Reached<S>,
     other: &Reached<S>,
     world: &mut World,
+    chosen: &mut Vec<(Difference, Vec<Run>)>,
 ) -> Result<Option<Difference>, Stop> {
     let show = |reached: &Reached<S>| {
         let calls: Vec<&str> = reached.run.order.iter().map(|&nr| LABELS[nr]).collect();
@@ -317,15 +339,27 @@ fn difference<S: State>(
     let orders = [show(one), show(other)];
     for (nr, outcomes) in one.run.outcomes.iter().zip(&other.run.outcomes).enumerate() {
         let (Some(a), Some(b)) = outcomes else { continue };
-        if let Some((field, seen)) = world.compare(|world| a.difference(b, world))? {
-            return Ok(Some(Difference::Result {
-                call: nr,
-                field: field.to_owned(),
-                seen,
-                orders,
-            }));
+        let found = world.compare(|world| a.difference(b, world))?;
+        let same = found.is_none();
+        if same && world.choices() == chosen.len() {
+            continue;
         }
+        let whole = || ("result", [a.show(world), b.show(world)]);
+        let (field, seen) = found.unwrap_or_else(whole);
+        let (field, orders) = (field.to_owned(), orders.clone());
+        let difference = Difference::Result { call: nr, field, seen, orders };
+        if !same {
+            return Ok(Some(difference));
+        }
+        chosen.push((difference, vec![one.run.clone(), other.run.clone()]));
     }
     let same = world.compare(|world| one.state.same(&other.state, world))?;
-    Ok((!same).then(|| Difference::State { seen: world.last_claim(), orders }))
+    let difference = Difference::State { seen: world.last_claim(), orders };
+    if !same {
+        return Ok(Some(difference));
+    }
+    if world.choices() > chosen.len() {
+        chosen.push((difference, vec![one.run.clone(), other.run.clone()]));
+    }
+    Ok(None)
 }

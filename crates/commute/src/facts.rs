@@ -228,6 +228,8 @@ struct NameInfo {
 struct IntInfo {
     label: String,
     chosen: bool,
+    /// The number of the choice that made it equal to another one.
+    agreed: Option<usize>,
 }
 
 impl Default for Facts {
@@ -236,7 +238,7 @@ impl Default for Facts {
             names: Vec::new(),
             differ: Vec::new(),
             words: Vec::new(),
-            ints: vec![IntInfo { label: String::new(), chosen: false }],
+            ints: vec![IntInfo { label: String::new(), chosen: false, agreed: None }],
             bounds: vec![vec![0]],
             flags: Vec::new(),
         }
@@ -276,7 +278,7 @@ impl Facts {
     /// A new integer between `least` and `most`, where these are given.
     pub fn int(&mut self, label: impl Into<String>, least: Option<i64>, most: Option<i64>) -> Int {
         let var = self.ints.len();
-        self.ints.push(IntInfo { label: label.into(), chosen: false });
+        self.ints.push(IntInfo { label: label.into(), chosen: false, agreed: None });
         for row in &mut self.bounds {
             row.push(FREE);
         }
@@ -298,7 +300,7 @@ impl Facts {
         Flag(self.flags.len() as u32 - 1)
     }
 
-    /// From now on `int` may be chosen so that things agree: see [`Facts::agree_ints`].
+    /// From now on `int` may be chosen so that things agree: see [`Facts::can_agree`].
     pub fn leave_open(&mut self, int: Int) {
         self.ints[int.var as usize].chosen = true;
     }
@@ -385,19 +387,43 @@ impl Facts {
         }
     }
 
-    /// Makes two integers equal if one of them was left open and nothing speaks against it.
-    pub fn agree_ints(&mut self, a: Int, b: Int) -> bool {
-        let open = |int: Int| self.ints[int.var as usize].chosen;
-        if !(open(a) || open(b)) {
-            return false;
-        }
-        let known = (self.answer_at_most(a, b), self.answer_at_most(b, a));
-        if known.0 == Some(false) || known.1 == Some(false) {
-            return false;
-        }
+    /// Whether two integers can be made equal by a choice: one of them was left open, and nothing
+    /// speaks against it.
+    pub fn can_agree(&self, a: Int, b: Int) -> bool {
+        let may = |answer: Option<bool>| answer != Some(false);
+        (self.is_open(a) || self.is_open(b))
+            && may(self.answer_at_most(a, b))
+            && may(self.answer_at_most(b, a))
+    }
+
+    /// What would follow of integers that are not open, and is not known, if some at most others
+    /// were: where an open one is at least `x`, it can equal `y` only if `x` ≤ `y`, and that nobody
+    /// may choose.
+    pub fn wanted_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
+        let mut then = self.clone();
+        at_most.iter().for_each(|&(a, b)| then.assume_at_most(a, b));
+        let closed = || (0..self.ints.len()).filter(|&var| !self.ints[var].chosen);
+        let new = |&(i, j): &(usize, usize)| then.bounds[i][j] < self.bounds[i][j];
+        let (i, j) = closed().flat_map(|i| closed().map(move |j| (i, j))).find(new)?;
+        let int = |var: usize| Int { var: var as u32, plus: 0 };
+        Some(Question::AtMost(int(i), int(j) + then.bounds[i][j]))
+    }
+
+    /// Makes two integers equal, which is choice number `choice`.
+    pub fn agree(&mut self, a: Int, b: Int, choice: usize) {
         self.assume_at_most(a, b);
         self.assume_at_most(b, a);
-        true
+        for int in [a, b].map(|int| int.var as usize) {
+            if self.ints[int].chosen {
+                self.ints[int].agreed.get_or_insert(choice);
+            }
+        }
+    }
+
+    /// The first choice that made either equal to another one.
+    pub fn choice(&self, a: Int, b: Int) -> Option<usize> {
+        let [a, b] = [a, b].map(|int| self.ints[int.var as usize].agreed);
+        a.into_iter().chain(b).min()
     }
 
     /// The sort of a name.
@@ -527,10 +553,30 @@ mod tests {
             facts.leave_open(time);
             assert!(facts.assume(&Question::AtMost(old, time), true));
         }
-        assert!(facts.agree_ints(t, u));
+        assert!(facts.can_agree(t, u));
+        assert_eq!(facts.wanted_by(&[(t, u), (u, t)]), None);
+        facts.agree(t, u, 0);
         assert_eq!(facts.answer(&Question::AtMost(t, u)), Some(true));
-        assert!(!facts.agree_ints(old, old - 1));
-        assert!(!facts.agree_ints(t, old - 1));
+        assert!(!facts.can_agree(old, old - 1));
+        assert!(!facts.can_agree(t, old - 1));
+    }
+
+    #[test]
+    fn a_choice_decides_nothing_of_what_is_not_open() {
+        let mut facts = Facts::default();
+        let [mtime, ctime, t] = ["mtime", "ctime", "t"].map(|label| facts.int(label, None, None));
+        facts.leave_open(t);
+        for old in [mtime, ctime] {
+            assert!(facts.assume(&Question::AtMost(old, t), true));
+        }
+        assert!(facts.can_agree(mtime, t));
+        let wanted = Question::AtMost(ctime, mtime);
+        let equal = [(mtime, t), (t, mtime)];
+        assert_eq!(facts.wanted_by(&equal), Some(wanted.clone()));
+        assert!(facts.assume(&wanted, true));
+        assert_eq!(facts.wanted_by(&equal), None);
+        facts.agree(mtime, t, 7);
+        assert_eq!((facts.choice(t, ctime), facts.choice(mtime, ctime)), (Some(7), None));
     }
 
     /// Three integers from -2 to 2 and their differences: all assignments are tried.

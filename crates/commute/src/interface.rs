@@ -5,6 +5,9 @@ use crate::facts::{Int, Name, WORD};
 use crate::state::{Sort, State, Term};
 use crate::world::{Argument, Stop, World};
 
+/// The steps to an initial state, which whoever runs the tests understands.
+pub type Setup<S> = fn(&S, &mut World, &mut Example<'_>) -> Vec<serde_json::Value>;
+
 /// An interface: an unknown initial state, and operations.
 pub struct Interface<S> {
     /// What it is called.
@@ -13,9 +16,9 @@ pub struct Interface<S> {
     pub about: &'static str,
     /// Takes for granted what holds in every state that can be reached.
     pub valid: fn(&S, &mut World) -> Result<(), Stop>,
-    /// How tests come to an initial state, in steps that whoever runs them understands; without
-    /// it, one step sets each part of the state that is known.
-    pub setup: Option<fn(&S, &mut World, &mut Example<'_>) -> Vec<serde_json::Value>>,
+    /// How tests come to an initial state; without it, one step sets each part of the state that is
+    /// known.
+    pub setup: Option<Setup<S>>,
     /// In the order in which they are shown.
     pub operations: Vec<Operation<S>>,
 }

@@ -37,12 +37,12 @@ pub use bag::Bag;
 pub use condition::{Case, Conditions, Reason, conditions};
 pub use example::Example;
 pub use explore::{
-    Difference, Exploration, Extent, Grounds, Limits, ModelError, Situation, Verdict, call_label,
-    explore,
+    Difference, Exploration, Extent, Grounds, Impossible, Limits, ModelError, Situation, Verdict,
+    call_label, explore,
 };
 pub use facts::{Facts, Flag, Int, Literal, Name, Question, WORD};
 pub use generate::{Expect, Generated, TEST_SCHEMA, Test, TestCall, Wanted, generate};
-pub use interface::{Call, Interface, Operation, Outcome, Value};
+pub use interface::{Call, Interface, Operation, Outcome, Setup, Value};
 pub use model::{Model, explore_pairs, models, pairs};
 pub use parallel::in_order;
 pub use part::Part;

@@ -44,6 +44,11 @@ impl<S> Term<S> {
     pub(crate) fn new(name: Name) -> Self {
         Self(name, PhantomData)
     }
+
+    /// Takes for granted that it is not `other`: see [`World::assume_different`].
+    pub fn assume_different(self, other: Self, world: &mut World) -> Result<(), Stop> {
+        world.assume_different(self.0, other.0)
+    }
 }
 
 impl<S: Sort> State for Term<S> {

@@ -21,6 +21,12 @@ pub enum Stop {
     TooDeep,
     /// What the model took for granted does not hold here: no situation at all.
     Impossible,
+    /// What the model took for granted holds of no value of an open integer for which the orders
+    /// agreed so far: they do not.
+    NoChoice {
+        /// In how many comparisons something had been chosen before the one that chose it.
+        choice: usize,
+    },
     /// On replay the model asked something else than before.
     NotDeterministic {
         /// What it asked first.
@@ -35,6 +41,7 @@ impl std::fmt::Display for Stop {
         match self {
             Self::TooDeep => f.write_str("it asks more than is allowed"),
             Self::Impossible => f.write_str("what it takes for granted does not hold"),
+            Self::NoChoice { .. } => f.write_str("nothing can be chosen for which orders agree"),
             Self::NotDeterministic { before, now } => write!(
                 f,
                 "the model is not deterministic: where {before} had been asked, it asked {now}"
@@ -91,6 +98,8 @@ pub struct World {
     most_questions: usize,
     /// While results and states are compared, what was left open is chosen so that they agree.
     comparing: bool,
+    /// In how many comparisons something was chosen, and whether it was in the last one.
+    choices: (usize, bool),
     progress: Arc<Progress>,
     /// What was taken for granted.
     assumed: Vec<(Literal, bool)>,
@@ -125,6 +134,7 @@ impl World {
             answered: Vec::new(),
             most_questions,
             comparing: false,
+            choices: (0, false),
             names: HashMap::new(),
             ints: HashMap::new(),
             flags: HashMap::new(),
@@ -192,7 +202,14 @@ impl World {
                 unreachable!("the literal of its question");
             };
             self.claim(Claim::Ints(x, plus, y));
-            if self.facts.agree_ints(a, b) {
+            if self.facts.can_agree(a, b) {
+                while let Some(wanted) = self.facts.wanted_by(&[(a, b), (b, a)]) {
+                    if !self.ask(wanted)? {
+                        return Ok(false);
+                    }
+                }
+                self.facts.agree(a, b, self.choices.0);
+                self.choices.1 = true;
                 return Ok(true);
             }
         }
@@ -220,9 +237,28 @@ impl World {
         Err(Stop::Impossible)
     }
 
-    /// Takes `a` ≤ `b` for granted: situations where it is not so are none.
+    /// Takes `a` ≤ `b` for granted: situations where it is not so are none. But of what has been
+    /// chosen so that orders agree, another choice may have to be made, so that they do not.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
-        self.take_for_granted(Question::AtMost(a.into(), b.into()), true)
+        let (a, b) = (a.into(), b.into());
+        let question = Question::AtMost(a, b);
+        let choice = self.facts.choice(a, b);
+        if choice.is_some() {
+            while self.facts.answer(&question).is_none()
+                && let Some(wanted) = self.facts.wanted_by(&[(a, b)])
+            {
+                self.ask(wanted)?;
+            }
+        }
+        match (self.take_for_granted(question, true), choice) {
+            (Err(Stop::Impossible), Some(choice)) => Err(Stop::NoChoice { choice }),
+            (taken, _) => taken,
+        }
+    }
+
+    /// Takes for granted that two names differ: situations where they are equal are none.
+    pub fn assume_different(&mut self, a: Name, b: Name) -> Result<(), Stop> {
+        self.take_for_granted(Question::Same(a, b), false)
     }
 
     fn take_for_granted(&mut self, question: Question, answer: bool) -> Result<(), Stop> {
@@ -281,7 +317,13 @@ impl World {
         self.comparing = true;
         let result = compare(self);
         self.comparing = false;
+        self.choices = (self.choices.0 + usize::from(self.choices.1), false);
         result
+    }
+
+    /// In how many comparisons something was chosen.
+    pub(crate) fn choices(&self) -> usize {
+        self.choices.0
     }
 
     /// Runs a search: what is not found where it is looked for makes no difference.
@@ -372,7 +414,14 @@ impl World {
     ) -> Result<(), Stop> {
         for (other, value) in self.known::<K, V>(map) {
             if other.same(key, self)? {
-                return if value.is_some() == present { Ok(()) } else { Err(Stop::Impossible) };
+                if value.is_some() == present {
+                    return Ok(());
+                }
+                // Says what was taken for granted.
+                let (_, has) = entry(map, &other.show(self));
+                let flag = self.flag(&has);
+                let _ = self.take_for_granted(Question::Is(flag), present);
+                return Err(Stop::Impossible);
             }
         }
         let (label, has) = entry(map, &key.show(self));

@@ -37,6 +37,10 @@ impl<V: State> State for Descriptors<V> {
 impl<V: State> Descriptors<V> {
     /// What `fd` refers to, and whether it did so at first.
     pub(super) fn find(&self, fd: Int, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
+        world.search(|world| self.search(fd, world))
+    }
+
+    fn search(&self, fd: Int, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
         let written = self.fds.writes().iter().rev();
         for (key, value) in written {
             if key.same(&fd, world)? {
@@ -88,15 +92,15 @@ impl<V: State> Descriptors<V> {
         world.assume_at_most(above + 1, fd)?;
         for (other, value) in self.fds.known(world) {
             if other.same(&fd, world)? {
-                // In use, or one that is unused and this is its number.
+                // In use, so another one; or one that is unused and this is its number.
                 match value {
-                    Some(_) => return Err(Stop::Impossible),
+                    Some(_) => world.assume_at_most(fd + 1, other)?,
                     None => continue,
                 }
             }
             // Between this and the one before all are in use.
             if value.is_none() && world.at_most(above + 1, other)? && world.at_most(other, fd)? {
-                return Err(Stop::Impossible);
+                world.assume_at_most(fd, other)?;
             }
         }
         self.fds.know(&fd, false, world)?;

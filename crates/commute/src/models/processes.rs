@@ -79,7 +79,8 @@ impl Process {
     fn find(&self, fd: Int, world: &mut World) -> Result<Option<Slot>, Stop> {
         let Some((mut slot, initial)) = self.fds.find(fd, world)? else { return Ok(None) };
         if initial {
-            slot.cloexec = Truth::Known(world.same_int(fd, self.cloexec)?);
+            let cloexec = world.search(|world| world.same_int(fd, self.cloexec))?;
+            slot.cloexec = Truth::Known(cloexec);
         }
         Ok(Some(slot))
     }

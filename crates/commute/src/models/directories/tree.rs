@@ -116,13 +116,13 @@ impl Tree {
 
     /// A directory as it was at first, when it was there.
     fn first(&self, dir: &Term<Directory>, world: &mut World) -> Result<Counts, Stop> {
-        let known = self.dirs.known(world);
-        for (other, counts) in known {
+        self.dirs.know(dir, true, world)?;
+        for (other, counts) in self.dirs.known(world) {
             if other.same(dir, world)? {
-                return counts.ok_or(Stop::Impossible);
+                return Ok(counts.expect("it is there"));
             }
         }
-        unreachable!("it has been looked at")
+        unreachable!("it is known")
     }
 
     /// A directory has one name, and is in one directory.
@@ -134,8 +134,8 @@ impl Tree {
     ) -> Result<(), Stop> {
         for (other, node) in self.entries.known(world) {
             let Some(node) = node else { continue };
-            if !other.same(path, world)? && node.is_dir.ask(world)? && node.dir.same(dir, world)? {
-                return Err(Stop::Impossible);
+            if !other.same(path, world)? && node.is_dir.ask(world)? {
+                node.dir.assume_different(*dir, world)?;
             }
         }
         Ok(())

@@ -1,0 +1,183 @@
+//! What z3 has against an exploration, by what the exploration itself says of its grounds.
+
+use std::collections::BTreeMap;
+
+use knee_commute::{Exploration, Grounds, Impossible, Literal, Situation, Verdict};
+
+use crate::entries::{Entry, add_keys, entries, same_key};
+use crate::formula::{Terms, all, and, claim, literal, not, or, symbol};
+use crate::solver::{Answer, Solver};
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// A situation that cannot be.
+    NoSituation,
+    /// A path that was given up, and can be.
+    GivenUp,
+    /// Two situations that can be at once.
+    Overlap,
+    /// Something can be that is in no situation.
+    Gap,
+    /// A verdict that does not follow.
+    Verdict,
+    /// A question about something that is open: its answer would be the explorer's choice.
+    AskedOpen,
+    /// One place of a map that is taken for two.
+    OnePlaceTwice,
+    /// Something taken for granted that does not follow from the state's being valid.
+    Unfounded,
+}
+
+/// A fault, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Objection {
+    pub(crate) fault: Fault,
+    /// By number, unless it is about all of them.
+    pub(crate) situation: Option<usize>,
+    /// What z3 has answered; not what was expected.
+    pub(crate) answer: Answer,
+}
+
+/// Objections, as they come up.
+#[derive(Default)]
+pub(crate) struct Objections(pub(crate) Vec<Objection>);
+
+impl Objections {
+    pub(crate) fn expect(
+        &mut self,
+        expected: Answer,
+        answer: Answer,
+        fault: Fault,
+        situation: Option<usize>,
+    ) {
+        if answer != expected {
+            self.0.push(Objection { fault, situation, answer });
+        }
+    }
+}
+
+/// What z3 has against an exploration.
+pub(crate) fn objections(solver: &mut Solver, exploration: &Exploration) -> Vec<Objection> {
+    let mut objections = Objections::default();
+    solver.meanwhile(|solver| {
+        solver.tell(&Terms::of(exploration).declared());
+        partition(solver, exploration, &mut objections);
+        for (nr, situation) in exploration.situations.iter().enumerate() {
+            solver.meanwhile(|solver| check(solver, nr, situation, &mut objections));
+        }
+        for Impossible { condition, assumed } in &exploration.impossible {
+            let answer = solver.check_with(&and([all(condition), all(assumed)]));
+            objections.expect(Answer::Unsatisfiable, answer, Fault::GivenUp, None);
+        }
+    });
+    objections.0
+}
+
+/// Of the situations and of what was given up, one has to hold, and no two can.
+///
+/// That two hold is one question, not one for each two: some condition holds after another one
+/// has. `any n` says that some of the first n do.
+pub(crate) fn partition(
+    solver: &mut Solver,
+    exploration: &Exploration,
+    objections: &mut Objections,
+) {
+    let situations = exploration.situations.iter().map(|situation| &situation.condition);
+    let impossible = exploration.impossible.iter().map(|impossible| &impossible.condition);
+    let conditions: Vec<_> = situations.chain(impossible).map(|condition| all(condition)).collect();
+    let none = and(conditions.iter().map(|condition| not(condition)));
+    objections.expect(Answer::Unsatisfiable, solver.check_with(&none), Fault::Gap, None);
+    solver.meanwhile(|solver| {
+        let any = |n: usize| symbol(&format!("any {n}"));
+        solver.tell(&format!("(define-fun {} () Bool false)", any(0)));
+        let mut twice = Vec::new();
+        for (n, condition) in conditions.iter().enumerate() {
+            solver.tell(&format!("(declare-const {} Bool)", any(n + 1)));
+            solver.assert(&format!("(= {} (or {} {condition}))", any(n + 1), any(n)));
+            twice.push(and([any(n), condition.clone()]));
+        }
+        solver.assert(&or(twice));
+        objections.expect(Answer::Unsatisfiable, solver.check(), Fault::Overlap, None);
+    });
+}
+
+fn check(solver: &mut Solver, nr: usize, situation: &Situation, objections: &mut Objections) {
+    let Situation { condition, verdict, grounds } = situation;
+    let Grounds { assumed, fresh, open, claims } = grounds;
+    let mut terms = Terms::default();
+    terms.add_literals(condition);
+    terms.add_literals(assumed);
+    terms.names.extend(fresh.iter().cloned());
+    claims.iter().for_each(|claim| terms.add_claim(claim));
+    add_keys(&mut terms);
+    let is_open = |literal: &Literal| match literal {
+        Literal::AtMost(a, _, b) => open.contains(a) || open.contains(b),
+        Literal::Same(..) | Literal::Is(_) => false,
+    };
+
+    solver.assert(&all(condition));
+    solver.assert(&apart(fresh, &terms));
+    let (of_open, of_others): (Vec<_>, Vec<_>) =
+        assumed.iter().cloned().partition(|(literal, _)| is_open(literal));
+    solver.assert(&all(&of_others));
+
+    let any_choice = solver.check_with(&all(&of_open));
+    objections.expect(Answer::Satisfiable, any_choice, Fault::NoSituation, Some(nr));
+    if condition.iter().any(|(literal, _)| is_open(literal)) {
+        let fault = Fault::AskedOpen;
+        objections.0.push(Objection { fault, situation: Some(nr), answer: any_choice });
+    }
+    let agree = and(of_open.iter().map(literal).chain(claims.iter().map(claim)));
+    let answer = match verdict {
+        Verdict::Commute if !open.is_empty() => solver.meanwhile(|solver| {
+            solver.assert(&not(&exists(open, &agree)));
+            solver.check_quantified()
+        }),
+        Verdict::Commute => solver.check_with(&not(&agree)),
+        Verdict::Differ(_) => solver.check_with(&agree),
+    };
+    objections.expect(Answer::Unsatisfiable, answer, Fault::Verdict, Some(nr));
+    let one_place = one_place(&terms);
+    if !one_place.is_empty() {
+        let answer = solver.check_with(&and([all(&of_open), or(one_place)]));
+        objections.expect(Answer::Unsatisfiable, answer, Fault::OnePlaceTwice, Some(nr));
+    }
+}
+
+/// That some choice of what is open makes `formula` true.
+fn exists(open: &[String], formula: &str) -> String {
+    let open: Vec<String> = open.iter().map(|label| format!("({} Int)", symbol(label))).collect();
+    format!("(exists ({}) {formula})", open.join(" "))
+}
+
+/// That each of `fresh` equals no other name.
+fn apart(fresh: &[String], terms: &Terms) -> String {
+    let others = |name: &'_ String| {
+        let name = name.clone();
+        let others = terms.names.iter().filter(move |other| **other != name);
+        others.map(|other| other.to_owned()).collect::<Vec<_>>()
+    };
+    let differ = |a: &str, b: &str| format!("(distinct {} {})", symbol(a), symbol(b));
+    and(fresh.iter().flat_map(|a| others(a).into_iter().map(move |b| differ(a, &b))))
+}
+
+/// For every two entries of a map that are spoken of, that they are at one place.
+fn one_place(terms: &Terms) -> Vec<String> {
+    let labels = terms.names.iter().chain(&terms.ints).chain(&terms.flags);
+    let mut maps: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for Entry { map, key } in labels.flat_map(|label| entries(label)) {
+        let keys = maps.entry(map).or_default();
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let mut same = Vec::new();
+    for keys in maps.values() {
+        for (nr, a) in keys.iter().enumerate() {
+            let with = |b: &String| same_key(a, b, terms);
+            same.extend(keys[..nr].iter().map(with));
+        }
+    }
+    same
+}
