@@ -50,7 +50,7 @@ fn misbehaving() -> Interface<Pair> {
                 name: "wavers",
                 about: "(): asks now about one, now about the other",
                 apply: |state, call| {
-                    let left = CALLS.fetch_add(1, Ordering::Relaxed) % 3 == 0;
+                    let left = CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
                     let asked = if left { state.left } else { state.right };
                     asked.ask(call.world)?;
                     Ok(Outcome::nothing())

@@ -10,6 +10,7 @@
 //! 2013, section 3.2).
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -195,16 +196,19 @@ pub fn explore<S: State>(
 ) -> Result<Exploration, ModelError> {
     let mut exploration = Exploration::default();
     let Exploration { situations, impossible, .. } = &mut exploration;
-    exploration.extent = walk(interface, operations, limits, |leaf| match leaf {
-        Ok(leaf) => situations.push(Situation {
-            condition: condition(leaf.world.answered()),
-            verdict: leaf.verdict,
-            grounds: leaf.world.grounds(),
-        }),
-        Err(world) => impossible.push(Impossible {
-            condition: condition(world.answered()),
-            assumed: world.grounds().assumed,
-        }),
+    exploration.extent = walk(interface, operations, limits, |leaf| {
+        match leaf {
+            Ok(leaf) => situations.push(Situation {
+                condition: condition(leaf.world.answered()),
+                verdict: leaf.verdict,
+                grounds: leaf.world.grounds(),
+            }),
+            Err(world) => impossible.push(Impossible {
+                condition: condition(world.answered()),
+                assumed: world.grounds().assumed,
+            }),
+        }
+        ControlFlow::Continue(())
     })?;
     Ok(exploration)
 }
@@ -214,12 +218,12 @@ fn condition(answered: &[Answered]) -> Vec<(Literal, bool)> {
 }
 
 /// Runs every execution there is, and shows it to `visit`; of those that are impossible what was
-/// asked.
+/// asked. Ends when `visit` wants no more.
 pub(crate) fn walk<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
     limits: &Limits,
-    mut visit: impl FnMut(Result<Leaf<S>, &World>),
+    mut visit: impl FnMut(Result<Leaf<S>, &World>) -> ControlFlow<()>,
 ) -> Result<Extent, ModelError> {
     assert!(operations.len() <= LABELS.len(), "at most {} operations at once", LABELS.len());
     let names: Vec<&'static str> = operations.iter().map(|operation| operation.name).collect();
@@ -248,13 +252,16 @@ pub(crate) fn walk<S: State>(
             }
             _ => executed,
         };
-        match executed {
+        let flow = match executed {
             Ok((initial, verdict, runs)) => {
                 situations += 1;
-                visit(Ok(Leaf { world, initial, verdict, runs }));
+                visit(Ok(Leaf { world, initial, verdict, runs }))
             }
             Err(Stop::Impossible) => visit(Err(&world)),
-            Err(Stop::TooDeep) => extent.too_deep += 1,
+            Err(Stop::TooDeep) => {
+                extent.too_deep += 1;
+                ControlFlow::Continue(())
+            }
             Err(stop) => {
                 return Err(ModelError::Untrusted {
                     operations: names.iter().map(|&name| name.to_owned()).collect(),
@@ -262,6 +269,9 @@ pub(crate) fn walk<S: State>(
                     stop,
                 });
             }
+        };
+        if flow.is_break() {
+            break;
         }
     }
     Ok(extent)

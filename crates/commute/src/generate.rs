@@ -8,6 +8,7 @@
 //! be: which of them are equal moves no cache line.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -89,44 +90,47 @@ pub struct Expect {
 }
 
 /// What came of it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generated {
-    /// The tests, in a fixed order.
-    pub tests: Vec<Test>,
+    /// How many tests there are.
+    pub tests: usize,
     /// In how many situations there are more patterns than allowed.
     pub capped: usize,
     /// How far the exploration went.
     pub extent: Extent,
 }
 
-/// The tests of operations that are called at once.
+/// Makes the tests of operations that are called at once, and gives each to `take`, in a fixed
+/// order, until it wants no more.
 pub fn generate<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
     limits: &Limits,
     wanted: &Wanted,
+    take: &mut dyn FnMut(Test) -> ControlFlow<()>,
 ) -> Result<Generated, ModelError> {
     let mut generated = Generated::default();
     let names: Vec<&str> = operations.iter().map(|operation| operation.name).collect();
-    let mut situation = 0;
-    let Generated { tests, capped, .. } = &mut generated;
-    let extent = walk(interface, operations, limits, |leaf| {
-        let Ok(mut leaf) = leaf else { return };
+    let (mut situation, mut tests, mut capped) = (0, 0, 0);
+    generated.extent = walk(interface, operations, limits, |leaf| {
+        let Ok(mut leaf) = leaf else { return ControlFlow::Continue(()) };
         let commute = leaf.verdict == Verdict::Commute;
         if commute || wanted.differing {
             let most = if commute { wanted.patterns } else { 1 };
             let state = leaf.initial.part(&mut leaf.world);
             let pairs = undecided(&leaf, &state, operations.len());
             let (patterns, all) = patterns(leaf.world.facts(), &pairs, most);
-            *capped += usize::from(commute && !all);
+            capped += usize::from(commute && !all);
             for (nr, pattern) in patterns.iter().enumerate() {
                 let id = format!("{}/{situation}.{nr}", names.join(","));
-                tests.push(test(interface, &names, &mut leaf, &state, pattern, id));
+                tests += 1;
+                take(test(interface, &names, &mut leaf, &state, pattern, id))?;
             }
         }
         situation += 1;
+        ControlFlow::Continue(())
     })?;
-    generated.extent = extent;
+    (generated.tests, generated.capped) = (tests, capped);
     Ok(generated)
 }
 

@@ -46,7 +46,7 @@ pub use interface::{Call, Interface, Operation, Outcome, Setup, Value};
 pub use model::{Model, explore_pairs, models, pairs};
 pub use parallel::in_order;
 pub use part::Part;
-pub use serve::{Description, Explored, Request, SERVE_SCHEMA, STUCK, Tests, serve, watch};
+pub use serve::{Description, Explored, Line, Request, SERVE_SCHEMA, STUCK, serve, watch};
 pub use state::{Map, Natural, Queue, Sort, Stack, State, Term, Total, Truth, join};
 pub use watch::{Execution, on_this_thread, stuck};
 pub use world::{Answered, Claim, Stop, World};

@@ -1,7 +1,9 @@
 //! Interfaces of any state, behind one face.
 
+use std::ops::ControlFlow;
+
 use crate::explore::{Exploration, Limits, ModelError, explore};
-use crate::generate::{Generated, Wanted, generate};
+use crate::generate::{Generated, Test, Wanted, generate};
 use crate::interface::Interface;
 use crate::models::posix::alternatives;
 use crate::models::{
@@ -21,12 +23,14 @@ pub trait Model: Sync {
     fn operations(&self) -> Vec<(&str, &str)>;
     /// Explores operations, by number, called at once.
     fn explore(&self, operations: &[usize], limits: &Limits) -> Result<Exploration, ModelError>;
-    /// Makes tests of operations, by number, called at once.
+    /// Makes tests of operations, by number, called at once, and gives each to `take` until it wants
+    /// no more.
     fn generate(
         &self,
         operations: &[usize],
         limits: &Limits,
         wanted: &Wanted,
+        take: &mut dyn FnMut(Test) -> ControlFlow<()>,
     ) -> Result<Generated, ModelError>;
 }
 
@@ -45,12 +49,15 @@ pub fn explore_pairs(
     let mut explored = Ok(Vec::with_capacity(pairs.len()));
     let explore = |nr: usize| model.explore(&pairs[nr], limits);
     in_order(pairs.len(), explore, |nr, exploration| {
-        if let Ok(done) = &mut explored {
-            match exploration {
-                Ok(exploration) => done.push((pairs[nr], exploration)),
-                Err(error) => explored = Err(error),
+        match (&mut explored, exploration) {
+            (Ok(done), Ok(exploration)) => done.push((pairs[nr], exploration)),
+            (_, Err(error)) => {
+                explored = Err(error);
+                return ControlFlow::Break(());
             }
+            (Err(_), _) => {}
         }
+        ControlFlow::Continue(())
     });
     explored
 }
@@ -78,9 +85,10 @@ impl<S: State> Model for Interface<S> {
         operations: &[usize],
         limits: &Limits,
         wanted: &Wanted,
+        take: &mut dyn FnMut(Test) -> ControlFlow<()>,
     ) -> Result<Generated, ModelError> {
         let operations: Vec<_> = operations.iter().map(|&nr| &self.operations[nr]).collect();
-        generate(self, &operations, limits, wanted)
+        generate(self, &operations, limits, wanted, take)
     }
 }
 

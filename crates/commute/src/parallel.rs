@@ -1,15 +1,16 @@
 //! Work on all CPUs whose results come in the order of the work.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 /// Does pieces `0..n` of `work` on all CPUs, and gives each result to `take`, in order, as soon as
-/// those before it are there.
+/// those before it are there, until it wants no more.
 pub fn in_order<T: Send>(
     n: usize,
     work: impl Fn(usize) -> T + Sync,
-    mut take: impl FnMut(usize, T),
+    mut take: impl FnMut(usize, T) -> ControlFlow<()>,
 ) {
     let next = AtomicUsize::new(0);
     let (done, results) = mpsc::channel();
@@ -32,7 +33,10 @@ pub fn in_order<T: Send>(
         for (nr, result) in results {
             waiting.insert(nr, result);
             while let Some(result) = waiting.remove(&turn) {
-                take(turn, result);
+                if take(turn, result).is_break() {
+                    next.store(n, Ordering::Relaxed);
+                    return;
+                }
                 turn += 1;
             }
         }
@@ -41,6 +45,8 @@ pub fn in_order<T: Send>(
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn results_come_in_order_however_long_each_takes() {
         let work = |nr: usize| {
@@ -48,7 +54,21 @@ mod tests {
             nr * nr
         };
         let mut seen = Vec::new();
-        super::in_order(50, work, |nr, square| seen.push((nr, square)));
+        super::in_order(50, work, |nr, square| {
+            seen.push((nr, square));
+            ControlFlow::Continue(())
+        });
         assert_eq!(seen, (0..50).map(|nr| (nr, nr * nr)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn nothing_is_begun_any_more_when_no_more_is_wanted() {
+        let begun = AtomicUsize::new(0);
+        let work = |_| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        };
+        super::in_order(10_000, work, |_, ()| ControlFlow::Break(()));
+        assert!(begun.into_inner() < 10_000);
     }
 }

@@ -3,13 +3,15 @@
 //! knee runs the program with one argument, a [`Request`] as JSON, and reads the answer, a JSON
 //! document, from its standard output. Whatever else there is to say goes to standard error.
 
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::explore::{Exploration, Limits, ModelError};
-use crate::generate::{Generated, Wanted};
+use crate::generate::{Generated, Test, Wanted};
 use crate::model::Model;
 use crate::watch::{on_this_thread, stuck};
 
@@ -45,8 +47,16 @@ pub struct Description {
 
 /// The answer to [`Request::Explore`].
 pub type Explored = Result<Exploration, ModelError>;
-/// The answer to [`Request::Generate`].
-pub type Tests = Result<Generated, ModelError>;
+
+/// A line of the answer to [`Request::Generate`]; the last one says what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// A test.
+    Test(Box<Test>),
+    /// These were all.
+    Done(Result<Generated, ModelError>),
+}
 
 /// The `main` of a program that has a model in it: `fn main() -> ExitCode { serve(&lamp()) }`.
 pub fn serve(model: &dyn Model) -> ExitCode {
@@ -62,15 +72,15 @@ pub fn serve(model: &dyn Model) -> ExitCode {
         return ExitCode::from(2);
     };
     watch(|what| eprintln!("{what}"));
-    let answer = answer(model, &request);
-    use std::io::Write;
-    match std::io::stdout().write_all(answer.as_bytes()) {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    // Nobody reads on: then there is nothing more to say.
+    match answer(model, &request, &mut out).and_then(|()| out.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn answer(model: &dyn Model, request: &Request) -> String {
+fn answer(model: &dyn Model, request: &Request, out: &mut impl Write) -> std::io::Result<()> {
     let answer = match request {
         Request::Describe => serde_json::to_string(&Description {
             schema: SERVE_SCHEMA,
@@ -86,10 +96,21 @@ fn answer(model: &dyn Model, request: &Request) -> String {
             serde_json::to_string(&model.explore(operations, limits))
         }
         Request::Generate(operations, limits, wanted) => {
-            serde_json::to_string(&model.generate(operations, limits, wanted))
+            let mut written = Ok(());
+            let done = model.generate(operations, limits, wanted, &mut |test| {
+                written = write_line(out, &Line::Test(Box::new(test)));
+                if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            written?;
+            return write_line(out, &Line::Done(done));
         }
     };
-    answer.expect("an answer is plain data")
+    out.write_all(answer.expect("an answer is plain data").as_bytes())
+}
+
+fn write_line(out: &mut impl Write, line: &Line) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    out.write_all(b"\n")
 }
 
 /// From now on tells by `tell` which execution panicked, before the panic goes on, and ends the

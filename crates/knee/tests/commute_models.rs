@@ -17,11 +17,11 @@ fn example(name: &str) -> PathBuf {
         .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let messages = String::from_utf8(built.stdout).unwrap();
-    let programs = messages.lines().filter_map(|line| {
+    let mut programs = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).unwrap();
         Some(PathBuf::from(message["executable"].as_str()?))
     });
-    programs.last().expect("cargo says where it is")
+    programs.next_back().expect("cargo says where it is")
 }
 
 fn commute(program: &std::path::Path, args: &[&str]) -> Finished {

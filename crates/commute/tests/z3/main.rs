@@ -12,6 +12,7 @@ mod planted;
 mod solver;
 mod toys;
 
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use knee_commute::{Exploration, Extent, Limits, Model, explore_pairs, in_order, models};
@@ -63,6 +64,7 @@ fn assert_believed(
         queries += asked;
         situations += explorations[nr].1.situations.len();
         objections += &told;
+        ControlFlow::Continue(())
     });
     let (sets, seconds) = (explorations.len(), start.elapsed().as_secs_f64());
     println!(

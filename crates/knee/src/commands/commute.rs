@@ -3,6 +3,7 @@
 mod program;
 mod tests;
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -127,59 +128,74 @@ impl From {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    watch(|what| tell!("knee: {what}"));
     let text = match &args.command {
+        Command::List(args) => list(args)?,
+        Command::Conditions(args) => when(args)?,
         Command::Tests(args) => return tests::run(args),
-        Command::List(args) => {
-            let models = match &args.model {
-                None => models(),
-                Some(path) => vec![Box::new(program::Program::introduce(path.clone())?) as Box<_>],
-            };
-            present::list(&models, args.json)
-        }
-        Command::Conditions(args) => {
-            let model = args.from.model()?;
-            let operations = args
-                .operations
-                .iter()
-                .map(|name| operation(&*model, name))
-                .collect::<anyhow::Result<Vec<_>>>()?;
-            let exploration = model.explore(&operations, &args.from.limits())?;
-            warn(&args.operations.join(" and "), &exploration.extent, &args.from);
-            // One test for each situation, in the same order.
-            let wanted = Wanted { patterns: 1, differing: true };
-            let examples = model.generate(&operations, &args.from.limits(), &wanted)?.tests;
-            let found = present::Found {
-                names: &args.operations,
-                conditions: &conditions(&exploration),
-                exploration: &exploration,
-                examples: &examples,
-            };
-            if args.json { found.json() } else { found.text(args.all) }
-        }
-        Command::Matrix(args) => {
-            let model = args.from.model()?;
-            let pairs = explore_pairs(&*model, &args.from.limits())?;
-            let names: Vec<&str> = model.operations().iter().map(|(name, _)| *name).collect();
-            for ([i, j], exploration) in &pairs {
-                let pair = format!("{} and {}", names[*i], names[*j]);
-                warn(&pair, &exploration.extent, &args.from);
-            }
-            if !args.json && args.html.is_none() {
-                present::matrix(&names, &pairs)
-            } else {
-                let matrix = commute_matrix::record(&*model, &pairs);
-                if let Some(file) = &args.html {
-                    let page = Page { matrices: vec![matrix], ..Page::default() };
-                    super::report::write(&page, file)?;
-                    return Ok(ExitStatus::Done);
-                }
-                matrix.to_json()
-            }
-        }
+        Command::Matrix(args) => match matrix(args)? {
+            Some(text) => text,
+            None => return Ok(ExitStatus::Done),
+        },
     };
     stdout::print(&text)?;
     Ok(ExitStatus::Done)
+}
+
+fn list(args: &ListArgs) -> anyhow::Result<String> {
+    let models = match &args.model {
+        None => models(),
+        Some(path) => vec![Box::new(program::Program::introduce(path.clone())?) as Box<_>],
+    };
+    Ok(present::list(&models, args.json))
+}
+
+fn when(args: &ConditionsArgs) -> anyhow::Result<String> {
+    watch(|what| tell!("knee: {what}"));
+    let model = args.from.model()?;
+    let operations = args
+        .operations
+        .iter()
+        .map(|name| operation(&*model, name))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let exploration = model.explore(&operations, &args.from.limits())?;
+    warn(&args.operations.join(" and "), &exploration.extent, &args.from);
+    // One test for each situation, in the same order.
+    let wanted = Wanted { patterns: 1, differing: true };
+    let mut examples = Vec::with_capacity(exploration.situations.len());
+    model.generate(&operations, &args.from.limits(), &wanted, &mut |test| {
+        examples.push(test);
+        ControlFlow::Continue(())
+    })?;
+    let found = present::Found {
+        names: &args.operations,
+        conditions: &conditions(&exploration),
+        exploration: &exploration,
+        examples: &examples,
+    };
+    Ok(if args.json { found.json() } else { found.text(args.all) })
+}
+
+/// The matrix as text, unless it was written as a page.
+fn matrix(args: &MatrixArgs) -> anyhow::Result<Option<String>> {
+    watch(|what| tell!("knee: {what}"));
+    let model = args.from.model()?;
+    let pairs = explore_pairs(&*model, &args.from.limits())?;
+    let names: Vec<&str> = model.operations().iter().map(|(name, _)| *name).collect();
+    for ([i, j], exploration) in &pairs {
+        let pair = format!("{} and {}", names[*i], names[*j]);
+        warn(&pair, &exploration.extent, &args.from);
+    }
+    if !args.json && args.html.is_none() {
+        return Ok(Some(present::matrix(&names, &pairs)));
+    }
+    let matrix = commute_matrix::record(&*model, &pairs);
+    Ok(match &args.html {
+        None => Some(matrix.to_json()),
+        Some(file) => {
+            super::report::write(&Page { matrices: vec![matrix], ..Page::default() }, file)?;
+            None
+        }
+    })
 }
 
 /// Says what the limits have kept from being seen.

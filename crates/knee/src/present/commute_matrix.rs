@@ -1,6 +1,8 @@
 //! What there is to say of all pairs of operations of an interface: the record of a matrix, which
 //! is printed as JSON and drawn on a page.
 
+use std::ops::ControlFlow;
+
 use knee_commute::{Exploration, Model, conditions, in_order};
 use knee_report::{Differing, Matrix, MatrixOperation, Pair};
 
@@ -14,7 +16,10 @@ pub(crate) fn record(model: &dyn Model, pairs: &[([usize; 2], Exploration)]) -> 
         let ([i, j], exploration) = &pairs[nr];
         pair([*i, *j].map(|nr| operations[nr].0.to_owned()), exploration)
     };
-    in_order(pairs.len(), look, |_, pair| found.push(pair));
+    in_order(pairs.len(), look, |_, pair| {
+        found.push(pair);
+        ControlFlow::Continue(())
+    });
     Matrix {
         knee_version: env!("CARGO_PKG_VERSION").to_owned(),
         interface: model.name().to_owned(),

@@ -28,7 +28,7 @@ pub use machine::Machine;
 pub use paused::Paused;
 pub use reader::{Access, Lacking, Record, RecordError};
 pub use round::{RoundSummary, Rounds, all_round_rates, round_rates};
-pub use writer::{Writer, write_atomically};
+pub use writer::{AtomicFile, Writer, write_atomically};
 
 use crate::job::{CpuShares, Failure, Mark, Phase};
 use crate::machine::{Environment, Placement};

@@ -112,14 +112,15 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
     file.persist()
 }
 
-/// A file that replaces another one when it is whole.
-pub(super) struct AtomicFile {
+/// A file that replaces another one when it is whole; dropped before, it is as if it had never been.
+pub struct AtomicFile {
     path: PathBuf,
     file: BufWriter<tempfile::NamedTempFile>,
 }
 
 impl AtomicFile {
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    /// One that is to be at `path`.
+    pub fn create(path: &Path) -> io::Result<Self> {
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = tempfile::Builder::new()
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
@@ -127,11 +128,13 @@ impl AtomicFile {
         Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
     }
 
-    pub(super) fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
+    /// Adds to it.
+    pub fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
         self.file.write_all(content)
     }
 
-    pub(super) fn persist(self) -> io::Result<()> {
+    /// It is whole.
+    pub fn persist(self) -> io::Result<()> {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.as_file().sync_all()?;
         file.persist(self.path)?;

@@ -1,22 +1,23 @@
 //! A model in a program of its own: see `knee_commute::serve`.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use knee_commute::{
-    Description, Exploration, Explored, Generated, Limits, Model, ModelError, Request,
-    SERVE_SCHEMA, STUCK, Tests, Wanted,
+    Description, Exploration, Explored, Generated, Limits, Line, Model, ModelError, Request,
+    SERVE_SCHEMA, STUCK, Test, Wanted,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 
 /// How long a program may take to say what it is.
 const INTRODUCTION: Duration = STUCK;
 /// An answer beyond this is none.
 const MOST_BYTES: u64 = 4 << 30;
-/// Between two looks at whether the introduction is over.
-const POLL: Duration = Duration::from_millis(5);
 
 /// The program, which is run once for each question.
 pub(super) struct Program {
@@ -50,11 +51,7 @@ impl Program {
         ModelError::Program { program: self.path.display().to_string(), what }
     }
 
-    fn ask<T: DeserializeOwned>(
-        &self,
-        request: &Request,
-        within: Option<Duration>,
-    ) -> Result<T, ModelError> {
+    fn start(&self, request: &Request) -> Result<Child, ModelError> {
         let request = serde_json::to_string(request).expect("a request is plain data");
         let child = Command::new(&self.path)
             .arg(request)
@@ -62,60 +59,79 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        let mut child = child.map_err(|error| self.failed(format!("cannot be run: {error}")))?;
-        let (answer, told) = self.hear(&mut child, within)?;
-        let status = child.wait().map_err(|error| self.failed(error.to_string()))?;
-        if !status.success() {
-            let told = String::from_utf8_lossy(&told);
-            let told = told.trim();
-            return Err(self.failed(match told {
-                "" => format!("{status}"),
-                told => told.to_owned(),
-            }));
-        }
-        serde_json::from_slice(&answer).map_err(|error| {
-            self.failed(format!(
-                "is not a model: its answer is not what was asked for ({error}); see \"A model of \
-                 your own\" in docs/commuting.md"
-            ))
-        })
+        child.map_err(|error| self.failed(format!("cannot be run: {error}")))
     }
 
-    /// All that it writes to standard output and standard error.
-    fn hear(
+    /// A question with one document for an answer.
+    fn ask<T: DeserializeOwned>(
+        &self,
+        request: &Request,
+        within: Option<Duration>,
+    ) -> Result<T, ModelError> {
+        let mut child = self.start(request)?;
+        let answer = self.listen(&mut child, within, |out| {
+            let mut answer = Vec::new();
+            // What could not be read is missing in the answer, which is told then.
+            let _ = out.take(MOST_BYTES).read_to_end(&mut answer);
+            answer
+        })?;
+        serde_json::from_slice(&answer).map_err(|error| self.not_understood(&error.to_string()))
+    }
+
+    fn not_understood(&self, what: &str) -> ModelError {
+        self.failed(format!(
+            "is not a model: its answer is not what was asked for ({what}); see \"A model of your \
+             own\" in docs/commuting.md"
+        ))
+    }
+
+    /// Has `read` read what it writes, and waits for its end, which has to be a good one and come
+    /// in time.
+    fn listen<T>(
         &self,
         child: &mut Child,
         within: Option<Duration>,
-    ) -> Result<(Vec<u8>, Vec<u8>), ModelError> {
+        read: impl FnOnce(ChildStdout) -> T,
+    ) -> Result<T, ModelError> {
         let out = child.stdout.take().expect("it is piped");
         let told = child.stderr.take().expect("it is piped");
-        std::thread::scope(|scope| {
-            let out = scope.spawn(|| read(out));
-            let told = scope.spawn(|| read(told));
-            if let Some(within) = within {
-                let start = Instant::now();
-                while child.try_wait().is_ok_and(|status| status.is_none()) {
-                    if start.elapsed() > within {
-                        let _ = child.kill();
-                        let seconds = within.as_secs();
-                        return Err(self.failed(format!(
-                            "is not a model: it has not said what it is within {seconds} s"
-                        )));
-                    }
-                    std::thread::sleep(POLL);
+        let pid = Pid::from_child(child);
+        let (read, told, in_time) = std::thread::scope(|scope| {
+            let told = scope.spawn(move || {
+                let mut text = Vec::new();
+                let _ = told.take(MOST_BYTES).read_to_end(&mut text);
+                text
+            });
+            let (done, is_done) = mpsc::channel::<()>();
+            let in_time = scope.spawn(move || {
+                let Some(within) = within else { return true };
+                let late = is_done.recv_timeout(within) == Err(RecvTimeoutError::Timeout);
+                if late {
+                    // It has not been waited for, so the number is still its own.
+                    let _ = kill_process(pid, Signal::KILL);
                 }
-            }
-            let [out, told] = [out, told].map(|reader| reader.join().expect("it only reads"));
-            Ok((out, told))
-        })
+                !late
+            });
+            let read = read(out);
+            let told = told.join().expect("it only reads");
+            drop(done);
+            (read, told, in_time.join().expect("it only waits"))
+        });
+        let status = child.wait().map_err(|error| self.failed(error.to_string()))?;
+        if !in_time {
+            let seconds = within.unwrap_or_default().as_secs();
+            return Err(self
+                .failed(format!("is not a model: it has not said what it is within {seconds} s")));
+        }
+        if status.success() {
+            return Ok(read);
+        }
+        let told = String::from_utf8_lossy(&told);
+        Err(self.failed(match told.trim() {
+            "" => format!("{status}"),
+            told => told.to_owned(),
+        }))
     }
-}
-
-fn read(from: impl Read) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    // What could not be read is missing in the answer, which is told then.
-    let _ = from.take(MOST_BYTES).read_to_end(&mut bytes);
-    bytes
 }
 
 impl Model for Program {
@@ -139,10 +155,40 @@ impl Model for Program {
         )?
     }
 
-    fn generate(&self, operations: &[usize], limits: &Limits, wanted: &Wanted) -> Tests {
-        self.ask::<Result<Generated, ModelError>>(
-            &Request::Generate(operations.to_vec(), *limits, *wanted),
-            None,
-        )?
+    fn generate(
+        &self,
+        operations: &[usize],
+        limits: &Limits,
+        wanted: &Wanted,
+        take: &mut dyn FnMut(Test) -> ControlFlow<()>,
+    ) -> Result<Generated, ModelError> {
+        let request = Request::Generate(operations.to_vec(), *limits, *wanted);
+        let mut child = self.start(&request)?;
+        let mut enough = false;
+        let mut done = Err("it has not come to its end".to_owned());
+        let heard = self.listen(&mut child, None, |out| {
+            for line in BufReader::new(out).lines() {
+                let text = line.unwrap_or_else(|error| error.to_string());
+                match serde_json::from_str(&text) {
+                    Ok(Line::Test(test)) => {
+                        // What it still wants to say finds nobody.
+                        enough = take(*test).is_break();
+                        if enough {
+                            return;
+                        }
+                    }
+                    Ok(Line::Done(generated)) => done = Ok(generated),
+                    Err(error) => {
+                        done = Err(error.to_string());
+                        return;
+                    }
+                }
+            }
+        });
+        if enough {
+            return Ok(Generated::default());
+        }
+        heard?;
+        done.map_err(|what| self.not_understood(&what))?
     }
 }

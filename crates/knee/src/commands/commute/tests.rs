@@ -1,18 +1,23 @@
 //! `knee commute tests`.
 
+use std::io::{ErrorKind, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use knee_commute::{Generated, Model, ModelError, Wanted, in_order, pairs};
-use knee_measure::record::write_atomically;
+use knee_commute::{Generated, Model, ModelError, Wanted, in_order, pairs, watch};
+use knee_measure::interrupt::Interrupt;
+use knee_measure::record::AtomicFile;
 
 use super::{From, operation, warn};
 use crate::exit::ExitStatus;
 use crate::present::number::plural;
 use crate::stderr::tell;
-use crate::stdout;
 
+/// The name of standard output.
+const STDOUT: &str = "-";
 /// Between two lines of progress; the first comes after as long.
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
@@ -34,7 +39,7 @@ pub(super) struct Args {
     operations: Vec<String>,
 
     /// Where to write the tests; - is standard output
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    #[arg(short, long, value_name = "FILE", default_value = STDOUT)]
     output: PathBuf,
 
     /// Also every operation alone, and pairs that do not commute with their results in either order
@@ -51,40 +56,70 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    // Before there is a file that has to be removed, or another thread.
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    watch(|what| tell!("knee: {what}"));
     let model = args.from.model()?;
     let sets = sets(args, &*model)?;
     let wanted = Wanted { patterns: args.patterns as usize, differing: args.sequential };
-    let mut made = Made::default();
-    let generate = |nr: usize| model.generate(&sets[nr], &args.from.limits(), &wanted);
+    let mut made = Made { output: Output::create(&args.output)?, tests: 0, capped: 0 };
+    let stopped = AtomicI32::new(0);
+    // Lines, not tests: a test as a tree takes ten times as much memory.
+    let generate = |nr: usize| {
+        let mut lines = Vec::new();
+        let generated = model.generate(&sets[nr], &args.from.limits(), &wanted, &mut |test| {
+            serde_json::to_writer(&mut lines, &test).expect("a test is plain data");
+            lines.push(b'\n');
+            if let Some(signal) = interrupt.take() {
+                stopped.store(signal, Ordering::Relaxed);
+            }
+            match stopped.load(Ordering::Relaxed) {
+                0 => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            }
+        });
+        (lines, generated)
+    };
     let mut told = Instant::now();
-    in_order(sets.len(), generate, |nr, generated| {
-        made.add(&*model, &sets[nr], generated, args);
+    let mut failed = Ok(());
+    in_order(sets.len(), generate, |nr, (lines, generated)| {
+        failed = made.add(&*model, &sets[nr], &lines, generated, args);
+        if failed.is_err() || stopped.load(Ordering::Relaxed) != 0 {
+            return ControlFlow::Break(());
+        }
         if told.elapsed() >= TELL_EVERY && nr + 1 < sets.len() {
             told = Instant::now();
             tell!("knee: {} of {} sets of operations, {} tests", nr + 1, sets.len(), made.tests);
         }
+        ControlFlow::Continue(())
     });
-    if let Some(error) = made.error {
-        return Err(error.into());
+    match failed {
+        Err(error) if Output::has_no_reader(&error) => return Ok(ExitStatus::Done),
+        failed => failed?,
     }
-    if args.output == Path::new("-") {
-        stdout::print_bytes(&made.lines)?;
-    } else {
-        write_atomically(&args.output, &made.lines)
-            .with_context(|| format!("cannot write {}", args.output.display()))?;
+    match stopped.into_inner() {
+        0 => {}
+        signal => {
+            tell!("knee: interrupted; nothing has been kept");
+            return Ok(ExitStatus::Interrupted(signal));
+        }
     }
+    let Made { output, tests, capped } = made;
+    output.finish()?;
+    let of = match args.operations.as_slice() {
+        [_, _, ..] => args.operations.join(" and "),
+        _ => plural(sets.len(), if args.sequential { "set" } else { "pair" }),
+    };
     let to = match args.output.as_path() {
-        path if path == Path::new("-") => String::new(),
+        path if path == Path::new(STDOUT) => String::new(),
         path => format!(" to {}", path.display()),
     };
-    let sets = plural(sets.len(), if args.sequential { "set" } else { "pair" });
-    let sets = if args.operations.len() > 1 { args.operations.join(" and ") } else { sets };
-    tell!("knee: wrote {} of {sets}{to}", plural(made.tests, "test"));
-    if made.capped > 0 {
+    tell!("knee: wrote {} of {of}{to}", plural(tests, "test"));
+    if capped > 0 {
         tell!(
-            "knee: {} with more than {} patterns of equality, of which that many were taken; raise \
+            "knee: {} with more patterns of equality than {}, of which that many were taken; raise \
              --patterns to have all",
-            plural(made.capped, "situation"),
+            plural(capped, "situation"),
             args.patterns
         );
     }
@@ -115,12 +150,10 @@ fn sets(args: &Args, model: &dyn Model) -> anyhow::Result<Vec<Vec<usize>>> {
 }
 
 /// What has been made so far.
-#[derive(Default)]
 struct Made {
-    lines: Vec<u8>,
+    output: Output,
     tests: usize,
     capped: usize,
-    error: Option<ModelError>,
 }
 
 impl Made {
@@ -128,23 +161,59 @@ impl Made {
         &mut self,
         model: &dyn Model,
         set: &[usize],
+        lines: &[u8],
         generated: Result<Generated, ModelError>,
         args: &Args,
-    ) {
-        let generated = match generated {
-            Ok(generated) => generated,
-            Err(error) => {
-                self.error.get_or_insert(error);
-                return;
-            }
-        };
+    ) -> anyhow::Result<()> {
+        let generated = generated?;
         let names: Vec<&str> = set.iter().map(|&nr| model.operations()[nr].0).collect();
         warn(&names.join(" and "), &generated.extent, &args.from);
-        self.tests += generated.tests.len();
+        self.tests += generated.tests;
         self.capped += generated.capped;
-        for test in &generated.tests {
-            serde_json::to_writer(&mut self.lines, test).expect("a test is plain data");
-            self.lines.push(b'\n');
+        self.output.write(lines)
+    }
+}
+
+/// Where the tests go.
+enum Output {
+    Stdout,
+    /// Which is there when it is whole.
+    File(PathBuf, AtomicFile),
+}
+
+impl Output {
+    fn create(path: &Path) -> anyhow::Result<Self> {
+        if path == Path::new(STDOUT) {
+            return Ok(Self::Stdout);
+        }
+        let file = AtomicFile::create(path).with_context(|| cannot_write(path))?;
+        Ok(Self::File(path.to_owned(), file))
+    }
+
+    fn write(&mut self, lines: &[u8]) -> anyhow::Result<()> {
+        match self {
+            Self::Stdout => {
+                let mut out = std::io::stdout().lock();
+                out.write_all(lines).and_then(|()| out.flush()).context("cannot write the tests")
+            }
+            Self::File(path, file) => file.write_all(lines).with_context(|| cannot_write(path)),
         }
     }
+
+    /// Whether a reader such as `head` has what it wanted.
+    fn has_no_reader(error: &anyhow::Error) -> bool {
+        let error = error.downcast_ref::<std::io::Error>();
+        error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        match self {
+            Self::Stdout => Ok(()),
+            Self::File(path, file) => file.persist().with_context(|| cannot_write(&path)),
+        }
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }
