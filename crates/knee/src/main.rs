@@ -16,9 +16,13 @@ use crate::exit::ExitStatus;
 use crate::stderr::tell;
 
 fn main() -> ExitCode {
-    // First, because it runs for every round, and is not a command for people.
-    if std::env::args_os().nth(1).is_some_and(|arg| arg == knee_measure::runner::SUBCOMMAND) {
-        std::process::exit(knee_measure::runner::main());
+    // First, because it runs for every round, and these are no commands for people.
+    match std::env::args_os().nth(1) {
+        Some(arg) if arg == knee_measure::runner::SUBCOMMAND => {
+            std::process::exit(knee_measure::runner::main())
+        }
+        Some(arg) if arg == knee_agent::SUBCOMMAND => std::process::exit(knee_agent::main()),
+        _ => {}
     }
     let result = match Cli::parse().command {
         Command::List(args) => commands::list::run(args),

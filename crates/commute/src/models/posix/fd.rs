@@ -127,10 +127,14 @@ pub(super) fn file_of(
     state: &mut Posix,
     process: u8,
     fd: Int,
-    world: &mut World,
+    call: &mut Call<'_>,
 ) -> Result<Result<Term<Inode>, &'static str>, Stop> {
-    Ok(match look_up(state, process, fd, world)? {
+    Ok(match look_up(state, process, fd, call.world)? {
         None => Err("EBADF"),
+        // Who may not read may not map, and who may not write may not map to write; only then it
+        // matters that a pipe cannot be mapped at all.
+        Some(Target::Pipe { writer: true, .. }) => Err("EACCES"),
+        Some(Target::Pipe { writer: false, .. }) if call.flag("writable")? => Err("EACCES"),
         Some(Target::Pipe { .. }) => Err("ENODEV"),
         Some(Target::File(open)) => Ok(open.inode),
     })

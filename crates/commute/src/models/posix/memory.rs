@@ -65,7 +65,7 @@ pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
         area.datum = Term::<Datum>::unknown(call.world, "zeroes");
     } else {
         let fd = fd::fd_argument(call);
-        match fd::file_of(state, process, fd, call.world)? {
+        match fd::file_of(state, process, fd, call)? {
             Err(error) => return Ok(Outcome::of(error)),
             Ok(inode) => area.inode = inode,
         }

@@ -1,0 +1,99 @@
+//! Loads and stores that may raise a signal, and tell so instead of dying of it.
+//!
+//! The handler looks at the address of the instruction that was interrupted: if it is one of the
+//! two below, the program goes on behind them, with the signal in a register; any other one dies of
+//! it, as it should.
+
+use std::arch::global_asm;
+
+use crate::returned::Returned;
+
+#[cfg(target_arch = "x86_64")]
+global_asm!(
+    // rdi: address; rax: what is there; rdx: the signal, or 0.
+    ".globl knee_agent_load",
+    "knee_agent_load:",
+    "xor eax, eax",
+    "xor edx, edx",
+    ".globl knee_agent_load_at",
+    "knee_agent_load_at:",
+    "mov al, [rdi]",
+    ".globl knee_agent_done",
+    "knee_agent_done:",
+    "ret",
+    // rdi: address; sil: what to store; rdx: the signal, or 0.
+    ".globl knee_agent_store",
+    "knee_agent_store:",
+    "xor eax, eax",
+    "xor edx, edx",
+    ".globl knee_agent_store_at",
+    "knee_agent_store_at:",
+    "mov [rdi], sil",
+    "ret",
+);
+
+/// What the two return: in rax and rdx, by the calling convention.
+#[repr(C)]
+struct Loaded {
+    value: u64,
+    signal: u64,
+}
+
+unsafe extern "C" {
+    fn knee_agent_load(at: usize) -> Loaded;
+    fn knee_agent_store(at: usize, value: u8) -> Loaded;
+    static knee_agent_load_at: u8;
+    static knee_agent_store_at: u8;
+    static knee_agent_done: u8;
+}
+
+extern "C" fn on_fault(signal: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel calls with the context of the thread that was interrupted, which is this
+    // one, and lets the handler change it.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let at = registers[libc::REG_RIP as usize] as usize;
+    let ours = [&raw const knee_agent_load_at, &raw const knee_agent_store_at];
+    if ours.iter().any(|ours| *ours as usize == at) {
+        registers[libc::REG_RIP as usize] = (&raw const knee_agent_done) as usize as i64;
+        registers[libc::REG_RDX as usize] = signal.into();
+    } else {
+        // SAFETY: both are async-signal-safe; the instruction is run again and ends the process.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
+/// Takes SIGSEGV and SIGBUS of [`load`] and [`store`] from now on; SIGPIPE is ignored.
+pub(crate) fn install() {
+    // SAFETY: the action is zeroed, which is valid, and then filled in; the handler touches nothing
+    // but registers.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_fault as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        for signal in [libc::SIGSEGV, libc::SIGBUS] {
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        }
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
+}
+
+/// The byte at an address of a test.
+pub(crate) fn load(at: usize) -> Returned {
+    // SAFETY: the address is in the range that is kept for tests, where nothing of the program is;
+    // whatever is there or not, the function returns.
+    let loaded = unsafe { knee_agent_load(at) };
+    match loaded.signal {
+        0 => Returned::Page(loaded.value as u8),
+        signal => Returned::Signal(signal as i32),
+    }
+}
+
+/// Stores a byte at an address of a test.
+pub(crate) fn store(at: usize, value: u8) -> Returned {
+    // SAFETY: as of `load`.
+    let stored = unsafe { knee_agent_store(at, value) };
+    match stored.signal {
+        0 => Returned::Done,
+        signal => Returned::Signal(signal as i32),
+    }
+}

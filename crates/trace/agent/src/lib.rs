@@ -1,0 +1,27 @@
+//! Runs generated tests of the interface `posix` on the kernel below, and compares what the calls
+//! return with what the model says.
+//!
+//! ```text
+//! tests.jsonl ─ plan ─▶ steps and calls ─ workers ─▶ what was returned ─ compare ─▶ a report
+//! ```
+//!
+//! Two processes with a thread for each call are made once and do all tests: a fork and a thread for
+//! each test would take longer than the tests. They are told what to do through a shared page, in
+//! plain data, and after each test close and unmap all that it could have made. Descriptors of the
+//! agent itself are high, so that those of a test may begin with 0.
+
+mod compare;
+mod fault;
+mod marker;
+mod plan;
+mod process;
+mod returned;
+mod run;
+mod steps;
+mod workers;
+
+pub use process::{EVERY_ORDER, Line, main};
+pub use run::{Finding, Options, Outcome, Summary, run};
+
+/// The hidden subcommand of knee that makes it an agent.
+pub const SUBCOMMAND: &str = "agent";

@@ -1,0 +1,258 @@
+//! A test as plain data, which both processes can read in a shared page.
+
+use knee_commute::Test;
+use serde_json::Value;
+
+/// Most files, names, pages, pipes and mapped pages of a test, and data in a pipe or a file.
+pub(crate) const MOST: usize = 8;
+/// Most descriptors that have to be in use so that the lowest unused one is what it is.
+pub(crate) const MOST_OCCUPIED: usize = 16;
+
+/// Numbers of things of a test that are called `name0`, `name1` …
+pub(crate) type Nr = u8;
+
+/// A list of numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct List {
+    items: [Nr; MOST],
+    length: usize,
+}
+
+impl List {
+    pub(crate) fn as_slice(&self) -> &[Nr] {
+        &self.items[..self.length]
+    }
+}
+
+/// What is in a page: nothing in particular, or a datum.
+pub(crate) const ANYTHING: Nr = Nr::MAX;
+
+/// A step to the initial state of a test.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    /// A file, for now under a name of its inode's.
+    File { inode: Nr, names: List, links: u8, pages: List },
+    /// A pipe that nobody has but the agent.
+    Pipe { pipe: Nr, data: List },
+    /// A descriptor of a file.
+    OpenFile { fd: i32, inode: Nr, off: i64 },
+    /// A descriptor of an end of a pipe.
+    OpenPipe { fd: i32, pipe: Nr, write: bool },
+    /// An end that nobody uses.
+    HiddenEnd { pipe: Nr, write: bool, nr: u8 },
+    /// A descriptor of anything.
+    Occupy { fd: i32 },
+    /// A page of anonymous memory.
+    MapAnonymous { va: Nr, writable: bool, datum: Nr },
+    /// A page of a file.
+    MapFile { va: Nr, writable: bool, inode: Nr, off: i64 },
+    /// What only the steps needed goes.
+    Finish { inodes: List, pipes: List },
+}
+
+/// How a call of lseek counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whence {
+    Set,
+    Cur,
+    End,
+    Invalid,
+}
+
+/// A call with its arguments; offsets are in pages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Call {
+    Open { name: Nr, creat: bool, excl: bool, trunc: bool, anyfd: bool },
+    Link { old: Nr, new: Nr },
+    Unlink { name: Nr },
+    Rename { old: Nr, new: Nr },
+    Stat { name: Nr },
+    Fstat { fd: i32 },
+    Lseek { fd: i32, off: i64, whence: Whence },
+    Close { fd: i32 },
+    Pipe,
+    Read { fd: i32 },
+    Write { fd: i32, datum: Nr },
+    Pread { fd: i32, off: i64 },
+    Pwrite { fd: i32, off: i64, datum: Nr },
+    Mmap { fd: Option<i32>, off: i64, writable: bool, va: Option<Nr> },
+    Munmap { va: Nr },
+    Mprotect { va: Nr, writable: bool },
+    Memread { va: Nr },
+    Memwrite { va: Nr, datum: Nr },
+}
+
+/// A test that can be run.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// Each with the process that does it.
+    pub(crate) steps: Vec<(u8, Step)>,
+    /// Each with the process that makes it.
+    pub(crate) calls: Vec<(u8, Call)>,
+}
+
+/// Why a test cannot be run: a word that is not known, or too much of something.
+type Unknown = String;
+
+impl Plan {
+    pub(crate) fn of(test: &Test) -> Result<Self, Unknown> {
+        let mut steps = Vec::new();
+        let (mut inodes, mut pipes) = (List::default(), List::default());
+        // How many ends of each pipe are hidden: those that are not opened.
+        let mut hidden: Vec<(Nr, [i64; 2])> = Vec::new();
+        for step in &test.setup {
+            let process = number(step, "process").unwrap_or(0) as u8;
+            match text(step, "do")? {
+                "file" => {
+                    let inode = name(step, "inode")?;
+                    inodes.push(inode)?;
+                    let (names, pages) = (names(step, "names")?, names(step, "pages")?);
+                    let links = number(step, "links")? as u8;
+                    steps.push((0, Step::File { inode, names, links, pages }));
+                }
+                "pipe" => {
+                    let pipe = name(step, "pipe")?;
+                    pipes.push(pipe)?;
+                    hidden.push((pipe, [number(step, "readers")?, number(step, "writers")?]));
+                    steps.push((0, Step::Pipe { pipe, data: names(step, "data")? }));
+                }
+                "open" if step.get("pipe").is_some() => {
+                    let (pipe, write) = (name(step, "pipe")?, text(step, "end")? == "write");
+                    let of_pipe = hidden.iter_mut().find(|(known, _)| *known == pipe);
+                    of_pipe.ok_or("an end of no pipe")?.1[usize::from(write)] -= 1;
+                    steps.push((process, Step::OpenPipe { fd: fd(step)?, pipe, write }));
+                }
+                "open" => {
+                    let (inode, off) = (name(step, "inode")?, number(step, "off")?);
+                    steps.push((process, Step::OpenFile { fd: fd(step)?, inode, off }));
+                }
+                "occupy" => {
+                    let fds = step["fds"].as_array().ok_or("no fds")?;
+                    if fds.len() > MOST_OCCUPIED {
+                        return Err(format!("{} descriptors are in use", fds.len()));
+                    }
+                    for fd in fds {
+                        let fd = fd.as_i64().ok_or("a descriptor that is no number")? as i32;
+                        steps.push((process, Step::Occupy { fd }));
+                    }
+                }
+                "map" => {
+                    let (va, writable) = (name(step, "va")?, step["writable"] == true);
+                    let step = match step.get("inode") {
+                        None => Step::MapAnonymous { va, writable, datum: name(step, "datum")? },
+                        Some(_) => {
+                            let (inode, off) = (name(step, "inode")?, number(step, "off")?);
+                            Step::MapFile { va, writable, inode, off }
+                        }
+                    };
+                    steps.push((process, step));
+                }
+                other => return Err(format!("no way to {other}")),
+            }
+        }
+        for (pipe, ends) in hidden {
+            for (write, count) in [(false, ends[0]), (true, ends[1])] {
+                for nr in 0..count.max(0) as u8 {
+                    steps.push((0, Step::HiddenEnd { pipe, write, nr }));
+                }
+            }
+        }
+        steps.push((0, Step::Finish { inodes, pipes }));
+        let calls = test.calls.iter().map(|made| {
+            let call = call(&made.operation, &Value::Object(made.arguments.clone()))?;
+            Ok((made.process, call))
+        });
+        Ok(Self { steps, calls: calls.collect::<Result<_, Unknown>>()? })
+    }
+}
+
+impl List {
+    fn push(&mut self, nr: Nr) -> Result<(), Unknown> {
+        let place = self.items.get_mut(self.length);
+        *place.ok_or_else(|| format!("more than {MOST} of a kind"))? = nr;
+        self.length += 1;
+        Ok(())
+    }
+}
+
+/// A call by the name of its operation. Arguments that make no difference are absent.
+fn call(operation: &str, given: &Value) -> Result<Call, Unknown> {
+    let flag = |what: &str| given[what] == true;
+    let off = || number(given, "off").unwrap_or(0);
+    Ok(match operation {
+        "open" => Call::Open {
+            name: name(given, "name")?,
+            creat: flag("creat"),
+            excl: flag("excl"),
+            trunc: flag("trunc"),
+            anyfd: flag("anyfd"),
+        },
+        "link" => Call::Link { old: name(given, "old")?, new: name(given, "new")? },
+        "unlink" => Call::Unlink { name: name(given, "name")? },
+        "rename" => Call::Rename { old: name(given, "old")?, new: name(given, "new")? },
+        "stat" => Call::Stat { name: name(given, "name")? },
+        "fstat" => Call::Fstat { fd: fd(given)? },
+        "lseek" => {
+            let whence = match given["whence"].as_str() {
+                None | Some("SEEK_SET") => Whence::Set,
+                Some("SEEK_CUR") => Whence::Cur,
+                Some("SEEK_END") => Whence::End,
+                Some(_) => Whence::Invalid,
+            };
+            Call::Lseek { fd: fd(given)?, off: off(), whence }
+        }
+        "close" => Call::Close { fd: fd(given)? },
+        "pipe" => Call::Pipe,
+        "read" => Call::Read { fd: fd(given)? },
+        "write" => Call::Write { fd: fd(given)?, datum: datum(given) },
+        "pread" => Call::Pread { fd: fd(given)?, off: off() },
+        "pwrite" => Call::Pwrite { fd: fd(given)?, off: off(), datum: datum(given) },
+        "mmap" => Call::Mmap {
+            fd: if flag("anonymous") { None } else { Some(fd(given)?) },
+            off: off(),
+            writable: flag("writable"),
+            va: if flag("fixed") { Some(name(given, "va")?) } else { None },
+        },
+        "munmap" => Call::Munmap { va: name(given, "va")? },
+        "mprotect" => Call::Mprotect { va: name(given, "va")?, writable: flag("writable") },
+        "memread" => Call::Memread { va: name(given, "va")? },
+        "memwrite" => Call::Memwrite { va: name(given, "va")?, datum: datum(given) },
+        other => return Err(format!("no operation {other}")),
+    })
+}
+
+fn text<'v>(value: &'v Value, field: &str) -> Result<&'v str, Unknown> {
+    value[field].as_str().ok_or_else(|| format!("no {field}"))
+}
+
+fn number(value: &Value, field: &str) -> Result<i64, Unknown> {
+    value[field].as_i64().ok_or_else(|| format!("no {field}"))
+}
+
+fn fd(value: &Value) -> Result<i32, Unknown> {
+    number(value, "fd").map(|fd| fd as i32)
+}
+
+fn name(value: &Value, field: &str) -> Result<Nr, Unknown> {
+    name_nr(text(value, field)?)
+}
+
+fn names(value: &Value, field: &str) -> Result<List, Unknown> {
+    let mut list = List::default();
+    for item in value[field].as_array().ok_or_else(|| format!("no {field}"))? {
+        list.push(item.as_str().map_or(Ok(ANYTHING), name_nr)?)?;
+    }
+    Ok(list)
+}
+
+/// A datum that makes no difference is the first.
+fn datum(given: &Value) -> Nr {
+    name(given, "datum").unwrap_or(0)
+}
+
+/// The number at the end of a name.
+pub(crate) fn name_nr(name: &str) -> Result<Nr, Unknown> {
+    let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let nr: Nr = digits.parse().map_err(|_| format!("{name} has no number"))?;
+    if usize::from(nr) < MOST { Ok(nr) } else { Err(format!("{name}: more than {MOST} of a kind")) }
+}

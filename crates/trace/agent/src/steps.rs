@@ -1,0 +1,353 @@
+//! Steps and calls, as one process does them. Its working directory is that of the tests; names,
+//! inodes, data and addresses are numbers.
+
+use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
+
+use crate::fault;
+use crate::marker::Window;
+use crate::plan::{ANYTHING, Call, MOST, Nr, Step, Whence};
+use crate::returned::Returned;
+
+/// The unit of offsets, lengths and contents.
+pub(crate) const PAGE: usize = 4096;
+/// Where pages of tests are mapped: far from all that a program has by itself.
+const PAGES_AT: usize = 0x1234_5600_0000;
+/// Between two of them: each has a page table of its own, so that no two share a line of one by
+/// their position alone.
+const PAGES_APART: usize = 2 << 20;
+
+/// Descriptors that tests may have are below.
+const OF_TESTS: u32 = 600;
+/// What an open with O_ANYFD returns, and the numbers behind it: nobody else means them.
+const ANY_FDS: i32 = 500;
+/// The ends of pipes that the agent holds during set-up, two for each.
+const BASE_ENDS: i32 = 700;
+/// Ends that nobody uses.
+const HIDDEN_ENDS: i32 = 720;
+/// Hidden ends of one kind of one pipe.
+const MOST_HIDDEN: i32 = 8;
+/// The agent's own descriptors are here and above.
+pub(crate) const OWN: u32 = 900;
+
+/// Names in the directory, by number.
+const NAMES: [&CStr; MOST] = [c"f0", c"f1", c"f2", c"f3", c"f4", c"f5", c"f6", c"f7"];
+/// Names of inodes during set-up.
+const INODES: [&CStr; MOST] = [c".i0", c".i1", c".i2", c".i3", c".i4", c".i5", c".i6", c".i7"];
+
+/// Addresses that the kernel chose and that are still mapped.
+static CHOSEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+fn chosen() -> std::sync::MutexGuard<'static, Vec<usize>> {
+    CHOSEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where page `nr` of tests is.
+pub(crate) fn page_at(nr: Nr) -> usize {
+    PAGES_AT + usize::from(nr) * PAGES_APART
+}
+
+/// The byte that a datum is full of; 0 is what new memory is full of.
+pub(crate) fn content(datum: Nr) -> u8 {
+    if datum == ANYTHING { 0 } else { datum + 1 }
+}
+
+/// An error of set-up: what was tried, and errno.
+pub(crate) type Failed = (&'static str, i32);
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn ok(what: &'static str, returned: impl Into<i64>) -> Result<i64, Failed> {
+    let returned = returned.into();
+    if returned < 0 { Err((what, errno())) } else { Ok(returned) }
+}
+
+/// The path of a descriptor of the agent's main process, by which the other one opens it too.
+fn path_of_end(main: i32, fd: i32) -> std::ffi::CString {
+    std::ffi::CString::new(format!("/proc/{main}/fd/{fd}")).expect("no NUL in it")
+}
+
+/// Moves a descriptor to the number that it is to have.
+fn renumber(what: &'static str, from: i64, to: i32) -> Result<(), Failed> {
+    let from = from as i32;
+    if from == to {
+        return Ok(());
+    }
+    // SAFETY: both are descriptors of tests; what had the number `to` is closed, as it should be.
+    unsafe {
+        ok(what, libc::dup2(from, to))?;
+        libc::close(from);
+    }
+    Ok(())
+}
+
+/// Hidden names of an inode, by number.
+fn hidden_name(inode: Nr, nr: u8) -> std::ffi::CString {
+    std::ffi::CString::new(format!(".h{inode}.{nr}")).expect("no NUL in it")
+}
+
+/// Does a step; `main` is the process that has the pipes.
+pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
+    // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
+    unsafe {
+        match *step {
+            Step::File { inode, names, links, pages } => {
+                let own = INODES[usize::from(inode)];
+                let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
+                let fd = ok("create a file", libc::open(own.as_ptr(), flags, 0o644))? as i32;
+                for &datum in pages.as_slice() {
+                    let page = [content(datum); PAGE];
+                    ok("write a page", libc::write(fd, page.as_ptr().cast(), PAGE) as i64)?;
+                }
+                libc::close(fd);
+                for &name in names.as_slice() {
+                    let name = NAMES[usize::from(name)];
+                    ok("link a name", libc::link(own.as_ptr(), name.as_ptr()))?;
+                }
+                for nr in names.as_slice().len() as u8..links {
+                    let hidden = hidden_name(inode, nr);
+                    ok("link a hidden name", libc::link(own.as_ptr(), hidden.as_ptr()))?;
+                }
+            }
+            Step::Pipe { pipe, data } => {
+                let mut ends = [0; 2];
+                ok("make a pipe", libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK))?;
+                let base = BASE_ENDS + 2 * i32::from(pipe);
+                // The higher one first: the other one may have its number.
+                renumber("move an end", ends[1].into(), base + 1)?;
+                renumber("move an end", ends[0].into(), base)?;
+                for &datum in data.as_slice() {
+                    let page = [content(datum); PAGE];
+                    let written = libc::write(base + 1, page.as_ptr().cast(), PAGE);
+                    ok("fill a pipe", written as i64)?;
+                }
+            }
+            Step::OpenFile { fd, inode, off } => {
+                let own = INODES[usize::from(inode)];
+                let open = ok("open a file", libc::open(own.as_ptr(), libc::O_RDWR))?;
+                renumber("number a file", open, fd)?;
+                ok("set an offset", libc::lseek(fd, off * PAGE as i64, libc::SEEK_SET))?;
+            }
+            Step::OpenPipe { fd, pipe, write } => open_end(main, pipe, write, fd)?,
+            Step::HiddenEnd { pipe, write, nr } => {
+                let kind = 2 * i32::from(pipe) + i32::from(write);
+                open_end(main, pipe, write, HIDDEN_ENDS + kind * MOST_HIDDEN + i32::from(nr))?;
+            }
+            Step::Occupy { fd } => {
+                let open = ok("open the directory", libc::open(c".".as_ptr(), libc::O_PATH))?;
+                renumber("occupy a descriptor", open, fd)?;
+            }
+            Step::MapAnonymous { va, writable, datum } => {
+                map(va, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, true, -1, 0)?;
+                // So that the page is there.
+                fault::store(page_at(va), content(datum));
+                if !writable {
+                    let at = page_at(va) as *mut libc::c_void;
+                    ok("protect a page", libc::mprotect(at, PAGE, libc::PROT_READ))?;
+                }
+            }
+            Step::MapFile { va, writable, inode, off } => {
+                let own = INODES[usize::from(inode)];
+                let fd = ok("open a file to map", libc::open(own.as_ptr(), libc::O_RDWR))? as i32;
+                let mapped = map(va, libc::MAP_SHARED, writable, fd, off);
+                libc::close(fd);
+                mapped?;
+            }
+            Step::Finish { inodes, pipes } => {
+                for &inode in inodes.as_slice() {
+                    let own = INODES[usize::from(inode)];
+                    ok("forget a name", libc::unlink(own.as_ptr()))?;
+                }
+                for &pipe in pipes.as_slice() {
+                    let base = BASE_ENDS + 2 * i32::from(pipe);
+                    libc::close(base);
+                    libc::close(base + 1);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn open_end(main: i32, pipe: Nr, write: bool, fd: i32) -> Result<(), Failed> {
+    let base = BASE_ENDS + 2 * i32::from(pipe);
+    let path = path_of_end(main, base + i32::from(write));
+    let mode = if write { libc::O_WRONLY } else { libc::O_RDONLY };
+    // SAFETY: a valid C string.
+    let open = unsafe { libc::open(path.as_ptr(), mode | libc::O_NONBLOCK) };
+    renumber("number an end", ok("open an end", open)?, fd)
+}
+
+fn map(va: Nr, flags: i32, writable: bool, fd: i32, off: i64) -> Result<(), Failed> {
+    let at = page_at(va) as *mut libc::c_void;
+    let flags = flags | libc::MAP_FIXED;
+    // SAFETY: the address is in the range that is kept for tests.
+    let mapped =
+        unsafe { libc::mmap(at, PAGE, protection(writable), flags, fd, off * PAGE as i64) };
+    if mapped == libc::MAP_FAILED { Err(("map a page", errno())) } else { Ok(()) }
+}
+
+fn protection(writable: bool) -> i32 {
+    libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 }
+}
+
+/// Makes call `nr` of a test, in its window.
+pub(crate) fn call(call: &Call, nr: usize) -> Returned {
+    let mut page = [0_u8; PAGE];
+    if let Call::Write { datum, .. } | Call::Pwrite { datum, .. } = *call {
+        page.fill(content(datum));
+    }
+    let mut ends = [0; 2];
+    // SAFETY: `stat` is plain data.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    let name = |nr: Nr| NAMES[usize::from(nr)].as_ptr();
+    let bytes = |pages: i64| pages.wrapping_mul(PAGE as i64);
+    let window = Window::open(nr);
+    // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
+    // Descriptors are whatever the test says, all of them of tests; memory that is mapped, unmapped
+    // and protected is in the range that is kept for tests, or where the kernel finds room.
+    let returned: i64 = unsafe {
+        match *call {
+            Call::Open { name: file, creat, excl, trunc, .. } => {
+                let flag = |set: bool, flag| if set { flag } else { 0 };
+                let flags = libc::O_RDWR
+                    | flag(creat, libc::O_CREAT)
+                    | flag(excl, libc::O_EXCL)
+                    | flag(trunc, libc::O_TRUNC);
+                libc::open(name(file), flags, 0o644).into()
+            }
+            Call::Link { old, new } => libc::link(name(old), name(new)).into(),
+            Call::Unlink { name: file } => libc::unlink(name(file)).into(),
+            Call::Rename { old, new } => libc::rename(name(old), name(new)).into(),
+            Call::Stat { name: file } => libc::stat(name(file), &mut status).into(),
+            Call::Fstat { fd } => libc::fstat(fd, &mut status).into(),
+            Call::Lseek { fd, off, whence } => {
+                let whence = match whence {
+                    Whence::Set => libc::SEEK_SET,
+                    Whence::Cur => libc::SEEK_CUR,
+                    Whence::End => libc::SEEK_END,
+                    Whence::Invalid => INVALID_WHENCE,
+                };
+                libc::lseek(fd, bytes(off), whence)
+            }
+            Call::Close { fd } => libc::close(fd).into(),
+            Call::Pipe => libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK).into(),
+            Call::Read { fd } => libc::read(fd, page.as_mut_ptr().cast(), PAGE) as i64,
+            Call::Write { fd, .. } => libc::write(fd, page.as_ptr().cast(), PAGE) as i64,
+            Call::Pread { fd, off } => {
+                libc::pread(fd, page.as_mut_ptr().cast(), PAGE, bytes(off)) as i64
+            }
+            Call::Pwrite { fd, off, .. } => {
+                libc::pwrite(fd, page.as_ptr().cast(), PAGE, bytes(off)) as i64
+            }
+            Call::Mmap { fd, off, writable, va } => {
+                let at = va.map_or(0, page_at) as *mut libc::c_void;
+                let fixed = if va.is_some() { libc::MAP_FIXED } else { 0 };
+                let kind = match fd {
+                    None => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                    Some(_) => libc::MAP_SHARED,
+                };
+                let fd = fd.unwrap_or(-1);
+                libc::mmap(at, PAGE, protection(writable), kind | fixed, fd, bytes(off)) as i64
+            }
+            Call::Munmap { va } => libc::munmap(page_at(va) as *mut libc::c_void, PAGE).into(),
+            Call::Mprotect { va, writable } => {
+                let at = page_at(va) as *mut libc::c_void;
+                libc::mprotect(at, PAGE, protection(writable)).into()
+            }
+            Call::Memread { va } => {
+                let loaded = fault::load(page_at(va));
+                drop(window);
+                return loaded;
+            }
+            Call::Memwrite { va, datum } => {
+                let stored = fault::store(page_at(va), content(datum));
+                drop(window);
+                return stored;
+            }
+        }
+    };
+    let errno = if returned == -1 { errno() } else { 0 };
+    drop(window);
+    if returned == -1 {
+        return Returned::Error(errno);
+    }
+    match *call {
+        // There is no O_ANYFD here: the kernel gives the lowest, which others are not to notice.
+        Call::Open { anyfd: true, .. } => {
+            let any = ANY_FDS + nr as i32;
+            match renumber("number a file", returned, any) {
+                Ok(()) => Returned::Number(any.into()),
+                Err((_, errno)) => Returned::Error(errno),
+            }
+        }
+        Call::Open { .. } => Returned::Number(returned),
+        Call::Lseek { .. } if returned % PAGE as i64 != 0 => Returned::Odd(returned),
+        Call::Lseek { .. } => Returned::Number(returned / PAGE as i64),
+        Call::Stat { .. } | Call::Fstat { .. } => self::status(&status),
+        Call::Pipe => Returned::Ends(ends),
+        Call::Read { .. } | Call::Pread { .. } => match returned {
+            0 => Returned::End,
+            // A store into memory changes the first byte only.
+            n if n == PAGE as i64 => Returned::Page(page[0]),
+            n => Returned::Odd(n),
+        },
+        Call::Write { .. } | Call::Pwrite { .. } if returned != PAGE as i64 => {
+            Returned::Odd(returned)
+        }
+        Call::Mmap { va, .. } => {
+            if va.is_none() {
+                chosen().push(returned as usize);
+            }
+            Returned::Address(returned as usize)
+        }
+        _ => Returned::Done,
+    }
+}
+
+/// No way to count offsets.
+const INVALID_WHENCE: i32 = 99;
+
+fn status(status: &libc::stat) -> Returned {
+    if status.st_mode & libc::S_IFMT == libc::S_IFIFO {
+        return Returned::APipe;
+    }
+    if status.st_size % PAGE as i64 != 0 {
+        return Returned::Odd(status.st_size);
+    }
+    let (pages, links) = (status.st_size / PAGE as i64, status.st_nlink);
+    Returned::Status { inode: status.st_ino, pages, links }
+}
+
+/// The number of the inode called `name`, if there is one.
+pub(crate) fn inode_number(name: Nr) -> Option<u64> {
+    // SAFETY: `stat` is plain data, and the name a valid C string.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let found = unsafe { libc::stat(INODES[usize::from(name)].as_ptr(), &mut status) };
+    (found == 0).then_some(status.st_ino)
+}
+
+/// Takes away all descriptors and mappings that a test can have made in this process.
+pub(crate) fn clean() {
+    for at in (0..MOST as Nr).map(page_at).chain(chosen().drain(..)) {
+        // SAFETY: the range kept for tests, and what a call of a test has mapped.
+        unsafe { libc::munmap(at as *mut libc::c_void, PAGE) };
+    }
+    // SAFETY: the agent's own descriptors are above.
+    unsafe { libc::syscall(libc::SYS_close_range, 0_u32, OWN - 1, 0_u32) };
+    const { assert!(OF_TESTS < OWN) };
+}
+
+/// Takes away all files that a test can have made.
+pub(crate) fn clean_files() {
+    let names = NAMES.iter().chain(&INODES).map(|name| (*name).to_owned());
+    let hidden =
+        (0..MOST as Nr).flat_map(|inode| (0..MOST as u8).map(move |nr| hidden_name(inode, nr)));
+    for name in names.chain(hidden) {
+        // SAFETY: a valid C string.
+        unsafe { libc::unlink(name.as_ptr()) };
+    }
+}
