@@ -2,6 +2,7 @@
 
 mod program;
 mod tests;
+mod verify;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ enum Command {
     List(ListArgs),
     Conditions(ConditionsArgs),
     Tests(tests::Args),
+    Verify(verify::Args),
     Matrix(MatrixArgs),
 }
 
@@ -132,6 +134,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Command::List(args) => list(args)?,
         Command::Conditions(args) => when(args)?,
         Command::Tests(args) => return tests::run(args),
+        Command::Verify(args) => return verify::run(args),
         Command::Matrix(args) => match matrix(args)? {
             Some(text) => text,
             None => return Ok(ExitStatus::Done),

@@ -3,6 +3,8 @@
 use knee_commute::Test;
 use serde_json::Value;
 
+/// The interface that kernels have.
+const INTERFACE: &str = "posix";
 /// Most files, names, pages, pipes and mapped pages of a test, and data in a pipe or a file.
 pub(crate) const MOST: usize = 8;
 /// Most descriptors that have to be in use so that the lowest unused one is what it is.
@@ -96,6 +98,9 @@ type Unknown = String;
 
 impl Plan {
     pub(crate) fn of(test: &Test) -> Result<Self, Unknown> {
+        if test.interface != INTERFACE {
+            return Err(format!("a test of {}, and only {INTERFACE} is known", test.interface));
+        }
         let mut steps = Vec::new();
         let (mut inodes, mut pipes) = (List::default(), List::default());
         // How many ends of each pipe are hidden: those that are not opened.

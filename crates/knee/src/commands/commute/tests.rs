@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     watch(|what| tell!("knee: {what}"));
     let model = args.from.model()?;
-    let sets = sets(args, &*model)?;
+    let sets = sets(&*model, &args.operations, args.sequential)?;
     let wanted = Wanted { patterns: args.patterns as usize, differing: args.sequential };
     let mut made = Made { output: Output::create(&args.output)?, tests: 0, capped: 0 };
     let stopped = AtomicI32::new(0);
@@ -126,10 +126,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// Which operations are called at once.
-fn sets(args: &Args, model: &dyn Model) -> anyhow::Result<Vec<Vec<usize>>> {
-    let named = args
-        .operations
+/// Which operations are called at once; and also alone, if that is wanted.
+pub(super) fn sets(
+    model: &dyn Model,
+    operations: &[String],
+    also_alone: bool,
+) -> anyhow::Result<Vec<Vec<usize>>> {
+    let named = operations
         .iter()
         .map(|name| operation(model, name))
         .collect::<anyhow::Result<Vec<usize>>>()?;
@@ -146,7 +149,7 @@ fn sets(args: &Args, model: &dyn Model) -> anyhow::Result<Vec<Vec<usize>>> {
         }
         at_once => vec![at_once.to_vec()],
     };
-    Ok(if args.sequential { [alone, together].concat() } else { together })
+    Ok(if also_alone { [alone, together].concat() } else { together })
 }
 
 /// What has been made so far.
