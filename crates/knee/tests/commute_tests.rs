@@ -4,10 +4,11 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::Value;
 use snapbox::{assert_data_eq, str};
-use support::{Finished, Scratch, finish};
+use support::{Finished, Scratch, finish, signal, start, wait_until};
 
 fn tests(args: &[&str]) -> (Vec<Value>, Finished) {
     let finished = finish(Scratch::new().knee(&["commute", "tests"]).args(args));
@@ -201,4 +202,25 @@ fn what_cannot_be_written_is_told_and_names_are_mended() {
         .assert_stderr_has("cannot write /nowhere/tests.jsonl");
     told(&["lsek"]).assert_code(2).assert_stderr_has("did you mean lseek?");
     told(&["--patterns", "0"]).assert_code(2);
+}
+
+#[test]
+fn an_interrupt_leaves_no_file_and_neither_does_a_reader_that_leaves() {
+    let scratch = Scratch::new();
+    // Half a million tests: it is under way for long enough.
+    let mut knee = scratch.knee(&["commute", "tests", "lseek", "lseek", "lseek", "-o", "x.jsonl"]);
+    let mut knee = start(&mut knee);
+    let files = || {
+        let entries = fs::read_dir(scratch.path()).unwrap();
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).count()
+    };
+    wait_until("there is a file that is not whole", || files() == 1);
+    signal(&knee, rustix::process::Signal::INT);
+    assert_eq!(knee.wait().unwrap().code(), Some(130));
+    assert_eq!(files(), 0);
+
+    let mut knee = scratch.knee(&["commute", "tests"]);
+    let mut knee = knee.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(knee.stdout.take());
+    assert_eq!(knee.wait().unwrap().code(), Some(0));
 }

@@ -261,3 +261,78 @@ pub(crate) fn name_nr(name: &str) -> Result<Nr, Unknown> {
     let nr: Nr = digits.parse().map_err(|_| format!("{name} has no number"))?;
     if usize::from(nr) < MOST { Ok(nr) } else { Err(format!("{name}: more than {MOST} of a kind")) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn test(setup: Value, calls: Value) -> Test {
+        serde_json::from_value(json!({
+            "schema": 1, "id": "x/0.0", "interface": "posix", "commute": true,
+            "condition": [], "pattern": [], "setup": setup, "calls": calls, "expect": [],
+        }))
+        .unwrap()
+    }
+
+    fn call(operation: &str, arguments: Value) -> Value {
+        json!([{ "label": "a", "operation": operation, "process": 1, "thread": 0, "cpu": 0,
+                 "arguments": arguments }])
+    }
+
+    #[test]
+    fn ends_that_nobody_opens_are_hidden_and_what_set_up_needs_goes_last() {
+        let setup = json!([
+            { "do": "pipe", "pipe": "pipe0", "data": [], "readers": 2, "writers": 0 },
+            { "do": "open", "process": 1, "fd": 3, "pipe": "pipe0", "end": "read" },
+        ]);
+        let plan = Plan::of(&test(setup, call("read", json!({ "fd": 3 })))).unwrap();
+        let kinds = plan.steps.iter().map(|(process, step)| match step {
+            Step::Pipe { .. } => (*process, "pipe"),
+            Step::OpenPipe { .. } => (*process, "open"),
+            Step::HiddenEnd { write: false, nr: 0, .. } => (*process, "hidden"),
+            Step::Finish { .. } => (*process, "finish"),
+            other => panic!("{other:?}"),
+        });
+        let kinds: Vec<_> = kinds.collect();
+        assert_eq!(kinds, [(0, "pipe"), (1, "open"), (0, "hidden"), (0, "finish")]);
+        assert!(matches!(plan.calls[..], [(1, Call::Read { fd: 3 })]));
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        let told = |setup, calls| Plan::of(&test(setup, calls)).unwrap_err();
+        let none = || json!([]);
+        assert_eq!(told(none(), call("fork", json!({}))), "no operation fork");
+        assert_eq!(told(json!([{ "do": "dance" }]), none()), "no way to dance");
+        assert_eq!(told(none(), call("stat", json!({}))), "no name");
+        let many = call("stat", json!({ "name": "filename8" }));
+        assert_eq!(told(none(), many), "filename8: more than 8 of a kind");
+    }
+
+    proptest! {
+        #[test]
+        fn no_set_up_and_no_arguments_are_too_odd(
+            what in "(file|pipe|open|occupy|map|leave)",
+            field in "(inode|names|pages|pipe|data|readers|fd|fds|off|va|end|links)",
+            value in prop_oneof![
+                Just(Value::Null),
+                any::<i64>().prop_map(Value::from),
+                any::<bool>().prop_map(Value::from),
+                "\\PC{0,12}".prop_map(Value::from),
+                proptest::collection::vec(any::<i64>(), 0..20).prop_map(Value::from),
+            ],
+            operation in "(open|lseek|pwrite|mmap|memread)",
+        ) {
+            let step = json!({
+                "do": what, "inode": "inode0", "names": ["filename0"], "pages": [null], "links": 1,
+                "pipe": "pipe0", "data": [], "readers": 1, "writers": 1, "fd": 3, "fds": [1],
+                "off": 0, "va": "va0", "end": "read", "datum": "datum0",
+            });
+            let mut step = step;
+            step[&field] = value.clone();
+            let _ = Plan::of(&test(json!([step]), call(&operation, json!({ field: value }))));
+        }
+    }
+}
