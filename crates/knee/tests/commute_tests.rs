@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use snapbox::{assert_data_eq, str};
@@ -223,4 +223,22 @@ fn an_interrupt_leaves_no_file_and_neither_does_a_reader_that_leaves() {
     let mut knee = knee.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     drop(knee.stdout.take());
     assert_eq!(knee.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn one_cpu_writes_the_same_tests_as_all() {
+    let scratch = Scratch::new();
+    let on_all = finish(&mut scratch.knee(&["commute", "tests", "--interface", "processes"]));
+    let mut on_one = Command::new("taskset");
+    on_one.args(["-c", &first_cpu(), env!("CARGO_BIN_EXE_knee")]);
+    let on_one = on_one.args(["commute", "tests", "--interface", "processes"]).output().unwrap();
+    assert!(on_one.status.success());
+    assert_eq!(on_all.assert_code(0).stdout, String::from_utf8(on_one.stdout).unwrap());
+}
+
+/// The first of the CPUs that this process may use.
+fn first_cpu() -> String {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let cpus = 0..rustix::thread::CpuSet::MAX_CPU;
+    cpus.into_iter().find(|cpu| allowed.is_set(*cpu)).unwrap().to_string()
 }
