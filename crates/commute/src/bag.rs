@@ -96,7 +96,8 @@ impl<V: State> State for Bag<V> {
     /// that is equal is as good as any.
     fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
         let (mine, mut theirs) = (self.beyond(other, world), other.beyond(self, world));
-        if !world.same_shape(mine.len() == theirs.len()) {
+        let lengths = [mine.len(), theirs.len()].map(|n| format!("{n} of them"));
+        if !world.same_thing(&lengths[0], &lengths[1], mine.len() == theirs.len()) {
             return Ok(false);
         }
         for element in &mine {
@@ -108,7 +109,7 @@ impl<V: State> State for Bag<V> {
                 }
                 Ok(None)
             })?;
-            if !world.same_shape(found.is_some()) {
+            if !world.same_presence(true, found.is_some()) {
                 return Ok(false);
             }
             theirs.swap_remove(found.expect("it is there"));

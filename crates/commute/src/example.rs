@@ -4,13 +4,10 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::facts::{Facts, Int, Name, Question, WORD};
+use crate::facts::{Facts, Int, Name, Question};
 use crate::interface::{Outcome, Value as Seen};
 use crate::part::Part;
 use crate::state::{Term, Truth};
-
-/// An argument that is none of the words that matter.
-const OTHER_WORD: &str = "other";
 
 /// One of the concrete states and arguments of a situation: names are numbered in the order in
 /// which they are asked for, so that what differs only by renaming reads the same; integers are as
@@ -36,8 +33,8 @@ impl<'f> Example<'f> {
 
     pub(crate) fn name(&mut self, name: Name) -> String {
         let sort = self.facts.sort(name);
-        if sort == WORD {
-            return self.facts.word_of(name).unwrap_or(OTHER_WORD).to_owned();
+        if let Some(constant) = self.facts.constant_of(name) {
+            return constant.to_owned();
         }
         let of_sort = &mut self.of_sort;
         let new = || {
@@ -46,6 +43,12 @@ impl<'f> Example<'f> {
             format!("{}{}", sort.to_lowercase(), *nr - 1)
         };
         self.names.entry(self.facts.oldest(name)).or_insert_with(new).clone()
+    }
+
+    /// The first of `words` that an argument can be.
+    pub(crate) fn word(&self, argument: Name, words: &[&'static str]) -> &'static str {
+        let can_be = |word: &&&'static str| self.facts.can_be_word(argument, word);
+        words.iter().find(can_be).expect("an argument is one of its words")
     }
 
     /// The value of an integer.
@@ -67,7 +70,10 @@ impl<'f> Example<'f> {
         let parts = outcome.parts().iter().map(|(field, seen)| {
             let value = match *seen {
                 Seen::Word(word) => json!(word),
-                Seen::Int(int) if self.facts.is_open(int) => json!({ "any": self.int(int) }),
+                Seen::Time(_) => json!({ "any": "time" }),
+                Seen::Int(int) if self.facts.is_open(int) => {
+                    json!({ "any": self.facts.kind(int) })
+                }
                 Seen::Int(int) => json!(self.int(int)),
                 Seen::Name(name) if self.facts.is_fresh(name) => json!({ "any": self.name(name) }),
                 Seen::Name(name) => json!({ "name": self.name(name) }),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Literal;
+use crate::facts::{Literal, Name};
 use crate::interface::{Call, Interface, Operation, Outcome};
 use crate::state::State;
 use crate::watch::UnderWay;
@@ -75,8 +75,8 @@ pub enum Difference {
     },
     /// The state that is left.
     State {
-        /// What is in the same place; nothing where something is in one only.
-        seen: Option<[String; 2]>,
+        /// What is in the same place.
+        seen: [String; 2],
         /// The two orders.
         orders: [String; 2],
     },
@@ -98,8 +98,10 @@ pub struct Situation {
 pub struct Grounds {
     /// What the model took for granted.
     pub assumed: Vec<(Literal, bool)>,
-    /// Names that equal no other of their sort.
+    /// New names, which equal no other of their sort, but may be chosen to be one with each other.
     pub fresh: Vec<String>,
+    /// Those that were chosen to be one.
+    pub agreed: Vec<(String, String)>,
     /// Integers that may be chosen so that orders agree.
     pub open: Vec<String>,
     /// What has to hold for the orders to agree. If they do not, the last of these is false.
@@ -282,6 +284,8 @@ pub(crate) fn walk<S: State>(
 struct Reached<S> {
     run: Run,
     state: S,
+    /// New names that it has.
+    fresh: Vec<Name>,
 }
 
 /// Runs all orders, and compares wherever the same calls have been made.
@@ -293,7 +297,7 @@ fn execute<S: State>(
     let initial = S::unknown(world, "");
     (interface.valid)(&initial, world)?;
     let run = Run { order: Vec::new(), outcomes: vec![None; operations.len()] };
-    let mut level = vec![Reached { run, state: initial.clone() }];
+    let mut level = vec![Reached { run, state: initial.clone(), fresh: Vec::new() }];
     let mut chosen = Vec::new();
     for _ in operations {
         // The first to have made a set of calls; the others are compared with it.
@@ -302,8 +306,11 @@ fn execute<S: State>(
         for reached in &level {
             for nr in (0..operations.len()).filter(|nr| !reached.run.order.contains(nr)) {
                 let mut reached = reached.clone();
+                world.exchange_fresh(std::mem::take(&mut reached.fresh));
                 let mut call = Call::new(world, LABELS[nr], nr);
-                let outcome = match (operations[nr].apply)(&mut reached.state, &mut call) {
+                let outcome = (operations[nr].apply)(&mut reached.state, &mut call);
+                reached.fresh = world.exchange_fresh(Vec::new());
+                let outcome = match outcome {
                     Err(Stop::NoChoice { choice }) => {
                         let (difference, runs) = chosen.swap_remove(choice);
                         return Ok((initial, Verdict::Differ(difference), runs));

@@ -210,6 +210,9 @@ pub struct Facts {
     differ: Vec<(u32, u32)>,
     /// Known words.
     words: Vec<u32>,
+    constants: Vec<u32>,
+    /// New names that were made one so that orders agree, and when.
+    agreed: Vec<(u32, u32, usize)>,
     ints: Vec<IntInfo>,
     /// `bounds[i][j]`: the most that variable i exceeds variable j by.
     bounds: Vec<Vec<i64>>,
@@ -238,6 +241,8 @@ impl Default for Facts {
             names: Vec::new(),
             differ: Vec::new(),
             words: Vec::new(),
+            constants: Vec::new(),
+            agreed: Vec::new(),
             ints: vec![IntInfo { label: String::new(), chosen: false, agreed: None }],
             bounds: vec![vec![0]],
             flags: Vec::new(),
@@ -269,10 +274,62 @@ impl Facts {
         id
     }
 
-    /// The known word that a name equals, if it is known which.
-    pub(crate) fn word_of(&self, name: Name) -> Option<&str> {
-        let is_it = |word: &&u32| self.root(**word) == self.root(name.0);
-        self.words.iter().find(is_it).map(|word| self.names[*word as usize].label.as_str())
+    /// A new name that is called the same wherever it is met, though it may equal others.
+    pub fn constant(&mut self, sort: &'static str, label: &str) -> Name {
+        let id = self.name(sort, label);
+        self.constants.push(id.0);
+        id
+    }
+
+    /// The constant that a name equals, if it is known which.
+    pub(crate) fn constant_of(&self, name: Name) -> Option<&str> {
+        let is_it = |constant: &&u32| self.root(**constant) == self.root(name.0);
+        let constant = self.constants.iter().find(is_it);
+        constant.map(|constant| self.names[*constant as usize].label.as_str())
+    }
+
+    /// Says that two new names are of two things.
+    pub(crate) fn keep_apart(&mut self, a: Name, b: Name) {
+        self.differ.push((a.0, b.0));
+    }
+
+    /// Whether two new names may be one: no run has both.
+    pub(crate) fn names_can_agree(&self, a: Name, b: Name) -> bool {
+        let (a, b) = (self.root(a.0), self.root(b.0));
+        let [x, y] = [a, b].map(|id| &self.names[id as usize]);
+        a != b && x.fresh && y.fresh && x.sort == y.sort && !self.are_apart(a, b)
+    }
+
+    /// Makes them one; `choice` says when.
+    pub(crate) fn agree_names(&mut self, a: Name, b: Name, choice: usize) {
+        self.agreed.push((a.0, b.0, choice));
+        self.merge(a, b);
+    }
+
+    /// When two names were made one by choice, if they were.
+    pub(crate) fn choice_of_names(&self, a: Name, b: Name) -> Option<usize> {
+        if self.root(a.0) != self.root(b.0) {
+            return None;
+        }
+        let class = self.root(a.0);
+        let of_class = self.agreed.iter().filter(|(one, ..)| self.root(*one) == class);
+        of_class.map(|(.., choice)| *choice).max()
+    }
+
+    /// Names that were made one by choice, as they are called.
+    pub(crate) fn agreed_names(&self) -> Vec<(String, String)> {
+        let label = |id: u32| self.names[id as usize].label.clone();
+        self.agreed.iter().map(|(a, b, _)| (label(*a), label(*b))).collect()
+    }
+
+    /// Whether a name may be this word.
+    pub(crate) fn can_be_word(&self, name: Name, word: &str) -> bool {
+        let is_it = |id: &&u32| self.names[**id as usize].label == word;
+        match self.words.iter().find(is_it) {
+            Some(id) => self.answer_same(name, Name(*id)) != Some(false),
+            // Nobody has asked for it: it may be, unless it is another one.
+            None => !self.words.iter().any(|id| self.root(*id) == self.root(name.0)),
+        }
     }
 
     /// A new integer between `least` and `most`, where these are given.
@@ -328,11 +385,15 @@ impl Facts {
         }
         let [x, y] = [a, b].map(|id| &self.names[id as usize]);
         assert_eq!(x.sort, y.sort, "{} and {} cannot be compared", x.label, y.label);
-        let apart = |&(x, y): &(u32, u32)| {
+        (x.fresh || y.fresh || self.are_apart(a, b)).then_some(false)
+    }
+
+    /// Whether two classes, by their oldest, are known to differ.
+    fn are_apart(&self, a: u32, b: u32) -> bool {
+        self.differ.iter().any(|&(x, y)| {
             let pair = (self.root(x), self.root(y));
             pair == (a, b) || pair == (b, a)
-        };
-        (x.fresh || y.fresh || self.differ.iter().any(apart)).then_some(false)
+        })
     }
 
     fn answer_at_most(&self, a: Int, b: Int) -> Option<bool> {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::example::Example;
 use crate::explore::{Extent, Leaf, Limits, ModelError, Verdict, call_label, walk};
-use crate::facts::{Facts, Int, Name, Question, WORD};
+use crate::facts::{Facts, Int, Name, Question};
 use crate::interface::{Interface, Operation};
 use crate::part::Part;
 use crate::state::State;
@@ -176,13 +176,13 @@ fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> 
             match argument {
                 Argument::Name(name) => names.push(*name),
                 Argument::Int(int) => ints.push(*int),
-                Argument::Flag(_) => {}
+                Argument::Flag(_) | Argument::Word(..) => {}
             }
         }
     }
     let facts = leaf.world.facts();
     state.names(&mut names);
-    names.retain(|name| !facts.is_fresh(*name) && facts.sort(*name) != WORD);
+    names.retain(|name| !facts.is_fresh(*name));
     let mut pairs = Vec::new();
     for (nr, &b) in names.iter().enumerate() {
         let same_sort = names[..nr].iter().filter(|a| facts.sort(**a) == facts.sort(b));
@@ -246,6 +246,7 @@ fn test<S: State>(
             let value = match *argument {
                 Argument::Name(name) => example.name(name).into(),
                 Argument::Int(int) => example.int(int).into(),
+                Argument::Word(name, words) => example.word(name, words).into(),
                 Argument::Flag(flag) => example.truth(crate::Truth::Initial(flag)).into(),
             };
             (name.clone(), value)

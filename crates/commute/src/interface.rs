@@ -101,19 +101,12 @@ impl<'w> Call<'w> {
         self.world.is(flag)
     }
 
-    /// An argument that is one of some words; the last stands for all others too.
-    pub fn choice(&mut self, name: &str, words: &[&'static str]) -> Result<&'static str, Stop> {
+    /// An argument that is one of some words, which [`Word::is`] asks for.
+    pub fn word(&mut self, name: &str, words: &'static [&'static str]) -> Word {
         let label = self.label(name);
         let argument = self.world.name(WORD, &label);
-        self.world.given(self.nr, name, Argument::Name(argument));
-        let [words @ .., last] = words else { panic!("no words to choose from") };
-        for word in words {
-            let constant = self.world.word(word);
-            if self.world.same_name(argument, constant)? {
-                return Ok(word);
-            }
-        }
-        Ok(last)
+        self.world.given(self.nr, name, Argument::Word(argument, words));
+        Word { argument, words }
     }
 
     /// Something that may be true of the call as a whole, such as `is in the other process`.
@@ -123,9 +116,10 @@ impl<'w> Call<'w> {
     }
 
     /// A name that nothing in the state has: what an allocator hands out that may hand out any.
-    pub fn fresh<S: Sort>(&mut self, name: &str) -> Term<S> {
+    /// Calls that hand out one each in different orders may hand out the same one.
+    pub fn fresh<S: Sort>(&mut self, name: &str) -> Result<Term<S>, Stop> {
         let label = self.label(name);
-        Term::new(self.world.fresh(S::NAME, &label))
+        Ok(Term::new(self.world.fresh(S::NAME, &label)?))
     }
 
     /// An integer that the interface leaves open, such as a time; it is chosen so that orders
@@ -143,6 +137,34 @@ impl<'w> Call<'w> {
     }
 }
 
+/// An argument that is one of some words.
+#[derive(Debug, Clone, Copy)]
+pub struct Word {
+    argument: Name,
+    words: &'static [&'static str],
+}
+
+impl Word {
+    /// Whether it is this one.
+    pub fn is(self, word: &'static str, world: &mut World) -> Result<bool, Stop> {
+        assert!(self.words.contains(&word), "{word} is none of {:?}", self.words);
+        let constant = world.word(word);
+        world.same_name(self.argument, constant)
+    }
+
+    /// Which one it is; they are asked for in their order.
+    pub fn which(self, world: &mut World) -> Result<&'static str, Stop> {
+        for word in self.words {
+            if self.is(word, world)? {
+                return Ok(word);
+            }
+        }
+        // It is one of them.
+        let last = world.word(self.words[self.words.len() - 1]);
+        Err(world.assume_same(self.argument, last).err().unwrap_or(Stop::Impossible))
+    }
+}
+
 /// What the caller of an operation sees.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome(Vec<(&'static str, Value)>);
@@ -154,6 +176,8 @@ pub enum Value {
     Word(&'static str),
     /// An integer.
     Int(Int),
+    /// A time, which tests do not compare: they cannot set it.
+    Time(Int),
     /// A name.
     Name(Name),
 }
@@ -162,7 +186,7 @@ impl Value {
     fn show(&self, world: &World) -> String {
         match *self {
             Self::Word(word) => word.to_owned(),
-            Self::Int(int) => int.show(world),
+            Self::Int(int) | Self::Time(int) => int.show(world),
             Self::Name(name) => world.facts().label(name).to_owned(),
         }
     }
@@ -210,21 +234,25 @@ impl Outcome {
         world: &mut World,
     ) -> Result<Option<(&'static str, [String; 2])>, Stop> {
         for ((field, a), (other_field, b)) in self.0.iter().zip(&other.0) {
-            let same = world.same_shape(field == other_field)
-                && match (*a, *b) {
-                    (Value::Word(a), Value::Word(b)) => world.same_shape(a == b),
-                    (Value::Int(a), Value::Int(b)) => world.same_int(a, b)?,
-                    (Value::Name(a), Value::Name(b)) => world.same_name(a, b)?,
-                    _ => world.same_shape(false),
-                };
+            let same = match (*a, *b) {
+                _ if field != other_field => world.same_thing(field, other_field, false),
+                (Value::Word(a), Value::Word(b)) => world.same_thing(a, b, a == b),
+                (Value::Int(a), Value::Int(b)) | (Value::Time(a), Value::Time(b)) => {
+                    world.same_int(a, b)?
+                }
+                (Value::Name(a), Value::Name(b)) => world.same_name(a, b)?,
+                (a, b) => world.same_thing(&a.show(world), &b.show(world), false),
+            };
             if !same {
                 // Parts of two kinds of results: each tells what it is.
                 let field = if field == other_field { field } else { "result" };
                 return Ok(Some((field, [a.show(world), b.show(world)])));
             }
         }
-        if !world.same_shape(self.0.len() == other.0.len()) {
-            return Ok(Some(("result", [self.show(world), other.show(world)])));
+        if self.0.len() != other.0.len() {
+            let seen = [self.show(world), other.show(world)];
+            world.same_thing(&seen[0], &seen[1], false);
+            return Ok(Some(("result", seen)));
         }
         Ok(None)
     }

@@ -42,7 +42,7 @@ pub use explore::{
 };
 pub use facts::{Facts, Flag, Int, Literal, Name, Question, WORD};
 pub use generate::{Expect, Generated, TEST_SCHEMA, Test, TestCall, Wanted, generate};
-pub use interface::{Call, Interface, Operation, Outcome, Setup, Value};
+pub use interface::{Call, Interface, Operation, Outcome, Setup, Value, Word};
 pub use model::{Model, explore_pairs, models, pairs};
 pub use parallel::in_order;
 pub use part::Part;

@@ -45,6 +45,14 @@ impl<S> Term<S> {
         Self(name, PhantomData)
     }
 
+    /// The one called `label` wherever it is met: see [`World::constant`].
+    pub fn constant(world: &mut World, label: &str) -> Self
+    where
+        S: Sort,
+    {
+        Self(world.constant(S::NAME, label), PhantomData)
+    }
+
     /// Takes for granted that it is not `other`: see [`World::assume_different`].
     pub fn assume_different(self, other: Self, world: &mut World) -> Result<(), Stop> {
         world.assume_different(self.0, other.0)
@@ -127,6 +135,22 @@ impl Truth {
         }
     }
 
+    /// Whether the two are the same; if not, these words for true and for false say what is
+    /// different.
+    pub fn same_in_words(
+        &self,
+        other: &Self,
+        [yes, no]: [&str; 2],
+        world: &mut World,
+    ) -> Result<bool, Stop> {
+        if self == other {
+            return Ok(true);
+        }
+        let [a, b] = [self.ask(world)?, other.ask(world)?];
+        let [word_a, word_b] = [a, b].map(|truth| if truth { yes } else { no });
+        Ok(world.same_thing(word_a, word_b, a == b))
+    }
+
     /// Whether it is true.
     pub fn ask(self, world: &mut World) -> Result<bool, Stop> {
         match self {
@@ -142,11 +166,7 @@ impl State for Truth {
     }
 
     fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        if self == other {
-            return Ok(true);
-        }
-        let same = self.ask(world)? == other.ask(world)?;
-        Ok(world.same_shape(same))
+        self.same_in_words(other, ["true", "false"], world)
     }
 
     fn show(&self, world: &World) -> String {
@@ -247,7 +267,7 @@ impl<K: State, V: State> State for Map<K, V> {
             let values = (self.get(key, world)?, other.get(key, world)?);
             let same = match values {
                 (Some(a), Some(b)) => a.same(&b, world)?,
-                (a, b) => world.same_shape(a.is_none() && b.is_none()),
+                (a, b) => world.same_presence(a.is_some(), b.is_some()),
             };
             if !same {
                 return Ok(false);
@@ -375,7 +395,8 @@ impl<V: State> Pile<V> {
 
     /// Whether all of `a` and `b` agree, element by element.
     fn same_elements(a: &[V], b: &[V], world: &mut World) -> Result<bool, Stop> {
-        if !world.same_shape(a.len() == b.len()) {
+        let lengths = [a.len().to_string(), b.len().to_string()].map(|n| format!("{n} of them"));
+        if !world.same_thing(&lengths[0], &lengths[1], a.len() == b.len()) {
             return Ok(false);
         }
         for (a, b) in a.iter().zip(b) {

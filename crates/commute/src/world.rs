@@ -76,8 +76,8 @@ pub enum Claim {
     Names(String, String),
     /// The first plus so much is the second. An empty label is zero.
     Ints(String, i64, String),
-    /// Something that is there in one is there in the other; written down where it is not so.
-    Shape,
+    /// These are the same; written down where they are not.
+    Things(String, String),
 }
 
 /// What a call was given.
@@ -86,6 +86,8 @@ pub(crate) enum Argument {
     Name(Name),
     Int(Int),
     Flag(Flag),
+    /// One of these words.
+    Word(Name, &'static [&'static str]),
 }
 
 /// One execution. All orders of the operations run in it, one after the other, and share what is
@@ -101,6 +103,8 @@ pub struct World {
     /// In how many comparisons something was chosen, and whether it was in the last one.
     choices: (usize, bool),
     progress: Arc<Progress>,
+    /// New names that the run has which is under way.
+    fresh_in_run: Vec<Name>,
     /// What was taken for granted.
     assumed: Vec<(Literal, bool)>,
     /// What was compared.
@@ -126,6 +130,7 @@ impl World {
         progress.start();
         Self {
             progress,
+            fresh_in_run: Vec::new(),
             assumed: Vec::new(),
             claims: Vec::new(),
             calls: Vec::new(),
@@ -183,8 +188,13 @@ impl World {
     /// Whether two names are equal.
     pub fn same_name(&mut self, a: Name, b: Name) -> Result<bool, Stop> {
         if self.comparing {
-            let [a, b] = [a, b].map(|name| self.facts.own_label(name).to_owned());
-            self.claim(Claim::Names(a, b));
+            let [label_a, label_b] = [a, b].map(|name| self.facts.own_label(name).to_owned());
+            self.claim(Claim::Names(label_a, label_b));
+            if self.facts.names_can_agree(a, b) {
+                self.facts.agree_names(a, b, self.choices.0);
+                self.choices.1 = true;
+                return Ok(true);
+            }
         }
         self.ask(Question::Same(a, b))
     }
@@ -261,6 +271,11 @@ impl World {
         self.take_for_granted(Question::Same(a, b), false)
     }
 
+    /// Takes for granted that two names are equal: situations where they differ are none.
+    pub(crate) fn assume_same(&mut self, a: Name, b: Name) -> Result<(), Stop> {
+        self.take_for_granted(Question::Same(a, b), true)
+    }
+
     fn take_for_granted(&mut self, question: Question, answer: bool) -> Result<(), Stop> {
         self.assumed.push((self.facts.literal(&question), answer));
         if self.facts.assume(&question, answer) { Ok(()) } else { Err(Stop::Impossible) }
@@ -279,9 +294,40 @@ impl World {
     }
 
     /// The name called `label` that equals no other.
-    pub fn fresh(&mut self, sort: &'static str, label: &str) -> Name {
+    ///
+    /// Two that one run has are of two things; two of different orders may be chosen to be one.
+    pub fn fresh(&mut self, sort: &'static str, label: &str) -> Result<Name, Stop> {
         let facts = &mut self.facts;
-        *self.names.entry(label.to_owned()).or_insert_with(|| facts.fresh(sort, label))
+        let name = *self.names.entry(label.to_owned()).or_insert_with(|| facts.fresh(sort, label));
+        if self.fresh_in_run.contains(&name) {
+            return Ok(name);
+        }
+        for other in self.fresh_in_run.clone() {
+            if self.facts.sort(other) != sort {
+                continue;
+            }
+            if let Some(choice) = self.facts.choice_of_names(name, other) {
+                return Err(Stop::NoChoice { choice });
+            }
+            let apart = self.facts.literal(&Question::Same(name, other));
+            if !self.assumed.contains(&(apart.clone(), false)) {
+                self.facts.keep_apart(name, other);
+                self.assumed.push((apart, false));
+            }
+        }
+        self.fresh_in_run.push(name);
+        Ok(name)
+    }
+
+    /// The new names that the run has, which are exchanged for those of another run.
+    pub(crate) fn exchange_fresh(&mut self, names: Vec<Name>) -> Vec<Name> {
+        std::mem::replace(&mut self.fresh_in_run, names)
+    }
+
+    /// The name called `label` wherever it is met: what new memory is full of.
+    pub fn constant(&mut self, sort: &'static str, label: &str) -> Name {
+        let facts = &mut self.facts;
+        *self.names.entry(label.to_owned()).or_insert_with(|| facts.constant(sort, label))
     }
 
     /// The integer called `label`, between `least` and `most`.
@@ -334,12 +380,18 @@ impl World {
         result
     }
 
-    /// Whether two values are both there, or neither; says so where they are compared.
-    pub fn same_shape(&mut self, same: bool) -> bool {
+    /// That two things, in words, are the same or are not; says so where they are compared.
+    pub fn same_thing(&mut self, a: &str, b: &str, same: bool) -> bool {
         if self.comparing && !same {
-            self.claim(Claim::Shape);
+            self.claim(Claim::Things(a.to_owned(), b.to_owned()));
         }
         same
+    }
+
+    /// Whether two values are both there, or neither.
+    pub fn same_presence(&mut self, a: bool, b: bool) -> bool {
+        let word = |there: bool| if there { "something" } else { "nothing" };
+        self.same_thing(word(a), word(b), a == b)
     }
 
     fn claim(&mut self, claim: Claim) {
@@ -348,19 +400,20 @@ impl World {
         }
     }
 
-    /// The two sides of what was compared last, unless only one was there.
-    pub(crate) fn last_claim(&self) -> Option<[String; 2]> {
-        match self.claims.last()? {
-            Claim::Names(a, b) => Some([a.clone(), b.clone()]),
-            Claim::Ints(a, plus, b) => Some([show_sum(a, *plus), show_sum(b, 0)]),
-            Claim::Shape => None,
+    /// The two sides of what was compared last.
+    pub(crate) fn last_claim(&self) -> [String; 2] {
+        match self.claims.last() {
+            None => Default::default(),
+            Some(Claim::Names(a, b) | Claim::Things(a, b)) => [a.clone(), b.clone()],
+            Some(Claim::Ints(a, plus, b)) => [show_sum(a, *plus), show_sum(b, 0)],
         }
     }
 
     /// What was taken for granted, what was compared, and what was open.
     pub(crate) fn grounds(&self) -> Grounds {
         let (fresh, open) = self.facts.at_will();
-        Grounds { assumed: self.assumed.clone(), fresh, open, claims: self.claims.clone() }
+        let agreed = self.facts.agreed_names();
+        Grounds { assumed: self.assumed.clone(), fresh, agreed, open, claims: self.claims.clone() }
     }
 
     /// That call `nr` is made in `process`.

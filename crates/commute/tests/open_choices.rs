@@ -54,7 +54,7 @@ fn a_chosen_time_decided_how_two_times_of_the_initial_state_compare() {
     assert_eq!(commute, ["ctime = mtime"]);
     let differ: Vec<String> =
         conditions.differ.iter().map(|reason| reason.formulas.join(" and ")).collect();
-    assert_eq!(differ, ["ctime > mtime", "mtime > ctime"]);
+    assert_eq!(differ, ["ctime < mtime", "mtime < ctime"]);
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl State for Process {
         for fd in self.fds.written().chain(other.fds.written()) {
             let same = match (self.find(fd, world)?, other.find(fd, world)?) {
                 (Some(a), Some(b)) => a.same(&b, world)?,
-                (a, b) => world.same_shape(a.is_none() && b.is_none()),
+                (a, b) => world.same_presence(a.is_some(), b.is_some()),
             };
             if !same {
                 return Ok(false);
@@ -70,7 +70,19 @@ impl State for Process {
     }
 
     fn part(&self, world: &mut World) -> Part {
-        Part::Fields(vec![("fds", self.fds.part(world)), ("cloexec", Part::Int(self.cloexec))])
+        let mut slots = Vec::new();
+        for (fd, slot) in self.fds.known(world) {
+            let slot = slot.map(|slot| {
+                let [below, above] = [(fd, self.cloexec), (self.cloexec, fd)].map(|(a, b)| {
+                    world.facts().answer(&crate::Question::AtMost(a, b)) == Some(true)
+                });
+                let cloexec = Part::Truth(Truth::Known(below && above));
+                let description = slot.description.part(world);
+                Part::Fields(vec![("description", description), ("cloexec", cloexec)])
+            });
+            slots.push((Part::Int(fd), slot));
+        }
+        Part::Fields(vec![("fds", Part::Entries(slots))])
     }
 }
 
@@ -134,7 +146,7 @@ const LOWEST: Choose = |process, call| process.fds.lowest(call.world);
 const ANY: Choose = |process, call| process.fds.any(0, call);
 
 fn open(state: &mut Processes, call: &mut Call<'_>, choose: Choose) -> Result<Outcome, Stop> {
-    let description = call.fresh("description");
+    let description = call.fresh("description")?;
     let new = Open { file: call.term("file"), off: Natural(0.into()) };
     state.descriptions.insert(description, new);
     let process = caller(state, call)?;
@@ -178,7 +190,7 @@ fn lseek(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
 
 fn fork(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let child = caller(state, call)?.clone();
-    let pid = call.fresh("pid");
+    let pid = call.fresh("pid")?;
     state.forked.insert(pid, child);
     Ok(Outcome::of(pid))
 }
@@ -190,7 +202,7 @@ fn exec(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
 
 fn posix_spawn(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let Some(description) = target(state, call)?.2 else { return Ok(Outcome::of("EBADF")) };
-    let pid = call.fresh("pid");
+    let pid = call.fresh("pid")?;
     state.spawned.insert(pid, description);
     Ok(Outcome::of(pid))
 }

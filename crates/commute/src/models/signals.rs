@@ -37,8 +37,11 @@ impl State for Standard {
     }
 
     fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        Ok(self.blocked.same(&other.blocked, world)?
-            && (!self.blocked.ask(world)? || self.pending.same(&other.pending, world)?)
+        let (blocked, pending) =
+            (["it blocked", "it unblocked"], ["it pending", "nothing pending"]);
+        Ok(self.blocked.same_in_words(&other.blocked, blocked, world)?
+            && (!self.blocked.ask(world)?
+                || self.pending.same_in_words(&other.pending, pending, world)?)
             && self.handled.same(&other.handled, world)?)
     }
 

@@ -21,10 +21,7 @@ pub(crate) fn told<S: State>(interface: &Interface<S>, names: &[&str]) -> String
                 let call = call_label(*call);
                 format!("{call} sees {one} in {first}, {other} in {second}")
             }
-            Difference::State { seen: Some([one, other]), .. } => {
-                format!("{one} or {other} is left")
-            }
-            Difference::State { seen: None, .. } => "something is left in one only".to_owned(),
+            Difference::State { seen: [one, other], .. } => format!("{one} or {other} is left"),
         };
         text += &format!("differ: {}: {what}\n", all_of(&reason.formulas));
     }

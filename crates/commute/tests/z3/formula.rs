@@ -67,7 +67,7 @@ pub(crate) fn claim(claim: &Claim) -> String {
     match claim {
         Claim::Names(a, b) => format!("(= {} {})", symbol(a), symbol(b)),
         Claim::Ints(a, plus, b) => format!("(= {} {})", sum(a, *plus), sum(b, 0)),
-        Claim::Shape => "false".to_owned(),
+        Claim::Things(..) => "false".to_owned(),
     }
 }
 
@@ -122,7 +122,7 @@ impl Terms {
         match claim {
             Claim::Names(a, b) => self.names.extend([a.clone(), b.clone()]),
             Claim::Ints(a, _, b) => self.add_ints([a, b]),
-            Claim::Shape => {}
+            Claim::Things(..) => {}
         }
     }
 

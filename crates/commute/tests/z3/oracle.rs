@@ -104,7 +104,7 @@ pub(crate) fn partition(
 
 fn check(solver: &mut Solver, nr: usize, situation: &Situation, objections: &mut Objections) {
     let Situation { condition, verdict, grounds } = situation;
-    let Grounds { assumed, fresh, open, claims } = grounds;
+    let Grounds { assumed, fresh, agreed, open, claims } = grounds;
     let mut terms = Terms::default();
     terms.add_literals(condition);
     terms.add_literals(assumed);
@@ -129,16 +129,23 @@ fn check(solver: &mut Solver, nr: usize, situation: &Situation, objections: &mut
         objections.0.push(Objection { fault, situation: Some(nr), answer: any_choice });
     }
     let agree = and(of_open.iter().map(literal).chain(claims.iter().map(claim)));
+    let chosen = and(agreed.iter().map(|(a, b)| format!("(= {} {})", symbol(a), symbol(b))));
+    if *verdict == Verdict::Commute {
+        let possible = solver.check_with(&and([all(&of_open), chosen.clone()]));
+        objections.expect(Answer::Satisfiable, possible, Fault::NoSituation, Some(nr));
+    }
     let answer = match verdict {
+        // With the choice among new names that was made.
         Verdict::Commute if !open.is_empty() => solver.meanwhile(|solver| {
+            solver.assert(&chosen);
             solver.assert(&not(&exists(open, &agree)));
             solver.check_quantified()
         }),
-        Verdict::Commute => solver.check_with(&not(&agree)),
+        Verdict::Commute => solver.check_with(&and([chosen, not(&agree)])),
         Verdict::Differ(_) => solver.check_with(&agree),
     };
     objections.expect(Answer::Unsatisfiable, answer, Fault::Verdict, Some(nr));
-    let one_place = one_place(&terms);
+    let one_place = one_place(&terms, fresh);
     if !one_place.is_empty() {
         let answer = solver.check_with(&and([all(&of_open), or(one_place)]));
         objections.expect(Answer::Unsatisfiable, answer, Fault::OnePlaceTwice, Some(nr));
@@ -151,19 +158,19 @@ fn exists(open: &[String], formula: &str) -> String {
     format!("(exists ({}) {formula})", open.join(" "))
 }
 
-/// That each of `fresh` equals no other name.
+/// That each of `fresh` equals no name that is not: which of them are apart is assumed.
 fn apart(fresh: &[String], terms: &Terms) -> String {
-    let others = |name: &'_ String| {
-        let name = name.clone();
-        let others = terms.names.iter().filter(move |other| **other != name);
+    let others = |_: &String| {
+        let others = terms.names.iter().filter(|other| !fresh.contains(other));
         others.map(|other| other.to_owned()).collect::<Vec<_>>()
     };
     let differ = |a: &str, b: &str| format!("(distinct {} {})", symbol(a), symbol(b));
     and(fresh.iter().flat_map(|a| others(a).into_iter().map(move |b| differ(a, &b))))
 }
 
-/// For every two entries of a map that are spoken of, that they are at one place.
-fn one_place(terms: &Terms) -> Vec<String> {
+/// For every two entries of a map that are spoken of, that they are at one place. What is new was
+/// nowhere: it does not matter which of those are one.
+fn one_place(terms: &Terms, fresh: &[String]) -> Vec<String> {
     let labels = terms.names.iter().chain(&terms.ints).chain(&terms.flags);
     let mut maps: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for Entry { map, key } in labels.flat_map(|label| entries(label)) {
@@ -175,8 +182,9 @@ fn one_place(terms: &Terms) -> Vec<String> {
     let mut same = Vec::new();
     for keys in maps.values() {
         for (nr, a) in keys.iter().enumerate() {
+            let both_new = |b: &&String| fresh.contains(a) && fresh.contains(*b);
             let with = |b: &String| same_key(a, b, terms);
-            same.extend(keys[..nr].iter().map(with));
+            same.extend(keys[..nr].iter().filter(|b| !both_new(b)).map(with));
         }
     }
     same

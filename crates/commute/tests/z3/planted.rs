@@ -20,7 +20,7 @@ const COMMUTE_TO_DIFFER: Plant = Plant {
         let verdict = &mut exploration.situations[nr].verdict;
         let commutes = *verdict == Verdict::Commute;
         let orders = ["a, b", "b, a"].map(str::to_owned);
-        *verdict = Verdict::Differ(Difference::State { seen: None, orders });
+        *verdict = Verdict::Differ(Difference::State { seen: Default::default(), orders });
         commutes
     },
 };

@@ -94,6 +94,9 @@ struct MatrixArgs {
     html: Option<PathBuf>,
 }
 
+/// Pairs that are named one by one when not all of them was looked at.
+const MOST_WARNINGS: usize = 3;
+
 /// Which interface, and how far to go.
 #[derive(clap::Args)]
 struct From {
@@ -106,8 +109,9 @@ struct From {
     model: Option<PathBuf>,
 
     /// Most situations of one set of operations
-    #[arg(long, value_name = "N", default_value_t = Limits::default().situations)]
-    limit: usize,
+    #[arg(long, value_name = "N", default_value_t = Limits::default().situations as u32,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
 }
 
 impl From {
@@ -125,7 +129,7 @@ impl From {
     }
 
     fn limits(&self) -> Limits {
-        Limits { situations: self.limit, ..Limits::default() }
+        Limits { situations: self.limit as usize, ..Limits::default() }
     }
 }
 
@@ -184,9 +188,21 @@ fn matrix(args: &MatrixArgs) -> anyhow::Result<Option<String>> {
     let model = args.from.model()?;
     let pairs = explore_pairs(&*model, &args.from.limits())?;
     let names: Vec<&str> = model.operations().iter().map(|(name, _)| *name).collect();
-    for ([i, j], exploration) in &pairs {
-        let pair = format!("{} and {}", names[*i], names[*j]);
-        warn(&pair, &exploration.extent, &args.from);
+    let not_all = pairs.iter().filter(|(_, exploration)| exploration.extent != Extent::default());
+    match not_all.clone().count() {
+        0 => {}
+        1..=MOST_WARNINGS => {
+            for ([i, j], exploration) in not_all {
+                let pair = format!("{} and {}", names[*i], names[*j]);
+                warn(&pair, &exploration.extent, &args.from);
+            }
+        }
+        n => {
+            let of = pairs.len();
+            tell!(
+                "knee: of {n} of {of} pairs not all situations were looked at; --json says which"
+            );
+        }
     }
     if !args.json && args.html.is_none() {
         return Ok(Some(present::matrix(&names, &pairs)));
@@ -233,5 +249,5 @@ fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> 
         .filter(|(similarity, _)| *similarity > 0.7)
         .max_by(|a, b| a.0.total_cmp(&b.0));
     let hint = nearest.map_or(String::new(), |(_, known)| format!(": did you mean {known}?"));
-    usage(format!("no {what} is called {name}{hint}; `knee commute list` shows all"))
+    usage(format!("no {what} is called {name}{hint}; `knee commute list` (--model FILE) shows all"))
 }

@@ -85,6 +85,8 @@ impl Found<'_> {
             "operations": self.names,
             "situations": all,
             "commuting": commuting,
+            "cut": self.exploration.extent.cut,
+            "given_up": self.exploration.extent.too_deep,
             "commute_if_any_of": commute,
             "differ": differ,
         });
@@ -110,7 +112,14 @@ impl Found<'_> {
 
     fn commute(&self, most: usize, text: &mut String) {
         let commute = self.conditions.commute.as_slice();
+        let extent = &self.exploration.extent;
+        if extent.cut || extent.too_deep > 0 {
+            let _ = writeln!(text, "{BOLD}Of what was looked at, which is not all:{BOLD:#}");
+        }
         let _ = match commute {
+            _ if self.exploration.situations.is_empty() => {
+                writeln!(text, "Nothing was looked at to its end.")
+            }
             [] => writeln!(text, "They never commute."),
             [always] if always.formulas.is_empty() => {
                 writeln!(text, "They always commute.")
@@ -161,11 +170,8 @@ pub(super) fn because(difference: &Difference, names: &[String]) -> String {
                 "{call} ({name}) sees {what}{one} in the order {first}, but {other} in {second}"
             )
         }
-        Difference::State { seen: Some([one, other]), orders: [first, second] } => {
+        Difference::State { seen: [one, other], orders: [first, second] } => {
             format!("the order {first} leaves {one} where {second} leaves {other}")
-        }
-        Difference::State { seen: None, orders: [first, second] } => {
-            format!("the order {first} leaves something where {second} leaves nothing")
         }
     }
 }

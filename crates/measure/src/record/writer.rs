@@ -113,31 +113,93 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// A file that replaces another one when it is whole; dropped before, it is as if it had never been.
-pub struct AtomicFile {
-    path: PathBuf,
-    file: BufWriter<tempfile::NamedTempFile>,
+/// What is no ordinary file, such as a pipe or `/dev/stdout`, is written to as it is.
+pub struct AtomicFile(Target);
+
+enum Target {
+    Replaced { path: PathBuf, file: BufWriter<tempfile::NamedTempFile> },
+    Special(BufWriter<File>),
 }
 
 impl AtomicFile {
-    /// One that is to be at `path`.
+    /// One that is to be at `path`, or where that leads, with the permissions of what is there.
     pub fn create(path: &Path) -> io::Result<Self> {
+        let there = match std::fs::metadata(path) {
+            Ok(there) => Some(there),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            let file = File::options().write(true).open(path)?;
+            return Ok(Self(Target::Special(BufWriter::new(file))));
+        }
+        // A link goes on leading to it.
+        let path = if there.is_some() { path.canonicalize()? } else { path.to_owned() };
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = tempfile::Builder::new()
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-            .tempfile_in(dir)?;
-        Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        let file = tempfile::Builder::new().permissions(mode).tempfile_in(dir)?;
+        if let Some(there) = there {
+            file.as_file().set_permissions(there.permissions())?;
+        }
+        Ok(Self(Target::Replaced { path, file: BufWriter::new(file) }))
     }
 
     /// Adds to it.
     pub fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
-        self.file.write_all(content)
+        match &mut self.0 {
+            Target::Replaced { file, .. } => file.write_all(content),
+            Target::Special(file) => file.write_all(content),
+        }
     }
 
     /// It is whole.
     pub fn persist(self) -> io::Result<()> {
-        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.as_file().sync_all()?;
-        file.persist(self.path)?;
-        Ok(())
+        match self.0 {
+            Target::Special(mut file) => file.flush(),
+            Target::Replaced { path, file } => {
+                let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+                file.as_file().sync_all()?;
+                file.persist(path)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_link_goes_on_leading_to_what_is_written_with_the_permissions_it_had() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| dir.path().join(name));
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
+        symlink("file", &link).unwrap();
+        write_atomically(&link, b"new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn what_is_no_ordinary_file_stays_what_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mkfifoat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        )
+        .unwrap();
+        let path = fifo.clone();
+        let reader = std::thread::spawn(move || fs::read(path).unwrap());
+        write_atomically(&fifo, b"through").unwrap();
+        assert_eq!(reader.join().unwrap(), b"through");
+        assert!(!fs::metadata(&fifo).unwrap().is_file());
+        assert!(write_atomically(dir.path(), b"").is_err());
     }
 }

@@ -26,8 +26,10 @@ impl List {
     }
 }
 
-/// What is in a page: nothing in particular, or a datum.
-pub(crate) const ANYTHING: Nr = Nr::MAX;
+/// What is in a page: zeroes, or anything, or a datum.
+pub(crate) const ZEROES: Nr = Nr::MAX;
+/// What tests call them.
+const ZEROES_NAME: &str = "zeroes";
 
 /// A step to the initial state of a test.
 #[derive(Debug, Clone, Copy)]
@@ -144,7 +146,7 @@ impl Plan {
                 "map" => {
                     let (va, writable) = (name(step, "va")?, step["writable"] == true);
                     let step = match step.get("inode") {
-                        None => Step::MapAnonymous { va, writable, datum: name(step, "datum")? },
+                        None => Step::MapAnonymous { va, writable, datum: datum(step) },
                         Some(_) => {
                             let (inode, off) = (name(step, "inode")?, number(step, "off")?);
                             Step::MapFile { va, writable, inode, off }
@@ -245,14 +247,19 @@ fn name(value: &Value, field: &str) -> Result<Nr, Unknown> {
 fn names(value: &Value, field: &str) -> Result<List, Unknown> {
     let mut list = List::default();
     for item in value[field].as_array().ok_or_else(|| format!("no {field}"))? {
-        list.push(item.as_str().map_or(Ok(ANYTHING), name_nr)?)?;
+        list.push(item.as_str().map_or(Ok(ZEROES), datum_nr)?)?;
     }
     Ok(list)
 }
 
 /// A datum that makes no difference is the first.
 fn datum(given: &Value) -> Nr {
-    name(given, "datum").unwrap_or(0)
+    given["datum"].as_str().and_then(|name| datum_nr(name).ok()).unwrap_or(0)
+}
+
+/// The number of a datum.
+pub(crate) fn datum_nr(name: &str) -> Result<Nr, Unknown> {
+    if name == ZEROES_NAME { Ok(ZEROES) } else { name_nr(name) }
 }
 
 /// The number at the end of a name.

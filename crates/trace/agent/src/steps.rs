@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::fault;
 use crate::marker::Window;
-use crate::plan::{ANYTHING, Call, MOST, Nr, Step, Whence};
+use crate::plan::{Call, MOST, Nr, Step, Whence, ZEROES};
 use crate::returned::Returned;
 
 /// The unit of offsets, lengths and contents.
@@ -49,7 +49,7 @@ pub(crate) fn page_at(nr: Nr) -> usize {
 
 /// The byte that a datum is full of; 0 is what new memory is full of.
 pub(crate) fn content(datum: Nr) -> u8 {
-    if datum == ANYTHING { 0 } else { datum + 1 }
+    if datum == ZEROES { 0 } else { datum + 1 }
 }
 
 /// An error of set-up: what was tried, and errno.

@@ -42,7 +42,7 @@ fn mkdir(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     if found.is_some() {
         return Ok(Outcome::of("EEXIST"));
     }
-    let (dir, zero) = (call.fresh("new directory"), Natural(0.into()));
+    let (dir, zero) = (call.fresh("new directory")?, Natural(0.into()));
     let depth = Natural::unknown(call.world, "depth of a new directory");
     state.dirs.insert(dir, Counts { files: zero, subdirs: zero, depth });
     let node = Node { is_dir: Truth::Known(true), dir, ..Node::unknown(call.world, "no file") };
@@ -66,7 +66,7 @@ fn create(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     if found.is_some() {
         return Ok(Outcome::of("EEXIST"));
     }
-    let file = call.fresh("new file");
+    let file = call.fresh("new file")?;
     let node = Node { is_dir: Truth::Known(false), file, ..Node::unknown(call.world, "no dir") };
     state.entries.insert(path, node);
     state.count(path.dir, [1, 0], call.world)?;

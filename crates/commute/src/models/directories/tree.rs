@@ -48,7 +48,7 @@ impl State for Node {
     }
 
     fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        if !self.is_dir.same(&other.is_dir, world)? {
+        if !self.is_dir.same_in_words(&other.is_dir, ["a directory", "a file"], world)? {
             return Ok(false);
         }
         match self.is_dir.ask(world)? {

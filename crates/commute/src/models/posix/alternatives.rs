@@ -14,7 +14,7 @@
 
 use super::{Posix, fd, file, memory};
 use crate::models::posix::fd::Target;
-use crate::{Call, Interface, Operation, Outcome, Stop};
+use crate::{Call, Interface, Operation, Outcome, Stop, Value};
 
 fn open_anyfd(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     file::open_as(state, call, |fds, call| fds.any(0, call))
@@ -34,9 +34,9 @@ fn fstatx(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     Ok(Outcome::nothing()
         .and("ino", open.inode)
         .and("size", file.data.len.0)
-        .and("atime", file.atime)
-        .and("mtime", file.mtime)
-        .and("ctime", file.ctime))
+        .and("atime", Value::Time(file.atime))
+        .and("mtime", Value::Time(file.mtime))
+        .and("ctime", Value::Time(file.ctime)))
 }
 
 /// Maps or unmaps a page, which no longer leaves then.

@@ -39,7 +39,7 @@ impl State for Fd {
     }
 
     fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        if !self.is_pipe.same(&other.is_pipe, world)? {
+        if !self.is_pipe.same_in_words(&other.is_pipe, ["a pipe", "a file"], world)? {
             return Ok(false);
         }
         Ok(if self.is_pipe.ask(world)? {
@@ -154,20 +154,20 @@ pub(super) fn fstat(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, S
 
 pub(super) fn lseek(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let (process, fd, target) = target(state, call)?;
-    let mut open = match target {
-        None => return Ok(Outcome::of("EBADF")),
-        Some(Target::Pipe { .. }) => return Ok(Outcome::of("ESPIPE")),
-        Some(Target::File(open)) => open,
-    };
+    let Some(target) = target else { return Ok(Outcome::of("EBADF")) };
+    let whence = call.word("whence", &["SEEK_SET", "SEEK_CUR", "SEEK_END", "other"]);
+    if whence.is("other", call.world)? {
+        return Ok(Outcome::of("EINVAL"));
+    }
+    let Target::File(mut open) = target else { return Ok(Outcome::of("ESPIPE")) };
     let off = call.int("off", -1..=DESCRIPTORS);
-    let new = match call.choice("whence", &["SEEK_SET", "SEEK_CUR", "SEEK_END", "other"])? {
+    let new = match whence.which(call.world)? {
         "SEEK_SET" => off,
         "SEEK_CUR" => open.off.0 + call.world.concrete(off, STEPS)?,
-        "SEEK_END" => {
+        _ => {
             let len = state.inodes.get(&open.inode, call.world)?.data.len.0;
             len + call.world.concrete(off, STEPS)?
         }
-        _ => return Ok(Outcome::of("EINVAL")),
     };
     if call.world.at_most(new, -1)? {
         return Ok(Outcome::of("EINVAL"));
@@ -204,7 +204,7 @@ pub(super) fn pipe_as(
     choose: impl Fn(&Descriptors<Fd>, usize, &mut Call<'_>) -> Result<Int, Stop>,
 ) -> Result<Outcome, Stop> {
     let process = call.process()?;
-    let pipe = call.fresh("pipe");
+    let pipe = call.fresh("pipe")?;
     let mut ends = state.pipes.get(&pipe, call.world)?;
     ends.data = Queue::empty();
     [ends.readers, ends.writers] = [Natural(1.into()); 2];

@@ -3,7 +3,7 @@
 use super::{Datum, FileName, Inode, Posix};
 use crate::models::descriptors::Descriptors;
 use crate::models::posix::fd::Fd;
-use crate::{Call, Int, Natural, Outcome, Part, State, Stop, Term, Total, World, state};
+use crate::{Call, Int, Natural, Outcome, Part, State, Stop, Term, Total, Value, World, state};
 
 state! {
     /// A file.
@@ -122,9 +122,9 @@ impl Posix {
             .and("ino", inode)
             .and("size", file.data.len.0)
             .and("nlink", file.nlink.0)
-            .and("atime", file.atime)
-            .and("mtime", file.mtime)
-            .and("ctime", file.ctime))
+            .and("atime", Value::Time(file.atime))
+            .and("mtime", Value::Time(file.mtime))
+            .and("ctime", Value::Time(file.ctime)))
     }
 }
 
@@ -149,7 +149,7 @@ pub(super) fn open_as(
         None if !creat => return Ok(Outcome::of("ENOENT")),
         None => {
             let time = call.open_int("time");
-            let inode = call.fresh("inode");
+            let inode = call.fresh("inode")?;
             let mut file = state.inodes.get(&inode, call.world)?;
             file.data.len.0 = 0.into();
             file.nlink.0 = 1.into();

@@ -31,8 +31,10 @@ impl State for Area {
     }
 
     fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        if !self.anonymous.same(&other.anonymous, world)?
-            || !self.writable.same(&other.writable, world)?
+        let kinds = ["anonymous memory", "a page of a file"];
+        let permissions = ["writable memory", "read-only memory"];
+        if !self.anonymous.same_in_words(&other.anonymous, kinds, world)?
+            || !self.writable.same_in_words(&other.writable, permissions, world)?
         {
             return Ok(false);
         }
@@ -62,7 +64,7 @@ pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     let mut area = Area::unknown(call.world, "no memory");
     area.anonymous = Truth::Known(anonymous);
     if anonymous {
-        area.datum = Term::<Datum>::unknown(call.world, "zeroes");
+        area.datum = Term::constant(call.world, "zeroes");
     } else {
         let fd = fd::fd_argument(call);
         match fd::file_of(state, process, fd, call)? {
@@ -72,7 +74,7 @@ pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
         area.off = Natural(call.int("off", 0..=PAGES));
     }
     area.writable = Truth::Known(call.flag("writable")?);
-    let va: Term<Va> = if call.flag("fixed")? { call.term("va") } else { call.fresh("new va") };
+    let va: Term<Va> = if call.flag("fixed")? { call.term("va") } else { call.fresh("new va")? };
     state.process(process).memory.insert(va, area);
     Ok(Outcome::of(va))
 }

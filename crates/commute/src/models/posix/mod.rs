@@ -26,9 +26,10 @@ state! {
     pub struct Posix {
         proc0: Process,
         proc1: Process,
+        // Before the inodes: it says which new ones are the same.
+        dir: Map<Term<FileName>, Term<Inode>>,
         pipes: Total<Term<Pipe>, PipeState>,
         inodes: Total<Term<Inode>, InodeState>,
-        dir: Map<Term<FileName>, Term<Inode>>,
     }
 }
 

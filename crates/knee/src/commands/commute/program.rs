@@ -51,6 +51,17 @@ impl Program {
         ModelError::Program { program: self.path.display().to_string(), what }
     }
 
+    /// Says of which operations it was asked.
+    fn of_operations(&self, operations: &[usize], error: ModelError) -> ModelError {
+        let names: Vec<&str> = operations.iter().map(|&nr| self.operations()[nr].0).collect();
+        match error {
+            ModelError::Program { program, what } => {
+                ModelError::Program { program, what: format!("{}: {what}", names.join(" and ")) }
+            }
+            other => other,
+        }
+    }
+
     fn start(&self, request: &Request) -> Result<Child, ModelError> {
         let request = serde_json::to_string(request).expect("a request is plain data");
         let child = Command::new(&self.path)
@@ -80,8 +91,8 @@ impl Program {
 
     fn not_understood(&self, what: &str) -> ModelError {
         self.failed(format!(
-            "is not a model: its answer is not what was asked for ({what}); see \"A model of your \
-             own\" in docs/commuting.md"
+            "is not a model, or writes to standard output, which is for its answers: it is not \
+             what was asked for ({what}); see \"A model of your own\" in docs/commuting.md"
         ))
     }
 
@@ -149,10 +160,9 @@ impl Model for Program {
     }
 
     fn explore(&self, operations: &[usize], limits: &Limits) -> Explored {
-        self.ask::<Result<Exploration, ModelError>>(
-            &Request::Explore(operations.to_vec(), *limits),
-            None,
-        )?
+        let request = Request::Explore(operations.to_vec(), *limits);
+        let explored = self.ask::<Result<Exploration, ModelError>>(&request, None);
+        explored.map_err(|error| self.of_operations(operations, error))?
     }
 
     fn generate(
@@ -188,7 +198,7 @@ impl Model for Program {
         if enough {
             return Ok(Generated::default());
         }
-        heard?;
+        heard.map_err(|error| self.of_operations(operations, error))?;
         done.map_err(|what| self.not_understood(&what))?
     }
 }
