@@ -36,7 +36,7 @@ pub struct Wanted {
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { patterns: 64, differing: false }
+        Self { patterns: 128, differing: false }
     }
 }
 

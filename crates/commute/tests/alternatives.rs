@@ -452,14 +452,14 @@ fn an_unmap_that_takes_effect_later_commutes_with_accesses() {
         str![[r#"
 commute: a.va ≠ b.va
 commute: b is in the other process
-commute: proc0.memory has no b.va
-differ: b is not in the other process and proc0.memory has b.va and a.va = b.va: b sees SIGSEGV in a, b, proc0.memory[b.va].datum in b, a
-differ: b is not in the other process and proc0.memory has b.va and a.va = b.va: b sees SIGSEGV in a, b, SIGBUS in b, a
-differ: b is not in the other process and proc0.memory has b.va and a.va = b.va: b sees SIGSEGV in a, b, inodes[proc0.memory[b.va].inode][proc0.memory[b.va].off] in b, a
+commute: proc0.memory has no a.va
+differ: proc0.memory has a.va and b is not in the other process and a.va = b.va: b sees SIGSEGV in a, b, proc0.memory[a.va].datum in b, a
+differ: proc0.memory has a.va and b is not in the other process and a.va = b.va: b sees SIGSEGV in a, b, SIGBUS in b, a
+differ: proc0.memory has a.va and b is not in the other process and a.va = b.va: b sees SIGSEGV in a, b, inodes[proc0.memory[a.va].inode][proc0.memory[a.va].off] in b, a
 
 "#]]
     );
-    assert_eq!(share(&posix, ["munmap", "memread"]), "9 of 12");
+    assert_eq!(share(&posix, ["munmap", "memread"]), "25 of 28");
     assert_data_eq!(
         told(&posix, &["munmap_delayed", "memread"]),
         str![[r#"
@@ -468,7 +468,7 @@ commute: always
 "#]]
     );
     assert_eq!(share(&posix, ["munmap_delayed", "memread"]), "20 of 20");
-    assert_eq!(share(&posix, ["munmap", "memwrite"]), "12 of 15");
+    assert_eq!(share(&posix, ["munmap", "memwrite"]), "33 of 36");
     assert_data_eq!(
         told(&posix, &["munmap_delayed", "memwrite"]),
         str![[r#"

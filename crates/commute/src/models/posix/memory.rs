@@ -74,14 +74,30 @@ pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
         area.off = Natural(call.int("off", 0..=PAGES));
     }
     area.writable = Truth::Known(call.flag("writable")?);
-    let va: Term<Va> = if call.flag("fixed")? { call.term("va") } else { call.fresh("new va")? };
+    let va: Term<Va> = if call.flag("fixed")? {
+        let va = call.term("va");
+        tear_down(state, process, &va, call.world)?;
+        va
+    } else {
+        call.fresh("new va")?
+    };
     state.process(process).memory.insert(va, area);
     Ok(Outcome::of(va))
+}
+
+/// Looks at what has to go. Nobody sees a difference, but tests should have each: to unmap nothing,
+/// anonymous memory or a page of a file is not the same work.
+fn tear_down(state: &mut Posix, process: u8, va: &Term<Va>, world: &mut World) -> Result<(), Stop> {
+    if let Some(area) = state.process(process).memory.get(va, world)? {
+        area.anonymous.ask(world)?;
+    }
+    Ok(())
 }
 
 pub(super) fn munmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let process = call.process()?;
     let va = call.term("va");
+    tear_down(state, process, &va, call.world)?;
     state.process(process).memory.remove(va);
     Ok(Outcome::of("0"))
 }
