@@ -57,6 +57,12 @@ impl Condition {
         Self { literals: situation.condition.clone(), apart: Vec::new() }
     }
 
+    /// With all that was taken for granted there.
+    fn whole(situation: &Situation) -> Self {
+        let assumed = &situation.grounds.assumed;
+        Self { literals: [&situation.condition[..], assumed].concat(), apart: Vec::new() }
+    }
+
     /// One condition for two that differ in which of two integers is the greater.
     fn either(&self, other: &Self) -> Option<Self> {
         let only = |one: &Self, other: &Self| {
@@ -183,8 +189,9 @@ pub fn conditions(exploration: &Exploration) -> Conditions {
             Verdict::Differ(difference) => differ.push((nr, condition, difference)),
         }
     }
-    let apart: Vec<Condition> = differ.iter().map(|(_, condition, _)| condition.clone()).collect();
-    let together: Vec<Condition> = commute.iter().map(|(_, condition)| condition.clone()).collect();
+    let whole = |nr: &usize| Condition::whole(&exploration.situations[*nr]);
+    let apart: Vec<Condition> = differ.iter().map(|(nr, ..)| whole(nr)).collect();
+    let together: Vec<Condition> = commute.iter().map(|(nr, _)| whole(nr)).collect();
     let least = least(exploration);
     Conditions {
         commute: cover(&commute, &apart, &least),
