@@ -23,13 +23,13 @@ pub(crate) struct FirstFew<const N: usize> {
 }
 
 impl<const N: usize> FirstFew<N> {
-    const EMPTY: FirstFew<N> = FirstFew { values: [0; N], count: 0 };
+    pub(crate) const EMPTY: FirstFew<N> = FirstFew { values: [0; N], count: 0 };
 
     pub(crate) fn as_slice(&self) -> &[u64] {
         &self.values[..self.count.into()]
     }
 
-    fn add(&mut self, value: u64) {
+    pub(crate) fn add(&mut self, value: u64) {
         if usize::from(self.count) < N && !self.as_slice().contains(&value) {
             self.values[usize::from(self.count)] = value;
             self.count += 1;

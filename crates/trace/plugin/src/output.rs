@@ -13,7 +13,7 @@
 //! ```json
 //! {"test":0,
 //!  "sides":[{"side":0,"cpu":1,"opened":1,"closed":1,"instructions":412,"accesses":167,
-//!            "read":48,"written":21,"interrupts":0,"switched":false,"unresolved":0,
+//!            "read":48,"written":21,"interrupts":0,"switches":0,"unresolved":0,
 //!            "overflowed":false}],
 //!  "conflicts":[{"line":"0x3a4b040","overlap":true,
 //!    "sides":[{"side":0,"first":24,"last":31,"read":"0xff000000","written":"0xff000000",
@@ -27,9 +27,11 @@
 //! * `line` is the physical address of the line's first byte.
 //! * `writers` and `readers` are code addresses, four in all, those that wrote first.
 //! * `more` conflicts are not listed.
-//! * A test is **interrupted** if a side has interrupts: they are left out and hide nothing. It is
-//!   **disturbed**, and should be repeated, if a side was `switched`, has `unresolved` accesses,
-//!   `overflowed` or closed fewer windows than it opened, or if marks were `stray` (out of order).
+//! * A test is **interrupted** if a side has interrupts: they are left out and hide nothing.
+//! * It is **disturbed**, and should be repeated, if a side has `switches`: the task was switched out
+//!   and came back. All that it did is there, but what the scheduler did on its behalf as well.
+//! * It is **incomplete** if a side has `unresolved` accesses, `overflowed` or closed fewer windows
+//!   than it opened, or if marks were `stray` (out of order).
 //!
 //! With `trace=INDEX` that test's accesses come before its line:
 //!
@@ -146,7 +148,7 @@ impl Display for SideObject<'_> {
         write!(
             f,
             "{{\"side\":{side},\"cpu\":{},\"opened\":{},\"closed\":{},\"instructions\":{},\
-             \"accesses\":{},\"read\":{},\"written\":{},\"interrupts\":{},\"switched\":{},\
+             \"accesses\":{},\"read\":{},\"written\":{},\"interrupts\":{},\"switches\":{},\
              \"unresolved\":{},\"overflowed\":{}}}",
             count.cpu,
             count.opened,
@@ -156,7 +158,7 @@ impl Display for SideObject<'_> {
             distinct(|line| line.read),
             distinct(|line| line.written),
             count.interrupts,
-            count.switched,
+            count.switches,
             count.unresolved,
             table.overflowed(),
         )
@@ -227,7 +229,7 @@ mod tests {
         file.rewind().expect("go to its start");
         let mut written = String::new();
         file.read_to_string(&mut written).expect("read it");
-        let expected = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switched":false,"unresolved":0,"overflowed":false},{"side":2,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":1,"written":0,"interrupts":0,"switched":false,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[]},{"side":2,"first":4,"last":7,"read":"0xf0","written":"0x0","virtual":["0x70001040"],"writers":[],"readers":["0xffffffff81000000"]}]}],"more":0,"stray":1}"#;
+        let expected = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false},{"side":2,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":1,"written":0,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[]},{"side":2,"first":4,"last":7,"read":"0xf0","written":"0x0","virtual":["0x70001040"],"writers":[],"readers":["0xffffffff81000000"]}]}],"more":0,"stray":1}"#;
         assert_eq!(written.trim_end(), expected);
     }
 }

@@ -7,15 +7,18 @@
 //! behind it. So whether an `iretq` ended a level shows when the next block begins. What is recorded
 //! goes on where the interrupted code does: an interrupt hides nothing.
 //!
-//! Two levels that never return are where a handler changes tasks: the task is gone from the CPU,
-//! and nothing tells when it is back. The side counts as switched, and its record ends there.
+//! A task that is switched out, because it sleeps or another has its turn, is not the CPU's business
+//! until it is back. Who runs cannot be seen, but `__switch_to_asm` saves a task's registers on its
+//! stack and the stack pointer in its `task_struct`, and reads them from the same addresses when it
+//! switches back. So the addresses that it wrote on the way out are remembered, and when it reads
+//! one of them the task is there again, as deep in interrupts as it was.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
 
 use knee_marks::EntryKind;
 
-use crate::lines::{Access, LineTable};
+use crate::lines::{Access, FirstFew, LineTable};
 use crate::qemu::{AccessInfo, Physical};
 
 const PAGE_BYTES: u64 = 4096;
@@ -23,6 +26,10 @@ const PAGE_BYTES: u64 = 4096;
 const MAX_TRACE: usize = 1 << 20;
 /// QEMU's x86 machines have 255 virtual CPUs without interrupt remapping.
 const MAX_VCPUS: usize = 256;
+/// `__switch_to_asm` is shorter, and what follows it within this distance does not switch.
+const SWITCH_BYTES: u64 = 256;
+/// It saves six registers, flags in older kernels, the stack pointer and the stack's canary.
+const MAX_SAVED: usize = 16;
 
 /// What a side of a test did.
 pub(crate) struct Side {
@@ -44,8 +51,8 @@ pub(crate) struct Count {
     pub(crate) accesses: u64,
     /// Interrupts that were left out.
     pub(crate) interrupts: u64,
-    /// The task was switched out: what came later is missing.
-    pub(crate) switched: bool,
+    /// How often the task was switched out. What it does before and after counts.
+    pub(crate) switches: u64,
     /// Accesses whose physical address QEMU did not know; they are missing.
     pub(crate) unresolved: u64,
 }
@@ -79,6 +86,17 @@ pub(crate) struct BlockStart {
     pub(crate) enters: Option<EntryKind>,
 }
 
+/// Whether the task whose window is open runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Here,
+    /// It is being switched out, by the code at this address.
+    Leaves(u64),
+    Away,
+    /// Another is being switched out: it may come back.
+    MayArrive(u64),
+}
+
 /// A virtual CPU.
 pub(crate) struct Vcpu {
     /// The side whose window is open, with its number.
@@ -87,11 +105,20 @@ pub(crate) struct Vcpu {
     depth: u32,
     /// An `iretq` is being executed inside an interrupt; this is the address behind it.
     returning: Option<u64>,
+    presence: Presence,
+    /// Where the task's registers were saved when it was switched out.
+    saved: FirstFew<MAX_SAVED>,
 }
 
 impl Vcpu {
     const fn new() -> Vcpu {
-        Vcpu { side: None, depth: 0, returning: None }
+        Vcpu {
+            side: None,
+            depth: 0,
+            returning: None,
+            presence: Presence::Here,
+            saved: FirstFew::EMPTY,
+        }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -100,7 +127,7 @@ impl Vcpu {
 
     /// Opens the window: what happens from now on goes into `side`.
     pub(crate) fn open(&mut self, number: usize, side: Box<Side>) {
-        *self = Vcpu { side: Some((number, side)), depth: 0, returning: None };
+        *self = Vcpu { side: Some((number, side)), ..Vcpu::new() };
     }
 
     /// Closes the window.
@@ -113,6 +140,20 @@ impl Vcpu {
     pub(crate) fn block(&mut self, start: impl FnOnce() -> BlockStart) {
         let Some((_, side)) = self.side.as_mut() else { return };
         let start = start();
+        let switches = start.enters == Some(EntryKind::Switch);
+        let still = |entry: u64| start.address.wrapping_sub(entry) < SWITCH_BYTES;
+        match self.presence {
+            Presence::Here => {}
+            Presence::Leaves(_) | Presence::Away | Presence::MayArrive(_) if switches => {
+                self.presence = Presence::MayArrive(start.address);
+                return;
+            }
+            Presence::Leaves(entry) | Presence::MayArrive(entry) if still(entry) => return,
+            Presence::Leaves(_) | Presence::Away | Presence::MayArrive(_) => {
+                self.presence = Presence::Away;
+                return;
+            }
+        }
         if let Some(behind) = self.returning.take()
             && start.address != behind
         {
@@ -124,17 +165,22 @@ impl Vcpu {
                 self.depth += 1;
             }
             Some(EntryKind::Fault) if self.depth > 0 => self.depth += 1,
-            Some(EntryKind::Switch) => side.count.switched = true,
-            _ => {}
+            Some(EntryKind::Switch) => {
+                side.count.switches += 1;
+                self.presence = Presence::Leaves(start.address);
+                self.saved = FirstFew::EMPTY;
+                return;
+            }
+            Some(EntryKind::Fault) | None => {}
         }
-        if self.depth == 0 && !side.count.switched {
+        if self.depth == 0 {
             side.count.instructions += start.length as u64;
         }
     }
 
     /// An `iretq` is executed.
     pub(crate) fn returns(&mut self, behind: u64) {
-        if self.depth > 0 {
+        if self.depth > 0 && self.presence == Presence::Here {
             self.returning = Some(behind);
         }
     }
@@ -143,7 +189,23 @@ impl Vcpu {
     #[inline]
     pub(crate) fn access(&mut self, info: AccessInfo, address: u64, pc: u64) {
         let Some((_, side)) = self.side.as_mut() else { return };
-        if self.depth > 0 || side.count.switched {
+        match self.presence {
+            Presence::Here => {}
+            Presence::Leaves(_) => {
+                if info.is_store() {
+                    self.saved.add(address);
+                }
+                return;
+            }
+            Presence::MayArrive(_) => {
+                if !info.is_store() && self.saved.as_slice().contains(&address) {
+                    self.presence = Presence::Here;
+                }
+                return;
+            }
+            Presence::Away => return,
+        }
+        if self.depth > 0 {
             return;
         }
         side.count.accesses += 1;
@@ -264,9 +326,24 @@ mod tests {
     }
 
     #[test]
-    fn after_a_switch_nothing_counts() {
-        let (side, _) =
-            run(&[Ok((KERNEL, Some(EntryKind::Switch))), Ok((KERNEL + 8, None))]);
-        assert_eq!((side.count.switched, side.count.instructions), (true, 0));
+    fn a_task_that_is_switched_out_is_away_until_its_registers_are_read() {
+        let switch = KERNEL + 0x400;
+        let mut vcpu = Vcpu::new();
+        vcpu.open(0, Box::new(Side::new()));
+        let mut run = |address: u64, enters| {
+            vcpu.block(|| block(address, enters));
+            vcpu.presence
+        };
+        assert_eq!(run(KERNEL, None), Presence::Here);
+        assert_eq!(run(switch, Some(EntryKind::Switch)), Presence::Leaves(switch));
+        assert_eq!(run(switch + 0x20, None), Presence::Leaves(switch));
+        // The other task, with an interrupt of its own.
+        assert_eq!(run(KERNEL + 0x800, None), Presence::Away);
+        assert_eq!(run(KERNEL + 0x100, Some(EntryKind::Interrupt)), Presence::Away);
+        assert_eq!(run(switch, Some(EntryKind::Switch)), Presence::MayArrive(switch));
+        assert_eq!(run(KERNEL + 0x900, None), Presence::Away);
+        let (_, side) = vcpu.close().unwrap();
+        let count = side.count;
+        assert_eq!((count.switches, count.interrupts, count.instructions), (1, 0, 1));
     }
 }
