@@ -325,7 +325,6 @@ impl Drop for Guest {
     }
 }
 
-
 fn command_line(options: &GuestOptions) -> String {
     let mut line = PARAMETERS.to_owned();
     for parameter in &options.parameters {

@@ -29,6 +29,14 @@ pub enum KernelError {
         /// What the system said.
         source: io::Error,
     },
+    /// A file could not be written.
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The file is something else.
     #[error(
         "{} is neither an x86 kernel image (vmlinuz, bzImage) nor a Debian package",
@@ -39,7 +47,9 @@ pub enum KernelError {
     #[error("{} has no kernel image in it: take linux-image-… and not its debug symbols or headers", .0.display())]
     NoImageInside(PathBuf),
     /// The running kernel's image is not where distributions put it.
-    #[error("the image of the running kernel {0} is not readable here: name one, or fetch one with knee kernel fetch")]
+    #[error(
+        "the image of the running kernel {0} is not readable here: name one, or fetch one with knee kernel fetch"
+    )]
     NotHere(String),
     /// A program is missing.
     #[error("{program} is not installed: apt-get install {package}")]
@@ -66,7 +76,9 @@ pub enum KernelError {
         known: String,
     },
     /// The machine has no sources of Debian packages.
-    #[error("apt knows no mirror of Debian here: fetch a linux-image package yourself and name its file")]
+    #[error(
+        "apt knows no mirror of Debian here: fetch a linux-image package yourself and name its file"
+    )]
     NoMirror,
 }
 
@@ -80,8 +92,8 @@ pub struct Kernel {
 impl Kernel {
     /// The kernel in a file: an image, or a Debian package that has one.
     pub fn open(path: &Path) -> Result<Kernel, KernelError> {
-        let content = fs::read(path)
-            .map_err(|source| KernelError::Read { path: path.to_owned(), source })?;
+        let content =
+            fs::read(path).map_err(|source| KernelError::Read { path: path.to_owned(), source })?;
         let image = match content.starts_with(PACKAGE_MAGIC) {
             true => unpack(path)?,
             false => content,
@@ -140,8 +152,7 @@ fn unpack(package: &Path) -> Result<Vec<u8>, KernelError> {
     picker.args(["-x", "--to-stdout", "--wildcards"]).args(INSIDE).stdin(archive);
     let picked = picker.output();
     let opened = opener.wait().is_ok_and(|status| status.success());
-    let picked =
-        picked.map_err(|_| KernelError::NoProgram { program: "tar", package: "tar" })?;
+    let picked = picked.map_err(|_| KernelError::NoProgram { program: "tar", package: "tar" })?;
     // Its status says nothing: each pattern that fits no file of this package is an error.
     match opened && !picked.stdout.is_empty() {
         true => Ok(picked.stdout),

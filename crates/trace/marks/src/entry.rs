@@ -86,7 +86,8 @@ pub fn entries(kallsyms: &str, mut found: impl FnMut(Entry)) {
         };
         let Ok(address) = u64::from_str_radix(address, 16) else { continue };
         if let Some(start) = stubs.take_if(|start| *start < address) {
-            for address in (start..address.min(start + MAX_STUBS_BYTES)).step_by(STUB_STEP as usize) {
+            for address in (start..address.min(start + MAX_STUBS_BYTES)).step_by(STUB_STEP as usize)
+            {
                 found(Entry { kind: EntryKind::Interrupt, address });
             }
         }

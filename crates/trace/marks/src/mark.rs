@@ -55,9 +55,7 @@ impl Mark {
             BEGIN => Some(Mark::Begin),
             END => Some(Mark::End),
             ARM => Some(Mark::Arm),
-            code => side(OPEN, code)
-                .map(Mark::Open)
-                .or_else(|| side(CLOSE, code).map(Mark::Close)),
+            code => side(OPEN, code).map(Mark::Open).or_else(|| side(CLOSE, code).map(Mark::Close)),
         }
     }
 

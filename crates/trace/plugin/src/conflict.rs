@@ -68,7 +68,8 @@ mod tests {
         let tables: Vec<_> = tables.iter().copied().enumerate().collect();
         let (conflicts, more) = conflicts(&tables);
         assert_eq!(more, 0);
-        let sides = |conflict: &Conflict<'_>| conflict.sides.iter().map(|(side, _)| *side).collect();
+        let sides =
+            |conflict: &Conflict<'_>| conflict.sides.iter().map(|(side, _)| *side).collect();
         conflicts.iter().map(|conflict| (sides(conflict), conflict.overlap)).collect()
     }
 

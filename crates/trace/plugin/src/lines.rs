@@ -168,8 +168,7 @@ impl LineTable {
         let mut at = (hash >> (64 - self.slots.len().ilog2())) as usize;
         loop {
             let slot = self.slots[at];
-            if slot.generation != self.generation
-                || self.lines[slot.line as usize].number == number
+            if slot.generation != self.generation || self.lines[slot.line as usize].number == number
             {
                 return at;
             }

@@ -87,7 +87,8 @@ static CHOOSE_VERSION: extern "C" fn() = choose_version;
 extern "C" fn choose_version() {
     // SAFETY: a null handle means all that is loaded, the name ends in a zero, and the dynamic
     // linker allows look-ups from constructors.
-    let scoreboards = unsafe { dlsym(std::ptr::null_mut(), c"qemu_plugin_scoreboard_new".as_ptr()) };
+    let scoreboards =
+        unsafe { dlsym(std::ptr::null_mut(), c"qemu_plugin_scoreboard_new".as_ptr()) };
     if !scoreboards.is_null() {
         qemu_plugin_version.store(2, Relaxed);
     }

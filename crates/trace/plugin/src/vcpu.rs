@@ -235,8 +235,7 @@ struct Slot(UnsafeCell<Vcpu>);
 // SAFETY: `vcpu` is the only way to a slot, and it is called on the thread of the slot's CPU only.
 unsafe impl Sync for Slot {}
 
-static VCPUS: [Slot; MAX_VCPUS] =
-    [const { Slot(UnsafeCell::new(Vcpu::new())) }; MAX_VCPUS];
+static VCPUS: [Slot; MAX_VCPUS] = [const { Slot(UnsafeCell::new(Vcpu::new())) }; MAX_VCPUS];
 
 /// Calls `with` with the virtual CPU of this number. To be called from QEMU's callbacks with the
 /// number that these were given, and not from `with`.

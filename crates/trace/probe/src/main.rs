@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::{hint, mem, ptr, thread};
 
 use knee_marks::{Mark, entries};
@@ -118,9 +118,9 @@ fn operation(kind: &str) -> Option<Operation> {
         "pread" => |state, side| pread(&state.files[side], state.pages[side].0.as_ptr().cast(), 64),
         "lseek" => |state, _| lseek(state),
         // The kernel writes neighbouring bytes of one line for the two sides.
-        "kernel-neighbours" => |state, side| {
-            pread(&state.files[side], ptr::from_ref(state.neighbour(side)).cast(), 1)
-        },
+        "kernel-neighbours" => {
+            |state, side| pread(&state.files[side], ptr::from_ref(state.neighbour(side)).cast(), 1)
+        }
         "user-counter" => |state, _| {
             // SAFETY: aligned, within the page, and only ever accessed atomically as these 8 bytes
             // or as bytes of other tests, which run at other times.
@@ -183,7 +183,11 @@ fn run_tests(state: &State, operation: Operation, tests: u32) -> io::Result<()> 
             pin(1)?;
             for test in 0..warm_up + tests {
                 wait(2 * test + 1);
-                if test < warm_up { operation(state, 1) } else { window(state, operation, 1) }
+                if test < warm_up {
+                    operation(state, 1)
+                } else {
+                    window(state, operation, 1)
+                }
                 pass(2 * test + 2);
             }
             Ok::<_, io::Error>(())
@@ -225,8 +229,9 @@ fn pin(cpu: usize) -> io::Result<()> {
 fn mount(kind: &str, at: &str) -> io::Result<()> {
     let (kind, at) = (CString::new(kind)?, CString::new(at)?);
     // SAFETY: both strings end in a zero; these file systems want no data.
-    let mounted =
-        unsafe { libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), libc::MS_NOATIME, ptr::null()) };
+    let mounted = unsafe {
+        libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), libc::MS_NOATIME, ptr::null())
+    };
     check(mounted)
 }
 
