@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     while let Some(event) = guest.next_event()? {
         match event {
             Event::Console(line) => println!("console: {line}"),
-            Event::Result(line) => println!("{line}"),
+            Event::Result(record) => println!("{record:?}"),
             Event::End(end) => println!("{end:?}"),
         }
     }

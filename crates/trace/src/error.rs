@@ -2,12 +2,17 @@
 
 use std::io;
 
+use crate::record::RecordError;
+
 /// Why there is no guest, or no more of it.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
     /// QEMU is not there.
     #[error("{0} is not installed: apt-get install qemu-system-x86")]
     NoQemu(&'static str),
+    /// The plugin is another than this knee's.
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// The system refused something that a guest needs.
     #[error("cannot {what}: {source}")]
     System {

@@ -25,6 +25,7 @@ use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
 use crate::error::GuestError;
 use crate::kernel::Kernel;
+use crate::record::Record;
 
 const QEMU: &str = "qemu-system-x86_64";
 /// A line that is longer is cut into several: a guest that writes no line ends costs no memory.
@@ -98,8 +99,8 @@ pub enum End {
 pub enum Event {
     /// A line on the serial console, without its end.
     Console(String),
-    /// A line of the plugin's results.
-    Result(String),
+    /// A result of the plugin.
+    Result(Record),
     /// There is nothing after this.
     End(End),
 }
@@ -199,6 +200,11 @@ impl Guest {
         })
     }
 
+    /// The process of QEMU.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for the next event; none follows the end.
     pub fn next_event(&mut self) -> Result<Option<Event>, GuestError> {
         loop {
@@ -270,7 +276,7 @@ impl Guest {
         let ends: Vec<usize> =
             (searched..stream.rest.len()).filter(|&at| stream.rest[at] == b'\n').collect();
         for end in ends {
-            self.line(stream.source, &stream.rest[begin..end]);
+            self.line(stream.source, &stream.rest[begin..end])?;
             begin = end + 1;
         }
         stream.rest.drain(..begin);
@@ -278,22 +284,23 @@ impl Guest {
         let over = stream.rest.len() > MAX_LINE;
         if over || count == 0 && !stream.rest.is_empty() && stream.source == Source::Console {
             let rest = std::mem::take(&mut stream.rest);
-            self.line(stream.source, &rest);
+            self.line(stream.source, &rest)?;
         }
         Ok(count > 0)
     }
 
-    fn line(&mut self, source: Source, line: &[u8]) {
+    fn line(&mut self, source: Source, line: &[u8]) -> Result<(), GuestError> {
         let line = String::from_utf8_lossy(line).trim_end_matches('\r').to_owned();
         if source == Source::Results {
-            self.events.push_back(Event::Result(line));
-            return;
+            self.events.push_back(Event::Result(Record::parse(&line)?));
+            return Ok(());
         }
         if self.panic.is_none() && line.contains(PANIC) {
             self.panic = Some(line.clone());
         }
         self.powered_down |= line.contains(POWER_DOWN);
         self.events.push_back(Event::Console(line));
+        Ok(())
     }
 
     fn end(&mut self) -> Result<End, GuestError> {
