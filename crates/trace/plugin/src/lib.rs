@@ -10,14 +10,14 @@
 //!
 //! | arrow | module |
 //! | --- | --- |
-//! | QEMU → safe calls | [`qemu`] |
-//! | `out=…,user=on,trace=7` → settings | [`settings`] |
-//! | instructions → which callbacks | [`translate`] |
-//! | callbacks → what belongs to a side | [`vcpu`] |
-//! | accesses → lines | [`lines`] |
-//! | tables of sides → conflicts | [`conflict`] |
-//! | tests → JSON lines, whose schema is documented there | [`output`] |
-//! | which test it is, whose turn it is | [`session`] |
+//! | QEMU → safe calls | `qemu` |
+//! | `out=…,user=on,trace=7` → settings | `settings` |
+//! | instructions → which callbacks | `translate` |
+//! | callbacks → what belongs to a side | `vcpu` |
+//! | accesses → lines | `lines` |
+//! | tables of sides → conflicts | `conflict` |
+//! | tests → JSON lines, whose schema is documented there | `output` |
+//! | which test it is, whose turn it is | `session` |
 //!
 //! # Arguments
 //! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX]`
