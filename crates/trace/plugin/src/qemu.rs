@@ -10,6 +10,7 @@
 //!   (9.1) on. In the C calling convention of x86-64 both can be called with all three arguments.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 use crate::{session, settings, translate};
@@ -21,11 +22,11 @@ const LOADS_AND_STORES: c_int = 3;
 
 /// A block of instructions being translated.
 #[repr(C)]
-pub(crate) struct RawBlock(c_void);
+pub(crate) struct RawBlock([u8; 0]);
 #[repr(C)]
-struct RawInstruction(c_void);
+struct RawInstruction([u8; 0]);
 #[repr(C)]
-struct RawPhysical(c_void);
+struct RawPhysical([u8; 0]);
 
 type OnTranslate = unsafe extern "C" fn(u64, *mut RawBlock);
 type OnExecute = extern "C" fn(c_uint, *mut c_void);
@@ -167,7 +168,8 @@ pub(crate) struct Block(*mut RawBlock);
 impl Block {
     pub(crate) fn instructions(&self) -> impl ExactSizeIterator<Item = Instruction<'_>> {
         // SAFETY: see Block; the index is below the number.
-        let get = |index| unsafe { Instruction(&*qemu_plugin_tb_get_insn(self.0, index)) };
+        let get =
+            |index| unsafe { Instruction(qemu_plugin_tb_get_insn(self.0, index), PhantomData) };
         // SAFETY: see Block.
         (0..unsafe { qemu_plugin_tb_n_insns(self.0) }).map(get)
     }
@@ -184,7 +186,7 @@ impl Block {
 
 /// An instruction of a [`Block`], valid as long as that.
 #[derive(Clone, Copy)]
-pub(crate) struct Instruction<'a>(&'a RawInstruction);
+pub(crate) struct Instruction<'a>(*mut RawInstruction, PhantomData<&'a Block>);
 
 impl Instruction<'_> {
     pub(crate) fn address(self) -> u64 {
@@ -216,12 +218,10 @@ impl Instruction<'_> {
 
     /// Calls `callback` with `data` before the instruction is executed.
     pub(crate) fn on_execute(self, callback: OnExecute, data: u64) {
-        // SAFETY: see Block; the data is a number that nobody dereferences. QEMU changes the
-        // instruction behind the pointer, of which nothing here is ever read.
+        // SAFETY: see Block; the data is a number that nobody dereferences.
         unsafe {
             let data = std::ptr::without_provenance_mut(data as usize);
-            let insn = std::ptr::from_ref(self.0).cast_mut();
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, NO_REGISTERS, data);
+            qemu_plugin_register_vcpu_insn_exec_cb(self.0, callback, NO_REGISTERS, data);
         }
     }
 
@@ -230,9 +230,8 @@ impl Instruction<'_> {
         // SAFETY: as in `on_execute`.
         unsafe {
             let data = std::ptr::without_provenance_mut(data as usize);
-            let insn = std::ptr::from_ref(self.0).cast_mut();
             let flags = NO_REGISTERS;
-            qemu_plugin_register_vcpu_mem_cb(insn, callback, flags, LOADS_AND_STORES, data);
+            qemu_plugin_register_vcpu_mem_cb(self.0, callback, flags, LOADS_AND_STORES, data);
         }
     }
 }
