@@ -28,10 +28,10 @@
 //!
 //! # What it does not see
 //! What the CPU does by itself: reads of page tables and their accessed and dirty bits, and the
-//! frame that an interrupt pushes. A read-modify-write counts as a store. Instructions are counted by
-//! blocks of translation: where a page fault ends a block early, its rest counts twice. Softirqs
-//! that run when an operation enables them itself (`local_bh_enable`), not at the end of an
-//! interrupt, count as the operation's.
+//! frames that interrupts push and `iretq` pops. A read-modify-write counts as a store. Instructions
+//! are counted by blocks of translation: where a page fault ends a block early, its rest counts
+//! twice. Softirqs that run when an operation enables them itself (`local_bh_enable`), not at the
+//! end of an interrupt, count as the operation's.
 
 mod conflict;
 mod lines;

@@ -11,12 +11,15 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 use crate::{session, settings, translate};
 
 /// First version whose `qemu_plugin_insn_data` copies.
 const COPIES_INSTRUCTIONS: c_int = 3;
+/// The longest that x86 has.
+const MAX_INSTRUCTION: usize = 15;
 const NO_REGISTERS: c_int = 0;
 const LOADS_AND_STORES: c_int = 3;
 
@@ -194,26 +197,21 @@ impl Instruction<'_> {
         unsafe { qemu_plugin_insn_vaddr(self.0) }
     }
 
-    pub(crate) fn size(self) -> usize {
-        // SAFETY: see Block.
-        unsafe { qemu_plugin_insn_size(self.0) }
-    }
-
-    /// The first `N` bytes; none if the instruction has another length.
-    pub(crate) fn code<const N: usize>(self) -> Option<[u8; N]> {
-        if self.size() != N {
-            return None;
-        }
-        let mut code = [0; N];
+    /// Its bytes.
+    pub(crate) fn code(self) -> Code {
+        let mut code = Code { bytes: [0; MAX_INSTRUCTION], length: 0 };
         // SAFETY: see Block, and the head of this file for the two versions. The pointer that older
         // ones return is to as many bytes as the instruction has, valid as long as the block.
         unsafe {
-            let returned = qemu_plugin_insn_data(self.0, code.as_mut_ptr(), N);
+            code.length = qemu_plugin_insn_size(self.0).min(MAX_INSTRUCTION);
+            let bytes = code.bytes.as_mut_ptr();
+            let returned = qemu_plugin_insn_data(self.0, bytes, code.length);
             if RUNNING.load(Relaxed) < COPIES_INSTRUCTIONS {
-                code = *std::ptr::with_exposed_provenance::<[u8; N]>(returned);
+                let from = std::ptr::with_exposed_provenance::<u8>(returned);
+                bytes.copy_from_nonoverlapping(from, code.length);
             }
         }
-        Some(code)
+        code
     }
 
     /// Calls `callback` with `data` before the instruction is executed.
@@ -233,6 +231,20 @@ impl Instruction<'_> {
             let flags = NO_REGISTERS;
             qemu_plugin_register_vcpu_mem_cb(self.0, callback, flags, LOADS_AND_STORES, data);
         }
+    }
+}
+
+/// The bytes of an instruction.
+pub(crate) struct Code {
+    bytes: [u8; MAX_INSTRUCTION],
+    length: usize,
+}
+
+impl Deref for Code {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 }
 

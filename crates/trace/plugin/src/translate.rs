@@ -7,7 +7,7 @@
 
 use std::ffi::{c_uint, c_void};
 
-use knee_marks::{CODE_BYTES, Entry, EntryKind, Mark};
+use knee_marks::{Entry, EntryKind, Mark};
 
 use crate::qemu::{AccessInfo, Block, Instruction, arm};
 use crate::session;
@@ -26,7 +26,7 @@ pub(crate) fn before_arming(block: &Block) {
         if is_kernel(insn.address()) {
             return;
         }
-        let Some(code) = insn.code::<CODE_BYTES>() else { continue };
+        let code = insn.code();
         if let Some(entry) = Entry::decode(&code) {
             session::learn(entry);
         } else if Mark::decode(&code) == Some(Mark::Arm) {
@@ -47,21 +47,59 @@ pub(crate) fn armed(block: &Block) {
         block.on_execute(on_block, start.pack());
     }
     for insn in block.instructions() {
-        if kernel || user {
-            insn.on_access(on_access, insn.address());
-        }
-        if kernel {
-            if insn.code() == Some(IRETQ) {
-                insn.on_execute(on_return, insn.address() + IRETQ.len() as u64);
+        let code = insn.code();
+        match jump(&code) {
+            _ if !kernel && !user => {}
+            None => insn.on_access(on_access, insn.address()),
+            Some(0) => {}
+            Some(own) => {
+                insn.on_execute(on_jump, own.into());
+                insn.on_access(on_jump_access, insn.address());
             }
-        } else {
-            mark(insn);
+        }
+        if kernel && *code == IRETQ {
+            insn.on_execute(on_return, insn.address() + IRETQ.len() as u64);
+        } else if !kernel && let Some(mark) = Mark::decode(&code) {
+            on_mark(insn, mark);
         }
     }
 }
 
-fn mark(insn: Instruction<'_>) {
-    let Some(mark) = insn.code::<CODE_BYTES>().and_then(|code| Mark::decode(&code)) else { return };
+/// How many accesses to memory an instruction makes, if it is one that jumps.
+///
+/// QEMU 7.2 does not take back the callback of an instruction that leaves its block by itself and
+/// calls a helper for that, such as a conditional jump, to compute flags, or a return, to find the
+/// next block. What comes then in a helper of its own, until another callback is set, counts as its
+/// access: atomic instructions of user code, and the descriptors that the delivery of an interrupt
+/// reads and the frame that it pushes. So no more than its own accesses are taken. What `iretq` and
+/// `sysretq` access is on their own stack, and is not worth counting.
+fn jump(code: &[u8]) -> Option<u8> {
+    let prefix = |&byte: &u8| matches!(byte, 0x2e | 0x3e | 0xf2 | 0xf3);
+    let opcode = &code[code.iter().take_while(|byte| prefix(byte)).count()..];
+    let opcode = match opcode {
+        // REX, which in front of a jump only widens registers.
+        [0x40..=0x4f, rest @ ..] => rest,
+        _ => opcode,
+    };
+    let operand_in_memory = |modrm: u8| u8::from(modrm >> 6 != 0b11);
+    match *opcode {
+        [0x70..=0x7f | 0xe0..=0xe3 | 0xe9 | 0xeb, ..] | [0x0f, 0x80..=0x8f, ..] => Some(0),
+        // iretq, sysretq
+        [0xcf] | [0x0f, 0x07] => Some(0),
+        // call, ret
+        [0xe8 | 0xc2 | 0xc3, ..] => Some(1),
+        [0xff, modrm, ..] => match modrm >> 3 & 0b111 {
+            // call
+            2 => Some(1 + operand_in_memory(modrm)),
+            // jmp
+            4 => Some(operand_in_memory(modrm)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn on_mark(insn: Instruction<'_>, mark: Mark) {
     match mark {
         Mark::Begin => insn.on_execute(on_begin, 0),
         Mark::End => insn.on_execute(on_end, 0),
@@ -105,6 +143,18 @@ extern "C" fn on_access(cpu: c_uint, info: u32, address: u64, pc: *mut c_void) {
     vcpu(cpu, |vcpu| vcpu.access(AccessInfo(info), address, pc.addr() as u64));
 }
 
+extern "C" fn on_jump(cpu: c_uint, own: *mut c_void) {
+    vcpu(cpu, |vcpu| vcpu.jumps(own.addr()));
+}
+
+extern "C" fn on_jump_access(cpu: c_uint, info: u32, address: u64, pc: *mut c_void) {
+    vcpu(cpu, |vcpu| {
+        if vcpu.is_access_of_jump() {
+            vcpu.access(AccessInfo(info), address, pc.addr() as u64);
+        }
+    });
+}
+
 impl BlockStart {
     const ADDRESS_BITS: u32 = 48;
     const LENGTH_BITS: u32 = 10;
@@ -145,6 +195,23 @@ impl BlockStart {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jumps_are_told_from_other_instructions_with_what_they_access() {
+        assert_eq!(jump(&[0x0f, 0x85, 0x40, 0x0f, 0x00, 0x00]), Some(0), "jne");
+        assert_eq!(jump(&[0x2e, 0x75, 0x10]), Some(0), "jne with a hint");
+        assert_eq!(jump(&[0x48, 0x0f, 0x07]), Some(0), "sysretq");
+        assert_eq!(jump(&IRETQ), Some(0), "iretq");
+        assert_eq!(jump(&[0xf3, 0xc3]), Some(1), "repz ret");
+        assert_eq!(jump(&[0xe8, 0, 0, 0, 0]), Some(1), "call");
+        assert_eq!(jump(&[0x41, 0xff, 0xd3]), Some(1), "call *%r11");
+        assert_eq!(jump(&[0xff, 0xe0]), Some(0), "jmp *%rax");
+        assert_eq!(jump(&[0xff, 0x14, 0xc5, 0, 2, 0, 0x82]), Some(2), "call *table(,%rax,8)");
+        assert_eq!(jump(&[0xff, 0x24, 0xc5, 0, 2, 0, 0x82]), Some(1), "jmp *table(,%rax,8)");
+        assert_eq!(jump(&[0xff, 0x30]), None, "push (%rax)");
+        assert_eq!(jump(&[0xf0, 0x0f, 0xc1, 0x07]), None, "lock xadd %eax,(%rdi)");
+        assert_eq!(jump(&[0xf3, 0x48, 0xa5]), None, "rep movsq");
+    }
 
     #[test]
     fn what_a_block_callback_has_to_know_fits_one_number() {

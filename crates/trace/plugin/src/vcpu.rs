@@ -106,6 +106,8 @@ pub(crate) struct Vcpu {
     /// An `iretq` is being executed inside an interrupt; this is the address behind it.
     returning: Option<u64>,
     presence: Presence,
+    /// Accesses that the last jump has still to make.
+    jump_accesses: usize,
     /// Where the task's registers were saved when it was switched out.
     saved: FirstFew<MAX_SAVED>,
 }
@@ -117,6 +119,7 @@ impl Vcpu {
             depth: 0,
             returning: None,
             presence: Presence::Here,
+            jump_accesses: 0,
             saved: FirstFew::EMPTY,
         }
     }
@@ -183,6 +186,18 @@ impl Vcpu {
         if self.depth > 0 && self.presence == Presence::Here {
             self.returning = Some(behind);
         }
+    }
+
+    /// A jump is executed that makes so many accesses.
+    pub(crate) fn jumps(&mut self, accesses: usize) {
+        self.jump_accesses = accesses;
+    }
+
+    /// Whether what is said to be an access of a jump can be one; see [`crate::translate`].
+    pub(crate) fn is_access_of_jump(&mut self) -> bool {
+        let is_own = self.jump_accesses > 0;
+        self.jump_accesses = self.jump_accesses.saturating_sub(1);
+        is_own
     }
 
     /// An instruction accessed memory.
