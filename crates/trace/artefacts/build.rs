@@ -1,0 +1,59 @@
+//! Builds the programs with a nested cargo, so that `cargo run` and `cargo test` are enough.
+//!
+//! The nested build has a target directory of its own inside `OUT_DIR`: it shares no lock with the
+//! build that waits for it. What that build tells rustc (flags, clippy's wrapper, a target) is not
+//! meant for these programs and is taken from the environment.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where they run, whatever knee is built for.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Crates whose change asks for a new build.
+const SOURCES: [&str; 2] = ["../marks", "../plugin"];
+const OVERRIDES: [&str; 6] = [
+    "CARGO_BUILD_TARGET",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_TARGET_DIR",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC_WRAPPER",
+    "RUSTFLAGS",
+];
+
+fn main() {
+    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let out = PathBuf::from(variable("OUT_DIR"));
+    for source in SOURCES {
+        println!("cargo::rerun-if-changed={source}");
+    }
+    println!("cargo::rerun-if-changed=../../../Cargo.toml");
+    println!("cargo::rerun-if-changed=build.rs");
+
+    let plugin = build(&here.join("../plugin/Cargo.toml"), &out.join("target"));
+    let from = plugin.join("libknee_plugin.so");
+    let to = out.join("libknee_plugin.so");
+    if let Err(error) = std::fs::copy(&from, &to) {
+        panic!("cannot copy {} to {}: {error}", from.display(), to.display());
+    }
+}
+
+fn variable(name: &str) -> OsString {
+    env::var_os(name).unwrap_or_else(|| panic!("cargo sets {name} for build scripts"))
+}
+
+/// Builds a crate; returns where the results are.
+fn build(manifest: &Path, target_dir: &Path) -> PathBuf {
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo.args(["build", "--release", "--locked", "--quiet", "--target", TARGET]);
+    cargo.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target_dir);
+    for name in OVERRIDES {
+        cargo.env_remove(name);
+    }
+    match cargo.status() {
+        Ok(status) if status.success() => target_dir.join(TARGET).join("release"),
+        Ok(status) => panic!("cargo build of {} ended with {status}", manifest.display()),
+        Err(error) => panic!("cannot start cargo for {}: {error}", manifest.display()),
+    }
+}

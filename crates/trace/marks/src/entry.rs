@@ -1,0 +1,165 @@
+//! Where the kernel is entered by other things than system calls, and where it changes tasks.
+//!
+//! The plugin leaves out what an interrupt does between entry and return. It knows entries by
+//! address and returns by their instruction, `iretq`. Exceptions return through it as well, so
+//! those that come inside of an interrupt have to be known too; outside they belong to the operation
+//! (a page fault is what a test of page faults is about).
+//!
+//! Names are those of Linux since 5.8, when the entry code got its `asm_` prefixes
+//! (arch/x86/include/asm/idtentry.h).
+
+use crate::{CODE_BYTES, decode, encode};
+
+// Scale 2 and base rbx; index rbp, rsi, rdi.
+const SIB_INTERRUPT: u8 = 0x6b;
+const SIB_FAULT: u8 = 0x73;
+const SIB_SWITCH: u8 = 0x7b;
+
+/// Stubs of device and spurious vectors are this far apart, or twice that with indirect branch
+/// tracking (IDT_ALIGN of arch/x86/include/asm/irq_vectors.h).
+const STUB_STEP: u64 = 8;
+/// Room for 256 vectors of the greater alignment; more is no table of stubs.
+const MAX_STUBS_BYTES: u64 = 256 * 16;
+
+/// What happens at an address of the kernel's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// Something enters that is not the operation's: an interrupt, an NMI, a machine check.
+    Interrupt,
+    /// An exception enters that the interrupted code has caused, such as a page fault.
+    Fault,
+    /// The CPU changes from one task to another.
+    Switch,
+}
+
+/// An address that the plugin has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What happens there.
+    pub kind: EntryKind,
+    /// Virtual address of the first instruction, in the upper 2 GiB.
+    pub address: u64,
+}
+
+impl Entry {
+    /// The instruction that says it; none if the address is not in the upper 2 GiB.
+    pub fn code(self) -> Option<[u8; CODE_BYTES]> {
+        let sib = match self.kind {
+            EntryKind::Interrupt => SIB_INTERRUPT,
+            EntryKind::Fault => SIB_FAULT,
+            EntryKind::Switch => SIB_SWITCH,
+        };
+        let displacement = self.address as u32;
+        (extend(displacement) == self.address && self.address >> 63 == 1)
+            .then(|| encode(sib, displacement))
+    }
+
+    /// The entry that an instruction names, if it does.
+    pub fn decode(code: &[u8]) -> Option<Entry> {
+        let (sib, displacement) = decode(code)?;
+        let kind = match sib {
+            SIB_INTERRUPT => EntryKind::Interrupt,
+            SIB_FAULT => EntryKind::Fault,
+            SIB_SWITCH => EntryKind::Switch,
+            _ => return None,
+        };
+        Some(Entry { kind, address: extend(displacement) })
+    }
+}
+
+fn extend(displacement: u32) -> u64 {
+    i64::from(displacement as i32) as u64
+}
+
+/// Calls `found` for every entry in the text of `/proc/kallsyms`, which has to be the kernel's own
+/// view with real addresses (read by root).
+pub fn entries(kallsyms: &str, mut found: impl FnMut(Entry)) {
+    // Stubs are one symbol for many entries: it ends where the next one begins.
+    let mut stubs = None;
+    for line in kallsyms.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(address), Some(_), Some(name), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            // A fourth word is the module; entry code is in none.
+            continue;
+        };
+        let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+        if let Some(start) = stubs.take_if(|start| *start < address) {
+            for address in (start..address.min(start + MAX_STUBS_BYTES)).step_by(STUB_STEP as usize)
+            {
+                found(Entry { kind: EntryKind::Interrupt, address });
+            }
+        }
+        if matches!(name, "irq_entries_start" | "spurious_entries_start") {
+            stubs = Some(address);
+        } else if let Some(kind) = kind(name) {
+            found(Entry { kind, address });
+        }
+    }
+}
+
+fn kind(name: &str) -> Option<EntryKind> {
+    if name == "__switch_to_asm" {
+        return Some(EntryKind::Switch);
+    }
+    if name.starts_with("asm_sysvec_") {
+        return Some(EntryKind::Interrupt);
+    }
+    // asm_common_interrupt and asm_spurious_interrupt are where the stubs jump to, not entries.
+    match name.strip_prefix("asm_exc_")? {
+        "nmi" | "machine_check" | "debug" | "double_fault" => Some(EntryKind::Interrupt),
+        _ => Some(EntryKind::Fault),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn entries_are_found_by_name_and_stubs_one_by_one() {
+        let kallsyms = "\
+            ffffffff81c00000 T asm_exc_page_fault\n\
+            ffffffff81c00200 t irq_entries_start\n\
+            ffffffff81c00210 t spurious_entries_start\n\
+            ffffffff81c00218 T asm_exc_nmi\n\
+            ffffffff81c00300 T asm_common_interrupt\n\
+            ffffffff81c00400 T __switch_to_asm\n\
+            ffffffffc0000000 t asm_sysvec_of_a_module\t[module]\n";
+        let mut found = Vec::new();
+        entries(kallsyms, |entry| found.push((entry.kind, entry.address & 0xfff)));
+        assert_eq!(
+            found,
+            [
+                (EntryKind::Fault, 0x000),
+                (EntryKind::Interrupt, 0x200),
+                (EntryKind::Interrupt, 0x208),
+                (EntryKind::Interrupt, 0x210),
+                (EntryKind::Interrupt, 0x218),
+                (EntryKind::Switch, 0x400),
+            ]
+        );
+    }
+
+    #[test]
+    fn every_entry_is_understood_and_none_is_a_mark() {
+        for kind in [EntryKind::Interrupt, EntryKind::Fault, EntryKind::Switch] {
+            let entry = Entry { kind, address: 0xffff_ffff_81c0_0b90 };
+            let code = entry.code().unwrap();
+            assert_eq!(Entry::decode(&code), Some(entry));
+            assert_eq!(crate::Mark::decode(&code), None);
+        }
+    }
+
+    #[test]
+    fn an_address_below_the_upper_two_gibibytes_cannot_be_said() {
+        for address in [0, 0x7fff_f000, 0xffff_ffff_7fff_fff8] {
+            assert_eq!(Entry { kind: EntryKind::Fault, address }.code(), None);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What a guest and knee's QEMU plugin say to each other.
+//!
+//! A guest talks to the plugin through instructions that do nothing. `nopl disp32(base,index)` is
+//! eight bytes, `0f 1f 84 sib disp32`, and the plugin sees the bytes when QEMU translates them. So
+//! the same program runs on real hardware, where nobody listens, and nothing in the kernel under
+//! test is changed. Two things are said:
+//!
+//! * **[`Mark`]**: "a test begins", "the window of side 1 opens". SIB is 0, as in the padding that
+//!   assemblers emit, and the upper half of the displacement is [`MAGIC`], which padding never has.
+//! * **[`Entry`]**: "an interrupt enters the kernel at this address". A SIB that no assembler emits
+//!   for padding tells its kind; the displacement, extended by its sign, is the address. All of the
+//!   text of an x86-64 kernel lies in the upper 2 GiB, where that is exact. The guest finds the
+//!   addresses in its `/proc/kallsyms` with [`entries`], writes [`Entry::code`] of each and a return
+//!   instruction into memory, and calls it. So neither a stripped kernel image nor KASLR needs a
+//!   symbol table outside the guest.
+//!
+//! The protocol of a guest: entries, then [`Mark::Arm`], then a system call (callbacks are there
+//! from the next block of instructions on), then for each test `Begin`, windows, `End`. All entries
+//! come before `Arm`: code that is already translated is not looked at again.
+//!
+//! ```
+//! use knee_marks::{Mark, entries};
+//!
+//! assert_eq!(Mark::Open(1).code(), [0x0f, 0x1f, 0x84, 0x00, 0x11, 0x00, 0x6e, 0x6b]);
+//! assert_eq!(Mark::decode(&Mark::Open(1).code()), Some(Mark::Open(1)));
+//!
+//! let kallsyms = "ffffffff81c00b90 T asm_sysvec_reboot\nffffffff81c00c00 T memcpy\n";
+//! let mut found = Vec::new();
+//! entries(kallsyms, |entry| found.push(entry.address));
+//! assert_eq!(found, [0xffff_ffff_81c0_0b90]);
+//! ```
+#![no_std]
+
+mod entry;
+mod mark;
+
+pub use entry::{Entry, EntryKind, entries};
+pub use mark::{MAGIC, Mark, SIDES};
+
+/// Length of everything that is said, in bytes.
+pub const CODE_BYTES: usize = 8;
+
+const NOPL: [u8; 3] = [0x0f, 0x1f, 0x84];
+
+fn encode(sib: u8, displacement: u32) -> [u8; CODE_BYTES] {
+    let [a, b, c, d] = displacement.to_le_bytes();
+    [NOPL[0], NOPL[1], NOPL[2], sib, a, b, c, d]
+}
+
+fn decode(code: &[u8]) -> Option<(u8, u32)> {
+    let code: [u8; CODE_BYTES] = code.try_into().ok()?;
+    let [n, o, p, sib, a, b, c, d] = code;
+    ([n, o, p] == NOPL).then_some((sib, u32::from_le_bytes([a, b, c, d])))
+}

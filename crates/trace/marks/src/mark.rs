@@ -1,0 +1,114 @@
+//! Marks: where tests and windows begin and end.
+
+use core::arch::asm;
+
+use crate::{CODE_BYTES, decode, encode};
+
+/// Upper half of a mark's displacement: "kn" in the order of memory.
+pub const MAGIC: u32 = 0x6b6e_0000;
+/// How many sides a test can have.
+pub const SIDES: usize = 4;
+
+const SIB_MARK: u8 = 0;
+const BEGIN: u32 = 0x01;
+const END: u32 = 0x02;
+const ARM: u32 = 0x03;
+const OPEN: u32 = 0x10;
+const CLOSE: u32 = 0x20;
+
+/// Something that a guest says where it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// A test begins: its index is the number of tests that began before.
+    Begin,
+    /// The test ends: the sides are compared and the result is written.
+    End,
+    /// Translate with callbacks from now on. Before it, the guest boots at full speed.
+    Arm,
+    /// From here on, what this virtual CPU does belongs to the side (below [`SIDES`]).
+    Open(u8),
+    /// … up to here.
+    Close(u8),
+}
+
+impl Mark {
+    /// The instruction that says it.
+    pub fn code(self) -> [u8; CODE_BYTES] {
+        let code = match self {
+            Mark::Begin => BEGIN,
+            Mark::End => END,
+            Mark::Arm => ARM,
+            Mark::Open(side) => OPEN + u32::from(side),
+            Mark::Close(side) => CLOSE + u32::from(side),
+        };
+        encode(SIB_MARK, MAGIC | code)
+    }
+
+    /// The mark that an instruction is, if it is one.
+    pub fn decode(code: &[u8]) -> Option<Mark> {
+        let (SIB_MARK, displacement) = decode(code)? else { return None };
+        let side = |base: u32, code: u32| {
+            let side = code.checked_sub(base)?;
+            u8::try_from(side).ok().filter(|&side| usize::from(side) < SIDES)
+        };
+        match displacement.checked_sub(MAGIC)? {
+            BEGIN => Some(Mark::Begin),
+            END => Some(Mark::End),
+            ARM => Some(Mark::Arm),
+            code => side(OPEN, code).map(Mark::Open).or_else(|| side(CLOSE, code).map(Mark::Close)),
+        }
+    }
+
+    /// Says it. The compiler moves no access to memory across it.
+    ///
+    /// # Panics
+    /// The side is none of [`SIDES`].
+    #[inline(always)]
+    pub fn say(self) {
+        match self {
+            Mark::Begin => say::<BEGIN>(),
+            Mark::End => say::<END>(),
+            Mark::Arm => say::<ARM>(),
+            Mark::Open(0) => say::<OPEN>(),
+            Mark::Open(1) => say::<{ OPEN + 1 }>(),
+            Mark::Open(2) => say::<{ OPEN + 2 }>(),
+            Mark::Open(3) => say::<{ OPEN + 3 }>(),
+            Mark::Close(0) => say::<CLOSE>(),
+            Mark::Close(1) => say::<{ CLOSE + 1 }>(),
+            Mark::Close(2) => say::<{ CLOSE + 2 }>(),
+            Mark::Close(3) => say::<{ CLOSE + 3 }>(),
+            Mark::Open(side) | Mark::Close(side) => panic!("a test has no side {side}"),
+        }
+    }
+}
+
+#[inline(always)]
+fn say<const CODE: u32>() {
+    // SAFETY: an instruction that does nothing, whatever its operand; it touches no register, flag
+    // or memory. That it might touch memory is what keeps the compiler from moving accesses.
+    unsafe {
+        asm!(
+            ".byte 0x0f, 0x1f, 0x84, 0x00",
+            ".long {}",
+            const MAGIC | CODE,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mark_is_understood_and_padding_is_none() {
+        let sides = (0..SIDES as u8).flat_map(|side| [Mark::Open(side), Mark::Close(side)]);
+        for mark in [Mark::Begin, Mark::End, Mark::Arm].into_iter().chain(sides) {
+            assert_eq!(Mark::decode(&mark.code()), Some(mark));
+        }
+        assert_eq!(Mark::decode(&[0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0]), None);
+        assert_eq!(Mark::decode(&encode(SIB_MARK, MAGIC | 0x14)), None);
+        assert_eq!(Mark::decode(&encode(SIB_MARK, MAGIC | 0x110)), None);
+        assert_eq!(Mark::decode(&[0x90]), None);
+    }
+}

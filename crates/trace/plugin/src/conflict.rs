@@ -1,0 +1,104 @@
+//! Tables of sides → conflicts.
+
+use crate::lines::{Line, LineTable};
+
+/// Conflicts of one test that are reported; the rest is counted.
+pub(crate) const MAX_CONFLICTS: usize = 1000;
+
+/// A line that at least two sides touched and at least one wrote.
+pub(crate) struct Conflict<'a> {
+    /// What each side that touched it did, with the side's number.
+    pub(crate) sides: Vec<(usize, &'a Line)>,
+    /// Whether a byte that one side wrote was touched by another; otherwise it is false sharing.
+    pub(crate) overlap: bool,
+}
+
+/// The conflicts of one test, in the order in which the first side touched the lines, and how many
+/// there are beyond [`MAX_CONFLICTS`].
+pub(crate) fn conflicts<'a>(tables: &[(usize, &'a LineTable)]) -> (Vec<Conflict<'a>>, u64) {
+    let mut found = Vec::new();
+    let mut more = 0;
+    for (at, (side, table)) in tables.iter().enumerate() {
+        for line in table.lines() {
+            let others = |tables: &[(usize, &'a LineTable)]| {
+                let touched = |&(side, table): &(usize, &'a LineTable)| {
+                    table.get(line.number).map(|line| (side, line))
+                };
+                tables.iter().filter_map(touched).collect::<Vec<_>>()
+            };
+            if tables[..at].iter().any(|(_, earlier)| earlier.get(line.number).is_some()) {
+                continue;
+            }
+            let later = others(&tables[at + 1..]);
+            let written = |line: &Line| line.written != 0;
+            if later.is_empty() || !written(line) && !later.iter().any(|(_, line)| written(line)) {
+                continue;
+            }
+            if found.len() == MAX_CONFLICTS {
+                more += 1;
+                continue;
+            }
+            let sides: Vec<_> = std::iter::once((*side, line)).chain(later).collect();
+            let overlap = sides.iter().any(|(writer, written)| {
+                let others = sides.iter().filter(|(side, _)| side != writer);
+                others.fold(0, |bytes, (_, other)| bytes | other.read | other.written)
+                    & written.written
+                    != 0
+            });
+            found.push(Conflict { sides, overlap });
+        }
+    }
+    (found, more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::Access;
+
+    fn table(accesses: &[(u64, bool)]) -> LineTable {
+        let mut table = LineTable::new();
+        for &(physical, store) in accesses {
+            table.add(&Access { physical, address: physical, bytes: 4, pc: 1, store });
+        }
+        table
+    }
+
+    fn found(tables: &[&LineTable]) -> Vec<(Vec<usize>, bool)> {
+        let tables: Vec<_> = tables.iter().copied().enumerate().collect();
+        let (conflicts, more) = conflicts(&tables);
+        assert_eq!(more, 0);
+        let sides =
+            |conflict: &Conflict<'_>| conflict.sides.iter().map(|(side, _)| *side).collect();
+        conflicts.iter().map(|conflict| (sides(conflict), conflict.overlap)).collect()
+    }
+
+    #[test]
+    fn two_readers_do_not_conflict_and_a_writer_does() {
+        let (reader, writer) = (table(&[(0, false)]), table(&[(0, true)]));
+        assert_eq!(found(&[&reader, &reader]), []);
+        assert_eq!(found(&[&reader, &writer]), [(vec![0, 1], true)]);
+        assert_eq!(found(&[&writer, &table(&[(64, true)])]), []);
+    }
+
+    #[test]
+    fn neighbouring_bytes_of_a_line_are_false_sharing() {
+        assert_eq!(found(&[&table(&[(0, true)]), &table(&[(4, true)])]), [(vec![0, 1], false)]);
+        assert_eq!(found(&[&table(&[(0, true)]), &table(&[(4, false)])]), [(vec![0, 1], false)]);
+    }
+
+    #[test]
+    fn of_many_sides_those_that_touched_it_are_named_once() {
+        let (none, reader, writer) = (table(&[]), table(&[(0, false)]), table(&[(0, true)]));
+        assert_eq!(found(&[&none, &reader, &none, &writer]), [(vec![1, 3], true)]);
+        assert_eq!(found(&[&reader, &reader, &writer, &writer]), [(vec![0, 1, 2, 3], true)]);
+    }
+
+    #[test]
+    fn beyond_a_thousand_conflicts_are_only_counted() {
+        let lines: Vec<_> = (0..1003).map(|line| (line * 64, true)).collect();
+        let table = table(&lines);
+        let (conflicts, more) = conflicts(&[(0, &table), (1, &table)]);
+        assert_eq!((conflicts.len(), more), (MAX_CONFLICTS, 3));
+    }
+}

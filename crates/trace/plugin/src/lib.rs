@@ -1,0 +1,43 @@
+//! A TCG plugin for QEMU that tells which cache lines two operations of a guest share.
+//!
+//! The idea is COMMUTER's (Clements et al., "The Scalable Commutativity Rule", SOSP 2013, section
+//! 5.3), which patched an emulator; here it is a plugin of stock QEMU. The guest says where a test
+//! and the windows of its sides begin and end (crate knee-marks). While a side's window is open on a
+//! virtual CPU, each access to memory that the kernel makes there is entered in that side's table of
+//! cache lines. At the end of the test the tables are intersected: a line that two sides touched and
+//! one wrote is a conflict. Windows are open one after the other, so nothing spins for a lock, and
+//! the answer depends neither on time nor on the machine.
+//!
+//! | arrow | module |
+//! | --- | --- |
+//! | QEMU → safe calls | `qemu` |
+//! | `out=…,user=on,trace=7` → settings | `settings` |
+//! | instructions → which callbacks | `translate` |
+//! | callbacks → what belongs to a side | `vcpu` |
+//! | accesses → lines | `lines` |
+//! | tables of sides → conflicts | `conflict` |
+//! | tests → JSON lines, whose schema is documented there | `output` |
+//! | which test it is, whose turn it is | `session` |
+//!
+//! # Arguments
+//! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX]`
+//!
+//! * `out=PATH`: a file, fifo or `/dev/fd/N`; a line is written when a test ends.
+//! * `user=on`: what the CPU does in user mode counts as well (off by default).
+//! * `trace=INDEX`: every access of that test is written before the test's line.
+//!
+//! # What it does not see
+//! What the CPU does by itself: reads of page tables and their accessed and dirty bits, and the
+//! frames that interrupts push and `iretq` pops. A read-modify-write counts as a store. Instructions
+//! are counted by blocks of translation: where a page fault ends a block early, its rest counts
+//! twice. Softirqs that run when an operation enables them itself (`local_bh_enable`), not at the
+//! end of an interrupt, count as the operation's.
+
+mod conflict;
+mod lines;
+mod output;
+mod qemu;
+mod session;
+mod settings;
+mod translate;
+mod vcpu;

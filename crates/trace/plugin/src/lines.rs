@@ -1,0 +1,250 @@
+//! The cache lines that one side of a test touched: a hash table that is emptied in no time.
+//!
+//! A test touches some hundred lines, and thousands of tests run per second. So a slot belongs to
+//! the table's generation or is free, and to clear the table is to begin the next generation. Open
+//! addressing with linear probing, at most half full. Lines in order of first access are kept beside
+//! it: what is reported does not depend on addresses.
+
+/// Bytes of a cache line.
+pub(crate) const LINE_BYTES: u64 = 64;
+/// Code addresses kept per line and kind of access.
+pub(crate) const MAX_PCS: usize = 4;
+/// Virtual addresses kept per line: a file's page has one in the kernel and one per mapping.
+pub(crate) const MAX_VIRTUALS: usize = 2;
+/// 64 MiB of lines, which take 128 MiB of table: an operation that touches more is cut off.
+pub(crate) const MAX_LINES: usize = 1 << 20;
+const FIRST_SLOTS: usize = 1 << 12;
+
+/// Up to `N` distinct numbers, the first that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FirstFew<const N: usize> {
+    values: [u64; N],
+    count: u8,
+}
+
+impl<const N: usize> FirstFew<N> {
+    pub(crate) const EMPTY: FirstFew<N> = FirstFew { values: [0; N], count: 0 };
+
+    pub(crate) fn as_slice(&self) -> &[u64] {
+        &self.values[..self.count.into()]
+    }
+
+    pub(crate) fn add(&mut self, value: u64) {
+        if usize::from(self.count) < N && !self.as_slice().contains(&value) {
+            self.values[usize::from(self.count)] = value;
+            self.count += 1;
+        }
+    }
+}
+
+/// What one side did to one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// Physical address divided by [`LINE_BYTES`].
+    pub(crate) number: u64,
+    /// Bit n: byte n was read.
+    pub(crate) read: u64,
+    /// Bit n: byte n was written.
+    pub(crate) written: u64,
+    /// Virtual addresses of the line's first byte.
+    pub(crate) virtuals: FirstFew<MAX_VIRTUALS>,
+    /// Where the code is that wrote it.
+    pub(crate) writers: FirstFew<MAX_PCS>,
+    /// Where the code is that read it.
+    pub(crate) readers: FirstFew<MAX_PCS>,
+}
+
+/// One access to memory, within a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) physical: u64,
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) pc: u64,
+    pub(crate) store: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    generation: u32,
+    /// Index into the lines.
+    line: u32,
+}
+
+/// The lines of one side, with what it did to them.
+pub(crate) struct LineTable {
+    slots: Vec<Slot>,
+    lines: Vec<Line>,
+    generation: u32,
+    overflowed: bool,
+}
+
+impl LineTable {
+    pub(crate) fn new() -> LineTable {
+        LineTable {
+            slots: vec![Slot { generation: 0, line: 0 }; FIRST_SLOTS],
+            lines: Vec::new(),
+            generation: 1,
+            overflowed: false,
+        }
+    }
+
+    /// Forgets all lines.
+    pub(crate) fn clear(&mut self) {
+        self.lines.clear();
+        self.overflowed = false;
+        self.generation = self.generation.checked_add(1).unwrap_or_else(|| {
+            self.slots.fill(Slot { generation: 0, line: 0 });
+            1
+        });
+    }
+
+    /// All lines, in the order of their first access.
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// Whether there were more lines than [`MAX_LINES`]; those beyond are missing.
+    pub(crate) fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// What was done to the line with this number.
+    pub(crate) fn get(&self, number: u64) -> Option<&Line> {
+        let slot = self.slots[self.slot(number)];
+        (slot.generation == self.generation).then(|| &self.lines[slot.line as usize])
+    }
+
+    /// Enters an access, in each line that it reaches into.
+    pub(crate) fn add(&mut self, access: &Access) {
+        let mut done = 0;
+        while done < access.bytes {
+            let physical = access.physical + done;
+            let offset = physical % LINE_BYTES;
+            let bytes = (access.bytes - done).min(LINE_BYTES - offset);
+            let mask = u64::MAX >> (64 - bytes) << offset;
+            let line_address = (access.address + done) & !(LINE_BYTES - 1);
+            if let Some(line) = self.line(physical / LINE_BYTES) {
+                let (bits, pcs) = match access.store {
+                    true => (&mut line.written, &mut line.writers),
+                    false => (&mut line.read, &mut line.readers),
+                };
+                *bits |= mask;
+                pcs.add(access.pc);
+                line.virtuals.add(line_address);
+            }
+            done += bytes;
+        }
+    }
+
+    fn line(&mut self, number: u64) -> Option<&mut Line> {
+        let mut at = self.slot(number);
+        if self.slots[at].generation != self.generation {
+            if self.lines.len() == MAX_LINES {
+                self.overflowed = true;
+                return None;
+            }
+            if 2 * (self.lines.len() + 1) > self.slots.len() {
+                self.grow();
+                at = self.slot(number);
+            }
+            self.slots[at] = Slot { generation: self.generation, line: self.lines.len() as u32 };
+            self.lines.push(Line {
+                number,
+                read: 0,
+                written: 0,
+                virtuals: FirstFew::EMPTY,
+                writers: FirstFew::EMPTY,
+                readers: FirstFew::EMPTY,
+            });
+        }
+        Some(&mut self.lines[self.slots[at].line as usize])
+    }
+
+    /// Where the line is, or where it would go.
+    fn slot(&self, number: u64) -> usize {
+        // Fibonacci hashing: neighbours of a line go far from it.
+        let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut at = (hash >> (64 - self.slots.len().ilog2())) as usize;
+        loop {
+            let slot = self.slots[at];
+            if slot.generation != self.generation || self.lines[slot.line as usize].number == number
+            {
+                return at;
+            }
+            at = (at + 1) % self.slots.len();
+        }
+    }
+
+    fn grow(&mut self) {
+        let slots = 2 * self.slots.len();
+        self.slots.clear();
+        self.slots.resize(slots, Slot { generation: 0, line: 0 });
+        for index in 0..self.lines.len() {
+            let at = self.slot(self.lines[index].number);
+            self.slots[at] = Slot { generation: self.generation, line: index as u32 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn access(physical: u64, bytes: u64, store: bool) -> Access {
+        let address = 0xffff_8880_0000_0000 + physical;
+        Access { physical, address, bytes, pc: 0xffff_ffff_8100_0000, store }
+    }
+
+    #[test]
+    fn bytes_are_known_one_by_one() {
+        let mut table = LineTable::new();
+        table.add(&access(0x1004, 4, false));
+        table.add(&access(0x1008, 8, true));
+        let line = table.get(0x1000 / 64).unwrap();
+        assert_eq!((line.read, line.written), (0xf0, 0xff00));
+        assert_eq!(line.virtuals.as_slice(), [0xffff_8880_0000_1000]);
+    }
+
+    #[test]
+    fn an_access_across_lines_touches_both() {
+        let mut table = LineTable::new();
+        table.add(&access(0x103e, 8, true));
+        assert_eq!(table.get(0x40).unwrap().written, 0b11 << 62);
+        assert_eq!(table.get(0x41).unwrap().written, 0x3f);
+        table.add(&access(0x1080, 64, false));
+        assert_eq!(table.get(0x42).unwrap().read, u64::MAX);
+    }
+
+    #[test]
+    fn a_cleared_table_knows_nothing_even_after_all_generations() {
+        let mut table = LineTable::new();
+        table.add(&access(0x1000, 1, true));
+        table.clear();
+        assert_eq!(table.get(0x40), None);
+        table.generation = u32::MAX;
+        table.add(&access(0x1000, 1, true));
+        table.clear();
+        assert_eq!((table.generation, table.get(0x40)), (1, None));
+    }
+
+    #[test]
+    fn a_table_grows_and_keeps_the_order() {
+        let mut table = LineTable::new();
+        for number in (0..10_000).rev() {
+            table.add(&access(number * 64, 8, number % 2 == 0));
+        }
+        assert_eq!(table.lines().len(), 10_000);
+        assert!(table.lines().iter().map(|line| line.number).eq((0..10_000).rev()));
+        assert!((0..10_000).all(|number| table.get(number).unwrap().number == number));
+    }
+
+    #[test]
+    fn the_first_few_code_addresses_are_kept_once_each() {
+        let mut table = LineTable::new();
+        for pc in [1, 2, 2, 1, 3, 4, 5] {
+            table.add(&Access { pc, ..access(0, 8, true) });
+        }
+        assert_eq!(table.get(0).unwrap().writers.as_slice(), [1, 2, 3, 4]);
+    }
+}

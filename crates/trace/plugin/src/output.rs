@@ -1,0 +1,235 @@
+//! Tests → lines of JSON, which `knee_trace::record` reads.
+//!
+//! Addresses and masks are strings, `"0xffff888003a4b040"`: numbers of JSON end at 2⁵³ in many
+//! readers. The first line comes when the guest arms:
+//!
+//! ```json
+//! {"schema":1,"plugin":"knee","user":false,"interrupts":316,"faults":25,"switches":1}
+//! ```
+//!
+//! The last three are how many entries the guest has named; with `"interrupts":0` what interrupts do
+//! counts as the operations'. Then a line per test, when it ends (shown in several):
+//!
+//! ```json
+//! {"test":0,
+//!  "sides":[{"side":0,"cpu":1,"opened":1,"closed":1,"instructions":412,"accesses":167,
+//!            "read":48,"written":21,"interrupts":0,"switches":0,"unresolved":0,
+//!            "overflowed":false}],
+//!  "conflicts":[{"line":"0x3a4b040","overlap":true,
+//!    "sides":[{"side":0,"first":24,"last":31,"read":"0xff000000","written":"0xff000000",
+//!              "virtual":["0xffff888003a4b040"],
+//!              "writers":["0xffffffff812f3a10"],"readers":["0xffffffff812f3a04"]}]}],
+//!  "more":0,"stray":0}
+//! ```
+//!
+//! * A side is there if it opened a window. `read` and `written` are distinct lines; of `conflicts`
+//!   they are masks, bit n for byte n of the line. `first` and `last` are bytes of the line.
+//! * `line` is the physical address of the line's first byte.
+//! * `writers` and `readers` are code addresses, four in all, those that wrote first.
+//! * `more` conflicts are not listed.
+//! * A test is **interrupted** if a side has interrupts: they are left out and hide nothing.
+//! * It is **disturbed**, and should be repeated, if a side has `switches`: the task was switched out
+//!   and came back. All that it did is there, but what the scheduler did on its behalf as well.
+//! * It is **incomplete** if a side has `unresolved` accesses, `overflowed` or closed fewer windows
+//!   than it opened, or if marks were `stray` (out of order).
+//!
+//! With `trace=INDEX` that test's accesses come before its line:
+//!
+//! ```json
+//! {"trace":0,"side":0,"pc":"0xffffffff812f3a04","virtual":"0xffff888003a4b058",
+//!  "physical":"0x3a4b058","bytes":8,"store":false}
+//! ```
+
+use std::fmt::{self, Display, Formatter, Write as _};
+use std::fs::File;
+use std::io::{self, Write as _};
+
+use crate::conflict::{Conflict, conflicts};
+use crate::lines::{LINE_BYTES, Line, MAX_PCS};
+use crate::vcpu::Side;
+
+/// Version of the schema above.
+const SCHEMA: u32 = 1;
+
+/// How many entries of each kind the guest has named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entries {
+    pub(crate) interrupts: usize,
+    pub(crate) faults: usize,
+    pub(crate) switches: usize,
+}
+
+/// Where results go. Each line is one write, so that what a reader sees is whole lines.
+pub(crate) struct Output {
+    file: File,
+    line: String,
+}
+
+impl Output {
+    pub(crate) fn new(file: File) -> Output {
+        Output { file, line: String::new() }
+    }
+
+    pub(crate) fn header(&mut self, user: bool, entries: Entries) -> io::Result<()> {
+        let Entries { interrupts, faults, switches } = entries;
+        self.write(format_args!(
+            "{{\"schema\":{SCHEMA},\"plugin\":\"knee\",\"user\":{user},\
+             \"interrupts\":{interrupts},\"faults\":{faults},\"switches\":{switches}}}\n"
+        ))
+    }
+
+    /// Writes the trace, where there is one, and the result of a test. `sides` are those that opened
+    /// a window, with their numbers.
+    pub(crate) fn test(
+        &mut self,
+        test: u64,
+        sides: &[(usize, &Side)],
+        stray: u64,
+    ) -> io::Result<()> {
+        for (side, traced) in sides {
+            for access in traced.trace.iter().flatten() {
+                self.write(format_args!(
+                    "{{\"trace\":{test},\"side\":{side},\"pc\":\"{:#x}\",\"virtual\":\"{:#x}\",\
+                     \"physical\":\"{:#x}\",\"bytes\":{},\"store\":{}}}\n",
+                    access.pc, access.address, access.physical, access.bytes, access.store
+                ))?;
+            }
+        }
+        let tables: Vec<_> = sides.iter().map(|(side, done)| (*side, &done.table)).collect();
+        let (conflicts, more) = conflicts(&tables);
+        self.write(format_args!(
+            "{{\"test\":{test},\"sides\":[{}],\"conflicts\":[{}],\"more\":{more},\"stray\":{stray}}}\n",
+            List(sides.iter().map(|(side, done)| SideObject(*side, done))),
+            List(conflicts.iter().map(ConflictObject)),
+        ))
+    }
+
+    fn write(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
+        self.line.clear();
+        // Formatting into a string fails for no value that is formatted here.
+        let _ = self.line.write_fmt(line);
+        self.file.write_all(self.line.as_bytes())
+    }
+}
+
+/// Elements with commas between them.
+struct List<I>(I);
+
+impl<I: Iterator<Item: Display> + Clone> Display for List<I> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (at, element) in self.0.clone().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            write!(f, "{comma}{element}")?;
+        }
+        Ok(())
+    }
+}
+
+struct Address(u64);
+
+impl Display for Address {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{:#x}\"", self.0)
+    }
+}
+
+fn addresses(values: &[u64]) -> impl Display {
+    List(values.iter().map(|&value| Address(value)))
+}
+
+struct SideObject<'a>(usize, &'a Side);
+
+impl Display for SideObject<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let SideObject(side, Side { table, count, .. }) = self;
+        let distinct = |touched: fn(&Line) -> u64| {
+            table.lines().iter().filter(|&line| touched(line) != 0).count()
+        };
+        write!(
+            f,
+            "{{\"side\":{side},\"cpu\":{},\"opened\":{},\"closed\":{},\"instructions\":{},\
+             \"accesses\":{},\"read\":{},\"written\":{},\"interrupts\":{},\"switches\":{},\
+             \"unresolved\":{},\"overflowed\":{}}}",
+            count.cpu,
+            count.opened,
+            count.closed,
+            count.instructions,
+            count.accesses,
+            distinct(|line| line.read),
+            distinct(|line| line.written),
+            count.interrupts,
+            count.switches,
+            count.unresolved,
+            table.overflowed(),
+        )
+    }
+}
+
+struct ConflictObject<'a>(&'a Conflict<'a>);
+
+impl Display for ConflictObject<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let ConflictObject(Conflict { sides, overlap }) = self;
+        let line = sides.first().map_or(0, |(_, line)| line.number * LINE_BYTES);
+        let sides = List(sides.iter().map(|(side, line)| TouchObject(*side, line)));
+        write!(f, "{{\"line\":{},\"overlap\":{overlap},\"sides\":[{sides}]}}", Address(line))
+    }
+}
+
+struct TouchObject<'a>(usize, &'a Line);
+
+impl Display for TouchObject<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let TouchObject(side, line) = self;
+        let touched = line.read | line.written;
+        let writers = line.writers.as_slice();
+        let readers = line.readers.as_slice();
+        let readers = &readers[..readers.len().min(MAX_PCS - writers.len())];
+        write!(
+            f,
+            "{{\"side\":{side},\"first\":{},\"last\":{},\"read\":{},\"written\":{},\
+             \"virtual\":[{}],\"writers\":[{}],\"readers\":[{}]}}",
+            touched.trailing_zeros(),
+            63 - touched.leading_zeros(),
+            Address(line.read),
+            Address(line.written),
+            addresses(line.virtuals.as_slice()),
+            addresses(writers),
+            addresses(readers),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use super::*;
+    use crate::lines::Access;
+
+    #[test]
+    fn a_conflict_is_written_as_the_schema_says() {
+        let side = |address: u64, store| {
+            let mut side = Side::new();
+            side.count.opened = 1;
+            side.count.closed = 1;
+            let pc = 0xffff_ffff_8100_0000;
+            let physical = address & 0xffff;
+            side.table.add(&Access { physical, address, bytes: 4, pc, store });
+            side
+        };
+        let (writer, reader) = (side(0xffff_8880_0000_1044, true), side(0x7000_1044, false));
+        let path = std::env::temp_dir().join(format!("knee-plugin-{}", std::process::id()));
+        let mut options = File::options();
+        let mut file =
+            options.create_new(true).read(true).write(true).open(&path).expect("create a file");
+        std::fs::remove_file(&path).expect("unlink it");
+        let mut output = Output::new(file.try_clone().expect("share the file"));
+        output.test(7, &[(0, &writer), (2, &reader)], 1).expect("write");
+        file.rewind().expect("go to its start");
+        let mut written = String::new();
+        file.read_to_string(&mut written).expect("read it");
+        let expected = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false},{"side":2,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":1,"written":0,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[]},{"side":2,"first":4,"last":7,"read":"0xf0","written":"0x0","virtual":["0x70001040"],"writers":[],"readers":["0xffffffff81000000"]}]}],"more":0,"stray":1}"#;
+        assert_eq!(written.trim_end(), expected);
+    }
+}

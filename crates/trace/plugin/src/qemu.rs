@@ -1,0 +1,288 @@
+//! QEMU's plugin interface, as much of it as is used, and this plugin's two exported symbols.
+//!
+//! Declared by hand after include/qemu/qemu-plugin.h of QEMU 7.2, API version 1, which Debian 12
+//! has. What is used is in all later versions, with two differences:
+//!
+//! * QEMU refuses plugins below its least version, and that is 2 from 9.0 on. QEMU reads
+//!   `qemu_plugin_version` after it has loaded the plugin; by then a constructor has looked whether
+//!   scoreboards are there, which came with version 2.
+//! * `qemu_plugin_insn_data` returned a pointer, and copies into the caller's buffer from version 3
+//!   (9.1) on. In the C calling convention of x86-64 both can be called with all three arguments.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+
+use crate::{session, settings, translate};
+
+/// First version whose `qemu_plugin_insn_data` copies.
+const COPIES_INSTRUCTIONS: c_int = 3;
+/// The longest that x86 has.
+const MAX_INSTRUCTION: usize = 15;
+const NO_REGISTERS: c_int = 0;
+const LOADS_AND_STORES: c_int = 3;
+
+/// A block of instructions being translated.
+#[repr(C)]
+pub(crate) struct RawBlock([u8; 0]);
+#[repr(C)]
+struct RawInstruction([u8; 0]);
+#[repr(C)]
+struct RawPhysical([u8; 0]);
+
+type OnTranslate = unsafe extern "C" fn(u64, *mut RawBlock);
+type OnExecute = extern "C" fn(c_uint, *mut c_void);
+type OnAccess = extern "C" fn(c_uint, u32, u64, *mut c_void);
+
+unsafe extern "C" {
+    fn qemu_plugin_register_vcpu_tb_trans_cb(id: u64, callback: OnTranslate);
+    fn qemu_plugin_reset(id: u64, callback: extern "C" fn(u64));
+    fn qemu_plugin_tb_n_insns(block: *const RawBlock) -> usize;
+    fn qemu_plugin_tb_get_insn(block: *const RawBlock, index: usize) -> *mut RawInstruction;
+    fn qemu_plugin_insn_data(insn: *const RawInstruction, to: *mut u8, length: usize) -> usize;
+    fn qemu_plugin_insn_size(insn: *const RawInstruction) -> usize;
+    fn qemu_plugin_insn_vaddr(insn: *const RawInstruction) -> u64;
+    fn qemu_plugin_register_vcpu_tb_exec_cb(
+        block: *mut RawBlock,
+        callback: OnExecute,
+        flags: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_insn_exec_cb(
+        insn: *mut RawInstruction,
+        callback: OnExecute,
+        flags: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_mem_cb(
+        insn: *mut RawInstruction,
+        callback: OnAccess,
+        flags: c_int,
+        which: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_mem_size_shift(access: u32) -> c_uint;
+    fn qemu_plugin_mem_is_store(access: u32) -> bool;
+    fn qemu_plugin_get_hwaddr(access: u32, address: u64) -> *mut RawPhysical;
+    fn qemu_plugin_hwaddr_is_io(physical: *const RawPhysical) -> bool;
+    fn qemu_plugin_hwaddr_phys_addr(physical: *const RawPhysical) -> u64;
+
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// The head of `qemu_info_t`; what follows differs between versions and is not used.
+#[repr(C)]
+struct RawInfo {
+    target: *const c_char,
+    least_version: c_int,
+    version: c_int,
+}
+
+/// The version that this plugin claims to be written for.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "QEMU looks for it by this name")]
+static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CHOOSE_VERSION: extern "C" fn() = choose_version;
+
+extern "C" fn choose_version() {
+    // SAFETY: a null handle means all that is loaded, the name ends in a zero, and the dynamic
+    // linker allows look-ups from constructors.
+    let scoreboards =
+        unsafe { dlsym(std::ptr::null_mut(), c"qemu_plugin_scoreboard_new".as_ptr()) };
+    if !scoreboards.is_null() {
+        qemu_plugin_version.store(2, Relaxed);
+    }
+}
+
+/// What QEMU gave this plugin as its name, for calls that want it.
+static ID: AtomicU64 = AtomicU64::new(0);
+/// API version of the QEMU that runs.
+static RUNNING: AtomicI32 = AtomicI32::new(0);
+
+/// Called once by QEMU when it has loaded the plugin.
+///
+/// # Safety
+/// As QEMU calls it: `info` and `argc` strings at `argv` are valid.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn qemu_plugin_install(
+    id: u64,
+    info: *const RawInfo,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (info, arguments) = unsafe {
+        let argument = |at: usize| CStr::from_ptr(*argv.add(at)).to_string_lossy().into_owned();
+        (&*info, (0..usize::try_from(argc).unwrap_or(0)).map(argument).collect::<Vec<_>>())
+    };
+    // SAFETY: QEMU names its target by a C string.
+    let target = unsafe { CStr::from_ptr(info.target) };
+    ID.store(id, Relaxed);
+    RUNNING.store(info.version, Relaxed);
+    let started = match target {
+        _ if target == c"x86_64" => settings::parse(&arguments).and_then(session::start),
+        _ => Err(format!("the guest is {target:?}, and marks are known for x86_64 only")),
+    };
+    match started {
+        Ok(()) => {
+            translate_with(on_translate_before_arming);
+            0
+        }
+        Err(reason) => {
+            eprintln!("knee-plugin: {reason}");
+            1
+        }
+    }
+}
+
+unsafe extern "C" fn on_translate_before_arming(_: u64, block: *mut RawBlock) {
+    translate::before_arming(&Block(block));
+}
+
+unsafe extern "C" fn on_translate(_: u64, block: *mut RawBlock) {
+    translate::armed(&Block(block));
+}
+
+extern "C" fn on_reset(_: u64) {
+    translate_with(on_translate);
+}
+
+fn translate_with(callback: OnTranslate) {
+    // SAFETY: the name is the one that QEMU gave; the callback stays where it is, since QEMU does
+    // not unload plugins that did not ask for it.
+    unsafe { qemu_plugin_register_vcpu_tb_trans_cb(ID.load(Relaxed), callback) }
+}
+
+/// Forgets all translated code and translates with [`translate::armed`] from now on. It happens
+/// when all virtual CPUs have left the blocks that they are in.
+pub(crate) fn arm() {
+    // SAFETY: the name is the one that QEMU gave; the callback only registers another.
+    unsafe { qemu_plugin_reset(ID.load(Relaxed), on_reset) }
+}
+
+/// A block that is being translated. Made only for the time of QEMU's callback, which is as long as
+/// the handles in it are valid; so calls with them are sound.
+pub(crate) struct Block(*mut RawBlock);
+
+impl Block {
+    pub(crate) fn instructions(&self) -> impl ExactSizeIterator<Item = Instruction<'_>> {
+        // SAFETY: see Block; the index is below the number.
+        let get =
+            |index| unsafe { Instruction(qemu_plugin_tb_get_insn(self.0, index), PhantomData) };
+        // SAFETY: see Block.
+        (0..unsafe { qemu_plugin_tb_n_insns(self.0) }).map(get)
+    }
+
+    /// Calls `callback` with `data` whenever the block begins to be executed.
+    pub(crate) fn on_execute(&self, callback: OnExecute, data: u64) {
+        // SAFETY: see Block; the data is a number that nobody dereferences.
+        unsafe {
+            let data = std::ptr::without_provenance_mut(data as usize);
+            qemu_plugin_register_vcpu_tb_exec_cb(self.0, callback, NO_REGISTERS, data);
+        }
+    }
+}
+
+/// An instruction of a [`Block`], valid as long as that.
+#[derive(Clone, Copy)]
+pub(crate) struct Instruction<'a>(*mut RawInstruction, PhantomData<&'a Block>);
+
+impl Instruction<'_> {
+    pub(crate) fn address(self) -> u64 {
+        // SAFETY: see Block.
+        unsafe { qemu_plugin_insn_vaddr(self.0) }
+    }
+
+    /// Its bytes.
+    pub(crate) fn code(self) -> Code {
+        let mut code = Code { bytes: [0; MAX_INSTRUCTION], length: 0 };
+        // SAFETY: see Block, and the head of this file for the two versions. The pointer that older
+        // ones return is to as many bytes as the instruction has, valid as long as the block.
+        unsafe {
+            code.length = qemu_plugin_insn_size(self.0).min(MAX_INSTRUCTION);
+            let bytes = code.bytes.as_mut_ptr();
+            let returned = qemu_plugin_insn_data(self.0, bytes, code.length);
+            if RUNNING.load(Relaxed) < COPIES_INSTRUCTIONS {
+                let from = std::ptr::with_exposed_provenance::<u8>(returned);
+                bytes.copy_from_nonoverlapping(from, code.length);
+            }
+        }
+        code
+    }
+
+    /// Calls `callback` with `data` before the instruction is executed.
+    pub(crate) fn on_execute(self, callback: OnExecute, data: u64) {
+        // SAFETY: see Block; the data is a number that nobody dereferences.
+        unsafe {
+            let data = std::ptr::without_provenance_mut(data as usize);
+            qemu_plugin_register_vcpu_insn_exec_cb(self.0, callback, NO_REGISTERS, data);
+        }
+    }
+
+    /// Calls `callback` with `data` after each access to memory that the instruction makes.
+    pub(crate) fn on_access(self, callback: OnAccess, data: u64) {
+        // SAFETY: as in `on_execute`.
+        unsafe {
+            let data = std::ptr::without_provenance_mut(data as usize);
+            let flags = NO_REGISTERS;
+            qemu_plugin_register_vcpu_mem_cb(self.0, callback, flags, LOADS_AND_STORES, data);
+        }
+    }
+}
+
+/// The bytes of an instruction.
+pub(crate) struct Code {
+    bytes: [u8; MAX_INSTRUCTION],
+    length: usize,
+}
+
+impl Deref for Code {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// What an access is to.
+pub(crate) enum Physical {
+    Memory(u64),
+    Device,
+    /// QEMU has lost the translation, as it says of itself that it may.
+    Unknown,
+}
+
+/// An access to memory. To be made and used within QEMU's callback only.
+#[derive(Clone, Copy)]
+pub(crate) struct AccessInfo(pub(crate) u32);
+
+impl AccessInfo {
+    pub(crate) fn bytes(self) -> u64 {
+        // SAFETY: QEMU takes the number apart and looks nowhere.
+        1 << unsafe { qemu_plugin_mem_size_shift(self.0) }
+    }
+
+    pub(crate) fn is_store(self) -> bool {
+        // SAFETY: as in `bytes`.
+        unsafe { qemu_plugin_mem_is_store(self.0) }
+    }
+
+    pub(crate) fn physical(self, address: u64) -> Physical {
+        // SAFETY: called within the callback of the access, on the thread of its virtual CPU. What
+        // QEMU returns is its own, and is looked at before anything else is asked.
+        unsafe {
+            let physical = qemu_plugin_get_hwaddr(self.0, address);
+            if physical.is_null() {
+                Physical::Unknown
+            } else if qemu_plugin_hwaddr_is_io(physical) {
+                Physical::Device
+            } else {
+                Physical::Memory(qemu_plugin_hwaddr_phys_addr(physical))
+            }
+        }
+    }
+}

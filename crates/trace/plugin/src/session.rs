@@ -1,0 +1,173 @@
+//! Which test it is, and which sides it has.
+//!
+//! A side is in one of two places: here, behind a lock, or, while its window is open, in its virtual
+//! CPU's slot, where no lock is needed for every access. Windows of one test are open one after the
+//! other, and the guest orders them, so a lock per mark costs nothing.
+
+use std::collections::HashMap;
+use std::ffi::c_uint;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use knee_marks::{Entry, EntryKind, SIDES};
+
+use crate::output::{Entries, Output};
+use crate::settings::Settings;
+use crate::vcpu::{Side, Vcpu};
+
+struct Session {
+    output: Output,
+    trace: Option<u64>,
+    armed: bool,
+    /// The test that has begun and not ended.
+    test: Option<u64>,
+    begun: u64,
+    /// Sides whose window is not open now.
+    sides: [Option<Box<Side>>; SIDES],
+    /// Marks that fitted nowhere since the last result.
+    stray: u64,
+}
+
+static SESSION: Mutex<Option<Session>> = Mutex::new(None);
+static ENTRIES: RwLock<Option<HashMap<u64, EntryKind>>> = RwLock::new(None);
+static USER: AtomicBool = AtomicBool::new(false);
+
+/// Opens the output.
+pub(crate) fn start(settings: Settings) -> Result<(), String> {
+    let Settings { out, user, trace } = settings;
+    let file = File::options().create(true).append(true).open(&out);
+    let output = Output::new(file.map_err(|error| format!("cannot write to {out}: {error}"))?);
+    USER.store(user, Relaxed);
+    let sides = std::array::from_fn(|_| Some(Box::new(Side::new())));
+    let session = Session { output, trace, armed: false, test: None, begun: 0, sides, stray: 0 };
+    *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+    Ok(())
+}
+
+fn with<T>(does: impl FnOnce(&mut Session) -> T) -> Option<T> {
+    SESSION.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(does)
+}
+
+/// Whether what happens in user mode counts.
+pub(crate) fn counts_user() -> bool {
+    USER.load(Relaxed)
+}
+
+/// The guest names an entry.
+pub(crate) fn learn(entry: Entry) {
+    let mut entries = ENTRIES.write().unwrap_or_else(PoisonError::into_inner);
+    entries.get_or_insert_default().insert(entry.address, entry.kind);
+}
+
+/// What enters the kernel at this address.
+pub(crate) fn entry_at(address: u64) -> Option<EntryKind> {
+    let entries = ENTRIES.read().unwrap_or_else(PoisonError::into_inner);
+    entries.as_ref()?.get(&address).copied()
+}
+
+fn entries() -> Entries {
+    let entries = ENTRIES.read().unwrap_or_else(PoisonError::into_inner);
+    let mut count = Entries::default();
+    for kind in entries.iter().flat_map(HashMap::values) {
+        match kind {
+            EntryKind::Interrupt => count.interrupts += 1,
+            EntryKind::Fault => count.faults += 1,
+            EntryKind::Switch => count.switches += 1,
+        }
+    }
+    count
+}
+
+/// A result that cannot be written is said once per line and lost: the guest goes on, and the driver
+/// misses the line.
+fn complain(written: std::io::Result<()>) {
+    if let Err(error) = written {
+        eprintln!("knee-plugin: cannot write results: {error}");
+    }
+}
+
+/// Whether this is the first mark that arms.
+pub(crate) fn arm() -> bool {
+    let first = with(|session| {
+        let first = !session.armed;
+        if first {
+            session.armed = true;
+            complain(session.output.header(counts_user(), entries()));
+        }
+        first
+    });
+    first.unwrap_or(false)
+}
+
+/// A test begins. One that has not ended before is without a result.
+pub(crate) fn begin() {
+    with(|session| {
+        let test = session.begun;
+        session.begun += 1;
+        session.test = Some(test);
+        let traced = session.trace == Some(test);
+        for side in &mut session.sides {
+            match side {
+                Some(side) => side.clear(traced),
+                // Its window was not closed before its test was over; the CPU keeps what it has.
+                None => {
+                    *side = Some(Box::new(Side::new()));
+                    session.stray += 1;
+                }
+            }
+        }
+    });
+}
+
+/// The test ends: its result is written.
+pub(crate) fn end() {
+    with(|session| {
+        let Some(test) = session.test.take() else {
+            session.stray += 1;
+            return;
+        };
+        let missing = session.sides.iter().filter(|side| side.is_none()).count() as u64;
+        let stray = std::mem::take(&mut session.stray) + missing;
+        let sides = session.sides.iter().enumerate();
+        let opened: Vec<(usize, &Side)> = sides
+            .filter_map(|(number, side)| side.as_deref().map(|side| (number, side)))
+            .filter(|(_, side)| side.count.opened > 0)
+            .collect();
+        complain(session.output.test(test, &opened, stray));
+    });
+}
+
+/// The window of a side opens.
+pub(crate) fn open(side: usize, cpu: c_uint, vcpu: &mut Vcpu) {
+    with(|session| {
+        let free = match session.test {
+            Some(_) if !vcpu.is_open() => session.sides.get_mut(side).and_then(Option::take),
+            _ => None,
+        };
+        let Some(mut free) = free else {
+            session.stray += 1;
+            return;
+        };
+        free.count.cpu = cpu;
+        free.count.opened += 1;
+        vcpu.open(side, free);
+    });
+}
+
+/// The window of a side closes.
+pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
+    with(|session| {
+        let Some((open, mut done)) = vcpu.close() else {
+            session.stray += 1;
+            return;
+        };
+        let fits = open == side && session.sides.get(open).is_some_and(Option::is_none);
+        if !fits {
+            session.stray += 1;
+            return;
+        }
+        done.count.closed += 1;
+        session.sides[open] = Some(done);
+    });
+}

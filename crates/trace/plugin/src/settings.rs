@@ -1,0 +1,57 @@
+//! The plugin's arguments, as typed, and what they mean.
+
+/// What the arguments mean.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) out: String,
+    pub(crate) user: bool,
+    pub(crate) trace: Option<u64>,
+}
+
+/// Reads arguments of the form `name=value`, as QEMU passes them.
+pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
+    let mut settings = Settings { out: String::new(), user: false, trace: None };
+    for argument in arguments {
+        let wrong = |expected| format!("{argument} is none of its arguments: {expected}");
+        match argument.split_once('=').ok_or_else(|| wrong("name=value is expected"))? {
+            ("out", path) => settings.out = path.to_owned(),
+            ("user", "on" | "true") => settings.user = true,
+            ("user", "off" | "false") => settings.user = false,
+            ("user", _) => return Err(wrong("user is on or off")),
+            ("trace", index) => {
+                let index = index.parse().map_err(|_| wrong("trace is the index of a test"))?;
+                settings.trace = Some(index);
+            }
+            _ => return Err(wrong("it has out, user and trace")),
+        }
+    }
+    match settings.out.as_str() {
+        "" => Err("it wants out=PATH, where to write results".to_owned()),
+        _ => Ok(settings),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &str) -> Result<Settings, String> {
+        parse(&arguments.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arguments_are_names_and_values() {
+        assert_eq!(
+            parsed("out=/dev/fd/3 user=on trace=7"),
+            Ok(Settings { out: "/dev/fd/3".to_owned(), user: true, trace: Some(7) })
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_argument_is_said() {
+        let expected = "user=maybe is none of its arguments: user is on or off";
+        assert_eq!(parsed("out=x user=maybe").unwrap_err(), expected);
+        let expected = "it wants out=PATH, where to write results";
+        assert_eq!(parsed("user=on").unwrap_err(), expected);
+    }
+}

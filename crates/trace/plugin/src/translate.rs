@@ -1,0 +1,225 @@
+//! Which callbacks a block of instructions gets when QEMU translates it.
+//!
+//! Kernel code, told by addresses in the upper half, gets one per block and one per access to
+//! memory. User code gets them with `user=on` only, so that user threads that wait for each other
+//! by spinning cost nothing. Before arming, nothing gets any but the mark that arms: callbacks on
+//! everything make a guest boot nine times slower.
+
+use std::ffi::{c_uint, c_void};
+
+use knee_marks::{Entry, EntryKind, Mark};
+
+use crate::qemu::{AccessInfo, Block, Instruction, arm};
+use crate::session;
+use crate::vcpu::{BlockStart, vcpu};
+
+/// Return from an interrupt or exception in 64-bit code.
+const IRETQ: [u8; 2] = [0x48, 0xcf];
+
+fn is_kernel(address: u64) -> bool {
+    address >> 63 == 1
+}
+
+/// Looks for entries and for the mark that arms, in user code.
+pub(crate) fn before_arming(block: &Block) {
+    for insn in block.instructions() {
+        if is_kernel(insn.address()) {
+            return;
+        }
+        let code = insn.code();
+        if let Some(entry) = Entry::decode(&code) {
+            session::learn(entry);
+        } else if Mark::decode(&code) == Some(Mark::Arm) {
+            insn.on_execute(on_arm, 0);
+        }
+    }
+}
+
+/// Gives a block the callbacks that it needs while tests run.
+pub(crate) fn armed(block: &Block) {
+    let length = block.instructions().len();
+    let Some(first) = block.instructions().next() else { return };
+    let kernel = is_kernel(first.address());
+    let user = session::counts_user();
+    if kernel || user {
+        let enters = if kernel { session::entry_at(first.address()) } else { None };
+        let start = BlockStart { address: first.address(), length, enters };
+        block.on_execute(on_block, start.pack());
+    }
+    for insn in block.instructions() {
+        let code = insn.code();
+        match jump(&code) {
+            _ if !kernel && !user => {}
+            None => insn.on_access(on_access, insn.address()),
+            Some(0) => {}
+            Some(own) => {
+                insn.on_execute(on_jump, own.into());
+                insn.on_access(on_jump_access, insn.address());
+            }
+        }
+        if kernel && *code == IRETQ {
+            insn.on_execute(on_return, insn.address() + IRETQ.len() as u64);
+        } else if !kernel && let Some(mark) = Mark::decode(&code) {
+            on_mark(insn, mark);
+        }
+    }
+}
+
+/// How many accesses to memory an instruction makes, if it is one that jumps.
+///
+/// QEMU 7.2 does not take back the callback of an instruction that leaves its block by itself and
+/// calls a helper for that, such as a conditional jump, to compute flags, or a return, to find the
+/// next block. What comes then in a helper of its own, until another callback is set, counts as its
+/// access: atomic instructions of user code, and the descriptors that the delivery of an interrupt
+/// reads and the frame that it pushes. So no more than its own accesses are taken. What `iretq` and
+/// `sysretq` access is on their own stack, and is not worth counting.
+fn jump(code: &[u8]) -> Option<u8> {
+    let prefix = |&byte: &u8| matches!(byte, 0x2e | 0x3e | 0xf2 | 0xf3);
+    let opcode = &code[code.iter().take_while(|byte| prefix(byte)).count()..];
+    let opcode = match opcode {
+        // REX, which in front of a jump only widens registers.
+        [0x40..=0x4f, rest @ ..] => rest,
+        _ => opcode,
+    };
+    let operand_in_memory = |modrm: u8| u8::from(modrm >> 6 != 0b11);
+    match *opcode {
+        [0x70..=0x7f | 0xe0..=0xe3 | 0xe9 | 0xeb, ..] | [0x0f, 0x80..=0x8f, ..] => Some(0),
+        // iretq, sysretq
+        [0xcf] | [0x0f, 0x07] => Some(0),
+        // call, ret
+        [0xe8 | 0xc2 | 0xc3, ..] => Some(1),
+        [0xff, modrm, ..] => match modrm >> 3 & 0b111 {
+            // call
+            2 => Some(1 + operand_in_memory(modrm)),
+            // jmp
+            4 => Some(operand_in_memory(modrm)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn on_mark(insn: Instruction<'_>, mark: Mark) {
+    match mark {
+        Mark::Begin => insn.on_execute(on_begin, 0),
+        Mark::End => insn.on_execute(on_end, 0),
+        Mark::Open(side) => insn.on_execute(on_open, side.into()),
+        Mark::Close(side) => insn.on_execute(on_close, side.into()),
+        Mark::Arm => {}
+    }
+}
+
+extern "C" fn on_arm(_: c_uint, _: *mut c_void) {
+    if session::arm() {
+        arm();
+    }
+}
+
+extern "C" fn on_begin(_: c_uint, _: *mut c_void) {
+    session::begin();
+}
+
+extern "C" fn on_end(_: c_uint, _: *mut c_void) {
+    session::end();
+}
+
+extern "C" fn on_open(cpu: c_uint, side: *mut c_void) {
+    vcpu(cpu, |vcpu| session::open(side.addr(), cpu, vcpu));
+}
+
+extern "C" fn on_close(cpu: c_uint, side: *mut c_void) {
+    vcpu(cpu, |vcpu| session::close(side.addr(), vcpu));
+}
+
+extern "C" fn on_block(cpu: c_uint, start: *mut c_void) {
+    vcpu(cpu, |vcpu| vcpu.block(|| BlockStart::unpack(start.addr() as u64)));
+}
+
+extern "C" fn on_return(cpu: c_uint, next: *mut c_void) {
+    vcpu(cpu, |vcpu| vcpu.returns(next.addr() as u64));
+}
+
+extern "C" fn on_access(cpu: c_uint, info: u32, address: u64, pc: *mut c_void) {
+    vcpu(cpu, |vcpu| vcpu.access(AccessInfo(info), address, pc.addr() as u64));
+}
+
+extern "C" fn on_jump(cpu: c_uint, own: *mut c_void) {
+    vcpu(cpu, |vcpu| vcpu.jumps(own.addr()));
+}
+
+extern "C" fn on_jump_access(cpu: c_uint, info: u32, address: u64, pc: *mut c_void) {
+    vcpu(cpu, |vcpu| {
+        if vcpu.is_access_of_jump() {
+            vcpu.access(AccessInfo(info), address, pc.addr() as u64);
+        }
+    });
+}
+
+impl BlockStart {
+    const ADDRESS_BITS: u32 = 48;
+    const LENGTH_BITS: u32 = 10;
+
+    /// QEMU keeps one number per callback. Virtual addresses have 48 significant bits, or 57 where
+    /// the guest uses five levels of page tables, which the driver does not offer it; code above 48
+    /// would be taken for other code, and only entries are told apart by address.
+    fn pack(&self) -> u64 {
+        let enters = match self.enters {
+            None => 0,
+            Some(EntryKind::Interrupt) => 1,
+            Some(EntryKind::Fault) => 2,
+            Some(EntryKind::Switch) => 3,
+        };
+        let length = (self.length as u64).min((1 << Self::LENGTH_BITS) - 1);
+        self.address << (64 - Self::ADDRESS_BITS) >> (64 - Self::ADDRESS_BITS)
+            | length << Self::ADDRESS_BITS
+            | enters << (Self::ADDRESS_BITS + Self::LENGTH_BITS)
+    }
+
+    fn unpack(packed: u64) -> BlockStart {
+        let above = packed >> Self::ADDRESS_BITS;
+        let enters = match above >> Self::LENGTH_BITS {
+            1 => Some(EntryKind::Interrupt),
+            2 => Some(EntryKind::Fault),
+            3 => Some(EntryKind::Switch),
+            _ => None,
+        };
+        let unused = 64 - Self::ADDRESS_BITS;
+        BlockStart {
+            address: ((packed << unused) as i64 >> unused) as u64,
+            length: (above & ((1 << Self::LENGTH_BITS) - 1)) as usize,
+            enters,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_are_told_from_other_instructions_with_what_they_access() {
+        assert_eq!(jump(&[0x0f, 0x85, 0x40, 0x0f, 0x00, 0x00]), Some(0), "jne");
+        assert_eq!(jump(&[0x2e, 0x75, 0x10]), Some(0), "jne with a hint");
+        assert_eq!(jump(&[0x48, 0x0f, 0x07]), Some(0), "sysretq");
+        assert_eq!(jump(&IRETQ), Some(0), "iretq");
+        assert_eq!(jump(&[0xf3, 0xc3]), Some(1), "repz ret");
+        assert_eq!(jump(&[0xe8, 0, 0, 0, 0]), Some(1), "call");
+        assert_eq!(jump(&[0x41, 0xff, 0xd3]), Some(1), "call *%r11");
+        assert_eq!(jump(&[0xff, 0xe0]), Some(0), "jmp *%rax");
+        assert_eq!(jump(&[0xff, 0x14, 0xc5, 0, 2, 0, 0x82]), Some(2), "call *table(,%rax,8)");
+        assert_eq!(jump(&[0xff, 0x24, 0xc5, 0, 2, 0, 0x82]), Some(1), "jmp *table(,%rax,8)");
+        assert_eq!(jump(&[0xff, 0x30]), None, "push (%rax)");
+        assert_eq!(jump(&[0xf0, 0x0f, 0xc1, 0x07]), None, "lock xadd %eax,(%rdi)");
+        assert_eq!(jump(&[0xf3, 0x48, 0xa5]), None, "rep movsq");
+    }
+
+    #[test]
+    fn what_a_block_callback_has_to_know_fits_one_number() {
+        for enters in [None, Some(EntryKind::Interrupt), Some(EntryKind::Switch)] {
+            for address in [0x0000_7fff_ffff_f001, 0xffff_ffff_81c0_0b90, 0xffff_8000_0000_0000] {
+                let start = BlockStart { address, length: 512, enters };
+                assert_eq!(BlockStart::unpack(start.pack()), start);
+            }
+        }
+    }
+}

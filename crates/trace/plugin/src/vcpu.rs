@@ -1,0 +1,363 @@
+//! What a virtual CPU does, and what of it belongs to the side whose window is open there.
+//!
+//! An interrupt inside a window is not the operation's. It is left out by nesting: entering at an
+//! interrupt's address is one deeper, and from there on every entry, faults included, is. A return
+//! is an `iretq`; but the kernel also returns to itself with one to serialize the CPU
+//! (`iret_to_self` of arch/x86/include/asm/sync_core.h), and then the next instruction is the one
+//! behind it. So whether an `iretq` ended a level shows when the next block begins. What is recorded
+//! goes on where the interrupted code does: an interrupt hides nothing.
+//!
+//! A task that is switched out, because it sleeps or another has its turn, is not the CPU's business
+//! until it is back. Who runs cannot be seen, but `__switch_to_asm` saves a task's registers on its
+//! stack and the stack pointer in its `task_struct`, and reads them from the same addresses when it
+//! switches back. So the addresses that it wrote on the way out are remembered, and when it reads
+//! one of them the task is there again, as deep in interrupts as it was.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_uint;
+
+use knee_marks::EntryKind;
+
+use crate::lines::{Access, FirstFew, LineTable};
+use crate::qemu::{AccessInfo, Physical};
+
+const PAGE_BYTES: u64 = 4096;
+/// A trace is cut here, at 40 MiB.
+const MAX_TRACE: usize = 1 << 20;
+/// QEMU's x86 machines have 255 virtual CPUs without interrupt remapping.
+const MAX_VCPUS: usize = 256;
+/// `__switch_to_asm` is shorter, and what follows it within this distance does not switch.
+const SWITCH_BYTES: u64 = 256;
+/// It saves six registers, flags in older kernels, the stack pointer and the stack's canary.
+const MAX_SAVED: usize = 16;
+
+/// What a side of a test did.
+pub(crate) struct Side {
+    pub(crate) table: LineTable,
+    pub(crate) count: Count,
+    /// All accesses, where they are asked for.
+    pub(crate) trace: Option<Vec<Access>>,
+}
+
+/// … in numbers.
+#[derive(Default)]
+pub(crate) struct Count {
+    /// The virtual CPU whose window opened last.
+    pub(crate) cpu: u32,
+    /// Windows opened, and closed again.
+    pub(crate) opened: u32,
+    pub(crate) closed: u32,
+    pub(crate) instructions: u64,
+    pub(crate) accesses: u64,
+    /// Interrupts that were left out.
+    pub(crate) interrupts: u64,
+    /// How often the task was switched out. What it does before and after counts.
+    pub(crate) switches: u64,
+    /// Accesses whose physical address QEMU did not know; they are missing.
+    pub(crate) unresolved: u64,
+}
+
+impl Side {
+    pub(crate) fn new() -> Side {
+        Side { table: LineTable::new(), count: Count::default(), trace: None }
+    }
+
+    /// Forgets all, for a new test; keeps the memory.
+    pub(crate) fn clear(&mut self, trace: bool) {
+        self.table.clear();
+        self.count = Count::default();
+        self.trace = trace.then(Vec::new);
+    }
+
+    fn add(&mut self, access: &Access) {
+        self.table.add(access);
+        if let Some(trace) = self.trace.as_mut().filter(|trace| trace.len() < MAX_TRACE) {
+            trace.push(*access);
+        }
+    }
+}
+
+/// Where a block of instructions begins.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BlockStart {
+    pub(crate) address: u64,
+    /// Instructions in the block.
+    pub(crate) length: usize,
+    pub(crate) enters: Option<EntryKind>,
+}
+
+/// Whether the task whose window is open runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Here,
+    /// It is being switched out, by the code at this address.
+    Leaves(u64),
+    Away,
+    /// Another is being switched out: it may come back.
+    MayArrive(u64),
+}
+
+/// A virtual CPU.
+pub(crate) struct Vcpu {
+    /// The side whose window is open, with its number.
+    side: Option<(usize, Box<Side>)>,
+    /// Interrupts, and exceptions inside of them, that have not returned.
+    depth: u32,
+    /// An `iretq` is being executed inside an interrupt; this is the address behind it.
+    returning: Option<u64>,
+    presence: Presence,
+    /// Accesses that the last jump has still to make.
+    jump_accesses: usize,
+    /// Where the task's registers were saved when it was switched out.
+    saved: FirstFew<MAX_SAVED>,
+}
+
+impl Vcpu {
+    const fn new() -> Vcpu {
+        Vcpu {
+            side: None,
+            depth: 0,
+            returning: None,
+            presence: Presence::Here,
+            jump_accesses: 0,
+            saved: FirstFew::EMPTY,
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.side.is_some()
+    }
+
+    /// Opens the window: what happens from now on goes into `side`.
+    pub(crate) fn open(&mut self, number: usize, side: Box<Side>) {
+        *self = Vcpu { side: Some((number, side)), ..Vcpu::new() };
+    }
+
+    /// Closes the window.
+    pub(crate) fn close(&mut self) -> Option<(usize, Box<Side>)> {
+        self.side.take()
+    }
+
+    /// A block begins.
+    #[inline]
+    pub(crate) fn block(&mut self, start: impl FnOnce() -> BlockStart) {
+        let Some((_, side)) = self.side.as_mut() else { return };
+        let start = start();
+        let switches = start.enters == Some(EntryKind::Switch);
+        let still = |entry: u64| start.address.wrapping_sub(entry) < SWITCH_BYTES;
+        match self.presence {
+            Presence::Here => {}
+            Presence::Leaves(_) | Presence::Away | Presence::MayArrive(_) if switches => {
+                self.presence = Presence::MayArrive(start.address);
+                return;
+            }
+            Presence::Leaves(entry) | Presence::MayArrive(entry) if still(entry) => return,
+            Presence::Leaves(_) | Presence::Away | Presence::MayArrive(_) => {
+                self.presence = Presence::Away;
+                return;
+            }
+        }
+        if let Some(behind) = self.returning.take()
+            && start.address != behind
+        {
+            self.depth = self.depth.saturating_sub(1);
+        }
+        match start.enters {
+            Some(EntryKind::Interrupt) => {
+                side.count.interrupts += u64::from(self.depth == 0);
+                self.depth += 1;
+            }
+            Some(EntryKind::Fault) if self.depth > 0 => self.depth += 1,
+            Some(EntryKind::Switch) => {
+                side.count.switches += 1;
+                self.presence = Presence::Leaves(start.address);
+                self.saved = FirstFew::EMPTY;
+                return;
+            }
+            Some(EntryKind::Fault) | None => {}
+        }
+        if self.depth == 0 {
+            side.count.instructions += start.length as u64;
+        }
+    }
+
+    /// An `iretq` is executed.
+    pub(crate) fn returns(&mut self, behind: u64) {
+        if self.depth > 0 && self.presence == Presence::Here {
+            self.returning = Some(behind);
+        }
+    }
+
+    /// A jump is executed that makes so many accesses.
+    pub(crate) fn jumps(&mut self, accesses: usize) {
+        self.jump_accesses = accesses;
+    }
+
+    /// Whether what is said to be an access of a jump can be one; see [`crate::translate`].
+    pub(crate) fn is_access_of_jump(&mut self) -> bool {
+        let is_own = self.jump_accesses > 0;
+        self.jump_accesses = self.jump_accesses.saturating_sub(1);
+        is_own
+    }
+
+    /// An instruction accessed memory.
+    #[inline]
+    pub(crate) fn access(&mut self, info: AccessInfo, address: u64, pc: u64) {
+        let Some((_, side)) = self.side.as_mut() else { return };
+        match self.presence {
+            Presence::Here => {}
+            Presence::Leaves(_) => {
+                if info.is_store() {
+                    self.saved.add(address);
+                }
+                return;
+            }
+            Presence::MayArrive(_) => {
+                if !info.is_store() && self.saved.as_slice().contains(&address) {
+                    self.presence = Presence::Here;
+                }
+                return;
+            }
+            Presence::Away => return,
+        }
+        if self.depth > 0 {
+            return;
+        }
+        side.count.accesses += 1;
+        let store = info.is_store();
+        let bytes = info.bytes();
+        let here = bytes.min(PAGE_BYTES - address % PAGE_BYTES);
+        // The pages of an access across two need not be neighbours in physical memory.
+        for (address, bytes) in [(address, here), (address + here, bytes - here)] {
+            if bytes == 0 {
+                continue;
+            }
+            match info.physical(address) {
+                Physical::Memory(physical) => {
+                    side.add(&Access { physical, address, bytes, pc, store })
+                }
+                Physical::Device => {}
+                Physical::Unknown => side.count.unresolved += 1,
+            }
+        }
+    }
+}
+
+/// Apart from each other, since each is written by another thread.
+#[repr(align(128))]
+struct Slot(UnsafeCell<Vcpu>);
+
+// SAFETY: `vcpu` is the only way to a slot, and it is called on the thread of the slot's CPU only.
+unsafe impl Sync for Slot {}
+
+static VCPUS: [Slot; MAX_VCPUS] = [const { Slot(UnsafeCell::new(Vcpu::new())) }; MAX_VCPUS];
+
+/// Calls `with` with the virtual CPU of this number. To be called from QEMU's callbacks with the
+/// number that these were given, and not from `with`.
+#[inline]
+pub(crate) fn vcpu(number: c_uint, with: impl FnOnce(&mut Vcpu)) {
+    let Some(slot) = VCPUS.get(number as usize) else { return };
+    // SAFETY: QEMU executes a virtual CPU on one thread at a time and makes the callbacks of its
+    // instructions there, one after the other. (With one thread for all CPUs, their turns are
+    // ordered by that thread.) No callback comes while another's `with` runs: nothing in it
+    // executes instructions of the guest. So this is the only reference.
+    with(unsafe { &mut *slot.0.get() });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+
+    fn block(address: u64, enters: Option<EntryKind>) -> BlockStart {
+        BlockStart { address, length: 1, enters }
+    }
+
+    /// Runs blocks, of which `Err` is an iretq with the address behind it; returns the side and how
+    /// deep the CPU is at the end.
+    fn run(blocks: &[Result<(u64, Option<EntryKind>), u64>]) -> (Box<Side>, u32) {
+        let mut vcpu = Vcpu::new();
+        vcpu.open(0, Box::new(Side::new()));
+        for step in blocks {
+            match *step {
+                Ok((address, enters)) => vcpu.block(|| block(address, enters)),
+                Err(behind) => vcpu.returns(behind),
+            }
+        }
+        let depth = vcpu.depth;
+        (vcpu.close().unwrap().1, depth)
+    }
+
+    #[test]
+    fn an_interrupt_is_left_out_and_what_follows_is_not() {
+        use EntryKind::Interrupt;
+        let entry = Ok((KERNEL + 0x100, Some(Interrupt)));
+        let end = Ok((KERNEL + 0x200, None));
+        let (side, depth) =
+            run(&[Ok((KERNEL, None)), entry, end, Err(KERNEL + 0x202), Ok((KERNEL + 8, None))]);
+        assert_eq!((side.count.instructions, side.count.interrupts, depth), (2, 1, 0));
+    }
+
+    #[test]
+    fn a_fault_within_an_interrupt_does_not_end_it() {
+        use EntryKind::{Fault, Interrupt};
+        let (side, depth) = run(&[
+            Ok((KERNEL + 0x100, Some(Interrupt))),
+            Ok((KERNEL + 0x300, Some(Fault))),
+            Err(KERNEL + 0x202),
+            Ok((KERNEL + 0x110, None)),
+        ]);
+        assert_eq!((side.count.instructions, side.count.interrupts, depth), (0, 1, 1));
+    }
+
+    #[test]
+    fn a_fault_outside_belongs_to_the_operation() {
+        let entry = Ok((KERNEL + 0x300, Some(EntryKind::Fault)));
+        let (side, depth) = run(&[entry, Err(KERNEL + 0x202), Ok((0x40_0000, None))]);
+        assert_eq!((side.count.instructions, side.count.interrupts, depth), (2, 0, 0));
+    }
+
+    #[test]
+    fn serializing_the_cpu_ends_no_interrupt() {
+        let (_, depth) = run(&[
+            Ok((KERNEL + 0x100, Some(EntryKind::Interrupt))),
+            Err(KERNEL + 0x502),
+            Ok((KERNEL + 0x502, None)),
+        ]);
+        assert_eq!(depth, 1);
+    }
+
+    #[test]
+    fn an_interrupt_right_after_another_is_no_deeper() {
+        use EntryKind::Interrupt;
+        let (side, depth) = run(&[
+            Ok((KERNEL + 0x100, Some(Interrupt))),
+            Err(KERNEL + 0x202),
+            Ok((KERNEL + 0x108, Some(Interrupt))),
+        ]);
+        assert_eq!((side.count.interrupts, depth), (2, 1));
+    }
+
+    #[test]
+    fn a_task_that_is_switched_out_is_away_until_its_registers_are_read() {
+        let switch = KERNEL + 0x400;
+        let mut vcpu = Vcpu::new();
+        vcpu.open(0, Box::new(Side::new()));
+        let mut run = |address: u64, enters| {
+            vcpu.block(|| block(address, enters));
+            vcpu.presence
+        };
+        assert_eq!(run(KERNEL, None), Presence::Here);
+        assert_eq!(run(switch, Some(EntryKind::Switch)), Presence::Leaves(switch));
+        assert_eq!(run(switch + 0x20, None), Presence::Leaves(switch));
+        // The other task, with an interrupt of its own.
+        assert_eq!(run(KERNEL + 0x800, None), Presence::Away);
+        assert_eq!(run(KERNEL + 0x100, Some(EntryKind::Interrupt)), Presence::Away);
+        assert_eq!(run(switch, Some(EntryKind::Switch)), Presence::MayArrive(switch));
+        assert_eq!(run(KERNEL + 0x900, None), Presence::Away);
+        let (_, side) = vcpu.close().unwrap();
+        let count = side.count;
+        assert_eq!((count.switches, count.interrupts, count.instructions), (1, 0, 1));
+    }
+}

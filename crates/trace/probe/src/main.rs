@@ -1,0 +1,240 @@
+//! A guest's init that proves what knee's QEMU plugin leaves out and what it finds.
+//!
+//! Arguments are pairs of a kind and a number of tests, `lseek 1000 null 10000`. Each test of a kind
+//! runs its operation twice: side 0 on virtual CPU 0, then side 1 on virtual CPU 1. A line tells
+//! which of the plugin's tests they are: `probe lseek 0 1000` (first, how many). Then it powers off.
+
+use std::error::Error;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::{hint, mem, ptr, thread};
+
+use knee_marks::{Mark, entries};
+
+/// Runs before the first test of a kind: slabs, page tables and caches of each CPU fill.
+const WARM_UP: u32 = 50;
+/// System calls in a long window: several ticks of a timer at 250 Hz.
+const LONG_CALLS: u32 = 20_000;
+const SIDES: [u8; 2] = [0, 1];
+const RETURN: u8 = 0xc3;
+
+fn main() {
+    if let Err(error) = run() {
+        println!("probe failed: {error}");
+    }
+    // SAFETY: no memory is involved; nothing is mounted that a power-off could damage.
+    unsafe {
+        libc::sync();
+        libc::reboot(libc::RB_POWER_OFF);
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    mount("proc", "/proc")?;
+    mount("tmpfs", "/tmp")?;
+    name_entries(&fs::read_to_string("/proc/kallsyms")?)?;
+    Mark::Arm.say();
+    thread::yield_now();
+
+    let state = State::new()?;
+    // The kernel also passes on words that it does not know itself, in front of these.
+    let line = fs::read_to_string("/proc/cmdline")?;
+    let arguments = line.split_once(" -- ").map_or("", |(_, arguments)| arguments);
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
+    let mut first = 0;
+    for pair in arguments.chunks(2) {
+        let [kind, tests] = pair else { return Err("a kind wants a number of tests".into()) };
+        let tests: u32 = tests.parse()?;
+        let operation = operation(kind).ok_or_else(|| format!("there is no kind {kind}"))?;
+        run_tests(&state, operation, tests)?;
+        println!("probe {kind} {first} {tests}");
+        first += tests;
+    }
+    Ok(())
+}
+
+/// Says the kernel's entries: writes the instructions that name them into memory and calls it.
+fn name_entries(kallsyms: &str) -> Result<(), Box<dyn Error>> {
+    let mut code = Vec::new();
+    entries(kallsyms, |entry| code.extend(entry.code().iter().flatten()));
+    code.push(RETURN);
+    // SAFETY: a new mapping that nothing else uses gets the code, then becomes executable. The code
+    // is instructions that do nothing and a return, so it is a function without arguments.
+    unsafe {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+        let memory =
+            libc::mmap(ptr::null_mut(), code.len(), protection, flags | libc::MAP_ANONYMOUS, -1, 0);
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error().into());
+        }
+        ptr::copy_nonoverlapping(code.as_ptr(), memory.cast(), code.len());
+        check(libc::mprotect(memory, code.len(), libc::PROT_READ | libc::PROT_EXEC))?;
+        mem::transmute::<*mut libc::c_void, extern "C" fn()>(memory)();
+    }
+    Ok(())
+}
+
+/// Memory that a side has for itself.
+#[repr(align(4096))]
+struct Page([AtomicU8; 4096]);
+
+struct State {
+    files: [File; 2],
+    shared: File,
+    pages: [Page; 2],
+    line: Page,
+}
+
+impl State {
+    fn new() -> io::Result<State> {
+        let file = |name: &str| -> io::Result<File> {
+            fs::write(name, [7; 4096])?;
+            File::options().read(true).write(true).open(name)
+        };
+        let page = || Page([const { AtomicU8::new(0) }; 4096]);
+        Ok(State {
+            files: [file("/tmp/a")?, file("/tmp/b")?],
+            shared: file("/tmp/shared")?,
+            pages: [page(), page()],
+            line: page(),
+        })
+    }
+
+    /// The neighbouring bytes 10 and 11 of one line.
+    fn neighbour(&self, side: usize) -> &AtomicU8 {
+        &self.line.0[10 + side]
+    }
+}
+
+type Operation = fn(&State, usize);
+
+fn operation(kind: &str) -> Option<Operation> {
+    Some(match kind {
+        "null" => |_, _| {},
+        "getppid" => |_, _| getppid(),
+        "pread" => |state, side| pread(&state.files[side], state.pages[side].0.as_ptr().cast(), 64),
+        "lseek" => |state, _| lseek(state),
+        // The kernel writes neighbouring bytes of one line for the two sides.
+        "kernel-neighbours" => {
+            |state, side| pread(&state.files[side], ptr::from_ref(state.neighbour(side)).cast(), 1)
+        }
+        "user-counter" => |state, _| {
+            // SAFETY: aligned, within the page, and only ever accessed atomically as these 8 bytes
+            // or as bytes of other tests, which run at other times.
+            unsafe { AtomicU64::from_ptr(state.line.0.as_ptr().cast_mut().cast()) }
+                .store(1, Ordering::Relaxed);
+        },
+        "user-neighbours" => |state, side| state.neighbour(side).store(1, Ordering::Relaxed),
+        "long-getppid" => |_, _| (0..LONG_CALLS).for_each(|_| getppid()),
+        // What conflicts comes last on side 0 and first on side 1.
+        "long-lseek" => |state, side| {
+            if side == 1 {
+                lseek(state);
+            }
+            (0..LONG_CALLS).for_each(|_| getppid());
+            if side == 0 {
+                lseek(state);
+            }
+        },
+        // The task goes to sleep in its window.
+        "sleep" => |_, _| thread::sleep(std::time::Duration::from_millis(1)),
+        "panic" => |_, _| drop(fs::write("/proc/sysrq-trigger", "c")),
+        "hang" => |_, _| loop {
+            hint::spin_loop();
+        },
+        _ => return None,
+    })
+}
+
+fn getppid() {
+    // SAFETY: no memory is involved.
+    unsafe { libc::syscall(libc::SYS_getppid) };
+}
+
+fn pread(file: &File, to: *const libc::c_void, length: usize) {
+    // SAFETY: the callers' buffers have that length and are atomics.
+    unsafe { libc::pread(file.as_raw_fd(), to.cast_mut(), length, 0) };
+}
+
+fn lseek(state: &State) {
+    // SAFETY: no memory is involved.
+    unsafe { libc::lseek(state.shared.as_raw_fd(), 0, libc::SEEK_CUR) };
+}
+
+/// Whose turn it is: odd numbers are side 1's.
+#[repr(align(128))]
+struct Turn(AtomicU32);
+
+fn run_tests(state: &State, operation: Operation, tests: u32) -> io::Result<()> {
+    let turn = &Turn(AtomicU32::new(0));
+    let wait = |mine: u32| {
+        while turn.0.load(Ordering::Acquire) != mine {
+            hint::spin_loop();
+        }
+    };
+    let pass = |next: u32| turn.0.store(next, Ordering::Release);
+    // A guest of one purpose: what a warm-up would never return from is not warmed up.
+    let warm_up = if tests == 1 { 0 } else { WARM_UP };
+    thread::scope(|scope| {
+        let other = scope.spawn(move || {
+            pin(1)?;
+            for test in 0..warm_up + tests {
+                wait(2 * test + 1);
+                if test < warm_up {
+                    operation(state, 1)
+                } else {
+                    window(state, operation, 1)
+                }
+                pass(2 * test + 2);
+            }
+            Ok::<_, io::Error>(())
+        });
+        pin(0)?;
+        for test in 0..warm_up + tests {
+            if test < warm_up {
+                operation(state, 0);
+            } else {
+                Mark::Begin.say();
+                window(state, operation, 0);
+            }
+            pass(2 * test + 1);
+            wait(2 * test + 2);
+            if test >= warm_up {
+                Mark::End.say();
+            }
+        }
+        other.join().map_err(|_| io::Error::other("side 1 panicked"))?
+    })
+}
+
+#[inline(never)]
+fn window(state: &State, operation: Operation, side: usize) {
+    Mark::Open(SIDES[side]).say();
+    operation(state, side);
+    Mark::Close(SIDES[side]).say();
+}
+
+fn pin(cpu: usize) -> io::Result<()> {
+    // SAFETY: a set of CPUs is plain bits, and the kernel reads as many as its size says.
+    unsafe {
+        let mut cpus: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(cpu, &mut cpus);
+        check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &cpus))
+    }
+}
+
+fn mount(kind: &str, at: &str) -> io::Result<()> {
+    let (kind, at) = (CString::new(kind)?, CString::new(at)?);
+    // SAFETY: both strings end in a zero; these file systems want no data.
+    let mounted = unsafe {
+        libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), libc::MS_NOATIME, ptr::null())
+    };
+    check(mounted)
+}
+
+fn check(returned: libc::c_int) -> io::Result<()> {
+    if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,34 @@
+//! What can go wrong with a guest, and what to do.
+
+use std::io;
+
+use crate::record::RecordError;
+
+/// Why there is no guest, or no more of it.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// QEMU is not there.
+    #[error("{0} is not installed: apt-get install qemu-system-x86")]
+    NoQemu(&'static str),
+    /// The plugin is another than this knee's.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The system refused something that a guest needs.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl GuestError {
+    pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> GuestError {
+        move |source| GuestError::System { what, source }
+    }
+
+    pub(crate) fn errno(what: &'static str) -> impl Fn(rustix::io::Errno) -> GuestError {
+        move |errno| GuestError::System { what, source: errno.into() }
+    }
+}

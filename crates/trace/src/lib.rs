@@ -1,0 +1,47 @@
+//! Guests under QEMU whose operations are traced, and the kernels that run in them.
+//!
+//! | arrow | |
+//! | --- | --- |
+//! | a file, a package, a name → what QEMU boots | [`Kernel`], [`Archive`] |
+//! | files → the guest's first file system | [`Initramfs`] |
+//! | kernel, file system, options → a running guest | [`Guest`] |
+//! | guest → lines, results, its end | [`Guest::next_event`], [`Event`] |
+//! | a line of the plugin → which lines two operations share | [`Record`] |
+//!
+//! What the guest's init has to do is documented in crate knee-marks, what the plugin sees and does
+//! not in crate knee-plugin; crate knee-probe is the smallest init that does it.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use knee_trace::{Archive, Event, Guest, GuestOptions, Initramfs, Kernel, Record};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let kernel = Kernel::open(&Archive::of_user().fetch("bookworm")?)?;
+//! let init = std::fs::read("target/init")?;
+//! let files = Initramfs::new().file("init", 0o755, &init).finish();
+//! let mut guest = Guest::start(&kernel, &files, &GuestOptions::default())?;
+//! while let Some(event) = guest.next_event()? {
+//!     match event {
+//!         Event::Console(line) => println!("{line}"),
+//!         Event::Result(Record::Test(result)) => println!("{:?}", result.conflicts),
+//!         Event::Result(_) => {}
+//!         Event::End(end) => println!("{end:?}"),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod archive;
+mod error;
+mod guest;
+mod initramfs;
+mod kernel;
+mod record;
+
+pub use archive::{Archive, Package};
+pub use error::GuestError;
+pub use guest::{End, Event, Guest, GuestOptions, Tracing};
+pub use initramfs::Initramfs;
+pub use kernel::{Kernel, KernelError};
+pub use record::{Conflict, Header, Record, RecordError, Side, TestResult, Touch, TracedAccess};

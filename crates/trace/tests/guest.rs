@@ -1,0 +1,344 @@
+//! Guests that run crate knee-probe: what the plugin leaves out, what it finds, and how guests end.
+//!
+//! They want QEMU and a kernel: `KNEE_KERNEL` names a file, otherwise Debian 12's for virtual
+//! machines is fetched once. Where one of them is not to be had, the tests say so and pass.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use knee_trace::{
+    Archive, End, Event, Guest, GuestError, GuestOptions, Header, Initramfs, Kernel, Record,
+    TestResult, TracedAccess, Tracing,
+};
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// One test of so many may have a side switched out: the guest's kernel has work of its own.
+const TESTS_PER_SWITCH: usize = 100;
+/// System calls in the windows of the probe's long kinds.
+const LONG_CALLS: u64 = 20_000;
+/// For each guest that waits for CPUs that other tests use.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a guest did.
+#[derive(Default)]
+struct Run {
+    header: Option<Header>,
+    /// Results by kind of test.
+    results: HashMap<String, Vec<TestResult>>,
+    trace: Vec<TracedAccess>,
+    console: Vec<String>,
+    end: Option<End>,
+    /// From the first result to the last.
+    took: Duration,
+}
+
+impl Run {
+    fn results(&self, kind: &str) -> &[TestResult] {
+        self.results.get(kind).unwrap_or_else(|| panic!("no {kind} in {:?}", self.console))
+    }
+
+    /// Asserts that what was not disturbed has no conflict, and that little was disturbed.
+    fn assert_conflict_free(&self, kind: &str) {
+        let results = self.results(kind);
+        let disturbed = results.iter().filter(|result| result.is_disturbed()).count();
+        assert!(disturbed <= 1 + results.len() / TESTS_PER_SWITCH, "{kind}: {disturbed} disturbed");
+        for result in results.iter().filter(|result| !result.is_disturbed()) {
+            assert!(result.is_conflict_free() && !result.is_incomplete(), "{kind}: {result:?}");
+        }
+    }
+}
+
+/// The probe, built for guests: a static program.
+static PROBE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let target_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probe");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .args(["build", "--release", "--locked", "--quiet", "--target", TARGET])
+        .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/probe/Cargo.toml")])
+        .arg("--target-dir")
+        .arg(&target_dir)
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    assert!(cargo.status().expect("start cargo").success(), "the probe cannot be built");
+    let program = target_dir.join(TARGET).join("release/knee-probe");
+    std::fs::read(program).expect("read the probe")
+});
+
+static KERNEL: LazyLock<Result<Kernel, String>> = LazyLock::new(|| {
+    let file = match std::env::var_os("KNEE_KERNEL") {
+        Some(file) => Ok(PathBuf::from(file)),
+        None => Archive::of_user().fetch("bookworm"),
+    };
+    file.and_then(|file| Kernel::open(&file)).map_err(|error| error.to_string())
+});
+
+/// One guest at a time: each has two busy CPUs.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Starts a guest that runs the probe; none, and a printed reason, where that cannot be.
+fn start(arguments: &str, tracing: Tracing, patience: Duration) -> Option<Guest> {
+    let skip = |reason: &dyn std::fmt::Display| {
+        println!("skipped: {reason}");
+        None
+    };
+    let kernel = match &*KERNEL {
+        Ok(kernel) => kernel,
+        Err(reason) => return skip(reason),
+    };
+    let options = GuestOptions {
+        arguments: arguments.split(' ').map(str::to_owned).collect(),
+        tracing: Some(tracing),
+        patience,
+        ..GuestOptions::default()
+    };
+    let files = Initramfs::new().file("init", 0o755, &PROBE).finish();
+    match Guest::start(kernel, &files, &options) {
+        Ok(guest) => Some(guest),
+        Err(error @ GuestError::NoQemu(_)) => skip(&error),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn run(arguments: &str, tracing: Tracing) -> Option<Run> {
+    run_for(arguments, tracing, PATIENCE)
+}
+
+fn run_for(arguments: &str, tracing: Tracing, patience: Duration) -> Option<Run> {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut guest = start(arguments, tracing, patience)?;
+    let mut run = Run::default();
+    let mut results = Vec::new();
+    let mut begun = Instant::now();
+    while let Some(event) = guest.next_event().expect("listen to the guest") {
+        match event {
+            Event::Console(line) => run.console.push(line),
+            Event::Result(Record::Header(header)) => {
+                begun = Instant::now();
+                run.header = Some(header);
+            }
+            Event::Result(Record::Access(access)) => run.trace.push(access),
+            Event::Result(Record::Test(result)) => {
+                run.took = begun.elapsed();
+                results.push(result);
+            }
+            Event::End(end) => run.end = Some(end),
+        }
+    }
+    // The probe says which tests were of which kind; of those that a crash left unsaid, the order.
+    let mut results = results.into_iter();
+    for line in &run.console {
+        let Some((_, said)) = line.split_once("probe ") else { continue };
+        let [kind, _, count] = said.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let count = count.parse().expect("a number of tests");
+        run.results.insert(kind.to_owned(), results.by_ref().take(count).collect());
+    }
+    Some(run)
+}
+
+static KERNEL_MODE: LazyLock<Option<Run>> = LazyLock::new(|| {
+    let kinds = "null 10000 getppid 10000 pread 10000 lseek 500 kernel-neighbours 500 \
+                 long-getppid 5 long-lseek 5 sleep 20";
+    run(kinds, Tracing::default())
+});
+
+static USER_MODE: LazyLock<Option<Run>> = LazyLock::new(|| {
+    let kinds = "null 1000 getppid 1000 user-counter 500 user-neighbours 500";
+    run(kinds, Tracing { user: true, trace: None })
+});
+
+#[test]
+fn a_guest_names_its_entries_and_powers_off() {
+    let Some(run) = &*KERNEL_MODE else { return };
+    let header = run.header.as_ref().expect("a header");
+    assert!(header.interrupts > 200 && header.faults > 10, "{header:?}");
+    assert_eq!((header.switches, header.user), (1, false));
+    assert_eq!(run.end, Some(End::PoweredOff));
+    let tests: usize = run.results.values().map(Vec::len).sum();
+    println!("{tests} tests in {:?}", run.took);
+}
+
+#[test]
+fn ten_thousand_null_operations_share_nothing() {
+    let Some(run) = &*KERNEL_MODE else { return };
+    run.assert_conflict_free("null");
+    assert_eq!(run.results("null").len(), 10_000);
+}
+
+#[test]
+fn ten_thousand_system_calls_without_an_object_share_nothing() {
+    let Some(run) = &*KERNEL_MODE else { return };
+    run.assert_conflict_free("getppid");
+    assert_eq!(run.results("getppid").len(), 10_000);
+}
+
+#[test]
+fn ten_thousand_reads_of_two_files_share_nothing() {
+    let Some(run) = &*KERNEL_MODE else { return };
+    run.assert_conflict_free("pread");
+    assert_eq!(run.results("pread").len(), 10_000);
+}
+
+#[test]
+fn interrupts_leave_no_trace_in_the_figures() {
+    let Some(run) = &*KERNEL_MODE else { return };
+    let quiet = |result: &&TestResult| !result.is_disturbed();
+    let instructions =
+        |result: &TestResult| result.sides.iter().map(|side| side.instructions).collect::<Vec<_>>();
+    let one = run.results("getppid").iter().find(quiet).expect("an undisturbed test");
+    // A window of many calls is that many times a window of one, whatever came in between.
+    let many: Vec<_> = instructions(one).iter().map(|one| LONG_CALLS * one).collect();
+    let results = run.results("long-getppid");
+    assert!(results.iter().all(TestResult::is_interrupted));
+    for result in results.iter().filter(quiet) {
+        assert_eq!(instructions(result), many);
+    }
+}
+
+#[test]
+fn calls_on_one_open_file_always_conflict_on_its_bytes() {
+    let Some(run) = &*KERNEL_MODE else { return };
+    for result in run.results("lseek") {
+        assert!(result.conflicts.iter().any(|conflict| conflict.overlap), "{result:?}");
+        let both = result.conflicts.iter().all(|conflict| conflict.sides.len() == 2);
+        let writers = result.conflicts.iter().flat_map(|conflict| &conflict.sides).all(|touch| {
+            touch.writers.len() + touch.readers.len() <= 4
+                && (touch.written != 0) != touch.writers.is_empty()
+        });
+        assert!(both && writers, "{result:?}");
+    }
+}
+
+#[test]
+fn neighbouring_bytes_are_always_found_and_are_false_sharing() {
+    let Some(run) = &*KERNEL_MODE else { return };
+    for result in run.results("kernel-neighbours") {
+        let shared = result.conflicts.iter().find(|conflict| !conflict.overlap);
+        let Some(shared) = shared else { panic!("{result:?}") };
+        let bytes: Vec<_> = shared
+            .sides
+            .iter()
+            .map(|touch| (touch.side, touch.first, touch.last, touch.written))
+            .collect();
+        assert_eq!(bytes, [(0, 10, 10, 1 << 10), (1, 11, 11, 1 << 11)]);
+    }
+}
+
+#[test]
+fn interrupts_hide_no_conflict() {
+    let Some(run) = &*KERNEL_MODE else { return };
+    for result in run.results("long-lseek") {
+        assert!(result.is_interrupted());
+        assert!(result.conflicts.iter().any(|conflict| conflict.overlap), "{result:?}");
+    }
+}
+
+#[test]
+fn a_task_that_sleeps_is_disturbed_and_what_it_does_afterwards_counts() {
+    let Some(run) = &*KERNEL_MODE else { return };
+    let results = run.results("sleep");
+    assert!(results.iter().filter(|result| result.is_disturbed()).count() > results.len() / 2);
+    let least = run.results("getppid")[0].sides[0].instructions;
+    for side in results.iter().flat_map(|result| &result.sides) {
+        assert!(side.instructions > 2 * least, "{side:?}");
+    }
+}
+
+#[test]
+fn in_user_mode_only_what_is_shared_conflicts() {
+    let Some(run) = &*USER_MODE else { return };
+    assert!(run.header.as_ref().is_some_and(|header| header.user));
+    run.assert_conflict_free("null");
+    run.assert_conflict_free("getppid");
+}
+
+#[test]
+fn two_stores_to_one_user_line_always_conflict() {
+    let Some(run) = &*USER_MODE else { return };
+    let bytes = |result: &TestResult| {
+        let conflict = result.conflicts.first().expect("a conflict");
+        let touch = |touch: &knee_trace::Touch| (touch.side, touch.first, touch.last);
+        (conflict.overlap, conflict.sides.iter().map(touch).collect::<Vec<_>>())
+    };
+    for result in run.results("user-counter").iter().filter(|result| !result.is_disturbed()) {
+        assert_eq!(bytes(result), (true, vec![(0, 0, 7), (1, 0, 7)]));
+    }
+    for result in run.results("user-neighbours").iter().filter(|result| !result.is_disturbed()) {
+        assert_eq!(bytes(result), (false, vec![(0, 10, 10), (1, 11, 11)]));
+    }
+}
+
+#[test]
+fn the_trace_of_a_test_is_all_its_accesses() {
+    let Some(run) = run("lseek 10", Tracing { user: false, trace: Some(7) }) else { return };
+    let result = &run.results("lseek")[7];
+    assert!(run.trace.iter().all(|access| access.trace == 7 && access.pc >> 63 == 1));
+    for side in &result.sides {
+        let accesses = run.trace.iter().filter(|access| access.side == side.side).count();
+        assert_eq!(accesses as u64, side.accesses);
+    }
+    for conflict in &result.conflicts {
+        let stores = run.trace.iter().filter(|access| access.store);
+        assert!(stores.map(|access| access.physical & !63).any(|line| line == conflict.line));
+    }
+}
+
+#[test]
+fn a_guest_that_panics_loses_only_the_test_it_was_in() {
+    let Some(run) = run("lseek 5 panic 1", Tracing::default()) else { return };
+    assert_eq!(run.results("lseek").len(), 5);
+    let Some(End::Panicked(said)) = &run.end else { panic!("{:?}", run.end) };
+    assert!(said.contains("sysrq triggered crash"), "{said}");
+}
+
+#[test]
+fn a_guest_that_hangs_is_ended() {
+    let patience = Duration::from_secs(20);
+    let Some(run) = run_for("lseek 5 hang 1", Tracing::default(), patience) else { return };
+    assert_eq!(run.results("lseek").len(), 5);
+    assert_eq!(run.end, Some(End::Hung(patience)));
+}
+
+#[test]
+fn a_kernel_that_is_none_is_said_by_what_it_is_not() {
+    let error = Kernel::open(Path::new(file!().trim_start_matches("crates/trace/")));
+    let error = error.err().expect("a source file is no kernel").to_string();
+    assert!(error.contains("is neither an x86 kernel image"), "{error}");
+}
+
+/// Set for the process that is to be killed.
+const VICTIM: &str = "KNEE_TEST_VICTIM";
+
+#[test]
+fn a_guest_dies_with_the_process_that_started_it() {
+    if std::env::var_os(VICTIM).is_some() {
+        if let Some(guest) = start("hang 1", Tracing::default(), PATIENCE) {
+            println!("\nguest {}", guest.id());
+            std::thread::sleep(PATIENCE);
+        }
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let test = std::env::current_exe().expect("this program");
+    let mut victim = Command::new(test)
+        .args(["a_guest_dies_with_the_process_that_started_it", "--exact", "--nocapture"])
+        .env(VICTIM, "")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start this test again");
+    let lines = BufReader::new(victim.stdout.take().expect("its output")).lines();
+    let guest = lines.map_while(Result::ok).find_map(|line| {
+        line.strip_prefix("guest ").map(|id| PathBuf::from(format!("/proc/{id}/exe")))
+    });
+    victim.kill().expect("kill it");
+    victim.wait().expect("wait for it");
+    let Some(guest) = guest else { return };
+    let patience = Instant::now() + Duration::from_secs(10);
+    while guest.read_link().is_ok() {
+        assert!(Instant::now() < patience, "QEMU is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
