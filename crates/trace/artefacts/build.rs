@@ -12,7 +12,7 @@ use std::process::Command;
 /// Where they run, whatever knee is built for.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Crates whose change asks for a new build.
-const SOURCES: [&str; 2] = ["../marks", "../plugin"];
+const SOURCES: [&str; 4] = ["../agent", "../marks", "../plugin", "../../commute"];
 const OVERRIDES: [&str; 6] = [
     "CARGO_BUILD_TARGET",
     "CARGO_ENCODED_RUSTFLAGS",
@@ -31,11 +31,17 @@ fn main() {
     println!("cargo::rerun-if-changed=../../../Cargo.toml");
     println!("cargo::rerun-if-changed=build.rs");
 
-    let plugin = build(&here.join("../plugin/Cargo.toml"), &out.join("target"));
-    let from = plugin.join("libknee_plugin.so");
-    let to = out.join("libknee_plugin.so");
-    if let Err(error) = std::fs::copy(&from, &to) {
-        panic!("cannot copy {} to {}: {error}", from.display(), to.display());
+    let target = out.join("target");
+    for (krate, file, flags) in [
+        ("../plugin/Cargo.toml", "libknee_plugin.so", ""),
+        // A guest has no C library.
+        ("../agent/Cargo.toml", "knee-agent", "-Ctarget-feature=+crt-static"),
+    ] {
+        let from = build(&here.join(krate), &target, flags).join(file);
+        let to = out.join(file);
+        if let Err(error) = std::fs::copy(&from, &to) {
+            panic!("cannot copy {} to {}: {error}", from.display(), to.display());
+        }
     }
 }
 
@@ -44,13 +50,14 @@ fn variable(name: &str) -> OsString {
 }
 
 /// Builds a crate; returns where the results are.
-fn build(manifest: &Path, target_dir: &Path) -> PathBuf {
+fn build(manifest: &Path, target_dir: &Path, flags: &str) -> PathBuf {
     let mut cargo = Command::new(variable("CARGO"));
     cargo.args(["build", "--release", "--locked", "--quiet", "--target", TARGET]);
     cargo.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target_dir);
     for name in OVERRIDES {
         cargo.env_remove(name);
     }
+    cargo.env("RUSTFLAGS", flags);
     match cargo.status() {
         Ok(status) if status.success() => target_dir.join(TARGET).join("release"),
         Ok(status) => panic!("cargo build of {} ended with {status}", manifest.display()),

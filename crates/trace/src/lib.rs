@@ -33,6 +33,7 @@
 //! ```
 
 mod archive;
+mod check;
 mod error;
 mod guest;
 mod initramfs;
@@ -40,6 +41,7 @@ mod kernel;
 mod record;
 
 pub use archive::{Archive, Package};
+pub use check::{CheckError, Checked, Functions, Verdict, check};
 pub use error::GuestError;
 pub use guest::{End, Event, Guest, GuestOptions, Tracing};
 pub use initramfs::Initramfs;

@@ -1,5 +1,6 @@
 //! `knee commute`: when the operations of an interface commute, from a model of it.
 
+mod check;
 mod program;
 mod tests;
 mod verify;
@@ -34,6 +35,7 @@ enum Command {
     Conditions(ConditionsArgs),
     Tests(tests::Args),
     Verify(verify::Args),
+    Check(check::Args),
     Matrix(MatrixArgs),
 }
 
@@ -139,6 +141,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Command::Conditions(args) => when(args)?,
         Command::Tests(args) => return tests::run(args),
         Command::Verify(args) => return verify::run(args),
+        Command::Check(args) => return check::run(args),
         Command::Matrix(args) => match matrix(args)? {
             Some(text) => text,
             None => return Ok(ExitStatus::Done),

@@ -1,6 +1,7 @@
 //! Words and tables: how results are shown.
 
 pub(crate) mod commute;
+pub(crate) mod commute_check;
 pub(crate) mod commute_matrix;
 pub(crate) mod compared;
 pub(crate) mod csv;

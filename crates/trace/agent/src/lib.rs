@@ -12,7 +12,7 @@
 
 mod compare;
 mod fault;
-mod marker;
+mod guest;
 mod plan;
 mod process;
 mod returned;
@@ -20,8 +20,9 @@ mod run;
 mod steps;
 mod workers;
 
+pub use guest::{CONSOLE, SYMBOL, init};
 pub use process::{EVERY_ORDER, Line, main};
-pub use run::{Finding, Options, Outcome, Summary, run};
+pub use run::{Finding, Options, Outcome, Runs, Summary, run};
 
 /// The hidden subcommand of knee that makes it an agent.
 pub const SUBCOMMAND: &str = "agent";

@@ -27,7 +27,7 @@ pub enum Line {
 /// which has to be empty.
 pub fn main() -> i32 {
     let every_order = std::env::args().any(|argument| argument == EVERY_ORDER);
-    match work(Options { every_order }) {
+    match work(Options { every_order, times: 1 }) {
         Ok(()) => 0,
         Err(_) => 1,
     }
@@ -40,14 +40,14 @@ fn work(options: Options) -> io::Result<()> {
         serde_json::to_writer(&mut out, line)?;
         out.write_all(b"\n")
     };
-    let summary = run(BufReader::new(tests), options, |id, outcome| {
+    let summary = run(BufReader::new(tests), options, |id, outcome, _| {
         write(&Line::Test(id.to_owned(), outcome.clone()))
     })?;
     write(&Line::Done(summary))
 }
 
 /// A descriptor under a number that no test has; the old one is closed.
-fn own(fd: i32) -> io::Result<File> {
+pub(crate) fn own(fd: i32) -> io::Result<File> {
     raise_limit();
     // SAFETY: plain system calls; the new descriptor belongs to the file alone.
     unsafe {

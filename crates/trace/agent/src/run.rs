@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 
 use knee_commute::{Expect, TEST_SCHEMA, Test};
+use knee_marks::Mark;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::Meaning;
 use crate::fault;
-use crate::marker;
 use crate::plan::{Plan, Step};
 use crate::returned::Returned;
 use crate::steps;
@@ -19,6 +19,17 @@ use crate::workers::{CALLS, Command, PROCESSES, Result as Worked, Workers};
 pub struct Options {
     /// Every order of the calls, each with a set-up of its own; else only the first one.
     pub every_order: bool,
+    /// How often each order is run.
+    pub times: u32,
+}
+
+/// The runs of a test, among all that there have been.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runs {
+    /// How many runs were made before, of other tests.
+    pub first: u64,
+    /// How many were made of this one.
+    pub count: u64,
 }
 
 /// What came of a test.
@@ -65,11 +76,12 @@ pub struct Summary {
 pub fn run(
     lines: impl BufRead,
     options: Options,
-    mut tell: impl FnMut(&str, &Outcome) -> std::io::Result<()>,
+    mut tell: impl FnMut(&str, &Outcome, Runs) -> std::io::Result<()>,
 ) -> std::io::Result<Summary> {
     fault::install();
     let workers = Workers::start(CALLS)?;
     let mut summary = Summary::default();
+    let mut runs = Runs::default();
     for line in lines.lines() {
         let line = line?;
         let (id, outcome) = match serde_json::from_str::<Test>(&line) {
@@ -78,7 +90,7 @@ pub fn run(
                 (test.id, Outcome::NotRun(what))
             }
             Ok(test) => {
-                let outcome = one(&workers, &test, options);
+                let outcome = one(&workers, &test, options, &mut runs);
                 (test.id, outcome)
             }
             Err(error) => {
@@ -91,12 +103,13 @@ pub fn run(
             Outcome::NotRun(why) => *summary.not_run.entry(why.clone()).or_default() += 1,
             Outcome::Different(_) | Outcome::SetupFailed(_) => {}
         }
-        tell(&id, &outcome)?;
+        tell(&id, &outcome, runs)?;
+        runs = Runs { first: runs.first + runs.count, count: 0 };
     }
     Ok(summary)
 }
 
-fn one(workers: &Workers, test: &Test, options: Options) -> Outcome {
+fn one(workers: &Workers, test: &Test, options: Options, runs: &mut Runs) -> Outcome {
     let plan = match Plan::of(test) {
         Ok(plan) => plan,
         Err(why) => return Outcome::NotRun(why),
@@ -104,9 +117,11 @@ fn one(workers: &Workers, test: &Test, options: Options) -> Outcome {
     let mut findings = Vec::new();
     for expect in &test.expect {
         for order in orders(expect, plan.calls.len(), options.every_order) {
-            match in_order(workers, &plan, expect, &order) {
-                Ok(found) => findings.extend(found),
-                Err(why) => return Outcome::SetupFailed(why),
+            for _ in 0..options.times {
+                match in_order(workers, &plan, expect, &order, runs) {
+                    Ok(found) => findings.extend(found),
+                    Err(why) => return Outcome::SetupFailed(why),
+                }
             }
         }
     }
@@ -137,19 +152,21 @@ fn in_order(
     plan: &Plan,
     expect: &Expect,
     order: &[usize],
+    runs: &mut Runs,
 ) -> Result<Vec<Finding>, String> {
     let mut meaning = Meaning::default();
     let set_up = set_up(workers, plan, &mut meaning);
     let mut returned = vec![Returned::Nothing; plan.calls.len()];
     if set_up.is_ok() {
-        marker::test_begins();
+        Mark::Begin.say();
+        runs.count += 1;
         for &nr in order {
             let (process, call) = plan.calls[nr];
             if let Worked::Returned(seen) = workers.tell(process.into(), nr, Command::Call(call)) {
                 returned[nr] = seen;
             }
         }
-        marker::test_ends();
+        Mark::End.say();
     }
     for process in 0..PROCESSES {
         workers.tell(process, process, Command::Clean);

@@ -4,8 +4,9 @@
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
+use knee_marks::Mark;
+
 use crate::fault;
-use crate::marker::Window;
 use crate::plan::{Call, MOST, Nr, Step, Whence, ZEROES};
 use crate::returned::Returned;
 
@@ -204,7 +205,8 @@ pub(crate) fn call(call: &Call, nr: usize) -> Returned {
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     let name = |nr: Nr| NAMES[usize::from(nr)].as_ptr();
     let bytes = |pages: i64| pages.wrapping_mul(PAGE as i64);
-    let window = Window::open(nr);
+    let side = nr as u8;
+    Mark::Open(side).say();
     // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
     // Descriptors are whatever the test says, all of them of tests; memory that is mapped, unmapped
     // and protected is in the range that is kept for tests, or where the kernel finds room.
@@ -259,18 +261,18 @@ pub(crate) fn call(call: &Call, nr: usize) -> Returned {
             }
             Call::Memread { va } => {
                 let loaded = fault::load(page_at(va));
-                drop(window);
+                Mark::Close(side).say();
                 return loaded;
             }
             Call::Memwrite { va, datum } => {
                 let stored = fault::store(page_at(va), content(datum));
-                drop(window);
+                Mark::Close(side).say();
                 return stored;
             }
         }
     };
+    Mark::Close(side).say();
     let errno = if returned == -1 { errno() } else { 0 };
-    drop(window);
     if returned == -1 {
         return Returned::Error(errno);
     }
@@ -332,22 +334,21 @@ pub(crate) fn inode_number(name: Nr) -> Option<u64> {
 
 /// Takes away all descriptors and mappings that a test can have made in this process.
 pub(crate) fn clean() {
-    for at in (0..MOST as Nr).map(page_at).chain(chosen().drain(..)) {
+    let pages = [(PAGES_AT, MOST * PAGES_APART)];
+    for (at, length) in pages.into_iter().chain(chosen().drain(..).map(|at| (at, PAGE))) {
         // SAFETY: the range kept for tests, and what a call of a test has mapped.
-        unsafe { libc::munmap(at as *mut libc::c_void, PAGE) };
+        unsafe { libc::munmap(at as *mut libc::c_void, length) };
     }
     // SAFETY: the agent's own descriptors are above.
     unsafe { libc::syscall(libc::SYS_close_range, 0_u32, OWN - 1, 0_u32) };
     const { assert!(OF_TESTS < OWN) };
 }
 
-/// Takes away all files that a test can have made.
+/// Takes away all files that a test has made.
 pub(crate) fn clean_files() {
-    let names = NAMES.iter().chain(&INODES).map(|name| (*name).to_owned());
-    let hidden =
-        (0..MOST as Nr).flat_map(|inode| (0..MOST as u8).map(move |nr| hidden_name(inode, nr)));
-    for name in names.chain(hidden) {
-        // SAFETY: a valid C string.
-        unsafe { libc::unlink(name.as_ptr()) };
+    let Ok(files) = std::fs::read_dir(".") else { return };
+    for file in files.flatten() {
+        // What cannot be removed is in the way of the next set-up, which tells so.
+        let _ = std::fs::remove_file(file.path());
     }
 }

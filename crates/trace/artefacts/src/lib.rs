@@ -4,3 +4,6 @@
 
 /// The QEMU plugin (crate knee-plugin), a shared library.
 pub static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libknee_plugin.so"));
+
+/// The init of a guest (crate knee-agent), a static program.
+pub static AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/knee-agent"));

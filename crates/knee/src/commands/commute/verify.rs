@@ -68,7 +68,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     // Before there is a directory that has to be removed, or another thread.
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
-    let tests = tests(args)?;
+    let tests = tests(&args.operations, args.tests.as_deref(), true)?;
     let count = tests.iter().filter(|byte| **byte == b'\n').count();
     let mut work =
         WorkDir::create(&args.dir).with_context(|| format!("cannot use {}", args.dir.display()))?;
@@ -117,9 +117,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(if summary.as_expected == summary.tests { ExitStatus::Done } else { ExitStatus::Policy })
 }
 
-/// The tests, a line each.
-fn tests(args: &Args) -> anyhow::Result<Vec<u8>> {
-    match &args.tests {
+/// Tests, a line each: of a file, or of operations; also those that do not commute, if wanted.
+pub(super) fn tests(
+    operations: &[String],
+    file: Option<&Path>,
+    differing: bool,
+) -> anyhow::Result<Vec<u8>> {
+    match file {
         Some(path) if path == Path::new("-") => {
             let mut lines = Vec::new();
             std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut lines)?;
@@ -132,8 +136,8 @@ fn tests(args: &Args) -> anyhow::Result<Vec<u8>> {
     }
     let models = models();
     let model = models.iter().find(|model| model.name() == INTERFACE).expect("it is one of ours");
-    let sets = sets(&**model, &args.operations, true)?;
-    let wanted = Wanted { differing: true, ..Wanted::default() };
+    let sets = sets(&**model, operations, differing)?;
+    let wanted = Wanted { differing, ..Wanted::default() };
     let mut lines = Vec::new();
     let mut failed = None;
     let generate = |nr: usize| {
