@@ -186,17 +186,20 @@ fn ten_thousand_reads_of_two_files_share_nothing() {
 fn interrupts_leave_no_trace_in_the_figures() {
     let Some(run) = &*KERNEL_MODE else { return };
     let quiet = |result: &&TestResult| !result.is_disturbed();
-    let figures = |result: &TestResult, times: u64| {
-        let side = |side: &Side| (times * side.instructions, times * side.accesses);
-        result.sides.iter().map(side).collect::<Vec<_>>()
+    let sides = |kind: &str| -> Vec<Side> {
+        run.results(kind).iter().filter(quiet).flat_map(|result| result.sides.clone()).collect()
     };
-    let one = run.results("getppid").iter().find(quiet).expect("an undisturbed test");
-    // A window of many calls is that many times a window of one, whatever came in between.
-    let many = figures(one, LONG_CALLS);
-    let results = run.results("long-getppid");
-    assert!(results.iter().all(TestResult::is_interrupted));
-    for result in results.iter().filter(quiet) {
-        assert_eq!(figures(result, 1), many);
+    assert!(run.results("long-getppid").iter().all(TestResult::is_interrupted));
+    // A window of many calls is that many times a window of one, whatever came in between; except
+    // that an interrupt can make the kernel look for another task before it returns to this one.
+    let one = &sides("getppid")[0];
+    let many = sides("long-getppid");
+    let (asked, plain): (Vec<&Side>, Vec<&Side>) =
+        many.iter().partition(|side| side.instructions > LONG_CALLS * one.instructions);
+    assert!(many.is_empty() || !plain.is_empty(), "{asked:?}");
+    for side in plain {
+        assert_eq!(side.instructions, LONG_CALLS * one.instructions);
+        assert_eq!(side.accesses, LONG_CALLS * one.accesses);
     }
 }
 
