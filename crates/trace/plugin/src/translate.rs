@@ -46,15 +46,16 @@ pub(crate) fn armed(block: &Block) {
         let start = BlockStart { address: first.address(), length, enters };
         block.on_execute(on_block, start.pack());
     }
-    for insn in block.instructions() {
+    for (at, insn) in block.instructions().enumerate() {
         let code = insn.code();
-        match jump(&code) {
+        let is_last = at + 1 == length;
+        match if is_last { own_accesses(&code) } else { None } {
             _ if !kernel && !user => {}
             None => insn.on_access(on_access, insn.address()),
             Some(0) => {}
             Some(own) => {
-                insn.on_execute(on_jump, own.into());
-                insn.on_access(on_jump_access, insn.address());
+                insn.on_execute(on_last, own.into());
+                insn.on_access(on_access_of_last, insn.address());
             }
         }
         if kernel && *code == IRETQ {
@@ -65,29 +66,34 @@ pub(crate) fn armed(block: &Block) {
     }
 }
 
-/// How many accesses to memory an instruction makes, if it is one that jumps.
+/// How many accesses to memory an instruction makes that is the last of its block, for jumps and
+/// the simple ones.
 ///
-/// QEMU 7.2 does not take back the callback of an instruction that leaves its block by itself and
-/// calls a helper for that, such as a conditional jump, to compute flags, or a return, to find the
-/// next block. What comes then in a helper of its own, until another callback is set, counts as its
-/// access: atomic instructions of user code, and the descriptors that the delivery of an interrupt
-/// reads and the frame that it pushes. So no more than its own accesses are taken. What `iretq` and
-/// `sysretq` access is on their own stack, and is not worth counting.
-fn jump(code: &[u8]) -> Option<u8> {
-    let prefix = |&byte: &u8| matches!(byte, 0x2e | 0x3e | 0xf2 | 0xf3);
+/// QEMU 7.2 does not take back the callback of the last instruction if it leaves the block by a
+/// helper, such as a return, to find the next block, a conditional jump, to compute flags, and
+/// anything that crosses a page. What comes then in a helper of its own, until another callback is
+/// set, counts as its access: atomic instructions of user code, and the descriptors that the
+/// delivery of an interrupt reads and the frame that it pushes. So no more than its own accesses are
+/// taken. What `iretq` and `sysretq` access is on their own stack, and is not worth counting.
+fn own_accesses(code: &[u8]) -> Option<u8> {
+    let prefix = |&byte: &u8| matches!(byte, 0x2e | 0x3e | 0x65 | 0x66 | 0xf2 | 0xf3);
     let opcode = &code[code.iter().take_while(|byte| prefix(byte)).count()..];
     let opcode = match opcode {
-        // REX, which in front of a jump only widens registers.
+        // REX
         [0x40..=0x4f, rest @ ..] => rest,
         _ => opcode,
     };
     let operand_in_memory = |modrm: u8| u8::from(modrm >> 6 != 0b11);
     match *opcode {
+        // jcc, loop, jrcxz, jmp
         [0x70..=0x7f | 0xe0..=0xe3 | 0xe9 | 0xeb, ..] | [0x0f, 0x80..=0x8f, ..] => Some(0),
         // iretq, sysretq
         [0xcf] | [0x0f, 0x07] => Some(0),
-        // call, ret
-        [0xe8 | 0xc2 | 0xc3, ..] => Some(1),
+        // call, ret, push, pop
+        [0xe8 | 0xc2 | 0xc3, ..] | [0x50..=0x5f] => Some(1),
+        // mov, cmp, test, movslq, movzx, movsx
+        [0x88..=0x8b | 0xc6 | 0xc7 | 0x38..=0x3b | 0x84 | 0x85 | 0x63, modrm, ..]
+        | [0x0f, 0xb6 | 0xb7 | 0xbe | 0xbf, modrm, ..] => Some(operand_in_memory(modrm)),
         [0xff, modrm, ..] => match modrm >> 3 & 0b111 {
             // call
             2 => Some(1 + operand_in_memory(modrm)),
@@ -143,13 +149,13 @@ extern "C" fn on_access(cpu: c_uint, info: u32, address: u64, pc: *mut c_void) {
     vcpu(cpu, |vcpu| vcpu.access(AccessInfo(info), address, pc.addr() as u64));
 }
 
-extern "C" fn on_jump(cpu: c_uint, own: *mut c_void) {
-    vcpu(cpu, |vcpu| vcpu.jumps(own.addr()));
+extern "C" fn on_last(cpu: c_uint, own: *mut c_void) {
+    vcpu(cpu, |vcpu| vcpu.last_of_block(own.addr()));
 }
 
-extern "C" fn on_jump_access(cpu: c_uint, info: u32, address: u64, pc: *mut c_void) {
+extern "C" fn on_access_of_last(cpu: c_uint, info: u32, address: u64, pc: *mut c_void) {
     vcpu(cpu, |vcpu| {
-        if vcpu.is_access_of_jump() {
+        if vcpu.is_access_of_last() {
             vcpu.access(AccessInfo(info), address, pc.addr() as u64);
         }
     });
@@ -197,20 +203,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jumps_are_told_from_other_instructions_with_what_they_access() {
-        assert_eq!(jump(&[0x0f, 0x85, 0x40, 0x0f, 0x00, 0x00]), Some(0), "jne");
-        assert_eq!(jump(&[0x2e, 0x75, 0x10]), Some(0), "jne with a hint");
-        assert_eq!(jump(&[0x48, 0x0f, 0x07]), Some(0), "sysretq");
-        assert_eq!(jump(&IRETQ), Some(0), "iretq");
-        assert_eq!(jump(&[0xf3, 0xc3]), Some(1), "repz ret");
-        assert_eq!(jump(&[0xe8, 0, 0, 0, 0]), Some(1), "call");
-        assert_eq!(jump(&[0x41, 0xff, 0xd3]), Some(1), "call *%r11");
-        assert_eq!(jump(&[0xff, 0xe0]), Some(0), "jmp *%rax");
-        assert_eq!(jump(&[0xff, 0x14, 0xc5, 0, 2, 0, 0x82]), Some(2), "call *table(,%rax,8)");
-        assert_eq!(jump(&[0xff, 0x24, 0xc5, 0, 2, 0, 0x82]), Some(1), "jmp *table(,%rax,8)");
-        assert_eq!(jump(&[0xff, 0x30]), None, "push (%rax)");
-        assert_eq!(jump(&[0xf0, 0x0f, 0xc1, 0x07]), None, "lock xadd %eax,(%rdi)");
-        assert_eq!(jump(&[0xf3, 0x48, 0xa5]), None, "rep movsq");
+    fn what_the_last_of_a_block_accesses_is_known_of_jumps_and_simple_ones() {
+        let own = own_accesses;
+        assert_eq!(own(&[0x0f, 0x85, 0x40, 0x0f, 0x00, 0x00]), Some(0), "jne");
+        assert_eq!(own(&[0x2e, 0x75, 0x10]), Some(0), "jne with a hint");
+        assert_eq!(own(&[0x48, 0x0f, 0x07]), Some(0), "sysretq");
+        assert_eq!(own(&IRETQ), Some(0), "iretq");
+        assert_eq!(own(&[0xf3, 0xc3]), Some(1), "repz ret");
+        assert_eq!(own(&[0xe8, 0, 0, 0, 0]), Some(1), "call");
+        assert_eq!(own(&[0x41, 0xff, 0xd3]), Some(1), "call *%r11");
+        assert_eq!(own(&[0xff, 0xe0]), Some(0), "jmp *%rax");
+        assert_eq!(own(&[0xff, 0x14, 0xc5, 0, 2, 0, 0x82]), Some(2), "call *table(,%rax,8)");
+        assert_eq!(own(&[0xff, 0x24, 0xc5, 0, 2, 0, 0x82]), Some(1), "jmp *table(,%rax,8)");
+        assert_eq!(own(&[0x41, 0x54]), Some(1), "push %r12");
+        assert_eq!(own(&[0x65, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0]), Some(1), "mov %gs:0,%rax");
+        assert_eq!(own(&[0x48, 0x89, 0xe5]), Some(0), "mov %rsp,%rbp");
+        assert_eq!(own(&[0xff, 0x30]), None, "push (%rax)");
+        assert_eq!(own(&[0xf0, 0x0f, 0xc1, 0x07]), None, "lock xadd %eax,(%rdi)");
+        assert_eq!(own(&[0xf3, 0x48, 0xa5]), None, "rep movsq");
     }
 
     #[test]

@@ -106,8 +106,8 @@ pub(crate) struct Vcpu {
     /// An `iretq` is being executed inside an interrupt; this is the address behind it.
     returning: Option<u64>,
     presence: Presence,
-    /// Accesses that the last jump has still to make.
-    jump_accesses: usize,
+    /// Accesses that the last instruction of a block has still to make.
+    last_accesses: usize,
     /// Where the task's registers were saved when it was switched out.
     saved: FirstFew<MAX_SAVED>,
 }
@@ -119,7 +119,7 @@ impl Vcpu {
             depth: 0,
             returning: None,
             presence: Presence::Here,
-            jump_accesses: 0,
+            last_accesses: 0,
             saved: FirstFew::EMPTY,
         }
     }
@@ -188,15 +188,16 @@ impl Vcpu {
         }
     }
 
-    /// A jump is executed that makes so many accesses.
-    pub(crate) fn jumps(&mut self, accesses: usize) {
-        self.jump_accesses = accesses;
+    /// The last instruction of a block is executed, which makes so many accesses.
+    pub(crate) fn last_of_block(&mut self, accesses: usize) {
+        self.last_accesses = accesses;
     }
 
-    /// Whether what is said to be an access of a jump can be one; see [`crate::translate`].
-    pub(crate) fn is_access_of_jump(&mut self) -> bool {
-        let is_own = self.jump_accesses > 0;
-        self.jump_accesses = self.jump_accesses.saturating_sub(1);
+    /// Whether what is said to be an access of such an instruction can be one; see
+    /// [`crate::translate`].
+    pub(crate) fn is_access_of_last(&mut self) -> bool {
+        let is_own = self.last_accesses > 0;
+        self.last_accesses = self.last_accesses.saturating_sub(1);
         is_own
     }
 
