@@ -23,6 +23,7 @@ pub(crate) enum Command {
     Fit(commands::fit::Args),
     Report(commands::report::Args),
     Commute(commands::commute::Args),
+    Kernel(commands::kernel::Args),
     Topology(commands::topology::Args),
     Doctor(commands::doctor::Args),
     WillItScale(commands::will_it_scale::Args),

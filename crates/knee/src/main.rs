@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::Fit(args) => commands::fit::run(&args),
         Command::Report(args) => commands::report::run(&args),
         Command::Commute(args) => commands::commute::run(&args),
+        Command::Kernel(args) => commands::kernel::run(&args),
         Command::Topology(args) => commands::topology::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::WillItScale(args) => commands::will_it_scale::run(args),

@@ -50,6 +50,24 @@ fn calls_that_look_up_what_is_not_there_share_nothing_and_renames_share_the_dire
 }
 
 #[test]
+fn kernels_are_listed_and_fetched_by_name() {
+    if let Err(error) = Archive::of_user().fetch(RELEASE) {
+        eprintln!("skipped: there is no kernel of {RELEASE}: {error}");
+        return;
+    }
+    let scratch = Scratch::new();
+    let kernel = |args: &[&str]| finish(scratch.knee(&["kernel"]).args(args));
+    let listed = kernel(&["list", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&listed.assert_code(0).stdout).unwrap();
+    let kernels = document["kernels"].as_array().unwrap();
+    assert!(kernels.iter().any(|kernel| kernel["release"] == RELEASE), "{document:#}");
+    kernel(&["list"]).assert_code(0).assert_stdout_has(RELEASE);
+    let fetched = kernel(&["fetch", RELEASE]);
+    assert!(std::path::Path::new(fetched.assert_code(0).stdout.trim()).is_file());
+    kernel(&["fetch", "0.99"]).assert_code(3).assert_stderr_has("0.99");
+}
+
+#[test]
 fn what_is_no_kernel_is_told() {
     let scratch = Scratch::new();
     let told = |kernel: &str| {

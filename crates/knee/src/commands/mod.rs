@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod fit;
 pub(crate) mod generate;
 pub(crate) mod history;
+pub(crate) mod kernel;
 pub(crate) mod list;
 pub(crate) mod report;
 pub(crate) mod run;
