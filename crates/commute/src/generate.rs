@@ -216,8 +216,7 @@ fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) 
             continue;
         };
         for (case_nr, case) in pairs[nr].cases().into_iter().enumerate() {
-            let Pattern { mut facts, mut decided } =
-                Pattern { facts: pattern.facts.clone(), decided: pattern.decided.clone() };
+            let (mut facts, mut decided) = (pattern.facts.clone(), pattern.decided.clone());
             if case.iter().all(|(question, answer)| facts.assume(question, *answer)) {
                 decided.extend(case.iter().map(|(question, answer)| facts.show(question, *answer)));
                 let mut equal = equal.clone();

@@ -227,6 +227,12 @@ impl Outcome {
         self
     }
 
+    /// The caller does not see `field`.
+    pub fn without(mut self, field: &'static str) -> Self {
+        self.0.retain(|(own, _)| *own != field);
+        self
+    }
+
     /// The first part by which a caller can tell the two apart, and what it is in each.
     pub(crate) fn difference(
         &self,

@@ -198,6 +198,20 @@ impl State for () {
     }
 }
 
+/// What was written last at `key`; newest writes last.
+pub(crate) fn latest<'w, K: State, T>(
+    writes: &'w [(K, T)],
+    key: &K,
+    world: &mut World,
+) -> Result<Option<&'w T>, Stop> {
+    for (written, value) in writes.iter().rev() {
+        if written.same(key, world)? {
+            return Ok(Some(value));
+        }
+    }
+    Ok(None)
+}
+
 /// A map whose initial content nobody knows: entries come to light when they are looked at.
 #[derive(Debug, Clone)]
 pub struct Map<K, V> {
@@ -215,10 +229,8 @@ impl<K: State, V: State> Map<K, V> {
     /// The value at `key`, and whether it is that of the initial state.
     pub fn find(&self, key: &K, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
         world.search(|world| {
-            for (written, value) in self.writes.iter().rev() {
-                if written.same(key, world)? {
-                    return Ok(value.clone().map(|value| (value, false)));
-                }
+            if let Some(value) = latest(&self.writes, key, world)? {
+                return Ok(value.clone().map(|value| (value, false)));
             }
             Ok(world.initial(&self.label, key)?.map(|value| (value, true)))
         })
@@ -297,13 +309,9 @@ pub struct Total<K, V> {
 impl<K: State, V: State> Total<K, V> {
     /// The value at `key`.
     pub fn get(&self, key: &K, world: &mut World) -> Result<V, Stop> {
-        world.search(|world| {
-            for (written, value) in self.writes.iter().rev() {
-                if written.same(key, world)? {
-                    return Ok(value.clone());
-                }
-            }
-            world.first(&self.label, key)
+        world.search(|world| match latest(&self.writes, key, world)? {
+            Some(value) => Ok(value.clone()),
+            None => world.first(&self.label, key),
         })
     }
 

@@ -37,6 +37,7 @@ fn settled(written: anyhow::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+/// Whether a reader such as `head` has what it wanted.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
 }

@@ -1,5 +1,6 @@
 //! The descriptors of a process, of which the lowest that is unused can be asked for.
 
+use crate::state::latest;
 use crate::{Call, Int, Map, Part, State, Stop, World};
 
 /// Descriptors of the initial state and of arguments are below; what an open with O_ANYFD returns
@@ -41,11 +42,8 @@ impl<V: State> Descriptors<V> {
     }
 
     fn search(&self, fd: Int, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
-        let written = self.fds.writes().iter().rev();
-        for (key, value) in written {
-            if key.same(&fd, world)? {
-                return Ok(value.clone().map(|value| (value, false)));
-            }
+        if let Some(value) = latest(self.fds.writes(), &fd, world)? {
+            return Ok(value.clone().map(|value| (value, false)));
         }
         // Below an initially lowest unused one all are in use but the lower ones of these.
         let unused = world.list(&self.unused());

@@ -162,11 +162,7 @@ fn list(args: &ListArgs) -> anyhow::Result<String> {
 fn when(args: &ConditionsArgs) -> anyhow::Result<String> {
     watch(|what| tell!("knee: {what}"));
     let model = args.from.model()?;
-    let operations = args
-        .operations
-        .iter()
-        .map(|name| operation(&*model, name))
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    let operations = operations(&*model, &args.operations)?;
     let exploration = model.explore(&operations, &args.from.limits())?;
     warn(&args.operations.join(" and "), &exploration.extent, &args.from);
     // One test for each situation, in the same order.
@@ -236,6 +232,11 @@ fn warn(names: &str, extent: &Extent, from: &From) {
         let n = from.limit;
         tell!("knee: {names}: only {n} situations were looked at; raise --limit to see all");
     }
+}
+
+/// The numbers of operations that are named.
+fn operations(model: &dyn Model, names: &[String]) -> anyhow::Result<Vec<usize>> {
+    names.iter().map(|name| operation(model, name)).collect()
 }
 
 fn operation(model: &dyn Model, name: &str) -> anyhow::Result<usize> {

@@ -6,7 +6,7 @@ use std::io::{self, BufReader, Write};
 use std::os::fd::IntoRawFd;
 use std::ptr;
 
-use knee_marks::{Mark, entries};
+use knee_marks::{Mark, say_entries};
 
 use crate::process::own;
 use crate::run::{Options, run};
@@ -23,8 +23,6 @@ const TIMES: u32 = 3;
 pub const CONSOLE: &str = "knee-agent ";
 /// What begins a line that names a function of the kernel: its address and its name.
 pub const SYMBOL: &str = "knee-symbol ";
-/// The return instruction of x86.
-const RETURN: u8 = 0xc3;
 
 /// Runs the tests and powers off.
 pub fn init() -> ! {
@@ -55,7 +53,7 @@ fn work() -> io::Result<()> {
     }
     console.write_all(symbols.as_bytes())?;
     drop(symbols);
-    name_entries(&kallsyms)?;
+    say_entries(&kallsyms)?;
     drop(kallsyms);
     Mark::Arm.say();
     std::thread::yield_now();
@@ -77,27 +75,4 @@ fn mount(kind: &std::ffi::CStr, at: &std::ffi::CStr) -> io::Result<()> {
     // SAFETY: valid C strings, and no data.
     let mounted = unsafe { libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, ptr::null()) };
     if mounted == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Says the kernel's entries: writes the instructions that name them into memory and calls it.
-fn name_entries(kallsyms: &str) -> io::Result<()> {
-    let mut code = Vec::new();
-    entries(kallsyms, |entry| code.extend(entry.code().iter().flatten()));
-    code.push(RETURN);
-    // SAFETY: a new mapping that nothing else uses gets the code, then becomes executable. The code
-    // is instructions that do nothing and a return, so it is a function without arguments.
-    unsafe {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
-        let memory =
-            libc::mmap(ptr::null_mut(), code.len(), protection, flags | libc::MAP_ANONYMOUS, -1, 0);
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        ptr::copy_nonoverlapping(code.as_ptr(), memory.cast(), code.len());
-        if libc::mprotect(memory, code.len(), libc::PROT_READ | libc::PROT_EXEC) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        std::mem::transmute::<*mut libc::c_void, extern "C" fn()>(memory)();
-    }
-    Ok(())
 }

@@ -10,8 +10,8 @@
 //! * **[`Entry`]**: "an interrupt enters the kernel at this address". A SIB that no assembler emits
 //!   for padding tells its kind; the displacement, extended by its sign, is the address. All of the
 //!   text of an x86-64 kernel lies in the upper 2 GiB, where that is exact. The guest finds the
-//!   addresses in its `/proc/kallsyms` with [`entries`], writes [`Entry::code`] of each and a return
-//!   instruction into memory, and calls it. So neither a stripped kernel image nor KASLR needs a
+//!   addresses in its `/proc/kallsyms` with [`entries`], and [`say_entries`] writes [`Entry::code`]
+//!   of each and a return instruction into memory, and calls it. So neither a stripped kernel image nor KASLR needs a
 //!   symbol table outside the guest.
 //!
 //! The protocol of a guest: entries, then [`Mark::Arm`], then a system call (callbacks are there
@@ -29,13 +29,14 @@
 //! entries(kallsyms, |entry| found.push(entry.address));
 //! assert_eq!(found, [0xffff_ffff_81c0_0b90]);
 //! ```
-#![no_std]
 
 mod entry;
 mod mark;
+mod say;
 
 pub use entry::{Entry, EntryKind, entries};
 pub use mark::{MAGIC, Mark, SIDES};
+pub use say::say_entries;
 
 /// Length of everything that is said, in bytes.
 pub const CODE_BYTES: usize = 8;

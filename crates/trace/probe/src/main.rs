@@ -12,14 +12,13 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::{hint, mem, ptr, thread};
 
-use knee_marks::{Mark, entries};
+use knee_marks::{Mark, say_entries};
 
 /// Runs before the first test of a kind: slabs, page tables and caches of each CPU fill.
 const WARM_UP: u32 = 50;
 /// System calls in a long window: several ticks of a timer at 250 Hz.
 const LONG_CALLS: u32 = 20_000;
 const SIDES: [u8; 2] = [0, 1];
-const RETURN: u8 = 0xc3;
 
 fn main() {
     if let Err(error) = run() {
@@ -35,7 +34,7 @@ fn main() {
 fn run() -> Result<(), Box<dyn Error>> {
     mount("proc", "/proc")?;
     mount("tmpfs", "/tmp")?;
-    name_entries(&fs::read_to_string("/proc/kallsyms")?)?;
+    say_entries(&fs::read_to_string("/proc/kallsyms")?)?;
     Mark::Arm.say();
     thread::yield_now();
 
@@ -52,27 +51,6 @@ fn run() -> Result<(), Box<dyn Error>> {
         run_tests(&state, operation, tests)?;
         println!("probe {kind} {first} {tests}");
         first += tests;
-    }
-    Ok(())
-}
-
-/// Says the kernel's entries: writes the instructions that name them into memory and calls it.
-fn name_entries(kallsyms: &str) -> Result<(), Box<dyn Error>> {
-    let mut code = Vec::new();
-    entries(kallsyms, |entry| code.extend(entry.code().iter().flatten()));
-    code.push(RETURN);
-    // SAFETY: a new mapping that nothing else uses gets the code, then becomes executable. The code
-    // is instructions that do nothing and a return, so it is a function without arguments.
-    unsafe {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
-        let memory =
-            libc::mmap(ptr::null_mut(), code.len(), protection, flags | libc::MAP_ANONYMOUS, -1, 0);
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error().into());
-        }
-        ptr::copy_nonoverlapping(code.as_ptr(), memory.cast(), code.len());
-        check(libc::mprotect(memory, code.len(), libc::PROT_READ | libc::PROT_EXEC))?;
-        mem::transmute::<*mut libc::c_void, extern "C" fn()>(memory)();
     }
     Ok(())
 }

@@ -13,8 +13,7 @@
 //! in every order. `mmap` and `munmap` of the page end the delay: it is gone, or another one.
 
 use super::{Posix, fd, file, memory};
-use crate::models::posix::fd::Target;
-use crate::{Call, Interface, Operation, Outcome, Stop, Value};
+use crate::{Call, Interface, Operation, Outcome, Stop};
 
 fn open_anyfd(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     file::open_as(state, call, |fds, call| fds.any(0, call))
@@ -25,18 +24,7 @@ fn pipe_anyfd(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
 }
 
 fn fstatx(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    let open = match fd::target(state, call)?.2 {
-        None => return Ok(Outcome::of("EBADF")),
-        Some(Target::Pipe { .. }) => return Ok(Outcome::of("a pipe")),
-        Some(Target::File(open)) => open,
-    };
-    let file = state.inodes.get(&open.inode, call.world)?;
-    Ok(Outcome::nothing()
-        .and("ino", open.inode)
-        .and("size", file.data.len.0)
-        .and("atime", Value::Time(file.atime))
-        .and("mtime", Value::Time(file.mtime))
-        .and("ctime", Value::Time(file.ctime)))
+    Ok(fd::fstat(state, call)?.without("nlink"))
 }
 
 /// Maps or unmaps a page, which no longer leaves then.

@@ -1,20 +1,21 @@
 //! `knee commute tests`.
 
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use knee_commute::{Generated, Model, ModelError, Wanted, in_order, pairs, watch};
+use knee_commute::{Generated, Model, ModelError, Test, Wanted, in_order, pairs, watch};
 use knee_measure::interrupt::Interrupt;
 use knee_measure::record::AtomicFile;
 
-use super::{From, operation, warn};
+use super::{From, warn};
 use crate::exit::ExitStatus;
 use crate::present::number::plural;
 use crate::stderr::tell;
+use crate::stdout;
 
 /// The name of standard output.
 const STDOUT: &str = "-";
@@ -68,8 +69,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let generate = |nr: usize| {
         let mut lines = Vec::new();
         let generated = model.generate(&sets[nr], &args.from.limits(), &wanted, &mut |test| {
-            serde_json::to_writer(&mut lines, &test).expect("a test is plain data");
-            lines.push(b'\n');
+            push_line(&mut lines, &test);
             if let Some(signal) = interrupt.take() {
                 stopped.store(signal, Ordering::Relaxed);
             }
@@ -94,7 +94,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         ControlFlow::Continue(())
     });
     match failed {
-        Err(error) if Output::has_no_reader(&error) => return Ok(ExitStatus::Done),
+        Err(error) if stdout::is_broken_pipe(&error) => return Ok(ExitStatus::Done),
         failed => failed?,
     }
     match stopped.into_inner() {
@@ -126,16 +126,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
+/// Adds a test to `lines`.
+pub(super) fn push_line(lines: &mut Vec<u8>, test: &Test) {
+    serde_json::to_writer(&mut *lines, test).expect("a test is plain data");
+    lines.push(b'\n');
+}
+
 /// Which operations are called at once; and also alone, if that is wanted.
 pub(super) fn sets(
     model: &dyn Model,
     operations: &[String],
     also_alone: bool,
 ) -> anyhow::Result<Vec<Vec<usize>>> {
-    let named = operations
-        .iter()
-        .map(|name| operation(model, name))
-        .collect::<anyhow::Result<Vec<usize>>>()?;
+    let named = super::operations(model, operations)?;
     let mut alone: Vec<Vec<usize>> = match named.as_slice() {
         [] => (0..model.operations().len()).map(|nr| vec![nr]).collect(),
         named => named.iter().map(|nr| vec![*nr]).collect(),
@@ -201,12 +204,6 @@ impl Output {
             }
             Self::File(path, file) => file.write_all(lines).with_context(|| cannot_write(path)),
         }
-    }
-
-    /// Whether a reader such as `head` has what it wanted.
-    fn has_no_reader(error: &anyhow::Error) -> bool {
-        let error = error.downcast_ref::<std::io::Error>();
-        error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
     }
 
     fn finish(self) -> anyhow::Result<()> {

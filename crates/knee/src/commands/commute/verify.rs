@@ -14,7 +14,7 @@ use knee_commute::{Limits, Wanted, in_order, models};
 use knee_measure::interrupt::Interrupt;
 use knee_measure::workdir::WorkDir;
 
-use super::tests::sets;
+use super::tests::{push_line, sets};
 use crate::exit::ExitStatus;
 use crate::present::number::plural;
 use crate::stderr::tell;
@@ -143,8 +143,7 @@ pub(super) fn tests(
     let generate = |nr: usize| {
         let mut lines = Vec::new();
         let generated = model.generate(&sets[nr], &Limits::default(), &wanted, &mut |test| {
-            serde_json::to_writer(&mut lines, &test).expect("a test is plain data");
-            lines.push(b'\n');
+            push_line(&mut lines, &test);
             ControlFlow::Continue(())
         });
         generated.map(|_| lines)
