@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,6 +25,7 @@ use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
 use crate::error::GuestError;
 use crate::kernel::Kernel;
+use crate::ram::Ram;
 use crate::record::Record;
 
 const QEMU: &str = "qemu-system-x86_64";
@@ -122,6 +123,7 @@ struct Stream {
 /// A running guest. Dropping it kills it.
 pub struct Guest {
     child: Child,
+    ram: Ram,
     streams: Vec<Stream>,
     events: VecDeque<Event>,
     complaints: Vec<u8>,
@@ -143,7 +145,10 @@ impl Guest {
     ) -> Result<Guest, GuestError> {
         let kernel = memory_file("knee-kernel", kernel.image())?;
         let initrd = memory_file("knee-initramfs", initramfs)?;
-        let mut inherited = vec![kernel.as_raw_fd(), initrd.as_raw_fd()];
+        let bytes = u64::from(options.memory) << 20;
+        let ram = Ram::new("knee-ram", bytes).map_err(GuestError::system("make memory"))?;
+        let ram_fd = ram.as_fd().as_raw_fd();
+        let mut inherited = vec![kernel.as_raw_fd(), initrd.as_raw_fd(), ram_fd];
         let mut command = Command::new(QEMU);
         command
             .args(["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"])
@@ -155,6 +160,11 @@ impl Guest {
             .arg(options.cpus.to_string())
             .arg("-m")
             .arg(options.memory.to_string())
+            .args(["-machine", "memory-backend=ram", "-object"])
+            .arg(format!(
+                "memory-backend-file,id=ram,size={bytes},mem-path={},share=on",
+                inherited_path(&ram)
+            ))
             .arg("-kernel")
             .arg(inherited_path(&kernel))
             .arg("-initrd")
@@ -189,6 +199,7 @@ impl Guest {
         listen(Source::Results, Some(results));
         Ok(Guest {
             child,
+            ram,
             streams,
             events: VecDeque::new(),
             complaints: Vec::new(),
@@ -203,6 +214,11 @@ impl Guest {
     /// The process of QEMU.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its memory.
+    pub fn ram(&self) -> &Ram {
+        &self.ram
     }
 
     /// Waits for the next event; none follows the end.
@@ -361,8 +377,8 @@ fn memory_file(name: &str, content: &[u8]) -> Result<OwnedFd, GuestError> {
 }
 
 /// The path by which a child that inherits the descriptor opens it.
-fn inherited_path(file: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
+fn inherited_path(file: &impl AsFd) -> String {
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }
 
 fn spawn(mut command: Command, inherited: Vec<RawFd>) -> Result<Child, GuestError> {

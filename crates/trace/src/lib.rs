@@ -6,6 +6,7 @@
 //! | files → the guest's first file system | [`Initramfs`] |
 //! | kernel, file system, options → a running guest | [`Guest`] |
 //! | guest → lines, results, its end | [`Guest::next_event`], [`Event`] |
+//! | guest → what is in its memory | [`Ram`] |
 //! | a line of the plugin → which lines two operations share | [`Record`] |
 //!
 //! What the guest's init has to do is documented in crate knee-marks, what the plugin sees and does
@@ -38,6 +39,7 @@ mod error;
 mod guest;
 mod initramfs;
 mod kernel;
+mod ram;
 mod record;
 
 pub use archive::{Archive, Package};
@@ -46,4 +48,5 @@ pub use error::GuestError;
 pub use guest::{End, Event, Guest, GuestOptions, Tracing};
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
+pub use ram::Ram;
 pub use record::{Conflict, Header, Record, RecordError, Side, TestResult, Touch, TracedAccess};
