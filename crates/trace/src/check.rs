@@ -1,14 +1,33 @@
-//! Tests in a guest: what the calls returned, and which lines of memory they shared.
+//! Tests in guests: what the calls returned, and which lines of memory they shared.
+//!
+//! Tests are dealt to as many guests as the machine has CPUs for. A guest that panics, hangs, resets
+//! itself or dies takes only the test with it that it was in; the next ones go on in a fresh guest.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 
-use knee_agent::{CONSOLE, Outcome, Runs, SYMBOL};
+use knee_agent::{CONSOLE, Outcome, Plan, Report, Word, channel, reports};
+use knee_commute::Test;
 
 use crate::error::GuestError;
 use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
+use crate::ram::Ram;
 use crate::record::{Record, TestResult};
+
+/// How often a test is run before the plugin looks: the first run fills caches and makes what is
+/// made once.
+const UNSEEN: u32 = 1;
+/// How often it is run while the plugin looks.
+const SEEN: u32 = 2;
+/// Tests that are worth a guest of their own: to boot takes as long as some hundred tests.
+const TESTS_PER_GUEST: usize = 300;
+/// Checked tests that wait to be told.
+const MOST_WAITING: usize = 1000;
 
 /// How a test went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +40,8 @@ pub enum Verdict {
     Sometimes,
     /// They were not observed in peace: a task was switched out, or something is missing.
     Disturbed,
+    /// The guest did not survive it.
+    Died,
 }
 
 /// A test that has been run.
@@ -28,8 +49,8 @@ pub enum Verdict {
 pub struct Checked {
     /// Its id.
     pub id: String,
-    /// What the calls returned.
-    pub outcome: Outcome,
+    /// What the calls returned; nothing if the guest did not survive it.
+    pub outcome: Result<Outcome, End>,
     /// Its runs but the first, which fills caches.
     pub runs: Vec<TestResult>,
 }
@@ -37,6 +58,9 @@ pub struct Checked {
 impl Checked {
     /// What its runs show.
     pub fn verdict(&self) -> Verdict {
+        if self.outcome.is_err() {
+            return Verdict::Died;
+        }
         let sound = |run: &&TestResult| !run.is_disturbed() && !run.is_incomplete();
         let runs: Vec<&TestResult> = self.runs.iter().filter(sound).collect();
         let free = runs.iter().filter(|run| run.is_conflict_free()).count();
@@ -59,11 +83,19 @@ impl Functions {
         self.0.range(..=address).next_back().map(|(_, name)| name.as_str())
     }
 
-    fn learn(&mut self, line: &str) {
-        let Some((address, name)) = line.split_once(' ') else { return };
-        if let Ok(address) = u64::from_str_radix(address, 16) {
-            self.0.entry(address).or_insert_with(|| name.to_owned());
+    /// The functions in the text of /proc/kallsyms.
+    fn of(kallsyms: &str) -> Functions {
+        let mut functions = Functions::default();
+        for line in kallsyms.lines() {
+            let mut words = line.split_ascii_whitespace();
+            if let (Some(address), Some("t" | "T"), Some(name)) =
+                (words.next(), words.next(), words.next())
+                && let Ok(address) = u64::from_str_radix(address, 16)
+            {
+                functions.0.entry(address).or_insert_with(|| name.to_owned());
+            }
         }
+        functions
     }
 }
 
@@ -76,57 +108,264 @@ pub enum CheckError {
     /// The agent could not do its work.
     #[error("the agent in the guest says: {0}")]
     Agent(String),
+    /// The guest ended before it had begun a test.
+    #[error("the guest ended before its first test: {0}")]
+    NotUp(End),
+    /// A line is no test.
+    #[error("line {line} is no test: {source}")]
+    NoTest {
+        /// Its number, from 1 on.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
 }
 
-/// Runs `tests`, a line of JSON each, in a guest with this kernel; tells each when all of it is
-/// known, and ends with how the guest did.
+/// A test that has to be run, with its number among all.
+struct Job {
+    nr: usize,
+    test: Test,
+    plan: Plan,
+}
+
+type Told = (usize, Checked, Arc<Functions>);
+
+/// Runs `tests`, a line of JSON each, in guests with this kernel; tells each, in their order.
 pub fn check(
     kernel: &Kernel,
     tests: &[u8],
     options: &GuestOptions,
-    mut tell: impl FnMut(Checked, &Functions) -> std::ops::ControlFlow<()>,
-) -> Result<End, CheckError> {
-    let files = Initramfs::new()
-        .file("init", 0o755, knee_artefacts::AGENT)
-        .file("tests.jsonl", 0o644, tests)
-        .finish();
-    let mut guest = Guest::start(kernel, &files, options)?;
-    let mut functions = Functions::default();
-    // Results come before or after what the agent says of them: two pipes, in no order.
-    let mut results: BTreeMap<u64, TestResult> = BTreeMap::new();
-    let mut waiting: VecDeque<(String, Outcome, Runs)> = VecDeque::new();
-    let mut end = End::Died("it said nothing".to_owned());
-    while let Some(event) = guest.next_event()? {
-        match event {
-            Event::Console(line) => {
-                if let Some(symbol) = line.strip_prefix(SYMBOL) {
-                    functions.learn(symbol);
-                } else if let Some(said) = line.strip_prefix(CONSOLE) {
-                    match serde_json::from_str(said) {
-                        Ok(told) => waiting.push_back(told),
-                        Err(_) => return Err(CheckError::Agent(said.to_owned())),
-                    }
-                }
-            }
-            Event::Result(Record::Test(result)) => {
-                results.insert(result.test, result);
-            }
-            Event::Result(_) => {}
-            Event::End(how) => end = how,
-        }
-        while let Some((_, _, runs)) = waiting.front()
-            && (runs.first..runs.first + runs.count).all(|run| results.contains_key(&run))
-        {
-            let Some((id, outcome, runs)) = waiting.pop_front() else { break };
-            let all = runs.first..runs.first + runs.count;
-            let mut runs: Vec<TestResult> = all.filter_map(|run| results.remove(&run)).collect();
-            if runs.len() > 1 {
-                runs.remove(0);
-            }
-            if tell(Checked { id, outcome, runs }, &functions).is_break() {
-                return Ok(end);
+    mut tell: impl FnMut(Checked, &Functions) -> ControlFlow<()>,
+) -> Result<(), CheckError> {
+    let (mut jobs, mut waiting) = (Vec::new(), BTreeMap::new());
+    let no_functions = Arc::new(Functions::default());
+    let lines = tests.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    for (nr, line) in lines.enumerate() {
+        let no_test = |source| CheckError::NoTest { line: nr + 1, source };
+        let test: Test = serde_json::from_slice(line).map_err(no_test)?;
+        match Plan::of(&test, false) {
+            Ok(plan) => jobs.push(Job { nr, test, plan }),
+            Err(why) => {
+                let outcome = Ok(Outcome::NotRun(why));
+                let checked = Checked { id: test.id, outcome, runs: Vec::new() };
+                waiting.insert(nr, (checked, no_functions.clone()));
             }
         }
     }
-    Ok(end)
+    let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    let guests = cpus.min(jobs.len().div_ceil(TESTS_PER_GUEST)).max(1);
+    let mut hands: Vec<Vec<Job>> = (0..guests).map(|_| Vec::new()).collect();
+    for (at, job) in jobs.into_iter().enumerate() {
+        hands[at % guests].push(job);
+    }
+    let functions = OnceLock::new();
+    thread::scope(|scope| {
+        let (to, from) = sync_channel(MOST_WAITING);
+        let player = |hand| {
+            let (to, functions) = (to.clone(), &functions);
+            scope.spawn(move || play(kernel, hand, options, functions, &to))
+        };
+        let players: Vec<_> = hands.into_iter().map(player).collect();
+        drop(to);
+        let mut next = 0;
+        let mut stopped = false;
+        loop {
+            while let Some((checked, functions)) = waiting.remove(&next) {
+                next += 1;
+                stopped = stopped || tell(checked, &functions).is_break();
+            }
+            if stopped {
+                break;
+            }
+            let Ok((nr, checked, functions)) = from.recv() else { break };
+            waiting.insert(nr, (checked, functions));
+        }
+        // Who has something to tell notices, and ends its guest.
+        drop(from);
+        let ends = players.into_iter().map(|player| match player.join() {
+            Ok(end) => end,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ends.collect()
+    })
+}
+
+/// Has all tests of a hand run, in as many guests as it takes.
+fn play(
+    kernel: &Kernel,
+    mut jobs: Vec<Job>,
+    options: &GuestOptions,
+    functions: &OnceLock<Arc<Functions>>,
+    to: &SyncSender<Told>,
+) -> Result<(), CheckError> {
+    while !jobs.is_empty() {
+        let mut game = Game::start(kernel, &jobs, options, functions)?;
+        let end = loop {
+            match game.next()? {
+                Next::Checked(nr, checked) => {
+                    let functions = functions.get().cloned().unwrap_or_default();
+                    if to.send((nr, checked, functions)).is_err() {
+                        return Ok(());
+                    }
+                }
+                Next::End(end) => break end,
+            }
+        };
+        let (told, begun) = (game.told, game.word(Word::Begun)?);
+        drop(game);
+        if told == jobs.len() {
+            return Ok(());
+        }
+        if begun == 0 {
+            return Err(CheckError::NotUp(end));
+        }
+        // Results of tests that were done may have been lost on the way, with the guest.
+        let rest = jobs.split_off(begun.clamp(told + 1, jobs.len()));
+        for lost in jobs.drain(told..) {
+            let functions = functions.get().cloned().unwrap_or_default();
+            let outcome = Err(end.clone());
+            let checked = Checked { id: lost.test.id, outcome, runs: Vec::new() };
+            if to.send((lost.nr, checked, functions)).is_err() {
+                return Ok(());
+            }
+        }
+        jobs = rest;
+    }
+    Ok(())
+}
+
+enum Next {
+    Checked(usize, Checked),
+    End(End),
+}
+
+/// A guest with its tests.
+struct Game<'a> {
+    jobs: &'a [Job],
+    functions: &'a OnceLock<Arc<Functions>>,
+    guest: Guest,
+    channel: Arc<Ram>,
+    /// Bytes of reports that have been read.
+    read: usize,
+    /// Reports of tests whose results have not all come.
+    reports: VecDeque<Report>,
+    results: BTreeMap<u64, TestResult>,
+    /// Runs of the tests that have been told.
+    runs: u64,
+    /// Tests that have been told.
+    told: usize,
+    end: Option<End>,
+}
+
+impl<'a> Game<'a> {
+    fn start(
+        kernel: &Kernel,
+        jobs: &'a [Job],
+        options: &GuestOptions,
+        functions: &'a OnceLock<Arc<Functions>>,
+    ) -> Result<Game<'a>, CheckError> {
+        let plans: Vec<&Plan> = jobs.iter().map(|job| &job.plan).collect();
+        let (content, bytes) = channel(&plans, UNSEEN, SEEN);
+        let failed = GuestError::system("make memory for a guest");
+        let channel = Ram::new("knee-channel", bytes).map_err(&failed)?;
+        channel.write(0, &content).map_err(&failed)?;
+        let channel = Arc::new(channel);
+        let options = GuestOptions { channel: Some(channel.clone()), ..options.clone() };
+        let files = Initramfs::new().file("init", 0o755, knee_artefacts::AGENT).finish();
+        Ok(Game {
+            jobs,
+            functions,
+            guest: Guest::start(kernel, &files, &options)?,
+            channel,
+            read: 0,
+            reports: VecDeque::new(),
+            results: BTreeMap::new(),
+            runs: 0,
+            told: 0,
+            end: None,
+        })
+    }
+
+    /// The next test that is done, or the end.
+    fn next(&mut self) -> Result<Next, CheckError> {
+        loop {
+            if let Some((nr, checked)) = self.complete() {
+                return Ok(Next::Checked(nr, checked));
+            }
+            if let Some(end) = &self.end {
+                return Ok(Next::End(end.clone()));
+            }
+            match self.guest.next_event()? {
+                Some(Event::Console(line)) => {
+                    if let Some(said) = line.strip_prefix(CONSOLE) {
+                        return Err(CheckError::Agent(said.to_owned()));
+                    }
+                }
+                Some(Event::Result(Record::Test(result))) => {
+                    self.results.insert(result.test, result);
+                    self.listen()?;
+                }
+                Some(Event::Result(Record::Header(_))) => self.learn()?,
+                Some(Event::Result(Record::Access(_))) => {}
+                Some(Event::End(end)) => {
+                    self.listen()?;
+                    self.end = Some(end);
+                }
+                None => self.end = Some(End::Died("it said nothing".to_owned())),
+            }
+        }
+    }
+
+    /// The first test that is reported and all of whose results have come.
+    fn complete(&mut self) -> Option<(usize, Checked)> {
+        let report = self.reports.front()?;
+        let all = self.runs..self.runs + report.seen;
+        if !all.clone().all(|run| self.results.contains_key(&run)) {
+            return None;
+        }
+        let report = self.reports.pop_front()?;
+        let Job { nr, test, plan } = self.jobs.get(report.plan)?;
+        let runs = all.clone().filter_map(|run| self.results.remove(&run)).collect();
+        self.runs = all.end;
+        self.told += 1;
+        let outcome = Ok(report.done.outcome(test, plan));
+        Some((*nr, Checked { id: test.id.clone(), outcome, runs }))
+    }
+
+    fn word(&self, word: Word) -> Result<usize, CheckError> {
+        let mut bytes = [0; 8];
+        self.read(word.at(), &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes) as usize)
+    }
+
+    fn read(&self, at: usize, to: &mut [u8]) -> Result<(), CheckError> {
+        let failed = GuestError::system("read what the guest reports");
+        Ok(self.channel.read(at as u64, to).map_err(failed)?)
+    }
+
+    /// Reads the reports that have come.
+    fn listen(&mut self) -> Result<(), CheckError> {
+        let reported = self.word(Word::Reported)?;
+        let Some(new) = reported.checked_sub(self.read).filter(|new| *new > 0) else {
+            return Ok(());
+        };
+        let mut bytes = vec![0; new.min(self.channel.bytes() as usize)];
+        self.read(self.word(Word::ReportsAt)? + self.read, &mut bytes)?;
+        self.read = reported;
+        self.reports.extend(reports(&bytes));
+        Ok(())
+    }
+
+    /// Reads the kernel's symbols.
+    fn learn(&mut self) -> Result<(), CheckError> {
+        if self.functions.get().is_some() {
+            return Ok(());
+        }
+        let mut bytes = vec![0; self.word(Word::Symbols)?.min(self.channel.bytes() as usize)];
+        self.read(self.word(Word::SymbolsAt)?, &mut bytes)?;
+        let functions = Functions::of(&String::from_utf8_lossy(&bytes));
+        // Another guest with the same kernel may have been first.
+        let _ = self.functions.set(Arc::new(functions));
+        Ok(())
+    }
 }

@@ -11,10 +11,12 @@
 //! the guest at once, so that its test is known.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -60,6 +62,8 @@ pub struct GuestOptions {
     /// Arguments for /init. It finds them in /proc/cmdline behind ` -- `: those of its process
     /// follow words that the kernel does not know itself, of which there are some.
     pub arguments: Vec<String>,
+    /// Memory that the guest finds as a device ivshmem-plain; its size is a power of two.
+    pub channel: Option<Arc<Ram>>,
     /// How to trace; without, the plugin is not loaded.
     pub tracing: Option<Tracing>,
     /// A guest that says nothing for so long hangs.
@@ -74,6 +78,7 @@ impl Default for GuestOptions {
             memory: 1024,
             parameters: Vec::new(),
             arguments: Vec::new(),
+            channel: None,
             tracing: Some(Tracing::default()),
             patience: Duration::from_secs(30),
         }
@@ -93,6 +98,18 @@ pub enum End {
     Hung(Duration),
     /// QEMU ended by itself: how, and what it said.
     Died(String),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::PoweredOff => f.write_str("it powered off"),
+            End::Rebooted => f.write_str("it reset itself"),
+            End::Panicked(said) => write!(f, "its kernel panicked: {said}"),
+            End::Hung(patience) => write!(f, "it said nothing for {} s", patience.as_secs()),
+            End::Died(how) => f.write_str(how),
+        }
+    }
 }
 
 /// Something that a guest did.
@@ -153,7 +170,9 @@ impl Guest {
         command
             .args(["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"])
             .args(["-serial", "stdio", "-monitor", "none"])
-            .args(["-accel", "tcg,thread=multi"])
+            // One host thread for all virtual CPUs: one that waits gives its turn to the next, and
+            // handing over from one to another costs no sleep and no wake-up of a host thread.
+            .args(["-accel", "tcg,thread=single"])
             // Five levels of page tables make walks longer and addresses wider, for nothing here.
             .args(["-cpu", "max,la57=off"])
             .arg("-smp")
@@ -171,6 +190,15 @@ impl Guest {
             .arg(inherited_path(&initrd))
             .arg("-append")
             .arg(command_line(options));
+
+        if let Some(channel) = &options.channel {
+            inherited.push(channel.as_fd().as_raw_fd());
+            command.args(["-device", "ivshmem-plain,memdev=channel", "-object"]).arg(format!(
+                "memory-backend-file,id=channel,size={},mem-path={},share=on",
+                channel.bytes(),
+                inherited_path(&**channel)
+            ));
+        }
 
         let (results, writer) =
             pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;

@@ -45,8 +45,10 @@ impl Tally {
         let (tests, free) = self.pairs.entry(names).or_default();
         *tests += 1;
         *free += usize::from(verdict == Verdict::ConflictFree);
-        if checked.outcome != Outcome::AsExpected {
-            self.unexpected.push(format!("{}: {:?}", checked.id, checked.outcome));
+        match &checked.outcome {
+            Ok(Outcome::AsExpected) => {}
+            Ok(other) => self.unexpected.push(format!("{}: {other:?}", checked.id)),
+            Err(end) => self.unexpected.push(format!("{}: {end}", checked.id)),
         }
         let conflicts = checked.runs.last().into_iter().flat_map(|run| &run.conflicts);
         let writers = conflicts.flat_map(|conflict| &conflict.sides).flat_map(|side| &side.writers);

@@ -1,33 +1,32 @@
-//! The agent as the init of a guest: it finds its tests in the first file system, runs them under
-//! the eyes of the plugin, tells what came of each on the console, and powers off.
+//! The agent as the init of a guest: it finds its plans in memory that it shares with the host, runs
+//! them under the eyes of the plugin, reports what the calls returned, and powers off.
 
+use std::ffi::CStr;
 use std::fs::{self, File};
-use std::io::{self, BufReader, Write};
-use std::os::fd::IntoRawFd;
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::ptr;
 
 use knee_marks::{Mark, say_entries};
 
-use crate::process::own;
-use crate::run::{Options, run};
+use crate::channel::{Report, Shared, Word};
+use crate::fault;
+use crate::run::{Times, run};
+use crate::workers::{CALLS, Workers};
 
-/// Where the tests are.
-const TESTS: &str = "/tests.jsonl";
-/// Where they make their files.
+/// Where tests make their files.
 const WORK: &str = "/tmp";
-/// How often each test is run. The first run fills caches and makes what is made once; what the
-/// others share is what counts.
-const TIMES: u32 = 3;
-/// What begins a line of the agent on the console: the kernel writes there too. An outcome follows,
-/// and its runs.
-pub const CONSOLE: &str = "knee-agent ";
-/// What begins a line that names a function of the kernel: its address and its name.
-pub const SYMBOL: &str = "knee-symbol ";
+const DEVICES: &str = "/sys/bus/pci/devices";
+/// Vendor and device of ivshmem on the PCI bus (docs/specs/ivshmem-spec of QEMU).
+const IVSHMEM: [&str; 2] = ["0x1af4", "0x1110"];
+/// What begins a line of the agent on the console, where the kernel writes too: it says why the
+/// agent could not do its work.
+pub const CONSOLE: &str = "knee-agent: ";
 
-/// Runs the tests and powers off.
+/// Runs the plans and powers off.
 pub fn init() -> ! {
     if let Err(error) = work() {
-        println!("{CONSOLE}{}", serde_json::json!({ "failed": error.to_string() }));
+        println!("{CONSOLE}{error}");
     }
     // SAFETY: no memory is involved; nothing is mounted that a power-off could damage.
     unsafe {
@@ -39,39 +38,75 @@ pub fn init() -> ! {
 
 fn work() -> io::Result<()> {
     mount(c"proc", c"/proc")?;
+    mount(c"sysfs", c"/sys")?;
     mount(c"tmpfs", c"/tmp")?;
     std::env::set_current_dir(WORK)?;
+    let mut shared = shared()?;
     let kallsyms = fs::read_to_string("/proc/kallsyms")?;
-    let mut console = own(1)?;
-    let text = |line: &&str| matches!(line.split(' ').nth(1), Some("t" | "T"));
-    let mut symbols = String::new();
-    for line in kallsyms.lines().filter(text) {
-        let mut words = line.split_ascii_whitespace();
-        if let (Some(address), Some(name)) = (words.next(), words.nth(1)) {
-            symbols += &format!("{SYMBOL}{address} {name}\n");
-        }
-    }
-    console.write_all(symbols.as_bytes())?;
-    drop(symbols);
+    shared.symbols(&kallsyms)?;
     say_entries(&kallsyms)?;
     drop(kallsyms);
-    Mark::Arm.say();
-    std::thread::yield_now();
 
-    let tests = own(File::open(TESTS)?.into_raw_fd())?;
-    for fd in [0, 2] {
-        // SAFETY: the agent has the console under a number of its own.
+    // Tests begin with descriptor 0, and the agent needs none.
+    for fd in 0..3 {
+        // SAFETY: the console is there, which is opened again at the end.
         unsafe { libc::close(fd) };
     }
-    let options = Options { every_order: false, times: TIMES };
-    run(BufReader::new(tests), options, |id, outcome, runs| {
-        let line = serde_json::to_string(&(id, outcome, runs))?;
-        console.write_all(format!("{CONSOLE}{line}\n").as_bytes())
-    })?;
+    let ran = run_all(&mut shared);
+    let console = File::options().read(true).write(true).open("/dev/console")?;
+    for fd in 0..3 {
+        // SAFETY: these are descriptors of tests, and of none now.
+        unsafe { libc::dup2(console.as_raw_fd(), fd) };
+    }
+    // It may be one of the three.
+    let _ = console.into_raw_fd();
+    ran
+}
+
+fn run_all(shared: &mut Shared) -> io::Result<()> {
+    fault::install();
+    let workers = Workers::start(CALLS)?;
+    let times =
+        Times { unseen: shared.get(Word::Unseen) as u32, seen: shared.get(Word::Seen) as u32 };
+    Mark::Arm.say();
+    std::thread::yield_now();
+    for (nr, plan) in shared.plans().enumerate() {
+        shared.set(Word::Begun, nr + 1);
+        let (done, seen) = run(&workers, &plan, times);
+        shared.report(&Report { plan: nr, done, seen })?;
+    }
     Ok(())
 }
 
-fn mount(kind: &std::ffi::CStr, at: &std::ffi::CStr) -> io::Result<()> {
+/// Maps the memory of the device.
+fn shared() -> io::Result<Shared> {
+    for device in fs::read_dir(DEVICES)? {
+        let device = device?.path();
+        let is = |file: &str, wanted: &str| {
+            fs::read_to_string(device.join(file)).is_ok_and(|text| text.trim() == wanted)
+        };
+        let [vendor, number] = IVSHMEM;
+        if !is("vendor", vendor) || !is("device", number) {
+            continue;
+        }
+        fs::write(device.join("enable"), "1")?;
+        let memory = File::options().read(true).write(true).open(device.join("resource2"))?;
+        let bytes = memory.metadata()?.len() as usize;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping at an address that the kernel chooses, which only this uses.
+        unsafe {
+            let fd = memory.as_raw_fd();
+            let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, fd, 0);
+            if at == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            return Shared::new(at.cast(), bytes);
+        }
+    }
+    Err(io::Error::other("there is no memory shared with the host (ivshmem)"))
+}
+
+fn mount(kind: &CStr, at: &CStr) -> io::Result<()> {
     // SAFETY: valid C strings, and no data.
     let mounted = unsafe { libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, ptr::null()) };
     if mounted == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -2,7 +2,7 @@
 //! return with what the model says.
 //!
 //! ```text
-//! tests.jsonl ─ plan ─▶ steps and calls ─ workers ─▶ what was returned ─ compare ─▶ a report
+//! tests ─ plan ─▶ steps and calls ─ run, workers ─▶ what was returned ─ compare ─▶ outcomes
 //! ```
 //!
 //! Two processes with a thread for each call are made once and do all tests: a fork and a thread for
@@ -10,6 +10,7 @@
 //! plain data, and after each test close and unmap all that it could have made. Descriptors of the
 //! agent itself are high, so that those of a test may begin with 0.
 
+mod channel;
 mod compare;
 mod fault;
 mod guest;
@@ -20,9 +21,11 @@ mod run;
 mod steps;
 mod workers;
 
-pub use guest::{CONSOLE, SYMBOL, init};
-pub use process::{EVERY_ORDER, Line, main};
-pub use run::{Finding, Options, Outcome, Runs, Summary, run};
+pub use channel::{Report, Word, channel, reports};
+pub use guest::{CONSOLE, init};
+pub use plan::Plan;
+pub use process::{EVERY_ORDER, Line, Summary, main};
+pub use run::{Done, Finding, Outcome, Run};
 
 /// The hidden subcommand of knee that makes it an agent.
 pub const SUBCOMMAND: &str = "agent";

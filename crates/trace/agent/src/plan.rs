@@ -1,7 +1,10 @@
 //! A test as plain data, which both processes can read in a shared page.
 
-use knee_commute::Test;
+use knee_commute::{Expect, TEST_SCHEMA, Test};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::workers::{CALLS, PROCESSES};
 
 /// The interface that kernels have.
 const INTERFACE: &str = "posix";
@@ -14,7 +17,7 @@ pub(crate) const MOST_OCCUPIED: usize = 16;
 pub(crate) type Nr = u8;
 
 /// A list of numbers.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct List {
     items: [Nr; MOST],
     length: usize,
@@ -31,15 +34,26 @@ pub(crate) const ZEROES: Nr = Nr::MAX;
 /// What tests call them.
 const ZEROES_NAME: &str = "zeroes";
 
+/// A name under which a file is found during set-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Home {
+    /// One that tests know.
+    Name(Nr),
+    /// The first of the inode's names that tests do not know.
+    Hidden(Nr),
+    /// One of the inode that has to go before the test begins.
+    Own(Nr),
+}
+
 /// A step to the initial state of a test.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Step {
-    /// A file, for now under a name of its inode's.
-    File { inode: Nr, names: List, links: u8, pages: List },
+    /// A file.
+    File { inode: Nr, home: Home, names: List, links: u8, pages: List },
     /// A pipe that nobody has but the agent.
     Pipe { pipe: Nr, data: List },
     /// A descriptor of a file.
-    OpenFile { fd: i32, inode: Nr, off: i64 },
+    OpenFile { fd: i32, home: Home, off: i64 },
     /// A descriptor of an end of a pipe.
     OpenPipe { fd: i32, pipe: Nr, write: bool },
     /// An end that nobody uses.
@@ -49,13 +63,15 @@ pub(crate) enum Step {
     /// A page of anonymous memory.
     MapAnonymous { va: Nr, writable: bool, datum: Nr },
     /// A page of a file.
-    MapFile { va: Nr, writable: bool, inode: Nr, off: i64 },
-    /// What only the steps needed goes.
+    MapFile { va: Nr, writable: bool, home: Home, off: i64 },
+    /// The number of an inode is needed to tell what a call returned.
+    Learn { inode: Nr, home: Home },
+    /// What only the steps needed goes: names of inodes, and the agent's ends of pipes.
     Finish { inodes: List, pipes: List },
 }
 
 /// How a call of lseek counts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Whence {
     Set,
     Cur,
@@ -64,7 +80,7 @@ pub(crate) enum Whence {
 }
 
 /// A call with its arguments; offsets are in pages.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Call {
     Open { name: Nr, creat: bool, excl: bool, trunc: bool, anyfd: bool },
     Link { old: Nr, new: Nr },
@@ -86,25 +102,45 @@ pub(crate) enum Call {
     Memwrite { va: Nr, datum: Nr },
 }
 
+/// An order in which the calls are made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// Which of the test's expectations says what they return.
+    pub(crate) expect: usize,
+    pub(crate) calls: Vec<usize>,
+}
+
 /// A test that can be run.
-#[derive(Debug, Clone)]
-pub(crate) struct Plan {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Plan {
     /// Each with the process that does it.
     pub(crate) steps: Vec<(u8, Step)>,
     /// Each with the process that makes it.
     pub(crate) calls: Vec<(u8, Call)>,
+    /// Each with a set-up of its own.
+    pub(crate) orders: Vec<Order>,
 }
 
 /// Why a test cannot be run: a word that is not known, or too much of something.
 type Unknown = String;
 
 impl Plan {
-    pub(crate) fn of(test: &Test) -> Result<Self, Unknown> {
+    /// The plan of a test of the interface `posix`: every order of its calls, or only the first one
+    /// of each expectation. Fails with why it cannot be run.
+    pub fn of(test: &Test, every_order: bool) -> Result<Self, Unknown> {
+        if test.schema != TEST_SCHEMA {
+            return Err(format!("a test of schema {}", test.schema));
+        }
         if test.interface != INTERFACE {
             return Err(format!("a test of {}, and only {INTERFACE} is known", test.interface));
         }
         let mut steps = Vec::new();
         let (mut inodes, mut pipes) = (List::default(), List::default());
+        let mut homes: Vec<(Nr, Home)> = Vec::new();
+        let home = |homes: &[(Nr, Home)], inode: Nr| {
+            let found = homes.iter().find(|(known, _)| *known == inode);
+            found.map(|(_, home)| *home).ok_or_else(|| format!("no file has inode{inode}"))
+        };
         // How many ends of each pipe are hidden: those that are not opened.
         let mut hidden: Vec<(Nr, [i64; 2])> = Vec::new();
         for step in &test.setup {
@@ -112,10 +148,18 @@ impl Plan {
             match text(step, "do")? {
                 "file" => {
                     let inode = name(step, "inode")?;
-                    inodes.push(inode)?;
                     let (names, pages) = (names(step, "names")?, names(step, "pages")?);
                     let links = number(step, "links")? as u8;
-                    steps.push((0, Step::File { inode, names, links, pages }));
+                    let home = match names.as_slice() {
+                        [first, ..] => Home::Name(*first),
+                        [] if links > 0 => Home::Hidden(inode),
+                        [] => Home::Own(inode),
+                    };
+                    if home == Home::Own(inode) {
+                        inodes.push(inode)?;
+                    }
+                    homes.push((inode, home));
+                    steps.push((0, Step::File { inode, home, names, links, pages }));
                 }
                 "pipe" => {
                     let pipe = name(step, "pipe")?;
@@ -130,8 +174,9 @@ impl Plan {
                     steps.push((process, Step::OpenPipe { fd: fd(step)?, pipe, write }));
                 }
                 "open" => {
-                    let (inode, off) = (name(step, "inode")?, number(step, "off")?);
-                    steps.push((process, Step::OpenFile { fd: fd(step)?, inode, off }));
+                    let home = home(&homes, name(step, "inode")?)?;
+                    let off = number(step, "off")?;
+                    steps.push((process, Step::OpenFile { fd: fd(step)?, home, off }));
                 }
                 "occupy" => {
                     let fds = step["fds"].as_array().ok_or("no fds")?;
@@ -148,8 +193,8 @@ impl Plan {
                     let step = match step.get("inode") {
                         None => Step::MapAnonymous { va, writable, datum: datum(step) },
                         Some(_) => {
-                            let (inode, off) = (name(step, "inode")?, number(step, "off")?);
-                            Step::MapFile { va, writable, inode, off }
+                            let home = home(&homes, name(step, "inode")?)?;
+                            Step::MapFile { va, writable, home, off: number(step, "off")? }
                         }
                     };
                     steps.push((process, step));
@@ -164,13 +209,58 @@ impl Plan {
                 }
             }
         }
-        steps.push((0, Step::Finish { inodes, pipes }));
         let calls = test.calls.iter().map(|made| {
             let call = call(&made.operation, &Value::Object(made.arguments.clone()))?;
             Ok((made.process, call))
         });
-        Ok(Self { steps, calls: calls.collect::<Result<_, Unknown>>()? })
+        let calls: Vec<(u8, Call)> = calls.collect::<Result<_, Unknown>>()?;
+        let of_steps = steps.iter().map(|(process, _)| *process);
+        let mut processes = of_steps.chain(calls.iter().map(|(process, _)| *process));
+        if calls.len() > CALLS || processes.any(|process| usize::from(process) >= PROCESSES) {
+            return Err(format!("more than {CALLS} calls or {PROCESSES} processes"));
+        }
+        if calls.iter().any(|(_, call)| matches!(call, Call::Stat { .. } | Call::Fstat { .. })) {
+            steps.extend(homes.iter().map(|&(inode, home)| (0, Step::Learn { inode, home })));
+        }
+        if !(inodes.as_slice().is_empty() && pipes.as_slice().is_empty()) {
+            steps.push((0, Step::Finish { inodes, pipes }));
+        }
+        let expectations = test.expect.iter().enumerate();
+        let orders = expectations.flat_map(|(nr, expect)| {
+            let of_expect = orders(expect, calls.len(), every_order);
+            of_expect.into_iter().map(move |calls| Order { expect: nr, calls })
+        });
+        let orders: Vec<Order> = orders.collect();
+        match orders.iter().flat_map(|order| &order.calls).all(|nr| *nr < calls.len()) {
+            true => Ok(Self { steps, calls, orders }),
+            false => Err("an order with a call that is not there".to_owned()),
+        }
     }
+
+    /// Whether the second process has anything to do.
+    pub(crate) fn has_two_processes(&self) -> bool {
+        let of_steps = self.steps.iter().map(|(process, _)| *process);
+        of_steps.chain(self.calls.iter().map(|(process, _)| *process)).any(|process| process > 0)
+    }
+}
+
+/// The orders of which a test says what calls return.
+fn orders(expect: &Expect, calls: usize, every: bool) -> Vec<Vec<usize>> {
+    let first: Vec<usize> = match expect.order.as_str() {
+        "any" => (0..calls).collect(),
+        order => order.bytes().map(|label| usize::from(label.wrapping_sub(b'a'))).collect(),
+    };
+    if expect.order != "any" || !every {
+        return vec![first];
+    }
+    first.iter().fold(vec![Vec::new()], |orders, _| {
+        let longer = |order: &Vec<usize>| {
+            let order = order.clone();
+            let left = (0..calls).filter(|nr| !order.contains(nr)).collect::<Vec<_>>();
+            left.into_iter().map(move |nr| [&order[..], &[nr]].concat())
+        };
+        orders.iter().flat_map(longer).collect()
+    })
 }
 
 impl List {
@@ -294,7 +384,7 @@ mod tests {
             { "do": "pipe", "pipe": "pipe0", "data": [], "readers": 2, "writers": 0 },
             { "do": "open", "process": 1, "fd": 3, "pipe": "pipe0", "end": "read" },
         ]);
-        let plan = Plan::of(&test(setup, call("read", json!({ "fd": 3 })))).unwrap();
+        let plan = Plan::of(&test(setup, call("read", json!({ "fd": 3 }))), false).unwrap();
         let kinds = plan.steps.iter().map(|(process, step)| match step {
             Step::Pipe { .. } => (*process, "pipe"),
             Step::OpenPipe { .. } => (*process, "open"),
@@ -309,7 +399,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_named() {
-        let told = |setup, calls| Plan::of(&test(setup, calls)).unwrap_err();
+        let told = |setup, calls| Plan::of(&test(setup, calls), false).unwrap_err();
         let none = || json!([]);
         assert_eq!(told(none(), call("fork", json!({}))), "no operation fork");
         assert_eq!(told(json!([{ "do": "dance" }]), none()), "no way to dance");
@@ -339,7 +429,8 @@ mod tests {
             });
             let mut step = step;
             step[&field] = value.clone();
-            let _ = Plan::of(&test(json!([step]), call(&operation, json!({ field: value }))));
+            let call = call(&operation, json!({ field: value }));
+            let _ = Plan::of(&test(json!([step]), call), true);
         }
     }
 }

@@ -1,14 +1,19 @@
 //! The agent as a process: tests come from standard input, and what came of each goes to standard
 //! output, a line of JSON each.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufReader, LineWriter, Write};
+use std::io::{self, BufRead, BufReader, LineWriter, Write};
 use std::os::fd::FromRawFd;
 
+use knee_commute::Test;
 use serde::{Deserialize, Serialize};
 
-use crate::run::{Options, Outcome, Summary, run};
+use crate::fault;
+use crate::plan::Plan;
+use crate::run::{Outcome, Times, run};
 use crate::steps::OWN;
+use crate::workers::{CALLS, Workers};
 
 /// The argument that asks for every order of the calls.
 pub const EVERY_ORDER: &str = "every-order";
@@ -23,27 +28,63 @@ pub enum Line {
     Done(Summary),
 }
 
+/// Of all tests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// How many there were.
+    pub tests: usize,
+    /// In how many all was as the model says.
+    pub as_expected: usize,
+    /// Why tests were not run, and how many were not.
+    pub not_run: BTreeMap<String, usize>,
+}
+
 /// The agent: status 0 when it came to the end of the tests. It runs them in the working directory,
 /// which has to be empty.
 pub fn main() -> i32 {
     let every_order = std::env::args().any(|argument| argument == EVERY_ORDER);
-    match work(Options { every_order, times: 1 }) {
+    match work(every_order) {
         Ok(()) => 0,
         Err(_) => 1,
     }
 }
 
-fn work(options: Options) -> io::Result<()> {
+fn work(every_order: bool) -> io::Result<()> {
     let [tests, mut told] = [own(0)?, own(1)?];
     let mut out = LineWriter::new(&mut told);
     let mut write = |line: &Line| {
         serde_json::to_writer(&mut out, line)?;
         out.write_all(b"\n")
     };
-    let summary = run(BufReader::new(tests), options, |id, outcome, _| {
-        write(&Line::Test(id.to_owned(), outcome.clone()))
-    })?;
+    fault::install();
+    let workers = Workers::start(CALLS)?;
+    let mut summary = Summary::default();
+    for line in BufReader::new(tests).lines() {
+        let (id, outcome) = match serde_json::from_str::<Test>(&line?) {
+            Ok(test) => {
+                let outcome = one(&workers, &test, every_order);
+                (test.id, outcome)
+            }
+            Err(error) => {
+                (format!("line {}", summary.tests + 1), Outcome::NotRun(error.to_string()))
+            }
+        };
+        summary.tests += 1;
+        match &outcome {
+            Outcome::AsExpected => summary.as_expected += 1,
+            Outcome::NotRun(why) => *summary.not_run.entry(why.clone()).or_default() += 1,
+            Outcome::Different(_) | Outcome::SetupFailed(_) => {}
+        }
+        write(&Line::Test(id, outcome))?;
+    }
     write(&Line::Done(summary))
+}
+
+fn one(workers: &Workers, test: &Test, every_order: bool) -> Outcome {
+    match Plan::of(test, every_order) {
+        Ok(plan) => run(workers, &plan, Times { unseen: 1, seen: 0 }).0.outcome(test, &plan),
+        Err(why) => Outcome::NotRun(why),
+    }
 }
 
 /// A descriptor under a number that no test has; the old one is closed.

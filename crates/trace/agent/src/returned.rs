@@ -1,7 +1,9 @@
 //! What a call returned.
 
+use serde::{Deserialize, Serialize};
+
 /// Of a call, as plain data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Returned {
     /// It has not been made.
     Nothing,

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use knee_marks::Mark;
 
 use crate::fault;
-use crate::plan::{Call, MOST, Nr, Step, Whence, ZEROES};
+use crate::plan::{Call, Home, MOST, Nr, Plan, Step, Whence, ZEROES};
 use crate::returned::Returned;
 
 /// The unit of offsets, lengths and contents.
@@ -18,8 +18,6 @@ const PAGES_AT: usize = 0x1234_5600_0000;
 /// their position alone.
 const PAGES_APART: usize = 2 << 20;
 
-/// Descriptors that tests may have are below.
-const OF_TESTS: u32 = 600;
 /// What an open with O_ANYFD returns, and the numbers behind it: nobody else means them.
 const ANY_FDS: i32 = 500;
 /// The ends of pipes that the agent holds during set-up, two for each.
@@ -35,12 +33,33 @@ pub(crate) const OWN: u32 = 900;
 const NAMES: [&CStr; MOST] = [c"f0", c"f1", c"f2", c"f3", c"f4", c"f5", c"f6", c"f7"];
 /// Names of inodes during set-up.
 const INODES: [&CStr; MOST] = [c".i0", c".i1", c".i2", c".i3", c".i4", c".i5", c".i6", c".i7"];
+/// The first hidden name of each inode.
+const HIDDEN: [&CStr; MOST] = [c".h0", c".h1", c".h2", c".h3", c".h4", c".h5", c".h6", c".h7"];
 
-/// Addresses that the kernel chose and that are still mapped.
-static CHOSEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// What a test may have left in this process. It is cleaned by name: to look for it would take
+/// longer than the test.
+#[derive(Debug, Default)]
+struct Left {
+    fds: Vec<i32>,
+    /// Pages of tests are mapped.
+    mapped: bool,
+    /// Addresses of pages that the kernel chose.
+    chosen: Vec<usize>,
+}
 
-fn chosen() -> std::sync::MutexGuard<'static, Vec<usize>> {
-    CHOSEN.lock().unwrap_or_else(PoisonError::into_inner)
+static LEFT: Mutex<Left> = Mutex::new(Left { fds: Vec::new(), mapped: false, chosen: Vec::new() });
+
+fn left() -> std::sync::MutexGuard<'static, Left> {
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The path of a file during set-up.
+fn path_of(home: Home) -> &'static CStr {
+    match home {
+        Home::Name(nr) => NAMES[usize::from(nr)],
+        Home::Hidden(inode) => HIDDEN[usize::from(inode)],
+        Home::Own(inode) => INODES[usize::from(inode)],
+    }
 }
 
 /// Where page `nr` of tests is.
@@ -73,6 +92,7 @@ fn path_of_end(main: i32, fd: i32) -> std::ffi::CString {
 /// Moves a descriptor to the number that it is to have.
 fn renumber(what: &'static str, from: i64, to: i32) -> Result<(), Failed> {
     let from = from as i32;
+    left().fds.push(to);
     if from == to {
         return Ok(());
     }
@@ -84,7 +104,7 @@ fn renumber(what: &'static str, from: i64, to: i32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Hidden names of an inode, by number.
+/// Hidden names of an inode but the first, by number.
 fn hidden_name(inode: Nr, nr: u8) -> std::ffi::CString {
     std::ffi::CString::new(format!(".h{inode}.{nr}")).expect("no NUL in it")
 }
@@ -94,8 +114,8 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
     // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
     unsafe {
         match *step {
-            Step::File { inode, names, links, pages } => {
-                let own = INODES[usize::from(inode)];
+            Step::File { inode, home, names, links, pages } => {
+                let own = path_of(home);
                 let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
                 let fd = ok("create a file", libc::open(own.as_ptr(), flags, 0o644))? as i32;
                 for &datum in pages.as_slice() {
@@ -103,11 +123,11 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                     ok("write a page", libc::write(fd, page.as_ptr().cast(), PAGE) as i64)?;
                 }
                 libc::close(fd);
-                for &name in names.as_slice() {
+                for &name in names.as_slice().iter().skip(1) {
                     let name = NAMES[usize::from(name)];
                     ok("link a name", libc::link(own.as_ptr(), name.as_ptr()))?;
                 }
-                for nr in names.as_slice().len() as u8..links {
+                for nr in names.as_slice().len().max(1) as u8..links {
                     let hidden = hidden_name(inode, nr);
                     ok("link a hidden name", libc::link(own.as_ptr(), hidden.as_ptr()))?;
                 }
@@ -125,11 +145,13 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                     ok("fill a pipe", written as i64)?;
                 }
             }
-            Step::OpenFile { fd, inode, off } => {
-                let own = INODES[usize::from(inode)];
-                let open = ok("open a file", libc::open(own.as_ptr(), libc::O_RDWR))?;
+            Step::OpenFile { fd, home, off } => {
+                let file = path_of(home);
+                let open = ok("open a file", libc::open(file.as_ptr(), libc::O_RDWR))?;
                 renumber("number a file", open, fd)?;
-                ok("set an offset", libc::lseek(fd, off * PAGE as i64, libc::SEEK_SET))?;
+                if off != 0 {
+                    ok("set an offset", libc::lseek(fd, off * PAGE as i64, libc::SEEK_SET))?;
+                }
             }
             Step::OpenPipe { fd, pipe, write } => open_end(main, pipe, write, fd)?,
             Step::HiddenEnd { pipe, write, nr } => {
@@ -149,13 +171,14 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                     ok("protect a page", libc::mprotect(at, PAGE, libc::PROT_READ))?;
                 }
             }
-            Step::MapFile { va, writable, inode, off } => {
-                let own = INODES[usize::from(inode)];
-                let fd = ok("open a file to map", libc::open(own.as_ptr(), libc::O_RDWR))? as i32;
+            Step::MapFile { va, writable, home, off } => {
+                let file = path_of(home);
+                let fd = ok("open a file to map", libc::open(file.as_ptr(), libc::O_RDWR))? as i32;
                 let mapped = map(va, libc::MAP_SHARED, writable, fd, off);
                 libc::close(fd);
                 mapped?;
             }
+            Step::Learn { .. } => {}
             Step::Finish { inodes, pipes } => {
                 for &inode in inodes.as_slice() {
                     let own = INODES[usize::from(inode)];
@@ -184,6 +207,7 @@ fn open_end(main: i32, pipe: Nr, write: bool, fd: i32) -> Result<(), Failed> {
 fn map(va: Nr, flags: i32, writable: bool, fd: i32, off: i64) -> Result<(), Failed> {
     let at = page_at(va) as *mut libc::c_void;
     let flags = flags | libc::MAP_FIXED;
+    left().mapped = true;
     // SAFETY: the address is in the range that is kept for tests.
     let mapped =
         unsafe { libc::mmap(at, PAGE, protection(writable), flags, fd, off * PAGE as i64) };
@@ -285,11 +309,17 @@ pub(crate) fn call(call: &Call, nr: usize) -> Returned {
                 Err((_, errno)) => Returned::Error(errno),
             }
         }
-        Call::Open { .. } => Returned::Number(returned),
+        Call::Open { .. } => {
+            left().fds.push(returned as i32);
+            Returned::Number(returned)
+        }
         Call::Lseek { .. } if returned % PAGE as i64 != 0 => Returned::Odd(returned),
         Call::Lseek { .. } => Returned::Number(returned / PAGE as i64),
         Call::Stat { .. } | Call::Fstat { .. } => self::status(&status),
-        Call::Pipe => Returned::Ends(ends),
+        Call::Pipe => {
+            left().fds.extend(ends);
+            Returned::Ends(ends)
+        }
         Call::Read { .. } | Call::Pread { .. } => match returned {
             0 => Returned::End,
             // A store into memory changes the first byte only.
@@ -300,8 +330,9 @@ pub(crate) fn call(call: &Call, nr: usize) -> Returned {
             Returned::Odd(returned)
         }
         Call::Mmap { va, .. } => {
-            if va.is_none() {
-                chosen().push(returned as usize);
+            match va {
+                Some(_) => left().mapped = true,
+                None => left().chosen.push(returned as usize),
             }
             Returned::Address(returned as usize)
         }
@@ -323,29 +354,75 @@ fn status(status: &libc::stat) -> Returned {
     Returned::Status { inode: status.st_ino, pages, links }
 }
 
-/// The number of the inode called `name`, if there is one.
-pub(crate) fn inode_number(name: Nr) -> Option<u64> {
-    // SAFETY: `stat` is plain data, and the name a valid C string.
+/// The number of the inode of a file, if there is one.
+pub(crate) fn inode_number(home: Home) -> Option<u64> {
+    // SAFETY: `stat` is plain data, and the path a valid C string.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
-    let found = unsafe { libc::stat(INODES[usize::from(name)].as_ptr(), &mut status) };
+    let found = unsafe { libc::stat(path_of(home).as_ptr(), &mut status) };
     (found == 0).then_some(status.st_ino)
 }
 
-/// Takes away all descriptors and mappings that a test can have made in this process.
+/// Takes away all descriptors and mappings that a test has made in this process.
 pub(crate) fn clean() {
-    let pages = [(PAGES_AT, MOST * PAGES_APART)];
-    for (at, length) in pages.into_iter().chain(chosen().drain(..).map(|at| (at, PAGE))) {
+    let mut left = left();
+    for fd in left.fds.drain(..) {
+        // SAFETY: a descriptor of a test, or none any more. The agent's own are above.
+        unsafe { libc::close(fd) };
+        const { assert!(HIDDEN_ENDS + 2 * MOST as i32 * MOST_HIDDEN <= OWN as i32) };
+    }
+    let pages = std::mem::take(&mut left.mapped).then_some((PAGES_AT, MOST * PAGES_APART));
+    let chosen = left.chosen.drain(..).map(|at| (at, PAGE));
+    for (at, length) in chosen.chain(pages) {
         // SAFETY: the range kept for tests, and what a call of a test has mapped.
         unsafe { libc::munmap(at as *mut libc::c_void, length) };
     }
-    // SAFETY: the agent's own descriptors are above.
-    unsafe { libc::syscall(libc::SYS_close_range, 0_u32, OWN - 1, 0_u32) };
-    const { assert!(OF_TESTS < OWN) };
 }
 
-/// Takes away all files that a test has made.
-pub(crate) fn clean_files() {
+/// Takes away the files that a test may have left whose set-up went well.
+pub(crate) fn clean_files(plan: &Plan) {
+    // SAFETY: names are valid C strings; that some are not there is as good.
+    let unlink = |name: &CStr| unsafe { libc::unlink(name.as_ptr()) };
+    let mut unlinked = [false; MOST];
+    let mut name = |nr: Nr| {
+        if !std::mem::replace(&mut unlinked[usize::from(nr)], true) {
+            unlink(NAMES[usize::from(nr)]);
+        }
+    };
+    for (_, step) in &plan.steps {
+        if let Step::File { names, .. } = step {
+            names.as_slice().iter().for_each(|&nr| name(nr));
+        }
+    }
+    for (_, call) in &plan.calls {
+        match *call {
+            Call::Open { name: made, creat: true, .. } => name(made),
+            Call::Link { new, .. } | Call::Rename { new, .. } => name(new),
+            _ => {}
+        }
+    }
+    for (_, step) in &plan.steps {
+        let Step::File { inode, home, names, links, .. } = *step else { continue };
+        if home == Home::Hidden(inode) {
+            unlink(path_of(home));
+        }
+        for nr in names.as_slice().len().max(1) as u8..links {
+            unlink(&hidden_name(inode, nr));
+        }
+    }
+}
+
+/// Takes away all descriptors and mappings that a test can have made in this process, for one that
+/// was broken off.
+pub(crate) fn sweep() {
+    left().mapped = true;
+    clean();
+    // SAFETY: the agent's own descriptors are above.
+    unsafe { libc::syscall(libc::SYS_close_range, 0_u32, OWN - 1, 0_u32) };
+}
+
+/// Takes away all files, whoever made them.
+pub(crate) fn sweep_files() {
     let Ok(files) = std::fs::read_dir(".") else { return };
     for file in files.flatten() {
         // What cannot be removed is in the way of the next set-up, which tells so.

@@ -1,9 +1,14 @@
 //! Who does what: two processes, with a thread for each call, each on a CPU of its own. The first
 //! call of the first process is made by the agent's main thread; all others wait for a word in a
 //! shared page.
+//!
+//! Who waits spins for a while before it sleeps: a thread that is woken on another CPU takes longer
+//! than most tests. A guest whose virtual CPUs take turns (`tcg,thread=single`) goes to the next one
+//! at each `pause`, so that spinning there is handing over. Two threads of one CPU must not spin
+//! against each other, so only one of them does: the one that had the last command.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::plan::{Call, Step};
 use crate::returned::Returned;
@@ -12,6 +17,8 @@ use crate::steps::{self, Failed};
 /// Processes, and calls at once.
 pub(crate) const PROCESSES: usize = 2;
 pub(crate) const CALLS: usize = 4;
+/// How often a waiter looks before it sleeps.
+const SPINS: u32 = 1000;
 
 /// Nothing to do.
 const IDLE: u32 = 0;
@@ -20,12 +27,19 @@ const GO: u32 = 1;
 /// There is a result.
 const DONE: u32 = 2;
 
+/// The worker that does the steps of a process: its main thread is slow to reach in the second one,
+/// whose CPU is busy with the first.
+pub(crate) const STEPS_BY: [usize; PROCESSES] = [0, 1];
+
 /// What a worker can be told.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Command {
     Step(Step),
     Call(Call),
+    /// After a test.
     Clean,
+    /// After a test that was broken off.
+    Sweep,
 }
 
 /// What came of it.
@@ -36,8 +50,52 @@ pub(crate) enum Result {
     Returned(Returned),
 }
 
+/// A word that one thread waits for another to set.
+struct Word {
+    value: AtomicU32,
+    /// The waiter sleeps, or is about to look once more and sleep.
+    asleep: AtomicU32,
+}
+
+impl Word {
+    fn set(&self, value: u32) {
+        self.value.store(value, SeqCst);
+        if self.asleep.load(SeqCst) != 0 {
+            // SAFETY: the word is in memory that both processes have for ever.
+            unsafe {
+                libc::syscall(libc::SYS_futex, self.value.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
+            }
+        }
+    }
+
+    fn wait(&self, wanted: u32, may_spin: impl Fn() -> bool) {
+        let mut spins = 0;
+        loop {
+            if self.value.load(SeqCst) == wanted {
+                return;
+            }
+            if spins < SPINS && may_spin() {
+                spins += 1;
+                std::hint::spin_loop();
+                continue;
+            }
+            self.asleep.store(1, SeqCst);
+            let now = self.value.load(SeqCst);
+            if now != wanted {
+                // SAFETY: as of `set`.
+                unsafe {
+                    let timeout = std::ptr::null::<libc::timespec>();
+                    let word = self.value.as_ptr();
+                    libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, now, timeout);
+                }
+            }
+            self.asleep.store(0, SeqCst);
+        }
+    }
+}
+
 struct Slot {
-    state: AtomicU32,
+    state: Word,
     command: UnsafeCell<Command>,
     result: UnsafeCell<Result>,
 }
@@ -45,6 +103,8 @@ struct Slot {
 /// What both processes see.
 struct Shared {
     slots: [[Slot; CALLS]; PROCESSES],
+    /// By CPU: the process whose worker had the last command there.
+    last: [AtomicU32; CALLS],
 }
 
 // SAFETY: the command of a slot is written before `state` becomes GO and read after that, the result
@@ -63,8 +123,8 @@ impl Workers {
     pub(crate) fn start(calls: usize) -> std::io::Result<Self> {
         assert!(calls <= CALLS, "at most {CALLS} calls at once");
         let size = std::mem::size_of::<Shared>();
-        // SAFETY: new memory, shared with the child, which is zeroes: a valid `AtomicU32` in each
-        // slot, and nothing else is read before it has been written.
+        // SAFETY: new memory, shared with the child, which is zeroes: valid `AtomicU32`s, and
+        // nothing else is read before it has been written.
         let shared = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -84,16 +144,13 @@ impl Workers {
             // SAFETY: a plain system call.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         }
-        // The main thread of this process is the worker of the first call of the first one, and of
-        // the second call of the second one, which has no first.
-        let own = process;
-        for nr in (1..calls).filter(|nr| *nr != own) {
+        for nr in 1..calls {
             std::thread::Builder::new().spawn(move || work(shared, process, nr, main))?;
         }
-        pin(own);
         if process == 1 {
-            work(shared, process, own, main);
+            work(shared, process, 0, main);
         }
+        pin(0);
         Ok(Self { shared, main })
     }
 
@@ -105,12 +162,13 @@ impl Workers {
         let slot = &self.shared.slots[process][nr];
         // SAFETY: the worker waits for GO.
         unsafe { *slot.command.get() = command };
-        slot.state.store(GO, Ordering::Release);
-        wake(&slot.state);
-        wait_for(&slot.state, DONE);
+        self.shared.last[nr].store(process as u32, SeqCst);
+        slot.state.set(GO);
+        // The worker of CPU 0 cannot begin while this thread spins there.
+        slot.state.wait(DONE, || nr != 0);
         // SAFETY: the worker has written it and waits.
         let result = unsafe { *slot.result.get() };
-        slot.state.store(IDLE, Ordering::Relaxed);
+        slot.state.set(IDLE);
         result
     }
 }
@@ -118,15 +176,15 @@ impl Workers {
 fn work(shared: &Shared, process: usize, nr: usize, main: i32) -> ! {
     pin(nr);
     let slot = &shared.slots[process][nr];
+    let may_spin = || nr != 0 && shared.last[nr].load(SeqCst) == process as u32;
     loop {
-        wait_for(&slot.state, GO);
+        slot.state.wait(GO, may_spin);
         // SAFETY: it was written before GO.
         let command = unsafe { *slot.command.get() };
         let result = execute(&command, nr, main);
         // SAFETY: it is read after DONE.
         unsafe { *slot.result.get() = result };
-        slot.state.store(DONE, Ordering::Release);
-        wake(&slot.state);
+        slot.state.set(DONE);
     }
 }
 
@@ -141,6 +199,10 @@ fn execute(command: &Command, nr: usize, main: i32) -> Result {
             steps::clean();
             Result::Done
         }
+        Command::Sweep => {
+            steps::sweep();
+            Result::Done
+        }
     }
 }
 
@@ -152,23 +214,4 @@ fn pin(nr: usize) {
         libc::CPU_SET(nr, &mut set);
         libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set);
     }
-}
-
-fn wait_for(state: &AtomicU32, wanted: u32) {
-    loop {
-        let now = state.load(Ordering::Acquire);
-        if now == wanted {
-            return;
-        }
-        // SAFETY: the word is in memory that both processes have for ever.
-        unsafe {
-            let timeout = std::ptr::null::<libc::timespec>();
-            libc::syscall(libc::SYS_futex, state.as_ptr(), libc::FUTEX_WAIT, now, timeout);
-        }
-    }
-}
-
-fn wake(state: &AtomicU32) {
-    // SAFETY: as of `wait_for`.
-    unsafe { libc::syscall(libc::SYS_futex, state.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }

@@ -138,12 +138,15 @@ pub(crate) fn end() {
     });
 }
 
-/// The window of a side opens.
+/// The window of a side opens. Outside of a test, as in a run that fills caches, it does not.
 pub(crate) fn open(side: usize, cpu: c_uint, vcpu: &mut Vcpu) {
     with(|session| {
-        let free = match session.test {
-            Some(_) if !vcpu.is_open() => session.sides.get_mut(side).and_then(Option::take),
-            _ => None,
+        if session.test.is_none() {
+            return;
+        }
+        let free = match vcpu.is_open() {
+            false => session.sides.get_mut(side).and_then(Option::take),
+            true => None,
         };
         let Some(mut free) = free else {
             session.stray += 1;
@@ -159,7 +162,7 @@ pub(crate) fn open(side: usize, cpu: c_uint, vcpu: &mut Vcpu) {
 pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
     with(|session| {
         let Some((open, mut done)) = vcpu.close() else {
-            session.stray += 1;
+            session.stray += u64::from(session.test.is_some());
             return;
         };
         let fits = open == side && session.sides.get(open).is_some_and(Option::is_none);
