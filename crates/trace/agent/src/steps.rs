@@ -41,13 +41,11 @@ const HIDDEN: [&CStr; MOST] = [c".h0", c".h1", c".h2", c".h3", c".h4", c".h5", c
 #[derive(Debug, Default)]
 struct Left {
     fds: Vec<i32>,
-    /// Pages of tests are mapped.
-    mapped: bool,
-    /// Addresses of pages that the kernel chose.
-    chosen: Vec<usize>,
+    /// Addresses of pages.
+    pages: Vec<usize>,
 }
 
-static LEFT: Mutex<Left> = Mutex::new(Left { fds: Vec::new(), mapped: false, chosen: Vec::new() });
+static LEFT: Mutex<Left> = Mutex::new(Left { fds: Vec::new(), pages: Vec::new() });
 
 fn left() -> std::sync::MutexGuard<'static, Left> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
@@ -207,7 +205,7 @@ fn open_end(main: i32, pipe: Nr, write: bool, fd: i32) -> Result<(), Failed> {
 fn map(va: Nr, flags: i32, writable: bool, fd: i32, off: i64) -> Result<(), Failed> {
     let at = page_at(va) as *mut libc::c_void;
     let flags = flags | libc::MAP_FIXED;
-    left().mapped = true;
+    left().pages.push(page_at(va));
     // SAFETY: the address is in the range that is kept for tests.
     let mapped =
         unsafe { libc::mmap(at, PAGE, protection(writable), flags, fd, off * PAGE as i64) };
@@ -330,10 +328,7 @@ pub(crate) fn call(call: &Call, nr: usize) -> Returned {
             Returned::Odd(returned)
         }
         Call::Mmap { va, .. } => {
-            match va {
-                Some(_) => left().mapped = true,
-                None => left().chosen.push(returned as usize),
-            }
+            left().pages.push(returned as usize);
             Returned::Address(returned as usize)
         }
         _ => Returned::Done,
@@ -371,11 +366,9 @@ pub(crate) fn clean() {
         unsafe { libc::close(fd) };
         const { assert!(HIDDEN_ENDS + 2 * MOST as i32 * MOST_HIDDEN <= OWN as i32) };
     }
-    let pages = std::mem::take(&mut left.mapped).then_some((PAGES_AT, MOST * PAGES_APART));
-    let chosen = left.chosen.drain(..).map(|at| (at, PAGE));
-    for (at, length) in chosen.chain(pages) {
-        // SAFETY: the range kept for tests, and what a call of a test has mapped.
-        unsafe { libc::munmap(at as *mut libc::c_void, length) };
+    for at in left.pages.drain(..) {
+        // SAFETY: in the range kept for tests, or where a call of a test has mapped a page.
+        unsafe { libc::munmap(at as *mut libc::c_void, PAGE) };
     }
 }
 
@@ -415,10 +408,12 @@ pub(crate) fn clean_files(plan: &Plan) {
 /// Takes away all descriptors and mappings that a test can have made in this process, for one that
 /// was broken off.
 pub(crate) fn sweep() {
-    left().mapped = true;
     clean();
-    // SAFETY: the agent's own descriptors are above.
-    unsafe { libc::syscall(libc::SYS_close_range, 0_u32, OWN - 1, 0_u32) };
+    // SAFETY: the range kept for tests; the agent's own descriptors are above.
+    unsafe {
+        libc::munmap(PAGES_AT as *mut libc::c_void, MOST * PAGES_APART);
+        libc::syscall(libc::SYS_close_range, 0_u32, OWN - 1, 0_u32);
+    }
 }
 
 /// Takes away all files, whoever made them.

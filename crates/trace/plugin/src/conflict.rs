@@ -20,18 +20,15 @@ pub(crate) fn conflicts<'a>(tables: &[(usize, &'a LineTable)]) -> (Vec<Conflict<
     let mut more = 0;
     for (at, (side, table)) in tables.iter().enumerate() {
         for line in table.lines() {
-            let others = |tables: &[(usize, &'a LineTable)]| {
-                let touched = |&(side, table): &(usize, &'a LineTable)| {
-                    table.get(line.number).map(|line| (side, line))
-                };
-                tables.iter().filter_map(touched).collect::<Vec<_>>()
-            };
-            if tables[..at].iter().any(|(_, earlier)| earlier.get(line.number).is_some()) {
-                continue;
+            let later = tables[at + 1..].iter();
+            let later = later.filter_map(|(side, table)| Some((*side, table.get(line.number)?)));
+            let (mut shared, mut written) = (false, line.written != 0);
+            for (_, other) in later.clone() {
+                shared = true;
+                written |= other.written != 0;
             }
-            let later = others(&tables[at + 1..]);
-            let written = |line: &Line| line.written != 0;
-            if later.is_empty() || !written(line) && !later.iter().any(|(_, line)| written(line)) {
+            let is_new = || tables[..at].iter().all(|(_, table)| table.get(line.number).is_none());
+            if !(shared && written && is_new()) {
                 continue;
             }
             if found.len() == MAX_CONFLICTS {

@@ -28,6 +28,8 @@ const MAX_TRACE: usize = 1 << 20;
 const MAX_VCPUS: usize = 256;
 /// `__switch_to_asm` is shorter, and what follows it within this distance does not switch.
 const SWITCH_BYTES: u64 = 256;
+/// Pages whose translation is remembered.
+const PAGES: usize = 128;
 /// It saves six registers, flags in older kernels, the stack pointer and the stack's canary.
 const MAX_SAVED: usize = 16;
 
@@ -110,6 +112,33 @@ pub(crate) struct Vcpu {
     last_accesses: usize,
     /// Where the task's registers were saved when it was switched out.
     saved: FirstFew<MAX_SAVED>,
+    pages: Pages,
+}
+
+/// Translations of the kernel's pages, of which QEMU takes as long as for everything else together.
+/// They are remembered while a window is open, in which the kernel does not move its own memory;
+/// what is mapped for user mode changes with the operations.
+struct Pages([(u64, u64); PAGES]);
+
+impl Pages {
+    /// No page has this number.
+    const NONE: u64 = u64::MAX;
+
+    fn physical(&mut self, info: AccessInfo, address: u64) -> Physical {
+        if address >> 63 == 0 {
+            return info.physical(address);
+        }
+        let (page, offset) = (address / PAGE_BYTES, address % PAGE_BYTES);
+        let place = &mut self.0[page as usize % PAGES];
+        if place.0 == page {
+            return Physical::Memory(place.1 + offset);
+        }
+        let physical = info.physical(address);
+        if let Physical::Memory(at) = physical {
+            *place = (page, at - offset);
+        }
+        physical
+    }
 }
 
 impl Vcpu {
@@ -121,6 +150,7 @@ impl Vcpu {
             presence: Presence::Here,
             last_accesses: 0,
             saved: FirstFew::EMPTY,
+            pages: Pages([(Pages::NONE, 0); PAGES]),
         }
     }
 
@@ -233,7 +263,7 @@ impl Vcpu {
             if bytes == 0 {
                 continue;
             }
-            match info.physical(address) {
+            match self.pages.physical(info, address) {
                 Physical::Memory(physical) => {
                     side.add(&Access { physical, address, bytes, pc, store })
                 }
