@@ -36,7 +36,7 @@ const MAX_LINE: usize = 16 << 20;
 /// How much of QEMU's complaints is kept.
 const MAX_COMPLAINTS: usize = 4 << 10;
 const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.panic_on_oom=1 \
-                          mitigations=off nokaslr nowatchdog nosoftlockup tsc=reliable";
+                          mitigations=off nokaslr init_on_alloc=0 nowatchdog nosoftlockup tsc=reliable";
 /// What Linux says last, at a level that `quiet` lets through (kernel_power_off of kernel/reboot.c).
 const POWER_DOWN: &str = "reboot: Power down";
 const PANIC: &str = "Kernel panic - not syncing";
@@ -174,7 +174,7 @@ impl Guest {
             // handing over from one to another costs no sleep and no wake-up of a host thread.
             .args(["-accel", "tcg,thread=single"])
             // Five levels of page tables make walks longer and addresses wider, for nothing here.
-            .args(["-cpu", "max,la57=off"])
+            .args(["-cpu", "max,la57=off,erms=off,fsrm=off,model=4"])
             .arg("-smp")
             .arg(options.cpus.to_string())
             .arg("-m")
