@@ -26,6 +26,8 @@ const UNSEEN: u32 = 1;
 const SEEN: u32 = 2;
 /// Tests that are worth a guest of their own: to boot takes as long as some hundred tests.
 const TESTS_PER_GUEST: usize = 300;
+/// Guests in a row that may end before they have begun a test.
+const FALSE_STARTS: u32 = 2;
 /// Checked tests that wait to be told.
 const MOST_WAITING: usize = 1000;
 
@@ -198,6 +200,7 @@ fn play(
     functions: &OnceLock<Arc<Functions>>,
     to: &SyncSender<Told>,
 ) -> Result<(), CheckError> {
+    let mut false_starts = 0;
     while !jobs.is_empty() {
         let mut game = Game::start(kernel, &jobs, options, functions)?;
         let end = loop {
@@ -217,8 +220,13 @@ fn play(
             return Ok(());
         }
         if begun == 0 {
-            return Err(CheckError::NotUp(end));
+            false_starts += 1;
+            if false_starts > FALSE_STARTS {
+                return Err(CheckError::NotUp(end));
+            }
+            continue;
         }
+        false_starts = 0;
         // Results of tests that were done may have been lost on the way, with the guest.
         let rest = jobs.split_off(begun.clamp(told + 1, jobs.len()));
         for lost in jobs.drain(told..) {

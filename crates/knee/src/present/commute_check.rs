@@ -19,7 +19,6 @@ const MOST_UNEXPECTED: usize = 5;
 #[derive(Default)]
 pub(crate) struct Tally {
     tests: usize,
-    last: Option<String>,
     verdicts: BTreeMap<Verdict, usize>,
     /// By operations: tests, and those that are conflict-free.
     pairs: BTreeMap<Vec<String>, (usize, usize)>,
@@ -57,15 +56,10 @@ impl Tally {
         for writer in writers {
             *self.writers.entry(writer.to_owned()).or_default() += 1;
         }
-        self.last = Some(checked.id.clone());
     }
 
     pub(crate) fn tests(&self) -> usize {
         self.tests
-    }
-
-    pub(crate) fn last(&self) -> Option<&str> {
-        self.last.as_deref()
     }
 
     /// Tests whose results the model does not say.

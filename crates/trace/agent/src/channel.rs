@@ -227,9 +227,8 @@ mod tests {
         }
         let begin = shared.get(Word::ReportsAt);
         // SAFETY: inside the memory that `connected` made.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(shared.at.add(begin), shared.get(Word::Reported))
-        };
+        let bytes =
+            unsafe { std::slice::from_raw_parts(shared.at.add(begin), shared.get(Word::Reported)) };
         let seen = reports(bytes);
         assert_eq!(seen.iter().map(|report| report.plan).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(reports(&bytes[..bytes.len() - 1]).len(), 1, "half a report is none");

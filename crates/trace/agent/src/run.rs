@@ -84,11 +84,8 @@ pub(crate) fn run(workers: &Workers, plan: &Plan, times: Times) -> (Done, u64) {
 }
 
 fn once(workers: &Workers, plan: &Plan, nr: usize, seen: bool) -> Result<Run, String> {
-    let mut run = Run {
-        order: nr,
-        inodes: Vec::new(),
-        returned: vec![Returned::Nothing; plan.calls.len()],
-    };
+    let mut run =
+        Run { order: nr, inodes: Vec::new(), returned: vec![Returned::Nothing; plan.calls.len()] };
     let set_up = set_up(workers, plan, &mut run.inodes);
     let processes = if plan.has_two_processes() { PROCESSES } else { 1 };
     if set_up.is_err() {

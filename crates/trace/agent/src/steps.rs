@@ -327,7 +327,7 @@ pub(crate) fn call(call: &Call, nr: usize) -> Returned {
         Call::Write { .. } | Call::Pwrite { .. } if returned != PAGE as i64 => {
             Returned::Odd(returned)
         }
-        Call::Mmap { va, .. } => {
+        Call::Mmap { .. } => {
             left().pages.push(returned as usize);
             Returned::Address(returned as usize)
         }
