@@ -1,0 +1,114 @@
+//! A sample of all tests of the interface on a kernel of Debian, and what happens when a guest does
+//! not survive one. Skipped, with a reason, where there is no QEMU or no such kernel.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use knee_trace::Archive;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::{Finished, Scratch, finish};
+
+/// The Debian release whose kernel is checked.
+const RELEASE: &str = "bookworm";
+/// Of so many tests one is run: 2,000 of all.
+const ONE_OF: usize = 16;
+
+fn has_guests() -> bool {
+    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
+        eprintln!("skipped: qemu-system-x86_64 is not installed");
+        return false;
+    }
+    if let Err(error) = Archive::of_user().fetch(RELEASE) {
+        eprintln!("skipped: there is no kernel of {RELEASE}: {error}");
+        return false;
+    }
+    true
+}
+
+/// Every so many of the tests of all pairs, in a file of the scratch directory.
+fn sample(scratch: &Scratch, one_of: usize) -> (std::path::PathBuf, usize) {
+    let all = finish(&mut scratch.knee(&["commute", "tests"]));
+    let sample: Vec<&str> = all.assert_code(0).stdout.lines().step_by(one_of).collect();
+    let path = scratch.path().join("sample.jsonl");
+    std::fs::write(&path, sample.join("\n")).expect("write the sample");
+    (path, sample.len())
+}
+
+fn lines(finished: &Finished) -> Vec<Value> {
+    finished
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect()
+}
+
+#[test]
+fn of_two_thousand_tests_all_return_what_the_model_says() {
+    if !has_guests() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (sample, count) = sample(&scratch, ONE_OF);
+    assert!(count >= 2000, "{count}");
+    let mut knee = scratch.knee(&["commute", "check", "--kernel", RELEASE, "--json", "--tests"]);
+    let checked = finish(knee.arg(&sample));
+    let tests = lines(checked.assert_code(0));
+    assert_eq!(tests.len(), count);
+    let mut verdicts: BTreeMap<&str, usize> = BTreeMap::new();
+    for test in &tests {
+        assert_eq!(test["unexpected"], Value::Null, "{test}");
+        *verdicts.entry(test["verdict"].as_str().expect("a verdict")).or_default() += 1;
+    }
+    let share = |verdict: &str| verdicts.get(verdict).copied().unwrap_or(0) * 100 / count;
+    // Linux 6.1 has 61 % of all, as docs/commuting.md shows.
+    assert!((50..75).contains(&share("conflict-free")), "{verdicts:?}");
+    assert!((20..50).contains(&share("conflict")), "{verdicts:?}");
+    assert!(share("sometimes") + share("disturbed") < 5, "{verdicts:?}");
+}
+
+#[test]
+fn a_guest_that_dies_takes_one_test_with_it_and_the_rest_go_on() {
+    if !has_guests() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (sample, count) = sample(&scratch, 8 * ONE_OF);
+    let mut knee = scratch.knee(&["commute", "check", "--kernel", RELEASE, "--json", "--tests"]);
+    knee.arg(&sample).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut knee = knee.spawn().expect("start knee");
+    let stdout = knee.stdout.take().expect("its output");
+    let mut reader = BufReader::new(stdout);
+    let mut first = String::new();
+    reader.read_line(&mut first).expect("the first test");
+    // The guest is in the middle of its tests.
+    let guest = qemu_of(knee.id()).expect("knee has a guest");
+    kill_process(guest, Signal::KILL).expect("kill it");
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).expect("the other tests");
+    let status = knee.wait().expect("its end");
+    let all = first + &rest;
+    let tests: Vec<Value> = all.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(tests.len(), count, "{status}");
+    let died = tests.iter().filter(|test| test["verdict"] == "died").count();
+    assert!((1..=count / 2).contains(&died), "{died} of {count} died");
+    assert_ne!(tests.last().expect("a test")["verdict"], "died");
+}
+
+/// The first QEMU that is a child of a process.
+fn qemu_of(parent: u32) -> Option<Pid> {
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let pid: Option<i32> = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let Some(pid) = pid else { continue };
+        let Ok(status) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some((name, rest)) = status.rsplit_once(')') else { continue };
+        let parent_of = rest.split_ascii_whitespace().nth(1)?;
+        if name.contains("qemu") && parent_of == parent.to_string() {
+            return Pid::from_raw(pid);
+        }
+    }
+    None
+}
