@@ -75,6 +75,8 @@ struct Slot {
 pub(crate) struct LineTable {
     slots: Vec<Slot>,
     lines: Vec<Line>,
+    /// Index of the line that was touched last: most accesses are to it again.
+    last: usize,
     generation: u32,
     overflowed: bool,
 }
@@ -84,6 +86,7 @@ impl LineTable {
         LineTable {
             slots: vec![Slot { generation: 0, line: 0 }; FIRST_SLOTS],
             lines: Vec::new(),
+            last: 0,
             generation: 1,
             overflowed: false,
         }
@@ -138,6 +141,9 @@ impl LineTable {
     }
 
     fn line(&mut self, number: u64) -> Option<&mut Line> {
+        if self.lines.get(self.last).is_some_and(|line| line.number == number) {
+            return self.lines.get_mut(self.last);
+        }
         let mut at = self.slot(number);
         if self.slots[at].generation != self.generation {
             if self.lines.len() == MAX_LINES {
@@ -158,7 +164,8 @@ impl LineTable {
                 readers: FirstFew::EMPTY,
             });
         }
-        Some(&mut self.lines[self.slots[at].line as usize])
+        self.last = self.slots[at].line as usize;
+        self.lines.get_mut(self.last)
     }
 
     /// Where the line is, or where it would go.

@@ -115,21 +115,36 @@ pub(crate) struct Vcpu {
     pages: Pages,
 }
 
-/// Translations of the kernel's pages, of which QEMU takes as long as for everything else together.
-/// They are remembered while a window is open, in which the kernel does not move its own memory;
-/// what is mapped for user mode changes with the operations.
-struct Pages([(u64, u64); PAGES]);
+/// Translations, for each of which QEMU takes longer than for the rest of an access.
+///
+/// Those of the kernel's pages are remembered while a window is open, in which the kernel does not
+/// move its own memory. What is mapped for user mode changes with the operations, but not while one
+/// block is executed again and again, to copy a page.
+struct Pages {
+    kernel: [(u64, u64); PAGES],
+    user: (u64, u64),
+    block: u64,
+}
 
 impl Pages {
     /// No page has this number.
     const NONE: u64 = u64::MAX;
+    const EMPTY: Pages =
+        Pages { kernel: [(Pages::NONE, 0); PAGES], user: (Pages::NONE, 0), block: 0 };
+
+    fn block(&mut self, address: u64) {
+        if address != self.block {
+            self.block = address;
+            self.user.0 = Pages::NONE;
+        }
+    }
 
     fn physical(&mut self, info: AccessInfo, address: u64) -> Physical {
-        if address >> 63 == 0 {
-            return info.physical(address);
-        }
         let (page, offset) = (address / PAGE_BYTES, address % PAGE_BYTES);
-        let place = &mut self.0[page as usize % PAGES];
+        let place = match address >> 63 {
+            0 => &mut self.user,
+            _ => &mut self.kernel[page as usize % PAGES],
+        };
         if place.0 == page {
             return Physical::Memory(place.1 + offset);
         }
@@ -150,7 +165,7 @@ impl Vcpu {
             presence: Presence::Here,
             last_accesses: 0,
             saved: FirstFew::EMPTY,
-            pages: Pages([(Pages::NONE, 0); PAGES]),
+            pages: Pages::EMPTY,
         }
     }
 
@@ -173,6 +188,7 @@ impl Vcpu {
     pub(crate) fn block(&mut self, start: impl FnOnce() -> BlockStart) {
         let Some((_, side)) = self.side.as_mut() else { return };
         let start = start();
+        self.pages.block(start.address);
         let switches = start.enters == Some(EntryKind::Switch);
         let still = |entry: u64| start.address.wrapping_sub(entry) < SWITCH_BYTES;
         match self.presence {
