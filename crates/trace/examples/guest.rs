@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let user = std::env::var_os("USER_MODE").is_some();
     let options = GuestOptions {
         arguments: arguments.to_vec(),
-        tracing: Some(Tracing { user, trace: None }),
+        tracing: Some(Tracing { user, ..Tracing::default() }),
         ..GuestOptions::default()
     };
     let mut guest = Guest::start(&kernel, &archive, &options)?;

@@ -8,8 +8,9 @@
 //! The kernel's parameters are there for determinism and speed, as research with prototypes found
 //! (5 s from start to power-off): no mitigations, which double the entry code; nothing that wakes
 //! up by itself where it can be turned off; no zeroing of memory that nobody has asked to be zero; no
-//! test of the timer that fails when the host is busy; a panic, an oops and the out-of-memory killer all end
-//! the guest at once, so that its test is known.
+//! test of the timer that fails when the host is busy; caches of the slab allocator that are not
+//! merged with others of the same size, as a cache's name tells of which type its objects are; a
+//! panic, an oops and the out-of-memory killer all end the guest at once, so that its test is known.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,8 +38,8 @@ const MAX_LINE: usize = 16 << 20;
 /// How much of QEMU's complaints is kept.
 const MAX_COMPLAINTS: usize = 4 << 10;
 const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.panic_on_oom=1 \
-                          mitigations=off nokaslr init_on_alloc=0 nowatchdog nosoftlockup \
-                          tsc=reliable no_timer_check";
+                          mitigations=off nokaslr slab_nomerge init_on_alloc=0 nowatchdog \
+                          nosoftlockup tsc=reliable no_timer_check";
 /// All that TCG can, less:
 ///
 /// * five levels of page tables, which make walks longer and addresses wider, for nothing here;
@@ -59,6 +60,9 @@ pub struct Tracing {
     pub user: bool,
     /// The test whose every access is reported.
     pub trace: Option<u64>,
+    /// After a test with conflicts the guest stands still, with all that the test has made, until
+    /// [`Guest::resume`] is called: its memory can be looked at.
+    pub pause: bool,
 }
 
 /// What to start.
@@ -152,6 +156,7 @@ struct Stream {
 pub struct Guest {
     child: Child,
     ram: Ram,
+    resume: OwnedFd,
     streams: Vec<Stream>,
     events: VecDeque<Event>,
     complaints: Vec<u8>,
@@ -212,6 +217,8 @@ impl Guest {
 
         let (results, writer) =
             pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;
+        let (paused, resume) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;
         let plugin = match options.tracing {
             Some(tracing) => {
                 let plugin = memory_file("knee-plugin", knee_artefacts::PLUGIN)?;
@@ -219,7 +226,12 @@ impl Guest {
                 let (file, out) = (inherited_path(&plugin), inherited_path(&writer));
                 let user = if tracing.user { "on" } else { "off" };
                 let trace = tracing.trace.map_or(String::new(), |index| format!(",trace={index}"));
-                command.arg("-plugin").arg(format!("file={file},out={out},user={user}{trace}"));
+                let mut arguments = format!("file={file},out={out},user={user}{trace}");
+                if tracing.pause {
+                    inherited.push(paused.as_raw_fd());
+                    arguments.push_str(&format!(",resume={}", inherited_path(&paused)));
+                }
+                command.arg("-plugin").arg(arguments);
                 Some(plugin)
             }
             None => None,
@@ -227,7 +239,7 @@ impl Guest {
 
         let mut child = spawn(command, inherited)?;
         // QEMU has its own copies; of the pipe's end there may be no other, or it would never end.
-        drop((kernel, initrd, plugin, writer));
+        drop((kernel, initrd, plugin, writer, paused));
         let mut streams = Vec::new();
         let mut listen = |source, pipe: Option<OwnedFd>| {
             streams.extend(pipe.map(|pipe| Stream { source, pipe, rest: Vec::new() }));
@@ -238,6 +250,7 @@ impl Guest {
         Ok(Guest {
             child,
             ram,
+            resume,
             streams,
             events: VecDeque::new(),
             complaints: Vec::new(),
@@ -252,6 +265,15 @@ impl Guest {
     /// The process of QEMU.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Lets a guest go on that stands still after a test with conflicts ([`Tracing::pause`]); to be
+    /// called once for each. That a guest has ended meanwhile is told by its events.
+    pub fn resume(&self) -> Result<(), GuestError> {
+        match rustix::io::write(&self.resume, &[0]) {
+            Ok(_) | Err(Errno::PIPE) => Ok(()),
+            Err(errno) => Err(GuestError::errno("let a guest go on")(errno)),
+        }
     }
 
     /// Its memory.

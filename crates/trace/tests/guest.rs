@@ -147,7 +147,7 @@ static KERNEL_MODE: LazyLock<Option<Run>> = LazyLock::new(|| {
 
 static USER_MODE: LazyLock<Option<Run>> = LazyLock::new(|| {
     let kinds = "null 1000 getppid 1000 user-counter 500 user-neighbours 500";
-    run(kinds, Tracing { user: true, trace: None })
+    run(kinds, Tracing { user: true, ..Tracing::default() })
 });
 
 #[test]
@@ -278,7 +278,9 @@ fn two_stores_to_one_user_line_always_conflict() {
 
 #[test]
 fn the_trace_of_a_test_is_all_its_accesses() {
-    let Some(run) = run("lseek 10", Tracing { user: false, trace: Some(7) }) else { return };
+    let Some(run) = run("lseek 10", Tracing { trace: Some(7), ..Tracing::default() }) else {
+        return;
+    };
     let result = &run.results("lseek")[7];
     assert!(run.trace.iter().all(|access| access.trace == 7 && access.pc >> 63 == 1));
     for side in &result.sides {
@@ -289,6 +291,30 @@ fn the_trace_of_a_test_is_all_its_accesses() {
         let stores = run.trace.iter().filter(|access| access.store);
         assert!(stores.map(|access| access.physical & !63).any(|line| line == conflict.line));
     }
+}
+
+#[test]
+fn a_guest_stands_still_after_a_test_with_conflicts_until_it_may_go_on() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let tracing = Tracing { pause: true, ..Tracing::default() };
+    let patience = Duration::from_secs(20);
+    let Some(mut guest) = start("null 5 lseek 5", tracing, patience) else { return };
+    let mut results = Vec::new();
+    let mut end = None;
+    while let Some(event) = guest.next_event().expect("listen to the guest") {
+        match event {
+            Event::Result(Record::Test(result)) => {
+                // Of five tests with conflicts it may go on after two.
+                if !result.is_conflict_free() && results.len() < 7 {
+                    guest.resume().expect("let it go on");
+                }
+                results.push(result);
+            }
+            Event::End(how) => end = Some(how),
+            Event::Console(_) | Event::Result(_) => {}
+        }
+    }
+    assert_eq!((results.len(), end), (8, Some(End::Hung(patience))));
 }
 
 #[test]

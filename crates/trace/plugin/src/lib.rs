@@ -20,11 +20,13 @@
 //! | which test it is, whose turn it is | `session` |
 //!
 //! # Arguments
-//! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX]`
+//! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX][,resume=PATH]`
 //!
 //! * `out=PATH`: a file, fifo or `/dev/fd/N`; a line is written when a test ends.
 //! * `user=on`: what the CPU does in user mode counts as well (off by default).
 //! * `trace=INDEX`: every access of that test is written before the test's line.
+//! * `resume=PATH`: after the line of a test with conflicts the guest stands still until a byte can be
+//!   read there, so that what the test made is still there to be looked at.
 //!
 //! # What it does not see
 //! What the CPU does by itself: reads of page tables and their accessed and dirty bits, and the

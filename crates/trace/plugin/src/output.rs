@@ -78,14 +78,14 @@ impl Output {
         ))
     }
 
-    /// Writes the trace, where there is one, and the result of a test. `sides` are those that opened
-    /// a window, with their numbers.
+    /// Writes the trace, where there is one, and the result of a test; tells how many conflicts it
+    /// has. `sides` are those that opened a window, with their numbers.
     pub(crate) fn test(
         &mut self,
         test: u64,
         sides: &[(usize, &Side)],
         stray: u64,
-    ) -> io::Result<()> {
+    ) -> io::Result<usize> {
         for (side, traced) in sides {
             for access in traced.trace.iter().flatten() {
                 self.write(format_args!(
@@ -101,7 +101,8 @@ impl Output {
             "{{\"test\":{test},\"sides\":[{}],\"conflicts\":[{}],\"more\":{more},\"stray\":{stray}}}\n",
             List(sides.iter().map(|(side, done)| SideObject(*side, done))),
             List(conflicts.iter().map(ConflictObject)),
-        ))
+        ))?;
+        Ok(conflicts.len())
     }
 
     fn write(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
@@ -225,7 +226,8 @@ mod tests {
             options.create_new(true).read(true).write(true).open(&path).expect("create a file");
         std::fs::remove_file(&path).expect("unlink it");
         let mut output = Output::new(file.try_clone().expect("share the file"));
-        output.test(7, &[(0, &writer), (2, &reader)], 1).expect("write");
+        let count = output.test(7, &[(0, &writer), (2, &reader)], 1).expect("write");
+        assert_eq!(count, 1);
         file.rewind().expect("go to its start");
         let mut written = String::new();
         file.read_to_string(&mut written).expect("read it");

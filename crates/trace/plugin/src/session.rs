@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::ffi::c_uint;
 use std::fs::File;
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock};
 
@@ -18,6 +19,8 @@ use crate::vcpu::{Side, Vcpu};
 
 struct Session {
     output: Output,
+    /// Who reads results says here when the guest may go on.
+    resume: Option<File>,
     trace: Option<u64>,
     armed: bool,
     /// The test that has begun and not ended.
@@ -33,14 +36,18 @@ static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 static ENTRIES: RwLock<Option<HashMap<u64, EntryKind>>> = RwLock::new(None);
 static USER: AtomicBool = AtomicBool::new(false);
 
-/// Opens the output.
+/// Opens the output, and what it waits for.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
-    let Settings { out, user, trace } = settings;
+    let Settings { out, user, trace, resume } = settings;
     let file = File::options().create(true).append(true).open(&out);
     let output = Output::new(file.map_err(|error| format!("cannot write to {out}: {error}"))?);
+    let wrong = |path: &str, error| format!("cannot read {path}: {error}");
+    let open = |path: String| File::open(&path).map_err(|error| wrong(&path, error));
+    let resume = resume.map(open).transpose()?;
     USER.store(user, Relaxed);
     let sides = std::array::from_fn(|_| Some(Box::new(Side::new())));
-    let session = Session { output, trace, armed: false, test: None, begun: 0, sides, stray: 0 };
+    let session =
+        Session { output, resume, trace, armed: false, test: None, begun: 0, sides, stray: 0 };
     *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
     Ok(())
 }
@@ -120,7 +127,7 @@ pub(crate) fn begin() {
     });
 }
 
-/// The test ends: its result is written.
+/// The test ends: its result is written, and where it has conflicts the guest may have to wait.
 pub(crate) fn end() {
     with(|session| {
         let Some(test) = session.test.take() else {
@@ -134,8 +141,24 @@ pub(crate) fn end() {
             .filter_map(|(number, side)| side.as_deref().map(|side| (number, side)))
             .filter(|(_, side)| side.count.opened > 0)
             .collect();
-        complain(session.output.test(test, &opened, stray));
+        let written = session.output.test(test, &opened, stray);
+        let wait = matches!(written, Ok(found) if found > 0);
+        complain(written.map(drop));
+        if wait {
+            session.wait();
+        }
     });
+}
+
+impl Session {
+    /// Lets the guest stand still, with all that the test made, until who reads the results has
+    /// looked at its memory. If nobody is there any more, it goes on.
+    fn wait(&mut self) {
+        let Some(mut resume) = self.resume.as_ref() else { return };
+        if resume.read_exact(&mut [0]).is_err() {
+            self.resume = None;
+        }
+    }
 }
 
 /// The window of a side opens. Outside of a test, as in a run that fills caches, it does not.

@@ -6,11 +6,12 @@ pub(crate) struct Settings {
     pub(crate) out: String,
     pub(crate) user: bool,
     pub(crate) trace: Option<u64>,
+    pub(crate) resume: Option<String>,
 }
 
 /// Reads arguments of the form `name=value`, as QEMU passes them.
 pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
-    let mut settings = Settings { out: String::new(), user: false, trace: None };
+    let mut settings = Settings { out: String::new(), user: false, trace: None, resume: None };
     for argument in arguments {
         let wrong = |expected| format!("{argument} is none of its arguments: {expected}");
         match argument.split_once('=').ok_or_else(|| wrong("name=value is expected"))? {
@@ -22,7 +23,8 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
                 let index = index.parse().map_err(|_| wrong("trace is the index of a test"))?;
                 settings.trace = Some(index);
             }
-            _ => return Err(wrong("it has out, user and trace")),
+            ("resume", path) => settings.resume = Some(path.to_owned()),
+            _ => return Err(wrong("it has out, user, trace and resume")),
         }
     }
     match settings.out.as_str() {
@@ -42,8 +44,13 @@ mod tests {
     #[test]
     fn arguments_are_names_and_values() {
         assert_eq!(
-            parsed("out=/dev/fd/3 user=on trace=7"),
-            Ok(Settings { out: "/dev/fd/3".to_owned(), user: true, trace: Some(7) })
+            parsed("out=/dev/fd/3 user=on trace=7 resume=/dev/fd/4"),
+            Ok(Settings {
+                out: "/dev/fd/3".to_owned(),
+                user: true,
+                trace: Some(7),
+                resume: Some("/dev/fd/4".to_owned()),
+            })
         );
     }
 
