@@ -35,6 +35,7 @@
 
 mod archive;
 mod check;
+mod datum;
 mod error;
 mod guest;
 mod initramfs;
@@ -44,6 +45,7 @@ mod record;
 
 pub use archive::{Archive, Package};
 pub use check::{CheckError, Checked, Functions, Verdict, check};
+pub use datum::{Datum, Resolver, Symbol, Symbols};
 pub use error::GuestError;
 pub use guest::{End, Event, Guest, GuestOptions, Tracing};
 pub use initramfs::Initramfs;

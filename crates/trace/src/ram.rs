@@ -7,13 +7,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 /// Memory of a guest, by physical address: a PC with at most 3 GiB has it in one piece from 0 on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ram {
-    file: File,
+    file: Arc<File>,
     bytes: u64,
 }
 
@@ -22,7 +23,7 @@ impl Ram {
     pub(crate) fn new(name: &str, bytes: u64) -> io::Result<Ram> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC)?;
         ftruncate(&file, bytes)?;
-        Ok(Ram { file: file.into(), bytes })
+        Ok(Ram { file: Arc::new(file.into()), bytes })
     }
 
     /// Its size in bytes.

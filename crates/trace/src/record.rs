@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Deserializer};
 
+use crate::datum::Datum;
+
 /// Version of the schema that is read.
 const SCHEMA: u32 = 1;
 
@@ -141,6 +143,9 @@ pub struct Conflict {
     pub overlap: bool,
     /// The sides that touched it.
     pub sides: Vec<Touch>,
+    /// What the kernel has there, once a [`Resolver`](crate::Resolver) has been asked.
+    #[serde(skip)]
+    pub datum: Option<Datum>,
 }
 
 /// What a side did to a line.

@@ -1,0 +1,366 @@
+//! The kernel's types, as it describes them itself: the BPF type format
+//! (Documentation/bpf/btf.rst of Linux).
+//!
+//! What it is read from is a guest's memory, so anything may be in it. Ids and names are checked
+//! where they are used, and what refers to itself comes to an end.
+
+use std::collections::HashMap;
+
+/// A type's number. 0 is `void`.
+pub(crate) type TypeId = u32;
+
+const MAGIC: u16 = 0xeb9f;
+/// Bytes of a pointer on x86-64.
+pub(crate) const POINTER_BYTES: u64 = 8;
+/// Typedefs and qualifiers that follow one another; more is a circle.
+const MAX_CHAIN: usize = 32;
+
+/// What is wrong with a description of types.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum BtfError {
+    /// It does not begin with the magic number.
+    NoBtf,
+    /// It ends within a type, or has a kind that is not known.
+    Type(TypeId),
+}
+
+/// A type.
+#[derive(Debug)]
+pub(crate) struct Type {
+    name: u32,
+    pub(crate) kind: Kind,
+}
+
+/// What a type is.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Void,
+    /// An integer, an enumeration or a floating-point number of so many bytes.
+    Scalar(u64),
+    Pointer(TypeId),
+    Array {
+        element: TypeId,
+        count: u64,
+    },
+    Composite {
+        bytes: u64,
+        is_union: bool,
+        members: Vec<Member>,
+    },
+    /// A typedef, a qualifier, a tag: something that is another type.
+    Same(TypeId),
+    Variable(TypeId),
+    /// Variables of a section, by where they are in it.
+    Section(Vec<(u64, TypeId)>),
+    /// A function, its type, a forward declaration: nothing that memory holds.
+    Other,
+}
+
+/// A field of a struct or union.
+#[derive(Debug)]
+pub(crate) struct Member {
+    name: u32,
+    pub(crate) of: TypeId,
+    /// From the begin of the struct.
+    bits: u32,
+}
+
+impl Member {
+    pub(crate) fn offset(&self) -> u64 {
+        u64::from(self.bits / 8)
+    }
+}
+
+/// All types of a kernel.
+#[derive(Debug)]
+pub(crate) struct Btf {
+    types: Vec<Type>,
+    strings: Vec<u8>,
+    composites: HashMap<Vec<u8>, TypeId>,
+    enumerators: HashMap<Vec<u8>, u64>,
+}
+
+impl Btf {
+    /// Reads what lies between `__start_BTF` and `__stop_BTF`.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Btf, BtfError> {
+        let header = Words { bytes, at: 0 };
+        let magic = bytes.get(..2).map(|magic| u16::from_le_bytes([magic[0], magic[1]]));
+        if magic != Some(MAGIC) {
+            return Err(BtfError::NoBtf);
+        }
+        let word = |at| Words { at, ..header }.next().map(|word| word as usize);
+        let section = |offset: usize, length: usize| {
+            let begin = word(4)?.checked_add(word(offset)?)?;
+            bytes.get(begin..begin.checked_add(word(length)?)?)
+        };
+        let types = section(8, 12).ok_or(BtfError::NoBtf)?;
+        let strings = section(16, 20).ok_or(BtfError::NoBtf)?.to_vec();
+        let mut btf = Btf {
+            types: vec![Type { name: 0, kind: Kind::Void }],
+            strings,
+            composites: HashMap::new(),
+            enumerators: HashMap::new(),
+        };
+        let mut words = Words { bytes: types, at: 0 };
+        while words.at < types.len() {
+            let id = btf.types.len() as TypeId;
+            btf.read_type(id, &mut words).ok_or(BtfError::Type(id))?;
+        }
+        Ok(btf)
+    }
+
+    fn read_type(&mut self, id: TypeId, words: &mut Words<'_>) -> Option<()> {
+        let (name, info, size_or_type) = (words.next()?, words.next()?, words.next()?);
+        let (count, has_bit_sizes) = (info & 0xffff, info >> 31 == 1);
+        let bytes = u64::from(size_or_type);
+        let kind = match info >> 24 & 0x1f {
+            1 => {
+                words.next()?;
+                Kind::Scalar(bytes)
+            }
+            2 => Kind::Pointer(size_or_type),
+            3 => {
+                let (element, _, count) = (words.next()?, words.next()?, words.next()?);
+                Kind::Array { element, count: count.into() }
+            }
+            kind @ (4 | 5) => {
+                let mut members = Vec::new();
+                for _ in 0..count {
+                    let (name, of, bits) = (words.next()?, words.next()?, words.next()?);
+                    let bits = if has_bit_sizes { bits & 0xff_ffff } else { bits };
+                    members.push(Member { name, of, bits });
+                }
+                Kind::Composite { bytes, is_union: kind == 5, members }
+            }
+            kind @ (6 | 19) => {
+                for _ in 0..count {
+                    let (name, low) = (words.next()?, words.next()?);
+                    let high = if kind == 19 { words.next()? } else { 0 };
+                    let name = self.string(name).to_vec();
+                    self.enumerators.insert(name, u64::from(high) << 32 | u64::from(low));
+                }
+                Kind::Scalar(bytes)
+            }
+            8..=11 | 18 => Kind::Same(size_or_type),
+            7 | 12 => Kind::Other,
+            13 => {
+                words.skip(2 * count)?;
+                Kind::Other
+            }
+            14 => {
+                words.next()?;
+                Kind::Variable(size_or_type)
+            }
+            15 => {
+                let mut variables = Vec::new();
+                for _ in 0..count {
+                    let (of, offset, _) = (words.next()?, words.next()?, words.next()?);
+                    variables.push((offset.into(), of));
+                }
+                Kind::Section(variables)
+            }
+            16 => Kind::Scalar(bytes),
+            17 => {
+                words.next()?;
+                Kind::Other
+            }
+            _ => return None,
+        };
+        if let Kind::Composite { .. } = kind {
+            let name = self.string(name).to_vec();
+            self.composites.entry(name).or_insert(id);
+        }
+        self.types.push(Type { name, kind });
+        Some(())
+    }
+
+    /// What a type is; `void` where there is none of this number.
+    pub(crate) fn kind(&self, id: TypeId) -> &Kind {
+        self.types.get(id as usize).map_or(&Kind::Void, |of| &of.kind)
+    }
+
+    /// A type's name, which may be empty.
+    pub(crate) fn name(&self, id: TypeId) -> &str {
+        self.types.get(id as usize).map_or("", |of| self.text(of.name))
+    }
+
+    /// A field's name, which may be empty.
+    pub(crate) fn member_name(&self, member: &Member) -> &str {
+        self.text(member.name)
+    }
+
+    /// The type behind typedefs and qualifiers.
+    pub(crate) fn resolve(&self, id: TypeId) -> TypeId {
+        let mut id = id;
+        for _ in 0..MAX_CHAIN {
+            match self.kind(id) {
+                Kind::Same(of) | Kind::Variable(of) => id = *of,
+                _ => break,
+            }
+        }
+        id
+    }
+
+    /// The name by which a field's type is known: the first on the way to what it is.
+    pub(crate) fn known_as(&self, id: TypeId) -> &str {
+        let mut id = id;
+        for _ in 0..MAX_CHAIN {
+            match (self.kind(id), self.name(id)) {
+                (Kind::Same(of), "") => id = *of,
+                (_, name) => return name,
+            }
+        }
+        ""
+    }
+
+    /// Bytes of a value of a type.
+    pub(crate) fn bytes(&self, id: TypeId) -> u64 {
+        self.bytes_within(id, MAX_CHAIN)
+    }
+
+    fn bytes_within(&self, id: TypeId, depth: usize) -> u64 {
+        match self.kind(self.resolve(id)) {
+            Kind::Scalar(bytes) | Kind::Composite { bytes, .. } => *bytes,
+            Kind::Pointer(_) => POINTER_BYTES,
+            Kind::Array { element, count } if depth > 0 => {
+                self.bytes_within(*element, depth - 1).saturating_mul(*count)
+            }
+            _ => 0,
+        }
+    }
+
+    /// A struct or union by its name.
+    pub(crate) fn composite(&self, name: &str) -> Option<TypeId> {
+        self.composites.get(name.as_bytes()).copied()
+    }
+
+    /// An enumerator of any enumeration.
+    pub(crate) fn enumerator(&self, name: &str) -> Option<u64> {
+        self.enumerators.get(name.as_bytes()).copied()
+    }
+
+    /// Where a field is in a struct, as it is written in C: `page.slab_cache`. Fields of anonymous
+    /// members are the struct's own.
+    pub(crate) fn offset(&self, path: &str) -> Option<u64> {
+        let mut names = path.split('.');
+        let mut within = self.composite(names.next()?)?;
+        let mut offset = 0;
+        for name in names {
+            let (at, of) = self.member(within, name, MAX_CHAIN)?;
+            offset += at;
+            within = of;
+        }
+        Some(offset)
+    }
+
+    fn member(&self, within: TypeId, name: &str, depth: usize) -> Option<(u64, TypeId)> {
+        let Kind::Composite { members, .. } = self.kind(self.resolve(within)) else { return None };
+        members.iter().find_map(|member| match self.member_name(member) {
+            "" if depth > 0 => {
+                let (at, of) = self.member(member.of, name, depth - 1)?;
+                Some((at + member.offset(), of))
+            }
+            own => (own == name).then_some((member.offset(), member.of)),
+        })
+    }
+
+    /// Whether a struct has a field of this name.
+    pub(crate) fn has_member(&self, within: TypeId, name: &str) -> bool {
+        self.member(within, name, MAX_CHAIN).is_some()
+    }
+
+    /// Where a struct has a field that is a struct of this name.
+    pub(crate) fn embedded(&self, within: TypeId, name: &str) -> Option<u64> {
+        let Kind::Composite { members, .. } = self.kind(self.resolve(within)) else { return None };
+        let is = |member: &&Member| self.name(self.resolve(member.of)) == name;
+        members.iter().find(is).map(Member::offset)
+    }
+
+    /// Variables that each CPU has a copy of, by where they are in its area.
+    pub(crate) fn per_cpu(&self) -> &[(u64, TypeId)] {
+        let of = |of: &Type| self.text(of.name) == ".data..percpu";
+        match self.types.iter().find(|section| of(section)).map(|section| &section.kind) {
+            Some(Kind::Section(variables)) => variables,
+            _ => &[],
+        }
+    }
+
+    fn string(&self, at: u32) -> &[u8] {
+        let from = self.strings.get(at as usize..).unwrap_or_default();
+        from.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
+    fn text(&self, at: u32) -> &str {
+        std::str::from_utf8(self.string(at)).unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Words<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Words<'_> {
+    fn next(&mut self) -> Option<u32> {
+        let word = self.bytes.get(self.at..self.at + 4)?;
+        self.at += 4;
+        Some(u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+    }
+
+    fn skip(&mut self, words: u32) -> Option<()> {
+        let at = self.at + 4 * words as usize;
+        self.bytes.get(self.at..at)?;
+        self.at = at;
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::kernel::types;
+    use super::*;
+
+    #[test]
+    fn fields_of_anonymous_members_are_the_structs_own() {
+        let btf = Btf::parse(&types().finish()).expect("types");
+        assert_eq!(btf.offset("page.mapping"), Some(24));
+        assert_eq!(btf.offset("page.compound_head"), Some(8));
+        assert_eq!(btf.offset("shmem_inode_info.vfs_inode.i_lock"), Some(72));
+        assert_eq!(btf.offset("page.nothing"), None);
+        assert_eq!(btf.enumerator("PG_slab"), Some(9));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_an_error() {
+        let whole = types().finish();
+        assert_eq!(Btf::parse(&whole[..whole.len() - 1]).err(), Some(BtfError::NoBtf));
+        assert_eq!(Btf::parse(b"nonsense").err(), Some(BtfError::NoBtf));
+        let mut short = whole.clone();
+        let bytes = u32::from_le_bytes([short[12], short[13], short[14], short[15]]);
+        short[12..16].copy_from_slice(&(bytes - 4).to_le_bytes());
+        assert!(matches!(Btf::parse(&short), Err(BtfError::Type(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn types_with_nonsense_in_them_are_read_or_refused(
+            changes in prop::collection::vec((0..4000_usize, any::<u8>()), 1..40),
+        ) {
+            let mut bytes = types().finish();
+            for (at, byte) in changes {
+                let at = at % bytes.len();
+                bytes[at] = byte;
+            }
+            if let Ok(btf) = Btf::parse(&bytes) {
+                for id in 0..200 {
+                    btf.bytes(id);
+                    super::super::fields::field(&btf, id, 40, Some("lru"));
+                }
+                btf.offset("page.mapping");
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A byte of a struct → the field that it is part of.
+
+use super::btf::{Btf, Kind, TypeId};
+
+/// Types that are named as a whole: what they are made of is how they work, not what they are for.
+const WHOLES: &[&str] = &[
+    // Locks
+    "spinlock",
+    "spinlock_t",
+    "raw_spinlock",
+    "raw_spinlock_t",
+    "qspinlock",
+    "rwlock_t",
+    "mutex",
+    "rw_semaphore",
+    "percpu_rw_semaphore",
+    "semaphore",
+    "rt_mutex",
+    "seqcount",
+    "seqcount_t",
+    "seqcount_spinlock",
+    "seqcount_spinlock_t",
+    "seqcount_raw_spinlock_t",
+    "seqlock_t",
+    "lockref",
+    "optimistic_spin_queue",
+    "srcu_struct",
+    "completion",
+    // Counts
+    "atomic_t",
+    "atomic64_t",
+    "atomic_long_t",
+    "refcount_struct",
+    "refcount_t",
+    "file_ref_t",
+    "kref",
+    "percpu_counter",
+    "percpu_ref",
+    "mm_rss_stat",
+    "page_counter",
+    // Links and collections
+    "list_head",
+    "hlist_head",
+    "hlist_node",
+    "hlist_bl_head",
+    "hlist_bl_node",
+    "llist_head",
+    "llist_node",
+    "hlist_nulls_node",
+    "rb_node",
+    "rb_root",
+    "rb_root_cached",
+    "xarray",
+    "radix_tree_root",
+    "maple_tree",
+    "ida",
+    "idr",
+    "list_lru",
+    "wait_queue_head",
+    "wait_queue_head_t",
+    "swait_queue_head",
+    "callback_head",
+    "work_struct",
+    "delayed_work",
+    "timer_list",
+    "hrtimer",
+    "plist_head",
+    "plist_node",
+    "cpumask",
+    "cpumask_t",
+    "nodemask_t",
+    // Values
+    "kuid_t",
+    "kgid_t",
+    "timespec64",
+    "qstr",
+    "sigset_t",
+    "uuid_t",
+    "kernel_cap_t",
+];
+/// Structs within structs; more is a circle.
+const MAX_DEPTH: usize = 16;
+
+/// A field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    /// As it is written in C, after the struct's name: `mm_struct.mmap_lock`.
+    pub(crate) path: String,
+    /// Bytes from the begin of the struct to the field's end.
+    pub(crate) end: u64,
+}
+
+/// The field of a struct that has the byte at `offset`. In unions it is the first alternative that
+/// has this byte, or the one that `alternative` is a field of.
+pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str>) -> Field {
+    let mut path = btf.name(of).to_owned();
+    let (mut within, mut begin) = (of, 0);
+    let mut end = btf.bytes(of);
+    for _ in 0..MAX_DEPTH {
+        within = btf.resolve(within);
+        match btf.kind(within) {
+            Kind::Composite { is_union, .. } => {
+                let inner = offset - begin;
+                let Some(at) = member(btf, within, *is_union, inner, alternative) else {
+                    let next = next_member(btf, within, inner).unwrap_or(u64::MAX);
+                    return Field {
+                        path,
+                        end: end.min(begin.saturating_add(next)).max(offset + 1),
+                    };
+                };
+                begin += at.offset;
+                if at.bytes > 0 {
+                    end = end.min(begin.saturating_add(at.bytes));
+                }
+                if !at.name.is_empty() {
+                    path = format!("{path}.{}", at.name);
+                }
+                within = at.of;
+                if WHOLES.contains(&btf.known_as(at.of)) {
+                    break;
+                }
+                // An inode's fields are known as the inode's, whatever file system it is part of.
+                if btf.name(btf.resolve(within)) == "inode" {
+                    path = "inode".to_owned();
+                }
+            }
+            Kind::Array { element, .. } => {
+                let bytes = btf.bytes(*element);
+                if !matches!(btf.kind(btf.resolve(*element)), Kind::Composite { .. }) || bytes == 0
+                {
+                    break;
+                }
+                within = *element;
+                begin += (offset - begin) / bytes * bytes;
+                end = begin + bytes;
+                if WHOLES.contains(&btf.known_as(within)) {
+                    break;
+                }
+            }
+            _ => break,
+        }
+    }
+    Field { path, end: end.max(offset + 1) }
+}
+
+struct At<'a> {
+    name: &'a str,
+    of: TypeId,
+    offset: u64,
+    bytes: u64,
+}
+
+fn member<'a>(
+    btf: &'a Btf,
+    within: TypeId,
+    is_union: bool,
+    offset: u64,
+    alternative: Option<&str>,
+) -> Option<At<'a>> {
+    let Kind::Composite { members, .. } = btf.kind(within) else { return None };
+    let all = members.iter().map(|member| At {
+        name: btf.member_name(member),
+        of: member.of,
+        offset: member.offset(),
+        bytes: btf.bytes(member.of),
+    });
+    let covers = |at: &At<'_>| at.offset <= offset && offset - at.offset < at.bytes;
+    if is_union {
+        let mut covering: Vec<At<'a>> = all.filter(covers).collect();
+        let meant = alternative.and_then(|wanted| {
+            let is = |at: &At<'_>| at.name == wanted || btf.has_member(at.of, wanted);
+            covering.iter().position(is)
+        });
+        return (!covering.is_empty()).then(|| covering.swap_remove(meant.unwrap_or(0)));
+    }
+    // Fields of some bits share a byte: the first one stands for them.
+    let mut found: Option<At<'a>> = None;
+    for at in all {
+        let flexible = at.bytes == 0
+            && at.offset <= offset
+            && matches!(btf.kind(btf.resolve(at.of)), Kind::Array { .. });
+        if covers(&at) && found.is_none() || flexible && found.as_ref().is_none_or(|f| f.bytes == 0)
+        {
+            found = Some(at);
+        }
+    }
+    found
+}
+
+/// Where the next field begins after a byte that none has.
+fn next_member(btf: &Btf, within: TypeId, offset: u64) -> Option<u64> {
+    let Kind::Composite { members, .. } = btf.kind(within) else { return None };
+    members.iter().map(|member| member.offset()).filter(|begin| *begin > offset).min()
+}

@@ -1,0 +1,167 @@
+//! A guest's memory by the virtual addresses of its kernel
+//! (Documentation/arch/x86/x86_64/mm.rst of Linux).
+
+use super::symbols::Symbols;
+use crate::ram::Ram;
+
+/// Where the kernel's image is mapped; it lies in memory as if this was 0, as it is started without
+/// randomization.
+const IMAGE: u64 = 0xffff_ffff_8000_0000;
+/// Modules follow the image (KERNEL_IMAGE_SIZE of 1 GiB).
+const MODULES: u64 = 0xffff_ffff_c000_0000;
+const END_OF_MODULES: u64 = 0xffff_ffff_ff00_0000;
+/// Descriptor tables and entry stacks of CPUs: half a TiB.
+const ENTRY_AREA: u64 = 0xffff_fe00_0000_0000;
+const ENTRY_AREA_BYTES: u64 = 1 << 39;
+const END_OF_USER: u64 = 1 << 47;
+/// Where areas begin with four levels of page tables and without randomization.
+const DIRECT: u64 = 0xffff_8880_0000_0000;
+const VMALLOC: u64 = 0xffff_c900_0000_0000;
+const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
+/// Room of the area for `struct page`.
+const VMEMMAP_BYTES: u64 = 1 << 40;
+
+pub(crate) const PAGE_BYTES: u64 = 4096;
+/// Physical addresses in entries of page tables.
+const FRAME: u64 = 0x000f_ffff_ffff_f000;
+const PRESENT: u64 = 1;
+const HUGE: u64 = 1 << 7;
+/// Names longer than this are cut.
+const MAX_STRING: usize = 64;
+
+/// What a virtual address is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Area {
+    /// A process has it.
+    User,
+    /// All physical memory; with the physical address.
+    Direct(u64),
+    /// Memory that is contiguous for the kernel only.
+    Vmalloc,
+    /// `struct page` of all physical pages.
+    Vmemmap,
+    /// What CPUs need to enter the kernel.
+    CpuEntry,
+    /// The kernel's code and static variables.
+    Image,
+    /// Those of modules.
+    Modules,
+    Other,
+}
+
+/// Memory, and where its areas begin.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    ram: Ram,
+    direct: u64,
+    vmalloc: u64,
+    pub(crate) vmemmap: u64,
+    /// Physical address of the kernel's top page table.
+    top: Option<u64>,
+}
+
+impl Memory {
+    pub(crate) fn new(ram: Ram, symbols: &Symbols) -> Memory {
+        let mut memory =
+            Memory { ram, direct: DIRECT, vmalloc: VMALLOC, vmemmap: VMEMMAP, top: None };
+        let base = |name, default| {
+            let read = symbols.address_of(name).and_then(|at| memory.word(at));
+            read.filter(|base| base >> 47 == 0x1ffff).unwrap_or(default)
+        };
+        let areas = ["page_offset_base", "vmalloc_base", "vmemmap_base"];
+        let [direct, vmalloc, vmemmap] = areas;
+        let (direct, vmalloc, vmemmap) =
+            (base(direct, DIRECT), base(vmalloc, VMALLOC), base(vmemmap, VMEMMAP));
+        (memory.direct, memory.vmalloc, memory.vmemmap) = (direct, vmalloc, vmemmap);
+        memory.top = symbols.address_of("init_top_pgt").and_then(|top| memory.physical(top));
+        memory
+    }
+
+    /// Physical pages.
+    pub(crate) fn pages(&self) -> u64 {
+        self.ram.bytes() / PAGE_BYTES
+    }
+
+    pub(crate) fn area(&self, address: u64) -> Area {
+        match address {
+            0..END_OF_USER => Area::User,
+            IMAGE..MODULES => Area::Image,
+            MODULES..END_OF_MODULES => Area::Modules,
+            _ if address.wrapping_sub(self.direct) < self.ram.bytes() => {
+                Area::Direct(address - self.direct)
+            }
+            _ if address.wrapping_sub(self.vmemmap) < VMEMMAP_BYTES => Area::Vmemmap,
+            _ if address.wrapping_sub(ENTRY_AREA) < ENTRY_AREA_BYTES => Area::CpuEntry,
+            _ if address >= self.vmalloc && address < self.vmemmap => Area::Vmalloc,
+            _ => Area::Other,
+        }
+    }
+
+    /// Where physical memory is mapped as a whole.
+    pub(crate) fn direct(&self, physical: u64) -> u64 {
+        self.direct.wrapping_add(physical)
+    }
+
+    /// Where a kernel's address is in physical memory.
+    pub(crate) fn physical(&self, address: u64) -> Option<u64> {
+        match self.area(address) {
+            Area::User => None,
+            Area::Direct(physical) => Some(physical),
+            Area::Image => Some(address - IMAGE),
+            _ => self.walk(address),
+        }
+    }
+
+    /// Looks an address up in the kernel's page tables.
+    fn walk(&self, address: u64) -> Option<u64> {
+        let mut table = self.top?;
+        for shift in [39, 30, 21, 12] {
+            let index = address >> shift & 0x1ff;
+            let entry = u64::from_le_bytes(self.at_physical(table + 8 * index)?);
+            if entry & PRESENT == 0 {
+                return None;
+            }
+            if shift == 12 || shift < 39 && entry & HUGE != 0 {
+                let within = (1 << shift) - 1;
+                return Some((entry & FRAME & !within) + (address & within));
+            }
+            table = entry & FRAME;
+        }
+        None
+    }
+
+    fn at_physical<const BYTES: usize>(&self, physical: u64) -> Option<[u8; BYTES]> {
+        let mut bytes = [0; BYTES];
+        self.ram.read(physical, &mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// What is at a kernel's address, as far as it lies in one page or in an area that is contiguous.
+    pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Option<()> {
+        self.ram.read(self.physical(address)?, to).ok()
+    }
+
+    /// A pointer or another word of 8 bytes.
+    pub(crate) fn word(&self, address: u64) -> Option<u64> {
+        self.at_physical(self.physical(address)?).map(u64::from_le_bytes)
+    }
+
+    /// A word of 4 bytes.
+    pub(crate) fn half(&self, address: u64) -> Option<u32> {
+        self.at_physical(self.physical(address)?).map(u32::from_le_bytes)
+    }
+
+    /// A name that ends with a 0; none if it is no name.
+    pub(crate) fn name(&self, address: u64) -> Option<String> {
+        let mut name = Vec::new();
+        for at in 0..MAX_STRING as u64 {
+            let [byte] = self.at_physical(self.physical(address.checked_add(at)?)?)?;
+            match byte {
+                0 => break,
+                b'!'..=b'~' => name.push(byte),
+                _ => return None,
+            }
+        }
+        String::from_utf8(name).ok().filter(|name| !name.is_empty())
+    }
+}

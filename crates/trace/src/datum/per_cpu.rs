@@ -1,0 +1,81 @@
+//! Memory that each CPU has a copy of.
+
+use std::collections::BTreeMap;
+
+use super::btf::{Btf, TypeId};
+use super::memory::{Memory, PAGE_BYTES};
+use super::symbols::Symbols;
+
+/// Variables of the kernel itself whose type it does not describe before Linux 6.12.
+const TYPES: &[(&str, &str)] = &[("runqueues", "rq")];
+const MAX_CPUS: u64 = 4096;
+/// Room for allocations of each CPU is less than this.
+const MAX_CHUNK: u64 = 2 << 20;
+
+/// The areas of all CPUs.
+#[derive(Debug)]
+pub(crate) struct PerCpu {
+    /// What is added to the address of a variable, for each CPU.
+    offsets: Vec<u64>,
+    /// Of the kernel's own variables.
+    begin: u64,
+    end: u64,
+    /// End of the room for allocations that is next to them.
+    end_of_first: u64,
+    types: BTreeMap<u64, TypeId>,
+}
+
+/// What an address is in the area of some CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A variable of the kernel's, by its address without any CPU's offset.
+    Variable(u64),
+    /// Something allocated, likewise.
+    Allocated(u64),
+}
+
+impl PerCpu {
+    /// None where a symbol is missing.
+    pub(crate) fn new(memory: &Memory, symbols: &Symbols, btf: Option<&Btf>) -> Option<PerCpu> {
+        let begin = symbols.address_of("__per_cpu_start")?;
+        let end = symbols.address_of("__per_cpu_end")?;
+        let offsets = symbols.address_of("__per_cpu_offset")?;
+        let cpus = u64::from(memory.half(symbols.address_of("nr_cpu_ids")?)?).min(MAX_CPUS);
+        let offsets: Vec<u64> =
+            (0..cpus).filter_map(|cpu| memory.word(offsets + 8 * cpu)).collect();
+        let first_chunk = btf.zip(offsets.first()).and_then(|(btf, offset)| {
+            let chunk = memory.word(symbols.address_of("pcpu_first_chunk")?)?;
+            let field = |path| chunk.checked_add(btf.offset(path)?);
+            let begin = memory.word(field("pcpu_chunk.base_addr")?)?.wrapping_sub(*offset);
+            let pages = memory.half(field("pcpu_chunk.nr_pages")?)?;
+            begin.checked_add(u64::from(pages) * PAGE_BYTES)
+        });
+        let end_of_first = first_chunk.unwrap_or(end).clamp(end, end.saturating_add(MAX_CHUNK));
+        let mut types = BTreeMap::new();
+        if let Some(btf) = btf {
+            types.extend(btf.per_cpu().iter().map(|(offset, of)| (begin + offset, *of)));
+            types.extend(TYPES.iter().filter_map(|(variable, of)| {
+                Some((symbols.address_of(variable)?, btf.composite(of)?))
+            }));
+        }
+        Some(PerCpu { offsets, begin, end, end_of_first, types })
+    }
+
+    /// Where an address is, whichever CPU it belongs to.
+    pub(crate) fn at(&self, address: u64) -> Option<Place> {
+        self.offsets.iter().find_map(|offset| {
+            let address = address.wrapping_sub(*offset);
+            if (self.begin..self.end).contains(&address) {
+                return Some(Place::Variable(address));
+            }
+            (self.end..self.end_of_first).contains(&address).then_some(Place::Allocated(address))
+        })
+    }
+
+    /// The variable that has the byte at an address without any CPU's offset, as far as its type is
+    /// known: its begin and the type.
+    pub(crate) fn variable(&self, btf: &Btf, address: u64) -> Option<(u64, TypeId)> {
+        let (begin, of) = self.types.range(..=address).next_back()?;
+        (address - begin < btf.bytes(*of)).then_some((*begin, *of))
+    }
+}

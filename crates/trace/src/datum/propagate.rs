@@ -1,0 +1,271 @@
+//! Types of objects in general caches (`kmalloc-192`), by who points to them.
+//!
+//! Objects of dedicated caches have a type, and so have their fields. What a field points to has the
+//! type that the field says; so have the fields of that. What can be reached in this way is found by
+//! reading all slabs once, then what has been found, and so on. Memory may change while it is read,
+//! and some of what is read has been freed: a type is taken where it fills the object and most
+//! pointers agree.
+
+use std::collections::HashMap;
+
+use super::btf::{Btf, Kind, TypeId};
+use super::memory::{Area, Memory, PAGE_BYTES};
+use super::pages::{Page, Pages};
+use super::slab::{Cache, Caches};
+
+/// From an object of a dedicated cache through objects of general ones.
+const MAX_STEPS: usize = 4;
+/// Structs within structs; more is a circle.
+const MAX_DEPTH: usize = 8;
+/// Pointers of one type that are followed.
+const MAX_POINTERS: usize = 1024;
+/// Elements of an array of pointers that are followed.
+const MAX_ELEMENTS: u64 = 16;
+/// A type whose objects are greater is no object of a slab.
+const MAX_STRUCT: u64 = 64 << 10;
+/// What structs that end in an array of pointers have of it at least.
+const END_BYTES: u64 = 64;
+/// Fields that point to an array of a struct: nothing else tells them from those that point to one.
+const ARRAYS: &[&str] = &["pipe_inode_info.bufs"];
+const FILE_SYSTEM: &str = "file_system_type.name";
+/// What `super_block.s_fs_info`, a `void *`, points to, by the name of the file system.
+const PRIVATE: &[(&str, &str)] = &[
+    ("btrfs", "btrfs_fs_info"),
+    ("devtmpfs", "shmem_sb_info"),
+    ("ext4", "ext4_sb_info"),
+    ("proc", "proc_fs_info"),
+    ("tmpfs", "shmem_sb_info"),
+    ("xfs", "xfs_mount"),
+];
+
+/// What an object is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Known {
+    /// A struct.
+    Struct(TypeId),
+    /// An array of a struct.
+    Structs(TypeId),
+    /// Numbers or pointers that a field points to, by the field's name.
+    Elements(String),
+    /// Something that a `void *` points to, by the field's name.
+    Opaque(String),
+}
+
+/// A field that points to something.
+#[derive(Clone, Debug)]
+struct Pointer {
+    offset: u64,
+    to: Known,
+    /// Bytes of one of what it points to.
+    bytes: u64,
+}
+
+/// Objects by their addresses, with what each may be and how many pointers say so.
+type Votes = HashMap<u64, HashMap<Known, u32>>;
+
+/// Reads memory to find out what its objects are.
+pub(crate) struct Scan<'a> {
+    memory: &'a Memory,
+    btf: &'a Btf,
+    pages: Vec<Page>,
+    caches: &'a mut Caches,
+    /// Addresses of the operations of pipes.
+    pipe_operations: &'a [u64],
+    pointers: HashMap<TypeId, Vec<Pointer>>,
+    votes: Votes,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) fn new(
+        memory: &'a Memory,
+        btf: &'a Btf,
+        pages: &Pages,
+        caches: &'a mut Caches,
+        pipe_operations: &'a [u64],
+    ) -> Scan<'a> {
+        let pages = pages.all(memory);
+        let (pointers, votes) = (HashMap::new(), Votes::new());
+        Scan { memory, btf, pages, caches, pipe_operations, pointers, votes }
+    }
+
+    /// What objects of general caches and pages without a use of their own are, by the address of
+    /// their first byte in the direct map. It begins with all objects of dedicated caches and with
+    /// `roots`, of which the address and the type are given.
+    pub(crate) fn run(mut self, roots: &[(u64, TypeId)]) -> HashMap<u64, Known> {
+        let mut known = HashMap::new();
+        for (address, of) in roots {
+            self.vote_all(*address, *of);
+            if matches!(self.memory.area(*address), Area::Direct(_)) {
+                known.insert(*address, Known::Struct(*of));
+            }
+        }
+        let slabs = 0..self.pages.len() as u64;
+        for number in slabs {
+            self.read_slab_page(number);
+        }
+        for _ in 0..MAX_STEPS {
+            for (address, votes) in std::mem::take(&mut self.votes) {
+                // That two are said as often must not be decided differently each time.
+                let rank = |is: &Known| match is {
+                    Known::Struct(of) | Known::Structs(of) => (2, u64::MAX - u64::from(*of)),
+                    Known::Elements(_) => (1, 0),
+                    Known::Opaque(_) => (0, 0),
+                };
+                let most = votes.into_iter().max_by_key(|(is, count)| {
+                    let (kind, order) = rank(is);
+                    (kind, *count, order)
+                });
+                let Some((is, _)) = most else { continue };
+                let better = known.get(&address).is_none_or(|other| rank(other).0 < rank(&is).0);
+                if better {
+                    if let Known::Struct(of) = is {
+                        self.vote_all(address, of);
+                    }
+                    known.insert(address, is);
+                }
+            }
+        }
+        known
+    }
+
+    /// Follows the pointers of all objects of a page, or of parts of objects.
+    fn read_slab_page(&mut self, number: u64) {
+        let begin = number * PAGE_BYTES;
+        let Some((cache, first)) = self.slab(begin) else { return };
+        let Some(of) = cache.of else { return };
+        let (object, in_slab) = (cache.object, begin - first);
+        let objects: Vec<u64> = cache.objects(in_slab, PAGE_BYTES).collect();
+        let mut page = vec![0; PAGE_BYTES as usize];
+        if self.memory.read(self.memory.direct(begin), &mut page).is_none() {
+            return;
+        }
+        for at in objects {
+            self.vote(of, at as i64 - in_slab as i64, object, &page);
+        }
+    }
+
+    fn vote_all(&mut self, address: u64, of: TypeId) {
+        let bytes = self.btf.bytes(of).min(MAX_STRUCT) + END_BYTES;
+        let mut object = vec![0; bytes as usize];
+        if self.memory.read(address, &mut object).is_some() {
+            self.vote(of, 0, bytes, &object);
+        }
+    }
+
+    /// Follows the pointers of an object of some size that begins at `begin` in `bytes`, as far as
+    /// they are in there.
+    fn vote(&mut self, of: TypeId, begin: i64, size: u64, bytes: &[u8]) {
+        let btf = self.btf;
+        let pointers = self.pointers.entry(of).or_insert_with(|| {
+            let mut found = Vec::new();
+            pointers(btf, of, 0, btf.name(of), MAX_DEPTH, &mut found);
+            found
+        });
+        let pointers = std::mem::take(pointers);
+        for pointer in pointers.iter().filter(|pointer| pointer.offset < size) {
+            let at = usize::try_from(begin + pointer.offset as i64).ok();
+            let value = at.and_then(|at| bytes.get(at..)).and_then(|from| from.first_chunk());
+            let Some(value) = value.map(|value| u64::from_le_bytes(*value)) else { continue };
+            if value % 8 == 0 && self.may_be(value, pointer) {
+                *self.votes.entry(value).or_default().entry(pointer.to.clone()).or_default() += 1;
+            }
+        }
+        self.pointers.insert(of, pointers);
+        let word = |path: &str| {
+            let at = usize::try_from(begin + btf.offset(path)? as i64).ok()?;
+            bytes.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+        };
+        let private = match btf.name(of) {
+            "file" => self.private_of_file(word),
+            "super_block" => self.private_of_file_system(word),
+            _ => None,
+        };
+        if let Some((address, of)) = private {
+            *self.votes.entry(address).or_default().entry(Known::Struct(of)).or_default() += 1;
+        }
+    }
+
+    /// What a `struct file` with these words has for its kind.
+    fn private_of_file(&self, word: impl Fn(&str) -> Option<u64>) -> Option<(u64, TypeId)> {
+        let is_pipe = self.pipe_operations.contains(&word("file.f_op")?);
+        let of = self.btf.composite("pipe_inode_info").filter(|_| is_pipe)?;
+        Some((word("file.private_data")?, of))
+    }
+
+    /// What a `struct super_block` with these words has for its file system.
+    fn private_of_file_system(&self, word: impl Fn(&str) -> Option<u64>) -> Option<(u64, TypeId)> {
+        let name = word("super_block.s_type")?.checked_add(self.btf.offset(FILE_SYSTEM)?)?;
+        let name = self.memory.name(self.memory.word(name)?)?;
+        let (_, of) = PRIVATE.iter().find(|(file_system, _)| *file_system == name)?;
+        Some((word("super_block.s_fs_info")?, self.btf.composite(of)?))
+    }
+
+    /// Whether what begins at an address is of no known type and can be this.
+    fn may_be(&mut self, address: u64, pointer: &Pointer) -> bool {
+        let Area::Direct(physical) = self.memory.area(address) else { return false };
+        let Some((cache, first)) = self.slab(physical) else {
+            let page = self.pages.get((physical / PAGE_BYTES) as usize);
+            let is_array = matches!(pointer.to, Known::Elements(_));
+            return is_array && physical % PAGE_BYTES == 0 && page == Some(&Page::Other);
+        };
+        let begins = cache.object_at(physical - first) == physical - first;
+        let fills = match pointer.to {
+            // General caches have sizes that are at most twice as great as the next smaller one.
+            Known::Struct(_) => pointer.bytes <= cache.object && 2 * pointer.bytes > cache.object,
+            Known::Structs(_) | Known::Elements(_) | Known::Opaque(_) => true,
+        };
+        cache.of.is_none() && begins && fills
+    }
+
+    fn slab(&mut self, physical: u64) -> Option<(&Cache, u64)> {
+        match *self.pages.get((physical / PAGE_BYTES) as usize)? {
+            Page::Slab { cache, first } => {
+                Some((self.caches.get(self.memory, self.btf, cache)?, first))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mut Vec<Pointer>) {
+    let Kind::Composite { is_union, members, .. } = btf.kind(btf.resolve(of)) else { return };
+    // Of alternatives the first one is the usual one.
+    let members = if *is_union { &members[..members.len().min(1)] } else { &members[..] };
+    for member in members {
+        if found.len() >= MAX_POINTERS || depth == 0 {
+            return;
+        }
+        let name = btf.member_name(member);
+        let path = if name.is_empty() { path.to_owned() } else { format!("{path}.{name}") };
+        let offset = at + member.offset();
+        match btf.kind(btf.resolve(member.of)) {
+            Kind::Composite { .. } => {
+                // As fields are named: an inode's are the inode's in every file system.
+                let name = btf.name(btf.resolve(member.of));
+                let path = if name == "inode" { name } else { &path };
+                pointers(btf, member.of, offset, path, depth - 1, found);
+            }
+            Kind::Pointer(to) => found.extend(pointer(btf, offset, *to, path)),
+            Kind::Array { element, count } => {
+                let Kind::Pointer(to) = btf.kind(btf.resolve(*element)) else { continue };
+                // One that the struct ends with has as many as there is room for.
+                for at in 0..(*count).clamp(1, MAX_ELEMENTS) {
+                    found.extend(pointer(btf, offset + 8 * at, *to, path.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn pointer(btf: &Btf, offset: u64, to: TypeId, path: String) -> Option<Pointer> {
+    let to = btf.resolve(to);
+    let known = match btf.kind(to) {
+        Kind::Composite { .. } if ARRAYS.contains(&path.as_str()) => Known::Structs(to),
+        Kind::Composite { .. } if !btf.name(to).is_empty() => Known::Struct(to),
+        Kind::Composite { .. } | Kind::Scalar(_) | Kind::Pointer(_) => Known::Elements(path),
+        Kind::Void => Known::Opaque(path),
+        _ => return None,
+    };
+    Some(Pointer { offset, to: known, bytes: btf.bytes(to) })
+}

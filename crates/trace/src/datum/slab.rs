@@ -1,0 +1,155 @@
+//! Caches of the slab allocator: which objects a page holds, and of which type they are.
+
+use std::collections::HashMap;
+
+use super::btf::{Btf, Kind, TypeId};
+use super::memory::Memory;
+
+/// Caches whose objects have a type that the name does not tell.
+const TYPES: &[(&str, &str)] = &[
+    ("filp", "file"),
+    ("backing_file", "file"),
+    ("bfilp", "backing_file"),
+    ("cred_jar", "cred"),
+    ("mnt_cache", "mount"),
+    ("sock_inode_cache", "socket_alloc"),
+    ("sigqueue", "sigqueue"),
+    ("radix_tree_node", "xa_node"),
+    ("names_cache", "filename"),
+    ("file_lock_cache", "file_lock"),
+    ("file_lock_ctx", "file_lock_context"),
+    ("uid_cache", "user_struct"),
+    ("task_group", "task_group"),
+    ("kernfs_node_cache", "kernfs_node"),
+    ("proc_dir_entry", "proc_dir_entry"),
+    ("bdev_cache", "bdev_inode"),
+    ("nsproxy", "nsproxy"),
+    ("net_namespace", "net"),
+    ("ext4_inode_cache", "ext4_inode_info"),
+    ("xfs_inode", "xfs_inode"),
+];
+/// What cache names end with and type names do not.
+const SUFFIXES: &[&str] = &["_cachep", "_cache", "_jar", "_slab"];
+/// What type names end with where the cache is named after the type that it embeds.
+const EMBEDDING: &str = "_info";
+/// No object of a slab is greater (KMALLOC_MAX_CACHE_SIZE is two pages).
+const MAX_OBJECT: u64 = 1 << 22;
+
+/// Where the fields of `struct kmem_cache` are.
+#[derive(Debug)]
+struct Slabs {
+    name: u64,
+    size: u64,
+    object_size: u64,
+    left: u64,
+}
+
+/// A cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cache {
+    /// As in /proc/slabinfo.
+    pub(crate) name: String,
+    /// Bytes of an object for its user.
+    pub(crate) object: u64,
+    /// The type of its objects, where all have the same.
+    pub(crate) of: Option<TypeId>,
+    /// From one object to the next.
+    step: u64,
+    /// Before an object, where the kernel guards objects.
+    left: u64,
+}
+
+impl Cache {
+    /// From the begin of a slab to that of the object which has the byte at `offset`.
+    pub(crate) fn object_at(&self, offset: u64) -> u64 {
+        offset / self.step * self.step + self.left
+    }
+
+    /// Whether it is for objects of any type.
+    pub(crate) fn is_general(&self) -> bool {
+        self.name.starts_with("kmalloc-")
+    }
+
+    /// Where objects begin of which bytes may be among those from `offset` of a slab on.
+    pub(crate) fn objects(&self, offset: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
+        let (step, left) = (self.step, self.left);
+        (offset / step..(offset + bytes).div_ceil(step)).map(move |at| at * step + left)
+    }
+}
+
+/// Caches by the address of their `struct kmem_cache`: none is destroyed while calls are tested.
+#[derive(Debug)]
+pub(crate) struct Caches {
+    slabs: Slabs,
+    known: HashMap<u64, Option<Cache>>,
+}
+
+impl Caches {
+    /// None if the kernel's types lack what is needed.
+    pub(crate) fn new(btf: &Btf) -> Option<Caches> {
+        Some(Caches { slabs: Slabs::new(btf)?, known: HashMap::new() })
+    }
+
+    /// The cache that is described at an address; none if it is no such struct.
+    pub(crate) fn get(&mut self, memory: &Memory, btf: &Btf, at: u64) -> Option<&Cache> {
+        let slabs = &self.slabs;
+        self.known.entry(at).or_insert_with(|| slabs.cache(memory, btf, at)).as_ref()
+    }
+}
+
+impl Slabs {
+    fn new(btf: &Btf) -> Option<Slabs> {
+        Some(Slabs {
+            name: btf.offset("kmem_cache.name")?,
+            size: btf.offset("kmem_cache.size")?,
+            object_size: btf.offset("kmem_cache.object_size")?,
+            // Kernels without guards have no such field.
+            left: btf.offset("kmem_cache.red_left_pad").unwrap_or(0),
+        })
+    }
+
+    fn cache(&self, memory: &Memory, btf: &Btf, at: u64) -> Option<Cache> {
+        let half = |offset: u64| memory.half(at.checked_add(offset)?).map(u64::from);
+        let step = half(self.size)?;
+        let object = half(self.object_size)?;
+        let left = half(self.left).filter(|left| *left < step && self.left != 0).unwrap_or(0);
+        if step == 0 || object == 0 || object > step || step > MAX_OBJECT {
+            return None;
+        }
+        let name = stable(&memory.name(memory.word(at.checked_add(self.name)?)?)?);
+        let of = type_of(btf, &name, object);
+        Some(Cache { name, object, of, step, left })
+    }
+}
+
+/// A cache's name without what differs from boot to boot: general caches may come in several copies,
+/// of which an object's call site has one (CONFIG_RANDOM_KMALLOC_CACHES).
+fn stable(name: &str) -> String {
+    match name.strip_prefix("kmalloc-rnd-").and_then(|rest| rest.split_once('-')) {
+        Some((_, size)) => format!("kmalloc-{size}"),
+        None => name.to_owned(),
+    }
+}
+
+/// The type of a cache's objects by its name, if a struct of this name fits into them.
+fn type_of(btf: &Btf, cache: &str, object: u64) -> Option<TypeId> {
+    let fits = |name: &str| {
+        let of = btf.composite(name)?;
+        let is_struct = matches!(btf.kind(of), Kind::Composite { is_union: false, .. });
+        // Some end in memory whose size is known at boot only, such as the state of the FPU.
+        (is_struct && (1..=object).contains(&btf.bytes(of))).then_some(of)
+    };
+    if let Some((_, of)) = TYPES.iter().find(|(name, _)| *name == cache)
+        && let Some(of) = fits(of)
+    {
+        return Some(of);
+    }
+    let stems = SUFFIXES.iter().filter_map(|suffix| cache.strip_suffix(suffix));
+    let names: Vec<String> = std::iter::once(cache)
+        .chain(stems)
+        .flat_map(|stem| [stem.to_owned(), format!("{stem}_struct"), format!("{stem}{EMBEDDING}")])
+        .collect();
+    let found: Vec<TypeId> = names.iter().filter_map(|name| fits(name)).collect();
+    // `inode` and `inode_info` both exist: what leaves least room over is it.
+    found.into_iter().max_by_key(|of| btf.bytes(*of))
+}

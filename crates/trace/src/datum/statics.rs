@@ -1,0 +1,78 @@
+//! Types of static variables that the kernel does not describe: its types (BTF) have those of
+//! functions and, in newer ones, of variables of CPUs, but not of others.
+
+use std::collections::BTreeMap;
+
+use super::btf::{Btf, TypeId};
+use super::memory::Memory;
+use super::symbols::Symbols;
+
+/// Structs that calls share.
+const STRUCTS: &[(&str, &str)] = &[
+    ("contig_page_data", "pglist_data"),
+    ("init_cred", "cred"),
+    ("init_css_set", "css_set"),
+    ("init_files", "files_struct"),
+    ("init_fs", "fs_struct"),
+    ("init_mm", "mm_struct"),
+    ("init_net", "net"),
+    ("init_nsproxy", "nsproxy"),
+    ("init_pid_ns", "pid_namespace"),
+    ("init_sighand", "sighand_struct"),
+    ("init_signals", "signal_struct"),
+    ("init_struct_pid", "pid"),
+    ("init_task", "task_struct"),
+    ("init_ucounts", "ucounts"),
+    ("init_user_ns", "user_namespace"),
+    ("noop_backing_dev_info", "backing_dev_info"),
+    ("nr_files", "percpu_counter"),
+    ("root_user", "user_struct"),
+    ("vm_committed_as", "percpu_counter"),
+];
+/// Pointers to structs that are allocated once, when the system boots.
+const POINTERS: &[(&str, &str)] =
+    &[("root_mem_cgroup", "mem_cgroup"), ("root_ns", "aa_ns"), ("node_data", "pglist_data")];
+
+/// Tables of the operations of pipes: with names or without, which have their own from Linux 6.14 on.
+const PIPES: &[&str] = &["pipefifo_fops", "pipeanon_fops"];
+
+/// Static variables of known types, by their address.
+#[derive(Debug, Default)]
+pub(crate) struct Statics {
+    structs: BTreeMap<u64, TypeId>,
+    /// What static pointers point to, likewise.
+    pointed: BTreeMap<u64, TypeId>,
+    /// Operations of pipes: what a file with them has to itself is a `struct pipe_inode_info`.
+    pub(crate) pipe_operations: Vec<u64>,
+}
+
+impl Statics {
+    pub(crate) fn new(memory: &Memory, symbols: &Symbols, btf: &Btf) -> Statics {
+        let known = |(variable, of): &(&str, &str)| {
+            Some((symbols.address_of(variable)?, btf.composite(of)?))
+        };
+        Statics {
+            structs: STRUCTS.iter().filter_map(known).collect(),
+            pointed: POINTERS
+                .iter()
+                .filter_map(known)
+                .filter_map(|(at, of)| Some((memory.word(at)?, of)))
+                .collect(),
+            pipe_operations: PIPES.iter().filter_map(|name| symbols.address_of(name)).collect(),
+        }
+    }
+
+    /// The struct that has the byte at an address, in the image or in the direct map: where it begins
+    /// and its type.
+    pub(crate) fn at(&self, btf: &Btf, address: u64) -> Option<(u64, TypeId)> {
+        [&self.structs, &self.pointed].into_iter().find_map(|known| {
+            let (begin, of) = known.range(..=address).next_back()?;
+            (address - begin < btf.bytes(*of)).then_some((*begin, *of))
+        })
+    }
+
+    /// All structs.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, TypeId)> {
+        self.structs.iter().chain(&self.pointed).map(|(begin, of)| (*begin, *of))
+    }
+}

@@ -1,0 +1,108 @@
+//! Symbols of a guest's kernel: the text of `/proc/kallsyms`, searched by address and by name.
+
+use std::cmp::Reverse;
+
+/// Where an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol<'a> {
+    /// The function's or variable's name, or a section's.
+    pub name: &'a str,
+    /// Bytes from its first one.
+    pub offset: u64,
+    /// Bytes from its first one to the next symbol.
+    pub bytes: u64,
+}
+
+/// A symbol's address, and where in the text its name is.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    address: u64,
+    name: (usize, usize),
+}
+
+/// Functions and variables, static ones and those of modules included.
+///
+/// ```
+/// use knee_trace::Symbols;
+///
+/// let symbols = Symbols::parse("ffffffff81000000 T _stext\nffffffff82745e20 D init_mm\n");
+/// assert_eq!(symbols.address_of("init_mm"), Some(0xffff_ffff_8274_5e20));
+/// let symbol = symbols.at(0xffff_ffff_8274_5e28).unwrap();
+/// assert_eq!((symbol.name, symbol.offset), ("init_mm", 8));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Symbols {
+    text: String,
+    /// By address; of several at one address the most telling comes last.
+    entries: Vec<Entry>,
+}
+
+impl Symbols {
+    /// Reads the text of `/proc/kallsyms` as root sees it. A line that is none is passed over.
+    pub fn parse(text: &str) -> Symbols {
+        let mut symbols = Symbols { text: text.to_owned(), entries: Vec::new() };
+        let mut entries: Vec<Entry> = text.lines().filter_map(|line| entry(text, line)).collect();
+        // A variable's own name says more than that of a section that begins there.
+        entries.sort_by_key(|entry| {
+            let name = symbols.name(entry);
+            (entry.address, !name.starts_with("__"), Reverse(name.len()), name)
+        });
+        symbols.entries = entries;
+        symbols
+    }
+
+    /// The symbol at or before an address.
+    pub fn at(&self, address: u64) -> Option<Symbol<'_>> {
+        let after = self.entries.partition_point(|entry| entry.address <= address);
+        let entry = self.entries[..after].last()?;
+        let next = self.entries.get(after).map_or(u64::MAX, |next| next.address);
+        let bytes = next - entry.address;
+        Some(Symbol { name: self.name(entry), offset: address - entry.address, bytes })
+    }
+
+    /// Where a symbol is; of several with the same name, the first. It looks at all of them.
+    pub fn address_of(&self, name: &str) -> Option<u64> {
+        self.entries.iter().find(|entry| self.name(entry) == name).map(|entry| entry.address)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn name(&self, entry: &Entry) -> &str {
+        &self.text[entry.name.0..entry.name.1]
+    }
+}
+
+fn entry(text: &str, line: &str) -> Option<Entry> {
+    let mut words = line.split_ascii_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let name = words.nth(1)?;
+    let begin = name.as_ptr() as usize - text.as_ptr() as usize;
+    Some(Entry { address, name: (begin, begin + name.len()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_none_is_passed_over() {
+        let symbols = Symbols::parse("nonsense\n\n10 T\n20 T a\n30 t b [module]\n");
+        assert_eq!((symbols.len(), symbols.address_of("b")), (2, Some(0x30)));
+        assert_eq!(symbols.at(0x1f), None);
+        assert_eq!(symbols.at(0x2f).map(|symbol| (symbol.name, symbol.offset)), Some(("a", 0xf)));
+    }
+
+    #[test]
+    fn a_variable_goes_before_the_section_that_begins_with_it() {
+        let symbols = Symbols::parse("10 D __start_data\n10 D count\n10 D __data\n");
+        assert_eq!(symbols.at(0x10).map(|symbol| symbol.name), Some("count"));
+    }
+}

@@ -1,0 +1,156 @@
+use proptest::prelude::*;
+
+use super::kernel::memory;
+use super::kernel::{CPU_AREAS, DIRECT, FILES, IMAGE, INODES, RAM_BYTES, SMALL, STATIC, SYMBOLS};
+use super::*;
+use crate::record::Touch;
+
+/// A line of which side 0 writes some bytes and side 1 touches some.
+fn conflict(physical: u64, address: u64, written: u64, read: u64) -> Conflict {
+    let touch = |side, read: u64, written: u64| Touch {
+        side,
+        first: (read | written).trailing_zeros(),
+        last: 63 - (read | written).leading_zeros(),
+        read,
+        written,
+        virtuals: vec![address],
+        writers: Vec::new(),
+        readers: vec![IMAGE + 0x123],
+    };
+    let sides = vec![touch(0, 0, written), touch(1, read, 0)];
+    Conflict { line: physical, overlap: written & read != 0, sides, datum: None }
+}
+
+/// What a byte of physical memory is called, which the kernel sees in its direct map.
+fn named(resolver: &mut Resolver, physical: u64) -> String {
+    let line = physical & !63;
+    let byte = 1 << (physical - line);
+    resolver.datum(&conflict(line, DIRECT + line, byte, byte)).to_string()
+}
+
+fn resolver() -> Resolver {
+    let resolver = Resolver::new(memory(), SYMBOLS);
+    assert_eq!(resolver.missing(), [] as [&str; 0]);
+    resolver
+}
+
+#[test]
+fn objects_of_a_cache_are_named_by_the_fields_of_their_type() {
+    let mut resolver = resolver();
+    assert_eq!(named(&mut resolver, FILES + 256 + 8), "file.f_count");
+    assert_eq!(named(&mut resolver, FILES + 2 * 256 + 71), "file.f_pos");
+}
+
+#[test]
+fn fields_of_an_inode_are_the_same_in_every_file_system() {
+    let mut resolver = resolver();
+    assert_eq!(named(&mut resolver, INODES + 64 + 8), "inode.i_lock");
+    assert_eq!(named(&mut resolver, INODES), "shmem_inode_info.seals");
+}
+
+#[test]
+fn an_inode_that_is_a_directory_says_so() {
+    let ram = memory();
+    ram.write(INODES + 64, &0o040_755_u32.to_le_bytes()).expect("write a mode");
+    let mut resolver = Resolver::new(ram, SYMBOLS);
+    assert_eq!(named(&mut resolver, INODES + 64 + 8), "inode.i_lock (directory)");
+}
+
+#[test]
+fn an_object_of_a_general_cache_is_what_a_typed_pointer_says() {
+    let mut resolver = resolver();
+    assert_eq!(named(&mut resolver, SMALL + 192 + 80), "pipe_inode_info.head");
+    assert_eq!(named(&mut resolver, SMALL + 2 * 192 + 80), "pipe_inode_info.head", "the same code");
+}
+
+#[test]
+fn an_object_that_nothing_points_to_is_named_by_its_cache() {
+    assert_eq!(named(&mut resolver(), SMALL + 84), "kmalloc-192+0x50");
+}
+
+#[test]
+fn static_variables_are_symbols_and_tables_have_no_offset() {
+    let mut resolver = resolver();
+    let mut at = |offset: u64| {
+        let line = (STATIC + offset) & !63;
+        let byte = 1 << (offset & 63);
+        resolver.datum(&conflict(line, IMAGE + line, byte, byte)).to_string()
+    };
+    assert_eq!(at(0), "rename_lock");
+    assert_eq!(at(12), "rename_lock+0x8");
+    assert_eq!(at(0x40), "nr_shown");
+    assert_eq!(at(0x1234), "__log_buf");
+}
+
+#[test]
+fn a_variable_of_a_cpu_has_one_name_on_all_of_them() {
+    let mut resolver = resolver();
+    for area in CPU_AREAS {
+        assert_eq!(named(&mut resolver, area + 64), "per-cpu runqueues.__lock");
+        assert_eq!(named(&mut resolver, area + 68), "per-cpu runqueues.nr_running");
+    }
+}
+
+#[test]
+fn false_sharing_names_what_is_written_and_what_is_beside_it() {
+    let mut resolver = resolver();
+    let line = FILES + 256;
+    let datum = resolver.datum(&conflict(line, DIRECT + line, 0xff00, 0xff));
+    assert_eq!((datum.fields, datum.beside), (vec!["file.f_count".into()], vec!["file".into()]));
+}
+
+#[test]
+fn the_page_that_describes_a_slab_is_named_by_its_own_type() {
+    let mut resolver = resolver();
+    let address = 0xffff_ea00_0000_0000 + FILES / 4096 * 64;
+    let datum = resolver.datum(&conflict(0x3_0000 + FILES / 64, address, 1 << 24, 1 << 24));
+    assert_eq!(datum.to_string(), "slab.slab_cache");
+}
+
+#[test]
+fn what_has_no_name_is_told_by_its_class_and_what_is_missing_is_told() {
+    let mut resolver = Resolver::new(memory(), "");
+    let missing = resolver.missing().join("; ");
+    assert!(missing.contains("kallsyms") && missing.contains("CONFIG_DEBUG_INFO_BTF"), "{missing}");
+    assert_eq!(named(&mut resolver, FILES), "memory");
+    let datum = resolver.datum(&conflict(0, IMAGE, 1, 1));
+    assert_eq!(datum.to_string(), "static data");
+}
+
+/// Words as memory has them: small numbers, addresses of everything that a kernel has, nonsense.
+fn word() -> impl Strategy<Value = u64> {
+    let address = |base: u64| (0..RAM_BYTES).prop_map(move |offset| base + offset);
+    prop_oneof![
+        0..0x1000_u64,
+        address(DIRECT),
+        address(IMAGE),
+        address(0xffff_ea00_0000_0000),
+        (0..RAM_BYTES / 4096).prop_map(|page| page << 12 | 1),
+        any::<u64>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn nonsense_in_memory_is_named_somehow(
+        changes in prop::collection::vec((0..RAM_BYTES / 8, word()), 1..400),
+        // Pages, caches and page tables are where nonsense does most.
+        more in prop::collection::vec((0x2_0000 / 8..0x5_3000_u64 / 8, word()), 1..400),
+        lines in prop::collection::vec((0..RAM_BYTES / 64, word(), any::<u64>(), any::<u64>()), 1..20),
+    ) {
+        let ram = memory();
+        for (at, value) in changes.into_iter().chain(more) {
+            ram.write(8 * at, &value.to_le_bytes()).expect("write a word");
+        }
+        let mut resolver = Resolver::new(ram, SYMBOLS);
+        for (line, address, written, read) in lines {
+            let written = written | 1;
+            for address in [address & !63, DIRECT + 64 * line] {
+                let datum = resolver.datum(&conflict(64 * line, address, written, read));
+                prop_assert!(!datum.fields.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What the kernel's types make known: fields, and what slabs and pages hold.
+
+use std::collections::{HashMap, HashSet};
+
+use super::btf::{Btf, TypeId};
+use super::fields::{Field, field};
+use super::learned::OfCode;
+use super::memory::{Memory, PAGE_BYTES};
+use super::pages::Pages;
+use super::propagate::{Known, Scan};
+use super::role;
+use super::slab::Caches;
+use super::statics::Statics;
+use super::symbols::Symbols;
+
+/// Memory is searched for pointers to objects that are not known so often, at most.
+const MAX_SCANS: usize = 50;
+/// Structs that are named as a whole: their fields are how a tree works.
+const WHOLE_STRUCTS: &[&str] = &["maple_node", "xa_node"];
+
+/// What the kernel's types make known.
+#[derive(Debug)]
+pub(super) struct Types {
+    pub(super) btf: Btf,
+    pub(super) pages: Option<Pages>,
+    pub(super) caches: Option<Caches>,
+    pub(super) statics: Statics,
+    /// Objects of general caches, and pages, as the last search has found them.
+    known: HashMap<u64, Known>,
+    /// What code has touched, for when it is gone.
+    objects_of_code: OfCode<(u64, u64), Known>,
+    /// The same of pages.
+    pub(super) pages_of_code: OfCode<u64, String>,
+    /// What memory has been searched for: cache, offset in an object, code.
+    searched: HashSet<(u64, u64, Vec<u64>)>,
+    /// Fields, by type, offset and alternative.
+    fields: HashMap<(TypeId, u64, Option<&'static str>), Field>,
+}
+
+/// A name, and how many bytes from the address on have it.
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+}
+
+impl Types {
+    pub(super) fn new(memory: &Memory, symbols: &Symbols, btf: Btf) -> Types {
+        Types {
+            pages: Pages::new(&btf),
+            caches: Caches::new(&btf),
+            statics: Statics::new(memory, symbols, &btf),
+            btf,
+            known: HashMap::new(),
+            objects_of_code: OfCode::default(),
+            pages_of_code: OfCode::default(),
+            searched: HashSet::new(),
+            fields: HashMap::new(),
+        }
+    }
+
+    /// The field of a type that has the byte at `offset`; see [`field`].
+    pub(super) fn field(
+        &mut self,
+        of: TypeId,
+        offset: u64,
+        alternative: Option<&'static str>,
+    ) -> Named {
+        let btf = &self.btf;
+        let field = self
+            .fields
+            .entry((of, offset, alternative))
+            .or_insert_with(|| field(btf, of, offset, alternative));
+        Named { name: field.path.clone(), bytes: field.end - offset }
+    }
+
+    /// A byte of a slab, which is described by its cache and its first byte.
+    pub(super) fn object(
+        &mut self,
+        memory: &Memory,
+        (cache_at, first): (u64, u64),
+        physical: u64,
+        code: &[u64],
+    ) -> Named {
+        let cache = self.caches.as_mut().and_then(|caches| caches.get(memory, &self.btf, cache_at));
+        let Some(cache) = cache.cloned() else { return whole("slab object") };
+        let begin = first + cache.object_at(physical - first);
+        let Some(offset) = physical.checked_sub(begin) else { return whole("slab padding") };
+        let object = memory.direct(begin);
+        let known = match cache.of {
+            Some(of) => Some(Known::Struct(of)),
+            None => self.known_object(memory, object, (cache_at, offset), code),
+        };
+        match known {
+            Some(Known::Struct(of)) if WHOLE_STRUCTS.contains(&self.btf.name(of)) => Named {
+                name: self.btf.name(of).to_owned(),
+                bytes: cache.object.saturating_sub(offset),
+            },
+            Some(Known::Struct(of)) => {
+                let Named { name, bytes } = self.field(of, offset, None);
+                let role = role::of(memory, &self.btf, object, of).unwrap_or_default();
+                Named { name: with(name, role), bytes }
+            }
+            Some(Known::Structs(of)) => self.field(of, offset % self.btf.bytes(of).max(1), None),
+            Some(Known::Elements(name)) => {
+                Named { name: format!("{name}[]"), bytes: cache.object.saturating_sub(offset) }
+            }
+            opaque @ (Some(Known::Opaque(_)) | None) => {
+                let name = match opaque {
+                    Some(Known::Opaque(field)) if cache.is_general() => format!("*{field}"),
+                    _ => cache.name,
+                };
+                let word = offset & !7;
+                let place = if word == 0 { String::new() } else { format!("+{word:#x}") };
+                Named { name: format!("{name}{place}"), bytes: 8 - offset % 8 }
+            }
+        }
+    }
+
+    /// What an object without a type of its own is. What it was when the code touched it may be
+    /// gone by now: then it is what the same code has touched before.
+    fn known_object(
+        &mut self,
+        memory: &Memory,
+        object: u64,
+        (cache, offset): (u64, u64),
+        code: &[u64],
+    ) -> Option<Known> {
+        let keys = || code.iter().map(|code| (cache, *code));
+        if let Some(known) = self.objects_of_code.recall(keys()) {
+            return Some(known.clone());
+        }
+        self.search(memory, (cache, offset, code.to_vec()));
+        let known = self.known.get(&object)?.clone();
+        if !matches!(known, Known::Opaque(_)) {
+            self.objects_of_code.learn(keys(), &known);
+        }
+        Some(known)
+    }
+
+    /// What a page is that does not say it.
+    pub(super) fn other_page(
+        &mut self,
+        memory: &Memory,
+        physical: u64,
+        code: &[u64],
+    ) -> Option<String> {
+        if self.pages_of_code.recall(code.iter().copied()).is_none() {
+            self.search(memory, (0, 0, code.to_vec()));
+        }
+        match self.known.get(&memory.direct(physical & !(PAGE_BYTES - 1)))? {
+            Known::Elements(field) => Some(format!("{field}[]")),
+            _ => None,
+        }
+    }
+
+    /// Searches memory, once for each thing that is not known.
+    fn search(&mut self, memory: &Memory, thing: (u64, u64, Vec<u64>)) {
+        if self.searched.len() < MAX_SCANS
+            && self.searched.insert(thing)
+            && let (Some(pages), Some(caches)) = (&self.pages, &mut self.caches)
+        {
+            let roots = self.statics.all().collect::<Vec<_>>();
+            let operations = &self.statics.pipe_operations;
+            self.known = Scan::new(memory, &self.btf, pages, caches, operations).run(&roots);
+        }
+    }
+
+    /// The file system that the file of an address space is part of.
+    pub(super) fn file_system(&self, memory: &Memory, mapping: u64) -> Option<String> {
+        let at = |address: u64, path| memory.word(address.checked_add(self.btf.offset(path)?)?);
+        let inode = at(mapping, "address_space.host")?;
+        let block = at(inode, "inode.i_sb")?;
+        let kind = at(block, "super_block.s_type")?;
+        memory.name(at(kind, "file_system_type.name")?)
+    }
+}
+
+impl Named {
+    /// The same, of a struct that has a name of its own.
+    pub(super) fn inside(self, variable: &str) -> Named {
+        let path = self.name.split_once('.').map_or(String::new(), |(_, path)| format!(".{path}"));
+        Named { name: format!("{variable}{path}"), bytes: self.bytes }
+    }
+}
+
+fn with(name: String, role: &str) -> String {
+    if role.is_empty() { name } else { format!("{name} ({role})") }
+}
+
+/// Something that is named as one.
+pub(super) fn whole(name: &str) -> Named {
+    Named { name: name.to_owned(), bytes: u64::MAX }
+}
