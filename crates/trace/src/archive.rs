@@ -130,6 +130,16 @@ impl Archive {
         Err(KernelError::NoImageInside(file))
     }
 
+    /// Files of packages that have been fetched, by name; not all of them have an image inside.
+    pub fn fetched(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let packages = entries.map(|entry| entry.path());
+        let mut packages: Vec<PathBuf> =
+            packages.filter(|path| path.extension().is_some_and(|end| end == "deb")).collect();
+        packages.sort();
+        packages
+    }
+
     fn download(&self, name: &str, version: &str) -> Result<PathBuf, KernelError> {
         // apt writes the colon of an epoch in this way.
         let file_name = format!("{name}_{}_amd64.deb", version.replace(':', "%3a"));

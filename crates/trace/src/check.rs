@@ -12,8 +12,9 @@ use std::thread;
 use knee_agent::{CONSOLE, Outcome, Plan, Report, Word, channel, reports};
 use knee_commute::Test;
 
+use crate::datum::Resolver;
 use crate::error::GuestError;
-use crate::guest::{End, Event, Guest, GuestOptions};
+use crate::guest::{End, Event, Guest, GuestOptions, Tracing};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::ram::Ram;
@@ -252,6 +253,8 @@ struct Game<'a> {
     jobs: &'a [Job],
     functions: &'a OnceLock<Arc<Functions>>,
     guest: Guest,
+    /// From when its kernel's symbols are known.
+    resolver: Option<Resolver>,
     channel: Arc<Ram>,
     /// Bytes of reports that have been read.
     read: usize,
@@ -278,12 +281,15 @@ impl<'a> Game<'a> {
         let channel = Ram::new("knee-channel", bytes).map_err(&failed)?;
         channel.write(0, &content).map_err(&failed)?;
         let channel = Arc::new(channel);
-        let options = GuestOptions { channel: Some(channel.clone()), ..options.clone() };
+        // What is shared can be named best while it is there.
+        let tracing = options.tracing.map(|tracing| Tracing { pause: true, ..tracing });
+        let options = GuestOptions { channel: Some(channel.clone()), tracing, ..options.clone() };
         let files = Initramfs::new().file("init", 0o755, knee_artefacts::AGENT).finish();
         Ok(Game {
             jobs,
             functions,
             guest: Guest::start(kernel, &files, &options)?,
+            resolver: None,
             channel,
             read: 0,
             reports: VecDeque::new(),
@@ -309,7 +315,13 @@ impl<'a> Game<'a> {
                         return Err(CheckError::Agent(said.to_owned()));
                     }
                 }
-                Some(Event::Result(Record::Test(result))) => {
+                Some(Event::Result(Record::Test(mut result))) => {
+                    if let Some(resolver) = &mut self.resolver {
+                        resolver.resolve(&mut result);
+                    }
+                    if !result.is_conflict_free() {
+                        self.guest.resume()?;
+                    }
                     self.results.insert(result.test, result);
                     self.listen()?;
                 }
@@ -366,14 +378,12 @@ impl<'a> Game<'a> {
 
     /// Reads the kernel's symbols.
     fn learn(&mut self) -> Result<(), CheckError> {
-        if self.functions.get().is_some() {
-            return Ok(());
-        }
         let mut bytes = vec![0; self.word(Word::Symbols)?.min(self.channel.bytes() as usize)];
         self.read(self.word(Word::SymbolsAt)?, &mut bytes)?;
-        let functions = Functions::of(&String::from_utf8_lossy(&bytes));
+        let text = String::from_utf8_lossy(&bytes);
+        self.resolver = Some(Resolver::new(self.guest.ram().clone(), &text));
         // Another guest with the same kernel may have been first.
-        let _ = self.functions.set(Arc::new(functions));
+        self.functions.get_or_init(|| Arc::new(Functions::of(&text)));
         Ok(())
     }
 }

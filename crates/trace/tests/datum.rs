@@ -1,0 +1,92 @@
+//! What calls share has the names that kernel developers use, in every kernel at hand.
+//!
+//! Kernels are those that have been fetched into the user's cache before (`knee kernel fetch`). Where
+//! there is none, or no QEMU, the test says so and passes.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use knee_commute::{Limits, Wanted, models};
+use knee_trace::{Archive, CheckError, GuestError, GuestOptions, Kernel, check};
+
+/// For each guest that waits for CPUs that other tests use.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Tests of a pair of operations, from all its situations.
+const TESTS: usize = 60;
+
+/// Tests of a pair of operations of `posix`, a line of JSON each, that have `word` in them.
+fn tests(pair: [&str; 2], word: &str) -> String {
+    let models = models();
+    let model = models.iter().find(|model| model.name() == "posix").expect("the interface");
+    let operations = model.operations();
+    let set = pair.map(|name| {
+        operations.iter().position(|(other, _)| *other == name).expect("one of its operations")
+    });
+    let mut lines = Vec::new();
+    let generated = model.generate(&set, &Limits::default(), &Wanted::default(), &mut |test| {
+        let line = serde_json::to_string(&test).expect("a test is plain data");
+        if line.contains(word) {
+            lines.push(line);
+        }
+        ControlFlow::Continue(())
+    });
+    generated.expect("the model runs");
+    assert!(!lines.is_empty(), "no test of {pair:?} has {word}");
+    let step = lines.len().div_ceil(TESTS);
+    lines.into_iter().step_by(step).map(|line| line + "\n").collect()
+}
+
+/// Runs some tests on a kernel; the names of all that their calls share.
+fn shared(kernel: &Kernel, tests: &str) -> Result<BTreeSet<String>, CheckError> {
+    let options = GuestOptions { patience: PATIENCE, ..GuestOptions::default() };
+    let mut names = BTreeSet::new();
+    check(kernel, tests.as_bytes(), &options, |checked, _| {
+        for conflict in checked.runs.iter().flat_map(|run| &run.conflicts) {
+            let datum = conflict.datum.as_ref().expect("each conflict has a datum");
+            names.extend(datum.fields.iter().cloned());
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(names)
+}
+
+#[test]
+fn what_calls_are_known_to_share_has_its_name_in_every_kernel() {
+    // In one run, as a guest takes longer to boot than to run these.
+    let all = [
+        tests(["lseek", "lseek"], ""),
+        tests(["mmap", "mmap"], ""),
+        tests(["open", "open"], r#""creat":true"#),
+        tests(["read", "write"], r#""do":"pipe""#),
+    ];
+    let expected: [&[&str]; 6] = [
+        // Linux 6.13 has another kind of counter there, with another name.
+        &["file.f_count", "file.f_ref"],
+        &["file.f_pos_lock"],
+        &["mm_struct.mmap_lock"],
+        &["inode.i_rwsem (directory)"],
+        &["dentry.d_lockref (directory)"],
+        &["pipe_inode_info.mutex"],
+    ];
+    let kernels: Vec<Kernel> =
+        Archive::of_user().fetched().iter().filter_map(|file| Kernel::open(file).ok()).collect();
+    if kernels.is_empty() {
+        println!("skipped: no kernel has been fetched: knee kernel fetch bookworm");
+    }
+    for kernel in kernels {
+        let names = match shared(&kernel, &all.concat()) {
+            Ok(names) => names,
+            Err(CheckError::Guest(error @ GuestError::NoQemu(_))) => {
+                println!("skipped: {error}");
+                return;
+            }
+            Err(error) => panic!("{}: {error}", kernel.release()),
+        };
+        println!("{}: {} names", kernel.release(), names.len());
+        for any in expected {
+            let found = any.iter().any(|name| names.contains(*name));
+            assert!(found, "{}: none of {any:?} in {names:#?}", kernel.release());
+        }
+    }
+}
