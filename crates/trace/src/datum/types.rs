@@ -88,7 +88,11 @@ impl Types {
         let object = memory.direct(begin);
         let known = match cache.of {
             Some(of) => Some(Known::Struct(of)),
-            None => self.known_object(memory, object, (cache_at, offset), code),
+            None => {
+                // Objects of a cache of their own are of one type, known or not.
+                let offset = if cache.is_general() { Some(offset) } else { None };
+                self.known_object(memory, object, (cache_at, offset), code)
+            }
         };
         match known {
             Some(Known::Struct(of)) if WHOLE_STRUCTS.contains(&self.btf.name(of)) => Named {
@@ -122,14 +126,15 @@ impl Types {
         &mut self,
         memory: &Memory,
         object: u64,
-        (cache, offset): (u64, u64),
+        (cache, offset): (u64, Option<u64>),
         code: &[u64],
     ) -> Option<Known> {
         let keys = || code.iter().map(|code| (cache, *code));
         if let Some(known) = self.objects_of_code.recall(keys()) {
             return Some(known.clone());
         }
-        self.search(memory, (cache, offset, code.to_vec()));
+        let code_of_offset = offset.map_or(Vec::new(), |_| code.to_vec());
+        self.search(memory, (cache, offset.unwrap_or(0), code_of_offset));
         let known = self.known.get(&object)?.clone();
         if !matches!(known, Known::Opaque(_)) {
             self.objects_of_code.learn(keys(), &known);
