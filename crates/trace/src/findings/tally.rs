@@ -70,6 +70,9 @@ impl Tally {
         if let Some(outcome) = &test.unexpected {
             self.unexpected.push(format!("{}: {outcome:?}", test.test));
         }
+        if let Some(end) = &test.died {
+            self.unexpected.push(format!("{}: {end}", test.test));
+        }
     }
 
     /// All tests.
@@ -96,7 +99,7 @@ impl Tally {
         data
     }
 
-    /// Tests whose results the model does not say, and what they returned.
+    /// Tests whose results the model does not say, and what they returned or how they ended.
     pub fn unexpected(&self) -> &[String] {
         &self.unexpected
     }
