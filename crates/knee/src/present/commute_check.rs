@@ -47,6 +47,13 @@ pub(crate) fn share(part: usize, all: usize) -> String {
     }
 }
 
+/// `3 of 4 tests are conflict-free (75.0 %)`.
+pub(crate) fn conflict_free(free: usize, tests: usize) -> String {
+    let are = if tests == 1 { "is" } else { "are" };
+    let of = plural(tests, "test");
+    format!("{free} of {of} {are} conflict-free ({})", share(free, tests))
+}
+
 /// The operations of some tests: those of `posix` in the order of the model, then others by name.
 pub(crate) fn operations(tally: &Tally) -> Vec<String> {
     let models = models();
@@ -67,12 +74,7 @@ pub(crate) fn operations(tally: &Tally) -> Vec<String> {
 pub(crate) fn text(tally: &Tally, title: &str) -> String {
     let mut text = matrix(tally);
     let Counts { tests, free, sometimes, disturbed, died, .. } = tally.total();
-    let all = plural(tests, "test");
-    let _ = writeln!(
-        text,
-        "{BOLD}{title}: {free} of {all} are conflict-free ({}).{BOLD:#}",
-        share(free, tests)
-    );
+    let _ = writeln!(text, "{BOLD}{title}: {}.{BOLD:#}", conflict_free(free, tests));
     for ((_, what), n) in VERDICTS.iter().zip([sometimes, disturbed, died]) {
         if n > 0 {
             let _ = writeln!(text, "{n} {what}.");

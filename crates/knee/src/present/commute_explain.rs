@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use knee_trace::findings::{Datum, Fix, Ranking, SharedLine, TestLine};
 
-use super::commute_check::{share, words};
+use super::commute_check::{conflict_free, share, words};
 use super::number::plural;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
@@ -16,13 +16,8 @@ const MOST_NAMES: usize = 4;
 /// The data that spoil most tests, and what to fix first. `most`: how many of each.
 pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     let mut text = String::new();
-    let (free, all) = (ranking.free, ranking.tests);
-    let tests = plural(all, "test");
-    let _ = writeln!(
-        text,
-        "{BOLD}{title}: {free} of {tests} are conflict-free ({}).{BOLD:#}",
-        share(free, all)
-    );
+    let found = conflict_free(ranking.free, ranking.tests);
+    let _ = writeln!(text, "{BOLD}{title}: {found}.{BOLD:#}");
     if ranking.data.is_empty() {
         let _ = writeln!(text, "No test shares the same in every run.");
         return text;
