@@ -246,7 +246,7 @@ One after the other, what frees most first:
     pair.assert_code(0).assert_stdout_has("close and close: 1 of 1 test is conflict-free (100 %).");
     commute(&scratch, &["explain", "before", "--pair", "open,dup"])
         .assert_code(2)
-        .assert_stderr_has("there are no tests of open and dup here");
+        .assert_stderr_has("there are no tests of open and dup in before");
 }
 
 #[test]
@@ -272,5 +272,5 @@ struct file.f_count
     assert_eq!(line_of, line(&BEFORE[0]));
     commute(&scratch, &["explain", "before", "--test", "open,close/9.9"])
         .assert_code(2)
-        .assert_stderr_has("there is no test open,close/9.9 here");
+        .assert_stderr_has("there is no test open,close/9.9 in before");
 }

@@ -10,6 +10,8 @@ use sha2::{Digest as _, Sha256};
 use super::SCHEMA;
 use crate::kernel::Kernel;
 
+/// More than anybody has machines; so that what a file says can be counted.
+const MOST_SHARDS: usize = 1 << 16;
 /// What tells `check.json` from other documents.
 pub(super) const KIND: &str = "commute check";
 
@@ -110,7 +112,7 @@ impl Shard {
     }
 
     pub(super) fn is_possible(self) -> bool {
-        (1..=self.of).contains(&self.index)
+        (1..=self.of).contains(&self.index) && self.of <= MOST_SHARDS
     }
 }
 
@@ -122,7 +124,7 @@ impl fmt::Display for Shard {
 
 /// A text that names no shard.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a shard is named i/n with i from 1 to n, such as 2/4")]
+#[error("a shard is named i/n with i from 1 to n, such as 2/4, and n at most {MOST_SHARDS}")]
 pub struct ShardError;
 
 impl FromStr for Shard {
@@ -213,7 +215,7 @@ mod tests {
     fn a_shard_is_named_by_two_numbers() {
         assert_eq!("2/3".parse(), Ok(Shard { index: 2, of: 3 }));
         assert_eq!(Shard { index: 2, of: 3 }.to_string(), "2/3");
-        for text in ["", "2", "0/3", "4/3", "0/0", "-1/3", "1/3/5", "1/x"] {
+        for text in ["", "2", "0/3", "4/3", "0/0", "-1/3", "1/3/5", "1/x", "1/65537"] {
             assert_eq!(text.parse::<Shard>(), Err(ShardError), "{text:?}");
         }
     }

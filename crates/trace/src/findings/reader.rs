@@ -78,7 +78,7 @@ impl Findings {
     pub fn missing_shards(&self) -> Vec<Shard> {
         let of = self.check.shard.of;
         let here: BTreeSet<usize> = self.shards.iter().map(|shard| shard.index).collect();
-        // A file may say that there are more shards than tests.
+        // A shard without a test is not missed.
         let shards = (1..=of.min(self.check.tests.count)).map(|index| Shard { index, of });
         shards.filter(|shard| !here.contains(&shard.index)).collect()
     }

@@ -48,13 +48,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let findings = records::open(&args.records)?;
     if let Some(id) = &args.test {
         let found = findings.tests.iter().find(|test| test.test == *id);
-        let found = found.ok_or_else(|| usage(format!("there is no test {id} here")))?;
+        let none = || usage(format!("there is no test {id} in {}", records::names(&args.records)));
+        let found = found.ok_or_else(none)?;
         stdout::print(&if args.json { found.to_line() } else { test(found) })?;
         return Ok(ExitStatus::Done);
     }
     let tests: Vec<&TestLine> = match args.pair.as_slice() {
         [] => findings.tests.iter().collect(),
-        pair => records::of_operations(&findings.tests, pair)?,
+        pair => {
+            let found = records::of_operations(&findings.tests, pair);
+            if found.is_empty() {
+                let (of, names) = (pair.join(" and "), records::names(&args.records));
+                return Err(usage(format!("there are no tests of {of} in {names}")));
+            }
+            found
+        }
     };
     let most = super::most(args.top);
     let ranked = Ranking::of(tests, most);

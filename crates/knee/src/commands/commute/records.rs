@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use knee_trace::findings::{Findings, TestLine};
 
-use crate::exit::usage;
 use crate::present::number::plural;
 use crate::stderr::tell;
 
@@ -41,18 +40,16 @@ fn directories(name: &Path) -> Vec<PathBuf> {
     }
 }
 
+/// What records are called.
+pub(super) fn names(named: &[PathBuf]) -> String {
+    let names: Vec<String> = named.iter().map(|name| name.display().to_string()).collect();
+    names.join(", ")
+}
+
 /// The tests that have just these operations, in any order.
-pub(super) fn of_operations<'t>(
-    tests: &'t [TestLine],
-    operations: &[String],
-) -> anyhow::Result<Vec<&'t TestLine>> {
+pub(super) fn of_operations<'t>(tests: &'t [TestLine], operations: &[String]) -> Vec<&'t TestLine> {
     let wanted = sorted(operations.iter().map(String::as_str).collect());
-    let found: Vec<&TestLine> =
-        tests.iter().filter(|test| sorted(test.operations()) == wanted).collect();
-    match found.is_empty() {
-        true => Err(usage(format!("there are no tests of {} here", operations.join(" and ")))),
-        false => Ok(found),
-    }
+    tests.iter().filter(|test| sorted(test.operations()) == wanted).collect()
 }
 
 fn sorted(mut names: Vec<&str>) -> Vec<&str> {
