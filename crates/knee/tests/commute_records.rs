@@ -213,6 +213,21 @@ What is not shared any more, by the tests that it is in:
 }
 
 #[test]
+fn what_a_second_record_does_not_confirm_is_not_worse() {
+    let scratch = records();
+    let mut again = AFTER;
+    again[2] = BEFORE[2];
+    record(&scratch, "again", "6.12.0", &again, [1, 1]);
+    let diff = commute(&scratch, &["diff", "before", "after", "--again", "again", "--json"]);
+    let document = json_of(diff.assert_code(0));
+    assert_eq!(document["worse"], json!([]));
+    assert_eq!(document["unclear"], json!({ "sometimes": ["open,close/0.2", "open,open/0.0"] }));
+    commute(&scratch, &["diff", "before", "after", "--again", "before"])
+        .assert_code(2)
+        .assert_stderr_has("before is not after once more: the kernel is 6.12.0, not 6.1.0");
+}
+
+#[test]
 fn data_are_ranked_by_what_fixing_them_frees() {
     let scratch = records();
     let explained = commute(&scratch, &["explain", "before"]);

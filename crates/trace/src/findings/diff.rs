@@ -131,6 +131,20 @@ impl Diff {
     }
 }
 
+/// What two records of the same tests agree in: a verdict that the other one does not confirm becomes
+/// `sometimes`, and what the other one has not is left as it is.
+pub fn confirmed(tests: &[TestLine], again: &[TestLine]) -> Vec<TestLine> {
+    let again: BTreeMap<&str, Verdict> =
+        again.iter().map(|test| (test.test.as_str(), test.verdict)).collect();
+    let confirm = |test: &TestLine| match again.get(test.test.as_str()) {
+        Some(verdict) if *verdict != test.verdict => {
+            TestLine { verdict: Verdict::Sometimes, ..test.clone() }
+        }
+        _ => test.clone(),
+    };
+    tests.iter().map(confirm).collect()
+}
+
 /// What tests share, and in how many it is.
 fn data<'t>(tests: impl Iterator<Item = &'t TestLine>) -> BTreeMap<String, usize> {
     let mut data = BTreeMap::new();
@@ -190,6 +204,16 @@ mod tests {
             .map(|set| (set.operations.join(","), set.free_before, set.free_after, set.worse))
             .collect();
         assert_eq!(sets, [("a,b".to_owned(), 2, 2, 1), ("a,c".to_owned(), 1, 0, 0)]);
+    }
+
+    #[test]
+    fn a_verdict_that_is_not_confirmed_proves_nothing() {
+        let before = ["a,b/0", "a,b/1", "a,b/2"].map(free);
+        let after = ["a,b/0", "a,b/1", "a,b/2"].map(|id| conflicting(id, &["x"]));
+        let again = [free("a,b/0"), conflicting("a,b/1", &["y"])];
+        let diff = Diff::of(&before, &confirmed(&after, &again));
+        assert_eq!(diff.worse, ["a,b/1", "a,b/2"]);
+        assert_eq!(diff.unclear, [(Verdict::Sometimes, vec!["a,b/0".to_owned()])].into());
     }
 
     /// Tests with different ids.

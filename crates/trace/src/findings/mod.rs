@@ -51,7 +51,7 @@ mod writer;
 mod samples;
 
 pub use description::{Check, Shard, ShardError, TestedKernel, Tests, check_schema};
-pub use diff::{DatumChange, Diff, PairChange};
+pub use diff::{DatumChange, Diff, PairChange, confirmed};
 pub use error::FindingsError;
 pub use line::{SharedLine, TestLine, Touched, Verdict, test_schema};
 pub use ranking::{Datum, Fix, Ranking};
