@@ -127,7 +127,8 @@ fn listed(lines: &[u8]) -> anyhow::Result<Vec<(String, &[u8])>> {
     }
     let mut seen = BTreeSet::new();
     let mut tests = Vec::new();
-    for (nr, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
+    let lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
+    for (nr, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
         let Test { id } = serde_json::from_slice(line)
             .map_err(|error| anyhow!("line {} of the tests is none: {error}", nr + 1))?;
         if !seen.insert(id.clone()) {
