@@ -14,6 +14,7 @@ use knee_measure::summary::summarise;
 use knee_report::{Matrix, Page, render};
 use knee_stats::ministat::{Comparison, DataSet, Quantiles, Reader, plot};
 use knee_stats::{ChangeOptions, CompareOptions};
+use knee_trace::findings::{Diff, Findings, Ranking, Tally, TestLine};
 
 /// Beyond this many rounds statistics would take the time that the fuzzer has for reading.
 const FEW_ROUNDS: usize = 40;
@@ -123,6 +124,43 @@ pub fn matrix_json(text: &[u8]) {
         }
         Err(error) => assert!(error.to_string().contains("knee commute matrix"), "{error}"),
     }
+}
+
+/// `check.json` of a record of `knee commute check`, beside good tests.
+pub fn check_json(dir: &Path, text: &[u8]) {
+    fs::write(dir.join("check.json"), text).unwrap();
+    fs::write(dir.join("tests.jsonl"), include_str!("../fixed/tests.jsonl")).unwrap();
+    check(dir);
+}
+
+/// `tests.jsonl` of one, beside a good `check.json`.
+pub fn check_tests(dir: &Path, text: &[u8]) {
+    fs::write(dir.join("check.json"), include_str!("../fixed/check.json")).unwrap();
+    fs::write(dir.join("tests.jsonl"), text).unwrap();
+    check(dir);
+}
+
+fn check(dir: &Path) {
+    let findings = match Findings::open(dir) {
+        Ok(findings) => findings,
+        Err(error) => {
+            let (error, path) = (error.to_string(), dir.to_str().unwrap());
+            assert!(error.contains(path), "{error:?} does not name {path}");
+            return;
+        }
+    };
+    let tests = &findings.tests;
+    for test in tests {
+        let line = test.to_line();
+        assert_eq!(TestLine::parse(line.trim_end().as_bytes()).as_ref(), Ok(test));
+    }
+    assert!(findings.missing_shards().len() <= findings.check.tests.count);
+    findings.check.expected();
+    assert_eq!(Tally::of(tests).total().tests, tests.len());
+    assert_eq!(Diff::of(tests, tests).worse, [""; 0]);
+    let ranking = Ranking::of(tests, usize::MAX);
+    let freed: usize = ranking.fixes.iter().map(|fix| fix.frees).sum();
+    assert_eq!(freed, ranking.fixes.first().map_or(0, |_| ranking.conflicting));
 }
 
 /// CPUs as the kernel and `taskset -c` list them.

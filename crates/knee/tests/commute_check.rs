@@ -3,15 +3,21 @@
 
 mod support;
 
+use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use knee_trace::Archive;
-use support::{Finished, Scratch, finish};
+use rustix::process::Signal;
+use support::{Finished, Scratch, finish, processes_in, signal, start, wait_until};
 
 /// The Debian release whose kernel is checked.
 const RELEASE: &str = "bookworm";
+/// Operations with a few dozen tests.
+const PAIR: [&str; 2] = ["stat", "rename"];
 
-fn check(args: &[&str]) -> Option<Finished> {
+/// Somewhere to check the kernel in; none, with a printed reason, where that cannot be done.
+fn guests() -> Option<Scratch> {
     if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
         eprintln!("skipped: qemu-system-x86_64 is not installed");
         return None;
@@ -20,8 +26,18 @@ fn check(args: &[&str]) -> Option<Finished> {
         eprintln!("skipped: there is no kernel of {RELEASE}: {error}");
         return None;
     }
-    let scratch = Scratch::new();
-    Some(finish(scratch.knee(&["commute", "check", "--kernel", RELEASE]).args(args)))
+    Some(Scratch::new())
+}
+
+fn check(args: &[&str]) -> Option<Finished> {
+    Some(finish(&mut checking(&guests()?, args)))
+}
+
+/// `knee commute check` in a directory.
+fn checking(scratch: &Scratch, args: &[&str]) -> Command {
+    let mut command = scratch.knee(&["commute", "check", "--kernel", RELEASE]);
+    command.args(args);
+    command
 }
 
 fn tests(finished: &Finished) -> Vec<serde_json::Value> {
@@ -45,8 +61,91 @@ fn calls_that_look_up_what_is_not_there_share_nothing_and_renames_share_the_dire
     renames
         .assert_code(0)
         .assert_stdout_has("tests are conflict-free")
-        .assert_stdout_has("Writers of shared lines")
+        .assert_stdout_has("What is shared in every run")
         .assert_stdout_has("down_write");
+}
+
+/// Ids and verdicts of the record in a directory.
+fn verdicts(scratch: &Scratch, dir: &str) -> Vec<(String, String)> {
+    let text = fs::read_to_string(scratch.path().join(dir).join("tests.jsonl")).unwrap();
+    let word = |line: &serde_json::Value, field: &str| line[field].as_str().unwrap().to_owned();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.map(|line| (word(&line, "test"), word(&line, "verdict"))).collect()
+}
+
+fn is_complete(scratch: &Scratch, dir: &str) -> bool {
+    let text = fs::read_to_string(scratch.path().join(dir).join("check.json")).unwrap();
+    let check: serde_json::Value = serde_json::from_str(&text).unwrap();
+    check["complete"].as_bool().unwrap()
+}
+
+/// That two records have the same tests, and that these went the same way but for a few: what a call
+/// finds in caches and whose neighbour an object is depends on what ran before.
+#[track_caller]
+fn assert_same(scratch: &Scratch, one: &str, other: &str) {
+    let diff = finish(&mut scratch.knee(&["commute", "diff", "--json", one, other]));
+    let document: serde_json::Value = serde_json::from_str(&diff.stdout).unwrap();
+    assert_eq!((&document["only_before"], &document["only_after"]), (&0.into(), &0.into()));
+    let changed = ["worse", "better"].map(|list| document[list].as_array().unwrap().len());
+    let compared = document["compared"].as_u64().unwrap() as usize;
+    assert!(4 * (changed[0] + changed[1]) <= compared, "{document:#}");
+}
+
+#[test]
+fn a_record_that_was_killed_is_resumed_and_shards_are_the_whole() {
+    let Some(scratch) = guests() else { return };
+    let with = |args: &[&str]| checking(&scratch, &[PAIR.as_slice(), args].concat());
+    let run = |args: &[&str]| finish(&mut with(args));
+    let whole = run(&["-o", "whole"]);
+    whole.assert_code(0).assert_stdout_has("are conflict-free");
+    let tests = verdicts(&scratch, "whole");
+    assert!(tests.len() > 10 && is_complete(&scratch, "whole"), "{tests:?}");
+
+    // Killed as soon as there is a test, and torn in a line as by a crash of the machine.
+    let one = ["-o", "one", "--shard", "1/2"];
+    let mut killed = start(&mut with(&one));
+    let lines = scratch.path().join("one/tests.jsonl");
+    // However long the guest takes to boot: it is given up if it says nothing, and then knee ends.
+    let has_test = || fs::read_to_string(&lines).is_ok_and(|text| text.contains('\n'));
+    while !has_test() && killed.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal(&killed, Signal::KILL);
+    killed.wait().unwrap();
+    wait_until("no guest is left", || processes_in(scratch.path()).is_empty());
+    let text = fs::read_to_string(&lines).unwrap();
+    let few = text.split_inclusive('\n').take(5).collect::<String>();
+    fs::write(&lines, &few[..few.len() - 7]).unwrap();
+    run(&one).assert_code(3).assert_stderr_has("(--resume)");
+    let other = run(&["-o", "one", "--resume", "--shard", "2/2"]);
+    other.assert_code(3).assert_stderr_has("it is shard 1/2, not 2/2");
+    let resume = [one.as_slice(), &["--resume"]].concat();
+    let resumed = run(&resume);
+    resumed.assert_code(0).assert_stderr_has("knee: one has ");
+    assert!(is_complete(&scratch, "one"));
+    // Nothing is left to do, and what is told is all.
+    let again = run(&resume);
+    assert_eq!(again.assert_code(0).stdout, resumed.stdout);
+
+    run(&["-o", "two", "--shard", "2/2", "--resume"]).assert_code(0);
+    assert_same(&scratch, "whole", "one,two");
+    let of_shards = ["one", "two"].map(|dir| verdicts(&scratch, dir).len());
+    assert_eq!(of_shards, [tests.len().div_ceil(2), tests.len() / 2]);
+}
+
+#[test]
+fn what_is_no_shard_or_no_test_is_told() {
+    let scratch = Scratch::new();
+    let told = |args: &[&str]| {
+        let mut command = scratch.knee(&["commute", "check", "--kernel", "/bin/true"]);
+        finish(command.args(args))
+    };
+    told(&["stat", "stat", "--shard", "3/2"]).assert_code(2).assert_stderr_has("i from 1 to n");
+    told(&["stat", "stat", "--resume"]).assert_code(2).assert_stderr_has("--output");
+    fs::write(scratch.path().join("tests"), "{\"id\":\"a,b/0\"}\n{\"id\":\"a,b/0\"}\n").unwrap();
+    told(&["--tests", "tests"]).assert_code(2).assert_stderr_has("a,b/0 is there twice");
+    fs::write(scratch.path().join("tests"), "{\"id\":\"a,b/0\"}\nhello\n").unwrap();
+    told(&["--tests", "tests"]).assert_code(3).assert_stderr_has("line 2 of the tests is none");
 }
 
 #[test]

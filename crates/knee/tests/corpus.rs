@@ -174,6 +174,42 @@ fn matrices() {
 }
 
 #[test]
+fn descriptions_of_checks() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.record()).unwrap();
+    for (name, text) in corpus("check_json") {
+        readers::check_json(&scratch.record(), &text);
+        survives_as_check(&scratch, &name);
+    }
+}
+
+#[test]
+fn tests_of_checks() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.record()).unwrap();
+    for (name, text) in corpus("check_tests") {
+        readers::check_tests(&scratch.record(), &text);
+        let finished = survives_as_check(&scratch, &name);
+        if finished.code == Some(3) {
+            assert!(has_line(&finished.stderr, "record/tests.jsonl:"), "{name}: {finished:#?}");
+        }
+    }
+}
+
+fn survives_as_check(scratch: &Scratch, text: &str) -> Finished {
+    for args in [
+        ["commute", "matrix", "record"].as_slice(),
+        &["commute", "matrix", "record", "-o", "-"],
+        &["commute", "explain", "record"],
+        &["commute", "explain", "record", "--test", "open,close/0.0"],
+        &["report", "record", "-o", "-"],
+    ] {
+        survives(text, scratch.knee(args), "record");
+    }
+    survives(text, scratch.knee(&["commute", "diff", "record", "record"]), "record")
+}
+
+#[test]
 fn lists_of_cpus() {
     let scratch = Scratch::new();
     for (name, text) in corpus("cpu_list") {

@@ -109,6 +109,8 @@ fn man_page_completions_and_schemas_are_generated() {
         assert!(generate(&["completions", shell]).contains("will-it-scale"), "{shell}");
     }
     assert!(generate(&["schema", "sample"]).contains("fairness"));
+    assert!(generate(&["schema", "check"]).contains("file_system"));
+    assert!(generate(&["schema", "check-test"]).contains("same_bytes"));
 }
 
 #[test]

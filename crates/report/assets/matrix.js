@@ -1,9 +1,16 @@
-// Shows the conditions of a pair of operations beside their matrix. What is chosen is kept in the
-// fragment of the address, #commute=posix.open.link, which without this script is a link into the
-// list of all conditions.
+// Shows the conditions, or the tests (shared.js), of a pair of operations beside their matrix. What
+// is chosen is kept in the fragment of the address, #commute=posix.open.link, which without this
+// script is a link into the list of all conditions.
 "use strict";
 (() => {
   const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+
+  function conditionsOf(section) {
+    // Without their names, so that an address does not open the list as well.
+    const pairs = new Map([...section.querySelectorAll(".pair")].map((pair) => ["#" + pair.id, pair]));
+    for (const pair of pairs.values()) pair.removeAttribute("id");
+    return (link) => pairs.get(link.getAttribute("href")).cloneNode(true);
+  }
 
   function bring(section) {
     const table = section.querySelector(".matrix");
@@ -11,14 +18,16 @@
     const rows = [...table.rows].map((row) => [...row.querySelectorAll("td")].map((cell) => cell.firstElementChild));
     const links = rows.flat().filter(Boolean);
     if (links.length === 0) return;
-    // Without their names, so that an address does not open the list as well.
-    const pairs = new Map([...section.querySelectorAll(".pair")].map((pair) => ["#" + pair.id, pair]));
-    for (const pair of pairs.values()) pair.removeAttribute("id");
+    const contentOf = section.classList.contains("shared") ? conflictsOf(section) : conditionsOf(section);
+    const share = (link) => Number(link.dataset.free ?? link.textContent);
     let chosen = null;
+    let shown = null;
 
     // A pair is shown while it is pointed at, and stays when it is chosen.
     function show(link) {
-      place.replaceChildren(pairs.get(link.getAttribute("href")).cloneNode(true));
+      if (link === shown) return;
+      shown = link;
+      place.replaceChildren(contentOf(link));
       place.scrollTop = 0;
       const row = rows.findIndex((row) => row.includes(link));
       const column = rows[row].indexOf(link);
@@ -62,7 +71,8 @@
     function readFragment() {
       const wanted = links.find((link) => link.getAttribute("href") === location.hash);
       if (!wanted) return;
-      section.querySelector(".conditions").open = false;
+      const list = section.querySelector(".conditions");
+      if (list) list.open = false;
       choose(wanted);
       section.scrollIntoView();
     }
@@ -70,7 +80,7 @@
     addEventListener("hashchange", readFragment);
 
     section.querySelector(".chosen-pair").hidden = false;
-    choose(links.reduce((least, link) => (Number(link.textContent) < Number(least.textContent) ? link : least)));
+    choose(links.reduce((least, link) => (share(link) < share(least) ? link : least)));
     readFragment();
   }
 

@@ -2,7 +2,7 @@
 //!
 //! Kinds: `one` run, `two` runs (before and after), `few` testcases in two runs, `single` number of tasks, `large` (100
 //! testcases in two modes), `huge` (100 testcases with 256 points each), `matrix` (of four
-//! operations), `matrices` (of 25 and of four, beside two runs). The numbers are made up
+//! operations), `matrices` (of 25 and of four, beside two runs), `shared` (a check). The numbers are made up
 //! by a formula; the same kind always gives the same bytes.
 
 #[path = "../tests/synthetic/mod.rs"]
@@ -15,7 +15,7 @@ fn main() {
         std::process::exit(2);
     };
     let Some(page) = synthetic::page(kind) else {
-        eprintln!("no kind '{kind}': one, two, few, single, large, huge, matrix, matrices");
+        eprintln!("no kind '{kind}': one, two, few, single, large, huge, matrix, matrices, shared");
         std::process::exit(2);
     };
     std::fs::write(file, knee_report::render(&page)).expect("the page can be written");

@@ -10,8 +10,10 @@ use crate::reading::{CaseReading, CurveReading, Reading, Scaling};
 /// The one sentence to remember.
 pub(crate) fn sentence(reading: &Reading) -> String {
     if !reading.shows_runs() {
-        let matrices: Vec<String> = reading.page.matrices.iter().map(commuting).collect();
-        return matrices.join("; ");
+        let matrices = reading.page.matrices.iter().map(commuting);
+        let shared = reading.page.shared.iter();
+        let shared = shared.map(|shared| format!("{}: {}", shared.name, shared.total().sentence()));
+        return matrices.chain(shared).collect::<Vec<String>>().join("; ");
     }
     if reading.curves().all(|(_, curve)| curve.curve.points.is_empty()) {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();

@@ -1,5 +1,6 @@
 //! One self-contained HTML page that shows runs: how every testcase scales, where it stops, what
-//! changed between two runs; and when the operations of an interface commute.
+//! changed between two runs; when the operations of an interface commute; and what they share in a
+//! kernel where they do.
 //!
 //! A [`Page`] holds the numbers; [`render`] turns it into text. Nothing is read or written here,
 //! and equal input gives equal bytes. The page needs no network and no server, and without
@@ -9,6 +10,8 @@
 //! ```text
 //! model    what is shown: plain data, filled by the caller
 //! matrix   when operations commute: data and document
+//! shared   what commuting calls share in a kernel
+//! drawing  the matrix of that as a drawing of its own
 //! finite   numbers that are none become marked gaps
 //! reading  what the numbers say: efficiency, verdicts, order
 //! finding  the title: the one sentence to remember
@@ -36,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 mod chart;
+mod drawing;
 mod embed;
 mod finding;
 mod finite;
@@ -44,12 +48,15 @@ mod model;
 mod number;
 mod page;
 mod reading;
+mod shared;
 
+pub use drawing::draw;
 pub use matrix::{Differing, Matrix, MatrixError, MatrixOperation, Pair};
 pub use model::{
     Case, Change, ChangeVerdict, CpuShares, Curve, Estimate, Fit, KNEE_EFFICIENCY, Missing, Mode,
     Page, PerTask, Point, Ratio, Run,
 };
+pub use shared::{Shared, SharedLine, SharedSide, SharedVerdict};
 
 /// The page as HTML. Panics if a curve is of a run that is not on the page.
 pub fn render(page: &Page) -> String {

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::matrix::Matrix;
+use crate::shared::Shared;
 
 /// Efficiency below which a curve has reached its knee, unless the caller says otherwise.
 pub const KNEE_EFFICIENCY: f64 = 0.8;
@@ -19,6 +20,8 @@ pub struct Page {
     pub curves: Vec<Curve>,
     /// When operations commute, an interface each. A page of these alone says nothing of runs.
     pub matrices: Vec<Matrix>,
+    /// What commuting calls share, a check each; they too may be all that there is.
+    pub shared: Vec<Shared>,
     /// Efficiency (0 to 1) below which the knee is reached.
     pub knee_efficiency: f64,
     /// The smallest relative difference that matters (0.02 is 2 %), if comparisons had one.
@@ -34,6 +37,7 @@ impl Default for Page {
             cases: Vec::new(),
             curves: Vec::new(),
             matrices: Vec::new(),
+            shared: Vec::new(),
             knee_efficiency: KNEE_EFFICIENCY,
             threshold: None,
             comparison_method: String::new(),

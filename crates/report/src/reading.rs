@@ -142,7 +142,7 @@ impl<'p> Reading<'p> {
 
     /// Whether the page says something of runs: also that there are none, if it says nothing else.
     pub(crate) fn shows_runs(&self) -> bool {
-        !self.page.runs.is_empty() || self.page.matrices.is_empty()
+        !self.page.runs.is_empty() || (self.page.matrices.is_empty() && self.page.shared.is_empty())
     }
 
     /// Whether there are runs to compare with the first.

@@ -276,6 +276,67 @@ fn cells_are_chosen_by_arrow_keys_and_clicks_and_looked_at_by_pointing() {
 }
 
 #[test]
+fn a_pair_has_its_data_its_tests_and_the_functions_that_do_it_when_they_are_opened() {
+    let Some(page) = Opened::new("shared") else { return };
+    let shown = page.show("#shared=1.open.close");
+    let [pair] = shown.shown_pairs()[..] else { panic!("{}", shown.dom) };
+    assert!(pair.contains("open and close: 1 of 3 tests are conflict-free (33.3"), "{pair}");
+    let (_, opened) = shown.dom.split_once("<h4>What they share</h4>").unwrap();
+    let (summary, _) = opened.split_once("</summary>").unwrap();
+    assert!(summary.contains("struct file.f_count") && summary.contains(" 2 tests"), "{summary}");
+    assert!(!shown.dom.contains("filp_close"), "it is made when it is opened");
+    let shown = played(
+        &page,
+        "location.hash = '#shared=1.open.close';
+         const later = (what) => setTimeout(what, 50);
+         const open = (words) => {
+           for (const summary of document.querySelectorAll('.shown-pair summary')) {
+             if (summary.textContent.startsWith(words)) summary.parentElement.open = true;
+           }
+         };
+         later(() => {
+           open('2 tests: share');
+           later(() => {
+             open('open,close/0.0');
+             later(() => {
+               document.body.dataset.lines = document.querySelector('.shown-pair .lines').innerText;
+             });
+           });
+         });",
+    );
+    let (_, lines) = shown.dom.split_once("data-lines=\"").unwrap();
+    let lines = lines.split('"').next().unwrap();
+    for text in [
+        "open bytes 24–31 written by fget, fput",
+        "close bytes 24–31",
+        "filp_close",
+        "fd &lt;table&gt; (false sharing)",
+    ] {
+        assert!(lines.contains(text), "{text}: {lines}");
+    }
+}
+
+#[test]
+fn a_long_list_of_tests_is_shown_in_two_steps() {
+    let Some(page) = Opened::new("shared") else { return };
+    let shown = played(
+        &page,
+        "location.hash = '#shared=1.close.close';
+         const later = (what) => setTimeout(what, 50);
+         const listed = () => document.querySelectorAll('.shown-pair .test').length;
+         later(() => {
+           document.querySelector('.shown-pair details').open = true;
+           later(() => {
+             const few = listed();
+             document.querySelector('.shown-pair button').click();
+             document.body.dataset.listed = `${few} ${listed()}`;
+           });
+         });",
+    );
+    assert!(shown.dom.contains("data-listed=\"200 250\""), "{}", shown.dom);
+}
+
+#[test]
 fn a_narrow_screen_scrolls_a_matrix_and_not_the_page() {
     let Some(page) = Opened::new("matrices") else { return };
     let narrow = "document.documentElement.style.width = '390px';

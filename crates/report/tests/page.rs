@@ -7,11 +7,11 @@ use knee_report::{
 };
 use snapbox::{assert_data_eq, file};
 
-/// The page without its style and script, which have files of their own.
+/// The page without its style and scripts, which have files of their own.
 fn body(html: &str) -> String {
     let (head, rest) = html.split_once("<style>").unwrap();
     let (_, rest) = rest.split_once("</style>").unwrap();
-    let (rest, _) = rest.rsplit_once("<script>").unwrap();
+    let (rest, _) = rest.split_once("<script>").unwrap();
     let (before, policy) = head.split_once("default-src").unwrap();
     let (_, after) = policy.split_once("\">").unwrap();
     // An element a line, so that a difference can be read.
@@ -50,6 +50,12 @@ fn one_number_of_tasks_is_no_curve() {
 fn a_page_of_a_matrix_alone_is_what_it_was() {
     let page = synthetic::page("matrix").unwrap();
     assert_data_eq!(body(&render(&page)), file!["data/matrix.html"].raw());
+}
+
+#[test]
+fn a_page_of_a_check_alone_is_what_it_was() {
+    let page = synthetic::page("shared").unwrap();
+    assert_data_eq!(body(&render(&page)), file!["data/shared.html"].raw());
 }
 
 #[test]
@@ -236,7 +242,7 @@ fn nothing_measured_is_said_and_nothing_drawn() {
 
 #[test]
 fn the_page_fetches_nothing() {
-    for kind in ["two", "matrix", "matrices"] {
+    for kind in ["two", "matrix", "matrices", "shared"] {
         let html = render(&synthetic::page(kind).unwrap());
         assert!(html.contains("default-src 'none'"));
         for reference in ["src=", "@import", "<link", "url(http", " style=", "onclick"] {

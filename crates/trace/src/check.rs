@@ -32,21 +32,6 @@ const FALSE_STARTS: u32 = 2;
 /// Checked tests that wait to be told.
 const MOST_WAITING: usize = 1000;
 
-/// How a test went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// The calls share no line that one of them writes.
-    ConflictFree,
-    /// They do, in every run after the first.
-    Conflict,
-    /// They do in some runs and not in others: a cache that is refilled now and then.
-    Sometimes,
-    /// They were not observed in peace: a task was switched out, or something is missing.
-    Disturbed,
-    /// The guest did not survive it.
-    Died,
-}
-
 /// A test that has been run.
 #[derive(Debug, Clone)]
 pub struct Checked {
@@ -56,24 +41,6 @@ pub struct Checked {
     pub outcome: Result<Outcome, End>,
     /// Its runs but the first, which fills caches.
     pub runs: Vec<TestResult>,
-}
-
-impl Checked {
-    /// What its runs show.
-    pub fn verdict(&self) -> Verdict {
-        if self.outcome.is_err() {
-            return Verdict::Died;
-        }
-        let sound = |run: &&TestResult| !run.is_disturbed() && !run.is_incomplete();
-        let runs: Vec<&TestResult> = self.runs.iter().filter(sound).collect();
-        let free = runs.iter().filter(|run| run.is_conflict_free()).count();
-        match (free, runs.len()) {
-            (_, 0) => Verdict::Disturbed,
-            (0, _) => Verdict::Conflict,
-            (free, all) if free == all => Verdict::ConflictFree,
-            _ => Verdict::Sometimes,
-        }
-    }
 }
 
 /// Functions of the guest's kernel, by address.

@@ -32,7 +32,7 @@ use crate::kernel::Kernel;
 use crate::ram::Ram;
 use crate::record::Record;
 
-const QEMU: &str = "qemu-system-x86_64";
+pub(crate) const QEMU: &str = "qemu-system-x86_64";
 /// A line that is longer is cut into several: a guest that writes no line ends costs no memory.
 const MAX_LINE: usize = 16 << 20;
 /// How much of QEMU's complaints is kept.

@@ -8,6 +8,8 @@
 //! | guest → lines, results, its end | [`Guest::next_event`], [`Event`] |
 //! | guest → what is in its memory | [`Ram`] |
 //! | a line of the plugin → which lines two operations share | [`Record`] |
+//! | tests, kernel → what each test showed | [`check()`], [`Checked`] |
+//! | what tests showed → a record, and what it says | [`findings`] |
 //!
 //! What the guest's init has to do is documented in crate knee-marks, what the plugin sees and does
 //! not in crate knee-plugin; crate knee-probe is the smallest init that does it.
@@ -37,18 +39,21 @@ mod archive;
 mod check;
 mod datum;
 mod error;
+pub mod findings;
 mod guest;
 mod initramfs;
 mod kernel;
+mod qemu;
 mod ram;
 mod record;
 
 pub use archive::{Archive, Package};
-pub use check::{CheckError, Checked, Functions, Verdict, check};
+pub use check::{CheckError, Checked, Functions, check};
 pub use datum::{Datum, Resolver, Symbol, Symbols};
 pub use error::GuestError;
 pub use guest::{End, Event, Guest, GuestOptions, Tracing};
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
+pub use qemu::qemu_version;
 pub use ram::Ram;
 pub use record::{Conflict, Header, Record, RecordError, Side, TestResult, Touch, TracedAccess};

@@ -1,7 +1,11 @@
 //! `knee commute`: when the operations of an interface commute, from a model of it.
 
 mod check;
+mod diff;
+mod explain;
+mod matrix;
 mod program;
+pub(super) mod records;
 mod tests;
 mod verify;
 
@@ -9,12 +13,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use knee_commute::{Extent, Limits, Model, Wanted, conditions, explore_pairs, models, watch};
-use knee_report::Page;
+use knee_commute::{Extent, Limits, Model, Wanted, conditions, models, watch};
 
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute as present;
-use crate::present::commute_matrix;
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -36,7 +38,9 @@ enum Command {
     Tests(tests::Args),
     Verify(verify::Args),
     Check(check::Args),
-    Matrix(MatrixArgs),
+    Matrix(matrix::Args),
+    Diff(diff::Args),
+    Explain(explain::Args),
 }
 
 /// Print the interfaces and their operations
@@ -74,30 +78,6 @@ struct ConditionsArgs {
     #[arg(long)]
     json: bool,
 }
-
-/// Print how often each pair of operations commutes
-#[derive(clap::Args)]
-#[command(after_help = "Examples:
-  knee commute matrix
-  knee commute matrix -o posix.html                 a page, with the conditions of every pair
-  knee commute matrix --json > posix.json           a record of it, with the conditions
-  knee report runs/* posix.json                     the matrix and runs on one page")]
-struct MatrixArgs {
-    #[command(flatten)]
-    from: From,
-
-    /// As JSON, with the conditions of every pair: for programs and `knee report`
-    #[arg(long)]
-    json: bool,
-
-    /// Write a self-contained HTML page with the conditions of every pair instead; - is standard
-    /// output
-    #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "json")]
-    html: Option<PathBuf>,
-}
-
-/// Pairs that are named one by one when not all of them was looked at.
-const MOST_WARNINGS: usize = 3;
 
 /// Which interface, and how far to go.
 #[derive(clap::Args)]
@@ -142,10 +122,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Command::Tests(args) => return tests::run(args),
         Command::Verify(args) => return verify::run(args),
         Command::Check(args) => return check::run(args),
-        Command::Matrix(args) => match matrix(args)? {
-            Some(text) => text,
-            None => return Ok(ExitStatus::Done),
-        },
+        Command::Matrix(args) => return matrix::run(args),
+        Command::Diff(args) => return diff::run(args),
+        Command::Explain(args) => return explain::run(args),
     };
     stdout::print(&text)?;
     Ok(ExitStatus::Done)
@@ -181,41 +160,6 @@ fn when(args: &ConditionsArgs) -> anyhow::Result<String> {
     Ok(if args.json { found.json() } else { found.text(args.all) })
 }
 
-/// The matrix as text, unless it was written as a page.
-fn matrix(args: &MatrixArgs) -> anyhow::Result<Option<String>> {
-    watch(|what| tell!("knee: {what}"));
-    let model = args.from.model()?;
-    let pairs = explore_pairs(&*model, &args.from.limits())?;
-    let names: Vec<&str> = model.operations().iter().map(|(name, _)| *name).collect();
-    let not_all = pairs.iter().filter(|(_, exploration)| exploration.extent != Extent::default());
-    match not_all.clone().count() {
-        0 => {}
-        1..=MOST_WARNINGS => {
-            for ([i, j], exploration) in not_all {
-                let pair = format!("{} and {}", names[*i], names[*j]);
-                warn(&pair, &exploration.extent, &args.from);
-            }
-        }
-        n => {
-            let of = pairs.len();
-            tell!(
-                "knee: of {n} of {of} pairs not all situations were looked at; --json says which"
-            );
-        }
-    }
-    if !args.json && args.html.is_none() {
-        return Ok(Some(present::matrix(&names, &pairs)));
-    }
-    let matrix = commute_matrix::record(&*model, &pairs);
-    Ok(match &args.html {
-        None => Some(matrix.to_json()),
-        Some(file) => {
-            super::report::write(&Page { matrices: vec![matrix], ..Page::default() }, file)?;
-            None
-        }
-    })
-}
-
 /// Says what the limits have kept from being seen.
 fn warn(names: &str, extent: &Extent, from: &From) {
     if extent.too_deep > 0 {
@@ -232,6 +176,11 @@ fn warn(names: &str, extent: &Extent, from: &From) {
         let n = from.limit;
         tell!("knee: {names}: only {n} situations were looked at; raise --limit to see all");
     }
+}
+
+/// How many lines `--top` asks for.
+fn most(top: usize) -> usize {
+    if top == 0 { usize::MAX } else { top }
 }
 
 /// The numbers of operations that are named.

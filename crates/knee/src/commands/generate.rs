@@ -6,6 +6,7 @@ use clap::{CommandFactory, Subcommand};
 use clap_complete::Shell;
 use knee_measure::noise::noise_schema;
 use knee_measure::record::{run_schema, sample_schema};
+use knee_trace::findings::{check_schema, test_schema};
 
 use crate::cli::Cli;
 use crate::exit::ExitStatus;
@@ -33,7 +34,8 @@ enum What {
     },
     /// The JSON schema of a file that knee writes
     Schema {
-        /// run (run.json), sample (a line of samples.jsonl) or noise (noise.json)
+        /// run (run.json), sample (a line of samples.jsonl), noise (noise.json), check (check.json) or
+        /// check-test (a line of tests.jsonl)
         file: SchemaFile,
     },
 }
@@ -43,6 +45,8 @@ enum SchemaFile {
     Run,
     Sample,
     Noise,
+    Check,
+    CheckTest,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
@@ -58,6 +62,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
                 SchemaFile::Run => run_schema(),
                 SchemaFile::Sample => sample_schema(),
                 SchemaFile::Noise => noise_schema(),
+                SchemaFile::Check => check_schema(),
+                SchemaFile::CheckTest => test_schema(),
             };
             text = format!("{schema:#}\n").into_bytes();
         }

@@ -13,6 +13,7 @@ use anyhow::Context;
 use knee_measure::record::write_atomically;
 use knee_report::Page;
 
+use self::matrices::Split;
 use crate::exit::{ExitStatus, usage};
 use crate::stderr::tell;
 use crate::stdout;
@@ -21,17 +22,20 @@ use crate::stdout;
 ///
 /// The page needs no network and no server: mail it, or open it from a disk. It shows every
 /// testcase as a curve with its knee and what limits it, the samples behind it, and the machine; of
-/// several runs also how each differs from the first; of a matrix, when operations commute.
+/// several runs also how each differs from the first; of a matrix, when operations commute; of a check,
+/// what they share in a kernel.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee report runs/2026-11-21T090000Z                    report.html in this directory
   knee report runs/before runs/after -o change.html      with verdicts on what changed
   knee report results/old runs/new         CSV files of will-it-scale, and a record
   knee report posix.json runs/new          with a matrix of knee commute matrix --json
+  knee report 6.1 6.12 -o shared.html      what knee commute check -o DIR has found
   knee report runs/before -o - | gzip > report.html.gz")]
 pub(crate) struct Args {
     /// Records of knee run, or CSV files (or a directory of them) or output of will-it-scale; further
-    /// ones are compared with the first. JSON files of knee commute matrix may be among them
+    /// ones are compared with the first. JSON files of knee commute matrix may be among them, and
+    /// directories of knee commute check
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
@@ -54,8 +58,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             return Err(usage(format!("{} is named twice", run.display())));
         }
     }
-    let (matrices, runs) = matrices::split(&args.runs)?;
-    let page = Page { matrices, ..page::page(&runs, args.knee, args.threshold)? };
+    let Split { matrices, shared, runs } = matrices::split(&args.runs)?;
+    let page = Page { matrices, shared, ..page::page(&runs, args.knee, args.threshold)? };
     write(&page, &args.output)?;
     Ok(ExitStatus::Done)
 }

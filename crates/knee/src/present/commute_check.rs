@@ -1,120 +1,104 @@
-//! What commuting calls share in a kernel, as a matrix and by function.
+//! What commuting calls share in a kernel, as a matrix and by datum.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use knee_agent::Outcome;
-use knee_trace::{Checked, Functions, Verdict};
+use knee_commute::models;
+use knee_trace::findings::{Check, Counts, Tally, Verdict};
+use serde_json::json;
 
 use super::number::plural;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
-/// Functions that are named.
-const MOST_FUNCTIONS: usize = 15;
+/// Data that are named.
+const MOST_DATA: usize = 15;
 /// Tests that are named whose results were not expected.
 const MOST_UNEXPECTED: usize = 5;
+/// Verdicts that say neither that a test is conflict-free nor that it is not, and what they mean.
+pub(crate) const VERDICTS: [(Verdict, &str); 3] = [
+    (Verdict::Sometimes, "conflict in some runs only, as a cache is refilled now and then"),
+    (Verdict::Disturbed, "were disturbed by another task and say nothing"),
+    (Verdict::Died, "ended the guest"),
+];
 
-/// Counts of tests.
-#[derive(Default)]
-pub(crate) struct Tally {
-    tests: usize,
-    verdicts: BTreeMap<Verdict, usize>,
-    /// By operations: tests, and those that are conflict-free.
-    pairs: BTreeMap<Vec<String>, (usize, usize)>,
-    /// In the order in which they were met.
-    operations: Vec<String>,
-    /// By function that wrote a shared line: in how many tests.
-    writers: BTreeMap<String, usize>,
-    unexpected: Vec<String>,
+/// A verdict in words.
+pub(crate) fn words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::ConflictFree => "conflict-free",
+        Verdict::Conflict => "shares in every run",
+        Verdict::Sometimes => "shares in some runs only, not the same in all",
+        Verdict::Disturbed => "disturbed by another task, which says nothing",
+        Verdict::Died => "ended the guest",
+    }
 }
 
-impl Tally {
-    pub(crate) fn add(&mut self, checked: &Checked, functions: &Functions) {
-        self.tests += 1;
-        let verdict = checked.verdict();
-        *self.verdicts.entry(verdict).or_default() += 1;
-        let names = checked.id.split_once('/').map_or(checked.id.as_str(), |(names, _)| names);
-        let names: Vec<String> = names.split(',').map(str::to_owned).collect();
-        for name in &names {
-            if !self.operations.contains(name) {
-                self.operations.push(name.clone());
-            }
-        }
-        let (tests, free) = self.pairs.entry(names).or_default();
-        *tests += 1;
-        *free += usize::from(verdict == Verdict::ConflictFree);
-        match &checked.outcome {
-            Ok(Outcome::AsExpected) => {}
-            Ok(other) => self.unexpected.push(format!("{}: {other:?}", checked.id)),
-            Err(end) => self.unexpected.push(format!("{}: {end}", checked.id)),
-        }
-        let conflicts = checked.runs.last().into_iter().flat_map(|run| &run.conflicts);
-        let writers = conflicts.flat_map(|conflict| &conflict.sides).flat_map(|side| &side.writers);
-        let writers: BTreeSet<&str> =
-            writers.map(|pc| functions.at(*pc).unwrap_or("an unknown function")).collect();
-        for writer in writers {
-            *self.writers.entry(writer.to_owned()).or_default() += 1;
-        }
-    }
+/// What was checked: `Linux 6.1.0-50-cloud-amd64`.
+pub(crate) fn title(check: &Check) -> String {
+    let Check { kernel, file_system, .. } = check;
+    format!("Linux {}, {file_system}", kernel.release)
+}
 
-    pub(crate) fn tests(&self) -> usize {
-        self.tests
+/// A part of all in per cent: `60.4 %`. All or nothing is said of nothing else.
+pub(crate) fn share(part: usize, all: usize) -> String {
+    match (part, all) {
+        (0, _) => "0 %".to_owned(),
+        (part, all) if part == all => "100 %".to_owned(),
+        _ => format!("{:.1} %", (100.0 * part as f64 / all as f64).clamp(0.1, 99.9)),
     }
+}
 
-    /// Tests whose results the model does not say.
-    pub(crate) fn unexpected(&self) -> usize {
-        self.unexpected.len()
-    }
+/// `3 of 4 tests are conflict-free (75.0 %)`.
+pub(crate) fn conflict_free(free: usize, tests: usize) -> String {
+    let are = if tests == 1 { "is" } else { "are" };
+    let of = plural(tests, "test");
+    format!("{free} of {of} {are} conflict-free ({})", share(free, tests))
+}
 
-    fn of(&self, verdict: Verdict) -> usize {
-        self.verdicts.get(&verdict).copied().unwrap_or(0)
-    }
-
-    /// Conflict-free tests and all tests of a pair, in either order.
-    fn pair(&self, a: &str, b: &str) -> Option<(usize, usize)> {
-        let either = [[a, b], [b, a]].map(|pair| pair.map(str::to_owned).to_vec());
-        let (tests, free) = either.iter().find_map(|pair| self.pairs.get(pair))?;
-        Some((*free, *tests))
-    }
+/// The operations of some tests: those of `posix` in the order of the model, then others by name.
+pub(crate) fn operations(tally: &Tally) -> Vec<String> {
+    let models = models();
+    let known: Vec<&str> = models
+        .iter()
+        .find(|model| model.name() == "posix")
+        .map_or(Vec::new(), |model| model.operations().iter().map(|(name, _)| *name).collect());
+    let mut names: Vec<String> = tally.sets().keys().flatten().cloned().collect();
+    names.sort_by_cached_key(|name| {
+        let place = known.iter().position(|known| known == name);
+        (place.unwrap_or(known.len()), name.clone())
+    });
+    names.dedup();
+    names
 }
 
 /// For people.
-pub(crate) fn text(tally: &Tally, release: &str) -> String {
+pub(crate) fn text(tally: &Tally, title: &str) -> String {
     let mut text = matrix(tally);
-    let free = tally.of(Verdict::ConflictFree);
-    let share = 100.0 * free as f64 / tally.tests.max(1) as f64;
-    let tests = plural(tally.tests, "test");
-    let _ = writeln!(
-        text,
-        "{BOLD}Linux {release}: {free} of {tests} are conflict-free ({share:.1} %).{BOLD:#}"
-    );
-    let others = [
-        (Verdict::Sometimes, "conflict in some runs only, as a cache is refilled now and then"),
-        (Verdict::Disturbed, "were disturbed by another task and say nothing"),
-    ];
-    for (verdict, what) in others {
-        let n = tally.of(verdict);
+    let Counts { tests, free, sometimes, disturbed, died, .. } = tally.total();
+    let _ = writeln!(text, "{BOLD}{title}: {}.{BOLD:#}", conflict_free(free, tests));
+    for ((_, what), n) in VERDICTS.iter().zip([sometimes, disturbed, died]) {
         if n > 0 {
             let _ = writeln!(text, "{n} {what}.");
         }
     }
-    let mut writers: Vec<(&String, &usize)> = tally.writers.iter().collect();
-    writers.sort_by_key(|(name, tests)| (std::cmp::Reverse(**tests), *name));
-    if !writers.is_empty() {
-        let _ = writeln!(text, "\nWriters of shared lines, by the tests that they are in:");
+    let data = tally.data();
+    if !data.is_empty() {
+        let _ = writeln!(text, "\nWhat is shared in every run, by the tests that it is in:");
     }
-    for (name, tests) in writers.iter().take(MOST_FUNCTIONS) {
+    for (name, tests) in data.iter().take(MOST_DATA) {
         let _ = writeln!(text, "  {tests:>6}  {name}");
     }
-    if writers.len() > MOST_FUNCTIONS {
-        let more = plural(writers.len() - MOST_FUNCTIONS, "more function");
-        let _ = writeln!(text, "  {DIM}and {more}; --json has all, by test{DIM:#}");
+    if data.len() > MOST_DATA {
+        let more = data.len() - MOST_DATA;
+        let _ = writeln!(
+            text,
+            "  {DIM}and {more} more; knee commute explain ranks what -o DIR has kept{DIM:#}"
+        );
     }
-    if !tally.unexpected.is_empty() {
-        let n = plural(tally.unexpected.len(), "test");
+    let unexpected = tally.unexpected();
+    if !unexpected.is_empty() {
+        let n = plural(unexpected.len(), "test");
         let _ = writeln!(text, "\n{n} did not return what the model says:");
-        for test in tally.unexpected.iter().take(MOST_UNEXPECTED) {
+        for test in unexpected.iter().take(MOST_UNEXPECTED) {
             let _ = writeln!(text, "  {test}");
         }
     }
@@ -123,8 +107,8 @@ pub(crate) fn text(tally: &Tally, release: &str) -> String {
 
 /// Shares of conflict-free tests, in per cent; nothing of a pair without tests.
 fn matrix(tally: &Tally) -> String {
-    let names = &tally.operations;
-    if tally.pairs.keys().any(|operations| operations.len() != 2) {
+    let names = operations(tally);
+    if tally.sets().keys().any(|operations| operations.len() != 2) {
         return String::new();
     }
     let width = names.iter().map(String::len).max().unwrap_or(0);
@@ -135,17 +119,32 @@ fn matrix(tally: &Tally) -> String {
         for head in &names[..=row] {
             let share = match tally.pair(head, name) {
                 None => String::new(),
-                Some((free, all)) if free == all => "100%".to_owned(),
+                Some(Counts { free, tests, .. }) if free == tests => "100%".to_owned(),
                 // Never rounded to all.
-                Some((free, all)) => format!("{}%", 100 * free / all),
+                Some(Counts { free, tests, .. }) => format!("{}%", 100 * free / tests),
             };
             let _ = write!(text, " {share:>0$}", cell(head));
         }
         text.push('\n');
     }
     let _ = write!(text, "{:width$}", "");
-    for name in names {
+    for name in &names {
         let _ = write!(text, " {name:>0$}", cell(name));
     }
     text + "\n\n"
+}
+
+/// For programs: the check, and how many tests of which operations went how.
+pub(crate) fn json(tally: &Tally, check: &Check) -> String {
+    let sets: Vec<_> = tally
+        .sets()
+        .iter()
+        .map(|(operations, counts)| {
+            let mut set = json!(counts);
+            set["operations"] = json!(operations);
+            set
+        })
+        .collect();
+    let document = json!({ "schema": 1, "check": check, "total": tally.total(), "sets": sets });
+    format!("{document:#}\n")
 }

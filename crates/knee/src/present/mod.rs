@@ -2,7 +2,10 @@
 
 pub(crate) mod commute;
 pub(crate) mod commute_check;
+pub(crate) mod commute_diff;
+pub(crate) mod commute_explain;
 pub(crate) mod commute_matrix;
+pub(crate) mod commute_shared;
 pub(crate) mod compared;
 pub(crate) mod csv;
 mod failures;

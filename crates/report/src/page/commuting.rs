@@ -6,11 +6,9 @@
 use maud::{Markup, html};
 
 use super::fragment;
+use super::triangle::{COLOURS, heat, triangle};
 use crate::matrix::{Matrix, MatrixOperation, Pair};
 use crate::number::count;
-
-/// Shares from 1 to 99 % are drawn in as many colours, a tenth each.
-const COLOURS: u8 = 10;
 
 pub(super) fn section(matrices: &[Matrix]) -> Markup {
     html! {
@@ -54,6 +52,11 @@ fn legend() -> Markup {
 
 fn one(matrix: &Matrix, key: &str) -> Markup {
     let Matrix { interface, about, pairs, knee_version, .. } = matrix;
+    let operations: Vec<(&str, &str)> = matrix
+        .operations
+        .iter()
+        .map(|MatrixOperation { name, about }| (name.as_str(), about.as_str()))
+        .collect();
     let sum = |of: fn(&Pair) -> u32| pairs.iter().map(|pair| of(pair) as usize).sum::<usize>();
     html! {
         section.commute aria-labelledby={ "commute-" (key) } {
@@ -66,7 +69,7 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
             (doubts(pairs))
             div.matrix-and-pair {
                 div.scroll role="region" aria-label={ "Matrix of " (interface) } {
-                    (triangle(matrix, key))
+                    (triangle(&operations, |column, row| cell(key, matrix.pair(column, row))))
                 }
                 div.chosen-pair hidden {
                     p.note { "Point at a cell, or move with the arrow keys; a click keeps it." }
@@ -113,40 +116,14 @@ fn id(key: &str, pair: &Pair) -> String {
     format!("commute={key}.{}.{}", fragment(a), fragment(b))
 }
 
-/// A row per operation, with a cell for each up to itself; its name stands at both ends of it,
-/// where it is the head of the column below.
-fn triangle(matrix: &Matrix, key: &str) -> Markup {
-    html! {
-        table.matrix {
-            tbody {
-                @for (row, MatrixOperation { name, about }) in matrix.operations.iter().enumerate() {
-                    tr {
-                        th scope="row" title=(about) { (name) }
-                        @for column in 0..=row { (cell(key, matrix.pair(column, row))) }
-                        // Over the cells that are not there.
-                        th.column-name colspan=(matrix.operations.len() - row) aria-hidden="true" {
-                            (name)
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
 fn cell(key: &str, pair: Option<&Pair>) -> Markup {
     let Some((pair, percent)) = pair.and_then(|pair| Some((pair, pair.percent()?))) else {
         return html! { td title="not looked at" { "–" } };
     };
-    let class = match percent {
-        0 => "never".to_owned(),
-        100 => "always".to_owned(),
-        some => format!("heat{}", some / (100 / COLOURS)),
-    };
     let [a, b] = &pair.operations;
     html! {
         td {
-            a class={ "heat " (class) } href={ "#" (id(key, pair)) }
+            a class={ "heat " (heat(percent.into())) } href={ "#" (id(key, pair)) }
                 aria-label={ (a) " and " (b) ": " (percent) " %" } { (percent) }
         }
     }

@@ -1,5 +1,5 @@
-//! The page as HTML: the finding, the overview, every testcase, when operations commute, machine
-//! and method.
+//! The page as HTML: the finding, the overview, every testcase, when operations commute, what they
+//! share, machine and method.
 
 mod case;
 mod commuting;
@@ -8,7 +8,9 @@ mod head;
 mod machine;
 mod overview;
 mod packed;
+mod sharing;
 mod table;
+mod triangle;
 mod words;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -19,18 +21,23 @@ use crate::{chart, embed, finding};
 pub(crate) use words::words_of_changes;
 
 const STYLE: &str = include_str!("../../assets/report.css");
-/// What makes runs move, and what makes matrices; a page has the ones it needs.
+/// What makes runs move, what shows tests, and what makes matrices; a page has the ones it needs.
 const RUNS_SCRIPT: &str = include_str!("../../assets/report.js");
+const SHARED_SCRIPT: &str = include_str!("../../assets/shared.js");
 const MATRICES_SCRIPT: &str = include_str!("../../assets/matrix.js");
 
 pub(crate) fn html(reading: &Reading) -> String {
     let finding = finding::sentence(reading);
     let (runs, matrices) = (reading.shows_runs(), !reading.page.matrices.is_empty());
-    let scripts: Vec<&str> = runs
-        .then_some(RUNS_SCRIPT)
-        .into_iter()
-        .chain(matrices.then_some(MATRICES_SCRIPT))
-        .collect();
+    let shared = !reading.page.shared.is_empty();
+    let scripts: Vec<&str> = [
+        runs.then_some(RUNS_SCRIPT),
+        shared.then_some(SHARED_SCRIPT),
+        (matrices || shared).then_some(MATRICES_SCRIPT),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -39,14 +46,16 @@ pub(crate) fn html(reading: &Reading) -> String {
                 @if runs {
                     (chart::markers())
                     a.skip href="#overview" { "Skip to the overview" }
-                } @else {
+                } @else if matrices {
                     a.skip href="#commute" { "Skip to the matrix" }
+                } @else {
+                    a.skip href="#shared" { "Skip to the matrix" }
                 }
                 header {
                     h1 { (finding) }
                     @if runs {
                         (head::about(reading))
-                        (sections(matrices))
+                        (sections(matrices, shared))
                     }
                 }
                 main {
@@ -55,6 +64,7 @@ pub(crate) fn html(reading: &Reading) -> String {
                         (case::cases(reading))
                     }
                     @if matrices { (commuting::section(&reading.page.matrices)) }
+                    @if shared { (sharing::section(&reading.page.shared)) }
                     @if runs { (machine::machine(reading)) }
                 }
                 @if runs { (embed::page(reading)) }
@@ -65,12 +75,13 @@ pub(crate) fn html(reading: &Reading) -> String {
     page.into_string() + "\n"
 }
 
-fn sections(matrices: bool) -> Markup {
+fn sections(matrices: bool, shared: bool) -> Markup {
     html! {
         nav aria-label="Sections" {
             a href="#overview" { "Overview" }
             a href="#testcases" { "Testcases" }
             @if matrices { a href="#commute" { "When operations commute" } }
+            @if shared { a href="#shared" { "What commuting calls share" } }
             a href="#machine" { "Machine and method" }
         }
     }

@@ -2,7 +2,8 @@
 
 use knee_report::{
     Case, Change, ChangeVerdict, CpuShares, Curve, Differing, Estimate, Fit, KNEE_EFFICIENCY,
-    Matrix, MatrixOperation, Missing, Mode, Page, Pair, PerTask, Point, Ratio, Run,
+    Matrix, MatrixOperation, Missing, Mode, Page, Pair, PerTask, Point, Ratio, Run, Shared,
+    SharedLine, SharedSide, SharedVerdict,
 };
 
 const POWERS: [u32; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
@@ -41,9 +42,50 @@ pub(crate) fn page(kind: &str) -> Option<Page> {
             matrices: vec![matrix(25), matrix(4)],
             ..measured(&POWERS, LAWS[1..3].to_vec(), 2)
         },
+        "shared" => Page { shared: vec![shared()], ..Page::default() },
         "huge" => many(&(1..=256).collect::<Vec<u32>>()),
         _ => return None,
     })
+}
+
+/// A check with each kind of test.
+fn shared() -> Shared {
+    let mut shared = Shared::new(
+        "Linux 6.1 <test>, tmpfs",
+        ["open", "close", "dup"].map(str::to_owned).to_vec(),
+    );
+    shared.facts = vec!["QEMU 7.2".to_owned()];
+    shared.fixes =
+        vec!["fixing `struct file.f_count` would make 2 more tests conflict-free".to_owned()];
+    let side = |call, writers: &[&str], readers: &[&str]| {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        SharedSide { call, bytes: [24, 31], writers: names(writers), readers: names(readers) }
+    };
+    let count = SharedLine {
+        name: "struct file.f_count".to_owned(),
+        same_bytes: true,
+        sides: vec![side(0, &["fget", "fput"], &[]), side(1, &["filp_close"], &["fget"])],
+    };
+    let apart = SharedLine { name: "fd <table>".to_owned(), same_bytes: false, ..count.clone() };
+    let mut add = |id: &str, verdict, note: &str, lines: &[&SharedLine]| {
+        let operations: Vec<&str> = id.split('/').next().unwrap_or(id).split(',').collect();
+        shared.add(
+            id,
+            &operations,
+            verdict,
+            note.to_owned(),
+            lines.iter().map(|&line| line.clone()),
+        );
+    };
+    add("open,close/0.0", SharedVerdict::Conflict, "", &[&count, &apart]);
+    add("open,close/0.1", SharedVerdict::Conflict, "", &[&count]);
+    add("open,close/1.0", SharedVerdict::Free, "", &[]);
+    add("open,open/0.0", SharedVerdict::Sometimes, "", &[&apart]);
+    add("open,open/0.1", SharedVerdict::Died, "the guest panicked: <oops>", &[]);
+    for nr in 0..250 {
+        add(&format!("close,close/{nr}"), SharedVerdict::Free, "", &[]);
+    }
+    shared
 }
 
 /// Of any number of operations, with all kinds of shares and conditions.

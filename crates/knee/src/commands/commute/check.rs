@@ -1,26 +1,27 @@
 //! `knee commute check`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Context;
-use knee_agent::Outcome;
-use knee_trace::{Archive, Checked, Functions, GuestOptions, Kernel, Verdict, check};
-use serde_json::json;
+use anyhow::{Context, anyhow};
+use knee_measure::machine::utc::rfc3339;
+use knee_trace::findings::{Check, Shard, Tally, TestLine, Tests, Writer, is_record};
+use knee_trace::{Archive, GuestOptions, Kernel, check, qemu_version};
+use serde::Deserialize;
 
 use super::verify::tests;
-use crate::exit::ExitStatus;
-use crate::present::commute_check::{Tally, text};
+use crate::exit::{ExitStatus, usage};
+use crate::present::commute_check::{text, title};
 use crate::stderr::tell;
 use crate::stdout;
 
 /// Between two lines of progress.
 const TELL_EVERY: Duration = Duration::from_secs(5);
-/// Version of a line of the output.
-const SCHEMA: u32 = 1;
+/// What the tests' files are on.
+const FILE_SYSTEM: &str = "tmpfs";
 
 /// Find out whether commuting calls share memory in a real kernel, traced in a guest under QEMU
 ///
@@ -35,8 +36,11 @@ const SCHEMA: u32 = 1;
   knee commute check open --kernel bookworm             every pair with open, on Debian 12's kernel
   knee commute check --kernel vmlinuz-6.12 --json > 6.12.jsonl
   knee commute tests | shuf -n 2000 | knee commute check --tests -
+  knee commute check --kernel trixie -o 6.12            a record, for matrix, diff and explain
+  knee commute check --kernel trixie -o 6.12 --resume   goes on with it after it was killed
+  knee commute check --kernel trixie -o part/2 --shard 2/4    one of four machines
 
-Status 1: a call returned what the model does not say.")]
+Status 1: a call returned what the model does not say; 4: a guest did not survive a test.")]
 pub(super) struct Args {
     /// Two to four operations that are called at once; one: every pair with it; none: all
     #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests")]
@@ -51,38 +55,124 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE|RELEASE")]
     kernel: Option<PathBuf>,
 
-    /// One line of JSON for each test
+    /// Keep what is found in this directory, which must not be there yet
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Only every N-th test, from the I-th on
+    #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
+    shard: Shard,
+
+    /// Go on with the tests that DIR does not have, if there is such a directory
+    #[arg(long, requires = "output")]
+    resume: bool,
+
+    /// One line of JSON for each test that is run
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    let tests = tests(&args.operations, args.tests.as_deref(), false)?;
-    let count = tests.iter().filter(|byte| **byte == b'\n').count();
+    let lines = tests(&args.operations, args.tests.as_deref(), false)?;
+    let all = listed(&lines)?;
     let kernel = kernel(args.kernel.as_deref())?;
-    tell!("knee: {count} tests on Linux {}; the guest boots", kernel.release());
-    let mut tally = Tally::default();
+    let description = Check::begin(
+        now(),
+        &kernel,
+        FILE_SYSTEM,
+        Tests::of(all.iter().map(|(id, _)| id.as_str())),
+        args.shard,
+        qemu_version().unwrap_or_default(),
+    );
+    let title = title(&description);
+    let expected = description.expected();
+    let (mut record, done) = open(args, description)?;
+    let mut tally = Tally::of(&done);
+    let done: BTreeSet<&str> = done.iter().map(|test| test.test.as_str()).collect();
+    let of_shard = all.iter().enumerate().filter(|(nr, _)| args.shard.has(*nr));
+    let left: Vec<&(String, &[u8])> =
+        of_shard.map(|(_, test)| test).filter(|(id, _)| !done.contains(id.as_str())).collect();
+    let mut keep = |line: TestLine| -> anyhow::Result<()> {
+        tally.add(&line);
+        if let Some(record) = &mut record {
+            record.append(&line)?;
+        }
+        if args.json { write_line(&line) } else { Ok(()) }
+    };
+    if !left.is_empty() {
+        run_tests(&kernel, &left, expected - left.len(), &mut keep)?;
+    }
+    if let Some(record) = record {
+        record.end(now())?;
+    }
+    if !args.json {
+        stdout::print(&text(&tally, &title))?;
+    }
+    Ok(match tally.total().died {
+        0 if tally.unexpected().is_empty() => ExitStatus::Done,
+        0 => ExitStatus::Policy,
+        _ => ExitStatus::TestcaseDied,
+    })
+}
+
+fn now() -> String {
+    rfc3339(SystemTime::now())
+}
+
+/// The tests of a text, with their ids.
+fn listed(lines: &[u8]) -> anyhow::Result<Vec<(String, &[u8])>> {
+    #[derive(Deserialize)]
+    struct Test {
+        id: String,
+    }
+    let mut seen = BTreeSet::new();
+    let mut tests = Vec::new();
+    let lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
+    for (nr, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
+        let Test { id } = serde_json::from_slice(line)
+            .map_err(|error| anyhow!("line {} of the tests is none: {error}", nr + 1))?;
+        if !seen.insert(id.clone()) {
+            return Err(usage(format!("test {id} is there twice, in line {} again", nr + 1)));
+        }
+        tests.push((id, line));
+    }
+    Ok(tests)
+}
+
+/// The record that is to be written, if any is, and the tests that it has.
+fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLine>)> {
+    let Some(dir) = &args.output else { return Ok((None, Vec::new())) };
+    if !args.resume || !is_record(dir) {
+        return Ok((Some(Writer::create(dir, check)?), Vec::new()));
+    }
+    let (writer, done) = Writer::resume(dir, &check)?;
+    tell!("knee: {} has {} of {} tests", dir.display(), done.len(), check.expected());
+    Ok((Some(writer), done))
+}
+
+/// Runs tests in guests, `before` of all having been run, and keeps what each shows.
+fn run_tests(
+    kernel: &Kernel,
+    tests: &[&(String, &[u8])],
+    before: usize,
+    keep: &mut impl FnMut(TestLine) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let all = before + tests.len();
+    tell!("knee: {} tests on Linux {}; the guest boots", tests.len(), kernel.release());
+    let lines: Vec<&[u8]> = tests.iter().map(|(_, line)| *line).collect();
+    let mut ran = 0;
     let mut told = Instant::now();
     let mut failed = Ok(());
-    check(&kernel, &tests, &GuestOptions::default(), |checked, functions| {
-        tally.add(&checked, functions);
-        if args.json {
-            failed = write_line(&checked, functions);
-            if failed.is_err() {
-                return ControlFlow::Break(());
-            }
-        }
+    check(kernel, &lines.concat(), &GuestOptions::default(), |checked, functions| {
+        ran += 1;
+        failed = keep(TestLine::of(&checked, functions));
         if told.elapsed() >= TELL_EVERY {
             told = Instant::now();
-            tell!("knee: {} of {count} tests", tally.tests());
+            tell!("knee: {} of {all} tests", before + ran);
         }
-        ControlFlow::Continue(())
+        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    failed?;
-    if !args.json {
-        stdout::print(&text(&tally, kernel.release()))?;
-    }
-    Ok(if tally.unexpected() == 0 { ExitStatus::Done } else { ExitStatus::Policy })
+    failed
 }
 
 fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
@@ -99,53 +189,7 @@ fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     Kernel::open(&path).with_context(|| format!("the kernel of {name}"))
 }
 
-/// A test, what it shared, and which functions did.
-fn write_line(checked: &Checked, functions: &Functions) -> anyhow::Result<()> {
-    let verdict = match checked.verdict() {
-        Verdict::ConflictFree => "conflict-free",
-        Verdict::Conflict => "conflict",
-        Verdict::Sometimes => "sometimes",
-        Verdict::Disturbed => "disturbed",
-        Verdict::Died => "died",
-    };
-    let names = |code: &[u64]| -> BTreeSet<String> {
-        let name = |pc: &u64| functions.at(*pc).map_or_else(|| format!("{pc:#x}"), str::to_owned);
-        code.iter().map(name).collect()
-    };
-    let last = checked.runs.last();
-    let conflicts: Vec<_> = last
-        .iter()
-        .flat_map(|run| &run.conflicts)
-        .map(|conflict| {
-            let sides: BTreeMap<String, _> = conflict
-                .sides
-                .iter()
-                .map(|touch| {
-                    let bytes = [touch.first, touch.last];
-                    let (writers, readers) = (names(&touch.writers), names(&touch.readers));
-                    let side = json!({ "bytes": bytes, "writers": writers, "readers": readers });
-                    (touch.side.to_string(), side)
-                })
-                .collect();
-            json!({
-                "line": format!("{:#x}", conflict.line),
-                "same_bytes": conflict.overlap,
-                "sides": sides,
-            })
-        })
-        .collect();
-    let unexpected = match &checked.outcome {
-        Ok(Outcome::AsExpected) => None,
-        Ok(other) => Some(json!(other)),
-        Err(end) => Some(json!({ "died": end.to_string() })),
-    };
-    let line = json!({
-        "schema": SCHEMA,
-        "test": checked.id,
-        "verdict": verdict,
-        "unexpected": unexpected,
-        "conflicts": conflicts,
-    });
+fn write_line(line: &TestLine) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").context("cannot write to standard output")
+    out.write_all(line.to_line().as_bytes()).context("cannot write to standard output")
 }

@@ -1,23 +1,38 @@
-//! Records of matrices among what is to be shown.
+//! Records of matrices and of checks among what is to be shown.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use knee_measure::record::{RUN_FILE, SAMPLES_FILE};
-use knee_report::Matrix;
+use knee_report::{Matrix, Shared};
+use knee_trace::findings::is_record;
 
-/// Takes the matrices of `knee commute matrix --json` out of `paths`, and leaves the runs.
-pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<(Vec<Matrix>, Vec<PathBuf>)> {
-    let mut matrices = Vec::new();
-    let mut runs = Vec::new();
+use crate::commands::commute::records;
+use crate::present::commute_shared;
+
+/// What is to be shown.
+#[derive(Default)]
+pub(super) struct Split {
+    pub(super) matrices: Vec<Matrix>,
+    pub(super) shared: Vec<Shared>,
+    pub(super) runs: Vec<PathBuf>,
+}
+
+/// Tells the matrices of `knee commute matrix --json`, the records of `knee commute check` and runs
+/// apart.
+pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
+    let Split { mut matrices, mut shared, mut runs } = Split::default();
     for path in paths {
-        if is_json(path).with_context(|| format!("cannot read {}", path.display()))? {
+        if is_record(path) {
+            let findings = records::open(std::slice::from_ref(path))?;
+            shared.push(commute_shared::record(&findings));
+        } else if is_json(path).with_context(|| format!("cannot read {}", path.display()))? {
             matrices.push(read(path)?);
         } else {
             runs.push(path.clone());
         }
     }
-    Ok((matrices, runs))
+    Ok(Split { matrices, shared, runs })
 }
 
 /// Whether `path` is a file of JSON, and none of those that make up a run.

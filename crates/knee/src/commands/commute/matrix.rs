@@ -1,0 +1,125 @@
+//! `knee commute matrix`: of a model, or of what a check has found.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use knee_commute::{Extent, explore_pairs, watch};
+use knee_measure::record::write_atomically;
+use knee_report::Page;
+use knee_trace::findings::Tally;
+
+use super::{From, records, warn};
+use crate::exit::{ExitStatus, usage};
+use crate::present::commute as present;
+use crate::present::{commute_check, commute_matrix, commute_shared};
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Pairs that are named one by one when not all of them was looked at.
+const MOST_WARNINGS: usize = 3;
+
+/// Print how often each pair of operations commutes, or is conflict-free in a kernel
+///
+/// Without DIR, of a model: in how many situations each pair commutes. With what `knee commute
+/// check -o DIR` has found: how many tests of each pair are conflict-free.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee commute matrix
+  knee commute matrix -o posix.html                 a page, with the conditions of every pair
+  knee commute matrix --json > posix.json           a record of it, with the conditions
+  knee report runs/* posix.json                     the matrix and runs on one page
+  knee commute matrix 6.1                           what `knee commute check -o 6.1` has found
+  knee commute matrix 6.1 -o 6.1.html               … as a page: pair, tests, conflicts, code
+  knee commute matrix shards/* -o 6.1.svg           … as a drawing")]
+pub(super) struct Args {
+    /// What `knee commute check -o DIR` has found; several are shards of one check
+    #[arg(value_name = "DIR", conflicts_with_all = ["interface", "model", "limit"])]
+    records: Vec<PathBuf>,
+
+    #[command(flatten)]
+    from: From,
+
+    /// As JSON, of a model with the conditions of every pair: for programs and `knee report`
+    #[arg(long)]
+    json: bool,
+
+    /// Write a self-contained HTML page with the conditions, or the tests, of every pair instead; of
+    /// a DIR, a drawing if FILE ends in .svg. - is standard output
+    #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "json")]
+    output: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let is_drawing =
+        args.output.as_ref().and_then(|file| file.extension()).is_some_and(|end| end == "svg");
+    match args.records.as_slice() {
+        [] if is_drawing => {
+            return Err(usage(
+                "a matrix is drawn of what `knee commute check -o DIR` has found: name its DIR",
+            ));
+        }
+        [] => of_model(args)?,
+        named => of_record(args, named, is_drawing)?,
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result<()> {
+    let findings = records::open(named)?;
+    let Some(file) = &args.output else {
+        let tally = Tally::of(&findings.tests);
+        return stdout::print(&match args.json {
+            true => commute_check::json(&tally, &findings.check),
+            false => commute_check::text(&tally, &commute_check::title(&findings.check)),
+        });
+    };
+    let shared = commute_shared::record(&findings);
+    if !is_drawing {
+        return crate::commands::report::write(
+            &Page { shared: vec![shared], ..Page::default() },
+            file,
+        );
+    }
+    write_drawing(&knee_report::draw(&shared), file)
+}
+
+fn write_drawing(svg: &str, file: &Path) -> anyhow::Result<()> {
+    write_atomically(file, svg.as_bytes())
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    tell!("knee: wrote {}", file.display());
+    Ok(())
+}
+
+fn of_model(args: &Args) -> anyhow::Result<()> {
+    watch(|what| tell!("knee: {what}"));
+    let model = args.from.model()?;
+    let pairs = explore_pairs(&*model, &args.from.limits())?;
+    let names: Vec<&str> = model.operations().iter().map(|(name, _)| *name).collect();
+    let not_all = pairs.iter().filter(|(_, exploration)| exploration.extent != Extent::default());
+    match not_all.clone().count() {
+        0 => {}
+        1..=MOST_WARNINGS => {
+            for ([i, j], exploration) in not_all {
+                let pair = format!("{} and {}", names[*i], names[*j]);
+                warn(&pair, &exploration.extent, &args.from);
+            }
+        }
+        n => {
+            let of = pairs.len();
+            tell!(
+                "knee: of {n} of {of} pairs not all situations were looked at; --json says which"
+            );
+        }
+    }
+    if !args.json && args.output.is_none() {
+        return stdout::print(&present::matrix(&names, &pairs));
+    }
+    let matrix = commute_matrix::record(&*model, &pairs);
+    match &args.output {
+        None => stdout::print(&matrix.to_json()),
+        Some(file) => crate::commands::report::write(
+            &Page { matrices: vec![matrix], ..Page::default() },
+            file,
+        ),
+    }
+}

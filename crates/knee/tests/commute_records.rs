@@ -1,0 +1,291 @@
+//! What is said of the results of `knee commute check`: records written by hand, so that every word
+//! can be compared. What a kernel really does is in commute_check.rs.
+
+mod support;
+
+use std::fs;
+
+use serde_json::{Value, json};
+use snapbox::{assert_data_eq, str};
+use support::{Finished, Scratch, finish};
+
+/// A test: its id, its verdict, and the data that it shares.
+type Test<'t> = (&'t str, &'t str, &'t [&'t str]);
+
+const BEFORE: [Test<'_>; 6] = [
+    ("open,close/0.0", "conflict", &["struct file.f_count"]),
+    ("open,close/0.1", "conflict", &["struct file.f_count", "struct files_struct.file_lock"]),
+    ("open,close/0.2", "conflict-free", &[]),
+    ("open,open/0.0", "conflict-free", &[]),
+    ("open,open/0.1", "sometimes", &["struct files_struct.file_lock"]),
+    ("close,close/0.0", "conflict-free", &[]),
+];
+const AFTER: [Test<'_>; 6] = [
+    ("open,close/0.0", "conflict-free", &[]),
+    ("open,close/0.1", "conflict", &["struct files_struct.file_lock"]),
+    ("open,close/0.2", "conflict", &["struct cred.usage"]),
+    ("open,open/0.0", "sometimes", &["struct cred.usage"]),
+    ("open,open/0.1", "conflict-free", &[]),
+    ("close,close/0.0", "conflict-free", &[]),
+];
+
+/// Writes a record of some of `tests`: those of a shard.
+fn record(
+    scratch: &Scratch,
+    name: &str,
+    release: &str,
+    tests: &[Test<'_>],
+    [index, of]: [usize; 2],
+) {
+    let dir = scratch.path().join(name);
+    fs::create_dir(&dir).unwrap();
+    let ids: Vec<&str> = tests.iter().map(|(id, ..)| *id).collect();
+    let check = json!({
+        "schema": 1, "kind": "commute check", "complete": true,
+        "began": "2026-11-21T09:00:00Z", "ended": "2026-11-21T09:01:00Z",
+        "knee_version": "0.1.0", "qemu": "7.2.22", "file_system": "tmpfs",
+        "kernel": { "release": release, "image": format!("image of {release}") },
+        "tests": { "count": tests.len(), "digest": ids.join(" ") },
+        "shard": { "index": index, "of": of },
+    });
+    fs::write(dir.join("check.json"), check.to_string()).unwrap();
+    let of_shard = tests.iter().enumerate().filter(|(nr, _)| nr % of == index - 1);
+    let lines: Vec<String> = of_shard.map(|(_, test)| line(test).to_string() + "\n").collect();
+    fs::write(dir.join("tests.jsonl"), lines.concat()).unwrap();
+}
+
+fn line((id, verdict, data): &Test<'_>) -> Value {
+    let side = |wrote: bool, functions: &[&str]| {
+        let nobody: &[&str] = &[];
+        let (writers, readers) = if wrote { (functions, nobody) } else { (nobody, functions) };
+        json!({ "bytes": [24, 31], "wrote": wrote, "writers": writers, "readers": readers })
+    };
+    let shared = |datum: &&str| {
+        json!({
+            "datum": datum, "line": "0x3a4b040", "same_bytes": true,
+            "sides": { "0": side(true, &["fget", "fput"]), "1": side(false, &["filp_close"]) },
+        })
+    };
+    let conflicts: Vec<Value> = data.iter().map(shared).collect();
+    json!({
+        "schema": 1, "test": id, "verdict": verdict, "unexpected": null, "died": null,
+        "conflicts": conflicts,
+    })
+}
+
+/// Records of two kernels, and of the first in two shards.
+fn records() -> Scratch {
+    let scratch = Scratch::new();
+    record(&scratch, "before", "6.1.0", &BEFORE, [1, 1]);
+    record(&scratch, "after", "6.12.0", &AFTER, [1, 1]);
+    record(&scratch, "one", "6.1.0", &BEFORE, [1, 2]);
+    record(&scratch, "two", "6.1.0", &BEFORE, [2, 2]);
+    scratch
+}
+
+fn commute(scratch: &Scratch, args: &[&str]) -> Finished {
+    finish(scratch.knee(&["commute"]).args(args))
+}
+
+fn json_of(finished: &Finished) -> Value {
+    serde_json::from_str(&finished.stdout).unwrap_or_else(|error| panic!("{error}: {finished:#?}"))
+}
+
+#[test]
+fn the_matrix_of_a_record_is_what_check_prints_and_shards_are_one() {
+    let scratch = records();
+    let whole = commute(&scratch, &["matrix", "before"]);
+    assert_data_eq!(
+        whole.assert_code(0).stdout.as_str(),
+        str![[r#"
+open   50%
+close  33%  100%
+      open close
+
+Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0 %).
+1 conflict in some runs only, as a cache is refilled now and then.
+
+What is shared in every run, by the tests that it is in:
+       2  struct file.f_count
+       1  struct files_struct.file_lock
+
+"#]]
+    );
+    for shards in [["one", "two"].as_slice(), &["two", "one"], &["one,two"]] {
+        let merged = commute(&scratch, &[&["matrix"], shards].concat());
+        assert_eq!(merged.assert_code(0).stdout, whole.stdout);
+        assert_eq!(merged.stderr, "");
+    }
+    let document = json_of(&commute(&scratch, &["matrix", "before", "--json"]));
+    assert_eq!(document["total"]["free"], 3, "{document:#}");
+    assert_eq!(document["sets"].as_array().unwrap().len(), 3);
+    assert_eq!(document["check"]["kernel"]["release"], "6.1.0");
+}
+
+#[test]
+fn what_is_missing_is_told_and_what_differs_is_not_merged() {
+    let scratch = records();
+    commute(&scratch, &["matrix", "two"])
+        .assert_code(0)
+        .assert_stderr_has("two: 3 of 6 tests have no result: shard 1/2 is not here");
+    commute(&scratch, &["matrix", "one", "one"])
+        .assert_code(3)
+        .assert_stderr_has("are the same shard, 1/2");
+    commute(&scratch, &["explain", "before", "after"])
+        .assert_code(3)
+        .assert_stderr_has("the kernel is 6.1.0, not 6.12.0")
+        .assert_stderr_has("knee commute diff");
+    commute(&scratch, &["explain", "nowhere"])
+        .assert_code(3)
+        .assert_stderr_has("nowhere is no record of knee commute check");
+    let lines = scratch.path().join("one/tests.jsonl");
+    let text = fs::read_to_string(&lines).unwrap();
+    fs::write(&lines, text.replace("\"schema\":1", "\"schema\":9")).unwrap();
+    commute(&scratch, &["matrix", "one"])
+        .assert_code(3)
+        .assert_stderr_has("one/tests.jsonl:1: it has schema 9, and this knee reads 1");
+}
+
+#[test]
+fn the_matrix_is_drawn_and_a_page_has_its_tests() {
+    let scratch = records();
+    let draw = |args: &[&str]| {
+        commute(&scratch, args).assert_code(0);
+        fs::read_to_string(scratch.path().join(args.last().unwrap())).unwrap()
+    };
+    let svg = draw(&["matrix", "before", "-o", "matrix.svg"]);
+    assert!(svg.starts_with("<svg xmlns=") && svg.contains("Linux 6.1.0, tmpfs"), "{svg}");
+    assert!(svg.contains("open and close: 1 of 3 tests are conflict-free (33.3 %)"), "{svg}");
+    let html = draw(&["matrix", "one", "two", "-o", "matrix.html"]);
+    assert!(html.contains("<h1>Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0 %)</h1>"));
+    assert!(html.contains("fixing `struct file.f_count` would make 1 more test conflict-free"));
+    assert!(html.contains("href=\"#shared=1.open.close\""));
+    let both = finish(&mut scratch.knee(&["report", "before", "after", "-o", "-"]));
+    assert!(both.assert_code(0).stdout.contains("href=\"#shared=2.open.close\""));
+    commute(&scratch, &["matrix", "-o", "model.svg"])
+        .assert_code(2)
+        .assert_stderr_has("name its DIR");
+    commute(&scratch, &["matrix", "before", "--interface", "map"]).assert_code(2);
+}
+
+#[test]
+fn a_test_that_is_no_longer_conflict_free_is_worse_and_one_in_doubt_is_told_apart() {
+    let scratch = records();
+    let diff = commute(&scratch, &["diff", "before", "after"]);
+    assert_data_eq!(
+        diff.assert_code(1).stdout.as_str(),
+        str![[r#"
+before: Linux 6.1.0, tmpfs
+after:  Linux 6.12.0, tmpfs
+
+3 of 6 tests were conflict-free (50.0 %), 3 are now (50.0 %).
+
+1 test that was conflict-free no longer is:
+  open,close/0.2
+
+1 test that was not is conflict-free now:
+  open,close/0.0
+
+1 conflict-free before, no verdict now: conflict in some runs only, as a cache is refilled now and then
+  open,open/0.0
+
+Conflict-free tests by operations, where that changed:
+  open close      1 →     1 of 3 tests     +0
+
+What is shared now, and was not before, by the tests that it is in:
+       1  struct cred.usage
+
+What is not shared any more, by the tests that it is in:
+       2  struct file.f_count
+
+"#]]
+    );
+    let document = json_of(&commute(&scratch, &["diff", "one,two", "after", "--json"]));
+    assert_eq!(document["worse"], json!(["open,close/0.2"]));
+    assert_eq!(document["unclear"], json!({ "sometimes": ["open,open/0.0"] }));
+    assert_eq!(document["after"]["kernel"]["release"], "6.12.0");
+    let back = commute(&scratch, &["diff", "after", "before", "--top", "0"]);
+    back.assert_code(1)
+        .assert_stdout_has("1 test that was conflict-free no longer is:\n  open,close/0.0");
+    commute(&scratch, &["diff", "before", "one,two"])
+        .assert_code(0)
+        .assert_stdout_has("3 of 6 tests were conflict-free (50.0 %), 3 are now");
+}
+
+#[test]
+fn what_a_second_record_does_not_confirm_is_not_worse() {
+    let scratch = records();
+    let mut again = AFTER;
+    again[2] = BEFORE[2];
+    record(&scratch, "again", "6.12.0", &again, [1, 1]);
+    let diff = commute(&scratch, &["diff", "before", "after", "--again", "again", "--json"]);
+    let document = json_of(diff.assert_code(0));
+    assert_eq!(document["worse"], json!([]));
+    assert_eq!(document["unclear"], json!({ "sometimes": ["open,close/0.2", "open,open/0.0"] }));
+    commute(&scratch, &["diff", "before", "after", "--again", "before"])
+        .assert_code(2)
+        .assert_stderr_has("before is not after once more: the kernel is 6.12.0, not 6.1.0");
+}
+
+#[test]
+fn data_are_ranked_by_what_fixing_them_frees() {
+    let scratch = records();
+    let explained = commute(&scratch, &["explain", "before"]);
+    assert_data_eq!(
+        explained.assert_code(0).stdout.as_str(),
+        str![[r#"
+Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0 %).
+
+What 2 tests share, by how many it alone would free:
+
+  frees   is in
+      1       2  struct file.f_count
+                 written by fget (open), fput (open)
+                 read by filp_close (close)
+      0       1  struct files_struct.file_lock
+                 written by fget (open), fput (open)
+                 read by filp_close (close)
+
+One after the other, what frees most first:
+
+  1. fixing `struct file.f_count` would make 1 more test conflict-free: 4 (66.7 %)
+  2. after that, fixing `struct files_struct.file_lock` would make 1 more test conflict-free: 5 (83.3 %)
+
+"#]]
+    );
+    let document = json_of(&commute(&scratch, &["explain", "before", "--json"]));
+    assert_eq!(document["data"][0]["datum"], "struct file.f_count");
+    assert_eq!(document["data"][0]["writers"], json!({ "open": ["fget", "fput"] }));
+    assert_eq!(document["fixes"][1]["frees"], 1);
+    let pair = commute(&scratch, &["explain", "before", "--pair", "close,close"]);
+    pair.assert_code(0).assert_stdout_has("close and close: 1 of 1 test is conflict-free (100 %).");
+    commute(&scratch, &["explain", "before", "--pair", "open,dup"])
+        .assert_code(2)
+        .assert_stderr_has("there are no tests of open and dup in before");
+}
+
+#[test]
+fn one_test_is_shown_with_what_each_call_does() {
+    let scratch = records();
+    let shown = commute(&scratch, &["explain", "before", "--test", "open,close/0.0"]);
+    assert_data_eq!(
+        shown.assert_code(0).stdout.as_str(),
+        str![[r#"
+open,close/0.0: shares in every run
+
+struct file.f_count
+  line 0x3a4b040
+  call 0 (open) writes bytes 24 to 31
+      written by fget, fput
+  call 1 (close) reads bytes 24 to 31
+      read by filp_close
+
+"#]]
+    );
+    let line_of =
+        json_of(&commute(&scratch, &["explain", "before", "--test", "open,close/0.0", "--json"]));
+    assert_eq!(line_of, line(&BEFORE[0]));
+    commute(&scratch, &["explain", "before", "--test", "open,close/9.9"])
+        .assert_code(2)
+        .assert_stderr_has("there is no test open,close/9.9 in before");
+}

@@ -1,0 +1,196 @@
+//! What calls that commute share in a kernel: what a page and a drawing show of a check.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+/// What a check has found. It is filled test by test; what many tests share is kept once.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Shared {
+    /// What was checked: `Linux 6.1.0-50-cloud-amd64, tmpfs`.
+    pub name: String,
+    /// How and when, a fact each.
+    pub facts: Vec<String>,
+    /// Operations in the order in which they are shown.
+    pub operations: Vec<String>,
+    /// What to fix first, then next, in a sentence each.
+    pub fixes: Vec<String>,
+    /// By numbers of operations, the smaller one first.
+    pub(crate) pairs: BTreeMap<[usize; 2], Vec<SharedTest>>,
+    /// Each different one, in the order in which they came.
+    pub(crate) lines: Vec<SharedLine>,
+    numbers: HashMap<SharedLine, usize>,
+}
+
+/// How a test went, the least said first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SharedVerdict {
+    /// Its calls share something in every run.
+    Conflict,
+    /// … in some runs.
+    Sometimes,
+    /// It was not observed in peace.
+    Disturbed,
+    /// It ended the guest.
+    Died,
+    /// Its calls share nothing.
+    Free,
+}
+
+/// A test.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SharedTest {
+    pub(crate) id: String,
+    pub(crate) verdict: SharedVerdict,
+    pub(crate) note: String,
+    /// Numbers of lines.
+    pub(crate) lines: Vec<usize>,
+}
+
+/// A cache line that both calls of a test touch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SharedLine {
+    /// What it is called.
+    pub name: String,
+    /// Whether both touched the same bytes; otherwise it is false sharing.
+    pub same_bytes: bool,
+    /// What each call did.
+    pub sides: Vec<SharedSide>,
+}
+
+/// What a call did to a line.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SharedSide {
+    /// The number of the call.
+    pub call: usize,
+    /// First and last byte of the line that it touched.
+    pub bytes: [u32; 2],
+    /// Functions that wrote it.
+    pub writers: Vec<String>,
+    /// Functions that read it.
+    pub readers: Vec<String>,
+}
+
+impl Shared {
+    /// A check of calls of these operations, without tests.
+    pub fn new(name: impl Into<String>, operations: Vec<String>) -> Self {
+        Self { name: name.into(), operations, ..Self::default() }
+    }
+
+    /// Adds a test of two operations, of which both are in [`Shared::operations`]; whether it was.
+    ///
+    /// `note` is what else there is to say of it.
+    pub fn add(
+        &mut self,
+        id: &str,
+        operations: &[&str],
+        verdict: SharedVerdict,
+        note: String,
+        lines: impl IntoIterator<Item = SharedLine>,
+    ) -> bool {
+        let number = |name: &str| self.operations.iter().position(|known| known == name);
+        let &[a, b] = operations else { return false };
+        let (Some(a), Some(b)) = (number(a), number(b)) else { return false };
+        let mut numbers: Vec<usize> = lines.into_iter().map(|line| self.number(line)).collect();
+        numbers.sort_unstable();
+        let test = SharedTest { id: id.to_owned(), verdict, note, lines: numbers };
+        self.pairs.entry([a.min(b), a.max(b)]).or_default().push(test);
+        true
+    }
+
+    fn number(&mut self, line: SharedLine) -> usize {
+        if let Some(number) = self.numbers.get(&line) {
+            return *number;
+        }
+        self.lines.push(line.clone());
+        self.numbers.insert(line, self.lines.len() - 1);
+        self.lines.len() - 1
+    }
+
+    /// Conflict-free tests of two operations by number, and all.
+    pub(crate) fn counts(&self, a: usize, b: usize) -> Option<Counts> {
+        self.pairs.get(&[a.min(b), a.max(b)]).map(|tests| Counts::of(tests))
+    }
+
+    /// Conflict-free tests, and all.
+    pub(crate) fn total(&self) -> Counts {
+        let all = self.pairs.values().map(|tests| Counts::of(tests));
+        all.fold(Counts { free: 0, tests: 0 }, |sum, one| Counts {
+            free: sum.free + one.free,
+            tests: sum.tests + one.tests,
+        })
+    }
+}
+
+/// How many tests are conflict-free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) free: usize,
+    pub(crate) tests: usize,
+}
+
+impl Counts {
+    fn of(tests: &[SharedTest]) -> Self {
+        let free = tests.iter().filter(|test| test.verdict == SharedVerdict::Free).count();
+        Self { free, tests: tests.len() }
+    }
+
+    /// How many are not.
+    pub(crate) fn others(self) -> usize {
+        self.tests - self.free
+    }
+
+    /// The share that is conflict-free, in whole per cent, and 0 or 100 only if it is just that.
+    pub(crate) fn percent(self) -> usize {
+        match (self.free, self.tests) {
+            (0, _) => 0,
+            (free, all) if free == all => 100,
+            (free, all) => (100 * free / all).clamp(1, 99),
+        }
+    }
+
+    /// `2,495 of 4,078 tests are conflict-free (61.2 %)`.
+    pub(crate) fn sentence(self) -> String {
+        let share = match self.percent() {
+            all @ (0 | 100) => format!("{all} %"),
+            _ => {
+                let exact = 100.0 * self.free as f64 / self.tests as f64;
+                format!("{:.1} %", exact.clamp(0.1, 99.9))
+            }
+        };
+        let tests = if self.tests == 1 { "test is" } else { "tests are" };
+        format!("{} of {} {tests} conflict-free ({share})", self.free, self.tests)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_many_tests_share_is_kept_once_and_pairs_have_no_order() {
+        let mut shared = Shared::new("test", ["open", "close"].map(str::to_owned).to_vec());
+        let line = SharedLine { name: "x".to_owned(), same_bytes: true, sides: Vec::new() };
+        let mut add = |id: &str, operations: &[&str], verdict, lines: &[&SharedLine]| {
+            let lines: Vec<SharedLine> = lines.iter().map(|&line| line.clone()).collect();
+            shared.add(id, operations, verdict, String::new(), lines)
+        };
+        assert!(add("close,open/0", &["close", "open"], SharedVerdict::Conflict, &[&line, &line]));
+        assert!(add("open,close/1", &["open", "close"], SharedVerdict::Free, &[]));
+        assert!(!add("open/1", &["open"], SharedVerdict::Free, &[]));
+        assert!(!add("open,dup/1", &["open", "dup"], SharedVerdict::Free, &[]));
+        assert_eq!(shared.lines, [line]);
+        assert_eq!(shared.counts(1, 0), Some(Counts { free: 1, tests: 2 }));
+        assert_eq!(shared.counts(0, 0), None);
+        assert_eq!(shared.total().sentence(), "1 of 2 tests are conflict-free (50.0 %)");
+    }
+
+    #[test]
+    fn only_what_is_all_or_nothing_is_said_to_be() {
+        let said = |free, tests| Counts { free, tests }.sentence();
+        assert!(said(9999, 10000).ends_with("(99.9 %)"));
+        assert!(said(1, 10000).ends_with("(0.1 %)"));
+        assert_eq!(said(1, 1), "1 of 1 test is conflict-free (100 %)");
+    }
+}

@@ -1,0 +1,98 @@
+//! Why a record cannot be written or read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::CHECK_FILE;
+
+/// Why there is no record.
+#[derive(Debug, thiserror::Error)]
+pub enum FindingsError {
+    /// A file or directory could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file or directory could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is something where a new record was to be.
+    #[error(
+        "{} is there already: go on with it (--resume), remove it, or name another directory",
+        .0.display()
+    )]
+    Exists(PathBuf),
+    /// There is no record.
+    #[error("{} is no record of knee commute check: it has no {CHECK_FILE}", .0.display())]
+    NoRecord(PathBuf),
+    /// Another knee writes it.
+    #[error("another knee is writing {}: wait until it has ended", .0.display())]
+    InUse(PathBuf),
+    /// `check.json` is none.
+    #[error("{}: {reason}", path.display())]
+    Check {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A line of `tests.jsonl` is none.
+    #[error("{}:{line}: {reason}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// What was to be resumed is something else.
+    #[error("{} cannot be resumed: {difference}", dir.display())]
+    OtherCheck {
+        /// The record.
+        dir: PathBuf,
+        /// What differs.
+        difference: String,
+    },
+    /// Two records are not of the same check.
+    #[error(
+        "{} and {} are not shards of one check: {difference}; `knee commute diff` compares checks",
+        one.display(), other.display()
+    )]
+    OtherShard {
+        /// The first.
+        one: PathBuf,
+        /// The one that does not fit.
+        other: PathBuf,
+        /// What differs.
+        difference: String,
+    },
+    /// One shard was named twice.
+    #[error("{} and {} are the same shard, {shard}", one.display(), other.display())]
+    SameShard {
+        /// The first.
+        one: PathBuf,
+        /// The second.
+        other: PathBuf,
+        /// The shard: `1/2`.
+        shard: String,
+    },
+}
+
+impl FindingsError {
+    pub(super) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+        |source| Self::Read { path: path.to_owned(), source }
+    }
+
+    pub(super) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+        |source| Self::Write { path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,257 @@
+//! A line of `tests.jsonl`: a test, and what its calls shared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use knee_agent::Outcome;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{SCHEMA, stable};
+use crate::check::{Checked, Functions};
+use crate::record::{Conflict, Touch};
+
+/// How a test went.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The calls share no line that one of them writes.
+    ConflictFree,
+    /// They share the same in every run that counts.
+    Conflict,
+    /// They share something in some run, and nothing in all of them.
+    Sometimes,
+    /// They were not observed in peace: a task was switched out, or something is missing.
+    Disturbed,
+    /// The guest did not survive it.
+    Died,
+}
+
+/// A line of `tests.jsonl`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "Test")]
+pub struct TestLine {
+    /// Version of this format: 1.
+    pub schema: u32,
+    /// Id of the test: the operations, and behind a slash the situation and the pattern.
+    pub test: String,
+    /// How it went.
+    pub verdict: Verdict,
+    /// What the calls returned, if it is not what the model says: `{"different": […]}` with the
+    /// calls, or `{"not_run": "…"}` or `{"setup_failed": "…"}` with the reason.
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub unexpected: Option<Outcome>,
+    /// How the guest ended, if this test ended it.
+    pub died: Option<String>,
+    /// What the calls share; see the verdict for in which runs.
+    pub conflicts: Vec<SharedLine>,
+}
+
+/// A cache line that several calls touched and one wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SharedLine {
+    /// What is there, as far as that is known: fields that one call wrote and another touched,
+    /// `file.f_count`. With false sharing it is one name, `written / touched`.
+    #[serde(default)]
+    pub data: Vec<String>,
+    /// Physical address of its first byte, in hexadecimal.
+    pub line: String,
+    /// Whether one call touched a byte that another wrote; otherwise it is false sharing.
+    pub same_bytes: bool,
+    /// By number of the call, from 0 in the order of the id: what it did there.
+    pub sides: BTreeMap<usize, Touched>,
+}
+
+/// What a call did to a line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Touched {
+    /// First and last byte of the line that it touched.
+    pub bytes: [u32; 2],
+    /// Whether it wrote.
+    pub wrote: bool,
+    /// Functions that wrote, and as many as there is room for of those that read.
+    pub writers: BTreeSet<String>,
+    /// Functions that read.
+    pub readers: BTreeSet<String>,
+}
+
+impl TestLine {
+    /// What the runs of a test show.
+    pub fn of(checked: &Checked, functions: &Functions) -> Self {
+        let runs: Vec<Vec<SharedLine>> = checked
+            .runs
+            .iter()
+            .filter(|run| !run.is_disturbed() && !run.is_incomplete())
+            .map(|run| run.conflicts.iter().map(|c| SharedLine::of(c, functions)).collect())
+            .collect();
+        let (verdict, conflicts) = match checked.outcome {
+            Ok(_) => stable::verdict(&runs),
+            Err(_) => (Verdict::Died, Vec::new()),
+        };
+        let (unexpected, died) = match &checked.outcome {
+            Ok(Outcome::AsExpected) => (None, None),
+            Ok(other) => (Some(other.clone()), None),
+            Err(end) => (None, Some(end.to_string())),
+        };
+        let test = checked.id.clone();
+        Self { schema: SCHEMA, test, verdict, unexpected, died, conflicts }
+    }
+
+    /// The names of its calls.
+    pub fn operations(&self) -> Vec<&str> {
+        let names = self.test.split_once('/').map_or(self.test.as_str(), |(names, _)| names);
+        names.split(',').collect()
+    }
+
+    /// What its calls share in every run, each once.
+    pub fn data(&self) -> BTreeSet<String> {
+        match self.verdict {
+            Verdict::Conflict => self.conflicts.iter().flat_map(SharedLine::names).collect(),
+            _ => BTreeSet::new(),
+        }
+    }
+
+    /// One line, with its end.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("plain data has no keys that are not text") + "\n"
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words that go on from its place.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            schema: u32,
+        }
+        // The place of the line is told by who reads it.
+        let told = |error: serde_json::Error| error.to_string().replace(" at line 1 ", " at ");
+        let read: Result<Self, _> = serde_json::from_slice(line);
+        match (&read, serde_json::from_slice(line)) {
+            (_, Ok(Versioned { schema })) if schema != SCHEMA => {
+                Err(format!("it has schema {schema}, and this knee reads {SCHEMA}"))
+            }
+            (Ok(test), _) if test.operations().iter().any(|name| name.is_empty()) => {
+                Err(format!("{:?} names no operations", test.test))
+            }
+            _ => read.map_err(told),
+        }
+    }
+}
+
+impl SharedLine {
+    fn of(conflict: &Conflict, functions: &Functions) -> Self {
+        Self {
+            data: match &conflict.datum {
+                None => Vec::new(),
+                Some(datum) if conflict.overlap => datum.fields.clone(),
+                Some(datum) => vec![datum.to_string()],
+            },
+            line: format!("{:#x}", conflict.line),
+            same_bytes: conflict.overlap,
+            sides: conflict
+                .sides
+                .iter()
+                .map(|touch| (touch.side, Touched::of(touch, functions)))
+                .collect(),
+        }
+    }
+
+    /// What is there: the data, or the line by who writes it.
+    ///
+    /// Names are the same in every run and in every test, as far as the kernel does the same.
+    pub fn names(&self) -> Vec<String> {
+        if !self.data.is_empty() {
+            return self.data.clone();
+        }
+        let writers: BTreeSet<&str> =
+            self.sides.values().flat_map(|side| &side.writers).map(String::as_str).collect();
+        let writers: Vec<&str> = writers.into_iter().collect();
+        vec![match writers.as_slice() {
+            [] => "a line with unknown writers".to_owned(),
+            some => format!("line written by {}", some.join(", ")),
+        }]
+    }
+
+    /// All names in one text.
+    pub fn name(&self) -> String {
+        self.names().join(", ")
+    }
+}
+
+impl Touched {
+    fn of(touch: &Touch, functions: &Functions) -> Self {
+        let names = |code: &[u64]| {
+            let name =
+                |pc: &u64| functions.at(*pc).map_or_else(|| format!("{pc:#x}"), str::to_owned);
+            code.iter().map(name).collect()
+        };
+        Self {
+            bytes: [touch.first, touch.last],
+            wrote: touch.written != 0,
+            writers: names(&touch.writers),
+            readers: names(&touch.readers),
+        }
+    }
+}
+
+/// The JSON schema of a line of `tests.jsonl`.
+pub fn test_schema() -> serde_json::Value {
+    schemars::schema_for!(TestLine).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use snapbox::assert_data_eq;
+
+    use super::super::samples::{any_line, conflicting, free};
+    use super::*;
+
+    #[test]
+    fn the_committed_schema_is_that_of_the_code() {
+        let schema = format!("{:#}\n", test_schema());
+        assert_data_eq!(schema, snapbox::file!["../../schemas/check-test.schema.json"].raw());
+    }
+
+    #[test]
+    fn a_datum_is_a_name_and_so_are_the_writers_of_what_has_none() {
+        let line = conflicting("open,close/0.0", &["file.f_count", "?fput fget"]);
+        let names: Vec<String> = line.data().into_iter().collect();
+        assert_eq!(names, ["file.f_count", "line written by fget, fput"]);
+        assert_eq!(line.operations(), ["open", "close"]);
+        assert!(free("open,close/0.1").data().is_empty());
+    }
+
+    #[test]
+    fn a_line_of_another_schema_is_refused_before_anything_else() {
+        let error = TestLine::parse(br#"{"schema":2,"tests":[]}"#).unwrap_err();
+        assert_eq!(error, "it has schema 2, and this knee reads 1");
+        let error = TestLine::parse(br#"{"schema":1,"test":"a,b/0"}"#).unwrap_err();
+        assert!(error.contains("verdict"), "{error}");
+        let nameless = free("open,/0.0").to_line();
+        assert_eq!(
+            TestLine::parse(nameless.as_bytes()).unwrap_err(),
+            "\"open,/0.0\" names no operations"
+        );
+    }
+
+    #[test]
+    fn a_line_of_before_data_had_names_is_read() {
+        let line = conflicting("open,close/0.0", &["?fput"]).to_line();
+        let without = line.replace("\"data\":[],", "");
+        assert_ne!(without, line);
+        assert_eq!(TestLine::parse(without.as_bytes()).unwrap().to_line(), line);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(line in any_line()) {
+            let text = line.to_line();
+            prop_assert_eq!(text.find('\n'), Some(text.len() - 1));
+            prop_assert_eq!(TestLine::parse(text.as_bytes()), Ok(line));
+        }
+    }
+}

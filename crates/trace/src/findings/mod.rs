@@ -1,0 +1,67 @@
+//! What `knee commute check` has found: the record of it, and what can be said of a record.
+//!
+//! ```text
+//! 6.1/
+//!   check.json     which kernel and tests, and how far it came   (schemas/check.schema.json)
+//!   tests.jsonl    a line per test, as it ends                   (schemas/check-test.schema.json)
+//! ```
+//!
+//! ```json
+//! {"schema":1,"test":"fstat,close/3.1","verdict":"conflict","unexpected":null,"died":null,
+//!  "conflicts":[{"data":["file.f_count"],"line":"0x3a4b040","same_bytes":true,
+//!    "sides":{"0":{"bytes":[24,31],"wrote":true,"writers":["fget","fput"],"readers":[]},
+//!             "1":{"bytes":[24,31],"wrote":true,"writers":["filp_close"],"readers":[]}}}]}
+//! ```
+//!
+//! `check.json` is replaced atomically. `tests.jsonl` grows by whole lines, one system call each:
+//! whatever kills knee, at most the test in progress is lost, and a line that was torn by a crash
+//! of the machine is taken back when the record is resumed. A record is one of `n` shards; the
+//! shards of a check are read as one.
+//!
+//! # Which conflicts a test has
+//!
+//! A test is run several times. The first run fills caches and does not count, nor does one that was
+//! disturbed or is incomplete. A conflict of the test is what its calls share in **every** run that
+//! counts: the same datum, or, where that is not known, a line that the same functions write.
+//!
+//! * `conflict-free`: they share nothing in any run.
+//! * `conflict`: they share something in every run, and `conflicts` has it. The line's address and
+//!   its functions are those of the last run.
+//! * `sometimes`: they share something in some run, but nothing in all; `conflicts` has what they
+//!   shared in any, each once. Caches are refilled from shared lists now and then.
+//! * `disturbed`: no run counts.
+//! * `died`: the guest did not survive the test, and `died` says how it ended.
+//!
+//! # What is said of a record
+//!
+//! Pure functions: how many tests of each pair are conflict-free ([`Tally`]), what another record
+//! has otherwise ([`Diff`]), and which data spoil most tests ([`Ranking`]).
+
+mod description;
+mod diff;
+mod error;
+mod line;
+mod ranking;
+mod reader;
+mod stable;
+mod tally;
+mod writer;
+
+#[cfg(test)]
+mod samples;
+
+pub use description::{Check, Shard, ShardError, TestedKernel, Tests, check_schema};
+pub use diff::{DatumChange, Diff, PairChange, confirmed};
+pub use error::FindingsError;
+pub use line::{SharedLine, TestLine, Touched, Verdict, test_schema};
+pub use ranking::{Datum, Fix, Ranking};
+pub use reader::{Findings, is_record};
+pub use tally::{Counts, Tally};
+pub use writer::Writer;
+
+/// Version of both files.
+pub const SCHEMA: u32 = 1;
+/// Name of the file that describes the check.
+pub const CHECK_FILE: &str = "check.json";
+/// Name of the file of tests.
+pub const TESTS_FILE: &str = "tests.jsonl";

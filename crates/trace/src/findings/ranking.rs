@@ -1,0 +1,272 @@
+//! Which data spoil most tests, and in which order to fix them.
+//!
+//! A test becomes conflict-free when everything that it shares has been fixed. Of a datum it is
+//! therefore told in how many tests it is, and how many would be conflict-free if nothing but it
+//! were fixed. Most tests share several data, of which each alone frees nothing, so that an order
+//! is made of *sets*: in each step the set of some test, without what has been fixed already, whose
+//! fixing frees most tests per datum. It is greedy: each step is the best after the ones before, and
+//! the sequence need not be the best of its length (maximum coverage is NP-hard).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{SCHEMA, TestLine, Touched, Verdict};
+
+/// What spoils tests, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ranking {
+    /// Version of this document: 1.
+    pub schema: u32,
+    /// How many tests there are.
+    pub tests: usize,
+    /// How many are conflict-free.
+    pub free: usize,
+    /// How many share the same in every run; the others are not looked at.
+    pub conflicting: usize,
+    /// What these share; what frees most tests alone first, then what is in most.
+    pub data: Vec<Datum>,
+    /// What to fix first, then next, and so on.
+    pub fixes: Vec<Fix>,
+}
+
+/// Something that tests share.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Datum {
+    /// What it is called.
+    pub datum: String,
+    /// How many more tests would be conflict-free if nothing else were fixed.
+    pub frees: usize,
+    /// In how many tests it is.
+    pub tests: usize,
+    /// By operation, the functions that write it.
+    pub writers: BTreeMap<String, BTreeSet<String>>,
+    /// By operation, the functions that read it.
+    pub readers: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// A step: data that are to be fixed together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fix {
+    /// What they are called.
+    pub data: Vec<String>,
+    /// How many more tests are conflict-free after it.
+    pub frees: usize,
+}
+
+impl Ranking {
+    /// Of these tests, with at most so many steps.
+    pub fn of<'t>(tests: impl IntoIterator<Item = &'t TestLine>, steps: usize) -> Self {
+        let mut ranking = Self {
+            schema: SCHEMA,
+            tests: 0,
+            free: 0,
+            conflicting: 0,
+            data: Vec::new(),
+            fixes: Vec::new(),
+        };
+        let mut data: BTreeMap<String, Datum> = BTreeMap::new();
+        let mut sets: BTreeMap<BTreeSet<String>, usize> = BTreeMap::new();
+        for test in tests {
+            ranking.tests += 1;
+            match test.verdict {
+                Verdict::ConflictFree => ranking.free += 1,
+                Verdict::Conflict => {
+                    ranking.conflicting += 1;
+                    learn(&mut data, test);
+                    *sets.entry(test.data()).or_default() += 1;
+                }
+                Verdict::Sometimes | Verdict::Disturbed | Verdict::Died => {}
+            }
+        }
+        for (set, tests) in &sets {
+            if let Some(datum) = set.first().filter(|_| set.len() == 1) {
+                data.entry(datum.clone()).or_default().frees += tests;
+            }
+        }
+        ranking.fixes = fixes(&sets, steps);
+        ranking.data = data.into_values().collect();
+        ranking.data.sort_by_key(|datum| (Reverse(datum.frees), Reverse(datum.tests)));
+        ranking
+    }
+}
+
+/// Who does what to the data of a test.
+fn learn(data: &mut BTreeMap<String, Datum>, test: &TestLine) {
+    let operations = test.operations();
+    for name in test.data() {
+        data.entry(name.clone()).or_insert(Datum { datum: name, ..Datum::default() }).tests += 1;
+    }
+    for line in &test.conflicts {
+        for name in line.names() {
+            let Some(datum) = data.get_mut(&name) else { continue };
+            let sides = line.sides.iter().map(|(side, touched)| (*side, touched));
+            datum.learn(&operations, sides);
+        }
+    }
+}
+
+impl Datum {
+    fn learn<'t>(
+        &mut self,
+        operations: &[&str],
+        sides: impl Iterator<Item = (usize, &'t Touched)>,
+    ) {
+        for (side, touched) in sides {
+            let operation = operations.get(side).copied().unwrap_or("?");
+            let both =
+                [(&mut self.writers, &touched.writers), (&mut self.readers, &touched.readers)];
+            for (known, functions) in both {
+                if !functions.is_empty() {
+                    known
+                        .entry(operation.to_owned())
+                        .or_default()
+                        .extend(functions.iter().cloned());
+                }
+            }
+        }
+    }
+}
+
+/// What is left of the data of some tests, as numbers in ascending order.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Left {
+    data: Vec<usize>,
+    /// A bit for each number modulo 64: most sets are told apart by it.
+    bits: u64,
+}
+
+impl Left {
+    fn of(data: Vec<usize>) -> Self {
+        let bits = data.iter().fold(0, |bits, nr| bits | 1 << (nr % 64));
+        Self { data, bits }
+    }
+
+    fn is_within(&self, other: &Self) -> bool {
+        self.bits & !other.bits == 0
+            && self.data.iter().all(|nr| other.data.binary_search(nr).is_ok())
+    }
+
+    fn without(&self, fixed: &Self) -> Self {
+        let left = self.data.iter().filter(|nr| fixed.data.binary_search(nr).is_err());
+        Self::of(left.copied().collect())
+    }
+}
+
+/// The greedy sequence. `sets`: what tests share, and how many share just that.
+fn fixes(sets: &BTreeMap<BTreeSet<String>, usize>, steps: usize) -> Vec<Fix> {
+    let names: Vec<&String> = sets.keys().flatten().collect::<BTreeSet<_>>().into_iter().collect();
+    let number = |name: &String| names.binary_search(&name).expect("all names are there");
+    let mut left: BTreeMap<Left, usize> = sets
+        .iter()
+        .map(|(set, tests)| (Left::of(set.iter().map(number).collect()), *tests))
+        .collect();
+    let mut fixes = Vec::new();
+    while fixes.len() < steps {
+        let frees = |fixed: &Left| -> usize {
+            left.iter().filter(|(set, _)| set.is_within(fixed)).map(|(_, tests)| tests).sum()
+        };
+        // The most tests per datum; of equals, the fewest data, and then the first by name.
+        let best = left.keys().map(|set| (frees(set), set)).max_by(|(a, one), (b, other)| {
+            let rate = (a * other.data.len()).cmp(&(b * one.data.len()));
+            rate.then(other.data.len().cmp(&one.data.len())).then_with(|| other.cmp(one))
+        });
+        let Some((frees, fixed)) = best.map(|(frees, set)| (frees, set.clone())) else { break };
+        let data = fixed.data.iter().map(|&nr| names[nr].clone()).collect();
+        fixes.push(Fix { data, frees });
+        let mut rest: BTreeMap<Left, usize> = BTreeMap::new();
+        for (set, tests) in left.iter().filter(|(set, _)| !set.is_within(&fixed)) {
+            *rest.entry(set.without(&fixed)).or_default() += tests;
+        }
+        left = rest;
+    }
+    fixes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::samples::{conflicting, free, with};
+    use super::*;
+
+    fn tests(sets: &[&[&str]]) -> Vec<TestLine> {
+        let test = |(nr, names): (usize, &&[&str])| conflicting(&format!("a,b/{nr}"), names);
+        sets.iter().enumerate().map(test).collect()
+    }
+
+    fn steps(sets: &[&[&str]]) -> Vec<(String, usize)> {
+        let ranking = Ranking::of(&tests(sets), usize::MAX);
+        ranking.fixes.iter().map(|fix| (fix.data.join("+"), fix.frees)).collect()
+    }
+
+    fn expected(steps: &[(&str, usize)]) -> Vec<(String, usize)> {
+        steps.iter().map(|&(data, frees)| (data.to_owned(), frees)).collect()
+    }
+
+    #[test]
+    fn a_datum_frees_the_tests_that_share_nothing_else() {
+        let mut all = tests(&[&["x"], &["x", "y"], &["x", "x"], &["y", "z"]]);
+        all.push(free("a,b/free"));
+        all.push(with("a,b/sometimes", Verdict::Sometimes, all[0].conflicts.clone()));
+        let ranking = Ranking::of(&all, 10);
+        assert_eq!((ranking.tests, ranking.free, ranking.conflicting), (6, 1, 4));
+        let told: Vec<_> =
+            ranking.data.iter().map(|d| (d.datum.as_str(), d.frees, d.tests)).collect();
+        assert_eq!(told, [("x", 2, 3), ("y", 0, 2), ("z", 0, 1)]);
+    }
+
+    #[test]
+    fn what_frees_nothing_alone_is_fixed_together() {
+        assert_eq!(steps(&[&["x", "y"], &["x", "y"]]), expected(&[("x+y", 2)]));
+        // Three tests with two data are better than one with one.
+        let sets: [&[&str]; 4] = [&["x", "y"], &["x", "y"], &["x"], &["z"]];
+        assert_eq!(steps(&sets), expected(&[("x+y", 3), ("z", 1)]));
+    }
+
+    #[test]
+    fn what_has_been_fixed_counts_for_the_next_step() {
+        let sets: [&[&str]; 5] = [&["x"], &["x"], &["x", "y"], &["x", "y"], &["z", "y"]];
+        assert_eq!(steps(&sets), expected(&[("x", 2), ("y", 2), ("z", 1)]));
+    }
+
+    #[test]
+    fn functions_are_told_by_operation() {
+        let ranking = Ranking::of(&[conflicting("open,close/0", &["?fput fget"])], 1);
+        let [datum] = ranking.data.as_slice() else { panic!("{ranking:?}") };
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        assert_eq!(datum.writers, [("open".to_owned(), words(&["fget", "fput"]))].into());
+        assert_eq!(datum.readers, [("close".to_owned(), words(&["read_it"]))].into());
+    }
+
+    proptest! {
+        #[test]
+        fn all_fixes_together_free_every_test_and_no_step_frees_less_than_it_says(
+            sets in prop::collection::vec(prop::collection::btree_set("[a-f]", 1..5), 0..20)
+        ) {
+            let tests: Vec<TestLine> = sets
+                .iter()
+                .enumerate()
+                .map(|(nr, set)| {
+                    let names: Vec<&str> = set.iter().map(String::as_str).collect();
+                    conflicting(&format!("a,b/{nr}"), &names)
+                })
+                .collect();
+            let ranking = Ranking::of(&tests, usize::MAX);
+            let mut fixed = BTreeSet::new();
+            let mut freed = 0;
+            for fix in &ranking.fixes {
+                prop_assert!(fix.data.iter().all(|datum| !fixed.contains(datum)));
+                fixed.extend(fix.data.iter().cloned());
+                freed += fix.frees;
+                prop_assert_eq!(sets.iter().filter(|set| set.is_subset(&fixed)).count(), freed);
+            }
+            prop_assert_eq!(freed, sets.len());
+            for datum in &ranking.data {
+                let alone: BTreeSet<String> = [datum.datum.clone()].into();
+                prop_assert_eq!(datum.frees, sets.iter().filter(|&set| *set == alone).count());
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Reading records, and shards as one.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::description::KIND;
+use super::{CHECK_FILE, Check, FindingsError, SCHEMA, Shard, TESTS_FILE, TestLine};
+
+/// What a check has found: a record, or shards of it as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Findings {
+    /// The first shard's description.
+    pub check: Check,
+    /// The tests of all shards, in the order of the shards and in each as they ended.
+    pub tests: Vec<TestLine>,
+    /// The shards that are there.
+    pub shards: Vec<Shard>,
+}
+
+/// Whether `path` is a directory with a record in it.
+pub fn is_record(path: &Path) -> bool {
+    path.join(CHECK_FILE).is_file()
+}
+
+impl Findings {
+    /// Reads the record in a directory.
+    ///
+    /// A last line without an end is left out: its test was in progress.
+    ///
+    /// # Errors
+    /// If there is none, or something in it is not as the schema says.
+    pub fn open(dir: &Path) -> Result<Self, FindingsError> {
+        let check = read_check(dir)?;
+        let (tests, _) = read_tests(&dir.join(TESTS_FILE))?;
+        Ok(Self { shards: vec![check.shard], check, tests })
+    }
+
+    /// Reads the shards of a check, in any order, as one record.
+    ///
+    /// # Errors
+    /// If one cannot be read, is named twice, or is of another check.
+    ///
+    /// # Panics
+    /// Without any.
+    pub fn of_shards(dirs: &[PathBuf]) -> Result<Self, FindingsError> {
+        let mut read = Vec::with_capacity(dirs.len());
+        for dir in dirs {
+            read.push((dir, Self::open(dir)?));
+        }
+        read.sort_by_key(|(_, findings)| findings.check.shard.index);
+        let mut read = read.into_iter();
+        let (first, mut all) = read.next().expect("one directory at least");
+        let mut last = first;
+        for (dir, Self { check, tests, .. }) in read {
+            let [one, other] = [last, dir].map(Clone::clone);
+            if let Some(difference) = all.check.difference(&check) {
+                return Err(FindingsError::OtherShard { one, other, difference });
+            }
+            if all.shards.contains(&check.shard) {
+                let shard = check.shard.to_string();
+                return Err(FindingsError::SameShard { one, other, shard });
+            }
+            all.shards.push(check.shard);
+            all.tests.extend(tests);
+            last = dir;
+        }
+        Ok(all)
+    }
+
+    /// How many tests of the check have no result here.
+    pub fn missing(&self) -> usize {
+        self.check.tests.count.saturating_sub(self.tests.len())
+    }
+
+    /// The shards that are not here.
+    pub fn missing_shards(&self) -> Vec<Shard> {
+        let of = self.check.shard.of;
+        let here: BTreeSet<usize> = self.shards.iter().map(|shard| shard.index).collect();
+        // A shard without a test is not missed.
+        let shards = (1..=of.min(self.check.tests.count)).map(|index| Shard { index, of });
+        shards.filter(|shard| !here.contains(&shard.index)).collect()
+    }
+}
+
+/// Reads `check.json` of a record.
+pub(super) fn read_check(dir: &Path) -> Result<Check, FindingsError> {
+    let path = dir.join(CHECK_FILE);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if is_absence(&error) => return Err(FindingsError::NoRecord(dir.to_owned())),
+        Err(error) => return Err(FindingsError::read(&path)(error)),
+    };
+    parse_check(&text).map_err(|reason| FindingsError::Check { path, reason })
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn parse_check(text: &[u8]) -> Result<Check, String> {
+    let document: serde_json::Value =
+        serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    if document["kind"] != KIND {
+        return Err("it is no description of a knee commute check".to_owned());
+    }
+    if document["schema"] != SCHEMA {
+        let found = &document["schema"];
+        return Err(format!("it has schema {found}, and this knee reads {SCHEMA}"));
+    }
+    // Once more from the text: its errors name line and column.
+    let check: Check = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    match check.shard.is_possible() {
+        true => Ok(check),
+        false => Err(format!("there is no shard {}", check.shard)),
+    }
+}
+
+/// Reads the whole lines of a file of tests; and how many bytes these are. No file is no test: knee
+/// may have been killed before it made one.
+pub(super) fn read_tests(path: &Path) -> Result<(Vec<TestLine>, u64), FindingsError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if is_absence(&error) => return Ok((Vec::new(), 0)),
+        Err(error) => return Err(FindingsError::read(path)(error)),
+    };
+    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let mut tests: Vec<TestLine> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (nr, line) in text[..whole].split_inclusive(|&byte| byte == b'\n').enumerate() {
+        let line = &line[..line.len() - 1];
+        let wrong = |reason| FindingsError::Line { path: path.to_owned(), line: nr + 1, reason };
+        let test = TestLine::parse(line).map_err(wrong)?;
+        if !seen.insert(test.test.clone()) {
+            return Err(wrong(format!("test {} is there twice", test.test)));
+        }
+        tests.push(test);
+    }
+    Ok((tests, whole as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{check, conflicting, free, record};
+    use super::*;
+
+    #[test]
+    fn shards_are_read_as_one_in_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, two] = [1, 2].map(|index| Shard { index, of: 2 });
+        let ids = ["a,b/0", "a,b/1", "a,b/2"];
+        record(&dir.path().join("1"), &check(one, &ids), &[free(ids[0]), free(ids[2])]);
+        record(&dir.path().join("2"), &check(two, &ids), &[conflicting(ids[1], &["x"])]);
+        let dirs = ["2", "1"].map(|name| dir.path().join(name));
+        let all = Findings::of_shards(&dirs).unwrap();
+        let tests: Vec<&str> = all.tests.iter().map(|test| test.test.as_str()).collect();
+        assert_eq!(tests, [ids[0], ids[2], ids[1]]);
+        assert_eq!((all.missing(), all.missing_shards()), (0, vec![]));
+        let half = Findings::of_shards(&dirs[..1]).unwrap();
+        assert_eq!((half.missing(), half.missing_shards()), (2, vec![one]));
+    }
+
+    #[test]
+    fn what_is_no_shard_of_the_same_check_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, two] = [1, 2].map(|index| Shard { index, of: 2 });
+        record(&dir.path().join("1"), &check(one, &["a,b/0"]), &[]);
+        record(&dir.path().join("again"), &check(one, &["a,b/0"]), &[]);
+        record(&dir.path().join("other"), &check(two, &["a,b/1"]), &[]);
+        let refused = |names: [&str; 2]| {
+            let dirs = names.map(|name| dir.path().join(name));
+            Findings::of_shards(&dirs).unwrap_err().to_string()
+        };
+        let again = refused(["1", "again"]);
+        assert!(again.contains("are the same shard, 1/2"), "{again}");
+        let other = refused(["1", "other"]);
+        assert!(other.contains("are not shards of one check: the 1 tests are others"), "{other}");
+        let nowhere = refused(["1", "nowhere"]);
+        assert!(nowhere.contains("nowhere is no record of knee commute check"), "{nowhere}");
+    }
+
+    #[test]
+    fn a_torn_last_line_is_left_out_and_another_bad_one_is_told_with_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let ids = ["a,b/0", "a,b/1"];
+        record(dir.path(), &check(Shard::WHOLE, &ids), &[free(ids[0])]);
+        let path = dir.path().join(TESTS_FILE);
+        let whole = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{whole}{}", &whole[..whole.len() / 2])).unwrap();
+        let findings = Findings::open(dir.path()).unwrap();
+        assert_eq!((findings.tests.len(), findings.missing()), (1, 1));
+        let refused = |text: String| {
+            fs::write(&path, text).unwrap();
+            Findings::open(dir.path()).unwrap_err().to_string()
+        };
+        let torn = refused(format!("{whole}{}\n", &whole[..whole.len() / 2]));
+        assert!(torn.contains("tests.jsonl:2: EOF while parsing"), "{torn}");
+        let twice = refused(format!("{whole}{whole}"));
+        assert!(twice.contains("tests.jsonl:2: test a,b/0 is there twice"), "{twice}");
+    }
+
+    #[test]
+    fn a_description_of_something_else_is_refused() {
+        let good = serde_json::to_string(&check(Shard::WHOLE, &["a,b/0"])).unwrap();
+        let refused = |from: &str, to: &str| {
+            let spoilt = good.replacen(from, to, 1);
+            assert_ne!(spoilt, good);
+            parse_check(spoilt.as_bytes()).unwrap_err()
+        };
+        assert_eq!(
+            refused("\"schema\":1", "\"schema\":2"),
+            "it has schema 2, and this knee reads 1"
+        );
+        assert_eq!(refused("commute check", "x"), "it is no description of a knee commute check");
+        assert_eq!(refused("\"index\":1", "\"index\":2"), "there is no shard 2/1");
+        assert!(refused("\"count\"", "\"n\"").starts_with("missing field `count` at line 1"));
+    }
+}

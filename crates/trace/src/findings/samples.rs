@@ -1,0 +1,112 @@
+//! Records that the tests of this module make up.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use knee_agent::Outcome;
+use proptest::prelude::*;
+
+use super::description::KIND;
+use super::{CHECK_FILE, TESTS_FILE};
+use super::{Check, SCHEMA, Shard, SharedLine, TestLine, TestedKernel, Tests, Touched, Verdict};
+
+/// A description of these tests' check.
+pub(super) fn check(shard: Shard, ids: &[&str]) -> Check {
+    Check {
+        schema: SCHEMA,
+        kind: KIND.to_owned(),
+        complete: false,
+        began: "2026-11-21T09:00:00Z".to_owned(),
+        ended: None,
+        knee_version: "0.1.0".to_owned(),
+        qemu: "7.2.22".to_owned(),
+        kernel: TestedKernel { release: "6.1.0-test".to_owned(), image: "00".repeat(32) },
+        file_system: "tmpfs".to_owned(),
+        tests: Tests::of(ids.iter().copied()),
+        shard,
+    }
+}
+
+/// Writes a record as it is when knee is killed.
+pub(super) fn record(dir: &Path, check: &Check, lines: &[TestLine]) {
+    std::fs::create_dir_all(dir).unwrap();
+    std::fs::write(dir.join(CHECK_FILE), serde_json::to_string(check).unwrap()).unwrap();
+    let lines: String = lines.iter().map(TestLine::to_line).collect();
+    std::fs::write(dir.join(TESTS_FILE), lines).unwrap();
+}
+
+pub(super) fn with(test: &str, verdict: Verdict, conflicts: Vec<SharedLine>) -> TestLine {
+    let test = test.to_owned();
+    TestLine { schema: SCHEMA, test, verdict, unexpected: None, died: None, conflicts }
+}
+
+pub(super) fn free(test: &str) -> TestLine {
+    with(test, Verdict::ConflictFree, Vec::new())
+}
+
+/// A test that shares a line for each name; see [`shared`].
+pub(super) fn conflicting(test: &str, names: &[&str]) -> TestLine {
+    let lines = names.iter().enumerate().map(|(at, name)| shared(name, at)).collect();
+    with(test, Verdict::Conflict, lines)
+}
+
+/// A line that call 0 writes and call 1 reads: a datum, or behind `?` the functions that write it.
+pub(super) fn shared(name: &str, at: usize) -> SharedLine {
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+    let (data, writers) = match name.strip_prefix('?') {
+        Some(writers) => (Vec::new(), words(writers)),
+        None => (vec![name.to_owned()], words("write_it")),
+    };
+    let touched = |wrote, writers, readers| Touched { bytes: [0, 7], wrote, writers, readers };
+    let sides = [
+        touched(true, writers, BTreeSet::new()),
+        touched(false, BTreeSet::new(), words("read_it")),
+    ];
+    SharedLine {
+        data,
+        line: format!("{:#x}", 0x1000 + 64 * at),
+        same_bytes: true,
+        sides: sides.into_iter().enumerate().collect(),
+    }
+}
+
+/// Any line that can be written.
+pub(super) fn any_line() -> impl Strategy<Value = TestLine> {
+    let verdict = prop_oneof![
+        Just(Verdict::ConflictFree),
+        Just(Verdict::Conflict),
+        Just(Verdict::Sometimes),
+        Just(Verdict::Disturbed),
+        Just(Verdict::Died)
+    ];
+    let unexpected = prop::option::of(any::<String>().prop_map(Outcome::NotRun));
+    let functions = || prop::collection::btree_set("[a-z_]{1,8}", 0..3);
+    let touched = (any::<[u32; 2]>(), any::<bool>(), functions(), functions())
+        .prop_map(|(bytes, wrote, writers, readers)| Touched { bytes, wrote, writers, readers });
+    let shared = (
+        prop::collection::vec(any::<String>(), 0..3),
+        any::<u64>(),
+        any::<bool>(),
+        prop::collection::btree_map(0usize..4, touched, 0..3),
+    )
+        .prop_map(|(data, line, same_bytes, sides)| {
+            let line = format!("{line:#x}");
+            SharedLine { data, line, same_bytes, sides }
+        });
+    let id = ("[a-z]{1,3},[a-z]{1,3}", any::<String>()).prop_map(|(a, b)| format!("{a}/{b}"));
+    (
+        id,
+        verdict,
+        unexpected,
+        prop::option::of(any::<String>()),
+        prop::collection::vec(shared, 0..3),
+    )
+        .prop_map(|(test, verdict, unexpected, died, conflicts)| TestLine {
+            schema: SCHEMA,
+            test,
+            verdict,
+            unexpected,
+            died,
+            conflicts,
+        })
+}

@@ -1,0 +1,124 @@
+//! What a test shares in every run.
+
+use std::collections::BTreeMap;
+
+use super::line::{SharedLine, Verdict};
+
+/// The verdict on `runs`, those that count, and the conflicts that the test has.
+///
+/// Objects of the kernel lie elsewhere in the next run, so that no address tells which line is
+/// which; names do, and where several lines have one name, how many there are. Of a line with several
+/// data those are left that are in every run.
+pub(super) fn verdict(runs: &[Vec<SharedLine>]) -> (Verdict, Vec<SharedLine>) {
+    let Some((last, others)) = runs.split_last() else { return (Verdict::Disturbed, Vec::new()) };
+    if runs.iter().all(Vec::is_empty) {
+        return (Verdict::ConflictFree, Vec::new());
+    }
+    let mut counts = count(last);
+    for run in others {
+        let here = count(run);
+        for (name, n) in &mut counts {
+            *n = (*n).min(here.get(name).copied().unwrap_or(0));
+        }
+    }
+    let mut left = counts;
+    let mut take = |name: &String| match left.get_mut(name) {
+        Some(n @ 1..) => {
+            *n -= 1;
+            true
+        }
+        _ => false,
+    };
+    let mut in_all = Vec::new();
+    for line in last {
+        let taken: Vec<String> = line.names().into_iter().filter(&mut take).collect();
+        if taken.is_empty() {
+            continue;
+        }
+        let data = if line.data.is_empty() { Vec::new() } else { taken };
+        in_all.push(SharedLine { data, ..line.clone() });
+    }
+    if !in_all.is_empty() {
+        return (Verdict::Conflict, in_all);
+    }
+    let in_any: BTreeMap<String, &SharedLine> =
+        runs.iter().flatten().map(|line| (line.name(), line)).collect();
+    (Verdict::Sometimes, in_any.into_values().cloned().collect())
+}
+
+fn count(run: &[SharedLine]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for line in run {
+        for name in line.names() {
+            *counts.entry(name).or_default() += 1;
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::samples::shared;
+    use super::*;
+
+    fn run(names: &[&str]) -> Vec<SharedLine> {
+        names.iter().enumerate().map(|(at, name)| shared(name, at)).collect()
+    }
+
+    fn of(runs: &[&[&str]]) -> (Verdict, Vec<String>) {
+        let runs: Vec<Vec<SharedLine>> = runs.iter().map(|names| run(names)).collect();
+        let (verdict, conflicts) = verdict(&runs);
+        (verdict, conflicts.iter().map(SharedLine::name).collect())
+    }
+
+    fn named(verdict: Verdict, names: &[&str]) -> (Verdict, Vec<String>) {
+        (verdict, names.iter().map(|&name| name.to_owned()).collect())
+    }
+
+    #[test]
+    fn only_what_is_in_every_run_is_a_conflict() {
+        assert_eq!(of(&[&["a", "b"], &["b", "c"]]), named(Verdict::Conflict, &["b"]));
+        assert_eq!(of(&[&["a"], &["a"]]), named(Verdict::Conflict, &["a"]));
+        assert_eq!(of(&[&["a"]]), named(Verdict::Conflict, &["a"]));
+    }
+
+    #[test]
+    fn something_in_some_run_and_nothing_in_all_is_sometimes() {
+        assert_eq!(of(&[&["a"], &[]]), named(Verdict::Sometimes, &["a"]));
+        assert_eq!(of(&[&["b"], &["a"]]), named(Verdict::Sometimes, &["a", "b"]));
+    }
+
+    #[test]
+    fn lines_of_one_name_are_counted() {
+        assert_eq!(of(&[&["a", "a"], &["a", "a", "a"]]), named(Verdict::Conflict, &["a", "a"]));
+    }
+
+    #[test]
+    fn without_a_run_that_counts_nothing_is_said() {
+        assert_eq!(of(&[]), named(Verdict::Disturbed, &[]));
+        assert_eq!(of(&[&[], &[]]), named(Verdict::ConflictFree, &[]));
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_runs_and_lines_does_not_matter(
+            runs in prop::collection::vec(prop::collection::vec("[abc]", 0..5), 0..4)
+        ) {
+            let lines = |names: &Vec<String>| {
+                run(&names.iter().map(String::as_str).collect::<Vec<_>>())
+            };
+            let mut forward: Vec<Vec<SharedLine>> = runs.iter().map(lines).collect();
+            let names = |(verdict, conflicts): (Verdict, Vec<SharedLine>)| {
+                let mut names: Vec<String> = conflicts.iter().map(SharedLine::name).collect();
+                names.sort();
+                (verdict, names)
+            };
+            let told = names(verdict(&forward));
+            forward.reverse();
+            forward.iter_mut().for_each(|run| run.reverse());
+            prop_assert_eq!(names(verdict(&forward)), told);
+        }
+    }
+}

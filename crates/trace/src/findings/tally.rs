@@ -1,0 +1,129 @@
+//! How many tests are conflict-free, pair by pair.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{TestLine, Verdict};
+
+/// How many tests went how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// All.
+    pub tests: usize,
+    /// Those that are conflict-free.
+    pub free: usize,
+    /// Those that share the same in every run.
+    pub conflict: usize,
+    /// Those that share something in some runs.
+    pub sometimes: usize,
+    /// Those that were not observed in peace.
+    pub disturbed: usize,
+    /// Those that ended the guest.
+    pub died: usize,
+}
+
+impl Counts {
+    fn add(&mut self, verdict: Verdict) {
+        self.tests += 1;
+        *match verdict {
+            Verdict::ConflictFree => &mut self.free,
+            Verdict::Conflict => &mut self.conflict,
+            Verdict::Sometimes => &mut self.sometimes,
+            Verdict::Disturbed => &mut self.disturbed,
+            Verdict::Died => &mut self.died,
+        } += 1;
+    }
+
+    /// How many are not conflict-free, for whatever reason.
+    pub fn not_free(&self) -> usize {
+        self.tests - self.free
+    }
+}
+
+/// What tests show in all, and by what is shared.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    total: Counts,
+    sets: BTreeMap<Vec<String>, Counts>,
+    data: BTreeMap<String, usize>,
+    unexpected: Vec<String>,
+}
+
+impl Tally {
+    /// Of these tests.
+    pub fn of<'t>(tests: impl IntoIterator<Item = &'t TestLine>) -> Self {
+        let mut tally = Self::default();
+        tests.into_iter().for_each(|test| tally.add(test));
+        tally
+    }
+
+    /// One test more.
+    pub fn add(&mut self, test: &TestLine) {
+        self.total.add(test.verdict);
+        let operations: Vec<String> =
+            test.operations().iter().map(|&name| name.to_owned()).collect();
+        self.sets.entry(operations).or_default().add(test.verdict);
+        for datum in test.data() {
+            *self.data.entry(datum).or_default() += 1;
+        }
+        if let Some(outcome) = &test.unexpected {
+            self.unexpected.push(format!("{}: {outcome:?}", test.test));
+        }
+        if let Some(end) = &test.died {
+            self.unexpected.push(format!("{}: {end}", test.test));
+        }
+    }
+
+    /// All tests.
+    pub fn total(&self) -> Counts {
+        self.total
+    }
+
+    /// By the operations that are called at once, as the ids name them.
+    pub fn sets(&self) -> &BTreeMap<Vec<String>, Counts> {
+        &self.sets
+    }
+
+    /// The tests of two operations, in either order.
+    pub fn pair(&self, a: &str, b: &str) -> Option<Counts> {
+        let either = [[a, b], [b, a]].map(|pair| pair.map(str::to_owned).to_vec());
+        either.iter().find_map(|pair| self.sets.get(pair)).copied()
+    }
+
+    /// What is shared, by how many tests it is in; most first.
+    pub fn data(&self) -> Vec<(&str, usize)> {
+        let mut data: Vec<(&str, usize)> =
+            self.data.iter().map(|(name, tests)| (name.as_str(), *tests)).collect();
+        data.sort_by_key(|(_, tests)| std::cmp::Reverse(*tests));
+        data
+    }
+
+    /// Tests whose results the model does not say, and what they returned or how they ended.
+    pub fn unexpected(&self) -> &[String] {
+        &self.unexpected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{conflicting, free, with};
+    use super::*;
+
+    #[test]
+    fn tests_are_counted_by_verdict_operations_and_data() {
+        let tests = [
+            free("close,open/0.0"),
+            conflicting("close,open/0.1", &["x", "y", "y"]),
+            conflicting("open,open/0.0", &["y"]),
+            with("open,open/0.1", Verdict::Died, Vec::new()),
+        ];
+        let tally = Tally::of(&tests);
+        let pair = tally.pair("open", "close").unwrap();
+        assert_eq!((pair.tests, pair.free, pair.conflict, pair.not_free()), (2, 1, 1, 1));
+        assert_eq!(tally.pair("open", "open").unwrap().died, 1);
+        assert_eq!(tally.pair("close", "close"), None);
+        assert_eq!(tally.data(), [("y", 2), ("x", 1)]);
+        assert_eq!(tally.total().tests, 4);
+    }
+}

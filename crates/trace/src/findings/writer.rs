@@ -1,0 +1,209 @@
+//! Writing a record so that nothing already found can be lost.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use knee_measure::record::write_atomically;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::reader::{read_check, read_tests};
+use super::{CHECK_FILE, Check, FindingsError, TESTS_FILE, TestLine};
+
+/// A record that is being written; nobody else can write it meanwhile.
+pub struct Writer {
+    dir: PathBuf,
+    check: Check,
+    _lock: File,
+    tests: File,
+    /// Length of the whole lines in it.
+    length: u64,
+    written: usize,
+}
+
+impl Writer {
+    /// Makes a directory with a record that has just begun.
+    ///
+    /// # Errors
+    /// If there is anything, except an empty directory, or nothing can be written.
+    pub fn create(dir: &Path, check: Check) -> Result<Self, FindingsError> {
+        fs::create_dir_all(dir).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => FindingsError::Exists(dir.to_owned()),
+            _ => FindingsError::write(dir)(error),
+        })?;
+        let lock = lock(dir)?;
+        let mut entries = fs::read_dir(dir).map_err(FindingsError::read(dir))?;
+        if entries.next().is_some() {
+            return Err(FindingsError::Exists(dir.to_owned()));
+        }
+        describe(dir, &check)?;
+        let tests = open(&dir.join(TESTS_FILE))?;
+        Ok(Self { dir: dir.to_owned(), check, _lock: lock, tests, length: 0, written: 0 })
+    }
+
+    /// Goes on with a record, if it is of the same shard of the same check; also returns the tests
+    /// that it has. What it says of its beginning stays.
+    ///
+    /// # Errors
+    /// If there is no record, it is another one, another knee is writing it, or a whole line of it
+    /// is wrong.
+    pub fn resume(dir: &Path, check: &Check) -> Result<(Self, Vec<TestLine>), FindingsError> {
+        let mut here = read_check(dir)?;
+        let lock = lock(dir)?;
+        let other_shard = || {
+            let [is, not] = [here.shard, check.shard];
+            (is != not).then(|| format!("it is shard {is}, not {not}"))
+        };
+        if let Some(difference) = here.difference(check).or_else(other_shard) {
+            return Err(FindingsError::OtherCheck { dir: dir.to_owned(), difference });
+        }
+        let path = dir.join(TESTS_FILE);
+        let tests = open(&path)?;
+        let (lines, length) = read_tests(&path)?;
+        tests.set_len(length).map_err(FindingsError::write(&path))?;
+        here.complete = false;
+        here.ended = None;
+        let written = lines.len();
+        describe(dir, &here)?;
+        let dir = dir.to_owned();
+        let writer = Self { dir, check: here, _lock: lock, tests, length, written };
+        Ok((writer, lines))
+    }
+
+    /// Adds a test.
+    pub fn append(&mut self, line: &TestLine) -> Result<(), FindingsError> {
+        let text = line.to_line();
+        if let Err(error) = self.tests.write_all(text.as_bytes()) {
+            // Half a line on a full disk would be the start of the next one.
+            let _ = self.tests.set_len(self.length);
+            return Err(FindingsError::write(&self.dir.join(TESTS_FILE))(error));
+        }
+        self.length += text.len() as u64;
+        self.written += 1;
+        Ok(())
+    }
+
+    /// Says that knee is done with it, at this time; it is complete if every test has its line.
+    pub fn end(mut self, ended: String) -> Result<(), FindingsError> {
+        let path = self.dir.join(TESTS_FILE);
+        self.tests.sync_data().map_err(FindingsError::write(&path))?;
+        self.check.complete = self.written == self.check.expected();
+        self.check.ended = Some(ended);
+        describe(&self.dir, &self.check)
+    }
+}
+
+fn describe(dir: &Path, check: &Check) -> Result<(), FindingsError> {
+    let path = dir.join(CHECK_FILE);
+    let text = serde_json::to_string_pretty(check).expect("it is plain data") + "\n";
+    write_atomically(&path, text.as_bytes()).map_err(FindingsError::write(&path))
+}
+
+/// The file of tests, which knee may have been killed before it made.
+fn open(path: &Path) -> Result<File, FindingsError> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.map_err(FindingsError::write(path))
+}
+
+/// Locks a record for as long as the file is open: the kernel ends that with the process, however it
+/// dies. The directory is locked, as its files are replaced.
+fn lock(dir: &Path) -> Result<File, FindingsError> {
+    let file = File::open(dir).map_err(FindingsError::read(dir))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(FindingsError::InUse(dir.to_owned())),
+        // NFS locks no directory: better without than not at all.
+        _ => Ok(file),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{check, free};
+    use super::super::{Findings, Shard};
+    use super::*;
+
+    const IDS: [&str; 3] = ["a,b/0", "a,b/1", "a,b/2"];
+
+    fn resume(dir: &Path, check: &Check) -> Result<Vec<String>, String> {
+        let resumed = Writer::resume(dir, check);
+        let ids = |lines: Vec<TestLine>| lines.into_iter().map(|line| line.test).collect();
+        resumed.map(|(_, done)| ids(done)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_complete_when_all_is_there() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("new/record");
+        let check = check(Shard { index: 1, of: 2 }, &IDS);
+        let mut writer = Writer::create(&dir, check.clone()).unwrap();
+        writer.append(&free(IDS[0])).unwrap();
+        assert_eq!(Findings::open(&dir).unwrap().check, check);
+        writer.append(&free(IDS[2])).unwrap();
+        writer.end("2026-11-21T10:00:00Z".to_owned()).unwrap();
+        let findings = Findings::open(&dir).unwrap();
+        assert_eq!(findings.tests, [free(IDS[0]), free(IDS[2])]);
+        assert!(findings.check.complete && findings.check.ended.is_some());
+    }
+
+    #[test]
+    fn a_killed_record_goes_on_behind_its_last_whole_line() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("record");
+        let check = check(Shard::WHOLE, &IDS);
+        let mut writer = Writer::create(&dir, check.clone()).unwrap();
+        writer.append(&free(IDS[0])).unwrap();
+        drop(writer);
+        let torn = free(IDS[1]).to_line();
+        let mut tests = OpenOptions::new().append(true).open(dir.join(TESTS_FILE)).unwrap();
+        tests.write_all(&torn.as_bytes()[..20]).unwrap();
+        let (mut writer, done) = Writer::resume(&dir, &check).unwrap();
+        assert_eq!(done, [free(IDS[0])]);
+        for id in &IDS[1..] {
+            writer.append(&free(id)).unwrap();
+        }
+        writer.end("later".to_owned()).unwrap();
+        let findings = Findings::open(&dir).unwrap();
+        assert_eq!(findings.tests, IDS.map(free));
+        assert!(findings.check.complete);
+    }
+
+    #[test]
+    fn another_check_is_not_resumed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("record");
+        let one = check(Shard::WHOLE, &IDS);
+        drop(Writer::create(&dir, one.clone()).unwrap());
+        let told = resume(&dir, &check(Shard::WHOLE, &IDS[..2])).unwrap_err();
+        assert!(told.contains("cannot be resumed: the number of tests is 3, not 2"), "{told}");
+        let mut other = one.clone();
+        other.kernel.release = "6.12".to_owned();
+        let told = resume(&dir, &other).unwrap_err();
+        assert!(told.contains("the kernel is 6.1.0-test, not 6.12"), "{told}");
+        assert_eq!(resume(&dir, &one), Ok(vec![]));
+        let halves = [1, 2].map(|index| check(Shard { index, of: 2 }, &IDS));
+        drop(Writer::create(&scratch.path().join("half"), halves[0].clone()).unwrap());
+        let told = resume(&scratch.path().join("half"), &halves[1]).unwrap_err();
+        assert!(told.contains("it is shard 1/2, not 2/2"), "{told}");
+    }
+
+    #[test]
+    fn nothing_is_overwritten_and_two_do_not_write_at_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("record");
+        let check = check(Shard::WHOLE, &IDS);
+        let create = |dir: &Path| Writer::create(dir, check.clone()).map(drop);
+        let open = Writer::create(&dir, check.clone()).unwrap();
+        let told = resume(&dir, &check).unwrap_err();
+        assert!(told.starts_with("another knee is writing"), "{told}");
+        drop(open);
+        let told = create(&dir).unwrap_err().to_string();
+        assert!(told.contains("is there already: go on with it (--resume)"), "{told}");
+        let file = scratch.path().join("file");
+        fs::write(&file, "mine").unwrap();
+        assert!(create(&file).unwrap_err().to_string().contains("is there already"));
+        assert_eq!(fs::read(&file).unwrap(), b"mine");
+        let told = resume(&scratch.path().join("none"), &check).unwrap_err();
+        assert!(told.contains("is no record of knee commute check"), "{told}");
+    }
+}
