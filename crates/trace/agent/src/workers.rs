@@ -53,7 +53,8 @@ pub(crate) enum Result {
 /// A word that one thread waits for another to set.
 struct Word {
     value: AtomicU32,
-    /// The waiter sleeps, or is about to look once more and sleep.
+    /// How many sleep, or are about to look once more and sleep. Both sides wait for one word, and
+    /// one may be waking up while the other falls asleep.
     asleep: AtomicU32,
 }
 
@@ -79,7 +80,7 @@ impl Word {
                 std::hint::spin_loop();
                 continue;
             }
-            self.asleep.store(1, SeqCst);
+            self.asleep.fetch_add(1, SeqCst);
             let now = self.value.load(SeqCst);
             if now != wanted {
                 // SAFETY: as of `set`.
@@ -89,7 +90,7 @@ impl Word {
                     libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, now, timeout);
                 }
             }
-            self.asleep.store(0, SeqCst);
+            self.asleep.fetch_sub(1, SeqCst);
         }
     }
 }
