@@ -3,25 +3,12 @@
 mod support;
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use snapbox::{assert_data_eq, str};
 use support::{Finished, Scratch, finish};
 
-/// A program of `crates/commute/examples`, built where it is not yet.
 fn example(name: &str) -> PathBuf {
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "-q", "-p", "knee-commute", "--message-format=json", "--example", name])
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let messages = String::from_utf8(built.stdout).unwrap();
-    let mut programs = messages.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).unwrap();
-        Some(PathBuf::from(message["executable"].as_str()?))
-    });
-    programs.next_back().expect("cargo says where it is")
+    support::example("knee-commute", name)
 }
 
 fn commute(program: &std::path::Path, args: &[&str]) -> Finished {

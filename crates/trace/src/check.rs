@@ -3,7 +3,7 @@
 //! Tests are dealt to as many guests as the machine has CPUs for. A guest that panics, hangs, resets
 //! itself or dies takes only the test with it that it was in; the next ones go on in a fresh guest.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -14,9 +14,10 @@ use knee_commute::Test;
 
 use crate::datum::Resolver;
 use crate::error::GuestError;
-use crate::guest::{End, Event, Guest, GuestOptions, Tracing};
+use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
+use crate::process::Tracing;
 use crate::ram::Ram;
 use crate::record::{Record, TestResult};
 
@@ -43,14 +44,30 @@ pub struct Checked {
     pub runs: Vec<TestResult>,
 }
 
-/// Functions of the guest's kernel, by address.
+/// Functions of the guest's kernel or of a program, by address.
 #[derive(Debug, Clone, Default)]
-pub struct Functions(BTreeMap<u64, String>);
+pub struct Functions {
+    /// By the address of the first instruction.
+    symbols: BTreeMap<u64, String>,
+    /// By the address of one instruction: what is better known than by symbols.
+    instructions: HashMap<u64, String>,
+}
 
 impl Functions {
     /// The function that the code at an address is in.
     pub fn at(&self, address: u64) -> Option<&str> {
-        self.0.range(..=address).next_back().map(|(_, name)| name.as_str())
+        let symbol = || self.symbols.range(..=address).next_back().map(|(_, name)| name);
+        self.instructions.get(&address).or_else(symbol).map(String::as_str)
+    }
+
+    /// Names what begins at an address, unless it has a name.
+    pub(crate) fn add(&mut self, address: u64, name: impl FnOnce() -> String) {
+        self.symbols.entry(address).or_insert_with(name);
+    }
+
+    /// Names one instruction.
+    pub(crate) fn add_instruction(&mut self, address: u64, name: String) {
+        self.instructions.insert(address, name);
     }
 
     /// The functions in the text of /proc/kallsyms.
@@ -62,7 +79,7 @@ impl Functions {
                 (words.next(), words.next(), words.next())
                 && let Ok(address) = u64::from_str_radix(address, 16)
             {
-                functions.0.entry(address).or_insert_with(|| name.to_owned());
+                functions.add(address, || name.to_owned());
             }
         }
         functions
@@ -75,11 +92,11 @@ pub enum CheckError {
     /// The guest could not be started or listened to.
     #[error(transparent)]
     Guest(#[from] GuestError),
-    /// The agent could not do its work.
-    #[error("the agent in the guest says: {0}")]
+    /// The agent or the binding could not do its work.
+    #[error("what runs the tests says: {0}")]
     Agent(String),
-    /// The guest ended before it had begun a test.
-    #[error("the guest ended before its first test: {0}")]
+    /// The guest or the program ended before it had begun a test.
+    #[error("it ended before its first test: {0}")]
     NotUp(End),
     /// A line is no test.
     #[error("line {line} is no test: {source}")]

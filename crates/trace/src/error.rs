@@ -8,7 +8,7 @@ use crate::record::RecordError;
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
     /// QEMU is not there.
-    #[error("{0} is not installed: apt-get install qemu-system-x86")]
+    #[error("{0} is not installed: apt-get install {package}", package = package(.0))]
     NoQemu(&'static str),
     /// The plugin is another than this knee's.
     #[error(transparent)]
@@ -23,6 +23,14 @@ pub enum GuestError {
     },
 }
 
+/// Debian's package of a QEMU.
+fn package(qemu: &str) -> &'static str {
+    match qemu {
+        "qemu-x86_64" => "qemu-user",
+        _ => "qemu-system-x86",
+    }
+}
+
 impl GuestError {
     pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> GuestError {
         move |source| GuestError::System { what, source }
@@ -30,5 +38,17 @@ impl GuestError {
 
     pub(crate) fn errno(what: &'static str) -> impl Fn(rustix::io::Errno) -> GuestError {
         move |errno| GuestError::System { what, source: errno.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_qemu_that_is_missing_is_told_with_its_package() {
+        let told = |qemu| GuestError::NoQemu(qemu).to_string();
+        assert!(told("qemu-x86_64").ends_with("apt-get install qemu-user"));
+        assert!(told("qemu-system-x86_64").ends_with("apt-get install qemu-system-x86"));
     }
 }

@@ -1,4 +1,4 @@
-//! Guests under QEMU whose operations are traced, and the kernels that run in them.
+//! Guests and programs under QEMU whose operations are traced, and the kernels that run in guests.
 //!
 //! | arrow | |
 //! | --- | --- |
@@ -7,6 +7,7 @@
 //! | kernel, file system, options → a running guest | [`Guest`] |
 //! | guest → lines, results, its end | [`Guest::next_event`], [`Event`] |
 //! | guest → what is in its memory | [`Ram`] |
+//! | a program that binds a library to a model, tests → what its calls share | [`check_program`] |
 //! | a line of the plugin → which lines two operations share | [`Record`] |
 //! | tests, kernel → what each test showed | [`check()`], [`Checked`] |
 //! | what tests showed → a record, and what it says | [`findings`] |
@@ -43,17 +44,24 @@ pub mod findings;
 mod guest;
 mod initramfs;
 mod kernel;
+mod lines;
+mod process;
+mod program;
 mod qemu;
 mod ram;
 mod record;
+mod symbols;
 
 pub use archive::{Archive, Package};
 pub use check::{CheckError, Checked, Functions, check};
 pub use datum::{Datum, Resolver, Symbol, Symbols};
 pub use error::GuestError;
-pub use guest::{End, Event, Guest, GuestOptions, Tracing};
+pub use guest::{End, Event, Guest, GuestOptions};
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
+pub use process::Tracing;
+pub use program::check_program;
 pub use qemu::qemu_version;
 pub use ram::Ram;
 pub use record::{Conflict, Header, Record, RecordError, Side, TestResult, Touch, TracedAccess};
+pub use symbols::ProgramNames;

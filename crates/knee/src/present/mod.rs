@@ -5,6 +5,7 @@ pub(crate) mod commute_check;
 pub(crate) mod commute_diff;
 pub(crate) mod commute_explain;
 pub(crate) mod commute_matrix;
+pub(crate) mod commute_program;
 pub(crate) mod commute_shared;
 pub(crate) mod compared;
 pub(crate) mod csv;

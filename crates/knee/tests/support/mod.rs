@@ -171,3 +171,19 @@ pub(crate) fn compile(scratch: &Scratch, source: &Path, name: &str) -> Option<St
         }
     }
 }
+
+/// An example program of a package, built where it is not yet.
+pub(crate) fn example(package: &str, name: &str) -> PathBuf {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "-q", "-p", package, "--message-format=json", "--example", name])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let messages = String::from_utf8(built.stdout).unwrap();
+    let mut programs = messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).unwrap();
+        Some(PathBuf::from(message["executable"].as_str()?))
+    });
+    programs.next_back().expect("cargo says where it is")
+}

@@ -22,10 +22,12 @@ mod steps;
 mod workers;
 
 pub use channel::{Report, Word, channel, reports};
+pub use knee_commute::{Finding, TestOutcome as Outcome};
+
 pub use guest::{CONSOLE, init};
 pub use plan::Plan;
 pub use process::{EVERY_ORDER, Line, Summary, main};
-pub use run::{Done, Finding, Outcome, Run};
+pub use run::{Done, Run};
 
 /// The hidden subcommand of knee that makes it an agent.
 pub const SUBCOMMAND: &str = "agent";

@@ -9,9 +9,10 @@ use std::os::fd::FromRawFd;
 use knee_commute::Test;
 use serde::{Deserialize, Serialize};
 
+use crate::Outcome;
 use crate::fault;
 use crate::plan::Plan;
-use crate::run::{Outcome, Times, run};
+use crate::run::{Times, run};
 use crate::steps::OWN;
 use crate::workers::{CALLS, Workers};
 

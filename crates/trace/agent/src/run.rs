@@ -1,6 +1,6 @@
 //! One test: its set-up, its calls in each order, and what is left of them taken away.
 
-use knee_commute::Test;
+use knee_commute::{Finding, Test, TestOutcome as Outcome};
 use knee_marks::Mark;
 use serde::{Deserialize, Serialize};
 
@@ -9,33 +9,6 @@ use crate::plan::{Nr, Order, Plan, Step};
 use crate::returned::Returned;
 use crate::steps;
 use crate::workers::{Command, PROCESSES, Result as Worked, STEPS_BY, Workers};
-
-/// What came of a test.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// All calls returned what the model says.
-    AsExpected,
-    /// Some did not.
-    Different(Vec<Finding>),
-    /// It could not be run: the agent has no way to do what it asks for.
-    NotRun(String),
-    /// A step of its set-up failed.
-    SetupFailed(String),
-}
-
-/// A call that returned something else than the model says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// The order of the calls: `ab`.
-    pub order: String,
-    /// Which call: `a`.
-    pub call: String,
-    /// What the model says, as in the test.
-    pub expected: String,
-    /// What it returned.
-    pub returned: String,
-}
 
 /// How often each order of a test is run.
 #[derive(Debug, Clone, Copy)]

@@ -23,10 +23,16 @@
 //! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX][,resume=PATH]`
 //!
 //! * `out=PATH`: a file, fifo or `/dev/fd/N`; a line is written when a test ends.
-//! * `user=on`: what the CPU does in user mode counts as well (off by default).
+//! * `user=on`: what the CPU does in user mode counts as well (off by default). Under `qemu-x86_64`,
+//!   which runs a program without a machine, there is nothing else, and it has to be on.
 //! * `trace=INDEX`: every access of that test is written before the test's line.
 //! * `resume=PATH`: after the line of a test with conflicts the guest stands still until a byte can be
 //!   read there, so that what the test made is still there to be looked at.
+//!
+//! # Programs without a machine
+//! QEMU's user mode gives each thread a virtual CPU and makes system calls itself, so what the kernel
+//! does for the program is not seen, and there are neither interrupts nor physical addresses: a line
+//! is known by its virtual address. Memory that is mapped twice is taken for two.
 //!
 //! # What it does not see
 //! What the CPU does by itself: reads of page tables and their accessed and dirty bits, and the

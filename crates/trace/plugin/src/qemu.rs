@@ -12,7 +12,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 
 use crate::{session, settings, translate};
 
@@ -77,6 +77,8 @@ struct RawInfo {
     target: *const c_char,
     least_version: c_int,
     version: c_int,
+    /// Whether there is a machine; otherwise a program runs, without a kernel.
+    system_emulation: bool,
 }
 
 /// The version that this plugin claims to be written for.
@@ -102,6 +104,8 @@ extern "C" fn choose_version() {
 static ID: AtomicU64 = AtomicU64::new(0);
 /// API version of the QEMU that runs.
 static RUNNING: AtomicI32 = AtomicI32::new(0);
+/// Whether it runs a program without a machine, whose memory has no physical addresses.
+static PROGRAM: AtomicBool = AtomicBool::new(false);
 
 /// Called once by QEMU when it has loaded the plugin.
 ///
@@ -123,6 +127,7 @@ unsafe extern "C" fn qemu_plugin_install(
     let target = unsafe { CStr::from_ptr(info.target) };
     ID.store(id, Relaxed);
     RUNNING.store(info.version, Relaxed);
+    PROGRAM.store(!info.system_emulation, Relaxed);
     let started = match target {
         _ if target == c"x86_64" => settings::parse(&arguments).and_then(session::start),
         _ => Err(format!("the guest is {target:?}, and marks are known for x86_64 only")),
@@ -271,7 +276,11 @@ impl AccessInfo {
         unsafe { qemu_plugin_mem_is_store(self.0) }
     }
 
+    /// Where the memory is; of a program, where it sees it: all its threads see the same.
     pub(crate) fn physical(self, address: u64) -> Physical {
+        if PROGRAM.load(Relaxed) {
+            return Physical::Memory(address);
+        }
         // SAFETY: called within the callback of the access, on the thread of its virtual CPU. What
         // QEMU returns is its own, and is looked at before anything else is asked.
         unsafe {

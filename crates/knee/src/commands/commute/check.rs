@@ -1,5 +1,7 @@
 //! `knee commute check`.
 
+mod program;
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -23,13 +25,15 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 /// What the tests' files are on.
 const FILE_SYSTEM: &str = "tmpfs";
 
-/// Find out whether commuting calls share memory in a real kernel, traced in a guest under QEMU
+/// Find out whether commuting calls share memory in a real kernel or library, traced under QEMU
 ///
 /// Runs the tests of `posix` in which the calls commute on an unmodified kernel. Each test is run
 /// three times, one call after the other on a virtual CPU of its own; what the kernel reads and
 /// writes in each call is recorded, and a line of memory (64 bytes) that both touch and one writes
 /// is a conflict: cores that make these calls at once wait for each other. The first run fills
 /// caches and does not count. Neither a big machine nor its speed matters.
+///
+/// With --program it does the same for a library, without a kernel: see docs/libraries.md.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute check stat rename                        one pair, on the running kernel
@@ -39,8 +43,10 @@ const FILE_SYSTEM: &str = "tmpfs";
   knee commute check --kernel trixie -o 6.12            a record, for matrix, diff and explain
   knee commute check --kernel trixie -o 6.12 --resume   goes on with it after it was killed
   knee commute check --kernel trixie -o part/2 --shard 2/4    one of four machines
+  knee commute check --program ./my-binding             a library, of which this is a binding
 
-Status 1: a call returned what the model does not say; 4: a guest did not survive a test.")]
+Status 1: a call returned what the model does not say; 4: a guest or a
+program did not survive a test.")]
 pub(super) struct Args {
     /// Two to four operations that are called at once; one: every pair with it; none: all
     #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests")]
@@ -54,6 +60,11 @@ pub(super) struct Args {
     /// without, the running one
     #[arg(long, value_name = "FILE|RELEASE")]
     kernel: Option<PathBuf>,
+
+    /// A program with a library, bound to a model of its interface (crate knee-bind): checks the
+    /// library with the tests of that model
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "output", "shard"])]
+    program: Option<PathBuf>,
 
     /// Keep what is found in this directory, which must not be there yet
     #[arg(short, long, value_name = "DIR")]
@@ -73,6 +84,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    if let Some(program) = &args.program {
+        return program::run(program, args);
+    }
     let lines = tests(&args.operations, args.tests.as_deref(), false)?;
     let all = listed(&lines)?;
     let kernel = kernel(args.kernel.as_deref())?;
@@ -108,11 +122,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if !args.json {
         stdout::print(&text(&tally, &title))?;
     }
-    Ok(match tally.total().died {
+    Ok(status(&tally))
+}
+
+fn status(tally: &Tally) -> ExitStatus {
+    match tally.total().died {
         0 if tally.unexpected().is_empty() => ExitStatus::Done,
         0 => ExitStatus::Policy,
         _ => ExitStatus::TestcaseDied,
-    })
+    }
 }
 
 fn now() -> String {

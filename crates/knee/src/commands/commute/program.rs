@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -45,6 +45,11 @@ impl Program {
                 "speaks version {other}, and this knee {SERVE_SCHEMA}: build both from one release"
             ))),
         }
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     fn failed(&self, what: String) -> ModelError {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use knee_agent::{EVERY_ORDER, Line, Outcome, SUBCOMMAND, Summary};
-use knee_commute::{Limits, Wanted, in_order, models};
+use knee_commute::{Limits, Model, Wanted, in_order, models};
 use knee_measure::interrupt::Interrupt;
 use knee_measure::workdir::WorkDir;
 
@@ -117,26 +117,38 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(if summary.as_expected == summary.tests { ExitStatus::Done } else { ExitStatus::Policy })
 }
 
-/// Tests, a line each: of a file, or of operations; also those that do not commute, if wanted.
+/// Tests of `posix`, a line each: of a file, or of operations; also those that do not commute, if
+/// wanted.
 pub(super) fn tests(
     operations: &[String],
     file: Option<&Path>,
     differing: bool,
 ) -> anyhow::Result<Vec<u8>> {
-    match file {
-        Some(path) if path == Path::new("-") => {
-            let mut lines = Vec::new();
-            std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut lines)?;
-            return Ok(lines);
-        }
-        Some(path) => {
-            return std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-        }
-        None => {}
+    if let Some(path) = file {
+        return read_tests(path);
     }
     let models = models();
     let model = models.iter().find(|model| model.name() == INTERFACE).expect("it is one of ours");
-    let sets = sets(&**model, operations, differing)?;
+    make_tests(&**model, operations, differing)
+}
+
+/// Tests of a file, or of standard input.
+pub(super) fn read_tests(path: &Path) -> anyhow::Result<Vec<u8>> {
+    if path == Path::new("-") {
+        let mut lines = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut lines)?;
+        return Ok(lines);
+    }
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Tests of operations of a model.
+pub(super) fn make_tests(
+    model: &dyn Model,
+    operations: &[String],
+    differing: bool,
+) -> anyhow::Result<Vec<u8>> {
+    let sets = sets(model, operations, differing)?;
     let wanted = Wanted { differing, ..Wanted::default() };
     let mut lines = Vec::new();
     let mut failed = None;

@@ -1,0 +1,93 @@
+//! The C library's `malloc` and `free`, and a model of an allocator.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::process::ExitCode;
+
+use knee_bind::{Action, Binding, Call, Returned, Setup};
+use knee_commute::{Interface, Map, Model, Operation, Outcome, Stop, Term, sort, state};
+
+sort!(Address);
+
+state! {
+    /// Which addresses are in use.
+    struct Heap {
+        used: Map<Term<Address>, ()>,
+    }
+}
+
+/// Everything commutes: which address `malloc` returns is left open, and a program that frees what
+/// is not its own is none.
+fn allocator() -> Interface<Heap> {
+    Interface {
+        name: "allocator",
+        about: "an allocator: all of it commutes, as malloc may return any unused address",
+        operations: vec![
+            Operation {
+                name: "malloc",
+                about: "(): any address that is not in use",
+                apply: |state, call| {
+                    let address = call.fresh("address")?;
+                    state.used.insert(address, ());
+                    Ok(Outcome::of(address))
+                },
+            },
+            Operation {
+                name: "free",
+                about: "(address): which is in use",
+                apply: |state, call| {
+                    let address = call.term("address");
+                    state.used.know(&address, true, call.world)?;
+                    if !state.used.contains(&address, call.world)? {
+                        return Err(Stop::Impossible);
+                    }
+                    state.used.remove(address);
+                    Ok(Outcome::nothing())
+                },
+            },
+        ],
+        ..Interface::default()
+    }
+}
+
+/// A small object of a program.
+const BYTES: usize = 64;
+
+/// The addresses of what the set-up has allocated, by the number of their names.
+struct Malloc(HashMap<u64, usize>);
+
+fn malloc() -> usize {
+    // SAFETY: any size will do.
+    let address = unsafe { libc::malloc(BYTES) }.expose_provenance();
+    assert_ne!(address, 0, "out of memory");
+    address
+}
+
+impl Binding for Malloc {
+    fn model() -> impl Model {
+        allocator()
+    }
+
+    fn set_up(setup: &Setup<'_>) -> Self {
+        Self(setup.elements("used").into_iter().map(|name| (name, malloc())).collect())
+    }
+
+    fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
+        Some(match call.operation() {
+            "malloc" => Box::new(|| Returned::Chosen(malloc() as u64)),
+            "free" => {
+                let address = self.0[&call.name("address")];
+                Box::new(move || {
+                    // SAFETY: the set-up has allocated it, and the model frees nothing twice.
+                    unsafe { libc::free(std::ptr::with_exposed_provenance_mut::<c_void>(address)) };
+                    Returned::Nothing
+                })
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    knee_bind::main::<Malloc>()
+}

@@ -1,0 +1,82 @@
+//! Binds a library to a model of its interface, so that knee can check what its calls share.
+//!
+//! A model says what the operations of an interface do (crate knee-commute), and knee makes tests of
+//! it: a state, and calls that commute in it. A binding says how a library comes to that state and
+//! how it makes these calls. Model and binding are one program, whose `main` is [`main()`]:
+//!
+//! ```no_run
+//! use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+//!
+//! use knee_bind::{Action, Binding, Call, Returned, Setup};
+//! use knee_commute::{Model, models::counter::counter};
+//!
+//! /// A counter that is one word of memory.
+//! struct Counter(AtomicI64);
+//!
+//! impl Binding for Counter {
+//!     fn model() -> impl Model {
+//!         counter()
+//!     }
+//!
+//!     fn set_up(setup: &Setup<'_>) -> Self {
+//!         Self(AtomicI64::new(setup.number("n")))
+//!     }
+//!
+//!     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
+//!         Some(match call.operation() {
+//!             "inc" => Box::new(|| {
+//!                 self.0.fetch_add(1, Relaxed);
+//!                 Returned::Nothing
+//!             }),
+//!             "get" => Box::new(|| Returned::Number(self.0.load(Relaxed))),
+//!             _ => return None,
+//!         })
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     knee_bind::main::<Counter>()
+//! }
+//! ```
+//!
+//! `knee commute check --program ./counter` runs it under QEMU and tells which calls share memory;
+//! the guide is docs/libraries.md.
+//!
+//! | arrow | module |
+//! | --- | --- |
+//! | tests → what the author's code is given | `given` |
+//! | calls → threads, one after the other | `workers` |
+//! | what a call returned → whether the model says so | `compare` |
+//! | lines of tests → lines of outcomes | `run` |
+#![forbid(unsafe_code)]
+
+use knee_commute::Model;
+
+mod compare;
+mod given;
+mod run;
+mod workers;
+
+pub use compare::Returned;
+pub use given::{Call, Setup};
+pub use run::{TOLD, Told, main};
+
+/// Makes a call, as often as it is called. Nothing else should be in it: what it does is what knee
+/// traces, so arguments are read and made ready before.
+pub type Action<'s> = Box<dyn FnMut() -> Returned + 's>;
+
+/// A library with the interface of a model. It is the state that calls share: made anew for each run
+/// of each test, by a thread that makes no calls, and dropped by it.
+///
+/// A panic of its functions is told as the outcome of the test.
+pub trait Binding: Send + Sync + Sized + 'static {
+    /// The model of the interface.
+    fn model() -> impl Model;
+
+    /// Brings the library to the initial state of a test.
+    fn set_up(setup: &Setup<'_>) -> Self;
+
+    /// Gets ready to make a call, on the thread that is to make it; `None` if there is no such
+    /// operation.
+    fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>>;
+}

@@ -1,0 +1,284 @@
+//! Tests, one after the other.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use knee_commute::{Expect, Finding, Model, TEST_SCHEMA, Test, TestOutcome as Outcome, serve};
+use knee_marks::{Mark, SIDES};
+use serde::{Deserialize, Serialize};
+
+use crate::compare::Choices;
+use crate::workers::{NoResult, Workers, message};
+use crate::{Binding, Setup};
+
+/// How often each order of a test is run before the plugin looks: the first run fills caches and
+/// makes what is made once.
+const UNSEEN: u32 = 1;
+/// How often it is run while the plugin looks.
+const SEEN: u32 = 2;
+
+/// What begins a line of a binding on standard output, where the library may write too. A [`Told`]
+/// follows, as JSON.
+pub const TOLD: &str = "knee-bind ";
+
+/// What a binding tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// A line of its `/proc/self/maps`; these come before the first test.
+    Mapping(String),
+    /// A test is done; they are in the order in which they came.
+    Done {
+        /// The test.
+        id: String,
+        /// What its calls returned.
+        outcome: Outcome,
+        /// How many of its runs the plugin saw.
+        seen: u64,
+    },
+}
+
+/// The `main` of a program that binds a library to a model.
+///
+/// With an argument it answers knee's questions about the model ([`knee_commute::serve`]). Without,
+/// it runs the tests on standard input, a line of JSON each (see docs/commuting.md), and tells what
+/// came of each in a line that begins with [`TOLD`].
+pub fn main<B: Binding>() -> ExitCode {
+    if std::env::args_os().len() > 1 {
+        return serve(&B::model());
+    }
+    if io::stdin().is_terminal() {
+        let program = std::env::args().next().unwrap_or_else(|| "PROGRAM".to_owned());
+        eprintln!(
+            "This binds a library to the interface {} for knee:\n\n  \
+             knee commute check --program {program}",
+            B::model().name()
+        );
+        return ExitCode::from(2);
+    }
+    match run::<B>(io::stdin().lock(), &mut io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cannot run the tests: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> {
+    let workers = Workers::<B>::start(SIDES)?;
+    for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
+        tell(out, &Told::Mapping(mapping.to_owned()))?;
+    }
+    Mark::Arm.say();
+    std::thread::yield_now();
+    for (nr, line) in tests.lines().enumerate() {
+        let mut seen = 0;
+        let (id, outcome) = match serde_json::from_str::<Test>(&line?) {
+            Ok(test) => {
+                let test = Arc::new(test);
+                (test.id.clone(), outcome(&workers, &test, &mut seen))
+            }
+            Err(error) => (format!("line {}", nr + 1), Outcome::NotRun(error.to_string())),
+        };
+        tell(out, &Told::Done { id, outcome, seen })?;
+    }
+    Ok(())
+}
+
+/// In one piece, and before the next test, which may be the last.
+fn tell(out: &mut impl Write, told: &Told) -> io::Result<()> {
+    let told = serde_json::to_string(told)?;
+    out.write_all(format!("{TOLD}{told}\n").as_bytes())?;
+    out.flush()
+}
+
+fn outcome<B: Binding>(workers: &Workers<B>, test: &Arc<Test>, seen: &mut u64) -> Outcome {
+    if test.schema != TEST_SCHEMA {
+        return Outcome::NotRun(format!("a test of schema {}", test.schema));
+    }
+    let (theirs, model) = (&test.interface, B::model());
+    if theirs != model.name() {
+        let own = model.name();
+        return Outcome::NotRun(format!("a test of {theirs}, and this is a binding of {own}"));
+    }
+    if test.calls.len() > SIDES {
+        return Outcome::NotRun(format!("more than {SIDES} calls at once"));
+    }
+    let mut findings = Vec::new();
+    for expect in &test.expect {
+        for time in 0..UNSEEN + SEEN {
+            let is_seen = time >= UNSEEN;
+            *seen += u64::from(is_seen);
+            match once(workers, test, expect, is_seen) {
+                Ok(found) => findings.extend(found),
+                Err(not) => return not,
+            }
+        }
+    }
+    findings.dedup();
+    if findings.is_empty() { Outcome::AsExpected } else { Outcome::Different(findings) }
+}
+
+/// The calls in the order that `expect` names, and in their own where any will do.
+fn order(expect: &Expect, calls: usize) -> Vec<usize> {
+    match expect.order.as_str() {
+        "any" => (0..calls).collect(),
+        order => order.bytes().map(|label| usize::from(label - b'a')).collect(),
+    }
+}
+
+fn once<B: Binding>(
+    workers: &Workers<B>,
+    test: &Arc<Test>,
+    expect: &Expect,
+    is_seen: bool,
+) -> Result<Vec<Finding>, Outcome> {
+    let binding = catch_unwind(|| B::set_up(&Setup(&test.setup)));
+    let binding = Arc::new(binding.map_err(|panic| Outcome::SetupFailed(message(&*panic)))?);
+    let order = order(expect, test.calls.len());
+    if is_seen {
+        Mark::Begin.say();
+    }
+    let results: Vec<_> = order.iter().map(|&nr| workers.make(&binding, test, nr)).collect();
+    if is_seen {
+        Mark::End.say();
+    }
+    // What a thread has allocated and another frees goes from cache to cache in the allocator, and
+    // later tests would see that instead of what they are about. So nothing is given back.
+    std::mem::forget(binding);
+    let mut choices = Choices::default();
+    let mut findings = Vec::new();
+    for (&nr, result) in order.iter().zip(results) {
+        let expected = &expect.results[nr];
+        let returned = match result {
+            Ok(returned) if choices.agree(expected, returned) => continue,
+            Ok(returned) => returned.to_string(),
+            Err(NoResult::Panicked(said)) => format!("panicked: {said}"),
+            Err(NoResult::NotPrepared(why)) => return Err(Outcome::NotRun(why)),
+        };
+        findings.push(Finding {
+            order: order.iter().map(|&nr| test.calls[nr].label.as_str()).collect(),
+            call: test.calls[nr].label.clone(),
+            expected: expected.to_string(),
+            returned,
+        });
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+    use knee_commute::models::counter::counter;
+    use knee_commute::{Limits, Wanted, pairs};
+
+    use super::*;
+    use crate::{Action, Call, Returned};
+
+    /// A counter that has no `dec_if_positive`, and says one too many in `inc_get`.
+    struct Counter(AtomicI64);
+
+    impl Binding for Counter {
+        fn model() -> impl Model {
+            counter()
+        }
+
+        fn set_up(setup: &Setup<'_>) -> Self {
+            Self(AtomicI64::new(setup.number("n")))
+        }
+
+        fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
+            Some(match call.operation() {
+                "inc" => Box::new(|| {
+                    self.0.fetch_add(1, Relaxed);
+                    Returned::Nothing
+                }),
+                "inc_get" => Box::new(|| Returned::Number(self.0.fetch_add(1, Relaxed) + 2)),
+                "get" => Box::new(|| Returned::Number(self.0.load(Relaxed))),
+                _ => return None,
+            })
+        }
+    }
+
+    /// Tests of all pairs, commuting or not.
+    fn tests() -> Vec<Test> {
+        let mut tests = Vec::new();
+        let wanted = Wanted { differing: true, ..Wanted::default() };
+        for pair in pairs(&counter()) {
+            let made = counter().generate(&pair, &Limits::default(), &wanted, &mut |test| {
+                tests.push(test);
+                ControlFlow::Continue(())
+            });
+            made.expect("it is one of ours");
+        }
+        tests
+    }
+
+    fn told(lines: &str) -> Vec<(String, Outcome, u64)> {
+        let mut out = Vec::new();
+        run::<Counter>(lines.as_bytes(), &mut out).expect("nothing to fail");
+        let out = String::from_utf8(out).expect("JSON");
+        let told = out.lines().map(|line| {
+            let told = line.strip_prefix(TOLD).expect("nothing else");
+            serde_json::from_str(told).expect("what a binding tells")
+        });
+        told.filter_map(|told| match told {
+            Told::Done { id, outcome, seen } => Some((id, outcome, seen)),
+            Told::Mapping(_) => None,
+        })
+        .collect()
+    }
+
+    #[test]
+    fn outcomes_are_those_of_the_library() {
+        let tests = tests();
+        let lines: Vec<String> =
+            tests.iter().map(|test| serde_json::to_string(test).expect("plain data")).collect();
+        let told = told(&lines.join("\n"));
+        assert_eq!(told.len(), tests.len());
+        for (test, (id, outcome, seen)) in tests.iter().zip(&told) {
+            assert_eq!(&test.id, id);
+            let has = |name: &str| test.calls.iter().any(|call| call.operation == name);
+            match outcome {
+                Outcome::AsExpected => assert!(!has("inc_get") && !has("dec_if_positive"), "{id}"),
+                Outcome::Different(findings) => {
+                    assert!(has("inc_get"), "{id}");
+                    assert_eq!(*seen, u64::from(SEEN) * test.expect.len() as u64);
+                    let ours = |finding: &Finding| {
+                        let nr = usize::from(finding.call.as_bytes()[0] - b'a');
+                        test.calls[nr].operation == "inc_get"
+                    };
+                    assert!(findings.iter().all(ours), "{id} {findings:?}");
+                }
+                Outcome::NotRun(why) => {
+                    assert!(has("dec_if_positive"), "{id}");
+                    assert_eq!(why, "the binding has no operation dec_if_positive");
+                }
+                Outcome::SetupFailed(why) => panic!("{id}: {why}"),
+            }
+        }
+    }
+
+    #[test]
+    fn tests_of_something_else_are_not_run() {
+        let mut other = tests().swap_remove(0);
+        other.interface = "map".to_owned();
+        let mut newer = tests().swap_remove(0);
+        newer.schema += 1;
+        let lines = [&other, &newer].map(|test| serde_json::to_string(test).expect("plain data"));
+        let told = told(&(lines.join("\n") + "\nno test"));
+        let why = |nr: usize| match &told[nr] {
+            (_, Outcome::NotRun(why), 0) => why.as_str(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(why(0), "a test of map, and this is a binding of counter");
+        assert_eq!(why(1), "a test of schema 2");
+        assert_eq!(told[2].0, "line 3");
+        assert!(why(2).contains("expected"), "{}", why(2));
+    }
+}

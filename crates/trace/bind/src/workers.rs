@@ -1,0 +1,147 @@
+//! Threads that make calls: the first call of every test is made by the first thread, the second by
+//! the second, as programs have threads that live longer than their calls.
+//!
+//! They are told what to do, and tell what came of it, while no window is open. All that a test needs
+//! is made and dropped by the thread that tells them: memory that goes from one thread to another
+//! would mix their caches in the allocator.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+
+use knee_commute::Test;
+use knee_marks::Mark;
+
+use crate::{Action, Binding, Call, Returned};
+
+/// Why a call returned nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NoResult {
+    /// The binding has no such operation, or cannot read its arguments.
+    NotPrepared(String),
+    /// The call itself panicked.
+    Panicked(String),
+}
+
+/// A call that is to be made.
+struct Job<B> {
+    binding: Arc<B>,
+    test: Arc<Test>,
+    nr: usize,
+}
+
+enum Turn<B> {
+    Idle,
+    Ready,
+    Make(Job<B>),
+    Made(Result<Returned, NoResult>),
+}
+
+struct Slot<B> {
+    turn: Mutex<Turn<B>>,
+    changed: Condvar,
+}
+
+impl<B> Slot<B> {
+    /// Waits until `take` takes what is there, and leaves nothing.
+    fn exchange<T>(&self, take: impl Fn(Turn<B>) -> Result<T, Turn<B>>) -> T {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match take(std::mem::replace(&mut *turn, Turn::Idle)) {
+                Ok(taken) => return taken,
+                Err(other) => *turn = other,
+            }
+            turn = self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn put(&self, turn: Turn<B>) {
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
+        self.changed.notify_one();
+    }
+}
+
+/// The threads; they end with the process.
+pub(crate) struct Workers<B>(Vec<Arc<Slot<B>>>);
+
+impl<B: Binding> Workers<B> {
+    /// Starts a thread for each of so many calls at once, and the next one when it is there: what
+    /// threads allocate as they start would lie elsewhere each time.
+    pub(crate) fn start(calls: usize) -> std::io::Result<Self> {
+        let start = |_| {
+            let slot = Arc::new(Slot { turn: Mutex::new(Turn::Idle), changed: Condvar::new() });
+            let own = Arc::clone(&slot);
+            thread::Builder::new().spawn(move || work(&own))?;
+            slot.exchange(|turn| match turn {
+                Turn::Ready => Ok(()),
+                other => Err(other),
+            });
+            Ok(slot)
+        };
+        (0..calls).map(start).collect::<std::io::Result<_>>().map(Self)
+    }
+
+    /// Has call `nr` of a test made by its thread, and waits for it.
+    pub(crate) fn make(
+        &self,
+        binding: &Arc<B>,
+        test: &Arc<Test>,
+        nr: usize,
+    ) -> Result<Returned, NoResult> {
+        let slot = &self.0[nr];
+        slot.put(Turn::Make(Job { binding: Arc::clone(binding), test: Arc::clone(test), nr }));
+        slot.exchange(|turn| match turn {
+            Turn::Made(result) => Ok(result),
+            other => Err(other),
+        })
+    }
+}
+
+fn work<B: Binding>(slot: &Slot<B>) {
+    slot.put(Turn::Ready);
+    loop {
+        let job = slot.exchange(|turn| match turn {
+            Turn::Make(job) => Ok(job),
+            other => Err(other),
+        });
+        let result = make(&*job.binding, &job.test, job.nr);
+        // Whoever told it has the last one: see above.
+        drop(job);
+        slot.put(Turn::Made(result));
+    }
+}
+
+fn make<B: Binding>(binding: &B, test: &Test, nr: usize) -> Result<Returned, NoResult> {
+    let call = Call(&test.calls[nr]);
+    let prepared = catch_unwind(AssertUnwindSafe(|| binding.prepare(&call)));
+    let mut action = match prepared {
+        Ok(Some(action)) => action,
+        Ok(None) => {
+            let why = format!("the binding has no operation {}", call.operation());
+            return Err(NoResult::NotPrepared(why));
+        }
+        Err(panic) => return Err(NoResult::NotPrepared(message(&*panic))),
+    };
+    let side = nr as u8;
+    catch_unwind(AssertUnwindSafe(|| window(side, &mut action))).map_err(|panic| {
+        Mark::Close(side).say();
+        NoResult::Panicked(message(&*panic))
+    })
+}
+
+/// What is traced. Not inlined: the marks are at one place each.
+#[inline(never)]
+fn window(side: u8, action: &mut Action<'_>) -> Returned {
+    Mark::Open(side).say();
+    let returned = action();
+    Mark::Close(side).say();
+    returned
+}
+
+/// What a panic said.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "it panicked without a message".to_owned())
+}

@@ -1,0 +1,52 @@
+//! Code addresses → functions that the compiler has inlined, from a program's debug information.
+
+use std::sync::Arc;
+
+use addr2line::Context;
+use gimli::{Dwarf, EndianArcSlice, LittleEndian};
+use object::{File, Object, ObjectSection};
+
+/// What a file knows of its lines.
+pub(crate) struct Lines(Context<EndianArcSlice<LittleEndian>>);
+
+impl Lines {
+    /// None if it was compiled without debug information.
+    pub(crate) fn of(file: &File<'_>) -> Option<Lines> {
+        file.section_by_name(".debug_line")?;
+        let section = |id: gimli::SectionId| {
+            let section = file.section_by_name(id.name());
+            let data = section.and_then(|section| section.uncompressed_data().ok());
+            Ok::<_, gimli::Error>(EndianArcSlice::new(
+                Arc::from(&*data.unwrap_or_default()),
+                LittleEndian,
+            ))
+        };
+        Dwarf::load(section).and_then(Context::from_dwarf).ok().map(Lines)
+    }
+
+    /// What is executed at an address of the file: the function that was inlined last and its line,
+    /// without the primitives of the crate `core` that everything ends in.
+    pub(crate) fn at(&self, address: u64) -> Option<String> {
+        let mut frames = self.0.find_frames(address).skip_all_loads().ok()?;
+        let mut last = None;
+        while let Ok(Some(frame)) = frames.next() {
+            let Some(function) = frame.function else { continue };
+            let Ok(mangled) = function.raw_name() else { continue };
+            let name = format!("{:#}", rustc_demangle::demangle(&mangled));
+            let line = frame.location.and_then(|at| Some((at.file?.to_owned(), at.line?)));
+            let is_primitive = name.trim_start_matches('<').starts_with("core::");
+            last = Some((name, line));
+            if !is_primitive {
+                break;
+            }
+        }
+        let (name, line) = last?;
+        Some(match line {
+            Some((file, line)) => {
+                let file = file.rsplit('/').next().unwrap_or(&file);
+                format!("{name} ({file}:{line})")
+            }
+            None => name,
+        })
+    }
+}

@@ -1,0 +1,322 @@
+//! QEMU as a process: started with what it reads, listened to, and ended whatever happens.
+//!
+//! All that QEMU reads is handed to it as memory files that it inherits, so there is nothing to clean
+//! up. What it says comes over three pipes: standard output, the plugin's results, and complaints.
+//! The thread that starts it also reads it, with [`Qemu::next`]; when that thread ends, the kernel
+//! kills QEMU.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    Resource, Rlimit, Signal, getpid, getppid, set_parent_process_death_signal, setrlimit,
+};
+
+use crate::error::GuestError;
+use crate::record::Record;
+
+/// A line that is longer is cut into several: a guest that writes no line ends costs no memory.
+const MAX_LINE: usize = 16 << 20;
+/// How much of QEMU's complaints is kept.
+const MAX_COMPLAINTS: usize = 4 << 10;
+/// Without core files: they would be the guest's memory.
+const NO_CORE: Rlimit = Rlimit { current: Some(0), maximum: Some(0) };
+
+/// What the plugin is told; see crate knee-plugin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tracing {
+    /// What happens in user mode counts too.
+    pub user: bool,
+    /// The test whose every access is reported.
+    pub trace: Option<u64>,
+    /// After a test with conflicts the guest stands still, with all that the test has made, until
+    /// [`Guest::resume`](crate::Guest::resume) is called: its memory can be looked at.
+    pub pause: bool,
+}
+
+/// A QEMU to be started.
+pub(crate) struct Launch {
+    qemu: &'static str,
+    command: Command,
+    inherited: Vec<OwnedFd>,
+    results: Option<OwnedFd>,
+    resume: Option<OwnedFd>,
+}
+
+impl Launch {
+    pub(crate) fn new(qemu: &'static str) -> Launch {
+        let mut command = Command::new(qemu);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Launch { qemu, command, inherited: Vec::new(), results: None, resume: None }
+    }
+
+    /// Its command line.
+    pub(crate) fn command(&mut self) -> &mut Command {
+        &mut self.command
+    }
+
+    /// Hands a file on; returns the path by which QEMU opens it.
+    pub(crate) fn inherit(&mut self, file: OwnedFd) -> String {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        self.inherited.push(file);
+        path
+    }
+
+    /// Loads the plugin.
+    pub(crate) fn trace(&mut self, tracing: Tracing) -> Result<(), GuestError> {
+        let (results, writer) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;
+        let file = self.inherit(memory_file("knee-plugin", knee_artefacts::PLUGIN)?);
+        let out = self.inherit(writer);
+        let user = if tracing.user { "on" } else { "off" };
+        let trace = tracing.trace.map_or(String::new(), |index| format!(",trace={index}"));
+        let mut arguments = format!("file={file},out={out},user={user}{trace}");
+        if tracing.pause {
+            let (paused, resume) =
+                pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;
+            arguments.push_str(&format!(",resume={}", self.inherit(paused)));
+            self.resume = Some(resume);
+        }
+        self.command.arg("-plugin").arg(arguments);
+        self.results = Some(results);
+        Ok(())
+    }
+
+    /// Starts it, bound to the calling thread: it dies with it.
+    pub(crate) fn start(self, patience: Duration) -> Result<Qemu, GuestError> {
+        let Launch { qemu, mut command, inherited, results, resume } = self;
+        let mut child = spawn(qemu, &mut command, &inherited)?;
+        // QEMU has its own copies; of the pipe's end there may be no other, or it would never end.
+        drop(inherited);
+        let mut streams = Vec::new();
+        let mut listen = |source, pipe: Option<OwnedFd>| {
+            streams.extend(pipe.map(|pipe| Stream { source, pipe, rest: Vec::new() }));
+        };
+        listen(Source::Output, child.stdout.take().map(OwnedFd::from));
+        listen(Source::Complaints, child.stderr.take().map(OwnedFd::from));
+        listen(Source::Results, results);
+        Ok(Qemu {
+            child,
+            resume,
+            streams,
+            said: VecDeque::new(),
+            complaints: Vec::new(),
+            patience,
+            heard: Instant::now(),
+            ended: false,
+        })
+    }
+}
+
+/// Something that QEMU said.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// A line on standard output, without its end.
+    Line(String),
+    /// A result of the plugin.
+    Result(Record),
+    /// It has ended, with its last complaints; nothing follows.
+    Ended(ExitStatus, String),
+    /// It said nothing for as long as it was given, and was killed; nothing follows.
+    Silent(Duration),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Output,
+    Results,
+    Complaints,
+}
+
+struct Stream {
+    source: Source,
+    pipe: OwnedFd,
+    /// What came after the last end of a line.
+    rest: Vec<u8>,
+}
+
+/// A running QEMU. Dropping it kills it.
+pub(crate) struct Qemu {
+    child: Child,
+    resume: Option<OwnedFd>,
+    streams: Vec<Stream>,
+    said: VecDeque<Said>,
+    complaints: Vec<u8>,
+    patience: Duration,
+    heard: Instant,
+    ended: bool,
+}
+
+impl Qemu {
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Lets it go on that stands still ([`Tracing::pause`]). That it has ended is told elsewhere.
+    pub(crate) fn resume(&self) -> Result<(), GuestError> {
+        let Some(resume) = &self.resume else { return Ok(()) };
+        match rustix::io::write(resume, &[0]) {
+            Ok(_) | Err(Errno::PIPE) => Ok(()),
+            Err(errno) => Err(GuestError::errno("let a guest go on")(errno)),
+        }
+    }
+
+    /// Waits for what it says next.
+    pub(crate) fn next(&mut self) -> Result<Option<Said>, GuestError> {
+        loop {
+            if let Some(said) = self.said.pop_front() {
+                return Ok(Some(said));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            if self.streams.is_empty() {
+                self.ended = true;
+                let status = self.child.wait().map_err(GuestError::system("wait for QEMU"))?;
+                let complaints = String::from_utf8_lossy(&self.complaints).trim().to_owned();
+                return Ok(Some(Said::Ended(status, complaints)));
+            }
+            let left = self.patience.saturating_sub(self.heard.elapsed());
+            if !self.listen(left)? && self.heard.elapsed() >= self.patience {
+                self.kill();
+                self.ended = true;
+                return Ok(Some(Said::Silent(self.patience)));
+            }
+        }
+    }
+
+    /// Reads what there is, or waits for something; tells whether something came.
+    fn listen(&mut self, at_most: Duration) -> Result<bool, GuestError> {
+        let timeout = Timespec {
+            tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: at_most.subsec_nanos().into(),
+        };
+        let pipes = self.streams.iter().map(|stream| &stream.pipe);
+        let mut polled: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(0) | Err(Errno::INTR) => return Ok(false),
+            Ok(_) => {}
+            Err(errno) => return Err(GuestError::errno("wait for QEMU")(errno)),
+        }
+        let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
+        self.heard = Instant::now();
+        let mut open = Vec::new();
+        for (mut stream, ready) in std::mem::take(&mut self.streams).into_iter().zip(ready) {
+            if !ready || self.read(&mut stream)? {
+                open.push(stream);
+            }
+        }
+        self.streams = open;
+        Ok(true)
+    }
+
+    /// Reads once; tells whether there may be more.
+    fn read(&mut self, stream: &mut Stream) -> Result<bool, GuestError> {
+        let mut buffer = [0; 1 << 16];
+        let count = match rustix::io::read(&stream.pipe, &mut buffer) {
+            Ok(count) => count,
+            Err(Errno::INTR) => return Ok(true),
+            Err(errno) => return Err(GuestError::errno("read what QEMU says")(errno)),
+        };
+        let new = &buffer[..count];
+        if stream.source == Source::Complaints {
+            self.complaints.extend(new);
+            let excess = self.complaints.len().saturating_sub(MAX_COMPLAINTS);
+            self.complaints.drain(..excess);
+            return Ok(count > 0);
+        }
+        stream.rest.extend(new);
+        let mut begin = 0;
+        let searched = stream.rest.len() - count;
+        let ends: Vec<usize> =
+            (searched..stream.rest.len()).filter(|&at| stream.rest[at] == b'\n').collect();
+        for end in ends {
+            self.line(stream.source, &stream.rest[begin..end])?;
+            begin = end + 1;
+        }
+        stream.rest.drain(..begin);
+        // A guest that died within a line has said it nevertheless, but half a result is none.
+        let over = stream.rest.len() > MAX_LINE;
+        if over || count == 0 && !stream.rest.is_empty() && stream.source == Source::Output {
+            let rest = std::mem::take(&mut stream.rest);
+            self.line(stream.source, &rest)?;
+        }
+        Ok(count > 0)
+    }
+
+    fn line(&mut self, source: Source, line: &[u8]) -> Result<(), GuestError> {
+        let line = String::from_utf8_lossy(line).trim_end_matches('\r').to_owned();
+        self.said.push_back(match source {
+            Source::Results => Said::Result(Record::parse(&line)?),
+            Source::Output | Source::Complaints => Said::Line(line),
+        });
+        Ok(())
+    }
+
+    fn kill(&mut self) {
+        // That it has ended by itself is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.streams.clear();
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A file that lives in memory and has no name, to be read from its start.
+pub(crate) fn memory_file(name: &str, content: &[u8]) -> Result<OwnedFd, GuestError> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC)
+        .map_err(GuestError::errno("make a file in memory"))?;
+    let mut rest = content;
+    while !rest.is_empty() {
+        match rustix::io::write(&file, rest) {
+            Ok(count) => rest = &rest[count..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(GuestError::errno("fill a file in memory")(errno)),
+        }
+    }
+    seek(&file, SeekFrom::Start(0)).map_err(GuestError::errno("rewind a file in memory"))?;
+    Ok(file)
+}
+
+fn spawn(
+    qemu: &'static str,
+    command: &mut Command,
+    inherited: &[OwnedFd],
+) -> Result<Child, GuestError> {
+    let inherited: Vec<RawFd> = inherited.iter().map(|file| file.as_fd().as_raw_fd()).collect();
+    let parent = getpid();
+    // SAFETY: between fork and exec the closure makes system calls only and allocates nothing. The
+    // descriptors are open: the caller owns them until the child has been spawned.
+    unsafe {
+        command.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The parent may have died before it was being watched.
+            if getppid() != Some(parent) {
+                return Err(Errno::CHILD.into());
+            }
+            setrlimit(Resource::Core, NO_CORE)?;
+            for &fd in &inherited {
+                fcntl_setfd(BorrowedFd::borrow_raw(fd), FdFlags::empty())?;
+            }
+            Ok(())
+        });
+    }
+    command.spawn().map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => GuestError::NoQemu(qemu),
+        _ => GuestError::System { what: "start QEMU", source },
+    })
+}

@@ -1,0 +1,261 @@
+//! What code and data of a program are called, from its mappings and what its files say of
+//! themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::Path;
+
+use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+
+use crate::check::Functions;
+use crate::datum::Datum;
+use crate::lines::Lines;
+use crate::record::{Conflict, TestResult};
+
+/// What is said of memory that no file and no stack of `/proc/self/maps` is: what the program has
+/// allocated, and the stacks of its threads.
+const ALLOCATED: &str = "allocated memory";
+const STACK: &str = "the stack of the main thread";
+
+/// Of a program, as far as its files tell.
+#[derive(Default)]
+pub struct ProgramNames {
+    functions: Functions,
+    /// By first address: one behind the last, and what it is called.
+    variables: BTreeMap<u64, (u64, String)>,
+    /// By first address.
+    files: BTreeMap<u64, File>,
+    stack: Range<u64>,
+}
+
+/// A file that is mapped.
+struct File {
+    name: String,
+    /// One behind its last address.
+    end: u64,
+    /// What is added to its own addresses.
+    bias: u64,
+    lines: Option<Lines>,
+}
+
+impl ProgramNames {
+    /// Its functions.
+    pub fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
+    /// Learns a line of its `/proc/self/maps`.
+    pub(crate) fn learn(&mut self, line: &str) {
+        let Some(mapping) = Mapping::parse(line) else { return };
+        match mapping.of {
+            "[stack]" => self.stack = mapping.range,
+            path if path.starts_with('/') && mapping.offset == 0 => {
+                self.load(Path::new(path), mapping.range.start);
+            }
+            _ => {}
+        }
+    }
+
+    /// Names shared lines, and looks up the names of the code that shares them, which takes longer than
+    /// a test: of code that shares none, names are not needed.
+    pub(crate) fn look_up(&mut self, runs: &mut [TestResult]) {
+        for conflict in runs.iter_mut().flat_map(|run| &mut run.conflicts) {
+            conflict.datum = Some(self.datum(conflict));
+        }
+        let sides = runs.iter().flat_map(|run| &run.conflicts).flat_map(|one| &one.sides);
+        for &code in sides.flat_map(|side| side.writers.iter().chain(&side.readers)) {
+            let file = self.file(code).map(|(_, file)| file);
+            let lines = file.and_then(|file| Some((file.lines.as_ref()?, file.bias)));
+            if let Some(name) = lines.and_then(|(lines, bias)| lines.at(code.wrapping_sub(bias))) {
+                self.functions.add_instruction(code, name);
+            }
+        }
+    }
+
+    /// What the bytes are that one side writes and another touches; of a line that is falsely shared,
+    /// those that each side has.
+    fn datum(&self, conflict: &Conflict) -> Datum {
+        let first = |bytes: u64| self.at(conflict.line + u64::from(bytes.trailing_zeros()));
+        let (mut written, mut touched, mut by_several) = (0, 0, 0);
+        for side in &conflict.sides {
+            written |= side.written;
+            by_several |= touched & (side.read | side.written);
+            touched |= side.read | side.written;
+        }
+        if by_several & written != 0 {
+            return Datum { fields: vec![first(by_several & written)], beside: Vec::new() };
+        }
+        let (writers, readers): (Vec<_>, Vec<_>) =
+            conflict.sides.iter().partition(|side| side.written != 0);
+        let fields: BTreeSet<_> = writers.iter().map(|side| first(side.written)).collect();
+        let beside: BTreeSet<_> = readers.iter().map(|side| first(side.read)).collect();
+        Datum { fields: fields.into_iter().collect(), beside: beside.into_iter().collect() }
+    }
+
+    /// What is at an address.
+    fn at(&self, address: u64) -> String {
+        let name = |name: &str, start: u64| match address - start {
+            0 => name.to_owned(),
+            offset => format!("{name}+{offset:#x}"),
+        };
+        let variable = self.variables.range(..=address).next_back();
+        if let Some((start, (end, known))) = variable
+            && address < *end
+        {
+            return name(known, *start);
+        }
+        match self.file(address) {
+            Some((start, file)) => name(&file.name, start),
+            None if self.stack.contains(&address) => STACK.to_owned(),
+            None => ALLOCATED.to_owned(),
+        }
+    }
+
+    /// The file that is mapped at an address, and where it begins.
+    fn file(&self, address: u64) -> Option<(u64, &File)> {
+        let (start, file) = self.files.range(..=address).next_back()?;
+        (address < file.end).then_some((*start, file))
+    }
+
+    /// Learns the symbols of a file whose first byte is mapped at an address; none of what is no
+    /// program.
+    fn load(&mut self, path: &Path, start: u64) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let unnamed = format!("{name}, where it has no symbols");
+        // A program that is started again has the same at the same place.
+        if self.files.get(&start).is_some_and(|known| known.name == name) {
+            return;
+        }
+        let Ok(content) = std::fs::read(path) else { return };
+        let Ok(file) = object::File::parse(&*content) else { return };
+        let Some(first) = file.segments().map(|segment| segment.address()).min() else { return };
+        let end = file.segments().map(|segment| segment.address() + segment.size()).max();
+        // Segments are loaded page by page.
+        let bias = start.wrapping_sub(first & !0xfff);
+        let at = |address: u64| bias.wrapping_add(address);
+        let end = at(end.unwrap_or(first));
+        self.files.insert(start, File { name, end, bias, lines: Lines::of(&file) });
+        // What is left of a stripped file is what others call.
+        let is_stripped = file.symbols().next().is_none();
+        let left = file.dynamic_symbols().filter(|_| is_stripped);
+        let mut ends = BTreeSet::from([start]);
+        for symbol in file.symbols().chain(left).filter(|symbol| symbol.is_definition()) {
+            let Ok(mangled) = symbol.name() else { continue };
+            // `#` leaves out the hash.
+            let name = || format!("{:#}", rustc_demangle::demangle(mangled));
+            let range = at(symbol.address())..at(symbol.address() + symbol.size());
+            match symbol.kind() {
+                SymbolKind::Text => {
+                    self.functions.add(range.start, name);
+                    ends.insert(range.end);
+                }
+                SymbolKind::Data => {
+                    self.variables.entry(range.start).or_insert_with(|| (range.end, name()));
+                }
+                _ => {}
+            }
+        }
+        for end in ends {
+            self.functions.add(end, || unnamed.clone());
+        }
+    }
+}
+
+/// A line of `/proc/self/maps`.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping<'l> {
+    range: Range<u64>,
+    offset: u64,
+    /// A file, a word in brackets, or nothing.
+    of: &'l str,
+}
+
+impl Mapping<'_> {
+    fn parse(line: &str) -> Option<Mapping<'_>> {
+        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+        let mut words = line.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let offset = words.nth(1)?;
+        // A path may have spaces in it, and nothing before has a slash or a bracket.
+        let of = line.find(['/', '[']).map_or("", |at| line[at..].trim_end());
+        Some(Mapping { range: number(start)?..number(end)?, offset: number(offset)?, of })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Touch;
+
+    static VARIABLE: [u64; 4] = [7; 4];
+
+    #[inline(never)]
+    fn function(of: u64) -> u64 {
+        std::hint::black_box(of + 1)
+    }
+
+    /// Of this process.
+    fn names() -> ProgramNames {
+        let mut names = ProgramNames::default();
+        let mappings = std::fs::read_to_string("/proc/self/maps").expect("Linux");
+        mappings.lines().for_each(|line| names.learn(line));
+        names
+    }
+
+    fn touch(side: usize, read: u64, written: u64) -> Touch {
+        let (virtuals, writers, readers) = (Vec::new(), Vec::new(), Vec::new());
+        Touch { side, first: 0, last: 0, read, written, virtuals, writers, readers }
+    }
+
+    #[test]
+    fn functions_are_named_by_symbols_and_by_lines() {
+        let mut names = names();
+        let code = function as *const () as u64;
+        assert_eq!(names.functions().at(code), Some("knee_trace::symbols::tests::function"));
+        let sides = vec![Touch { writers: vec![code], ..touch(0, 0, 1) }, touch(1, 1, 0)];
+        let conflicts = vec![Conflict { line: 0, overlap: true, sides, datum: None }];
+        let mut run = TestResult { test: 0, sides: Vec::new(), conflicts, more: 0, stray: 0 };
+        names.look_up(std::slice::from_mut(&mut run));
+        let datum = run.conflicts[0].datum.as_ref();
+        assert_eq!(datum.map(ToString::to_string).as_deref(), Some(ALLOCATED));
+        let name = names.functions().at(code).unwrap_or_default();
+        assert!(name.contains("function") && name.contains("symbols.rs:"), "{name}");
+        assert_eq!(names.functions().at(1), None);
+    }
+
+    #[test]
+    fn data_are_named_by_variables_or_by_the_kind_of_memory() {
+        let names = names();
+        let at = VARIABLE.as_ptr() as u64;
+        let variable = "knee_trace::symbols::tests::VARIABLE";
+        assert_eq!(names.at(at), variable);
+        assert_eq!(names.at(at + 9), format!("{variable}+0x9"));
+        let allocated = Box::new(0_u64);
+        assert_eq!(names.at(&raw const *allocated as u64), ALLOCATED);
+    }
+
+    #[test]
+    fn bytes_of_several_sides_are_named_and_of_false_sharing_those_of_each() {
+        let names = names();
+        let line = VARIABLE.as_ptr() as u64;
+        let datum = |sides: [Touch; 3]| {
+            let sides = sides.into();
+            let datum = names.datum(&Conflict { line, overlap: false, sides, datum: None });
+            datum.to_string().replace("knee_trace::symbols::tests::VARIABLE", "")
+        };
+        let bytes = |side, byte: u64| touch(side, 1 << byte, 1 << byte);
+        let each = [bytes(0, 1), bytes(1, 2), bytes(2, 3)];
+        assert_eq!(datum(each), "+0x1, +0x2, +0x3");
+        assert_eq!(datum([bytes(0, 1), bytes(1, 3), bytes(2, 3)]), "+0x3");
+    }
+
+    #[test]
+    fn mappings_are_read_with_spaces_in_their_paths() {
+        let line = "4000000000-400001e000 r--p 0000a000 fe:00 5882663    /a program (deleted)";
+        let mapping = Mapping::parse(line).expect("a mapping");
+        assert_eq!(mapping.range, 0x40_0000_0000..0x40_0001_e000);
+        assert_eq!((mapping.offset, mapping.of), (0xa000, "/a program (deleted)"));
+        assert_eq!(Mapping::parse("1000-2000 rw-p 00000000 00:00 0").map(|it| it.of), Some(""));
+        assert_eq!(Mapping::parse("half a line"), None);
+    }
+}
