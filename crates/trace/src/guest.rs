@@ -63,6 +63,8 @@ pub struct Tracing {
     /// After a test with conflicts the guest stands still, with all that the test has made, until
     /// [`Guest::resume`] is called: its memory can be looked at.
     pub pause: bool,
+    /// Lines that sides get from other CPUs are reported, of which there are at most 64.
+    pub moves: bool,
 }
 
 /// What to start.
@@ -226,7 +228,9 @@ impl Guest {
                 let (file, out) = (inherited_path(&plugin), inherited_path(&writer));
                 let user = if tracing.user { "on" } else { "off" };
                 let trace = tracing.trace.map_or(String::new(), |index| format!(",trace={index}"));
-                let mut arguments = format!("file={file},out={out},user={user}{trace}");
+                let moves = if tracing.moves { "on" } else { "off" };
+                let mut arguments =
+                    format!("file={file},out={out},user={user},moves={moves}{trace}");
                 if tracing.pause {
                     inherited.push(paused.as_raw_fd());
                     arguments.push_str(&format!(",resume={}", inherited_path(&paused)));

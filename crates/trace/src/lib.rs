@@ -7,6 +7,7 @@
 //! | kernel, file system, options → a running guest | [`Guest`] |
 //! | guest → lines, results, its end | [`Guest::next_event`], [`Event`] |
 //! | guest → what is in its memory | [`Ram`] |
+//! | operations on many CPUs → what one costs | [`cost`](fn@cost), [`Figures`] |
 //! | a line of the plugin → which lines two operations share | [`Record`] |
 //! | tests, kernel → what each test showed | [`check()`], [`Checked`] |
 //! | what tests showed → a record, and what it says | [`findings`] |
@@ -37,6 +38,7 @@
 
 mod archive;
 mod check;
+mod cost;
 mod datum;
 mod error;
 pub mod findings;
@@ -49,6 +51,7 @@ mod record;
 
 pub use archive::{Archive, Package};
 pub use check::{CheckError, Checked, Functions, check};
+pub use cost::{Cost, Figures, HotLine, Spread, cost};
 pub use datum::{Datum, Resolver, Symbol, Symbols};
 pub use error::GuestError;
 pub use guest::{End, Event, Guest, GuestOptions, Tracing};
@@ -56,4 +59,6 @@ pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
 pub use qemu::qemu_version;
 pub use ram::Ram;
-pub use record::{Conflict, Header, Record, RecordError, Side, TestResult, Touch, TracedAccess};
+pub use record::{
+    Conflict, Header, Move, Record, RecordError, Side, TestResult, Touch, TracedAccess,
+};
