@@ -70,6 +70,11 @@ impl Functions {
         self.instructions.insert(address, name);
     }
 
+    /// The functions that a guest has handed over.
+    pub(crate) fn of_guest(channel: &Ram) -> Result<Functions, CheckError> {
+        Ok(Functions::of(&kallsyms(channel)?))
+    }
+
     /// The functions in the text of /proc/kallsyms.
     fn of(kallsyms: &str) -> Functions {
         let mut functions = Functions::default();
@@ -337,14 +342,7 @@ impl<'a> Game<'a> {
     }
 
     fn word(&self, word: Word) -> Result<usize, CheckError> {
-        let mut bytes = [0; 8];
-        self.read(word.at(), &mut bytes)?;
-        Ok(u64::from_le_bytes(bytes) as usize)
-    }
-
-    fn read(&self, at: usize, to: &mut [u8]) -> Result<(), CheckError> {
-        let failed = GuestError::system("read what the guest reports");
-        Ok(self.channel.read(at as u64, to).map_err(failed)?)
+        self::word(&self.channel, word)
     }
 
     /// Reads the reports that have come.
@@ -354,7 +352,7 @@ impl<'a> Game<'a> {
             return Ok(());
         };
         let mut bytes = vec![0; new.min(self.channel.bytes() as usize)];
-        self.read(self.word(Word::ReportsAt)? + self.read, &mut bytes)?;
+        read(&self.channel, self.word(Word::ReportsAt)? + self.read, &mut bytes)?;
         self.read = reported;
         self.reports.extend(reports(&bytes));
         Ok(())
@@ -362,12 +360,28 @@ impl<'a> Game<'a> {
 
     /// Reads the kernel's symbols.
     fn learn(&mut self) -> Result<(), CheckError> {
-        let mut bytes = vec![0; self.word(Word::Symbols)?.min(self.channel.bytes() as usize)];
-        self.read(self.word(Word::SymbolsAt)?, &mut bytes)?;
-        let text = String::from_utf8_lossy(&bytes);
+        let text = kallsyms(&self.channel)?;
         self.resolver = Some(Resolver::new(self.guest.ram().clone(), &text));
         // Another guest with the same kernel may have been first.
         self.functions.get_or_init(|| Arc::new(Functions::of(&text)));
         Ok(())
     }
+}
+
+/// The text of /proc/kallsyms that a guest has handed over.
+fn kallsyms(channel: &Ram) -> Result<String, CheckError> {
+    let mut bytes = vec![0; word(channel, Word::Symbols)?.min(channel.bytes() as usize)];
+    read(channel, word(channel, Word::SymbolsAt)?, &mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn word(channel: &Ram, word: Word) -> Result<usize, CheckError> {
+    let mut bytes = [0; 8];
+    read(channel, word.at(), &mut bytes)?;
+    Ok(u64::from_le_bytes(bytes) as usize)
+}
+
+fn read(channel: &Ram, at: usize, to: &mut [u8]) -> Result<(), CheckError> {
+    let failed = GuestError::system("read what the guest reports");
+    Ok(channel.read(at as u64, to).map_err(failed)?)
 }

@@ -8,6 +8,7 @@
 //! | guest → lines, results, its end | [`Guest::next_event`], [`Event`] |
 //! | guest → what is in its memory | [`Ram`] |
 //! | a program that binds a library to a model, tests → what its calls share | [`check_program`] |
+//! | operations on many CPUs → what one costs | [`cost`](fn@cost), [`Figures`] |
 //! | a line of the plugin → which lines two operations share | [`Record`] |
 //! | tests, kernel → what each test showed | [`check()`], [`Checked`] |
 //! | what tests showed → a record, and what it says | [`findings`] |
@@ -38,6 +39,7 @@
 
 mod archive;
 mod check;
+mod cost;
 mod datum;
 mod error;
 pub mod findings;
@@ -54,6 +56,7 @@ mod symbols;
 
 pub use archive::{Archive, Package};
 pub use check::{CheckError, Checked, Functions, check};
+pub use cost::{Cost, Figures, HotLine, Spread, cost};
 pub use datum::{Datum, Resolver, Symbol, Symbols};
 pub use error::GuestError;
 pub use guest::{End, Event, Guest, GuestOptions};
@@ -63,5 +66,7 @@ pub use process::Tracing;
 pub use program::check_program;
 pub use qemu::qemu_version;
 pub use ram::Ram;
-pub use record::{Conflict, Header, Record, RecordError, Side, TestResult, Touch, TracedAccess};
+pub use record::{
+    Conflict, Header, Move, Record, RecordError, Side, TestResult, Touch, TracedAccess,
+};
 pub use symbols::ProgramNames;

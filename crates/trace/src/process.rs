@@ -40,6 +40,8 @@ pub struct Tracing {
     /// After a test with conflicts the guest stands still, with all that the test has made, until
     /// [`Guest::resume`](crate::Guest::resume) is called: its memory can be looked at.
     pub pause: bool,
+    /// Lines that sides get from other CPUs are reported, of which there are at most 64.
+    pub moves: bool,
 }
 
 /// A QEMU to be started.
@@ -78,7 +80,8 @@ impl Launch {
         let out = self.inherit(writer);
         let user = if tracing.user { "on" } else { "off" };
         let trace = tracing.trace.map_or(String::new(), |index| format!(",trace={index}"));
-        let mut arguments = format!("file={file},out={out},user={user}{trace}");
+        let moves = if tracing.moves { "on" } else { "off" };
+        let mut arguments = format!("file={file},out={out},user={user},moves={moves}{trace}");
         if tracing.pause {
             let (paused, resume) =
                 pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;

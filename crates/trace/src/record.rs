@@ -78,6 +78,16 @@ pub struct TestResult {
     pub more: u64,
     /// Marks that came out of order.
     pub stray: u64,
+    /// Lines that the sides wrote and that other CPUs had; 0 unless [`crate::Tracing::moves`] is set,
+    /// as the two below.
+    #[serde(default)]
+    pub taken: u64,
+    /// Lines that the sides only read and that another CPU had modified.
+    #[serde(default)]
+    pub fetched: u64,
+    /// The first thousand of these lines.
+    #[serde(default)]
+    pub moves: Vec<Move>,
 }
 
 impl TestResult {
@@ -172,6 +182,21 @@ pub struct Touch {
     /// Code that read the line.
     #[serde(deserialize_with = "addresses")]
     pub readers: Vec<u64>,
+}
+
+/// A line that a side had to get from other CPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Move {
+    /// Physical address of its first byte.
+    #[serde(deserialize_with = "address")]
+    pub line: u64,
+    /// Whether the side wrote it; otherwise it read what another had modified.
+    pub taken: bool,
+    /// Bit n: virtual CPU n had it.
+    #[serde(deserialize_with = "address")]
+    pub from: u64,
+    /// What the side did to it.
+    pub by: Touch,
 }
 
 /// One access to memory.

@@ -214,7 +214,16 @@ mod tests {
         assert_eq!(names.functions().at(code), Some("knee_trace::symbols::tests::function"));
         let sides = vec![Touch { writers: vec![code], ..touch(0, 0, 1) }, touch(1, 1, 0)];
         let conflicts = vec![Conflict { line: 0, overlap: true, sides, datum: None }];
-        let mut run = TestResult { test: 0, sides: Vec::new(), conflicts, more: 0, stray: 0 };
+        let mut run = TestResult {
+            test: 0,
+            sides: Vec::new(),
+            conflicts,
+            more: 0,
+            stray: 0,
+            taken: 0,
+            fetched: 0,
+            moves: Vec::new(),
+        };
         names.look_up(std::slice::from_mut(&mut run));
         let datum = run.conflicts[0].datum.as_ref();
         assert_eq!(datum.map(ToString::to_string).as_deref(), Some(ALLOCATED));

@@ -1,6 +1,7 @@
 //! `knee commute`: when the operations of an interface commute, from a model of it.
 
 mod check;
+mod cost;
 mod diff;
 mod explain;
 mod matrix;
@@ -38,6 +39,7 @@ enum Command {
     Tests(tests::Args),
     Verify(verify::Args),
     Check(check::Args),
+    Cost(cost::Args),
     Matrix(matrix::Args),
     Diff(diff::Args),
     Explain(explain::Args),
@@ -122,6 +124,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Command::Tests(args) => return tests::run(args),
         Command::Verify(args) => return verify::run(args),
         Command::Check(args) => return check::run(args),
+        Command::Cost(args) => return cost::run(args),
         Command::Matrix(args) => return matrix::run(args),
         Command::Diff(args) => return diff::run(args),
         Command::Explain(args) => return explain::run(args),

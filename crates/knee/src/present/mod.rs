@@ -2,6 +2,7 @@
 
 pub(crate) mod commute;
 pub(crate) mod commute_check;
+pub(crate) mod commute_cost;
 pub(crate) mod commute_diff;
 pub(crate) mod commute_explain;
 pub(crate) mod commute_matrix;

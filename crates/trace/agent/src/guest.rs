@@ -10,6 +10,7 @@ use std::ptr;
 use knee_marks::{Mark, say_entries};
 
 use crate::channel::{Report, Shared, Word};
+use crate::cost;
 use crate::fault;
 use crate::run::{Times, run};
 use crate::workers::{CALLS, Workers};
@@ -50,6 +51,9 @@ fn work() -> io::Result<()> {
     shared.symbols(&kallsyms)?;
     say_entries(&kallsyms)?;
     drop(kallsyms);
+    if let Some(request) = cost::request()? {
+        return cost::run(&request);
+    }
 
     // Tests begin with descriptor 0, and the agent needs none.
     for fd in 0..3 {

@@ -9,9 +9,13 @@
 //! each test would take longer than the tests. They are told what to do through a shared page, in
 //! plain data, and after each test close and unmap all that it could have made. Descriptors of the
 //! agent itself are high, so that those of a test may begin with 0.
+//!
+//! In a guest it can do something else instead: have an operation done over and over by tasks on many
+//! CPUs, so that its cost can be counted.
 
 mod channel;
 mod compare;
+mod cost;
 mod fault;
 mod guest;
 mod plan;
@@ -22,9 +26,9 @@ mod steps;
 mod workers;
 
 pub use channel::{Report, Word, channel, reports};
-pub use knee_commute::{Finding, TestOutcome as Outcome};
-
+pub use cost::{COST, CostRequest, EXPERIMENT, Experiment, Made, Mode, OPERATIONS, Operation};
 pub use guest::{CONSOLE, init};
+pub use knee_commute::{Finding, TestOutcome as Outcome};
 pub use plan::Plan;
 pub use process::{EVERY_ORDER, Line, Summary, main};
 pub use run::{Done, Run};

@@ -13,10 +13,10 @@ use crate::returned::Returned;
 /// The unit of offsets, lengths and contents.
 pub(crate) const PAGE: usize = 4096;
 /// Where pages of tests are mapped: far from all that a program has by itself.
-const PAGES_AT: usize = 0x1234_5600_0000;
+pub(crate) const PAGES_AT: usize = 0x1234_5600_0000;
 /// Between two of them: each has a page table of its own, so that no two share a line of one by
 /// their position alone.
-const PAGES_APART: usize = 2 << 20;
+pub(crate) const PAGES_APART: usize = 2 << 20;
 
 /// What an open with O_ANYFD returns, and the numbers behind it: nobody else means them.
 const ANY_FDS: i32 = 500;

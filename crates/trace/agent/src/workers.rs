@@ -208,7 +208,7 @@ fn execute(command: &Command, nr: usize, main: i32) -> Result {
 }
 
 /// Runs the thread on CPU `nr` if there is one.
-fn pin(nr: usize) {
+pub(crate) fn pin(nr: usize) {
     // SAFETY: the set is plain data, and of this size.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

@@ -13,6 +13,7 @@ const SIB_MARK: u8 = 0;
 const BEGIN: u32 = 0x01;
 const END: u32 = 0x02;
 const ARM: u32 = 0x03;
+const FLUSH: u32 = 0x04;
 const OPEN: u32 = 0x10;
 const CLOSE: u32 = 0x20;
 
@@ -25,6 +26,8 @@ pub enum Mark {
     End,
     /// Translate with callbacks from now on. Before it, the guest boots at full speed.
     Arm,
+    /// From here on no virtual CPU has any line, as far as the plugin knows where lines are.
+    Flush,
     /// From here on, what this virtual CPU does belongs to the side (below [`SIDES`]).
     Open(u8),
     /// … up to here.
@@ -38,6 +41,7 @@ impl Mark {
             Mark::Begin => BEGIN,
             Mark::End => END,
             Mark::Arm => ARM,
+            Mark::Flush => FLUSH,
             Mark::Open(side) => OPEN + u32::from(side),
             Mark::Close(side) => CLOSE + u32::from(side),
         };
@@ -55,6 +59,7 @@ impl Mark {
             BEGIN => Some(Mark::Begin),
             END => Some(Mark::End),
             ARM => Some(Mark::Arm),
+            FLUSH => Some(Mark::Flush),
             code => side(OPEN, code).map(Mark::Open).or_else(|| side(CLOSE, code).map(Mark::Close)),
         }
     }
@@ -69,6 +74,7 @@ impl Mark {
             Mark::Begin => say::<BEGIN>(),
             Mark::End => say::<END>(),
             Mark::Arm => say::<ARM>(),
+            Mark::Flush => say::<FLUSH>(),
             Mark::Open(0) => say::<OPEN>(),
             Mark::Open(1) => say::<{ OPEN + 1 }>(),
             Mark::Open(2) => say::<{ OPEN + 2 }>(),
@@ -103,7 +109,7 @@ mod tests {
     #[test]
     fn every_mark_is_understood_and_padding_is_none() {
         let sides = (0..SIDES as u8).flat_map(|side| [Mark::Open(side), Mark::Close(side)]);
-        for mark in [Mark::Begin, Mark::End, Mark::Arm].into_iter().chain(sides) {
+        for mark in [Mark::Begin, Mark::End, Mark::Arm, Mark::Flush].into_iter().chain(sides) {
             assert_eq!(Mark::decode(&mark.code()), Some(mark));
         }
         assert_eq!(Mark::decode(&[0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0]), None);

@@ -16,11 +16,12 @@
 //! | callbacks → what belongs to a side | `vcpu` |
 //! | accesses → lines | `lines` |
 //! | tables of sides → conflicts | `conflict` |
+//! | tables of sides → lines that move between CPUs | `coherence` |
 //! | tests → JSON lines, whose schema is documented there | `output` |
 //! | which test it is, whose turn it is | `session` |
 //!
 //! # Arguments
-//! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX][,resume=PATH]`
+//! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX][,resume=PATH][,moves=on]`
 //!
 //! * `out=PATH`: a file, fifo or `/dev/fd/N`; a line is written when a test ends.
 //! * `user=on`: what the CPU does in user mode counts as well (off by default). Under `qemu-x86_64`,
@@ -28,6 +29,7 @@
 //! * `trace=INDEX`: every access of that test is written before the test's line.
 //! * `resume=PATH`: after the line of a test with conflicts the guest stands still until a byte can be
 //!   read there, so that what the test made is still there to be looked at.
+//! * `moves=on`: which lines the sides had to get from other CPUs is told as well (off by default).
 //!
 //! # Programs without a machine
 //! QEMU's user mode gives each thread a virtual CPU and makes system calls itself, so what the kernel
@@ -38,9 +40,10 @@
 //! What the CPU does by itself: reads of page tables and their accessed and dirty bits, and the
 //! frames that interrupts push and `iretq` pops. A read-modify-write counts as a store. Instructions
 //! are counted by blocks of translation: where a page fault ends a block early, its rest counts
-//! twice. Softirqs that run when an operation enables them itself (`local_bh_enable`), not at the
+//! twice. An instruction on a string counts once, however often it is repeated. Softirqs that run when an operation enables them itself (`local_bh_enable`), not at the
 //! end of an interrupt, count as the operation's.
 
+mod coherence;
 mod conflict;
 mod lines;
 mod output;

@@ -33,6 +33,15 @@
 //! * It is **incomplete** if a side has `unresolved` accesses, `overflowed` or closed fewer windows
 //!   than it opened, or if marks were `stray` (out of order).
 //!
+//! With `moves=on` a test has three members more. The lines that its sides had to get from other
+//! CPUs: `taken` to be written, or `fetched` to be read, since another had modified it. Of `moves`,
+//! the first thousand of them, `from` is a mask of the CPUs that had the line, and `by` what the side
+//! did to it, as in conflicts:
+//!
+//! ```json
+//! {"taken":1,"fetched":0,"moves":[{"line":"0x3a4b040","taken":true,"from":"0x5","by":{"side":0,…}}]}
+//! ```
+//!
 //! With `trace=INDEX` that test's accesses come before its line:
 //!
 //! ```json
@@ -44,6 +53,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 use std::fs::File;
 use std::io::{self, Write as _};
 
+use crate::coherence::{Cpus, Move, Moves};
 use crate::conflict::{Conflict, conflicts};
 use crate::lines::{LINE_BYTES, Line, MAX_PCS};
 use crate::vcpu::Side;
@@ -85,6 +95,7 @@ impl Output {
         test: u64,
         sides: &[(usize, &Side)],
         stray: u64,
+        moves: Option<&Moves<'_>>,
     ) -> io::Result<usize> {
         for (side, traced) in sides {
             for access in traced.trace.iter().flatten() {
@@ -98,9 +109,10 @@ impl Output {
         let tables: Vec<_> = sides.iter().map(|(side, done)| (*side, &done.table)).collect();
         let (conflicts, more) = conflicts(&tables);
         self.write(format_args!(
-            "{{\"test\":{test},\"sides\":[{}],\"conflicts\":[{}],\"more\":{more},\"stray\":{stray}}}\n",
+            "{{\"test\":{test},\"sides\":[{}],\"conflicts\":[{}],\"more\":{more},\"stray\":{stray}{}}}\n",
             List(sides.iter().map(|(side, done)| SideObject(*side, done))),
             List(conflicts.iter().map(ConflictObject)),
+            MovesMembers(moves),
         ))?;
         Ok(conflicts.len())
     }
@@ -177,6 +189,34 @@ impl Display for ConflictObject<'_> {
     }
 }
 
+/// Members of a test where moves are asked for.
+struct MovesMembers<'a>(Option<&'a Moves<'a>>);
+
+impl Display for MovesMembers<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some(Moves { taken, fetched, first }) = self.0 else { return Ok(()) };
+        let first =
+            List(first.iter().map(|&(side, line, how, from)| MoveObject(side, line, how, from)));
+        write!(f, ",\"taken\":{taken},\"fetched\":{fetched},\"moves\":[{first}]")
+    }
+}
+
+struct MoveObject<'a>(usize, &'a Line, Move, Cpus);
+
+impl Display for MoveObject<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let &MoveObject(side, line, how, from) = self;
+        write!(
+            f,
+            "{{\"line\":{},\"taken\":{},\"from\":{},\"by\":{}}}",
+            Address(line.number * LINE_BYTES),
+            how == Move::Taken,
+            Address(from),
+            TouchObject(side, line),
+        )
+    }
+}
+
 struct TouchObject<'a>(usize, &'a Line);
 
 impl Display for TouchObject<'_> {
@@ -226,12 +266,15 @@ mod tests {
             options.create_new(true).read(true).write(true).open(&path).expect("create a file");
         std::fs::remove_file(&path).expect("unlink it");
         let mut output = Output::new(file.try_clone().expect("share the file"));
-        let count = output.test(7, &[(0, &writer), (2, &reader)], 1).expect("write");
+        let line = &writer.table.lines()[0];
+        let moves = Moves { taken: 1, fetched: 2, first: vec![(0, line, Move::Taken, 0b101)] };
+        let sides = [(0, &writer), (2, &reader)];
+        let count = output.test(7, &sides, 1, Some(&moves)).expect("write");
         assert_eq!(count, 1);
         file.rewind().expect("go to its start");
         let mut written = String::new();
         file.read_to_string(&mut written).expect("read it");
-        let expected = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false},{"side":2,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":1,"written":0,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[]},{"side":2,"first":4,"last":7,"read":"0xf0","written":"0x0","virtual":["0x70001040"],"writers":[],"readers":["0xffffffff81000000"]}]}],"more":0,"stray":1}"#;
+        let expected = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false},{"side":2,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":1,"written":0,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[]},{"side":2,"first":4,"last":7,"read":"0xf0","written":"0x0","virtual":["0x70001040"],"writers":[],"readers":["0xffffffff81000000"]}]}],"more":0,"stray":1,"taken":1,"fetched":2,"moves":[{"line":"0x1040","taken":true,"from":"0x5","by":{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[]}}]}"#;
         assert_eq!(written.trim_end(), expected);
     }
 }

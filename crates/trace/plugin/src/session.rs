@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use knee_marks::{Entry, EntryKind, SIDES};
 
+use crate::coherence::Caches;
 use crate::output::{Entries, Output};
 use crate::settings::Settings;
 use crate::vcpu::{Side, Vcpu};
@@ -22,6 +23,8 @@ struct Session {
     /// Who reads results says here when the guest may go on.
     resume: Option<File>,
     trace: Option<u64>,
+    /// Where lines are, if that is asked for.
+    caches: Option<Caches>,
     armed: bool,
     /// The test that has begun and not ended.
     test: Option<u64>,
@@ -38,7 +41,7 @@ static USER: AtomicBool = AtomicBool::new(false);
 
 /// Opens the output, and what it waits for.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
-    let Settings { out, user, trace, resume } = settings;
+    let Settings { out, user, trace, resume, moves } = settings;
     let file = File::options().create(true).append(true).open(&out);
     let output = Output::new(file.map_err(|error| format!("cannot write to {out}: {error}"))?);
     let wrong = |path: &str, error| format!("cannot read {path}: {error}");
@@ -46,8 +49,9 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
     let resume = resume.map(open).transpose()?;
     USER.store(user, Relaxed);
     let sides = std::array::from_fn(|_| Some(Box::new(Side::new())));
-    let session =
-        Session { output, resume, trace, armed: false, test: None, begun: 0, sides, stray: 0 };
+    let caches = moves.then(Caches::default);
+    let (armed, test, begun, stray) = (false, None, 0, 0);
+    let session = Session { output, resume, trace, caches, armed, test, begun, sides, stray };
     *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
     Ok(())
 }
@@ -107,6 +111,11 @@ pub(crate) fn arm() -> bool {
     first.unwrap_or(false)
 }
 
+/// All virtual CPUs lose their lines.
+pub(crate) fn flush() {
+    with(|session| session.caches = session.caches.take().map(|_| Caches::default()));
+}
+
 /// A test begins. One that has not ended before is without a result.
 pub(crate) fn begin() {
     with(|session| {
@@ -141,7 +150,8 @@ pub(crate) fn end() {
             .filter_map(|(number, side)| side.as_deref().map(|side| (number, side)))
             .filter(|(_, side)| side.count.opened > 0)
             .collect();
-        let written = session.output.test(test, &opened, stray);
+        let moves = session.caches.as_mut().map(|caches| caches.touched(&opened));
+        let written = session.output.test(test, &opened, stray, moves.as_ref());
         let wait = matches!(written, Ok(found) if found > 0);
         complain(written.map(drop));
         if wait {

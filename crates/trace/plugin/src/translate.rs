@@ -39,11 +39,13 @@ pub(crate) fn before_arming(block: &Block) {
 pub(crate) fn armed(block: &Block) {
     let length = block.instructions().len();
     let Some(first) = block.instructions().next() else { return };
+    // Its first time was in the block before.
+    let counted = if is_repeated_string(&first.code()) { length - 1 } else { length };
     let kernel = is_kernel(first.address());
     let user = session::counts_user();
     if kernel || user {
         let enters = if kernel { session::entry_at(first.address()) } else { None };
-        let start = BlockStart { address: first.address(), length, enters };
+        let start = BlockStart { address: first.address(), length: counted, enters };
         block.on_execute(on_block, start.pack());
     }
     for (at, insn) in block.instructions().enumerate() {
@@ -64,6 +66,17 @@ pub(crate) fn armed(block: &Block) {
             on_mark(insn, mark);
         }
     }
+}
+
+/// Whether it is an instruction on a string that is repeated. QEMU 7.2 jumps back to it for each
+/// element, to a block that begins with it; but a CPU executes one instruction.
+fn is_repeated_string(code: &[u8]) -> bool {
+    let opcode = match *code {
+        [0xf2 | 0xf3, 0x40..=0x4f, opcode, ..] | [0xf2 | 0xf3, opcode, ..] => opcode,
+        _ => return false,
+    };
+    // ins, outs; movs, cmps; stos, lods, scas
+    matches!(opcode, 0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf)
 }
 
 /// How many accesses to memory an instruction makes that is the last of its block, for jumps and
@@ -111,6 +124,7 @@ fn on_mark(insn: Instruction<'_>, mark: Mark) {
         Mark::End => insn.on_execute(on_end, 0),
         Mark::Open(side) => insn.on_execute(on_open, side.into()),
         Mark::Close(side) => insn.on_execute(on_close, side.into()),
+        Mark::Flush => insn.on_execute(on_flush, 0),
         Mark::Arm => {}
     }
 }
@@ -127,6 +141,10 @@ extern "C" fn on_begin(_: c_uint, _: *mut c_void) {
 
 extern "C" fn on_end(_: c_uint, _: *mut c_void) {
     session::end();
+}
+
+extern "C" fn on_flush(_: c_uint, _: *mut c_void) {
+    session::flush();
 }
 
 extern "C" fn on_open(cpu: c_uint, side: *mut c_void) {
@@ -221,6 +239,17 @@ mod tests {
         assert_eq!(own(&[0xff, 0x30]), None, "push (%rax)");
         assert_eq!(own(&[0xf0, 0x0f, 0xc1, 0x07]), None, "lock xadd %eax,(%rdi)");
         assert_eq!(own(&[0xf3, 0x48, 0xa5]), None, "rep movsq");
+    }
+
+    #[test]
+    fn strings_are_told_from_what_has_the_same_prefix() {
+        for code in [&[0xf3, 0xaa][..], &[0xf3, 0x48, 0xa5], &[0xf2, 0xae]] {
+            assert!(is_repeated_string(code), "{code:x?}");
+        }
+        for code in [&[0xf3, 0xc3][..], &[0xf3, 0x0f, 0x1e, 0xfa], &[0xf3, 0x90], &[0xaa], &[0xf3]]
+        {
+            assert!(!is_repeated_string(code), "{code:x?}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::stderr::tell;
 use crate::stdout;
 
 /// Between two lines of progress.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+pub(super) const TELL_EVERY: Duration = Duration::from_secs(5);
 /// What the tests' files are on.
 const FILE_SYSTEM: &str = "tmpfs";
 
@@ -193,7 +193,7 @@ fn run_tests(
     failed
 }
 
-fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
+pub(super) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     let Some(named) = named else { return Ok(Kernel::running()?) };
     if named.exists() {
         return Ok(Kernel::open(named)?);

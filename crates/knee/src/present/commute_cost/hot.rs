@@ -1,0 +1,81 @@
+//! Lines that move, and who touches them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use super::{BOLD, KernelCosts, Line, View};
+use crate::present::number::plural;
+
+/// Functions of a line that are named.
+const MOST_NAMES: usize = 4;
+/// A line that moves in fewer operations is no hot one.
+const HOT: f64 = 0.05;
+
+/// The lines of an operation that move most, where most CPUs do it.
+pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> String {
+    let Some(&cpus) = view.cpus.last() else { return String::new() };
+    let Some((_, all)) = kernel.figures.get(&(operation.to_owned(), cpus)) else {
+        return String::new();
+    };
+    let hot = all.iter().take_while(|line| line.moves() >= HOT).take(view.lines).count();
+    if view.lines == 0 || all.iter().map(Line::moves).sum::<f64>() < HOT {
+        return String::new();
+    }
+    let (hot, others) = all.split_at(hot);
+    let mut text = format!(
+        "\n{BOLD}{operation}{BOLD:#}, Linux {}, {cpus} CPUs: taken, fetched, by operation\n",
+        kernel.release
+    );
+    for line in hot {
+        let who = match (few(&line.writers), few(&line.readers)) {
+            (writers, readers) if line.readers.is_subset(&line.writers) || readers.is_empty() => {
+                format!("written by {writers}")
+            }
+            (writers, readers) if writers.is_empty() => format!("read by {readers}"),
+            (writers, readers) => format!("written by {writers}; read by {readers}"),
+        };
+        let (taken, fetched) = (line.taken, line.fetched);
+        let _ = writeln!(text, "  {taken:>6.2} {fetched:>6.2}  {}  {who}", line.name());
+    }
+    let taken: f64 = others.iter().map(|line| line.taken).sum();
+    let fetched: f64 = others.iter().map(|line| line.fetched).sum();
+    if taken + fetched >= HOT {
+        let n = plural(others.len(), "other line");
+        let _ = writeln!(text, "  {taken:>6.2} {fetched:>6.2}  {n}, most in {}", most_in(others));
+    }
+    text
+}
+
+impl Line {
+    fn moves(&self) -> f64 {
+        self.taken + self.fetched
+    }
+
+    /// What there is to call it by.
+    fn name(&self) -> String {
+        format!("{:#x}", self.virtuals.first().unwrap_or(&self.address))
+    }
+}
+
+/// Some names, and that there are more.
+fn few(names: &BTreeSet<String>) -> String {
+    let mut text = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > MOST_NAMES {
+        text += ", …";
+    }
+    text
+}
+
+/// The functions that touch lines that move, by how often these do.
+fn most_in(lines: &[Line]) -> String {
+    let mut functions: BTreeMap<&str, f64> = BTreeMap::new();
+    for line in lines {
+        for name in line.writers.union(&line.readers) {
+            *functions.entry(name).or_default() += line.moves();
+        }
+    }
+    let mut functions: Vec<(&str, f64)> = functions.into_iter().collect();
+    functions.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+    let names: Vec<&str> = functions.iter().take(MOST_NAMES).map(|(name, _)| *name).collect();
+    names.join(", ")
+}

@@ -1,0 +1,201 @@
+//! A row for each operation and kernel.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use knee_trace::{Figures, Spread};
+
+use super::{BOLD, KernelCosts, View};
+use crate::present::number::plural;
+
+const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+/// What stands for a figure that there is not.
+const UNKNOWN: &str = "-";
+
+/// Widths of the first two columns.
+struct Widths {
+    operation: usize,
+    kernel: usize,
+}
+
+pub(super) fn render(kernels: &[KernelCosts], view: &View<'_>) -> String {
+    let labels = match kernels {
+        [_] => vec![String::new()],
+        several => labels(several),
+    };
+    let widths = Widths {
+        operation: view.operations.iter().map(|name| name.len()).max().unwrap_or(0),
+        kernel: labels.iter().map(String::len).max().unwrap_or(0),
+    };
+    let mut text = head(&widths, view);
+    for operation in view.operations {
+        for (at, (kernel, label)) in kernels.iter().zip(&labels).enumerate() {
+            let (name, base) = match at {
+                0 => (*operation, None),
+                _ => ("", kernels.first()),
+            };
+            let (Widths { operation: first, kernel: second }, row) =
+                (&widths, row(kernel, base, operation, view));
+            let _ = writeln!(text, "{name:first$} {label:second$} {row}");
+        }
+    }
+    text + &legend(view)
+}
+
+/// The numbers of the releases where they tell kernels apart.
+fn labels(kernels: &[KernelCosts]) -> Vec<String> {
+    let number = |release: &str| {
+        let end = release.find(|c: char| c != '.' && !c.is_ascii_digit());
+        release[..end.unwrap_or(release.len())].to_owned()
+    };
+    let numbers: Vec<String> = kernels.iter().map(|kernel| number(&kernel.release)).collect();
+    let distinct: BTreeSet<&String> = numbers.iter().collect();
+    match distinct.len() == kernels.len() {
+        true => numbers,
+        false => kernels.iter().map(|kernel| kernel.release.clone()).collect(),
+    }
+}
+
+fn head(widths: &Widths, view: &View<'_>) -> String {
+    let Widths { operation, kernel } = widths;
+    let mut text = format!(
+        "{:operation$} {:kernel$} {BOLD}{:>7}{:7}{:>15}{:>8}{:>7}{:>8}",
+        "", "", "instr.", "", "min–max", "mean", "read", "written"
+    );
+    for cpus in more(view) {
+        let _ = write!(text, "{:>8}", format!("{cpus} CPUs"));
+    }
+    if !more(view).is_empty() {
+        let _ = write!(text, "{:7}{:>8}", "", "fetched");
+    }
+    text + &format!("{BOLD:#}\n")
+}
+
+/// The numbers of CPUs that are not one alone.
+fn more<'a>(view: &View<'a>) -> &'a [u32] {
+    view.cpus.get(1..).unwrap_or_default()
+}
+
+/// The figures of one kernel, compared with another one where there is one.
+fn row(
+    kernel: &KernelCosts,
+    base: Option<&KernelCosts>,
+    operation: &str,
+    view: &View<'_>,
+) -> String {
+    let Some(alone) = kernel.of(operation, 1) else { return format!("{DIM}not measured{DIM:#}") };
+    let ratio = |cpus: u32, of: fn(&Figures) -> f64| {
+        let base = base.and_then(|base| base.of(operation, cpus)).map(of);
+        match (base, kernel.of(operation, cpus).map(of)) {
+            (Some(base), Some(own)) if base > 0.0 => format!(" {DIM}×{:<5.2}{DIM:#}", own / base),
+            _ => " ".repeat(7),
+        }
+    };
+    let Spread { median, min, max, mean } = alone.instructions;
+    let range = match alone.instructions.is_constant() {
+        true => String::new(),
+        false => format!("{min}–{max}"),
+    };
+    let mut text = format!(
+        "{median:>7}{}{range:>15}{mean:>8.0}{:>7}{:>8}",
+        ratio(1, |figures| figures.instructions.median as f64),
+        alone.read.median,
+        alone.written.median
+    );
+    let shown = |figure: Option<f64>| figure.map_or(UNKNOWN.to_owned(), lines);
+    for &cpus in more(view) {
+        let taken = kernel.of(operation, cpus).map(|figures| figures.taken.mean);
+        let _ = write!(text, "{:>8}", shown(taken));
+    }
+    if let Some(&most) = more(view).last() {
+        let fetched = kernel.of(operation, most).map(|figures| figures.fetched.mean);
+        text += &ratio(most, |figures| figures.taken.mean);
+        let _ = write!(text, "{:>8}", shown(fetched));
+    }
+    text
+}
+
+fn legend(view: &View<'_>) -> String {
+    let mut text = format!(
+        "\n{DIM}instr., read, written: instructions in the kernel and distinct lines of 64 bytes; \
+         medians, of one CPU\n"
+    );
+    if let Some(&most) = more(view).last() {
+        let _ = writeln!(
+            text,
+            "N CPUs: lines by operation that it takes from other CPUs, to write them; mean\n\
+             fetched: … that it only reads and another CPU has modified; mean, of {}",
+            plural(most as usize, "CPU")
+        );
+    }
+    text + &format!("{DIM:#}")
+}
+
+/// A number of lines by operation: `5`, `5.3`, `0.02`.
+fn lines(mean: f64) -> String {
+    let decimals = if mean < 0.1 { 2 } else { 1 };
+    let text = format!("{mean:.decimals$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(release: &str, instructions: u64, taken: f64) -> KernelCosts {
+        let spread = |median, mean| Spread { median, min: median, max: median, mean };
+        let alone = Figures {
+            operations: 8,
+            disturbed: 0,
+            instructions: Spread { max: instructions + 7, ..spread(instructions, 406.0) },
+            accesses: spread(150, 150.0),
+            read: spread(24, 24.0),
+            written: spread(12, 12.0),
+            taken: Spread::default(),
+            fetched: Spread::default(),
+            lines: Vec::new(),
+        };
+        let both = Figures { taken: spread(3, taken), ..alone.clone() };
+        let figures = [(("lseek".to_owned(), 1), alone), (("lseek".to_owned(), 2), both)];
+        let figures = figures.map(|(key, figures)| (key, (figures, Vec::new()))).into();
+        KernelCosts { release: release.to_owned(), figures }
+    }
+
+    fn plain(kernels: &[KernelCosts]) -> String {
+        let view = View { operations: &["lseek", "open"], cpus: &[1, 2], lines: 0 };
+        anstream::adapter::strip_str(&render(kernels, &view)).to_string()
+    }
+
+    #[test]
+    fn kernels_are_compared_with_the_first_by_number() {
+        let text = plain(&[kernel("5.10.0-32-cloud", 356, 3.0), kernel("6.1.0-50", 406, 2.04)]);
+        let rows: Vec<&str> = text.lines().take(5).collect();
+        assert_eq!(
+            rows,
+            [
+                "              instr.               min–max    mean   read written  2 CPUs        fetched",
+                "lseek 5.10.0     356               356–363     406     24      12       3              0",
+                "      6.1.0      406 ×1.14         406–413     406     24      12       2 ×0.68        0",
+                "open  5.10.0 not measured",
+                "      6.1.0  not measured",
+            ]
+        );
+    }
+
+    #[test]
+    fn kernels_of_one_number_have_their_whole_names() {
+        assert_eq!(
+            labels(&[kernel("6.1.0-18", 1, 1.0), kernel("6.1.0-50", 1, 1.0)]),
+            ["6.1.0-18", "6.1.0-50"]
+        );
+    }
+
+    #[test]
+    fn means_have_no_more_digits_than_they_need() {
+        assert_eq!(
+            [0.0, 0.004, 0.02, 0.96, 5.0, 14.04].map(lines),
+            ["0", "0", "0.02", "1", "5", "14"]
+        );
+        assert_eq!([0.94, 10.06].map(lines), ["0.9", "10.1"]);
+    }
+}

@@ -1,0 +1,108 @@
+//! `knee commute cost`: operations in a guest. Skipped, with a reason, where there is no QEMU or no
+//! kernel.
+
+mod support;
+
+use std::process::Command;
+
+use knee_trace::Archive;
+use serde_json::Value;
+use support::{Finished, Scratch, finish};
+
+/// The Debian release whose kernel runs.
+const RELEASE: &str = "bookworm";
+/// How far medians of two runs may be from each other: what is in which slab and list depends on
+/// what the kernel did as it booted.
+const TOLERANCE: f64 = 0.05;
+
+fn cost(args: &[&str]) -> Option<Finished> {
+    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
+        eprintln!("skipped: qemu-system-x86_64 is not installed");
+        return None;
+    }
+    if let Err(error) = Archive::of_user().fetch(RELEASE) {
+        eprintln!("skipped: there is no kernel of {RELEASE}: {error}");
+        return None;
+    }
+    let scratch = Scratch::new();
+    let args = [args, &["--rounds", "8", "--kernel", RELEASE]].concat();
+    Some(finish(scratch.knee(&["commute", "cost"]).args(args)))
+}
+
+fn document(finished: &Finished) -> Value {
+    serde_json::from_str(&finished.assert_code(0).stdout).unwrap()
+}
+
+/// What was measured of an operation on so many CPUs.
+fn measured<'a>(document: &'a Value, operation: &str, cpus: u32) -> &'a Value {
+    let costs = document["kernels"][0]["costs"].as_array().unwrap();
+    let is = |cost: &&Value| cost["operation"] == operation && cost["cpus"] == cpus;
+    costs.iter().find(is).unwrap_or_else(|| panic!("no {operation} on {cpus}: {document:#}"))
+}
+
+fn median(cost: &Value, figure: &str) -> u64 {
+    cost["figures"][figure]["median"].as_u64().unwrap()
+}
+
+/// Functions that touch the lines that move in every operation.
+fn functions(cost: &Value) -> Vec<&str> {
+    let hot = |line: &&Value| line["taken"].as_f64().unwrap() > 0.9;
+    let lines = cost["lines"].as_array().unwrap().iter().filter(hot);
+    lines.flat_map(|line| line["writers"].as_array().unwrap()).filter_map(Value::as_str).collect()
+}
+
+#[test]
+fn a_shared_offset_goes_from_cpu_to_cpu_and_what_is_shared_by_nobody_stays() {
+    for mode in ["threads", "processes"] {
+        let operations = ["lseek_shared", "lseek", "getppid1", "--json", "-n", "2,5"];
+        let Some(run) = cost(&[&operations[..], &["--mode", mode]].concat()) else { return };
+        let document = document(&run);
+        for cpus in [2, 5] {
+            let shared = measured(&document, "lseek_shared", cpus);
+            assert!(shared["figures"]["taken"]["min"].as_u64() >= Some(1), "{mode}: {shared:#}");
+            assert!(functions(shared).contains(&"mutex_lock"), "{mode}: {shared:#}");
+            for own in ["lseek", "getppid1"] {
+                let cost = measured(&document, own, cpus);
+                assert_eq!(median(cost, "taken") + median(cost, "fetched"), 0, "{mode}: {cost:#}");
+            }
+        }
+        for operation in ["lseek_shared", "lseek", "getppid1"] {
+            let alone = measured(&document, operation, 1);
+            assert_eq!(alone["figures"]["taken"]["max"], 0, "{mode}: {alone:#}");
+            assert!(median(alone, "instructions") > 100 && median(alone, "read") > 10);
+        }
+    }
+}
+
+#[test]
+fn two_guests_find_the_same() {
+    let operations = ["open", "munmap", "page_fault", "mmap_churn1", "--json", "-n", "4"];
+    let Some(first) = cost(&operations) else { return };
+    let Some(second) = cost(&operations) else { return };
+    let (first, second) = (document(&first), document(&second));
+    for operation in ["open", "munmap", "page_fault1", "mmap_churn1"] {
+        for cpus in [1, 4] {
+            let of = |document| median(measured(document, operation, cpus), "instructions") as f64;
+            let off = (of(&first) / of(&second) - 1.0).abs();
+            assert!(off < TOLERANCE, "{operation} on {cpus}: {} and {}", of(&first), of(&second));
+        }
+    }
+}
+
+#[test]
+fn a_table_names_the_lines_that_move_and_the_functions_that_touch_them() {
+    let Some(run) = cost(&["lseek_shared", "-n", "3", "--lines", "2"]) else { return };
+    run.assert_code(0)
+        .assert_stdout_has("threads, 8 rounds")
+        .assert_stdout_has("3 CPUs")
+        .assert_stdout_has("1 other line, most in")
+        .assert_stdout_has("  1.00   0.00  0xffff8880");
+}
+
+#[test]
+fn an_operation_that_is_not_there_is_told_with_those_that_are() {
+    let scratch = Scratch::new();
+    let knee = |args: &[&str]| finish(scratch.knee(&["commute", "cost"]).args(args));
+    knee(&["munmp"]).assert_code(2).assert_stderr_has("no operation \"munmp\": there are open,");
+    knee(&["--list"]).assert_code(0).assert_stdout_has("munmap");
+}

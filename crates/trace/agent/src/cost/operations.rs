@@ -1,0 +1,225 @@
+//! The operations whose cost can be taken.
+
+use rustix::fs::{AtFlags, CWD, SeekFrom};
+use rustix::mm::MprotectFlags;
+use rustix::pipe::PipeFlags;
+use rustix::{fs, io, pipe, process};
+
+use super::own::{Own, whole};
+use crate::steps::PAGE;
+
+/// Something that tasks do in turn.
+pub struct Operation {
+    /// As the model `posix` calls it; or the testcase of `knee list` of which it is an iteration.
+    pub name: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// Once, in a turn of its own.
+    pub(super) set_up: Step,
+    /// Before each operation, unseen.
+    pub(super) prepare: Step,
+    /// The operation.
+    pub(super) call: Step,
+    /// After each operation, unseen.
+    pub(super) restore: Step,
+}
+
+pub(super) type Step = fn(&mut Own) -> io::Result<()>;
+
+const NOTHING: Step = |_| Ok(());
+
+impl Operation {
+    /// One that needs nothing of its own.
+    const fn plain(name: &'static str, about: &'static str, call: Step) -> Operation {
+        Operation { name, about, set_up: NOTHING, prepare: NOTHING, call, restore: NOTHING }
+    }
+
+    /// One on the name of a file of a page.
+    const fn on_name(name: &'static str, about: &'static str, call: Step) -> Operation {
+        Operation { set_up: Own::create, ..Operation::plain(name, about, call) }
+    }
+
+    /// One on a descriptor of such a file, which is at its beginning.
+    const fn on_file(name: &'static str, about: &'static str, call: Step) -> Operation {
+        Operation {
+            set_up: |own| own.create().and_then(|()| own.open()),
+            prepare: |own| fs::seek(own.file()?, SeekFrom::Start(0)).map(drop),
+            ..Operation::plain(name, about, call)
+        }
+    }
+
+    /// One on a page of memory, which has been written.
+    const fn on_page(name: &'static str, about: &'static str, call: Step) -> Operation {
+        Operation {
+            set_up: |own| {
+                own.map_neighbour()?;
+                own.map_page()?;
+                own.write_page()
+            },
+            ..Operation::plain(name, about, call)
+        }
+    }
+}
+
+/// All of them: the 18 calls of `posix`, then others.
+pub const OPERATIONS: &[Operation] = &[
+    Operation {
+        restore: Own::close,
+        ..Operation::on_name("open", "open an own file, in the directory of all files", Own::open)
+    },
+    Operation {
+        restore: |own| fs::unlink(&own.other),
+        ..Operation::on_name("link", "give an own file a second name", |own| {
+            fs::link(&own.name, &own.other)
+        })
+    },
+    Operation {
+        set_up: NOTHING,
+        prepare: Own::create,
+        ..Operation::on_name("unlink", "remove an own file", |own| fs::unlink(&own.name))
+    },
+    Operation {
+        restore: |own| fs::rename(&own.other, &own.name),
+        ..Operation::on_name("rename", "give an own file another name", |own| {
+            fs::rename(&own.name, &own.other)
+        })
+    },
+    Operation::on_name("stat", "stat an own file by its name", |own| {
+        fs::statat(CWD, &own.name, AtFlags::empty()).map(drop)
+    }),
+    Operation::on_file("fstat", "stat an own file", |own| fs::fstat(own.file()?).map(drop)),
+    Operation::on_file("lseek", "move the offset of an own file", |own| {
+        fs::seek(own.file()?, SeekFrom::Start(PAGE as u64)).map(drop)
+    }),
+    Operation {
+        prepare: Own::open,
+        ..Operation::on_name("close", "close an own file", Own::close)
+    },
+    Operation {
+        restore: |own| {
+            own.ends = None;
+            Ok(())
+        },
+        ..Operation::plain("pipe", "make a pipe", |own| {
+            own.ends = Some(pipe::pipe_with(PipeFlags::NONBLOCK)?);
+            Ok(())
+        })
+    },
+    Operation::on_file("read", "read 4 KiB of an own file", |own| {
+        let (file, buffer) = own.file_and_buffer()?;
+        whole(io::read(file, buffer)?)
+    }),
+    Operation::on_file("write", "overwrite 4 KiB of an own file", |own| {
+        let (file, buffer) = own.file_and_buffer()?;
+        whole(io::write(file, buffer)?)
+    }),
+    Operation::on_file("pread", "read 4 KiB of an own file, from an offset", |own| {
+        let (file, buffer) = own.file_and_buffer()?;
+        whole(io::pread(file, buffer, 0)?)
+    }),
+    Operation::on_file("pwrite", "overwrite 4 KiB of an own file, at an offset", |own| {
+        let (file, buffer) = own.file_and_buffer()?;
+        whole(io::pwrite(file, buffer, 0)?)
+    }),
+    Operation {
+        set_up: Own::map_neighbour,
+        restore: Own::unmap_page,
+        ..Operation::plain("mmap", "map a page of memory at an own address", Own::map_page)
+    },
+    Operation {
+        set_up: Own::map_neighbour,
+        prepare: |own| {
+            own.map_page()?;
+            own.write_page()
+        },
+        ..Operation::plain("munmap", "unmap a page that has been written", Own::unmap_page)
+    },
+    Operation {
+        restore: |own| own.protect_page(MprotectFlags::READ | MprotectFlags::WRITE),
+        ..Operation::on_page("mprotect", "make a page that has been written read-only", |own| {
+            own.protect_page(MprotectFlags::READ)
+        })
+    },
+    Operation {
+        prepare: Own::discard_page,
+        ..Operation::on_page(
+            "memread",
+            "read from a page of memory for the first time",
+            Own::read_page,
+        )
+    },
+    Operation {
+        prepare: Own::discard_page,
+        ..Operation::on_page(
+            "memwrite",
+            "write to a page of memory for the first time",
+            Own::write_page,
+        )
+    },
+    Operation::plain("getppid1", "getppid()", |_| {
+        let _ = process::getppid();
+        Ok(())
+    }),
+    Operation {
+        prepare: |own| fs::seek(&own.shared, SeekFrom::Start(0)).map(drop),
+        ..Operation::plain("lseek_shared", "move the offset of a file that all have open", |own| {
+            fs::seek(&own.shared, SeekFrom::Start(PAGE as u64)).map(drop)
+        })
+    },
+    Operation {
+        set_up: Own::map_region,
+        ..Operation::plain(
+            "page_fault1",
+            "write to the next page of 128 MB of memory",
+            Own::write_next_page,
+        )
+    },
+    Operation {
+        set_up: Own::map_share,
+        ..Operation::plain(
+            "mmap_churn1",
+            "unmap one of 1024 maps of the address space, 1 to 32 KiB, and map a new one",
+            Own::churn,
+        )
+    },
+    Operation {
+        set_up: Own::map_many,
+        ..Operation::plain(
+            "mmap_churn2",
+            "unmap one of the task's 1024 maps, 1 to 32 KiB, and map a new one",
+            Own::churn,
+        )
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn each_operation_can_be_done_again_and_again() {
+        // Operations work in the working directory, which this test has for itself: no other one of
+        // this crate depends on it.
+        let directory = std::env::temp_dir().join(format!("knee-agent-{}", std::process::id()));
+        std::fs::create_dir(&directory).expect("make a directory");
+        std::env::set_current_dir(&directory).expect("go there");
+        let shared = File::create_new("shared").expect("make a file");
+        let shared = Arc::new(shared);
+        for operation in OPERATIONS {
+            let mut own = Own::new(1, 4, Arc::clone(&shared));
+            (operation.set_up)(&mut own).expect(operation.name);
+            for _ in 0..3 {
+                for step in [operation.prepare, operation.call, operation.restore] {
+                    step(&mut own).expect(operation.name);
+                }
+            }
+            for file in std::fs::read_dir(".").expect("look around") {
+                std::fs::remove_file(file.expect("a file").path()).expect("remove it");
+            }
+        }
+        std::fs::remove_dir_all(&directory).expect("remove it");
+    }
+}

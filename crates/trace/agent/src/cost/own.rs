@@ -1,0 +1,217 @@
+//! What a task of an experiment has for itself, and what it can do with that.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::sync::Arc;
+
+use oorandom::Rand32;
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::{Errno, Result, write};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap};
+use rustix::thread::disable_transparent_huge_pages;
+
+use crate::fault;
+use crate::returned::Returned;
+use crate::steps::{PAGE, PAGES_APART, PAGES_AT};
+
+/// Where in a task's part of the addresses another page is: the page table is there for both.
+const NEIGHBOUR: usize = PAGES_APART / 2;
+/// As in the testcases `page_fault1` and `mmap_churn1`: memory; maps, and KiB of the largest one.
+const REGION: usize = 128 << 20;
+const MAPS: usize = 1024;
+const LARGEST: u32 = 32;
+
+const WRITABLE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+pub(super) struct Own {
+    /// Tasks in this address space.
+    tasks: usize,
+    /// The name of its file in the directory that all tasks share.
+    pub(super) name: CString,
+    /// A name that is free.
+    pub(super) other: CString,
+    file: Option<OwnedFd>,
+    /// Open to all tasks.
+    pub(super) shared: Arc<File>,
+    pub(super) ends: Option<(OwnedFd, OwnedFd)>,
+    /// For what is read and written.
+    buffer: Box<[u8; PAGE]>,
+    /// Where its page of memory is.
+    at: *mut u8,
+    /// What is left of its region.
+    region: Map,
+    maps: Vec<Map>,
+    random: Rand32,
+}
+
+#[derive(Clone, Copy)]
+struct Map {
+    at: *mut u8,
+    bytes: usize,
+}
+
+/// Fails unless a whole page was read or written.
+pub(super) fn whole(bytes: usize) -> Result<()> {
+    if bytes == PAGE { Ok(()) } else { Err(Errno::IO) }
+}
+
+/// Writes to memory of a task; fails if it is not there.
+fn write_byte(at: *mut u8) -> Result<()> {
+    match fault::store(at.addr(), 1) {
+        Returned::Signal(_) => Err(Errno::FAULT),
+        _ => Ok(()),
+    }
+}
+
+impl Own {
+    /// Of task `nr`; `tasks` are in its address space.
+    pub(super) fn new(nr: usize, tasks: usize, shared: Arc<File>) -> Own {
+        let name = |kind| CString::new(format!("{kind}{nr}")).expect("no NUL in it");
+        Own {
+            tasks,
+            name: name("file"),
+            other: name("other"),
+            file: None,
+            shared,
+            ends: None,
+            buffer: Box::new([7; PAGE]),
+            at: (PAGES_AT + nr * PAGES_APART) as *mut u8,
+            region: Map { at: ptr::null_mut(), bytes: 0 },
+            maps: Vec::new(),
+            random: Rand32::new(nr as u64),
+        }
+    }
+
+    /// Makes its file, a page long.
+    pub(super) fn create(&mut self) -> Result<()> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+        let file = fs::open(&self.name, flags, Mode::from_raw_mode(0o644))?;
+        whole(write(&file, &*self.buffer)?)
+    }
+
+    pub(super) fn open(&mut self) -> Result<()> {
+        self.file = Some(fs::open(&self.name, OFlags::RDWR, Mode::empty())?);
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.file = None;
+        Ok(())
+    }
+
+    pub(super) fn file(&self) -> Result<BorrowedFd<'_>> {
+        self.file.as_ref().map(OwnedFd::as_fd).ok_or(Errno::BADF)
+    }
+
+    pub(super) fn file_and_buffer(&mut self) -> Result<(BorrowedFd<'_>, &mut [u8; PAGE])> {
+        let file = self.file.as_ref().ok_or(Errno::BADF)?;
+        Ok((file.as_fd(), &mut self.buffer))
+    }
+
+    fn map_at(at: *mut u8) -> Result<()> {
+        // SAFETY: the address is in the range that the agent keeps for tests: nothing of the program
+        // is there.
+        unsafe { mmap_anonymous(at.cast(), PAGE, WRITABLE, MapFlags::PRIVATE | MapFlags::FIXED) }
+            .map(drop)
+    }
+
+    pub(super) fn map_page(&mut self) -> Result<()> {
+        Own::map_at(self.at)
+    }
+
+    /// Maps and writes a page near its page, so that no page table comes and goes with that one.
+    pub(super) fn map_neighbour(&mut self) -> Result<()> {
+        let at = self.at.wrapping_add(NEIGHBOUR);
+        Own::map_at(at)?;
+        write_byte(at)
+    }
+
+    pub(super) fn unmap_page(&mut self) -> Result<()> {
+        // SAFETY: in the range that is kept for tests.
+        unsafe { munmap(self.at.cast(), PAGE) }
+    }
+
+    pub(super) fn protect_page(&mut self, protection: MprotectFlags) -> Result<()> {
+        // SAFETY: in the range that is kept for tests.
+        unsafe { mprotect(self.at.cast(), PAGE, protection) }
+    }
+
+    /// Makes its page a new one.
+    pub(super) fn discard_page(&mut self) -> Result<()> {
+        // SAFETY: in the range that is kept for tests.
+        unsafe { madvise(self.at.cast(), PAGE, Advice::LinuxDontNeed) }
+    }
+
+    pub(super) fn read_page(&mut self) -> Result<()> {
+        match fault::load(self.at.addr()) {
+            Returned::Signal(_) => Err(Errno::FAULT),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn write_page(&mut self) -> Result<()> {
+        write_byte(self.at)
+    }
+
+    /// Maps its region, for pages of the usual size.
+    pub(super) fn map_region(&mut self) -> Result<()> {
+        disable_transparent_huge_pages(true)?;
+        self.region = Map::new(REGION)?;
+        Ok(())
+    }
+
+    /// Writes to the next page of its region.
+    pub(super) fn write_next_page(&mut self) -> Result<()> {
+        let Map { at, bytes } = self.region;
+        let rest = bytes.checked_sub(PAGE).ok_or(Errno::NOMEM)?;
+        write_byte(at)?;
+        self.region = Map { at: at.wrapping_add(PAGE), bytes: rest };
+        Ok(())
+    }
+
+    /// Maps its share of the maps of this address space.
+    pub(super) fn map_share(&mut self) -> Result<()> {
+        self.fill((MAPS / self.tasks).max(1))
+    }
+
+    /// Maps as much as if it were alone.
+    pub(super) fn map_many(&mut self) -> Result<()> {
+        self.fill(MAPS)
+    }
+
+    fn fill(&mut self, maps: usize) -> Result<()> {
+        self.maps.reserve(maps);
+        for _ in 0..maps {
+            let map = self.random_map()?;
+            self.maps.push(map);
+        }
+        Ok(())
+    }
+
+    /// Unmaps one of its maps and maps a new one.
+    pub(super) fn churn(&mut self) -> Result<()> {
+        let place = self.random.rand_range(0..self.maps.len() as u32) as usize;
+        let Map { at, bytes } = self.maps.swap_remove(place);
+        // SAFETY: a map of this task, that nobody refers to.
+        unsafe { munmap(at.cast(), bytes)? };
+        let map = self.random_map()?;
+        self.maps.push(map);
+        Ok(())
+    }
+
+    fn random_map(&mut self) -> Result<Map> {
+        Map::new((self.random.rand_range(1..LARGEST + 1) as usize) << 10)
+    }
+}
+
+impl Map {
+    /// Maps memory where the kernel finds room.
+    fn new(bytes: usize) -> Result<Map> {
+        // SAFETY: nothing is replaced where there is room.
+        let at = unsafe { mmap_anonymous(ptr::null_mut(), bytes, WRITABLE, MapFlags::PRIVATE)? };
+        Ok(Map { at: at.cast(), bytes })
+    }
+}

@@ -1,0 +1,115 @@
+//! One task of an experiment.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use knee_marks::Mark;
+use rustix::io::Errno;
+
+use super::operations::{Operation, Step};
+use super::own::Own;
+use super::turns::Turns;
+use crate::steps::Failed;
+use crate::workers::pin;
+
+/// What it begins with.
+pub(super) struct Task {
+    pub(super) operation: &'static Operation,
+    /// Its number, which is that of its CPU.
+    pub(super) nr: usize,
+    pub(super) turns: Turns,
+    pub(super) rounds: u32,
+    /// Tasks in its address space.
+    pub(super) neighbours: usize,
+    /// A file that all have open.
+    pub(super) shared: Arc<File>,
+}
+
+impl Task {
+    /// Has its turns. After a failure turns go round to their end, but nothing is done.
+    pub(super) fn run(self) {
+        let Task { operation, nr, neighbours, turns, rounds, shared } = self;
+        pin(nr);
+        let before = turns.arrive(nr);
+        let mut own = Own::new(nr, neighbours, shared);
+        let sleeper = step("set up", operation.set_up, &mut own)
+            .and_then(|()| Sleeper::new(before))
+            .map_err(|failed| turns.fail(failed));
+        turns.pass(nr);
+        for round in 0..rounds {
+            turns.wait(nr, round + 2);
+            if let (Ok(before), None) = (&sleeper, turns.failure())
+                && let Err(failed) = turn(operation, &mut own, before)
+            {
+                turns.fail(failed);
+            }
+            turns.pass(nr);
+        }
+        // While others have their last turn, this one sleeps as it did before.
+        turns.wait(nr, rounds + 2);
+        turns.pass(nr);
+    }
+}
+
+fn turn(operation: &Operation, own: &mut Own, before: &Sleeper) -> Result<(), Failed> {
+    before.wait()?;
+    step("prepare", operation.prepare, own)?;
+    Mark::Begin.say();
+    Mark::Open(0).say();
+    let done = (operation.call)(own);
+    Mark::Close(0).say();
+    Mark::End.say();
+    done.map_err(explain("do it"))?;
+    step("undo it", operation.restore, own)
+}
+
+fn step(what: &'static str, step: Step, own: &mut Own) -> Result<(), Failed> {
+    step(own).map_err(explain(what))
+}
+
+fn explain(what: &'static str) -> impl Fn(Errno) -> Failed {
+    move |errno| (what, errno.raw_os_error())
+}
+
+/// A task that has passed its turn on, as seen by the next one.
+struct Sleeper {
+    /// Its /proc/ID/syscall; none if it is this task itself.
+    syscall: Option<File>,
+}
+
+impl Sleeper {
+    fn new(thread: libc::pid_t) -> Result<Sleeper, Failed> {
+        // SAFETY: a plain system call.
+        if thread == unsafe { libc::gettid() } {
+            return Ok(Sleeper { syscall: None });
+        }
+        match File::open(format!("/proc/{thread}/syscall")) {
+            Ok(file) => Ok(Sleeper { syscall: Some(file) }),
+            Err(error) => Err((
+                "watch the task before in /proc/ID/syscall",
+                error.raw_os_error().unwrap_or(0),
+            )),
+        }
+    }
+
+    /// Waits until its CPU has switched to another task. Until then it may still be in the kernel, or
+    /// be interrupted by the operation: a CPU that uses an address space is told when a part of it
+    /// goes.
+    fn wait(&self) -> Result<(), Failed> {
+        let Some(syscall) = &self.syscall else { return Ok(()) };
+        let mut said = [0; 16];
+        loop {
+            match syscall.read_at(&mut said, 0) {
+                Ok(length) if said[..length].starts_with(b"running") => {}
+                Ok(_) => return Ok(()),
+                Err(error) => {
+                    return Err((
+                        "see what the task before does",
+                        error.raw_os_error().unwrap_or(0),
+                    ));
+                }
+            }
+        }
+    }
+}

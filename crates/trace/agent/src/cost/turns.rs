@@ -1,0 +1,127 @@
+//! Whose turn it is, among tasks of one process or of many.
+
+use std::cell::UnsafeCell;
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use crate::steps::Failed;
+
+/// A task's place, in lines of its own.
+#[repr(align(128))]
+struct Place {
+    /// How many turns the task has been given.
+    given: AtomicU32,
+    /// Its thread id, once it is there.
+    thread: AtomicI32,
+}
+
+/// What tasks know of each other, in memory that they share. It is there until the guest powers off.
+#[derive(Clone, Copy)]
+pub(super) struct Turns {
+    places: &'static [Place],
+    shared: &'static Shared,
+}
+
+struct Shared {
+    /// How many tasks are there.
+    ready: AtomicU32,
+    failure: UnsafeCell<Option<Failed>>,
+}
+
+// SAFETY: the failure is written by who has the turn, before it gives it away, and read by who has
+// it or by the parent of all when they have ended: turns are given with release and acquire.
+unsafe impl Sync for Shared {}
+
+impl Turns {
+    /// For as many tasks as this at most. One for all experiments: each map that is left behind would
+    /// be in the address space of the next one.
+    pub(super) fn new(tasks: usize) -> io::Result<Self> {
+        let places = shared_zeroes(tasks * size_of::<Place>())?.cast::<Place>();
+        let shared = shared_zeroes(size_of::<Shared>())?.cast::<Shared>();
+        // SAFETY: memory of the right size and alignment that is mapped for ever. Zeroes are valid
+        // atomics; the failure is written as nothing before anybody looks at it.
+        unsafe {
+            (&raw mut (*shared).failure).write(UnsafeCell::new(None));
+            Ok(Turns { places: std::slice::from_raw_parts(places, tasks), shared: &*shared })
+        }
+    }
+
+    /// For so many tasks, of which the first has the first turn when all are there. To be called when
+    /// the tasks before have ended.
+    pub(super) fn again(self, tasks: usize) -> Turns {
+        let places = &self.places[..tasks];
+        for place in places {
+            place.given.store(0, Ordering::Relaxed);
+        }
+        self.shared.ready.store(0, Ordering::Relaxed);
+        // SAFETY: there are no tasks, so nobody else looks.
+        unsafe { *self.shared.failure.get() = None };
+        Turns { places, ..self }
+    }
+
+    /// Tells that task `nr` is there, and waits until all are. Returns who has the turn before it.
+    pub(super) fn arrive(self, nr: usize) -> libc::pid_t {
+        // SAFETY: a plain system call.
+        let thread = unsafe { libc::gettid() };
+        self.places[nr].thread.store(thread, Ordering::Relaxed);
+        let all = self.places.len() as u32;
+        if self.shared.ready.fetch_add(1, Ordering::AcqRel) + 1 == all {
+            self.give(0);
+        }
+        self.wait(nr, 1);
+        let before = (nr + self.places.len() - 1) % self.places.len();
+        self.places[before].thread.load(Ordering::Relaxed)
+    }
+
+    /// Waits until task `nr` has its turn for the `nth` time, from 1 on.
+    pub(super) fn wait(self, nr: usize, nth: u32) {
+        let given = &self.places[nr].given;
+        loop {
+            let now = given.load(Ordering::Acquire);
+            if now == nth {
+                return;
+            }
+            // SAFETY: the word is in memory that all tasks have for ever.
+            unsafe {
+                let timeout = std::ptr::null::<libc::timespec>();
+                libc::syscall(libc::SYS_futex, given.as_ptr(), libc::FUTEX_WAIT, now, timeout);
+            }
+        }
+    }
+
+    /// Ends the turn of task `nr`.
+    pub(super) fn pass(self, nr: usize) {
+        self.give((nr + 1) % self.places.len());
+    }
+
+    fn give(self, nr: usize) {
+        let given = &self.places[nr].given;
+        given.fetch_add(1, Ordering::Release);
+        // SAFETY: as in `wait`.
+        unsafe { libc::syscall(libc::SYS_futex, given.as_ptr(), libc::FUTEX_WAKE, 1) };
+    }
+
+    /// Keeps the first failure. To be called by who has the turn.
+    pub(super) fn fail(self, failed: Failed) {
+        // SAFETY: the caller has the turn, so nobody else looks.
+        unsafe { (*self.shared.failure.get()).get_or_insert(failed) };
+    }
+
+    /// What has failed. To be called by who has the turn, or when all have ended.
+    pub(super) fn failure(self) -> Option<Failed> {
+        // SAFETY: as in `fail`. The text is a constant of the program, at one address in all of its
+        // processes, since they are forks of each other.
+        unsafe { *self.shared.failure.get() }
+    }
+}
+
+/// New memory that children share, at a page of its own.
+fn shared_zeroes(bytes: usize) -> io::Result<*mut u8> {
+    // SAFETY: the kernel chooses the address, so nothing is replaced.
+    let at = unsafe {
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0)
+    };
+    if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at.cast()) }
+}

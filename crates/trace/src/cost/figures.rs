@@ -1,0 +1,193 @@
+//! Repetitions of an operation → what one costs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::Cost;
+use crate::record::{Move, Side, TestResult};
+
+/// What an operation costs. Caches in the kernel are refilled now and then, by an operation that is
+/// dearer than others: the median leaves that out, the mean has it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figures {
+    /// Operations that count.
+    pub operations: usize,
+    /// Operations that do not: the task was switched out in them, or something of them is missing.
+    pub disturbed: usize,
+    /// Instructions in the kernel.
+    pub instructions: Spread,
+    /// Accesses to memory.
+    pub accesses: Spread,
+    /// Distinct lines that are read.
+    pub read: Spread,
+    /// Distinct lines that are written.
+    pub written: Spread,
+    /// Lines that are written and that other CPUs had.
+    pub taken: Spread,
+    /// Lines that are only read and that another CPU had modified.
+    pub fetched: Spread,
+    /// Lines that move, by how often.
+    #[serde(skip)]
+    pub lines: Vec<HotLine>,
+}
+
+/// A figure of many operations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// Half of the operations have no more; of an even number, the greater one in the middle.
+    pub median: u64,
+    /// The least.
+    pub min: u64,
+    /// The greatest.
+    pub max: u64,
+    /// All of them shared out equally.
+    pub mean: f64,
+}
+
+/// A line that moves from CPU to CPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HotLine {
+    /// Physical address of its first byte: the place where a name for the datum can be asked for.
+    pub line: u64,
+    /// Virtual addresses of it.
+    pub virtuals: Vec<u64>,
+    /// How often it is taken, by the operations.
+    pub taken: f64,
+    /// How often it is fetched.
+    pub fetched: f64,
+    /// Code that writes it.
+    pub writers: Vec<u64>,
+    /// Code that reads it.
+    pub readers: Vec<u64>,
+}
+
+impl Spread {
+    /// Of values; all 0 if there is none.
+    pub fn of(values: impl Iterator<Item = u64>) -> Spread {
+        let mut values: Vec<u64> = values.collect();
+        values.sort_unstable();
+        match values[..] {
+            [] => Spread::default(),
+            [min, ..] => Spread {
+                median: values[values.len() / 2],
+                min,
+                max: values[values.len() - 1],
+                mean: values.iter().sum::<u64>() as f64 / values.len() as f64,
+            },
+        }
+    }
+
+    /// Whether all operations have the same.
+    pub fn is_constant(&self) -> bool {
+        self.min == self.max
+    }
+}
+
+impl Cost {
+    /// What an operation costs, after `warm_up` rounds.
+    pub fn figures(&self, warm_up: u32) -> Figures {
+        let skipped = (warm_up * self.experiment.cpus) as usize;
+        let all = self.operations.get(skipped..).unwrap_or_default();
+        let sound = |done: &&TestResult| !done.is_disturbed() && !done.is_incomplete();
+        let done: Vec<&TestResult> = all.iter().filter(sound).collect();
+        let of_side = |figure: fn(&Side) -> u64| {
+            Spread::of(done.iter().map(|done| done.sides.iter().map(figure).sum()))
+        };
+        Figures {
+            operations: done.len(),
+            disturbed: all.len() - done.len(),
+            instructions: of_side(|side| side.instructions),
+            accesses: of_side(|side| side.accesses),
+            read: of_side(|side| side.read as u64),
+            written: of_side(|side| side.written as u64),
+            taken: Spread::of(done.iter().map(|done| done.taken)),
+            fetched: Spread::of(done.iter().map(|done| done.fetched)),
+            lines: lines(&done),
+        }
+    }
+}
+
+/// The hottest line first.
+fn lines(operations: &[&TestResult]) -> Vec<HotLine> {
+    let mut lines: BTreeMap<u64, Vec<&Move>> = BTreeMap::new();
+    for moved in operations.iter().flat_map(|done| &done.moves) {
+        lines.entry(moved.line).or_default().push(moved);
+    }
+    let distinct = |moves: &[&Move], addresses: fn(&Move) -> &[u64]| {
+        let mut all: Vec<u64> = moves.iter().flat_map(|moved| addresses(moved)).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let hot = |(line, moves): (u64, Vec<&Move>)| {
+        let taken = moves.iter().filter(|moved| moved.taken).count();
+        let share = |count: usize| count as f64 / operations.len() as f64;
+        HotLine {
+            line,
+            virtuals: distinct(&moves, |moved| &moved.by.virtuals),
+            taken: share(taken),
+            fetched: share(moves.len() - taken),
+            writers: distinct(&moves, |moved| &moved.by.writers),
+            readers: distinct(&moves, |moved| &moved.by.readers),
+        }
+    };
+    let mut lines: Vec<HotLine> = lines.into_iter().map(hot).collect();
+    lines.sort_by(|a, b| b.moves().total_cmp(&a.moves()));
+    lines
+}
+
+impl HotLine {
+    /// How often it moves, by the operations.
+    pub fn moves(&self) -> f64 {
+        self.taken + self.fetched
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use knee_agent::Experiment;
+
+    use super::*;
+    use crate::record::Record;
+
+    /// An operation that takes line 0x40 and had so many instructions and switches.
+    fn done(instructions: u64, switches: u64) -> TestResult {
+        let line = format!(
+            r#"{{"test":0,"sides":[{{"side":0,"cpu":1,"opened":1,"closed":1,
+            "instructions":{instructions},"accesses":7,"read":3,"written":2,"interrupts":0,
+            "switches":{switches},"unresolved":0,"overflowed":false}}],"conflicts":[],"more":0,
+            "stray":0,"taken":1,"fetched":0,"moves":[{{"line":"0x40","taken":true,"from":"0x1",
+            "by":{{"side":0,"first":0,"last":7,"read":"0x0","written":"0xff",
+            "virtual":["0xffff888000000040"],"writers":["0xffffffff81000000"],"readers":[]}}}}]}}"#
+        );
+        let Ok(Record::Test(result)) = Record::parse(&line) else { panic!("{line}") };
+        result
+    }
+
+    #[test]
+    fn rounds_of_warm_up_and_what_was_disturbed_do_not_count() {
+        let experiment = Experiment { operation: "lseek".to_owned(), cpus: 2 };
+        let operations = vec![
+            done(900, 0),
+            done(800, 0),
+            done(500, 0),
+            done(7000, 1),
+            done(530, 0),
+            done(500, 0),
+        ];
+        let figures = Cost { experiment, operations }.figures(1);
+        assert_eq!((figures.operations, figures.disturbed), (3, 1));
+        let expected = Spread { median: 500, min: 500, max: 530, mean: 510.0 };
+        assert_eq!(figures.instructions, expected);
+        assert_eq!(figures.taken, Spread { median: 1, min: 1, max: 1, mean: 1.0 });
+        let [line] = &figures.lines[..] else { panic!("{:?}", figures.lines) };
+        assert_eq!((line.line, line.taken, line.fetched), (0x40, 1.0, 0.0));
+        assert_eq!(line.writers, [0xffff_ffff_8100_0000]);
+    }
+
+    #[test]
+    fn of_nothing_all_is_zero() {
+        assert_eq!(Spread::of(std::iter::empty()), Spread::default());
+    }
+}

@@ -1,0 +1,122 @@
+//! What operations cost in a guest: what each of many repetitions on several virtual CPUs did.
+
+mod figures;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use knee_agent::{CONSOLE, COST, CostRequest, EXPERIMENT, Experiment, Made, channel};
+
+pub use figures::{Figures, HotLine, Spread};
+
+use crate::check::{CheckError, Functions};
+use crate::error::GuestError;
+use crate::guest::{End, Event, Guest, GuestOptions};
+use crate::initramfs::Initramfs;
+use crate::kernel::Kernel;
+use crate::process::Tracing;
+use crate::ram::Ram;
+use crate::record::{Record, TestResult};
+
+/// Guests that are started for an experiment whose guest ends: a kernel may have an accident.
+const ATTEMPTS: u32 = 3;
+
+/// An experiment that has been made.
+#[derive(Debug, Clone)]
+pub struct Cost {
+    /// The operation, and on how many CPUs it was done.
+    pub experiment: Experiment,
+    /// Each time that it was done: round by round, in each the CPUs in their order.
+    pub operations: Vec<TestResult>,
+}
+
+/// Makes the experiments of a request in a guest with this kernel and at least as many CPUs as any
+/// of them wants, and tells each. Where the guest ends before it should, another one makes the rest;
+/// how it ended is told if that happens three times to one experiment, or if `tell` breaks.
+pub fn cost(
+    kernel: &Kernel,
+    request: &CostRequest,
+    options: &GuestOptions,
+    mut tell: impl FnMut(Cost, &Functions) -> ControlFlow<()>,
+) -> Result<End, CheckError> {
+    let mut options = options.clone();
+    options.tracing = Some(Tracing { moves: true, ..options.tracing.unwrap_or_default() });
+    // Where maps are is the same each time: what is in which node of a tree depends on it.
+    options.parameters.push("norandmaps".to_owned());
+    let mut rest = request.clone();
+    let mut attempts = 0;
+    loop {
+        let before = rest.experiments.len();
+        let end = guest(kernel, &mut rest, &options, &mut tell)?;
+        attempts = if rest.experiments.len() < before { 1 } else { attempts + 1 };
+        if rest.experiments.is_empty() || attempts == ATTEMPTS {
+            return Ok(end);
+        }
+    }
+}
+
+/// Makes experiments in one guest, and takes those that are made out of the request, or all if `tell`
+/// breaks.
+fn guest(
+    kernel: &Kernel,
+    rest: &mut CostRequest,
+    options: &GuestOptions,
+    tell: &mut impl FnMut(Cost, &Functions) -> ControlFlow<()>,
+) -> Result<End, CheckError> {
+    let files = Initramfs::new()
+        .file("init", 0o755, knee_artefacts::AGENT)
+        .file(COST, 0o644, &serde_json::to_vec(rest).expect("plain data has a form in JSON"))
+        .finish();
+    // It has no plans; the kernel's symbols come through it.
+    let (content, bytes) = channel(&[], 0, 0);
+    let failed = GuestError::system("make memory for a guest");
+    let channel = Arc::new(Ram::new("knee-channel", bytes).map_err(&failed)?);
+    channel.write(0, &content).map_err(&failed)?;
+    let options = GuestOptions { channel: Some(channel.clone()), ..options.clone() };
+    let mut guest = Guest::start(kernel, &files, &options)?;
+    let mut functions = Functions::default();
+    // Results come before or after what the agent says of them: two pipes, in no order.
+    let mut results: BTreeMap<u64, TestResult> = BTreeMap::new();
+    let mut waiting: VecDeque<Made> = VecDeque::new();
+    let rounds = u64::from(rest.rounds);
+    let all = |made: &Made| made.first..made.first + u64::from(made.experiment.cpus) * rounds;
+    let mut end = End::Died("it said nothing".to_owned());
+    while let Some(event) = guest.next_event()? {
+        match event {
+            Event::Console(line) => {
+                if let Some(said) = line.strip_prefix(CONSOLE) {
+                    return Err(CheckError::Agent(said.to_owned()));
+                }
+                // Firmware and kernel write there as well, and not always whole lines.
+                let Some((_, said)) = line.split_once(EXPERIMENT) else { continue };
+                match serde_json::from_str(said) {
+                    Ok(Made { failed: Some(why), experiment, .. }) => {
+                        return Err(CheckError::Agent(format!("{}: {why}", experiment.operation)));
+                    }
+                    Ok(made) => waiting.push_back(made),
+                    Err(_) => return Err(CheckError::Agent(said.to_owned())),
+                }
+            }
+            Event::Result(Record::Header(_)) => functions = Functions::of_guest(&channel)?,
+            Event::Result(Record::Test(result)) => {
+                results.insert(result.test, result);
+            }
+            Event::Result(_) => {}
+            Event::End(how) => end = how,
+        }
+        while let Some(made) = waiting.front()
+            && all(made).all(|test| results.contains_key(&test))
+        {
+            let Some(made) = waiting.pop_front() else { break };
+            let operations = all(&made).filter_map(|test| results.remove(&test)).collect();
+            rest.experiments.retain(|experiment| *experiment != made.experiment);
+            let cost = Cost { experiment: made.experiment, operations };
+            if tell(cost, &functions).is_break() {
+                rest.experiments.clear();
+                return Ok(end);
+            }
+        }
+    }
+    Ok(end)
+}
