@@ -4,10 +4,11 @@
 mod support;
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use knee_trace::Archive;
+use knee_trace::{Archive, Kernel};
 use rustix::process::Signal;
 use support::{Finished, Scratch, finish, processes_in, signal, start, wait_until};
 
@@ -146,6 +147,54 @@ fn what_is_no_shard_or_no_test_is_told() {
     told(&["--tests", "tests"]).assert_code(2).assert_stderr_has("a,b/0 is there twice");
     fs::write(scratch.path().join("tests"), "{\"id\":\"a,b/0\"}\nhello\n").unwrap();
     told(&["--tests", "tests"]).assert_code(3).assert_stderr_has("line 2 of the tests is none");
+}
+
+#[test]
+fn on_a_disk_calls_return_the_same_and_the_file_system_is_seen() {
+    let mkfs = "/usr/sbin/mkfs.ext4";
+    if !Path::new(mkfs).exists() {
+        eprintln!("skipped: {mkfs} is not installed");
+        return;
+    }
+    let Some(scratch) = guests() else { return };
+    let args = ["link", "link", "--fs", "ext4", "-o", "record", "--json"];
+    let links = finish(&mut checking(&scratch, &args));
+    let links = tests(&links);
+    assert!(links.len() > 20, "{} tests", links.len());
+    for test in &links {
+        assert_eq!(test["unexpected"], serde_json::Value::Null, "{test}");
+    }
+    // Two links into one directory write its blocks.
+    let of_ext4 = |test: &&serde_json::Value| test.to_string().contains("\"ext4_");
+    assert!(links.iter().filter(of_ext4).count() > 0, "{links:?}");
+    let record = fs::read_to_string(scratch.path().join("record/check.json")).unwrap();
+    assert!(record.contains(r#""file_system": "ext4""#), "{record}");
+}
+
+#[test]
+fn a_kernel_without_the_modules_for_a_disk_says_where_they_were_looked_for() {
+    let Some(scratch) = guests() else { return };
+    let kernel = Kernel::open(&Archive::of_user().fetch(RELEASE).unwrap()).unwrap();
+    // Of an image alone nobody knows where its modules are, unless it is installed.
+    let modules = format!("/lib/modules/{}", kernel.release());
+    if Path::new(&modules).exists() {
+        eprintln!("skipped: there is {modules}");
+        return;
+    }
+    fs::write(scratch.path().join("vmlinuz"), kernel.image()).unwrap();
+    let told =
+        format!("this kernel has no RAM disk (brd), neither built in nor as a module in {modules}");
+    let args = ["commute", "check", "stat", "stat", "--fs", "ext4", "--kernel", "vmlinuz"];
+    finish(&mut scratch.knee(&args)).assert_code(3).assert_stderr_has(&told);
+}
+
+#[test]
+fn a_file_system_that_is_not_known_is_answered_with_those_that_are() {
+    let scratch = Scratch::new();
+    let args = ["commute", "check", "stat", "stat", "--fs", "zfs"];
+    finish(&mut scratch.knee(&args))
+        .assert_code(2)
+        .assert_stderr_has("[possible values: tmpfs, ext2, ext4, xfs, btrfs]");
 }
 
 #[test]

@@ -118,16 +118,18 @@ impl Archive {
         if Kernel::open(&file).is_ok() {
             return Ok(file);
         }
-        // The newest kernels are split: the image is in a package that this one wants.
+        // The newest kernels are split: the image is in a package that this one wants, and modules in
+        // another, which has to be beside it.
         let file_name = file.display().to_string();
         let wants = self.apt("dpkg-deb", &["--field", &file_name, "Depends"])?;
+        let mut image = None;
         for (name, version) in parts(&wants, &package.version) {
-            let file = self.download(&name, &version)?;
-            if Kernel::open(&file).is_ok() {
-                return Ok(file);
+            let part = self.download(&name, &version)?;
+            if image.is_none() && Kernel::open(&part).is_ok() {
+                image = Some(part);
             }
         }
-        Err(KernelError::NoImageInside(file))
+        image.ok_or(KernelError::NoImageInside(file))
     }
 
     /// Files of packages that have been fetched, by name; not all of them have an image inside.

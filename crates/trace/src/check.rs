@@ -9,10 +9,11 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use knee_agent::{CONSOLE, Outcome, Plan, Report, Word, channel, reports};
+use knee_agent::{CONSOLE, DISK, Outcome, Plan, Report, Word, channel, reports};
 use knee_commute::Test;
 
 use crate::datum::Resolver;
+use crate::disk::Disk;
 use crate::error::GuestError;
 use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
@@ -122,11 +123,20 @@ struct Job {
 
 type Told = (usize, Checked, Arc<Functions>);
 
+/// How to check.
+#[derive(Debug, Clone, Default)]
+pub struct CheckOptions {
+    /// The guests.
+    pub guest: GuestOptions,
+    /// What files are on; without, on tmpfs.
+    pub disk: Option<Disk>,
+}
+
 /// Runs `tests`, a line of JSON each, in guests with this kernel; tells each, in their order.
 pub fn check(
     kernel: &Kernel,
     tests: &[u8],
-    options: &GuestOptions,
+    options: &CheckOptions,
     mut tell: impl FnMut(Checked, &Functions) -> ControlFlow<()>,
 ) -> Result<(), CheckError> {
     let (mut jobs, mut waiting) = (Vec::new(), BTreeMap::new());
@@ -186,7 +196,7 @@ pub fn check(
 fn play(
     kernel: &Kernel,
     mut jobs: Vec<Job>,
-    options: &GuestOptions,
+    options: &CheckOptions,
     functions: &OnceLock<Arc<Functions>>,
     to: &SyncSender<Told>,
 ) -> Result<(), CheckError> {
@@ -261,7 +271,7 @@ impl<'a> Game<'a> {
     fn start(
         kernel: &Kernel,
         jobs: &'a [Job],
-        options: &GuestOptions,
+        options: &CheckOptions,
         functions: &'a OnceLock<Arc<Functions>>,
     ) -> Result<Game<'a>, CheckError> {
         let plans: Vec<&Plan> = jobs.iter().map(|job| &job.plan).collect();
@@ -271,13 +281,18 @@ impl<'a> Game<'a> {
         channel.write(0, &content).map_err(&failed)?;
         let channel = Arc::new(channel);
         // What is shared can be named best while it is there.
-        let tracing = options.tracing.map(|tracing| Tracing { pause: true, ..tracing });
-        let options = GuestOptions { channel: Some(channel.clone()), tracing, ..options.clone() };
-        let files = Initramfs::new().file("init", 0o755, knee_artefacts::AGENT).finish();
+        let tracing = options.guest.tracing.map(|tracing| Tracing { pause: true, ..tracing });
+        let shared = Some(channel.clone());
+        let mut guest = GuestOptions { channel: shared, tracing, ..options.guest.clone() };
+        let mut files = Initramfs::new().file("init", 0o755, knee_artefacts::AGENT);
+        if let Some(disk) = &options.disk {
+            guest.parameters.extend_from_slice(disk.parameters());
+            files = files.file(DISK, 0o600, disk.file());
+        }
         Ok(Game {
             jobs,
             functions,
-            guest: Guest::start(kernel, &files, &options)?,
+            guest: Guest::start(kernel, &files.finish(), &guest)?,
             resolver: None,
             channel,
             read: 0,

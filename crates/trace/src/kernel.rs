@@ -5,8 +5,10 @@
 
 use std::fs;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
+use crate::package::files;
 
 /// Offset and value of the boot protocol's signature.
 const SIGNATURE: (usize, &[u8]) = (0x202, b"HdrS");
@@ -14,9 +16,6 @@ const SIGNATURE: (usize, &[u8]) = (0x202, b"HdrS");
 const VERSION_POINTER: usize = 0x20e;
 const VERSION_BASE: usize = 0x200;
 const PACKAGE_MAGIC: &[u8] = b"!<arch>\n";
-/// Where an image is inside a package: Debian until 13, and since /boot is left to tools.
-const INSIDE: [&str; 3] =
-    ["./boot/vmlinuz-*", "./usr/lib/modules/*/vmlinuz", "./lib/modules/*/vmlinuz"];
 
 /// Why there is no kernel.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +45,22 @@ pub enum KernelError {
     /// A package of something else.
     #[error("{} has no kernel image in it: take linux-image-… and not its debug symbols or headers", .0.display())]
     NoImageInside(PathBuf),
+    /// A package that cannot be opened.
+    #[error("{} is no Debian package that dpkg-deb can open: fetch it again", .0.display())]
+    BrokenPackage(PathBuf),
+    /// A module needs one that is not there.
+    #[error("module {by} needs module {name}, which is not in {places}")]
+    NoModule {
+        /// The one that is missing.
+        name: String,
+        /// The one that needs it.
+        by: String,
+        /// Where it was looked for.
+        places: String,
+    },
+    /// A file that is called like a module is none.
+    #[error("{} is no kernel module", .0.display())]
+    BrokenModule(PathBuf),
     /// The running kernel's image is not where distributions put it.
     #[error(
         "the image of the running kernel {0} is not readable here: name one, or fetch one with knee kernel fetch"
@@ -87,6 +102,7 @@ pub enum KernelError {
 pub struct Kernel {
     image: Vec<u8>,
     release: String,
+    package: Option<PathBuf>,
 }
 
 impl Kernel {
@@ -94,12 +110,10 @@ impl Kernel {
     pub fn open(path: &Path) -> Result<Kernel, KernelError> {
         let content =
             fs::read(path).map_err(|source| KernelError::Read { path: path.to_owned(), source })?;
-        let image = match content.starts_with(PACKAGE_MAGIC) {
-            true => unpack(path)?,
-            false => content,
-        };
+        let package = content.starts_with(PACKAGE_MAGIC).then(|| path.to_owned());
+        let image = if package.is_some() { unpack(path)? } else { content };
         let release = release(&image).ok_or_else(|| KernelError::NoImage(path.to_owned()))?;
-        Ok(Kernel { image, release })
+        Ok(Kernel { image, release, package })
     }
 
     /// The running kernel, where its image is readable.
@@ -124,6 +138,11 @@ impl Kernel {
     pub fn release(&self) -> &str {
         &self.release
     }
+
+    /// The package that the image is from.
+    pub(crate) fn package(&self) -> Option<&Path> {
+        self.package.as_deref()
+    }
 }
 
 /// The first word of the version's text in an image.
@@ -140,22 +159,42 @@ fn release(image: &[u8]) -> Option<String> {
 
 /// The image in a package.
 fn unpack(package: &Path) -> Result<Vec<u8>, KernelError> {
-    let mut opener = Command::new("dpkg-deb");
-    opener.arg("--fsys-tarfile").arg(package).stdin(Stdio::null());
-    let mut opener = opener
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|_| KernelError::NoProgram { program: "dpkg-deb", package: "dpkg" })?;
-    let archive = opener.stdout.take().map_or_else(Stdio::null, Stdio::from);
-    let mut picker = Command::new("tar");
-    picker.args(["-x", "--to-stdout", "--wildcards"]).args(INSIDE).stdin(archive);
-    let picked = picker.output();
-    let opened = opener.wait().is_ok_and(|status| status.success());
-    let picked = picked.map_err(|_| KernelError::NoProgram { program: "tar", package: "tar" })?;
-    // Its status says nothing: each pattern that fits no file of this package is an error.
-    match opened && !picked.stdout.is_empty() {
-        true => Ok(picked.stdout),
-        false => Err(KernelError::NoImageInside(package.to_owned())),
+    let mut image = Vec::new();
+    files(package, |path, file| {
+        if !is_image(path) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        file.read_to_end(&mut image)?;
+        Ok(ControlFlow::Break(()))
+    })?;
+    match image.is_empty() {
+        true => Err(KernelError::NoImageInside(package.to_owned())),
+        false => Ok(image),
+    }
+}
+
+/// Whether a file of a package is a kernel: `./boot/vmlinuz-RELEASE` until Debian 13, and
+/// `./usr/lib/modules/RELEASE/vmlinuz` since /boot is left to tools.
+fn is_image(path: &Path) -> bool {
+    let mut parts = path.iter().rev().filter_map(|part| part.to_str());
+    match [(); 3].map(|()| parts.next()) {
+        [Some("vmlinuz"), _, Some("modules")] => true,
+        [Some(name), Some("boot"), _] => name.starts_with("vmlinuz-"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_where_debian_has_them() {
+        for image in ["./boot/vmlinuz-6.1.0-50-amd64", "./usr/lib/modules/7.2/vmlinuz"] {
+            assert!(is_image(Path::new(image)), "{image}");
+        }
+        for other in ["./boot/config-6.1", "./usr/share/doc/vmlinuz-6.1", "./vmlinuz", "."] {
+            assert!(!is_image(Path::new(other)), "{other}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | a file, a package, a name → what QEMU boots | [`Kernel`], [`Archive`] |
 //! | files → the guest's first file system | [`Initramfs`] |
+//! | kernel, name → a file system for tests, on a RAM disk | [`Disk`] |
 //! | kernel, file system, options → a running guest | [`Guest`] |
 //! | guest → lines, results, its end | [`Guest::next_event`], [`Event`] |
 //! | guest → what is in its memory | [`Ram`] |
@@ -41,12 +42,16 @@ mod archive;
 mod check;
 mod cost;
 mod datum;
+mod disk;
 mod error;
 pub mod findings;
 mod guest;
 mod initramfs;
 mod kernel;
 mod lines;
+mod modinfo;
+mod modules;
+mod package;
 mod process;
 mod program;
 mod qemu;
@@ -55,9 +60,10 @@ mod record;
 mod symbols;
 
 pub use archive::{Archive, Package};
-pub use check::{CheckError, Checked, Functions, check};
+pub use check::{CheckError, CheckOptions, Checked, Functions, check};
 pub use cost::{Cost, Figures, HotLine, Spread, cost};
 pub use datum::{Datum, Resolver, Symbol, Symbols};
+pub use disk::{Disk, DiskError};
 pub use error::GuestError;
 pub use guest::{End, Event, Guest, GuestOptions};
 pub use initramfs::Initramfs;

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use knee_commute::{Limits, Wanted, models};
-use knee_trace::{Archive, CheckError, GuestError, GuestOptions, Kernel, check};
+use knee_trace::{Archive, CheckError, CheckOptions, GuestError, GuestOptions, Kernel, check};
 
 /// For each guest that waits for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -39,7 +39,8 @@ fn tests(pair: [&str; 2], word: &str) -> String {
 
 /// Runs some tests on a kernel; the names of all that their calls share.
 fn shared(kernel: &Kernel, tests: &str) -> Result<BTreeSet<String>, CheckError> {
-    let options = GuestOptions { patience: PATIENCE, ..GuestOptions::default() };
+    let guest = GuestOptions { patience: PATIENCE, ..GuestOptions::default() };
+    let options = CheckOptions { guest, disk: None };
     let mut names = BTreeSet::new();
     check(kernel, tests.as_bytes(), &options, |checked, _| {
         for conflict in checked.runs.iter().flat_map(|run| &run.conflicts) {

@@ -1,22 +1,24 @@
 //! The agent as the init of a guest: it finds its plans in memory that it shares with the host, runs
 //! them under the eyes of the plugin, reports what the calls returned, and powers off.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
 use knee_marks::{Mark, say_entries};
 
 use crate::channel::{Report, Shared, Word};
 use crate::cost;
+use crate::disk;
 use crate::fault;
 use crate::run::{Times, run};
 use crate::workers::{CALLS, Workers};
 
 /// Where tests make their files.
-const WORK: &str = "/tmp";
+const WORK: &CStr = c"/tmp";
 /// How many tests find a guest whose caches are still cold, and how often each of these is run before
 /// the plugin looks.
 const COLD_TESTS: usize = 16;
@@ -44,8 +46,10 @@ pub fn init() -> ! {
 fn work() -> io::Result<()> {
     mount(c"proc", c"/proc")?;
     mount(c"sysfs", c"/sys")?;
-    mount(c"tmpfs", c"/tmp")?;
-    std::env::set_current_dir(WORK)?;
+    if !disk::mount(WORK)? {
+        mount(c"tmpfs", WORK)?;
+    }
+    std::env::set_current_dir(OsStr::from_bytes(WORK.to_bytes()))?;
     let mut shared = shared()?;
     let kallsyms = fs::read_to_string("/proc/kallsyms")?;
     shared.symbols(&kallsyms)?;

@@ -16,6 +16,7 @@
 mod channel;
 mod compare;
 mod cost;
+mod disk;
 mod fault;
 mod guest;
 mod plan;
@@ -27,6 +28,7 @@ mod workers;
 
 pub use channel::{Report, Word, channel, reports};
 pub use cost::{COST, CostRequest, EXPERIMENT, Experiment, Made, Mode, OPERATIONS, Operation};
+pub use disk::{DISK, Disk};
 pub use guest::{CONSOLE, init};
 pub use knee_commute::{Finding, TestOutcome as Outcome};
 pub use plan::Plan;

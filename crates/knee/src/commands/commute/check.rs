@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow};
+use clap::builder::PossibleValuesParser;
 use knee_measure::machine::utc::rfc3339;
 use knee_trace::findings::{Check, Shard, Tally, TestLine, Tests, Writer, is_record};
-use knee_trace::{Archive, GuestOptions, Kernel, check, qemu_version};
+use knee_trace::{Archive, CheckOptions, Disk, Kernel, check, qemu_version};
 use serde::Deserialize;
 
 use super::verify::tests;
@@ -22,8 +23,8 @@ use crate::stdout;
 
 /// Between two lines of progress.
 pub(super) const TELL_EVERY: Duration = Duration::from_secs(5);
-/// What the tests' files are on.
-const FILE_SYSTEM: &str = "tmpfs";
+/// The file system that needs no disk.
+const TMPFS: &str = "tmpfs";
 
 /// Find out whether commuting calls share memory in a real kernel or library, traced under QEMU
 ///
@@ -39,6 +40,7 @@ const FILE_SYSTEM: &str = "tmpfs";
   knee commute check stat rename                        one pair, on the running kernel
   knee commute check open --kernel bookworm             every pair with open, on Debian 12's kernel
   knee commute check --kernel vmlinuz-6.12 --json > 6.12.jsonl
+  knee commute check link unlink --kernel bookworm --fs xfs
   knee commute tests | shuf -n 2000 | knee commute check --tests -
   knee commute check --kernel trixie -o 6.12            a record, for matrix, diff and explain
   knee commute check --kernel trixie -o 6.12 --resume   goes on with it after it was killed
@@ -63,8 +65,13 @@ pub(super) struct Args {
 
     /// A program with a library, bound to a model of its interface (crate knee-bind): checks the
     /// library with the tests of that model
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "output", "shard"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "fs", "output", "shard"])]
     program: Option<PathBuf>,
+
+    /// What the tests' files are on: tmpfs, or a file system that mkfs of this machine makes, on a
+    /// RAM disk of the guest
+    #[arg(long, value_name = "NAME", default_value = TMPFS, value_parser = file_systems())]
+    fs: String,
 
     /// Keep what is found in this directory, which must not be there yet
     #[arg(short, long, value_name = "DIR")]
@@ -93,7 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let description = Check::begin(
         now(),
         &kernel,
-        FILE_SYSTEM,
+        &args.fs,
         Tests::of(all.iter().map(|(id, _)| id.as_str())),
         args.shard,
         qemu_version().unwrap_or_default(),
@@ -114,7 +121,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         if args.json { write_line(&line) } else { Ok(()) }
     };
     if !left.is_empty() {
-        run_tests(&kernel, &left, expected - left.len(), &mut keep)?;
+        let disk = (args.fs != TMPFS).then(|| Disk::make(&kernel, &args.fs)).transpose()?;
+        let options = CheckOptions { disk, ..CheckOptions::default() };
+        run_tests(&kernel, &left, &options, expected - left.len(), &mut keep)?;
     }
     if let Some(record) = record {
         record.end(now())?;
@@ -172,6 +181,7 @@ fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLi
 fn run_tests(
     kernel: &Kernel,
     tests: &[&(String, &[u8])],
+    options: &CheckOptions,
     before: usize,
     keep: &mut impl FnMut(TestLine) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
@@ -181,7 +191,7 @@ fn run_tests(
     let mut ran = 0;
     let mut told = Instant::now();
     let mut failed = Ok(());
-    check(kernel, &lines.concat(), &GuestOptions::default(), |checked, functions| {
+    check(kernel, &lines.concat(), options, |checked, functions| {
         ran += 1;
         failed = keep(TestLine::of(&checked, functions));
         if told.elapsed() >= TELL_EVERY {
@@ -191,6 +201,10 @@ fn run_tests(
         if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     failed
+}
+
+fn file_systems() -> PossibleValuesParser {
+    PossibleValuesParser::new(std::iter::once(TMPFS).chain(Disk::kinds()))
 }
 
 pub(super) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {

@@ -1,0 +1,151 @@
+//! A file system for tests that is not tmpfs: on a RAM disk, as the host has made it.
+//!
+//! The host sends what the kernel lacks for it and what in it is not zero, as one file of the
+//! initramfs; the guest needs neither a mkfs nor a modprobe.
+
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::ptr;
+
+use serde::{Deserialize, Serialize};
+
+/// Where the host leaves it in the initramfs, without the root.
+pub const DISK: &str = "disk";
+/// The first RAM disk: Linux gives brd major number 1 (Documentation/admin-guide/devices.txt).
+const DEVICE: (&CStr, u32, u32) = (c"/dev/ram0", 1, 0);
+
+/// What it takes to have the file system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disk<'a> {
+    /// Its name, as mount(2) wants it.
+    pub kind: &'a str,
+    /// Size of the disk in KiB.
+    pub kib: u64,
+    /// Names and contents of modules, in the order in which they are loaded.
+    #[serde(borrow)]
+    pub modules: Vec<(&'a str, &'a [u8])>,
+    /// Offsets in bytes and contents of what is not zero.
+    #[serde(borrow)]
+    pub extents: Vec<(u64, &'a [u8])>,
+    /// Where the host has looked for modules, for a person.
+    pub places: &'a str,
+}
+
+impl<'a> Disk<'a> {
+    /// As a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("plain data is serialized into memory")
+    }
+
+    fn of(bytes: &'a [u8]) -> io::Result<Disk<'a>> {
+        postcard::from_bytes(bytes).map_err(|_| io::Error::other("the disk from the host is torn"))
+    }
+
+    /// Parameters of the module brd: one disk, of this size.
+    pub fn parameters(&self) -> [String; 2] {
+        ["rd_nr=1".to_owned(), format!("rd_size={}", self.kib)]
+    }
+
+    fn mount(&self, at: &CStr) -> io::Result<()> {
+        for &(name, content) in &self.modules {
+            let parameters =
+                if name == "brd" { self.parameters().join(" ") } else { String::new() };
+            load(content, &parameters)
+                .map_err(|error| told(&error, &format!("cannot load module {name}")))?;
+        }
+        let (device, major, minor) = DEVICE;
+        // SAFETY: a valid C string.
+        let made = unsafe {
+            libc::mknod(device.as_ptr(), libc::S_IFBLK | 0o600, libc::makedev(major, minor))
+        };
+        if made != 0 {
+            return Err(told(&io::Error::last_os_error(), "cannot make a node for the RAM disk"));
+        }
+        self.fill().map_err(|error| match error.raw_os_error() {
+            Some(libc::ENXIO | libc::ENODEV) => self.lacks("RAM disk (brd)"),
+            _ => told(&error, "cannot fill the RAM disk"),
+        })?;
+        let kind = CString::new(self.kind)?;
+        // SAFETY: valid C strings, and no data.
+        let mounted =
+            unsafe { libc::mount(device.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, ptr::null()) };
+        match io::Error::last_os_error() {
+            _ if mounted == 0 => Ok(()),
+            error if error.raw_os_error() == Some(libc::ENODEV) => Err(self.lacks(self.kind)),
+            error => {
+                let what = format!(
+                    "cannot mount {}, which this machine's mkfs.{} may have made for newer kernels",
+                    self.kind, self.kind
+                );
+                Err(told(&error, &what))
+            }
+        }
+    }
+
+    fn fill(&self) -> io::Result<()> {
+        let device = File::options().write(true).open("/dev/ram0")?;
+        for &(at, content) in &self.extents {
+            device.write_all_at(content, at)?;
+        }
+        device.sync_all()
+    }
+
+    fn lacks(&self, what: &str) -> io::Error {
+        let places = self.places;
+        io::Error::other(format!(
+            "this kernel has no {what}, neither built in nor as a module in {places}"
+        ))
+    }
+}
+
+/// Mounts the disk that the host has sent there; tells whether it has sent one.
+pub(crate) fn mount(at: &CStr) -> io::Result<bool> {
+    let path = format!("/{DISK}");
+    let bytes = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        read => read?,
+    };
+    Disk::of(&bytes)?.mount(at)?;
+    // The initramfs lives in memory.
+    fs::remove_file(path)?;
+    Ok(true)
+}
+
+/// Loads a module unless the kernel has it.
+fn load(module: &[u8], parameters: &str) -> io::Result<()> {
+    let parameters = CString::new(parameters)?;
+    // SAFETY: the memory of a module with its length, and a valid C string.
+    let loaded = unsafe {
+        libc::syscall(libc::SYS_init_module, module.as_ptr(), module.len(), parameters.as_ptr())
+    };
+    match io::Error::last_os_error() {
+        error if loaded != 0 && error.raw_os_error() != Some(libc::EEXIST) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn told(error: &io::Error, what: &str) -> io::Error {
+    io::Error::other(format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_arrives_as_it_was_sent_and_a_torn_one_does_not() {
+        let disk = Disk {
+            kind: "xfs",
+            kib: 300 << 10,
+            modules: vec![("brd", b"\x7fELF"), ("xfs", b"")],
+            extents: vec![(0, b"XFSB"), (1 << 33, b"x")],
+            places: "/lib/modules",
+        };
+        let bytes = disk.to_bytes();
+        assert_eq!(Disk::of(&bytes).expect("it is whole"), disk);
+        assert_eq!(disk.parameters(), ["rd_nr=1", "rd_size=307200"]);
+        assert!((0..bytes.len()).all(|end| Disk::of(&bytes[..end]).is_err()));
+    }
+}

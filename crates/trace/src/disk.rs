@@ -1,0 +1,258 @@
+//! File systems for tests, made here by the mkfs of each, to be mounted from a RAM disk in a guest.
+//!
+//! mkfs writes into a memory file, of which a guest gets what is not zero: some hundred KiB.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use knee_agent::Disk as Sent;
+use rustix::fs::{MemfdFlags, SeekFrom, ftruncate, memfd_create, seek};
+use rustix::io::Errno;
+
+use crate::kernel::{Kernel, KernelError};
+use crate::modules::Modules;
+
+/// Size of a disk: mkfs.xfs makes nothing below 300 MB. Blocks that nobody writes take no memory.
+const KIB: u64 = 384 << 10;
+/// Unit in which what is zero is left out.
+const BLOCK: usize = 4096;
+/// So that two runs have the same image, as far as mkfs lets them: some write the time into it.
+const UUID: &str = "6b6e6565-0000-4000-8000-000000000001";
+/// Where Debian has mkfs, which is not in every user's PATH.
+const SBIN: &str = "/usr/sbin";
+
+/// How a file system is made.
+struct Maker {
+    kind: &'static str,
+    program: &'static str,
+    /// The package that has it.
+    package: &'static str,
+    arguments: &'static [&'static str],
+}
+
+/// Tables of ext are written now: the kernel would do it in the background, beside the tests.
+const EXT: [&str; 6] =
+    ["-q", "-F", "-U", UUID, "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
+const MAKERS: [Maker; 4] = [
+    Maker { kind: "ext2", program: "mkfs.ext2", package: "e2fsprogs", arguments: &EXT },
+    Maker { kind: "ext4", program: "mkfs.ext4", package: "e2fsprogs", arguments: &EXT },
+    Maker {
+        kind: "xfs",
+        program: "mkfs.xfs",
+        package: "xfsprogs",
+        arguments: &["-q", "-f", "-K", "-m", "uuid=6b6e6565-0000-4000-8000-000000000001"],
+    },
+    Maker {
+        kind: "btrfs",
+        program: "mkfs.btrfs",
+        package: "btrfs-progs",
+        arguments: &["-q", "-f", "-K", "-U", UUID],
+    },
+];
+
+/// Why there is no disk.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// No file system that is known here.
+    #[error("no file system {wanted} is known here, but {known}")]
+    Unknown {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        known: String,
+    },
+    /// The modules could not be had.
+    #[error(transparent)]
+    Modules(#[from] KernelError),
+    /// mkfs is not there.
+    #[error("{program} is not installed: apt-get install {package}")]
+    NoMkfs {
+        /// The program.
+        program: &'static str,
+        /// What has it.
+        package: &'static str,
+    },
+    /// mkfs failed.
+    #[error("{program} failed: {said}")]
+    Mkfs {
+        /// The program.
+        program: &'static str,
+        /// What it said.
+        said: String,
+    },
+    /// The image could not be kept.
+    #[error("cannot keep a file system in memory: {0}")]
+    Memory(#[from] io::Error),
+}
+
+/// A RAM disk with a file system, and the modules that a kernel wants for it.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    file: Vec<u8>,
+    /// Parameters for the kernel's command line, where brd is built in.
+    parameters: Vec<String>,
+}
+
+impl Disk {
+    /// Names of the file systems that are known here.
+    pub fn kinds() -> impl Iterator<Item = &'static str> {
+        MAKERS.iter().map(|maker| maker.kind)
+    }
+
+    /// Makes an empty file system of this kind, for this kernel. What the kernel has neither built in
+    /// nor as a module is told by the guest.
+    pub fn make(kernel: &Kernel, kind: &str) -> Result<Disk, DiskError> {
+        let unknown = || DiskError::Unknown {
+            wanted: kind.to_owned(),
+            known: Disk::kinds().collect::<Vec<_>>().join(", "),
+        };
+        let maker = MAKERS.iter().find(|maker| maker.kind == kind).ok_or_else(unknown)?;
+        let image = maker.make(KIB << 10)?;
+        let extents = extents(&image)?;
+        let modules = Modules::of(kernel)?;
+        let places = modules.places();
+        let modules = modules.with_needs(&["brd", kind])?;
+        let sent = Sent {
+            kind,
+            kib: KIB,
+            modules: modules.iter().map(|(name, content)| (&name[..], &content[..])).collect(),
+            extents: extents.iter().map(|(at, content)| (*at, &content[..])).collect(),
+            places: &places,
+        };
+        let parameters = sent.parameters().map(|parameter| format!("brd.{parameter}")).to_vec();
+        Ok(Disk { file: sent.to_bytes(), parameters })
+    }
+
+    /// What the agent reads.
+    pub(crate) fn file(&self) -> &[u8] {
+        &self.file
+    }
+
+    pub(crate) fn parameters(&self) -> &[String] {
+        &self.parameters
+    }
+}
+
+impl Maker {
+    /// The image, of so many bytes.
+    fn make(&self, bytes: u64) -> Result<File, DiskError> {
+        let image = memfd_create("knee-disk", MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
+        ftruncate(&image, bytes).map_err(io::Error::from)?;
+        let image = File::from(image);
+        let run = |program: &Path| -> io::Result<Output> {
+            let mut command = Command::new(program);
+            command.args(self.arguments).arg("/proc/self/fd/0");
+            command.stdin(Stdio::from(image.try_clone()?)).output()
+        };
+        let not_found = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let output = match run(Path::new(self.program)) {
+            Err(error) if not_found(&error) => run(&Path::new(SBIN).join(self.program)),
+            ran => ran,
+        };
+        let (program, package) = (self.program, self.package);
+        let output = output.map_err(|error| match not_found(&error) {
+            true => DiskError::NoMkfs { program, package },
+            false => DiskError::Mkfs { program, said: error.to_string() },
+        })?;
+        if output.status.success() {
+            return Ok(image);
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(DiskError::Mkfs { program, said })
+    }
+}
+
+/// Offsets and contents of what is not zero in a file.
+fn extents(file: &File) -> io::Result<Vec<(u64, Vec<u8>)>> {
+    let mut extents: Vec<(u64, Vec<u8>)> = Vec::new();
+    let bytes = file.metadata()?.len();
+    let mut at = 0;
+    while let Some(data) = next(file, SeekFrom::Data(at))? {
+        let hole = next(file, SeekFrom::Hole(data))?.unwrap_or(bytes);
+        let mut block = [0; BLOCK];
+        at = data;
+        while at < hole {
+            let block = &mut block[..BLOCK.min((hole - at) as usize)];
+            file.read_exact_at(block, at)?;
+            if block.iter().any(|byte| *byte != 0) {
+                match extents.last_mut() {
+                    Some((begin, content)) if *begin + content.len() as u64 == at => {
+                        content.extend_from_slice(block);
+                    }
+                    _ => extents.push((at, block.to_vec())),
+                }
+            }
+            at += block.len() as u64;
+        }
+    }
+    Ok(extents)
+}
+
+/// Where data or a hole begins; `None` behind the last.
+fn next(file: &File, from: SeekFrom) -> io::Result<Option<u64>> {
+    match seek(file, from) {
+        Ok(at) => Ok(Some(at)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(bytes: u64) -> File {
+        let file = memfd_create("knee-test", MemfdFlags::CLOEXEC).expect("make memory");
+        ftruncate(&file, bytes).expect("set its size");
+        file.into()
+    }
+
+    #[test]
+    fn extents_are_what_is_not_zero_and_neighbours_are_one() {
+        let file = file(1 << 40);
+        assert_eq!(extents(&file).unwrap(), []);
+        file.write_all_at(&[0; 3 * BLOCK], 0).unwrap();
+        file.write_all_at(b"a", BLOCK as u64 - 1).unwrap();
+        file.write_all_at(b"b", BLOCK as u64).unwrap();
+        file.write_all_at(b"end", (1 << 40) - 3).unwrap();
+        let found = extents(&file).unwrap();
+        let places: Vec<_> = found.iter().map(|(at, content)| (*at, content.len())).collect();
+        assert_eq!(places, [(0, 2 * BLOCK), ((1 << 40) - BLOCK as u64, BLOCK)]);
+        assert_eq!(found[0].1[BLOCK - 1..=BLOCK], *b"ab");
+        assert!(found[1].1.ends_with(b"\0end"));
+    }
+
+    #[test]
+    fn a_file_that_ends_within_a_block_is_read_to_its_end() {
+        let file = file(BLOCK as u64 + 3);
+        file.write_all_at(b"abc", BLOCK as u64).unwrap();
+        assert_eq!(extents(&file).unwrap(), [(BLOCK as u64, b"abc".to_vec())]);
+    }
+
+    #[test]
+    fn every_mkfs_makes_an_image_that_is_almost_empty() {
+        for maker in &MAKERS {
+            let image = match maker.make(KIB << 10) {
+                Err(error @ DiskError::NoMkfs { .. }) => {
+                    println!("skipped: {error}");
+                    continue;
+                }
+                made => made.unwrap(),
+            };
+            let bytes: usize =
+                extents(&image).unwrap().iter().map(|(_, content)| content.len()).sum();
+            assert!((BLOCK..4 << 20).contains(&bytes), "{}: {bytes} bytes", maker.kind);
+        }
+    }
+
+    #[test]
+    fn a_mkfs_that_is_missing_or_fails_is_told() {
+        let maker = |program| Maker { kind: "x", program, package: "x-progs", arguments: &[] };
+        let told = |program| maker(program).make(4096).unwrap_err().to_string();
+        assert_eq!(told("mkfs.none"), "mkfs.none is not installed: apt-get install x-progs");
+        assert!(told("false").starts_with("false failed: "));
+    }
+}

@@ -1,0 +1,330 @@
+//! The modules of a kernel, and which of them it takes to have one of them.
+//!
+//! Debian has them in the package of the image, or in one beside it; an image without a package has
+//! them where it is installed, if it is. depmod has not been run on a package, so modules are asked
+//! themselves what they depend on. They stay in memory, and of a package those only that file systems
+//! can need.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Seek, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::kernel::{Kernel, KernelError};
+use crate::modinfo::{Needs, module_name};
+use crate::package::files;
+
+/// The RAM disk's module, and where drivers are, of which it is the only one wanted.
+const RAM_DISK: &str = "brd";
+/// What file systems need is there; the other directories have many times as much.
+const DIRECTORIES: [&str; 5] = ["arch", "block", "crypto", "fs", "lib"];
+/// Programs that decompress modules, and their packages.
+const DECOMPRESSORS: [(&str, &str, &str); 3] =
+    [("xz", "xz", "xz-utils"), ("zst", "zstd", "zstd"), ("gz", "gzip", "gzip")];
+
+/// A module: its name, and its content in the format that the kernel loads.
+pub(crate) type Module = (String, Vec<u8>);
+
+/// The modules that there are.
+pub(crate) struct Modules {
+    by_name: BTreeMap<String, Stored>,
+    places: Vec<PathBuf>,
+}
+
+/// A module's file, as it is stored.
+struct Stored {
+    path: PathBuf,
+    /// Of one in a package.
+    content: Option<Vec<u8>>,
+}
+
+impl Modules {
+    /// Those of a kernel, as far as they are to be found.
+    pub(crate) fn of(kernel: &Kernel) -> Result<Modules, KernelError> {
+        let places = places(kernel);
+        let mut modules = Modules { by_name: BTreeMap::new(), places };
+        for place in modules.places.clone() {
+            match place.is_dir() {
+                true => modules.walk(&place.join("kernel")),
+                false if place.exists() => modules.open(&place)?,
+                false => {}
+            }
+        }
+        Ok(modules)
+    }
+
+    /// Where was looked for them, for a person.
+    pub(crate) fn places(&self) -> String {
+        let places: Vec<String> =
+            self.places.iter().map(|place| place.display().to_string()).collect();
+        places.join(" or ")
+    }
+
+    /// These modules and all that they need, in the order in which they have to be loaded. One of
+    /// `wanted` that is not there may be built in and is left out.
+    pub(crate) fn with_needs(&self, wanted: &[&str]) -> Result<Vec<Module>, KernelError> {
+        let mut order = Vec::new();
+        let mut seen = BTreeSet::new();
+        for name in wanted {
+            if self.by_name.contains_key(*name) {
+                self.visit(name, "", &mut seen, &mut order)?;
+            }
+        }
+        Ok(order)
+    }
+
+    fn visit(
+        &self,
+        name: &str,
+        by: &str,
+        seen: &mut BTreeSet<String>,
+        order: &mut Vec<Module>,
+    ) -> Result<(), KernelError> {
+        if !seen.insert(name.to_owned()) {
+            return Ok(());
+        }
+        let Some(stored) = self.by_name.get(name) else {
+            let (name, by, places) = (name.to_owned(), by.to_owned(), self.places());
+            return Err(KernelError::NoModule { name, by, places });
+        };
+        let content = stored.content()?;
+        let needs =
+            Needs::of(&content).ok_or_else(|| KernelError::BrokenModule(stored.path.clone()))?;
+        // What is wanted softly may be built in, and may be an algorithm of the crypto layer: those
+        // that every machine has are in modules called so.
+        for soft in &needs.soft {
+            let portable = format!("{soft}_generic");
+            if let Some(name) =
+                [soft, &portable].into_iter().find(|&it| self.by_name.contains_key(it))
+            {
+                self.visit(name, name, seen, order)?;
+            }
+        }
+        for needed in &needs.depends {
+            self.visit(needed, name, seen, order)?;
+        }
+        order.push((name.to_owned(), content));
+        Ok(())
+    }
+
+    /// Adds what is in a directory. What cannot be read is not there.
+    fn walk(&mut self, directory: &Path) {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            match path.is_dir() {
+                true => self.walk(&path),
+                false => self.add(path, None),
+            }
+        }
+    }
+
+    /// Adds what is in a package.
+    fn open(&mut self, path: &Path) -> Result<(), KernelError> {
+        files(path, |inside, file| {
+            if is_wanted(inside) {
+                let mut content = Vec::new();
+                file.read_to_end(&mut content)?;
+                self.add(path.join(inside), Some(content));
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    fn add(&mut self, path: PathBuf, content: Option<Vec<u8>>) {
+        if let Some(name) = name_of(&path) {
+            self.by_name.insert(name, Stored { path, content });
+        }
+    }
+}
+
+/// Packages and directories that may have a kernel's modules.
+fn places(kernel: &Kernel) -> Vec<PathBuf> {
+    let release = kernel.release();
+    let Some(package) = kernel.package() else {
+        return vec![Path::new("/lib/modules").join(release)];
+    };
+    // The newest kernels are split, and their parts were fetched into one directory.
+    let part = format!("linux-modules-{release}_");
+    let beside = package.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
+    let mut places: Vec<PathBuf> = beside
+        .filter(|file| file.file_name().to_string_lossy().starts_with(&part))
+        .map(|file| file.path())
+        .collect();
+    places.sort();
+    places.insert(0, package.to_owned());
+    places
+}
+
+/// Whether a file of a package is a module that a file system can need.
+fn is_wanted(path: &Path) -> bool {
+    let Some(name) = name_of(path) else { return false };
+    let mut parts = path.iter().map(|part| part.to_string_lossy());
+    // lib/modules/RELEASE/kernel/fs/…
+    let within = parts.by_ref().any(|part| part == "kernel").then(|| parts.next()).flatten();
+    name == RAM_DISK || within.is_some_and(|within| DIRECTORIES.contains(&&*within))
+}
+
+/// The name of a module's file: `zstd_compress` for `zstd-compress.ko.xz`.
+fn name_of(path: &Path) -> Option<String> {
+    let (stem, compression) = path.file_name()?.to_str()?.split_once(".ko")?;
+    (compression.is_empty() || decompressor(compression).is_some()).then(|| module_name(stem))
+}
+
+fn decompressor(extension: &str) -> Option<(&'static str, &'static str)> {
+    let extension = extension.strip_prefix('.')?;
+    let known = DECOMPRESSORS.iter().find(|(known, ..)| *known == extension);
+    known.map(|&(_, program, package)| (program, package))
+}
+
+impl Stored {
+    /// The module, decompressed.
+    fn content(&self) -> Result<Vec<u8>, KernelError> {
+        let read = |source| KernelError::Read { path: self.path.clone(), source };
+        let stored = match &self.content {
+            Some(content) => content.clone(),
+            None => fs::read(&self.path).map_err(read)?,
+        };
+        let extension = self.path.extension().map(|it| format!(".{}", it.to_string_lossy()));
+        match extension.as_deref().and_then(decompressor) {
+            Some((program, package)) => decompress(&stored, program, package),
+            None => Ok(stored),
+        }
+    }
+}
+
+fn decompress(
+    content: &[u8],
+    program: &'static str,
+    package: &'static str,
+) -> Result<Vec<u8>, KernelError> {
+    let failed = |source: io::Error| KernelError::Failed { program, said: source.to_string() };
+    let mut input: File = memfd_create("knee-module", MemfdFlags::CLOEXEC)
+        .map_err(|errno| failed(errno.into()))?
+        .into();
+    input.write_all(content).and_then(|()| input.rewind()).map_err(failed)?;
+    let output = Command::new(program).arg("-dc").stdin(Stdio::from(input)).output();
+    let output = output.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => KernelError::NoProgram { program, package },
+        _ => failed(error),
+    })?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Err(KernelError::Failed { program, said })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The least ELF file that says what it depends on.
+    fn module(modinfo: &str) -> Vec<u8> {
+        let names = b"\0.modinfo\0.shstrtab\0";
+        let header_bytes = 64_usize;
+        let (info_at, names_at) = (header_bytes, header_bytes + modinfo.len());
+        let sections_at = (names_at + names.len()).next_multiple_of(8);
+        let mut elf = b"\x7fELF\x02\x01\x01".to_vec();
+        elf.resize(16, 0);
+        // e_type ET_REL, e_machine EM_X86_64, e_version, no entry, no program headers.
+        for half in [1_u16, 62, 1, 0] {
+            elf.extend(half.to_le_bytes());
+        }
+        for word in [0, 0, sections_at as u64] {
+            elf.extend(word.to_le_bytes());
+        }
+        elf.extend([0; 4]);
+        for half in [64_u16, 0, 0, 64, 3, 2] {
+            elf.extend(half.to_le_bytes());
+        }
+        elf.extend(modinfo.bytes());
+        elf.extend(names);
+        elf.resize(sections_at, 0);
+        // Name, SHT_PROGBITS or SHT_STRTAB, offset and size of each section; the first is empty.
+        for (name, kind, at, bytes) in
+            [(0_u32, 0_u32, 0, 0), (1, 1, info_at, modinfo.len()), (10, 3, names_at, names.len())]
+        {
+            elf.extend(name.to_le_bytes());
+            elf.extend(kind.to_le_bytes());
+            for word in [0, 0, at as u64, bytes as u64, 0, 1, 0] {
+                elf.extend(word.to_le_bytes());
+            }
+        }
+        elf
+    }
+
+    fn modules(all: &[(&str, &str)]) -> Modules {
+        let mut modules =
+            Modules { by_name: BTreeMap::new(), places: vec![PathBuf::from("/modules")] };
+        for (file, modinfo) in all {
+            modules.add(Path::new("/modules").join(file), Some(module(modinfo)));
+        }
+        modules
+    }
+
+    fn names(modules: &[Module]) -> Vec<&str> {
+        modules.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn modules_come_behind_what_they_need_and_once_only() {
+        let modules = modules(&[
+            ("btrfs.ko", "softdep=pre: crc32c sha256\0depends=xor,raid6_pq\0"),
+            ("raid6-pq.ko", "depends=xor\0"),
+            ("xor.ko", "depends=\0"),
+            ("crc32c_generic.ko", "depends=\0"),
+            ("brd.ko", "depends=\0"),
+        ]);
+        let order = modules.with_needs(&["brd", "btrfs"]).unwrap();
+        assert_eq!(names(&order), ["brd", "crc32c_generic", "xor", "raid6_pq", "btrfs"]);
+    }
+
+    #[test]
+    fn what_is_not_there_may_be_built_in_and_what_a_module_depends_on_may_not() {
+        let modules = modules(&[("xfs.ko", "depends=libcrc32c\0")]);
+        assert_eq!(modules.with_needs(&["brd", "ext4"]).unwrap(), []);
+        let told = modules.with_needs(&["xfs"]).unwrap_err().to_string();
+        assert_eq!(told, "module xfs needs module libcrc32c, which is not in /modules");
+    }
+
+    #[test]
+    fn of_a_package_what_a_file_system_can_need_is_kept() {
+        let kernel =
+            |rest: &str| is_wanted(&Path::new("./lib/modules/6.1-amd64/kernel").join(rest));
+        for wanted in
+            ["fs/xfs/xfs.ko", "drivers/block/brd.ko.xz", "arch/x86/crypto/crc32c-intel.ko"]
+        {
+            assert!(kernel(wanted), "{wanted}");
+        }
+        for other in ["drivers/block/nbd.ko", "net/9p/9pnet.ko", "fs/xfs/xfs.ko.sig", "fs/xfs"] {
+            assert!(!kernel(other), "{other}");
+        }
+        assert!(!is_wanted(Path::new("./lib/modules/6.1-amd64/modules.dep")));
+    }
+
+    #[test]
+    fn compressed_modules_are_decompressed_by_the_program_for_it() {
+        let plain = module("depends=\0");
+        for (extension, program, package) in DECOMPRESSORS {
+            let mut input: File =
+                memfd_create("knee-test", MemfdFlags::CLOEXEC).expect("make memory").into();
+            input.write_all(&plain).unwrap();
+            input.rewind().unwrap();
+            let compressed = Command::new(program).arg("-c").stdin(Stdio::from(input)).output();
+            let Ok(compressed) = compressed else {
+                println!("skipped: {program} of {package} is not installed");
+                continue;
+            };
+            let path = PathBuf::from(format!("/modules/brd.ko.{extension}"));
+            assert_eq!(name_of(&path).as_deref(), Some("brd"));
+            let stored = Stored { path, content: Some(compressed.stdout) };
+            assert_eq!(stored.content().unwrap(), plain);
+        }
+    }
+}
