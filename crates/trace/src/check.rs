@@ -315,7 +315,8 @@ impl<'a> Game<'a> {
             }
             match self.guest.next_event()? {
                 Some(Event::Console(line)) => {
-                    if let Some(said) = line.strip_prefix(CONSOLE) {
+                    // The firmware may have begun the line.
+                    if let Some((_, said)) = line.split_once(CONSOLE) {
                         return Err(CheckError::Agent(said.to_owned()));
                     }
                 }
