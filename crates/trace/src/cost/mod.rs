@@ -85,7 +85,7 @@ fn guest(
     while let Some(event) = guest.next_event()? {
         match event {
             Event::Console(line) => {
-                if let Some(said) = line.strip_prefix(CONSOLE) {
+                if let Some((_, said)) = line.split_once(CONSOLE) {
                     return Err(CheckError::Agent(said.to_owned()));
                 }
                 // Firmware and kernel write there as well, and not always whole lines.
