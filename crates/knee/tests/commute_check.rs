@@ -63,7 +63,7 @@ fn calls_that_look_up_what_is_not_there_share_nothing_and_renames_share_the_dire
         .assert_code(0)
         .assert_stdout_has("tests are conflict-free")
         .assert_stdout_has("What is shared in every run")
-        .assert_stdout_has("down_write");
+        .assert_stdout_has("inode.i_rwsem (directory)");
 }
 
 /// Ids and verdicts of the record in a directory.
@@ -195,6 +195,20 @@ fn a_file_system_that_is_not_known_is_answered_with_those_that_are() {
     finish(&mut scratch.knee(&args))
         .assert_code(2)
         .assert_stderr_has("[possible values: tmpfs, ext2, ext4, xfs, btrfs]");
+}
+
+#[test]
+fn every_access_of_one_test_is_told_on_demand() {
+    let one = "lseek,lseek/1.0";
+    let Some(traced) = check(&["lseek", "lseek", "--trace", one, "--json"]) else { return };
+    let accesses = tests(&traced);
+    for call in [0, 1] {
+        let of_call = accesses.iter().filter(|access| access["call"] == call);
+        let mut functions = of_call.map(|access| access["function"].as_str().unwrap_or_default());
+        assert!(functions.any(|name| name.contains("sys_lseek")), "call {call}: {accesses:?}");
+    }
+    let Some(none) = check(&["lseek", "lseek", "--trace", "lseek,lseek/x"]) else { return };
+    none.assert_code(2).assert_stderr_has("none of 1734 tests is lseek,lseek/x");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::process::Tracing;
 use crate::ram::Ram;
-use crate::record::{Record, TestResult};
+use crate::record::{Record, TestResult, TracedAccess};
 
 /// How often a test is run before the plugin looks: the first run fills caches and makes what is
 /// made once.
@@ -43,6 +43,8 @@ pub struct Checked {
     pub outcome: Result<Outcome, End>,
     /// Its runs but the first, which fills caches.
     pub runs: Vec<TestResult>,
+    /// Every access of its last run, if that was asked for.
+    pub trace: Vec<TracedAccess>,
 }
 
 /// Functions of the guest's kernel or of a program, by address.
@@ -130,6 +132,8 @@ pub struct CheckOptions {
     pub guest: GuestOptions,
     /// What files are on; without, on tmpfs.
     pub disk: Option<Disk>,
+    /// Every access of the first test's last run is kept.
+    pub trace: bool,
 }
 
 /// Runs `tests`, a line of JSON each, in guests with this kernel; tells each, in their order.
@@ -149,7 +153,7 @@ pub fn check(
             Ok(plan) => jobs.push(Job { nr, test, plan }),
             Err(why) => {
                 let outcome = Ok(Outcome::NotRun(why));
-                let checked = Checked { id: test.id, outcome, runs: Vec::new() };
+                let checked = Checked { id: test.id, outcome, runs: Vec::new(), trace: Vec::new() };
                 waiting.insert(nr, (checked, no_functions.clone()));
             }
         }
@@ -232,7 +236,8 @@ fn play(
         for lost in jobs.drain(told..) {
             let functions = functions.get().cloned().unwrap_or_default();
             let outcome = Err(end.clone());
-            let checked = Checked { id: lost.test.id, outcome, runs: Vec::new() };
+            let checked =
+                Checked { id: lost.test.id, outcome, runs: Vec::new(), trace: Vec::new() };
             if to.send((lost.nr, checked, functions)).is_err() {
                 return Ok(());
             }
@@ -265,6 +270,7 @@ struct Game<'a> {
     /// Tests that have been told.
     told: usize,
     end: Option<End>,
+    trace: Vec<TracedAccess>,
 }
 
 impl<'a> Game<'a> {
@@ -281,7 +287,9 @@ impl<'a> Game<'a> {
         channel.write(0, &content).map_err(&failed)?;
         let channel = Arc::new(channel);
         // What is shared can be named best while it is there.
-        let tracing = options.guest.tracing.map(|tracing| Tracing { pause: true, ..tracing });
+        let trace = options.trace.then_some(u64::from(SEEN) - 1);
+        let tracing =
+            options.guest.tracing.map(|tracing| Tracing { pause: true, trace, ..tracing });
         let shared = Some(channel.clone());
         let mut guest = GuestOptions { channel: shared, tracing, ..options.guest.clone() };
         let mut files = Initramfs::new().file("init", 0o755, knee_artefacts::AGENT);
@@ -301,6 +309,7 @@ impl<'a> Game<'a> {
             runs: 0,
             told: 0,
             end: None,
+            trace: Vec::new(),
         })
     }
 
@@ -331,7 +340,7 @@ impl<'a> Game<'a> {
                     self.listen()?;
                 }
                 Some(Event::Result(Record::Header(_))) => self.learn()?,
-                Some(Event::Result(Record::Access(_))) => {}
+                Some(Event::Result(Record::Access(access))) => self.trace.push(access),
                 Some(Event::End(end)) => {
                     self.listen()?;
                     self.end = Some(end);
@@ -354,7 +363,8 @@ impl<'a> Game<'a> {
         self.runs = all.end;
         self.told += 1;
         let outcome = Ok(report.done.outcome(test, plan));
-        Some((*nr, Checked { id: test.id.clone(), outcome, runs }))
+        let trace = std::mem::take(&mut self.trace);
+        Some((*nr, Checked { id: test.id.clone(), outcome, runs, trace }))
     }
 
     fn word(&self, word: Word) -> Result<usize, CheckError> {

@@ -62,7 +62,7 @@ pub fn check_program(
         let line = lines.len() - rest.len() + told;
         let no_test = |source| CheckError::NoTest { line, source };
         let lost: Test = serde_json::from_slice(rest[told]).map_err(no_test)?;
-        let lost = Checked { id: lost.id, outcome: Err(end), runs: Vec::new() };
+        let lost = Checked { id: lost.id, outcome: Err(end), runs: Vec::new(), trace: Vec::new() };
         if tell(lost, &names).is_break() {
             return Ok(());
         }
@@ -153,6 +153,6 @@ impl Process {
         let (id, outcome, _) = self.done.pop_front()?;
         self.runs = all.end;
         let runs = all.filter_map(|run| self.results.remove(&run)).collect();
-        Some(Checked { id, outcome: Ok(outcome), runs })
+        Some(Checked { id, outcome: Ok(outcome), runs, trace: Vec::new() })
     }
 }

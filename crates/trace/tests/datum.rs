@@ -40,7 +40,7 @@ fn tests(pair: [&str; 2], word: &str) -> String {
 /// Runs some tests on a kernel; the names of all that their calls share.
 fn shared(kernel: &Kernel, tests: &str) -> Result<BTreeSet<String>, CheckError> {
     let guest = GuestOptions { patience: PATIENCE, ..GuestOptions::default() };
-    let options = CheckOptions { guest, disk: None };
+    let options = CheckOptions { guest, ..CheckOptions::default() };
     let mut names = BTreeSet::new();
     check(kernel, tests.as_bytes(), &options, |checked, _| {
         for conflict in checked.runs.iter().flat_map(|run| &run.conflicts) {

@@ -1,6 +1,7 @@
 //! `knee commute check`.
 
 mod program;
+mod trace;
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -45,6 +46,7 @@ const TMPFS: &str = "tmpfs";
   knee commute check --kernel trixie -o 6.12            a record, for matrix, diff and explain
   knee commute check --kernel trixie -o 6.12 --resume   goes on with it after it was killed
   knee commute check --kernel trixie -o part/2 --shard 2/4    one of four machines
+  knee commute check close close --trace close,close/3.1    every access of one test
   knee commute check --program ./my-binding             a library, of which this is a binding
 
 Status 1: a call returned what the model does not say; 4: a guest or a
@@ -85,7 +87,11 @@ pub(super) struct Args {
     #[arg(long, requires = "output")]
     resume: bool,
 
-    /// One line of JSON for each test that is run
+    /// Every access to memory that the calls of this test make, and no other test
+    #[arg(long, value_name = "TEST", conflicts_with_all = ["output", "shard", "program"])]
+    trace: Option<String>,
+
+    /// One line of JSON for each test that is run, or with --trace for each access
     #[arg(long)]
     json: bool,
 }
@@ -97,6 +103,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let lines = tests(&args.operations, args.tests.as_deref(), false)?;
     let all = listed(&lines)?;
     let kernel = kernel(args.kernel.as_deref())?;
+    if let Some(test) = &args.trace {
+        return trace::run(test, &all, &kernel, args);
+    }
     let description = Check::begin(
         now(),
         &kernel,
@@ -121,8 +130,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         if args.json { write_line(&line) } else { Ok(()) }
     };
     if !left.is_empty() {
-        let disk = (args.fs != TMPFS).then(|| Disk::make(&kernel, &args.fs)).transpose()?;
-        let options = CheckOptions { disk, ..CheckOptions::default() };
+        let options = CheckOptions { disk: disk(args, &kernel)?, ..CheckOptions::default() };
         run_tests(&kernel, &left, &options, expected - left.len(), &mut keep)?;
     }
     if let Some(record) = record {
@@ -132,6 +140,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         stdout::print(&text(&tally, &title))?;
     }
     Ok(status(&tally))
+}
+
+/// What the tests' files are on, if that is not tmpfs.
+fn disk(args: &Args, kernel: &Kernel) -> anyhow::Result<Option<Disk>> {
+    Ok((args.fs != TMPFS).then(|| Disk::make(kernel, &args.fs)).transpose()?)
 }
 
 fn status(tally: &Tally) -> ExitStatus {
