@@ -236,7 +236,12 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// What the plugin writes of a test whose sides share a line.
+    const TEST: &str = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[]}]}],"more":0,"stray":1}"#;
 
     #[test]
     fn a_line_of_another_schema_is_refused() {
@@ -249,5 +254,18 @@ mod tests {
     #[test]
     fn half_a_line_is_refused() {
         assert!(Record::parse(r#"{"test":1,"sides":["#).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_that_lacks_a_piece_or_has_another_is_refused_or_read(
+            from in 0..TEST.len(), length in 0..40_usize, other in "\\PC{0,6}"
+        ) {
+            let cut = &TEST[(from + length).min(TEST.len())..];
+            let line = format!("{}{other}{cut}", &TEST[..from]);
+            if let Err(error) = Record::parse(&line) {
+                prop_assert!(error.to_string().contains(&line), "{error}");
+            }
+        }
     }
 }

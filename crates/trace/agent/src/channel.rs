@@ -190,6 +190,8 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::plan::{Call, Order};
     use crate::returned::Returned;
@@ -242,5 +244,18 @@ mod tests {
         let room = HEADER_BYTES / (REPORT_BYTES + 16);
         let written = (0..2 * room).filter(|_| shared.report(&report).is_ok()).count();
         assert_eq!(written, room);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_guest_writes_is_some_reports_or_none(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..200), length in 0..80_u64
+        ) {
+            // A length that may fit, or nobody gets past it.
+            if let Some(first) = bytes.first_chunk_mut::<WORD_BYTES>() {
+                *first = length.to_le_bytes();
+            }
+            prop_assert!(reports(&bytes).len() <= bytes.len() / WORD_BYTES);
+        }
     }
 }
