@@ -62,7 +62,7 @@ fn line((id, verdict, data): &Test<'_>) -> Value {
     };
     let shared = |datum: &&str| {
         json!({
-            "datum": datum, "line": "0x3a4b040", "same_bytes": true,
+            "data": [datum], "line": "0x3a4b040", "same_bytes": true,
             "sides": { "0": side(true, &["fget", "fput"]), "1": side(false, &["filp_close"]) },
         })
     };

@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::fault;
 use crate::plan::Plan;
 use crate::run::{Times, run};
-use crate::steps::OWN;
+use crate::steps::{self, OWN};
 use crate::workers::{CALLS, Workers};
 
 /// The argument that asks for every order of the calls.
@@ -58,6 +58,8 @@ fn work(every_order: bool) -> io::Result<()> {
         out.write_all(b"\n")
     };
     fault::install();
+    // What else this process has been given has numbers that tests mean.
+    steps::sweep();
     let workers = Workers::start(CALLS)?;
     let mut summary = Summary::default();
     for line in BufReader::new(tests).lines() {
