@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use knee_measure::record::write_atomically;
+
 use crate::kernel::{Kernel, KernelError};
 
 /// Suites with Linux 5.10, 6.1, 6.12 and the newest.
@@ -32,6 +34,10 @@ const DEBIAN: [&str; 10] = [
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Lists that are older are fetched anew.
 const LISTS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Written when apt's lists have been fetched.
+const UPDATED: &str = "updated";
+/// What `apt-cache madison` says of those lists, which takes seconds to ask for.
+const ANSWER: &str = "madison";
 const PREFIX: &str = "linux-image-";
 
 /// A package with a kernel.
@@ -93,20 +99,45 @@ impl Archive {
     /// there are older than a day.
     pub fn list(&self) -> Result<Vec<Package>, KernelError> {
         self.prepare()?;
-        let names = self.apt("apt-cache", &["pkgnames", PREFIX])?;
-        let names: Vec<&str> = names.lines().filter(|name| has_kernel(name)).collect();
-        let mut packages = match names[..] {
-            [] => Vec::new(),
-            _ => packages(&self.apt("apt-cache", &[&["madison"], &names[..]].concat())?),
-        };
+        let mut packages = packages(&self.madison()?);
         let suite = |package: &Package| SUITES.iter().position(|suite| *suite == package.suite);
         packages.sort_by_key(|package| (suite(package), package.order(), package.name.clone()));
         Ok(packages)
     }
 
+    /// What apt's lists say of packages with kernels.
+    fn madison(&self) -> Result<String, KernelError> {
+        let answer = self.dir.join(ANSWER);
+        let written = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+        // None is older than any.
+        if written(&answer) > written(&self.dir.join(UPDATED))
+            && let Ok(known) = fs::read_to_string(&answer)
+        {
+            return Ok(known);
+        }
+        let names = self.apt("apt-cache", &["pkgnames", PREFIX])?;
+        let names: Vec<&str> = names.lines().filter(|name| has_kernel(name)).collect();
+        let said = match names[..] {
+            [] => String::new(),
+            _ => self.apt("apt-cache", &[&["madison"], &names[..]].concat())?,
+        };
+        write_atomically(&answer, said.as_bytes())
+            .map_err(|source| KernelError::Write { path: answer, source })?;
+        Ok(said)
+    }
+
     /// The package that a name means, fetched unless it is there: the newest of those that fit, and
     /// an image for virtual machines rather than another. Returns its file, for [`Kernel::open`].
     pub fn fetch(&self, wanted: &str) -> Result<PathBuf, KernelError> {
+        self.find(wanted).map(|(file, _)| file)
+    }
+
+    /// The kernel in that package.
+    pub fn open(&self, wanted: &str) -> Result<Kernel, KernelError> {
+        self.find(wanted).map(|(_, kernel)| kernel)
+    }
+
+    fn find(&self, wanted: &str) -> Result<(PathBuf, Kernel), KernelError> {
         let packages = self.list()?;
         let fit = packages.iter().filter(|package| package.is(wanted));
         let Some(package) = fit.max_by_key(|package| (package.is_cloud(), package.order())) else {
@@ -115,8 +146,8 @@ impl Archive {
             return Err(KernelError::Unknown { wanted: wanted.to_owned(), known });
         };
         let file = self.download(&package.name, &package.version)?;
-        if Kernel::open(&file).is_ok() {
-            return Ok(file);
+        if let Ok(kernel) = Kernel::open(&file) {
+            return Ok((file, kernel));
         }
         // The newest kernels are split: the image is in a package that this one wants, and modules in
         // another, which has to be beside it.
@@ -125,8 +156,8 @@ impl Archive {
         let mut image = None;
         for (name, version) in parts(&wants, &package.version) {
             let part = self.download(&name, &version)?;
-            if image.is_none() && Kernel::open(&part).is_ok() {
-                image = Some(part);
+            if image.is_none() {
+                image = Kernel::open(&part).ok().map(|kernel| (part, kernel));
             }
         }
         image.ok_or(KernelError::NoImageInside(file))
@@ -154,7 +185,7 @@ impl Archive {
 
     /// Writes apt's configuration and fetches its lists, unless that was done lately.
     fn prepare(&self) -> Result<(), KernelError> {
-        let stamp = self.dir.join("updated");
+        let stamp = self.dir.join(UPDATED);
         let age = fs::metadata(&stamp).and_then(|stamp| stamp.modified());
         if age.is_ok_and(|then| then.elapsed().is_ok_and(|age| age < LISTS_AGE)) {
             return Ok(());
@@ -178,7 +209,7 @@ impl Archive {
         let names = self.apt("apt-cache", &["pkgnames", PREFIX])?;
         match updated {
             Err(error) if names.is_empty() => Err(error),
-            _ => self.write("updated", String::new()),
+            _ => self.write(UPDATED, String::new()),
         }
     }
 

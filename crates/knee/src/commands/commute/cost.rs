@@ -28,7 +28,7 @@ const MOST_CPUS: u32 = 64;
 /// arguments of their own, each in its turn, round after round. What the kernel executes, reads and
 /// writes in each is counted, without interrupts and other tasks, and which lines (64 bytes) another
 /// CPU had: those are what the operation waits for where cores do it at once. Neither a big machine
-/// nor its speed matters, and another run finds the same.
+/// nor its speed matters, and another run finds the same within some percent.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute cost munmap                              on the running kernel
