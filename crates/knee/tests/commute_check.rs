@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use knee_trace::{Archive, Kernel};
 use rustix::process::Signal;
-use support::{Finished, Scratch, finish, processes_in, signal, start, wait_until};
+use support::{Finished, Scratch, finish, has_guests, processes_in, signal, start, wait_until};
 
 /// The Debian release whose kernel is checked.
 const RELEASE: &str = "bookworm";
@@ -19,15 +19,7 @@ const PAIR: [&str; 2] = ["stat", "rename"];
 
 /// Somewhere to check the kernel in; none, with a printed reason, where that cannot be done.
 fn guests() -> Option<Scratch> {
-    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
-        eprintln!("skipped: qemu-system-x86_64 is not installed");
-        return None;
-    }
-    if let Err(error) = Archive::of_user().fetch(RELEASE) {
-        eprintln!("skipped: there is no kernel of {RELEASE}: {error}");
-        return None;
-    }
-    Some(Scratch::new())
+    has_guests(RELEASE).then(Scratch::new)
 }
 
 fn check(args: &[&str]) -> Option<Finished> {
@@ -41,15 +33,10 @@ fn checking(scratch: &Scratch, args: &[&str]) -> Command {
     command
 }
 
-fn tests(finished: &Finished) -> Vec<serde_json::Value> {
-    let lines = finished.assert_code(0).stdout.lines();
-    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 #[test]
 fn calls_that_look_up_what_is_not_there_share_nothing_and_renames_share_the_directory() {
     let Some(stats) = check(&["stat", "stat", "--json"]) else { return };
-    let stats = tests(&stats);
+    let stats = stats.json_lines();
     assert_eq!(stats.len(), 7);
     for test in &stats {
         assert_eq!(test["unexpected"], serde_json::Value::Null, "{test}");
@@ -159,7 +146,7 @@ fn on_a_disk_calls_return_the_same_and_the_file_system_is_seen() {
     let Some(scratch) = guests() else { return };
     let args = ["link", "link", "--fs", "ext4", "-o", "record", "--json"];
     let links = finish(&mut checking(&scratch, &args));
-    let links = tests(&links);
+    let links = links.json_lines();
     assert!(links.len() > 20, "{} tests", links.len());
     for test in &links {
         assert_eq!(test["unexpected"], serde_json::Value::Null, "{test}");
@@ -201,7 +188,7 @@ fn a_file_system_that_is_not_known_is_answered_with_those_that_are() {
 fn every_access_of_one_test_is_told_on_demand() {
     let one = "lseek,lseek/1.0";
     let Some(traced) = check(&["lseek", "lseek", "--trace", one, "--json"]) else { return };
-    let accesses = tests(&traced);
+    let accesses = traced.json_lines();
     for call in [0, 1] {
         let of_call = accesses.iter().filter(|access| access["call"] == call);
         let mut functions = of_call.map(|access| access["function"].as_str().unwrap_or_default());

@@ -20,11 +20,6 @@ fn check(scratch: &Scratch, name: &str, args: &[&str]) -> Option<Finished> {
     Some(finish(scratch.knee(&["commute", "check", "--program"]).arg(program).args(args)))
 }
 
-fn results(finished: &Finished) -> Vec<Value> {
-    let lines = finished.assert_code(0).stdout.lines();
-    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 /// What each of these operations shares with itself, [`ALWAYS`] times.
 fn always(operation: &str) -> Option<Vec<Value>> {
     let scratch = Scratch::new();
@@ -34,14 +29,14 @@ fn always(operation: &str) -> Option<Vec<Value>> {
     let file = scratch.path().join("tests.jsonl");
     std::fs::write(&file, test).unwrap();
     let checked = check(&scratch, "planted", &["--json", "--tests", file.to_str()?])?;
-    let results = results(&checked);
+    let results = checked.json_lines();
     assert_eq!(results.len(), ALWAYS);
     Some(results)
 }
 
 fn check_all(name: &str, args: &[&str]) -> Option<Vec<Value>> {
     let checked = check(&Scratch::new(), name, &[&["--json"], args].concat())?;
-    let results = results(&checked);
+    let results = checked.json_lines();
     assert!(results.iter().all(|test| test["unexpected"].is_null()), "{results:?}");
     Some(results)
 }

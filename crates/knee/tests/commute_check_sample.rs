@@ -5,29 +5,16 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use knee_trace::Archive;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{Finished, Scratch, finish};
+use support::{Scratch, finish, has_guests};
 
 /// The Debian release whose kernel is checked.
 const RELEASE: &str = "bookworm";
 /// Of so many tests one is run: 2,000 of all.
 const ONE_OF: usize = 16;
-
-fn has_guests() -> bool {
-    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
-        eprintln!("skipped: qemu-system-x86_64 is not installed");
-        return false;
-    }
-    if let Err(error) = Archive::of_user().fetch(RELEASE) {
-        eprintln!("skipped: there is no kernel of {RELEASE}: {error}");
-        return false;
-    }
-    true
-}
 
 /// Every so many of the tests of all pairs, in a file of the scratch directory.
 fn sample(scratch: &Scratch, one_of: usize) -> (std::path::PathBuf, usize) {
@@ -38,17 +25,9 @@ fn sample(scratch: &Scratch, one_of: usize) -> (std::path::PathBuf, usize) {
     (path, sample.len())
 }
 
-fn lines(finished: &Finished) -> Vec<Value> {
-    finished
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
-        .collect()
-}
-
 #[test]
 fn of_two_thousand_tests_all_return_what_the_model_says() {
-    if !has_guests() {
+    if !has_guests(RELEASE) {
         return;
     }
     let scratch = Scratch::new();
@@ -56,7 +35,7 @@ fn of_two_thousand_tests_all_return_what_the_model_says() {
     assert!(count >= 2000, "{count}");
     let mut knee = scratch.knee(&["commute", "check", "--kernel", RELEASE, "--json", "--tests"]);
     let checked = finish(knee.arg(&sample));
-    let tests = lines(checked.assert_code(0));
+    let tests = checked.json_lines();
     assert_eq!(tests.len(), count);
     let mut verdicts: BTreeMap<&str, usize> = BTreeMap::new();
     for test in &tests {
@@ -72,7 +51,7 @@ fn of_two_thousand_tests_all_return_what_the_model_says() {
 
 #[test]
 fn a_guest_that_dies_takes_one_test_with_it_and_the_rest_go_on() {
-    if !has_guests() {
+    if !has_guests(RELEASE) {
         return;
     }
     let scratch = Scratch::new();

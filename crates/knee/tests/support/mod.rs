@@ -96,6 +96,13 @@ impl Finished {
         self
     }
 
+    /// What a command that has succeeded wrote, a line of JSON each.
+    #[track_caller]
+    pub(crate) fn json_lines(&self) -> Vec<serde_json::Value> {
+        let lines = self.assert_code(0).stdout.lines();
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     #[track_caller]
     pub(crate) fn assert_stderr_has(&self, text: &str) -> &Self {
         assert!(self.stderr.contains(text), "{text:?} is missing in {self:#?}");
@@ -170,6 +177,19 @@ pub(crate) fn compile(scratch: &Scratch, source: &Path, name: &str) -> Option<St
             None
         }
     }
+}
+
+/// Whether guests can run the kernel of a Debian release; tells why not.
+pub(crate) fn has_guests(release: &str) -> bool {
+    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
+        eprintln!("skipped: qemu-system-x86_64 is not installed");
+        return false;
+    }
+    if let Err(error) = knee_trace::Archive::of_user().fetch(release) {
+        eprintln!("skipped: there is no kernel of {release}: {error}");
+        return false;
+    }
+    true
 }
 
 /// An example program of a package, built where it is not yet.
