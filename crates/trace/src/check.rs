@@ -22,11 +22,9 @@ use crate::process::Tracing;
 use crate::ram::Ram;
 use crate::record::{Record, TestResult, TracedAccess};
 
-/// How often a test is run before the plugin looks: the first run fills caches and makes what is
-/// made once.
-const UNSEEN: u32 = 1;
-/// How often it is run while the plugin looks.
-const SEEN: u32 = 2;
+/// How often a test is run whose calls share something each time. What they do not share in one run
+/// they need not share, so a run without conflicts is the last.
+const MOST_RUNS: u32 = 3;
 /// Tests that are worth a guest of their own: to boot takes as long as some hundred tests.
 const TESTS_PER_GUEST: usize = 300;
 /// Guests in a row that may end before they have begun a test.
@@ -41,9 +39,9 @@ pub struct Checked {
     pub id: String,
     /// What the calls returned; nothing if the guest did not survive it.
     pub outcome: Result<Outcome, End>,
-    /// Its runs but the first, which fills caches.
+    /// Its runs under the eyes of the plugin.
     pub runs: Vec<TestResult>,
-    /// Every access of its last run, if that was asked for.
+    /// Every access of its run, if that was asked for.
     pub trace: Vec<TracedAccess>,
 }
 
@@ -132,7 +130,7 @@ pub struct CheckOptions {
     pub guest: GuestOptions,
     /// What files are on; without, on tmpfs.
     pub disk: Option<Disk>,
-    /// Every access of the first test's last run is kept.
+    /// Every access of the first test is kept, and each is run once.
     pub trace: bool,
 }
 
@@ -271,6 +269,9 @@ struct Game<'a> {
     told: usize,
     end: Option<End>,
     trace: Vec<TracedAccess>,
+    /// How often a test is run at most, and how often the one at hand has been.
+    most_runs: u32,
+    runs_now: u32,
 }
 
 impl<'a> Game<'a> {
@@ -281,13 +282,13 @@ impl<'a> Game<'a> {
         functions: &'a OnceLock<Arc<Functions>>,
     ) -> Result<Game<'a>, CheckError> {
         let plans: Vec<&Plan> = jobs.iter().map(|job| &job.plan).collect();
-        let (content, bytes) = channel(&plans, UNSEEN, SEEN);
+        let (content, bytes) = channel(&plans);
         let failed = GuestError::system("make memory for a guest");
         let channel = Ram::new("knee-channel", bytes).map_err(&failed)?;
         channel.write(0, &content).map_err(&failed)?;
         let channel = Arc::new(channel);
         // What is shared can be named best while it is there.
-        let trace = options.trace.then_some(u64::from(SEEN) - 1);
+        let trace = options.trace.then_some(0);
         let tracing =
             options.guest.tracing.map(|tracing| Tracing { pause: true, trace, ..tracing });
         let shared = Some(channel.clone());
@@ -310,6 +311,8 @@ impl<'a> Game<'a> {
             told: 0,
             end: None,
             trace: Vec::new(),
+            most_runs: if options.trace { 1 } else { MOST_RUNS },
+            runs_now: 0,
         })
     }
 
@@ -333,8 +336,11 @@ impl<'a> Game<'a> {
                     if let Some(resolver) = &mut self.resolver {
                         resolver.resolve(&mut result);
                     }
-                    if !result.is_conflict_free() {
-                        self.guest.resume()?;
+                    self.runs_now += 1;
+                    if result.is_awaited() {
+                        self.go_on()?;
+                    } else {
+                        self.runs_now = 0;
                     }
                     self.results.insert(result.test, result);
                     self.listen()?;
@@ -348,6 +354,18 @@ impl<'a> Game<'a> {
                 None => self.end = Some(End::Died("it said nothing".to_owned())),
             }
         }
+    }
+
+    /// Lets a guest go on that waits after a run: it runs the same test again, or the next.
+    fn go_on(&mut self) -> Result<(), CheckError> {
+        let again = self.runs_now < self.most_runs;
+        if !again {
+            self.runs_now = 0;
+        }
+        let failed = GuestError::system("ask for another run of a test");
+        let word = u64::from(again).to_le_bytes();
+        self.channel.write(Word::Again.at() as u64, &word).map_err(failed)?;
+        Ok(self.guest.resume()?)
     }
 
     /// The first test that is reported and all of whose results have come.

@@ -30,10 +30,8 @@ const SYMBOLS_BYTES: usize = 32 << 20;
 pub enum Word {
     /// How many plans there are.
     Plans,
-    /// How often each order is run before the plugin looks.
-    Unseen,
-    /// … and while it looks.
-    Seen,
+    /// Not 0: the host wants to see another run of the plan.
+    Again,
     /// Where reports begin, in bytes.
     ReportsAt,
     /// Where symbols begin, in bytes.
@@ -66,20 +64,16 @@ pub struct Report {
 
 /// The channel as the host makes it: its content, and its size, a power of two, of which the rest is
 /// zeroes.
-pub fn channel(plans: &[&Plan], unseen: u32, seen: u32) -> (Vec<u8>, u64) {
+pub fn channel(plans: &[&Plan]) -> (Vec<u8>, u64) {
     let mut content = vec![0; HEADER_BYTES];
     for plan in plans {
         append(plan, &mut content);
     }
     let reports_at = content.len().next_multiple_of(HEADER_BYTES);
     let symbols_at = reports_at + (plans.len() * REPORT_BYTES).next_multiple_of(HEADER_BYTES);
-    for (word, value) in [
-        (Word::Plans, plans.len()),
-        (Word::Unseen, unseen as usize),
-        (Word::Seen, seen as usize),
-        (Word::ReportsAt, reports_at),
-        (Word::SymbolsAt, symbols_at),
-    ] {
+    for (word, value) in
+        [(Word::Plans, plans.len()), (Word::ReportsAt, reports_at), (Word::SymbolsAt, symbols_at)]
+    {
         content[word.at()..][..WORD_BYTES].copy_from_slice(&(value as u64).to_le_bytes());
     }
     (content, ((symbols_at + SYMBOLS_BYTES) as u64).next_power_of_two())
@@ -134,7 +128,7 @@ impl Shared {
 
     /// A word.
     pub(crate) fn get(&self, word: Word) -> usize {
-        // SAFETY: it is in the header, and aligned. The host changes nothing while the guest runs.
+        // SAFETY: it is in the header, and aligned. The host changes it only while the guest stands still.
         let word = unsafe { self.at.add(word.at()).cast::<u64>().read_volatile() };
         u64::from_le(word) as usize
     }
@@ -199,7 +193,7 @@ mod tests {
 
     /// The guest's end of a channel in ordinary memory.
     fn connected(plans: &[&Plan]) -> (&'static mut [u64], Shared) {
-        let (content, bytes) = channel(plans, 1, 2);
+        let (content, bytes) = channel(plans);
         let memory = vec![0_u64; bytes as usize / 8].leak();
         let at = memory.as_mut_ptr().cast::<u8>();
         // SAFETY: the memory is large enough, and stays.
@@ -221,7 +215,6 @@ mod tests {
         let (_, mut shared) = connected(&plans.each_ref());
         let arrived: Vec<Plan> = shared.plans().collect();
         assert!(matches!(arrived[1].calls[..], [(1, Call::Fstat { fd: 4 })]));
-        assert_eq!((shared.get(Word::Unseen), shared.get(Word::Seen)), (1, 2));
         let run = Run { order: 0, inodes: vec![(0, 7)], returned: vec![Returned::APipe] };
         for plan in 0..2 {
             let done = Done::Ran(vec![run.clone()]);

@@ -14,7 +14,7 @@ use crate::channel::{Report, Shared, Word};
 use crate::cost;
 use crate::disk;
 use crate::fault;
-use crate::run::{Times, run};
+use crate::run::run;
 use crate::workers::{CALLS, Workers};
 
 /// Where tests make their files.
@@ -78,14 +78,17 @@ fn work() -> io::Result<()> {
 fn run_all(shared: &mut Shared) -> io::Result<()> {
     fault::install();
     let workers = Workers::start(CALLS)?;
-    let times =
-        Times { unseen: shared.get(Word::Unseen) as u32, seen: shared.get(Word::Seen) as u32 };
     Mark::Arm.say();
     std::thread::yield_now();
     for (nr, plan) in shared.plans().enumerate() {
         shared.set(Word::Begun, nr + 1);
-        let unseen = if nr < COLD_TESTS { COLD_RUNS.max(times.unseen) } else { times.unseen };
-        let (done, seen) = run(&workers, &plan, Times { unseen, ..times });
+        let unseen = if nr < COLD_TESTS { COLD_RUNS } else { 0 };
+        let (done, seen) = run(&workers, &plan, unseen, |seen| {
+            let wanted = seen == 0 || shared.get(Word::Again) != 0;
+            // The host says so while the guest stands still after a run.
+            shared.set(Word::Again, 0);
+            wanted
+        });
         shared.report(&Report { plan: nr, done, seen })?;
     }
     Ok(())

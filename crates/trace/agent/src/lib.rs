@@ -23,6 +23,7 @@ mod plan;
 mod process;
 mod returned;
 mod run;
+mod set_up;
 mod steps;
 mod workers;
 

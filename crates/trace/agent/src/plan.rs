@@ -4,6 +4,7 @@ use knee_commute::{Expect, TEST_SCHEMA, Test};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::set_up;
 use crate::workers::{CALLS, PROCESSES};
 
 /// The interface that kernels have.
@@ -43,21 +44,21 @@ pub(crate) enum Home {
     Hidden(Nr),
     /// One of the inode that has to go before the test begins.
     Own(Nr),
+    /// None at any time.
+    Nowhere,
 }
 
 /// A step to the initial state of a test.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Step {
-    /// A file.
-    File { inode: Nr, home: Home, names: List, links: u8, pages: List },
-    /// A pipe that nobody has but the agent.
-    Pipe { pipe: Nr, data: List },
+    /// A file, and where it is to be open.
+    File { inode: Nr, home: Home, names: List, links: u8, pages: List, open: Option<Opened> },
+    /// A pipe, and which descriptors of the first process its ends are to be, to read and to write.
+    Pipe { data: List, ends: [i32; 2] },
     /// A descriptor of a file.
-    OpenFile { fd: i32, home: Home, off: i64 },
-    /// A descriptor of an end of a pipe.
-    OpenPipe { fd: i32, pipe: Nr, write: bool },
-    /// An end that nobody uses.
-    HiddenEnd { pipe: Nr, write: bool, nr: u8 },
+    OpenFile { home: Home, open: Opened },
+    /// A descriptor of an end of a pipe, of which the first process has `end`.
+    OpenPipe { fd: i32, end: i32, write: bool },
     /// A descriptor of anything.
     Occupy { fd: i32 },
     /// A page of anonymous memory.
@@ -66,8 +67,17 @@ pub(crate) enum Step {
     MapFile { va: Nr, writable: bool, home: Home, off: i64 },
     /// The number of an inode is needed to tell what a call returned.
     Learn { inode: Nr, home: Home },
-    /// What only the steps needed goes: names of inodes, and the agent's ends of pipes.
-    Finish { inodes: List, pipes: List },
+    /// A name that only the steps needed goes.
+    Forget { inode: Nr },
+    /// So does a descriptor.
+    Close { fd: i32 },
+}
+
+/// A descriptor of a file; the offset is in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Opened {
+    pub(crate) fd: i32,
+    pub(crate) off: i64,
 }
 
 /// How a call of lseek counts.
@@ -122,7 +132,7 @@ pub struct Plan {
 }
 
 /// Why a test cannot be run: a word that is not known, or too much of something.
-type Unknown = String;
+pub(crate) type Unknown = String;
 
 impl Plan {
     /// The plan of a test of the interface `posix`: every order of its calls, or only the first one
@@ -134,113 +144,34 @@ impl Plan {
         if test.interface != INTERFACE {
             return Err(format!("a test of {}, and only {INTERFACE} is known", test.interface));
         }
-        let mut steps = Vec::new();
-        let (mut inodes, mut pipes) = (List::default(), List::default());
-        let mut homes: Vec<(Nr, Home)> = Vec::new();
-        let home = |homes: &[(Nr, Home)], inode: Nr| {
-            let found = homes.iter().find(|(known, _)| *known == inode);
-            found.map(|(_, home)| *home).ok_or_else(|| format!("no file has inode{inode}"))
-        };
-        // How many ends of each pipe are hidden: those that are not opened.
-        let mut hidden: Vec<(Nr, [i64; 2])> = Vec::new();
-        for step in &test.setup {
-            let process = number(step, "process").unwrap_or(0) as u8;
-            match text(step, "do")? {
-                "file" => {
-                    let inode = name(step, "inode")?;
-                    let (names, pages) = (names(step, "names")?, names(step, "pages")?);
-                    let links = number(step, "links")? as u8;
-                    let home = match names.as_slice() {
-                        [first, ..] => Home::Name(*first),
-                        [] if links > 0 => Home::Hidden(inode),
-                        [] => Home::Own(inode),
-                    };
-                    if home == Home::Own(inode) {
-                        inodes.push(inode)?;
-                    }
-                    homes.push((inode, home));
-                    steps.push((0, Step::File { inode, home, names, links, pages }));
-                }
-                "pipe" => {
-                    let pipe = name(step, "pipe")?;
-                    pipes.push(pipe)?;
-                    hidden.push((pipe, [number(step, "readers")?, number(step, "writers")?]));
-                    steps.push((0, Step::Pipe { pipe, data: names(step, "data")? }));
-                }
-                "open" if step.get("pipe").is_some() => {
-                    let (pipe, write) = (name(step, "pipe")?, text(step, "end")? == "write");
-                    let of_pipe = hidden.iter_mut().find(|(known, _)| *known == pipe);
-                    of_pipe.ok_or("an end of no pipe")?.1[usize::from(write)] -= 1;
-                    steps.push((process, Step::OpenPipe { fd: fd(step)?, pipe, write }));
-                }
-                "open" => {
-                    let home = home(&homes, name(step, "inode")?)?;
-                    let off = number(step, "off")?;
-                    steps.push((process, Step::OpenFile { fd: fd(step)?, home, off }));
-                }
-                "occupy" => {
-                    let fds = step["fds"].as_array().ok_or("no fds")?;
-                    if fds.len() > MOST_OCCUPIED {
-                        return Err(format!("{} descriptors are in use", fds.len()));
-                    }
-                    for fd in fds {
-                        let fd = fd.as_i64().ok_or("a descriptor that is no number")? as i32;
-                        steps.push((process, Step::Occupy { fd }));
-                    }
-                }
-                "map" => {
-                    let (va, writable) = (name(step, "va")?, step["writable"] == true);
-                    let step = match step.get("inode") {
-                        None => Step::MapAnonymous { va, writable, datum: datum(step) },
-                        Some(_) => {
-                            let home = home(&homes, name(step, "inode")?)?;
-                            Step::MapFile { va, writable, home, off: number(step, "off")? }
-                        }
-                    };
-                    steps.push((process, step));
-                }
-                other => return Err(format!("no way to {other}")),
-            }
-        }
-        for (pipe, ends) in hidden {
-            for (write, count) in [(false, ends[0]), (true, ends[1])] {
-                for nr in 0..count.max(0) as u8 {
-                    steps.push((0, Step::HiddenEnd { pipe, write, nr }));
-                }
-            }
-        }
         let calls = test.calls.iter().map(|made| {
             let call = call(&made.operation, &Value::Object(made.arguments.clone()))?;
             Ok((made.process, call))
         });
         let calls: Vec<(u8, Call)> = calls.collect::<Result<_, Unknown>>()?;
-        let of_steps = steps.iter().map(|(process, _)| *process);
-        let mut processes = of_steps.chain(calls.iter().map(|(process, _)| *process));
-        if calls.len() > CALLS || processes.any(|process| usize::from(process) >= PROCESSES) {
-            return Err(format!("more than {CALLS} calls or {PROCESSES} processes"));
-        }
-        if calls.iter().any(|(_, call)| matches!(call, Call::Stat { .. } | Call::Fstat { .. })) {
-            steps.extend(homes.iter().map(|&(inode, home)| (0, Step::Learn { inode, home })));
-        }
-        if !(inodes.as_slice().is_empty() && pipes.as_slice().is_empty()) {
-            steps.push((0, Step::Finish { inodes, pipes }));
-        }
+        let stats = |(_, call): &(u8, Call)| matches!(call, Call::Stat { .. } | Call::Fstat { .. });
+        let steps = set_up::steps(&test.setup, calls.iter().any(stats))?;
         let expectations = test.expect.iter().enumerate();
         let orders = expectations.flat_map(|(nr, expect)| {
             let of_expect = orders(expect, calls.len(), every_order);
             of_expect.into_iter().map(move |calls| Order { expect: nr, calls })
         });
         let orders: Vec<Order> = orders.collect();
-        match orders.iter().flat_map(|order| &order.calls).all(|nr| *nr < calls.len()) {
-            true => Ok(Self { steps, calls, orders }),
-            false => Err("an order with a call that is not there".to_owned()),
+        if orders.iter().flat_map(|order| &order.calls).any(|nr| *nr >= calls.len()) {
+            return Err("an order with a call that is not there".to_owned());
         }
+        let plan = Self { steps, calls, orders };
+        if plan.calls.len() > CALLS || plan.processes() > PROCESSES {
+            return Err(format!("more than {CALLS} calls or {PROCESSES} processes"));
+        }
+        Ok(plan)
     }
 
-    /// Whether the second process has anything to do.
-    pub(crate) fn has_two_processes(&self) -> bool {
+    /// How many processes have anything to do; the first always counts.
+    pub(crate) fn processes(&self) -> usize {
         let of_steps = self.steps.iter().map(|(process, _)| *process);
-        of_steps.chain(self.calls.iter().map(|(process, _)| *process)).any(|process| process > 0)
+        let of_calls = self.calls.iter().map(|(process, _)| *process);
+        of_steps.chain(of_calls).max().map_or(1, |last| usize::from(last) + 1)
     }
 }
 
@@ -264,7 +195,7 @@ fn orders(expect: &Expect, calls: usize, every: bool) -> Vec<Vec<usize>> {
 }
 
 impl List {
-    fn push(&mut self, nr: Nr) -> Result<(), Unknown> {
+    pub(crate) fn push(&mut self, nr: Nr) -> Result<(), Unknown> {
         let place = self.items.get_mut(self.length);
         *place.ok_or_else(|| format!("more than {MOST} of a kind"))? = nr;
         self.length += 1;
@@ -318,23 +249,23 @@ fn call(operation: &str, given: &Value) -> Result<Call, Unknown> {
     })
 }
 
-fn text<'v>(value: &'v Value, field: &str) -> Result<&'v str, Unknown> {
+pub(crate) fn text<'v>(value: &'v Value, field: &str) -> Result<&'v str, Unknown> {
     value[field].as_str().ok_or_else(|| format!("no {field}"))
 }
 
-fn number(value: &Value, field: &str) -> Result<i64, Unknown> {
+pub(crate) fn number(value: &Value, field: &str) -> Result<i64, Unknown> {
     value[field].as_i64().ok_or_else(|| format!("no {field}"))
 }
 
-fn fd(value: &Value) -> Result<i32, Unknown> {
+pub(crate) fn fd(value: &Value) -> Result<i32, Unknown> {
     number(value, "fd").map(|fd| fd as i32)
 }
 
-fn name(value: &Value, field: &str) -> Result<Nr, Unknown> {
+pub(crate) fn name(value: &Value, field: &str) -> Result<Nr, Unknown> {
     name_nr(text(value, field)?)
 }
 
-fn names(value: &Value, field: &str) -> Result<List, Unknown> {
+pub(crate) fn names(value: &Value, field: &str) -> Result<List, Unknown> {
     let mut list = List::default();
     for item in value[field].as_array().ok_or_else(|| format!("no {field}"))? {
         list.push(item.as_str().map_or(Ok(ZEROES), datum_nr)?)?;
@@ -343,7 +274,7 @@ fn names(value: &Value, field: &str) -> Result<List, Unknown> {
 }
 
 /// A datum that makes no difference is the first.
-fn datum(given: &Value) -> Nr {
+pub(crate) fn datum(given: &Value) -> Nr {
     given["datum"].as_str().and_then(|name| datum_nr(name).ok()).unwrap_or(0)
 }
 
@@ -376,25 +307,6 @@ mod tests {
     fn call(operation: &str, arguments: Value) -> Value {
         json!([{ "label": "a", "operation": operation, "process": 1, "thread": 0, "cpu": 0,
                  "arguments": arguments }])
-    }
-
-    #[test]
-    fn ends_that_nobody_opens_are_hidden_and_what_set_up_needs_goes_last() {
-        let setup = json!([
-            { "do": "pipe", "pipe": "pipe0", "data": [], "readers": 2, "writers": 0 },
-            { "do": "open", "process": 1, "fd": 3, "pipe": "pipe0", "end": "read" },
-        ]);
-        let plan = Plan::of(&test(setup, call("read", json!({ "fd": 3 }))), false).unwrap();
-        let kinds = plan.steps.iter().map(|(process, step)| match step {
-            Step::Pipe { .. } => (*process, "pipe"),
-            Step::OpenPipe { .. } => (*process, "open"),
-            Step::HiddenEnd { write: false, nr: 0, .. } => (*process, "hidden"),
-            Step::Finish { .. } => (*process, "finish"),
-            other => panic!("{other:?}"),
-        });
-        let kinds: Vec<_> = kinds.collect();
-        assert_eq!(kinds, [(0, "pipe"), (1, "open"), (0, "hidden"), (0, "finish")]);
-        assert!(matches!(plan.calls[..], [(1, Call::Read { fd: 3 })]));
     }
 
     #[test]

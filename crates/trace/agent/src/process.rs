@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::Outcome;
 use crate::fault;
 use crate::plan::Plan;
-use crate::run::{Times, run};
+use crate::run::run;
 use crate::steps::{self, OWN};
 use crate::workers::{CALLS, Workers};
 
@@ -85,7 +85,7 @@ fn work(every_order: bool) -> io::Result<()> {
 
 fn one(workers: &Workers, test: &Test, every_order: bool) -> Outcome {
     match Plan::of(test, every_order) {
-        Ok(plan) => run(workers, &plan, Times { unseen: 1, seen: 0 }).0.outcome(test, &plan),
+        Ok(plan) => run(workers, &plan, 1, |_| false).0.outcome(test, &plan),
         Err(why) => Outcome::NotRun(why),
     }
 }

@@ -8,16 +8,7 @@ use crate::compare::Meaning;
 use crate::plan::{Nr, Order, Plan, Step};
 use crate::returned::Returned;
 use crate::steps;
-use crate::workers::{Command, PROCESSES, Result as Worked, STEPS_BY, Workers};
-
-/// How often each order of a test is run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Times {
-    /// Before the plugin is told to look: they fill caches and make what is made once.
-    pub(crate) unseen: u32,
-    /// … and while it looks.
-    pub(crate) seen: u32,
-}
+use crate::workers::{Command, Result as Worked, STEPS_BY, Workers};
 
 /// What a plan's calls returned, in plain data: it is compared where the test is known.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -39,18 +30,30 @@ pub struct Run {
     pub(crate) returned: Vec<Returned>,
 }
 
-/// Runs a plan; tells also how many runs the plugin saw.
-pub(crate) fn run(workers: &Workers, plan: &Plan, times: Times) -> (Done, u64) {
+/// Runs each order of a plan `unseen` times, and then under the eyes of the plugin for as long as one
+/// more run is `wanted` after so many; tells also how many runs the plugin saw.
+pub(crate) fn run(
+    workers: &Workers,
+    plan: &Plan,
+    unseen: u32,
+    mut wanted: impl FnMut(u32) -> bool,
+) -> (Done, u64) {
     let mut runs = Vec::new();
     let mut count = 0;
     for nr in 0..plan.orders.len() {
-        for time in 0..times.unseen + times.seen {
-            let seen = time >= times.unseen;
-            match once(workers, plan, nr, seen) {
+        let (mut left, mut seen) = (unseen, 0);
+        while left > 0 || wanted(seen) {
+            match once(workers, plan, nr, left == 0) {
                 Ok(run) => runs.push(run),
                 Err(why) => return (Done::SetupFailed(why), count),
             }
-            count += u64::from(seen);
+            match left {
+                0 => {
+                    seen += 1;
+                    count += 1;
+                }
+                _ => left -= 1,
+            }
         }
     }
     (Done::Ran(runs), count)
@@ -60,7 +63,7 @@ fn once(workers: &Workers, plan: &Plan, nr: usize, seen: bool) -> Result<Run, St
     let mut run =
         Run { order: nr, inodes: Vec::new(), returned: vec![Returned::Nothing; plan.calls.len()] };
     let set_up = set_up(workers, plan, &mut run.inodes);
-    let processes = if plan.has_two_processes() { PROCESSES } else { 1 };
+    let processes = plan.processes();
     if set_up.is_err() {
         for (process, by) in STEPS_BY.iter().enumerate().take(processes) {
             workers.tell(process, *by, Command::Sweep);

@@ -1,13 +1,14 @@
 //! Steps and calls, as one process does them. Its working directory is that of the tests; names,
 //! inodes, data and addresses are numbers.
 
+use std::cell::RefCell;
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
 use knee_marks::Mark;
 
 use crate::fault;
-use crate::plan::{Call, Home, MOST, Nr, Plan, Step, Whence, ZEROES};
+use crate::plan::{Call, Home, MOST, Nr, Opened, Plan, Step, Whence, ZEROES};
 use crate::returned::Returned;
 
 /// The unit of offsets, lengths and contents.
@@ -21,11 +22,13 @@ pub(crate) const PAGES_APART: usize = 2 << 20;
 /// What an open with O_ANYFD returns, and the numbers behind it: nobody else means them.
 const ANY_FDS: i32 = 500;
 /// The ends of pipes that the agent holds during set-up, two for each.
-const BASE_ENDS: i32 = 700;
+pub(crate) const BASE_ENDS: i32 = 700;
 /// Ends that nobody uses.
 const HIDDEN_ENDS: i32 = 720;
 /// Hidden ends of one kind of one pipe.
-const MOST_HIDDEN: i32 = 8;
+pub(crate) const MOST_HIDDEN: i32 = 8;
+/// Nobody has this number or one above but for a moment.
+const FREE: i32 = 880;
 /// The agent's own descriptors are here and above.
 pub(crate) const OWN: u32 = 900;
 
@@ -57,6 +60,7 @@ fn path_of(home: Home) -> &'static CStr {
         Home::Name(nr) => NAMES[usize::from(nr)],
         Home::Hidden(inode) => HIDDEN[usize::from(inode)],
         Home::Own(inode) => INODES[usize::from(inode)],
+        Home::Nowhere => c".",
     }
 }
 
@@ -88,8 +92,7 @@ fn path_of_end(main: i32, fd: i32) -> std::ffi::CString {
 }
 
 /// Moves a descriptor to the number that it is to have.
-fn renumber(what: &'static str, from: i64, to: i32) -> Result<(), Failed> {
-    let from = from as i32;
+fn renumber(what: &'static str, from: i32, to: i32) -> Result<(), Failed> {
     left().fds.push(to);
     if from == to {
         return Ok(());
@@ -102,6 +105,12 @@ fn renumber(what: &'static str, from: i64, to: i32) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The descriptor of a hidden end of a pipe.
+pub(crate) fn hidden_end(pipe: Nr, write: bool, nr: u8) -> i32 {
+    let kind = 2 * i32::from(pipe) + i32::from(write);
+    HIDDEN_ENDS + kind * MOST_HIDDEN + i32::from(nr)
+}
+
 /// Hidden names of an inode but the first, by number.
 fn hidden_name(inode: Nr, nr: u8) -> std::ffi::CString {
     std::ffi::CString::new(format!(".h{inode}.{nr}")).expect("no NUL in it")
@@ -112,15 +121,22 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
     // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
     unsafe {
         match *step {
-            Step::File { inode, home, names, links, pages } => {
+            Step::File { inode, home, names, links, pages, open } => {
                 let own = path_of(home);
-                let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
+                let new = match home {
+                    Home::Nowhere => libc::O_TMPFILE,
+                    _ => libc::O_CREAT | libc::O_EXCL,
+                };
+                let flags = new | libc::O_RDWR;
                 let fd = ok("create a file", libc::open(own.as_ptr(), flags, 0o644))? as i32;
                 for &datum in pages.as_slice() {
                     let page = [content(datum); PAGE];
                     ok("write a page", libc::write(fd, page.as_ptr().cast(), PAGE) as i64)?;
                 }
-                libc::close(fd);
+                match open {
+                    None => drop(libc::close(fd)),
+                    Some(open) => place(fd, open, pages.as_slice().len() as i64)?,
+                }
                 for &name in names.as_slice().iter().skip(1) {
                     let name = NAMES[usize::from(name)];
                     ok("link a name", libc::link(own.as_ptr(), name.as_ptr()))?;
@@ -130,35 +146,38 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                     ok("link a hidden name", libc::link(own.as_ptr(), hidden.as_ptr()))?;
                 }
             }
-            Step::Pipe { pipe, data } => {
-                let mut ends = [0; 2];
-                ok("make a pipe", libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK))?;
-                let base = BASE_ENDS + 2 * i32::from(pipe);
-                // The higher one first: the other one may have its number.
-                renumber("move an end", ends[1].into(), base + 1)?;
-                renumber("move an end", ends[0].into(), base)?;
+            Step::Pipe { data, ends } => {
+                let mut made = [0; 2];
+                ok("make a pipe", libc::pipe2(made.as_mut_ptr(), libc::O_NONBLOCK))?;
                 for &datum in data.as_slice() {
                     let page = [content(datum); PAGE];
-                    let written = libc::write(base + 1, page.as_ptr().cast(), PAGE);
+                    let written = libc::write(made[1], page.as_ptr().cast(), PAGE);
                     ok("fill a pipe", written as i64)?;
                 }
-            }
-            Step::OpenFile { fd, home, off } => {
-                let file = path_of(home);
-                let open = ok("open a file", libc::open(file.as_ptr(), libc::O_RDWR))?;
-                renumber("number a file", open, fd)?;
-                if off != 0 {
-                    ok("set an offset", libc::lseek(fd, off * PAGE as i64, libc::SEEK_SET))?;
+                if made == [ends[1], ends[0]] {
+                    made[0] = ok("move an end", libc::fcntl(made[0], libc::F_DUPFD, FREE))? as i32;
+                    libc::close(ends[1]);
+                }
+                // The one first whose number the other one does not have.
+                let first = usize::from(ends[0] == made[1]);
+                for end in [first, 1 - first] {
+                    renumber("move an end", made[end], ends[end])?;
                 }
             }
-            Step::OpenPipe { fd, pipe, write } => open_end(main, pipe, write, fd)?,
-            Step::HiddenEnd { pipe, write, nr } => {
-                let kind = 2 * i32::from(pipe) + i32::from(write);
-                open_end(main, pipe, write, HIDDEN_ENDS + kind * MOST_HIDDEN + i32::from(nr))?;
+            Step::OpenFile { home, open } => {
+                let file = path_of(home);
+                let fd = ok("open a file", libc::open(file.as_ptr(), libc::O_RDWR))? as i32;
+                place(fd, open, 0)?;
+            }
+            Step::OpenPipe { fd, end, write } => {
+                let path = path_of_end(main, end);
+                let mode = if write { libc::O_WRONLY } else { libc::O_RDONLY };
+                let open = ok("open an end", libc::open(path.as_ptr(), mode | libc::O_NONBLOCK))?;
+                renumber("number an end", open as i32, fd)?;
             }
             Step::Occupy { fd } => {
                 let open = ok("open the directory", libc::open(c".".as_ptr(), libc::O_PATH))?;
-                renumber("occupy a descriptor", open, fd)?;
+                renumber("occupy a descriptor", open as i32, fd)?;
             }
             Step::MapAnonymous { va, writable, datum } => {
                 map(va, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, true, -1, 0)?;
@@ -177,29 +196,28 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                 mapped?;
             }
             Step::Learn { .. } => {}
-            Step::Finish { inodes, pipes } => {
-                for &inode in inodes.as_slice() {
-                    let own = INODES[usize::from(inode)];
-                    ok("forget a name", libc::unlink(own.as_ptr()))?;
-                }
-                for &pipe in pipes.as_slice() {
-                    let base = BASE_ENDS + 2 * i32::from(pipe);
-                    libc::close(base);
-                    libc::close(base + 1);
-                }
+            Step::Forget { inode } => {
+                let own = INODES[usize::from(inode)];
+                ok("forget a name", libc::unlink(own.as_ptr()))?;
+            }
+            Step::Close { fd } => {
+                left().fds.retain(|left| *left != fd);
+                ok("close a descriptor", libc::close(fd))?;
             }
         }
     }
     Ok(())
 }
 
-fn open_end(main: i32, pipe: Nr, write: bool, fd: i32) -> Result<(), Failed> {
-    let base = BASE_ENDS + 2 * i32::from(pipe);
-    let path = path_of_end(main, base + i32::from(write));
-    let mode = if write { libc::O_WRONLY } else { libc::O_RDONLY };
-    // SAFETY: a valid C string.
-    let open = unsafe { libc::open(path.as_ptr(), mode | libc::O_NONBLOCK) };
-    renumber("number an end", ok("open an end", open)?, fd)
+/// Gives a file the descriptor and the offset that it is to have; it is at page `now`.
+fn place(from: i32, open: Opened, now: i64) -> Result<(), Failed> {
+    renumber("number a file", from, open.fd)?;
+    if open.off != now {
+        // SAFETY: a plain system call.
+        let offset = unsafe { libc::lseek(open.fd, open.off * PAGE as i64, libc::SEEK_SET) };
+        ok("set an offset", offset)?;
+    }
+    Ok(())
 }
 
 fn map(va: Nr, flags: i32, writable: bool, fd: i32, off: i64) -> Result<(), Failed> {
@@ -216,12 +234,24 @@ fn protection(writable: bool) -> i32 {
     libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 }
 }
 
+thread_local! {
+    /// What is read and written. It is filled for calls that do: an emulated CPU takes a while.
+    static BUFFER: RefCell<[u8; PAGE]> = const { RefCell::new([0; PAGE]) };
+}
+
 /// Makes call `nr` of a test, in its window.
 pub(crate) fn call(call: &Call, nr: usize) -> Returned {
-    let mut page = [0_u8; PAGE];
-    if let Call::Write { datum, .. } | Call::Pwrite { datum, .. } = *call {
-        page.fill(content(datum));
-    }
+    BUFFER.with_borrow_mut(|page| {
+        match *call {
+            Call::Write { datum, .. } | Call::Pwrite { datum, .. } => page.fill(content(datum)),
+            Call::Read { .. } | Call::Pread { .. } => page.fill(0),
+            _ => {}
+        }
+        call_with(page, call, nr)
+    })
+}
+
+fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize) -> Returned {
     let mut ends = [0; 2];
     // SAFETY: `stat` is plain data.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
@@ -302,7 +332,7 @@ pub(crate) fn call(call: &Call, nr: usize) -> Returned {
         // There is no O_ANYFD here: the kernel gives the lowest, which others are not to notice.
         Call::Open { anyfd: true, .. } => {
             let any = ANY_FDS + nr as i32;
-            match renumber("number a file", returned, any) {
+            match renumber("number a file", returned as i32, any) {
                 Ok(()) => Returned::Number(any.into()),
                 Err((_, errno)) => Returned::Error(errno),
             }
@@ -364,7 +394,7 @@ pub(crate) fn clean() {
     for fd in left.fds.drain(..) {
         // SAFETY: a descriptor of a test, or none any more. The agent's own are above.
         unsafe { libc::close(fd) };
-        const { assert!(HIDDEN_ENDS + 2 * MOST as i32 * MOST_HIDDEN <= OWN as i32) };
+        const { assert!(HIDDEN_ENDS + 2 * MOST as i32 * MOST_HIDDEN <= FREE && FREE < OWN as i32) };
     }
     for at in left.pages.drain(..) {
         // SAFETY: in the range kept for tests, or where a call of a test has mapped a page.

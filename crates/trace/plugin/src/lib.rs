@@ -27,8 +27,9 @@
 //! * `user=on`: what the CPU does in user mode counts as well (off by default). Under `qemu-x86_64`,
 //!   which runs a program without a machine, there is nothing else, and it has to be on.
 //! * `trace=INDEX`: every access of that test is written before the test's line.
-//! * `resume=PATH`: after the line of a test with conflicts the guest stands still until a byte can be
-//!   read there, so that what the test made is still there to be looked at.
+//! * `resume=PATH`: after the line of a test with conflicts, or with a side that was switched out, the
+//!   guest stands still until a byte can be read there, so that what the test made is still there to
+//!   be looked at.
 //! * `moves=on`: which lines the sides had to get from other CPUs is told as well (off by default).
 //!
 //! # Programs without a machine

@@ -136,7 +136,8 @@ pub(crate) fn begin() {
     });
 }
 
-/// The test ends: its result is written, and where it has conflicts the guest may have to wait.
+/// The test ends: its result is written. Where it has conflicts, or a side was switched out, who reads
+/// results may want to look at the guest's memory or to have the test run again, and it waits.
 pub(crate) fn end() {
     with(|session| {
         let Some(test) = session.test.take() else {
@@ -152,7 +153,8 @@ pub(crate) fn end() {
             .collect();
         let moves = session.caches.as_mut().map(|caches| caches.touched(&opened));
         let written = session.output.test(test, &opened, stray, moves.as_ref());
-        let wait = matches!(written, Ok(found) if found > 0);
+        let disturbed = opened.iter().any(|(_, side)| side.count.switches > 0);
+        let wait = matches!(written, Ok(found) if found > 0 || disturbed);
         complain(written.map(drop));
         if wait {
             session.wait();

@@ -69,7 +69,7 @@ fn guest(
         .file(COST, 0o644, &serde_json::to_vec(rest).expect("plain data has a form in JSON"))
         .finish();
     // It has no plans; the kernel's symbols come through it.
-    let (content, bytes) = channel(&[], 0, 0);
+    let (content, bytes) = channel(&[]);
     let failed = GuestError::system("make memory for a guest");
     let channel = Arc::new(Ram::new("knee-channel", bytes).map_err(&failed)?);
     channel.write(0, &content).map_err(&failed)?;

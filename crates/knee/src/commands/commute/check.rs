@@ -29,11 +29,11 @@ const TMPFS: &str = "tmpfs";
 
 /// Find out whether commuting calls share memory in a real kernel or library, traced under QEMU
 ///
-/// Runs the tests of `posix` in which the calls commute on an unmodified kernel. Each test is run
-/// three times, one call after the other on a virtual CPU of its own; what the kernel reads and
-/// writes in each call is recorded, and a line of memory (64 bytes) that both touch and one writes
-/// is a conflict: cores that make these calls at once wait for each other. The first run fills
-/// caches and does not count. Neither a big machine nor its speed matters.
+/// Runs the tests of `posix` in which the calls commute on an unmodified kernel, one call after the
+/// other on a virtual CPU of its own; what the kernel reads and writes in each call is recorded, and
+/// a line of memory (64 bytes) that both touch and one writes is a conflict: cores that make these
+/// calls at once wait for each other. A test with conflicts is run three times, and what it does not
+/// share each time is told apart. Neither a big machine nor its speed matters.
 ///
 /// With --program it does the same for a library, without a kernel: see docs/libraries.md.
 #[derive(clap::Args)]
@@ -222,7 +222,8 @@ fn file_systems() -> PossibleValuesParser {
 
 pub(super) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     let Some(named) = named else { return Ok(Kernel::running()?) };
-    if named.exists() {
+    // A record of the kernel's check may well be in a directory of its name.
+    if named.exists() && !named.is_dir() {
         return Ok(Kernel::open(named)?);
     }
     let name = named.to_string_lossy();

@@ -1,0 +1,304 @@
+//! The steps to a test's initial state, in an order that takes few system calls.
+//!
+//! Most of what a test takes is its set-up. A kernel gives the lowest descriptor that is not in use,
+//! so descriptors are made in ascending order, and most have the number that they are to have; and
+//! who makes a file or a pipe keeps its descriptors where the test wants some.
+
+use serde_json::Value;
+
+use crate::plan::{
+    Home, MOST_OCCUPIED, Nr, Opened, Step, Unknown, datum, fd, name, names, number, text,
+};
+use crate::steps::{BASE_ENDS, MOST_HIDDEN, hidden_end};
+
+/// A file or a pipe, which the first process makes.
+struct Made {
+    /// Its step without the descriptors that it keeps.
+    step: Step,
+    /// Of a file one, of a pipe one of each end.
+    keeps: [Option<Opened>; 2],
+    thing: Thing,
+    /// How many ends of a pipe nobody opens.
+    hidden: [i64; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thing {
+    File(Nr, Home),
+    Pipe(Nr),
+}
+
+/// What is open in a process: of a thing, which end, or anything.
+struct Open {
+    process: u8,
+    of: Option<(Thing, usize)>,
+    at: Opened,
+}
+
+/// The steps to what the lines of a test's set-up describe, each with the process that does it.
+/// `stats` says that the numbers of inodes are needed.
+pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unknown> {
+    let (mut made, mut opens, mut maps) = (Vec::new(), Vec::new(), Vec::new());
+    for line in setup {
+        let process = number(line, "process").unwrap_or(0) as u8;
+        match text(line, "do")? {
+            "file" => made.push(file(line)?),
+            "pipe" => made.push(pipe(line)?),
+            "open" => opens.push(open(process, line, &mut made)?),
+            "occupy" => {
+                let fds = line["fds"].as_array().ok_or("no fds")?;
+                if fds.len() > MOST_OCCUPIED {
+                    return Err(format!("{} descriptors are in use", fds.len()));
+                }
+                for fd in fds {
+                    let fd = fd.as_i64().ok_or("a descriptor that is no number")? as i32;
+                    opens.push(Open { process, of: None, at: Opened { fd, off: 0 } });
+                }
+            }
+            "map" => maps.push((process, map(line, &made)?)),
+            other => return Err(format!("no way to {other}")),
+        }
+    }
+    opens.sort_by_key(|open| (open.process, open.at.fd));
+    opens.retain(|open| !is_kept(open, &mut made));
+
+    // A file that nobody looks for needs no name.
+    let is_found = |thing: Thing| {
+        let opened = opens.iter().any(|open| open.of.is_some_and(|(of, _)| of == thing));
+        let mapped = maps.iter().any(|(_, step)| match (step, thing) {
+            (Step::MapFile { home, .. }, Thing::File(_, of)) => *home == of,
+            _ => false,
+        });
+        stats || opened || mapped
+    };
+    let (mut last, mut forgotten) = (Vec::new(), Vec::new());
+    let mut ordered = Vec::new();
+    for made in &made {
+        let kept = made.keeps.iter().flatten().map(|open| open.fd).min();
+        let step = match (made.step, made.thing) {
+            (Step::Pipe { data, .. }, Thing::Pipe(nr)) => {
+                Step::Pipe { data, ends: ends(made, nr, &mut last, &mut forgotten) }
+            }
+            (Step::File { inode, home, names, links, pages, .. }, _) => {
+                let open = made.keeps[0];
+                let mut home = home;
+                if home == Home::Own(inode) {
+                    if open.is_some() && !is_found(made.thing) {
+                        home = Home::Nowhere;
+                    } else {
+                        forgotten.push((0, Step::Forget { inode }));
+                    }
+                }
+                Step::File { inode, home, names, links, pages, open }
+            }
+            (step, _) => step,
+        };
+        // What keeps nothing gives back what it had.
+        ordered.push(((0, kept.unwrap_or(-1)), step));
+    }
+    for Open { process, of, at } in opens {
+        let step = match of {
+            None => Step::Occupy { fd: at.fd },
+            Some((Thing::File(_, home), _)) => Step::OpenFile { home, open: at },
+            Some((Thing::Pipe(nr), end)) => {
+                let made = made.iter().find(|made| made.thing == Thing::Pipe(nr));
+                let own = made.map_or(base(nr, end), |made| own_end(made, nr, end));
+                Step::OpenPipe { fd: at.fd, end: own, write: end == 1 }
+            }
+        };
+        ordered.push(((process, at.fd), step));
+    }
+    ordered.sort_by_key(|(place, _)| *place);
+    let mut steps: Vec<(u8, Step)> =
+        ordered.into_iter().map(|((process, _), step)| (process, step)).collect();
+    steps.append(&mut last);
+    steps.append(&mut maps);
+    if stats {
+        steps.extend(made.iter().filter_map(|made| match made.thing {
+            Thing::File(inode, home) => Some((0, Step::Learn { inode, home })),
+            Thing::Pipe(_) => None,
+        }));
+    }
+    steps.append(&mut forgotten);
+    Ok(steps)
+}
+
+fn file(line: &Value) -> Result<Made, Unknown> {
+    let inode = name(line, "inode")?;
+    let (names, pages) = (names(line, "names")?, names(line, "pages")?);
+    let links = number(line, "links")? as u8;
+    let home = match names.as_slice() {
+        [first, ..] => Home::Name(*first),
+        [] if links > 0 => Home::Hidden(inode),
+        [] => Home::Own(inode),
+    };
+    let step = Step::File { inode, home, names, links, pages, open: None };
+    Ok(Made { step, keeps: [None; 2], thing: Thing::File(inode, home), hidden: [0; 2] })
+}
+
+fn pipe(line: &Value) -> Result<Made, Unknown> {
+    let nr = name(line, "pipe")?;
+    let step = Step::Pipe { data: names(line, "data")?, ends: [0; 2] };
+    // Those that are opened are taken off.
+    let hidden = [number(line, "readers")?, number(line, "writers")?];
+    if hidden.iter().any(|ends| *ends > MOST_HIDDEN.into()) {
+        return Err(format!("more than {MOST_HIDDEN} ends of one kind"));
+    }
+    Ok(Made { step, keeps: [None; 2], thing: Thing::Pipe(nr), hidden })
+}
+
+fn open(process: u8, line: &Value, made: &mut [Made]) -> Result<Open, Unknown> {
+    if line.get("pipe").is_some() {
+        let (thing, end) = (Thing::Pipe(name(line, "pipe")?), text(line, "end")? == "write");
+        let pipe = made.iter_mut().find(|made| made.thing == thing).ok_or("an end of no pipe")?;
+        let end = usize::from(end);
+        pipe.hidden[end] = pipe.hidden[end].saturating_sub(1);
+        let at = Opened { fd: fd(line)?, off: 0 };
+        return Ok(Open { process, of: Some((thing, end)), at });
+    }
+    let (inode, home) = home(made, line)?;
+    let at = Opened { fd: fd(line)?, off: number(line, "off")? };
+    Ok(Open { process, of: Some((Thing::File(inode, home), 0)), at })
+}
+
+fn map(line: &Value, made: &[Made]) -> Result<Step, Unknown> {
+    let (va, writable) = (name(line, "va")?, line["writable"] == true);
+    Ok(match line.get("inode") {
+        None => Step::MapAnonymous { va, writable, datum: datum(line) },
+        Some(_) => {
+            let (_, home) = home(made, line)?;
+            Step::MapFile { va, writable, home, off: number(line, "off")? }
+        }
+    })
+}
+
+/// Where the file is whose inode the line names.
+fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
+    let wanted = name(line, "inode")?;
+    let mut files = made.iter().filter_map(|made| match made.thing {
+        Thing::File(inode, home) => Some((inode, home)),
+        Thing::Pipe(_) => None,
+    });
+    files.find(|(inode, _)| *inode == wanted).ok_or_else(|| format!("no file has inode{wanted}"))
+}
+
+/// Whether the step that makes a thing can leave this open; then it does.
+fn is_kept(open: &Open, made: &mut [Made]) -> bool {
+    let Some((thing, end)) = open.of.filter(|_| open.process == 0) else { return false };
+    let Some(made) = made.iter_mut().find(|made| made.thing == thing) else { return false };
+    let is_free = made.keeps[end].is_none();
+    if is_free {
+        made.keeps[end] = Some(open.at);
+    }
+    is_free
+}
+
+/// Which descriptors a pipe's ends are: of the test, or hidden, or until its set-up is over. More
+/// hidden ends, and what is to be closed at last, are added to the steps.
+fn ends(made: &Made, nr: Nr, more: &mut Vec<(u8, Step)>, closed: &mut Vec<(u8, Step)>) -> [i32; 2] {
+    [0, 1].map(|end| {
+        let own = own_end(made, nr, end);
+        if own == base(nr, end) {
+            closed.push((0, Step::Close { fd: own }));
+        }
+        let write = end == 1;
+        let first = u8::from(own == hidden_end(nr, write, 0));
+        for hidden in first..made.hidden[end].max(0) as u8 {
+            more.push((0, Step::OpenPipe { fd: hidden_end(nr, write, hidden), end: own, write }));
+        }
+        own
+    })
+}
+
+/// The descriptor of an end that the first process has from the beginning.
+fn own_end(made: &Made, nr: Nr, end: usize) -> i32 {
+    match made.keeps[end] {
+        Some(open) => open.fd,
+        None if made.hidden[end] > 0 => hidden_end(nr, end == 1, 0),
+        None => base(nr, end),
+    }
+}
+
+fn base(nr: Nr, end: usize) -> i32 {
+    BASE_ENDS + 2 * i32::from(nr) + end as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(setup: &Value) -> Vec<String> {
+        let steps = steps(setup.as_array().expect("a list"), false).expect("known steps");
+        let show = |(process, step): &(u8, Step)| match *step {
+            Step::File { home: Home::Nowhere, open, .. } => {
+                format!("{process}: nameless file at {:?}", open.map(|it| it.fd))
+            }
+            Step::File { open, .. } => format!("{process}: file at {:?}", open.map(|it| it.fd)),
+            Step::Pipe { ends, .. } => format!("{process}: pipe at {ends:?}"),
+            Step::OpenFile { open, .. } => format!("{process}: open {}+{}", open.fd, open.off),
+            Step::OpenPipe { fd, end, .. } => format!("{process}: open {fd} like {end}"),
+            Step::Close { fd } => format!("{process}: close {fd}"),
+            Step::Forget { inode } => format!("{process}: forget {inode}"),
+            other => format!("{process}: {other:?}"),
+        };
+        steps.iter().map(show).collect()
+    }
+
+    fn file(inode: &str) -> Value {
+        json!({ "do": "file", "inode": inode, "names": [], "pages": [], "links": 0 })
+    }
+
+    fn open(process: u8, fd: i32, inode: &str) -> Value {
+        json!({ "do": "open", "process": process, "fd": fd, "inode": inode, "off": 0 })
+    }
+
+    #[test]
+    fn who_makes_a_file_keeps_it_open_and_descriptors_ascend() {
+        let setup = json!([
+            file("inode0"),
+            file("inode1"),
+            open(1, 0, "inode0"),
+            open(0, 1, "inode0"),
+            open(0, 0, "inode1"),
+            open(0, 2, "inode0"),
+        ]);
+        assert_eq!(
+            told(&setup),
+            [
+                "0: nameless file at Some(0)",
+                "0: file at Some(1)",
+                "0: open 2+0",
+                "1: open 0+0",
+                "0: forget 0"
+            ]
+        );
+    }
+
+    #[test]
+    fn ends_that_nobody_opens_are_hidden_and_what_set_up_needs_goes_last() {
+        let pipe = json!({ "do": "pipe", "pipe": "pipe0", "data": [], "readers": 3, "writers": 0 });
+        let reader = json!({ "do": "open", "process": 1, "fd": 3, "pipe": "pipe0", "end": "read" });
+        let (hidden, base) = (hidden_end(0, false, 0), base(0, 1));
+        assert_eq!(
+            told(&json!([pipe, reader])),
+            [
+                format!("0: pipe at [{hidden}, {base}]"),
+                format!("1: open 3 like {hidden}"),
+                format!("0: open {} like {hidden}", hidden + 1),
+                format!("0: close {base}"),
+            ]
+        );
+    }
+
+    #[test]
+    fn ends_of_the_first_process_are_those_that_the_pipe_was_made_with() {
+        let setup = json!([
+            { "do": "pipe", "pipe": "pipe0", "data": [], "readers": 1, "writers": 1 },
+            { "do": "open", "fd": 1, "pipe": "pipe0", "end": "read" },
+            { "do": "open", "fd": 0, "pipe": "pipe0", "end": "write" },
+        ]);
+        assert_eq!(told(&setup), ["0: pipe at [1, 0]"]);
+    }
+}
