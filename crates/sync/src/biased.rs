@@ -1,0 +1,106 @@
+//! A lock that its owner takes for the price of two stores.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::platform::{Platform, light};
+use crate::primitive::{AtomicBool, Cell};
+
+/// What one thread uses all the time and others now and then.
+///
+/// It is Dekker's algorithm with an asymmetric fence. The owner says that it is inside, and looks
+/// whether somebody else wants in; the other says that it wants in, and looks whether the owner is
+/// inside. With a fence between the two on each side, one of them sees the other; the fence of the
+/// owner costs nothing, that of the other one an interrupt.
+#[derive(Debug)]
+pub(crate) struct Biased<T> {
+    /// The owner is inside.
+    inside: AtomicBool,
+    /// Another is inside, or waits for the owner to leave.
+    wanted: AtomicBool,
+    value: Cell<T>,
+}
+
+// SAFETY: whoever has the lock has the value, and no one else.
+unsafe impl<T: Send> Sync for Biased<T> {}
+
+impl<T> Biased<T> {
+    #[cfg(not(loom))]
+    pub(crate) const fn new(value: T) -> Biased<T> {
+        Biased {
+            inside: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            value: Cell::new(value),
+        }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new(value: T) -> Biased<T> {
+        Biased {
+            inside: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            value: Cell::new(value),
+        }
+    }
+
+    /// Uses the value as its owner.
+    ///
+    /// # Safety
+    /// At any time one thread at most is its owner, whoever becomes it after another has been told by
+    /// that one; and `with` does not come back to this lock.
+    #[inline]
+    pub(crate) unsafe fn own<R>(
+        &self,
+        platform: &impl Platform,
+        with: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        self.inside.store(true, Relaxed);
+        light(platform.is_symmetric());
+        if self.wanted.load(Acquire) {
+            self.wait(platform);
+        }
+        // SAFETY: the fences order our store of `inside` and load of `wanted`, and the other's store
+        // of `wanted` and load of `inside`. If our load came first, the other sees that we are
+        // inside, and waits. If its store came first, we have seen it and waited until it was out.
+        let result = self.value.with(|value| with(unsafe { &mut *value }));
+        self.inside.store(false, Release);
+        result
+    }
+
+    /// Lets others in before the owner.
+    #[cold]
+    fn wait(&self, platform: &impl Platform) {
+        let mut round = 0;
+        loop {
+            self.inside.store(false, Release);
+            while self.wanted.load(Acquire) {
+                platform.relax(round);
+                round = round.saturating_add(1);
+            }
+            self.inside.store(true, Relaxed);
+            light(platform.is_symmetric());
+            if !self.wanted.load(Acquire) {
+                return;
+            }
+        }
+    }
+
+    /// Uses the value as any thread but the owner, or as the owner where it cannot know that it is.
+    /// Does nothing if another is there already and `with` need not be called.
+    pub(crate) fn visit<R>(&self, platform: &impl Platform, with: impl FnOnce(&mut T) -> R) -> R {
+        let mut round = 0;
+        while self.wanted.swap(true, AcqRel) {
+            platform.relax(round);
+            round = round.saturating_add(1);
+        }
+        platform.heavy();
+        round = 0;
+        while self.inside.load(Acquire) {
+            platform.relax(round);
+            round = round.saturating_add(1);
+        }
+        // SAFETY: as in `own`; other visitors wait for `wanted`.
+        let result = self.value.with(|value| with(unsafe { &mut *value }));
+        self.wanted.store(false, Release);
+        result
+    }
+}

@@ -1,0 +1,16 @@
+//! Reclamation, counts and locks whose read side costs nothing to share.
+
+#![cfg_attr(not(feature = "std"), no_std)]
+
+mod biased;
+mod padded;
+mod platform;
+mod primitive;
+mod registry;
+#[cfg(feature = "std")]
+mod system;
+
+pub use platform::Platform;
+pub use registry::Node;
+#[cfg(feature = "std")]
+pub use system::System;

@@ -1,0 +1,56 @@
+//! Atomics and cells: those of the language, or those of loom, which tries every order of them.
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, compiler_fence, fence,
+};
+#[cfg(not(loom))]
+pub(crate) use plain::Cell;
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
+#[cfg(loom)]
+pub(crate) use modelled::{Cell, compiler_fence};
+
+#[cfg(not(loom))]
+mod plain {
+    use core::cell::UnsafeCell;
+
+    /// Memory that its user guards.
+    #[derive(Debug, Default)]
+    pub(crate) struct Cell<T>(UnsafeCell<T>);
+
+    impl<T> Cell<T> {
+        pub(crate) const fn new(value: T) -> Cell<T> {
+            Cell(UnsafeCell::new(value))
+        }
+
+        /// Calls `with` with what is in it. To read or write there is the caller's risk.
+        #[inline]
+        pub(crate) fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
+            with(self.0.get())
+        }
+    }
+}
+
+#[cfg(loom)]
+mod modelled {
+    use core::sync::atomic::Ordering;
+
+    /// As the plain one; loom sees who has it when.
+    #[derive(Debug, Default)]
+    pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);
+
+    impl<T> Cell<T> {
+        pub(crate) fn new(value: T) -> Cell<T> {
+            Cell(loom::cell::UnsafeCell::new(value))
+        }
+
+        pub(crate) fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
+            self.0.with_mut(with)
+        }
+    }
+
+    /// Nothing: loom reorders nothing for a compiler.
+    pub(crate) fn compiler_fence(_: Ordering) {}
+}

@@ -1,0 +1,145 @@
+//! Who takes part: a list of nodes that grows and never shrinks.
+//!
+//! Threads come and go, and those who wait for them walk the list at any time. So a node that its
+//! thread has left stays, and the next thread takes it.
+
+use core::ptr::{self, NonNull};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::primitive::{AtomicBool, AtomicPtr};
+
+/// A place in a registry, in lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Node<T> {
+    /// What the thread has there.
+    pub(crate) value: T,
+    taken: AtomicBool,
+    next: AtomicPtr<Node<T>>,
+    /// The registry made it, and frees it.
+    #[cfg(feature = "std")]
+    boxed: bool,
+}
+
+impl<T> Node<T> {
+    /// A node for [`Registry::add`].
+    #[cfg(not(loom))]
+    pub const fn new(value: T) -> Node<T> {
+        Node {
+            value,
+            taken: AtomicBool::new(false),
+            next: AtomicPtr::new(ptr::null_mut()),
+            #[cfg(feature = "std")]
+            boxed: false,
+        }
+    }
+
+    /// A node for [`Registry::add`].
+    #[cfg(loom)]
+    pub fn new(value: T) -> Node<T> {
+        Node {
+            value,
+            taken: AtomicBool::new(false),
+            next: AtomicPtr::new(ptr::null_mut()),
+            #[cfg(feature = "std")]
+            boxed: false,
+        }
+    }
+
+    /// Gives the node back: somebody else may take it. What the node's thread did before is seen by
+    /// the one who takes it.
+    pub(crate) fn release(&self) {
+        self.taken.store(false, Release);
+    }
+}
+
+/// All nodes.
+#[derive(Debug)]
+pub(crate) struct Registry<T> {
+    first: AtomicPtr<Node<T>>,
+}
+
+impl<T> Registry<T> {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Registry<T> {
+        Registry { first: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Registry<T> {
+        Registry { first: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Takes a node that nobody has.
+    pub(crate) fn take(&self) -> Option<&Node<T>> {
+        self.nodes().find(|node| !node.taken.load(Relaxed) && !node.taken.swap(true, AcqRel))
+    }
+
+    /// Adds a node, taken by the caller.
+    ///
+    /// # Safety
+    /// The node stays where it is, and no one has it exclusively, for as long as the registry is.
+    /// It has not been added to one before.
+    pub(crate) unsafe fn add(&self, node: NonNull<Node<T>>) -> &Node<T> {
+        // SAFETY: the caller says so.
+        let new = unsafe { node.as_ref() };
+        new.taken.store(true, Relaxed);
+        let mut first = self.first.load(Relaxed);
+        loop {
+            new.next.store(first, Relaxed);
+            match self.first.compare_exchange_weak(first, node.as_ptr(), AcqRel, Relaxed) {
+                Ok(_) => return new,
+                Err(other) => first = other,
+            }
+        }
+    }
+
+    /// Takes a node, a new one if all are taken.
+    #[cfg(feature = "std")]
+    pub(crate) fn take_or_make(&self, make: impl FnOnce() -> T) -> &Node<T> {
+        self.take().unwrap_or_else(|| {
+            let node = Box::leak(Box::new(Node { boxed: true, ..Node::new(make()) }));
+            // SAFETY: it is freed with the registry.
+            unsafe { self.add(NonNull::from(node)) }
+        })
+    }
+
+    /// All values, of taken nodes and others, the latest first. Nodes that are added meanwhile may be
+    /// missing.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.nodes().map(|node| &node.value)
+    }
+
+    /// All nodes.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<T>> {
+        let mut next = self.first.load(Acquire);
+        core::iter::from_fn(move || {
+            // SAFETY: nodes stay as long as the registry, see `add`; Acquire with the AcqRel of the one
+            // who added it makes its content visible.
+            let node = unsafe { next.as_ref() }?;
+            next = node.next.load(Relaxed);
+            Some(node)
+        })
+    }
+}
+
+// SAFETY: nodes are shared by reference only, and those that it frees were made by `Box`.
+unsafe impl<T: Sync + Send> Sync for Registry<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync + Send> Send for Registry<T> {}
+
+#[cfg(feature = "std")]
+impl<T> Drop for Registry<T> {
+    fn drop(&mut self) {
+        let mut next = self.first.load(Acquire);
+        while let Some(node) = NonNull::new(next) {
+            // SAFETY: the registry is exclusively ours, so nobody has a reference from it.
+            let (after, boxed) = unsafe { (node.as_ref().next.load(Relaxed), node.as_ref().boxed) };
+            if boxed {
+                // SAFETY: it was leaked in `take_or_make`, and nothing else frees it.
+                drop(unsafe { Box::from_raw(node.as_ptr()) });
+            }
+            next = after;
+        }
+    }
+}

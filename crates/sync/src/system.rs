@@ -1,0 +1,188 @@
+//! The operating system below a process.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+use std::thread;
+use std::time::Instant;
+
+use crate::platform::Platform;
+
+/// Rounds of a wait that spin; after these the CPU goes to whoever wants it.
+const SPINS: u32 = 64;
+
+/// The process's operating system.
+///
+/// Its asymmetric fence is Linux's `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)`, which interrupts
+/// each CPU that runs a thread of this process: some microseconds, or ten and more in a virtual
+/// machine. Elsewhere, and where a seccomp filter forbids the call, both sides execute a full fence.
+/// Under Miri, ThreadSanitizer and loom, which do not know such a call, they do as well (`--cfg
+/// strict_fences` asks for it in any build).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct System {
+    symmetric: bool,
+}
+
+impl System {
+    /// The cheapest readers that this system allows for. It is found out once.
+    pub fn detect() -> System {
+        static CAN: OnceLock<bool> = OnceLock::new();
+        System { symmetric: !*CAN.get_or_init(membarrier::register) }
+    }
+
+    /// A full fence on both sides: for those who want no interrupts on their CPUs, as real-time
+    /// threads do.
+    pub const fn symmetric() -> System {
+        System { symmetric: true }
+    }
+}
+
+impl Default for System {
+    fn default() -> System {
+        System::detect()
+    }
+}
+
+// SAFETY: membarrier(2) says that all running threads of the process pass through a state where all
+// their memory accesses are in program order, and a thread that does not run has passed through one;
+// an asymmetric system exists only where the process is registered for it. A combined barrier began
+// after its caller came, see `Combiner`.
+unsafe impl Platform for System {
+    #[inline]
+    fn is_symmetric(&self) -> bool {
+        self.symmetric
+    }
+
+    fn heavy(&self) {
+        match self.symmetric {
+            true => fence(SeqCst),
+            false => COMBINER.barrier(self),
+        }
+    }
+
+    fn relax(&self, round: u32) {
+        match round < SPINS {
+            true => std::hint::spin_loop(),
+            false => thread::yield_now(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    }
+
+    fn thread(&self) -> u64 {
+        #[cfg(target_os = "linux")]
+        // SAFETY: it takes nothing and returns the thread's number.
+        let id = unsafe { libc::gettid() } as u64;
+        #[cfg(not(target_os = "linux"))]
+        let id = u64::from(std::process::id());
+        id
+    }
+}
+
+/// One barrier for all who want one at the moment.
+///
+/// The kernel executes barriers one after the other, so two threads that each ask for one wait twice
+/// as long. A barrier serves everybody who came before it began. They are numbered: who comes while
+/// number `n` was the last to begin needs number `n + 1`, whoever executes it.
+struct Combiner {
+    begun: AtomicU64,
+    ended: AtomicU64,
+    /// Somebody executes one.
+    busy: AtomicBool,
+}
+
+static COMBINER: Combiner =
+    Combiner { begun: AtomicU64::new(0), ended: AtomicU64::new(0), busy: AtomicBool::new(false) };
+
+impl Combiner {
+    fn barrier(&self, system: &System) {
+        // What this thread wrote comes before a barrier that another executes for it.
+        fence(SeqCst);
+        let wanted = self.begun.load(SeqCst) + 1;
+        let mut round = 0;
+        while self.ended.load(Acquire) < wanted {
+            if self.busy.swap(true, AcqRel) {
+                system.relax(round);
+                round = round.saturating_add(1);
+                continue;
+            }
+            // The last one before may have been enough.
+            if self.ended.load(Acquire) < wanted {
+                let number = self.begun.fetch_add(1, SeqCst) + 1;
+                membarrier::execute();
+                self.ended.store(number, Release);
+            }
+            self.busy.store(false, Release);
+        }
+    }
+}
+
+/// After a fork, in the child: who executed a barrier is not there any more.
+pub(crate) fn forked() {
+    COMBINER.busy.store(false, Release);
+}
+
+#[cfg(all(target_os = "linux", not(any(miri, loom, sanitize_thread, strict_fences))))]
+mod membarrier {
+    use libc::{c_int, c_long};
+
+    // linux/membarrier.h
+    const QUERY: c_int = 0;
+    const PRIVATE_EXPEDITED: c_int = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
+
+    fn call(command: c_int) -> c_long {
+        // SAFETY: membarrier takes no pointers.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+    }
+
+    /// Whether the process may use it from now on. Children inherit it, and a new program loses it.
+    pub(super) fn register() -> bool {
+        let known = call(QUERY);
+        let wanted = c_long::from(PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED);
+        known >= 0 && known & wanted == wanted && call(REGISTER_PRIVATE_EXPEDITED) == 0
+    }
+
+    pub(super) fn execute() {
+        // A seccomp filter that was set after registration is the only way to fail. To go on without
+        // the barrier would free memory that is read.
+        assert_eq!(call(PRIVATE_EXPEDITED), 0, "membarrier(2) fails after it was registered");
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(any(miri, loom, sanitize_thread, strict_fences)))))]
+mod membarrier {
+    pub(super) fn register() -> bool {
+        false
+    }
+
+    pub(super) fn execute() {
+        unreachable!("there is no asymmetric system without membarrier(2)");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_barrier_serves_all_who_came_before_it_began() {
+        let system = System::detect();
+        if system.is_symmetric() {
+            eprintln!("skipped: there is no membarrier(2) here");
+            return;
+        }
+        let before = COMBINER.ended.load(SeqCst);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..200).for_each(|_| system.heavy()));
+            }
+        });
+        let executed = COMBINER.ended.load(SeqCst) - before;
+        // Each thread alone needs one for each of its calls; and nobody executes one for nothing.
+        assert!((200..=800).contains(&executed), "{executed}");
+    }
+}
