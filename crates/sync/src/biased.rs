@@ -84,8 +84,22 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Uses the value as any thread but the owner, or as the owner where it cannot know that it is.
-    /// Does nothing if another is there already and `with` need not be called.
+    /// Whether somebody is inside, or wants to be.
+    #[cfg(feature = "std")]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.inside.load(Acquire) || self.wanted.load(Acquire)
+    }
+
+    /// Uses the value without the lock.
+    ///
+    /// # Safety
+    /// Nobody else uses it.
+    pub(crate) unsafe fn unguarded<R>(&self, with: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: the caller says so.
+        self.value.with(|value| with(unsafe { &mut *value }))
+    }
+
+    /// Uses the value as any thread that is not inside.
     pub(crate) fn visit<R>(&self, platform: &impl Platform, with: impl FnOnce(&mut T) -> R) -> R {
         let mut round = 0;
         while self.wanted.swap(true, AcqRel) {

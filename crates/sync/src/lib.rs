@@ -2,6 +2,8 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
+pub mod epoch;
+
 mod biased;
 mod padded;
 mod platform;

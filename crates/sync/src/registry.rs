@@ -46,6 +46,11 @@ impl<T> Node<T> {
         }
     }
 
+    /// Takes it if nobody has it.
+    pub(crate) fn try_take(&self) -> bool {
+        !self.taken.load(Relaxed) && !self.taken.swap(true, AcqRel)
+    }
+
     /// Gives the node back: somebody else may take it. What the node's thread did before is seen by
     /// the one who takes it.
     pub(crate) fn release(&self) {
@@ -72,7 +77,7 @@ impl<T> Registry<T> {
 
     /// Takes a node that nobody has.
     pub(crate) fn take(&self) -> Option<&Node<T>> {
-        self.nodes().find(|node| !node.taken.load(Relaxed) && !node.taken.swap(true, AcqRel))
+        self.nodes().find(|node| node.try_take())
     }
 
     /// Adds a node, taken by the caller.

@@ -1,0 +1,85 @@
+//! Many calls in one entry: to defer one allocates nothing.
+
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use std::cell::RefCell;
+
+use super::entry::Entry;
+
+/// Calls in a bag: 2 KiB.
+const CALLS: usize = 126;
+/// Empty bags that a thread keeps.
+const SPARE: usize = 8;
+
+/// A function with its argument.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deferred {
+    pub(super) call: unsafe fn(*mut ()),
+    pub(super) with: *mut (),
+}
+
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Bag {
+    /// First, so that an entry's address is its bag's.
+    entry: Entry,
+    len: usize,
+    calls: [MaybeUninit<Deferred>; CALLS],
+}
+
+// SAFETY: who defers a call promises that any thread may make it.
+unsafe impl Send for Bag {}
+
+thread_local! {
+    // Boxed, as an entry's address has to be its bag's.
+    #[expect(clippy::vec_box)]
+    static EMPTY: RefCell<Vec<Box<Bag>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Bag {
+    pub(super) fn empty() -> Box<Bag> {
+        let spare = EMPTY.try_with(|bags| bags.borrow_mut().pop()).ok().flatten();
+        spare.unwrap_or_else(|| {
+            let calls = [const { MaybeUninit::uninit() }; CALLS];
+            Box::new(Bag { entry: Entry::new(), len: 0, calls })
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a call to one that is not full; whether it is full now.
+    #[inline]
+    pub(super) fn add(&mut self, deferred: Deferred) -> bool {
+        self.calls[self.len].write(deferred);
+        self.len += 1;
+        self.len == CALLS
+    }
+
+    /// The entry that makes all calls.
+    pub(super) fn into_entry(mut self: Box<Bag>) -> NonNull<Entry> {
+        self.entry.prepare(self.len as u32, call_all);
+        NonNull::from(Box::leak(self)).cast()
+    }
+}
+
+/// # Safety
+/// The entry is a bag's whose calls may be made.
+unsafe fn call_all(entry: NonNull<Entry>) {
+    // SAFETY: `into_entry` has leaked it, and its entry is its first field.
+    let mut bag = unsafe { Box::from_raw(entry.cast::<Bag>().as_ptr()) };
+    for at in 0..std::mem::take(&mut bag.len) {
+        // SAFETY: the first `len` have been written. Each is made once, as `len` is 0 from now on.
+        let Deferred { call, with } = unsafe { bag.calls[at].assume_init() };
+        // SAFETY: the grace period of all calls in the bag is over.
+        unsafe { call(with) };
+    }
+    // A thread that exits has no list any more.
+    let _ = EMPTY.try_with(|bags| {
+        let mut bags = bags.borrow_mut();
+        if bags.len() < SPARE {
+            bags.push(bag);
+        }
+    });
+}

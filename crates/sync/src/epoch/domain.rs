@@ -1,0 +1,376 @@
+//! All who may hold something, and what waits for them.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::time::Duration;
+
+use super::clock::ONE;
+use super::entry::Queue;
+use super::handle::Handle;
+use super::record::{Record, began};
+use super::section::Section;
+use crate::padded::Padded;
+use crate::platform::Platform;
+use crate::primitive::AtomicU64;
+use crate::registry::{Node, Registry};
+
+/// Objects of a thread that are worth a heavy fence, at least.
+const WORTH_A_FENCE: usize = 1024;
+/// … and at most.
+const MOST_WAITING: usize = 1 << 16;
+/// A heavy fence may cost so many nanoseconds for each object that it frees: the batch grows until
+/// it does not cost more.
+const NANOS_PER_OBJECT: u64 = 4;
+/// Objects that are freed at once: a thread that has deferred one must not stand still while it
+/// frees a million, nor defer faster than it frees.
+const AT_ONCE: usize = 1 << 14;
+
+/// Sections, and what is deferred until those end that have begun before.
+///
+/// What is unlinked under one domain is waited for by the sections of that domain only: a structure
+/// with a domain of its own does not wait for the readers of others.
+#[derive(Debug)]
+pub struct Domain<P> {
+    platform: P,
+    /// The write clock: what is sealed gets its value, and it goes on.
+    write: Padded<AtomicU64>,
+    /// What was sealed before is held by nobody.
+    read: Padded<AtomicU64>,
+    /// Objects that are worth a fence, by what the last one cost.
+    worth: Padded<AtomicU64>,
+    records: Registry<Record>,
+}
+
+/// A moment, to ask later whether all sections have ended that were there.
+///
+/// ```
+/// let domain = knee_sync::epoch::Domain::new(knee_sync::System::detect());
+/// let unlinked = domain.cookie();
+/// while !domain.poll(unlinked) {}
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cookie(u64);
+
+/// A section that does not end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stall {
+    /// Its thread, as the platform numbers it; of a [`Section`] the one that began it.
+    pub thread: u64,
+    /// For how long it has been seen, at least.
+    pub since: Duration,
+}
+
+impl<P: Platform> Domain<P> {
+    /// A domain that nobody is in.
+    pub fn new(platform: P) -> Domain<P> {
+        Domain {
+            worth: Padded(AtomicU64::new(WORTH_A_FENCE as u64)),
+            platform,
+            write: Padded(AtomicU64::new(ONE)),
+            read: Padded(AtomicU64::new(ONE)),
+            records: Registry::new(),
+        }
+    }
+
+    /// The system that it runs on.
+    pub fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    /// A handle for the calling thread.
+    #[cfg(feature = "std")]
+    pub fn register(&self) -> Handle<'_, P> {
+        Handle::new(self, self.records.take_or_make(Record::new))
+    }
+
+    /// A handle with a record that somebody has given back; none if there is none. See
+    /// [`Domain::register_in`].
+    pub fn register_again(&self) -> Option<Handle<'_, P>> {
+        Some(Handle::new(self, self.records.take()?))
+    }
+
+    /// A handle with a record of the caller's, where nothing is allocated. Handles that are dropped
+    /// leave their records to the next.
+    ///
+    /// # Safety
+    /// The node has not been given to a domain before, stays where it is for as long as the domain
+    /// is, and nobody has it exclusively.
+    pub unsafe fn register_in(&self, node: NonNull<Node<Record>>) -> Handle<'_, P> {
+        // SAFETY: the caller says so.
+        Handle::new(self, unsafe { self.records.add(node) })
+    }
+
+    /// A section that may be held across anything and sent to other threads; see [`Section`].
+    #[cfg(feature = "std")]
+    pub fn section(&self) -> Section<'_, P> {
+        Section::new(self, self.records.take_or_make(Record::new))
+    }
+
+    /// The same with a record that somebody has given back; none if there is none.
+    pub fn section_again(&self) -> Option<Section<'_, P>> {
+        Some(Section::new(self, self.records.take()?))
+    }
+
+    /// The write clock.
+    #[inline]
+    pub(super) fn clock(&self) -> &AtomicU64 {
+        &self.write
+    }
+
+    /// Moves the write clock on; what was unlinked before is tagged with what it was.
+    fn tag(&self) -> u64 {
+        // A read-modify-write reads the latest value and is read by all later ones, so a reader with
+        // a later time has seen it, and (Release) what was unlinked before. AcqRel keeps the unlinking
+        // stores of this thread before it.
+        self.write.fetch_add(ONE, AcqRel)
+    }
+
+    /// Waits until all sections have ended that had begun before it was called: `epoch_wait`,
+    /// `synchronize_rcu`.
+    ///
+    /// A thread that is in a section itself waits for ever; [`Handle::synchronize`] and
+    /// [`synchronize`](super::synchronize) notice that.
+    pub fn synchronize(&self) {
+        self.wait(self.cookie());
+    }
+
+    /// The moment now, for [`Domain::poll`] and [`Domain::wait`].
+    pub fn cookie(&self) -> Cookie {
+        Cookie(self.tag())
+    }
+
+    /// Whether all sections have ended that had begun before `cookie` was made. It does not wait, but
+    /// looks, which costs a heavy fence if nobody else has looked since.
+    pub fn poll(&self, cookie: Cookie) -> bool {
+        self.is_over(cookie) || self.scan() > cookie.0
+    }
+
+    /// Waits until [`Domain::poll`] is true.
+    pub fn wait(&self, cookie: Cookie) {
+        if self.is_over(cookie) {
+            return;
+        }
+        let fenced = self.fence();
+        let mut round = 0;
+        while !self.is_over(cookie) && self.look(fenced) <= cookie.0 {
+            self.platform.relax(round);
+            round = round.saturating_add(1);
+        }
+    }
+
+    fn is_over(&self, Cookie(tag): Cookie) -> bool {
+        // Acquire: what sections read that have ended was read before.
+        self.read.load(Acquire) > tag
+    }
+
+    /// Looks who is in a section; returns the read clock: what was sealed before is held by nobody.
+    fn scan(&self) -> u64 {
+        self.look(self.fence())
+    }
+
+    /// The write clock before a heavy fence: what has a smaller tag was unlinked before the fence.
+    fn fence(&self) -> u64 {
+        // Acquire with the release of `tag`.
+        let now = self.write.load(Acquire);
+        self.platform.heavy();
+        now
+    }
+
+    /// Looks who is in a section after a fence, and moves the read clock on, to `fenced` at most.
+    ///
+    /// A reader is seen here, or its word was stored after the fence. Then its loads came after the
+    /// fence as well, and see what was unlinked before: it holds nothing with a tag below `fenced`.
+    /// A reader that is seen holds nothing with a tag below its own time, see `Reader::enter`. One
+    /// that has loaded the clock long ago and stored its word just now has a time below the read
+    /// clock, which stays where it is: what is sealed from now on has a greater tag than either.
+    fn look(&self, fenced: u64) -> u64 {
+        let mut oldest = fenced;
+        for record in self.records.values() {
+            let word = record.reader.word();
+            let watch = &record.watch;
+            if watch.seen.load(Relaxed) != word {
+                let since = if word == 0 { 0 } else { self.platform.now() };
+                watch.since.store(since, Relaxed);
+                watch.seen.store(word, Relaxed);
+            }
+            oldest = oldest.min(began(word).unwrap_or(fenced));
+        }
+        // AcqRel: who sees the new value frees after all that this scan has seen.
+        self.read.fetch_max(oldest, AcqRel).max(oldest)
+    }
+
+    /// Sections that had not ended when somebody looked the last time, and had been there for `age`
+    /// at least; the longest first is the one that everybody waits for.
+    pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
+        self.scan();
+        let now = self.platform.now();
+        self.records.values().filter_map(move |record| {
+            let watch = &record.watch;
+            let inside = watch.seen.load(Relaxed) != 0;
+            let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
+            let thread = watch.thread.load(Relaxed);
+            (inside && since >= age).then_some(Stall { thread, since })
+        })
+    }
+
+    /// Objects that wait, as far as their threads have said: each says it for every hundred or so.
+    pub fn waiting(&self) -> u64 {
+        self.records.values().map(|record| record.watch.weight.load(Relaxed)).sum()
+    }
+
+    /// Seals what the owner of a record has open; frees what is ready.
+    ///
+    /// # Safety
+    /// By the record's owner.
+    #[cold]
+    pub(super) unsafe fn seal(&self, record: &Record) {
+        // SAFETY: the caller owns the record; `tag` does not come back here.
+        let sealed = unsafe {
+            record.garbage.own(&self.platform, |garbage| {
+                garbage.seal(|| self.tag());
+                record.watch.weight.store(garbage.weight() as u64, Relaxed);
+                garbage.sealed()
+            })
+        };
+        let worth = self.worth.load(Relaxed) as usize;
+        // What a scan has found ready long ago costs no fence.
+        // SAFETY: as above.
+        let freed = unsafe { self.free(record) };
+        if sealed.saturating_sub(freed) >= worth && freed == 0 {
+            let before = self.platform.now();
+            self.scan();
+            let nanos = self.platform.now().saturating_sub(before);
+            let worth = (nanos / NANOS_PER_OBJECT).clamp(WORTH_A_FENCE as u64, MOST_WAITING as u64);
+            self.worth.store(worth, Relaxed);
+            // SAFETY: as above.
+            unsafe { self.free(record) };
+            self.adopt();
+        }
+    }
+
+    /// Seals, looks once, and frees what is ready.
+    ///
+    /// # Safety
+    /// By the record's owner.
+    pub(super) unsafe fn flush(&self, record: &Record) {
+        // SAFETY: the caller owns the record.
+        unsafe {
+            record.garbage.own(&self.platform, |garbage| garbage.seal(|| self.tag()));
+            self.scan();
+            while self.free(record) > 0 {}
+        }
+        self.adopt();
+    }
+
+    /// In the child of a fork, whose only thread has `own`: the others are not there.
+    #[cfg(feature = "std")]
+    pub(super) fn forked(&self, own: Option<&Node<Record>>) {
+        let stays = |node: &&Node<Record>| {
+            let is_own = own.is_some_and(|own| core::ptr::eq(own, *node));
+            is_own || node.value.watch.travels.load(Relaxed)
+        };
+        for node in self.records.nodes().filter(|node| !stays(node)) {
+            node.value.reader.abandon();
+            // What a thread was at is in no known state, and stays.
+            if !node.value.garbage.is_busy() {
+                node.release();
+            }
+        }
+    }
+
+    /// Frees some of a record's garbage that is ready; returns how many objects.
+    ///
+    /// # Safety
+    /// By the record's owner.
+    unsafe fn free(&self, record: &Record) -> usize {
+        // What is called may defer, and come back here.
+        if record.reader.calling.replace(true) {
+            return 0;
+        }
+        // Acquire: what is called comes after all that sections read.
+        let read = self.read.load(Acquire);
+        // SAFETY: the caller owns the record.
+        let ready = unsafe {
+            record.garbage.own(&self.platform, |garbage| {
+                let ready = garbage.take_ready(read, AT_ONCE);
+                record.watch.weight.store(garbage.weight() as u64, Relaxed);
+                take(record, ready)
+            })
+        };
+        let freed = call(record, ready);
+        record.reader.calling.set(false);
+        freed
+    }
+
+    /// Frees what is ready of records that nobody has.
+    fn adopt(&self) {
+        let left = |node: &&Node<Record>| node.value.watch.weight.load(Relaxed) > 0;
+        for node in self.records.nodes().filter(left) {
+            if node.try_take() {
+                // SAFETY: it is ours until it is given back.
+                unsafe { self.free(&node.value) };
+                node.release();
+            }
+        }
+    }
+
+    /// Waits until all has been called that was deferred before it was called, by any thread:
+    /// `epoch_drain_callbacks`, `rcu_barrier`. Not to be called in a section, nor by what is called.
+    pub fn barrier(&self) {
+        for record in self.records.values() {
+            record.garbage.visit(&self.platform, |garbage| garbage.seal(|| self.tag()));
+        }
+        self.synchronize();
+        let read = self.read.load(Acquire);
+        for record in self.records.values() {
+            let ready = record.garbage.visit(&self.platform, |garbage| {
+                let ready = garbage.take_ready(read, usize::MAX);
+                record.watch.weight.store(garbage.weight() as u64, Relaxed);
+                take(record, ready)
+            });
+            call(record, ready);
+            // What its owner took before has to end as well.
+            let begun = record.watch.begun.load(Acquire);
+            let mut round = 0;
+            while record.watch.ended.load(Acquire) < begun {
+                self.platform.relax(round);
+                round = round.saturating_add(1);
+            }
+        }
+    }
+}
+
+/// Says, while it has the record's garbage, that calls begin.
+fn take(record: &Record, ready: Queue) -> Queue {
+    record.watch.begun.fetch_add(ready.weight as u64, Relaxed);
+    ready
+}
+
+/// Calls what has been taken with [`take`].
+fn call(record: &Record, ready: Queue) -> usize {
+    // SAFETY: it was taken because its tag is below the read clock.
+    let called = unsafe { ready.call() };
+    record.watch.ended.fetch_add(called as u64, Release);
+    called
+}
+
+impl<P> Drop for Domain<P> {
+    fn drop(&mut self) {
+        // Handles and sections borrow the domain: there are none, and all is ready.
+        for record in self.records.values() {
+            loop {
+                // SAFETY: the domain is exclusively ours.
+                let all = unsafe {
+                    record.garbage.unguarded(|garbage| {
+                        garbage.seal(|| 0);
+                        garbage.take_ready(u64::MAX, usize::MAX)
+                    })
+                };
+                // SAFETY: nobody is in a section any more.
+                if unsafe { all.call() } == 0 {
+                    break;
+                }
+            }
+        }
+    }
+}

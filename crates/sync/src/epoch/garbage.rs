@@ -1,0 +1,77 @@
+//! What one thread has deferred.
+
+#[cfg(feature = "std")]
+use super::bag::{Bag, Deferred};
+use super::entry::{Entry, Queue};
+use core::ptr::NonNull;
+
+/// Objects after which what is open is sealed.
+const SEALED_AT: usize = 64;
+
+/// Garbage, youngest last: what is open has no tag yet.
+#[derive(Debug)]
+pub(super) struct Garbage {
+    open: Queue,
+    sealed: Queue,
+    #[cfg(feature = "std")]
+    bag: Option<Box<Bag>>,
+}
+
+impl Garbage {
+    pub(super) const fn new() -> Garbage {
+        Garbage {
+            open: Queue::EMPTY,
+            sealed: Queue::EMPTY,
+            #[cfg(feature = "std")]
+            bag: None,
+        }
+    }
+
+    /// Adds an entry; whether it is time to seal.
+    ///
+    /// # Safety
+    /// As of [`Queue::push`].
+    pub(super) unsafe fn add(&mut self, entry: NonNull<Entry>) -> bool {
+        // SAFETY: the caller says so.
+        unsafe { self.open.push(entry) };
+        self.open.weight >= SEALED_AT
+    }
+
+    /// Adds a call to the bag; whether it is time to seal.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(super) fn defer(&mut self, deferred: Deferred) -> bool {
+        self.bag.get_or_insert_with(Bag::empty).add(deferred)
+    }
+
+    /// Gives all that is open the tag that `tag` returns, if there is any.
+    pub(super) fn seal(&mut self, tag: impl FnOnce() -> u64) {
+        #[cfg(feature = "std")]
+        if let Some(bag) = self.bag.take() {
+            // SAFETY: a bag is its own until it is called.
+            unsafe { self.open.push(bag.into_entry()) };
+        }
+        if !self.open.is_empty() {
+            self.sealed.append(&mut self.open, tag());
+        }
+    }
+
+    /// See [`Queue::take_ready`].
+    pub(super) fn take_ready(&mut self, read: u64, most: usize) -> Queue {
+        self.sealed.take_ready(read, most)
+    }
+
+    /// Objects that are sealed.
+    pub(super) fn sealed(&self) -> usize {
+        self.sealed.weight
+    }
+
+    /// All objects.
+    pub(super) fn weight(&self) -> usize {
+        #[cfg(feature = "std")]
+        let in_bag = self.bag.as_ref().map_or(0, |bag| bag.len());
+        #[cfg(not(feature = "std"))]
+        let in_bag = 0;
+        self.open.weight + self.sealed.weight + in_bag
+    }
+}

@@ -1,0 +1,226 @@
+//! A thread's part in a domain.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+#[cfg(feature = "std")]
+use super::bag::Deferred;
+use super::domain::Domain;
+use super::entry::{Call, Entry};
+use super::record::Record;
+use crate::platform::Platform;
+use crate::registry::Node;
+
+/// A thread that takes part in a [`Domain`]. One thread uses it at a time.
+#[derive(Debug)]
+pub struct Handle<'d, P: Platform> {
+    domain: &'d Domain<P>,
+    node: &'d Node<Record>,
+    /// Not for two threads at once.
+    one: PhantomData<core::cell::Cell<()>>,
+}
+
+/// Inside a section, which ends when the guard is dropped: `epoch_enter`, `rcu_read_lock`.
+///
+/// What is found in shared memory while it is there stays until it is dropped. Guards nest, and may be
+/// dropped in any order. A guard stays on its thread; it is not to be held while the thread blocks, as
+/// nobody can free anything meanwhile: for that there is [`Section`](super::Section).
+///
+/// To enter and to leave are two plain stores in a line of the thread's own, and may be done in signal
+/// handlers of threads that have been in a section before.
+#[derive(Debug)]
+pub struct Guard<'d, P: Platform> {
+    pub(super) domain: &'d Domain<P>,
+    record: &'d Record,
+    /// On its thread.
+    here: PhantomData<*const ()>,
+}
+
+impl<'d, P: Platform> Handle<'d, P> {
+    pub(super) fn new(domain: &'d Domain<P>, node: &'d Node<Record>) -> Handle<'d, P> {
+        node.value.begin(domain.platform(), false);
+        Handle { domain, node, one: PhantomData }
+    }
+
+    /// Enters a section.
+    #[inline]
+    pub fn pin(&self) -> Guard<'_, P> {
+        // SAFETY: the handle's thread is the owner of its record, and the guard does not leave it.
+        unsafe { self.record().reader.enter(self.domain.clock()) };
+        Guard { domain: self.domain, record: self.record(), here: PhantomData }
+    }
+
+    #[inline]
+    fn record(&self) -> &'d Record {
+        &self.node.value
+    }
+
+    /// Waits until all sections have ended that had begun before.
+    ///
+    /// # Panics
+    /// In a section of this handle, which would wait for itself.
+    pub fn synchronize(&self) {
+        assert!(!self.record().reader.is_inside(), "synchronize in a section waits for itself");
+        self.domain.synchronize();
+    }
+
+    /// See [`Guard::defer_entry`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn defer_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
+        // SAFETY: the caller says so, and owns the record.
+        unsafe { defer_entry(self.domain, self.record(), entry, call) };
+    }
+
+    /// See [`Guard::defer_drop`].
+    ///
+    /// # Safety
+    /// As there.
+    #[cfg(feature = "std")]
+    pub unsafe fn defer_drop<T: Send>(&self, of: *mut T) {
+        // SAFETY: the caller says so, and owns the record.
+        unsafe { defer_drop(self.domain, self.record(), of) };
+    }
+
+    /// Seals what this thread has deferred, looks once who is in a section, and frees what is ready.
+    pub fn flush(&self) {
+        // SAFETY: the handle's thread is the owner.
+        unsafe { self.domain.flush(self.record()) };
+    }
+
+    #[cfg(feature = "std")]
+    pub(super) fn is_inside(&self) -> bool {
+        self.record().reader.is_inside()
+    }
+
+    /// Leaves the record to nobody, for ever.
+    #[cfg(feature = "std")]
+    pub(super) fn leak(self) {
+        core::mem::forget(self);
+    }
+
+    #[cfg(feature = "std")]
+    pub(super) fn node(&self) -> &'d Node<Record> {
+        self.node
+    }
+}
+
+impl<P: Platform> Drop for Handle<'_, P> {
+    fn drop(&mut self) {
+        self.flush();
+        // What is left is freed by others, or by the next one who takes the node.
+        self.node.release();
+    }
+}
+
+impl<P: Platform> Guard<'_, P> {
+    /// The domain whose section this is.
+    #[inline]
+    pub fn domain(&self) -> &Domain<P> {
+        self.domain
+    }
+
+    /// Has `call` called with `entry` when all sections have ended that may have found what it is part
+    /// of: `epoch_call`, `call_rcu`. Nothing is allocated.
+    ///
+    /// # Safety
+    /// The entry is part of something that no section can find from now on, and that is not deferred
+    /// yet. It stays where it is, untouched, until `call` is called, which any thread may do, once, and
+    /// which does not unwind.
+    pub unsafe fn defer_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
+        // SAFETY: the caller says so; the guard is on the thread of its record's owner.
+        unsafe { defer_entry(self.domain, self.record, entry, call) };
+    }
+
+    /// Has the `Box` dropped that `of` was made from, when all sections have ended that may have found
+    /// it.
+    ///
+    /// # Safety
+    /// It came from [`Box::into_raw`], no section can find it from now on, and it is deferred once.
+    /// Its destructor does not unwind.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub unsafe fn defer_drop<T: Send>(&self, of: *mut T) {
+        // SAFETY: the caller says so; the guard is on the thread of its record's owner.
+        unsafe { defer_drop(self.domain, self.record, of) };
+    }
+
+    /// Has `call` called when all sections have ended that have begun. It allocates.
+    ///
+    /// What it captures may be dropped by any thread, at any time after: so it is [`Send`] and
+    /// `'static`.
+    #[cfg(feature = "std")]
+    pub fn defer(&self, call: impl FnOnce() + Send + 'static) {
+        unsafe fn run<F: FnOnce()>(of: *mut ()) {
+            // SAFETY: it was made by `Box::into_raw` below, for this call.
+            let call = unsafe { Box::from_raw(of.cast::<F>()) };
+            call();
+        }
+        fn deferred<F: FnOnce()>(call: F) -> Deferred {
+            Deferred { call: run::<F>, with: Box::into_raw(Box::new(call)).cast() }
+        }
+        // SAFETY: a closure that is `Send` may be called by any thread.
+        unsafe { add(self.domain, self.record, deferred(call)) };
+    }
+
+    /// Ends the section and begins another at once, if there is no other guard of the thread. What was
+    /// found before is not to be used any more, which the exclusive borrow sees to.
+    #[inline]
+    pub fn refresh(&mut self) {
+        // SAFETY: the guard is on the thread of its record's owner, and inside.
+        unsafe { self.record.reader.refresh(self.domain.clock()) };
+    }
+}
+
+impl<P: Platform> Drop for Guard<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the guard is on the thread of its record's owner, and has entered once.
+        unsafe { self.record.reader.leave() };
+    }
+}
+
+/// # Safety
+/// As of [`Guard::defer_entry`], by the record's owner.
+unsafe fn defer_entry<P: Platform>(
+    domain: &Domain<P>,
+    record: &Record,
+    mut entry: NonNull<Entry>,
+    call: Call,
+) {
+    // SAFETY: the caller says that it is exclusively ours.
+    unsafe { entry.as_mut() }.prepare(1, call);
+    // SAFETY: as above, and the caller owns the record.
+    let full = unsafe { record.garbage.own(domain.platform(), |garbage| garbage.add(entry)) };
+    if full {
+        // SAFETY: the caller owns the record.
+        unsafe { domain.seal(record) };
+    }
+}
+
+/// # Safety
+/// As of [`Guard::defer_drop`], by the record's owner.
+#[cfg(feature = "std")]
+#[inline]
+unsafe fn defer_drop<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, of: *mut T) {
+    unsafe fn drop_box<T>(of: *mut ()) {
+        // SAFETY: the caller of `defer_drop` says that it came from a `Box` of this type.
+        drop(unsafe { Box::from_raw(of.cast::<T>()) });
+    }
+    // SAFETY: the caller says so.
+    unsafe { add(domain, record, Deferred { call: drop_box::<T>, with: of.cast() }) };
+}
+
+/// # Safety
+/// By the record's owner; any thread may make the call after a grace period.
+#[cfg(feature = "std")]
+#[inline]
+unsafe fn add<P: Platform>(domain: &Domain<P>, record: &Record, deferred: Deferred) {
+    // SAFETY: the caller owns the record.
+    let full = unsafe { record.garbage.own(domain.platform(), |garbage| garbage.defer(deferred)) };
+    if full {
+        // SAFETY: the caller owns the record.
+        unsafe { domain.seal(record) };
+    }
+}

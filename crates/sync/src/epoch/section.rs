@@ -1,0 +1,50 @@
+//! Sections that outlive a time slice.
+
+use super::domain::Domain;
+use super::record::Record;
+use crate::platform::Platform;
+use crate::registry::Node;
+
+/// A section with a record of its own, so that it may be held while its thread blocks, or across an
+/// `await`, and be sent to another thread: `epoch_enter_preempt` with its tracker.
+///
+/// To begin one costs what a lock costs, as it takes a record from the domain. Nothing that was
+/// unlinked after it has begun is freed while it is held: [`Domain::stalls`] tells who holds one for
+/// long.
+#[derive(Debug)]
+pub struct Section<'d, P: Platform> {
+    pub(super) domain: &'d Domain<P>,
+    node: &'d Node<Record>,
+}
+
+// SAFETY: a record's cells are used by one thread at a time; sending the section hands them over, and
+// through a shared reference none of them can be reached.
+unsafe impl<P: Platform> Sync for Section<'_, P> {}
+
+impl<'d, P: Platform> Section<'d, P> {
+    pub(super) fn new(domain: &'d Domain<P>, node: &'d Node<Record>) -> Section<'d, P> {
+        node.value.begin(domain.platform(), true);
+        // SAFETY: the record was taken for this section.
+        unsafe { node.value.reader.enter(domain.clock()) };
+        Section { domain, node }
+    }
+
+    /// The domain whose section this is.
+    pub fn domain(&self) -> &'d Domain<P> {
+        self.domain
+    }
+
+    /// Ends the section and begins another at once. What was found before is not to be used any more.
+    pub fn refresh(&mut self) {
+        // SAFETY: the record is this section's, which is inside.
+        unsafe { self.node.value.reader.refresh(self.domain.clock()) };
+    }
+}
+
+impl<P: Platform> Drop for Section<'_, P> {
+    fn drop(&mut self) {
+        // SAFETY: the record is this section's, which has entered once.
+        unsafe { self.node.value.reader.leave() };
+        self.node.release();
+    }
+}

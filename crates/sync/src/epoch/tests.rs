@@ -1,0 +1,293 @@
+//! What epochs promise, with real threads.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::System;
+
+/// Counts those that are there.
+#[derive(Debug)]
+struct Live(Arc<AtomicUsize>);
+
+impl Live {
+    fn new(count: &Arc<AtomicUsize>) -> *mut Live {
+        count.fetch_add(1, Relaxed);
+        Box::into_raw(Box::new(Live(count.clone())))
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+fn both(test: impl Fn(Domain<System>)) {
+    test(Domain::new(System::detect()));
+    test(Domain::new(System::symmetric()));
+}
+
+const MANY: usize = if cfg!(miri) { 300 } else { 20_000 };
+
+#[test]
+fn nothing_is_freed_while_a_guard_is_there_and_all_when_the_domain_goes() {
+    both(|domain| {
+        let live = Arc::new(AtomicUsize::new(0));
+        let (reader, writer) = (domain.register(), domain.register());
+        let guard = reader.pin();
+        for _ in 0..MANY {
+            // SAFETY: nobody else has it.
+            unsafe { writer.defer_drop(Live::new(&live)) };
+        }
+        writer.flush();
+        assert_eq!(live.load(Relaxed), MANY);
+        drop(guard);
+        writer.flush();
+        assert_eq!(live.load(Relaxed), 0);
+        // SAFETY: as above.
+        unsafe { writer.defer_drop(Live::new(&live)) };
+        assert_eq!(live.load(Relaxed), 1);
+        drop((reader, writer));
+        drop(domain);
+        assert_eq!(live.load(Relaxed), 0);
+    });
+}
+
+#[test]
+fn guards_nest_and_may_be_dropped_in_any_order() {
+    both(|domain| {
+        let handle = domain.register();
+        let cookie = || domain.cookie();
+        let (outer, before) = (handle.pin(), cookie());
+        let inner = handle.pin();
+        drop(outer);
+        assert!(!domain.poll(before));
+        drop(inner);
+        assert!(domain.poll(before));
+    });
+}
+
+#[test]
+fn a_guard_that_is_refreshed_holds_up_nobody_who_came_before() {
+    both(|domain| {
+        let handle = domain.register();
+        let mut guard = handle.pin();
+        let before = domain.cookie();
+        assert!(!domain.poll(before));
+        guard.refresh();
+        assert!(domain.poll(before));
+        assert!(!domain.poll(domain.cookie()));
+    });
+}
+
+#[test]
+fn a_section_may_go_to_another_thread() {
+    both(|domain| {
+        let section = domain.section();
+        let before = domain.cookie();
+        thread::scope(|scope| {
+            scope.spawn(|| assert!(!domain.poll(before)));
+        });
+        thread::scope(|scope| {
+            scope.spawn(move || drop(section));
+        });
+        assert!(domain.poll(before));
+    });
+}
+
+#[test]
+fn synchronize_waits_for_those_who_were_there_and_for_no_one_else() {
+    both(|domain| {
+        let ((here, is_here), (go, may_go)) = (channel(), channel::<()>());
+        let left = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (domain, left) = (&domain, &left);
+            scope.spawn(move || {
+                let handle = domain.register();
+                let guard = handle.pin();
+                here.send(()).unwrap();
+                may_go.recv().unwrap();
+                left.store(true, SeqCst);
+                drop(guard);
+            });
+            is_here.recv().unwrap();
+            let waiter = scope.spawn(|| {
+                domain.synchronize();
+                assert!(left.load(SeqCst));
+            });
+            // One who comes after the waiter, if that has begun, does not hold it up.
+            let late = domain.section();
+            go.send(()).unwrap();
+            drop(late);
+            waiter.join().unwrap();
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "waits for itself")]
+fn who_synchronizes_in_a_section_is_told() {
+    let domain = Domain::new(System::detect());
+    let handle = domain.register();
+    let _guard = handle.pin();
+    handle.synchronize();
+}
+
+#[test]
+fn after_a_stall_all_is_freed_within_ten_thousand_further_operations() {
+    let (garbage, operations) = if cfg!(miri) { (3000, 300) } else { (1_000_000, 10_000) };
+    both(|domain| {
+        let live = Arc::new(AtomicUsize::new(0));
+        let writer = domain.register();
+        let stalled = domain.section();
+        for _ in 0..garbage {
+            // SAFETY: nobody else has it.
+            unsafe { writer.defer_drop(Live::new(&live)) };
+        }
+        assert_eq!(live.load(Relaxed), garbage);
+        drop(stalled);
+        for _ in 0..operations {
+            // SAFETY: as above.
+            unsafe { writer.defer_drop(Live::new(&live)) };
+        }
+        assert!(live.load(Relaxed) < operations + 1, "{}", live.load(Relaxed));
+    });
+}
+
+#[test]
+fn barrier_waits_for_what_all_threads_have_deferred() {
+    both(|domain| {
+        let live = Arc::new(AtomicUsize::new(0));
+        let ((deferred, is_deferred), (go, may_go)) = (channel(), channel::<()>());
+        thread::scope(|scope| {
+            let (domain, live) = (&domain, &live);
+            scope.spawn(move || {
+                let handle = domain.register();
+                for _ in 0..10 {
+                    // SAFETY: nobody else has it.
+                    unsafe { handle.defer_drop(Live::new(live)) };
+                }
+                deferred.send(()).unwrap();
+                may_go.recv().unwrap();
+            });
+            is_deferred.recv().unwrap();
+            assert_eq!(live.load(Relaxed), 10);
+            domain.barrier();
+            assert_eq!(live.load(Relaxed), 0);
+            go.send(()).unwrap();
+        });
+    });
+}
+
+#[test]
+fn what_an_exited_thread_has_deferred_is_freed_by_others() {
+    both(|domain| {
+        let live = Arc::new(AtomicUsize::new(0));
+        let section = domain.section();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let handle = domain.register();
+                for _ in 0..1000 {
+                    // SAFETY: nobody else has it.
+                    unsafe { handle.defer_drop(Live::new(&live)) };
+                }
+            });
+        });
+        assert_eq!(live.load(Relaxed), 1000);
+        drop(section);
+        domain.register().flush();
+        assert_eq!(live.load(Relaxed), 0);
+    });
+}
+
+#[test]
+fn what_is_called_may_defer_more() {
+    fn chain(length: usize, live: Arc<AtomicUsize>) {
+        if length > 0 {
+            live.fetch_add(1, Relaxed);
+            pin().defer(move || {
+                live.fetch_sub(1, Relaxed);
+                chain(length - 1, live);
+            });
+        }
+    }
+    let live = Arc::new(AtomicUsize::new(0));
+    chain(100, live.clone());
+    (0..100).for_each(|_| shared().barrier());
+    assert_eq!(live.load(Relaxed), 0);
+}
+
+#[test]
+fn a_stall_is_told_with_its_thread() {
+    let domain = Domain::new(System::detect());
+    assert_eq!(domain.stalls(Duration::ZERO).count(), 0);
+    let section = domain.section();
+    domain.poll(domain.cookie());
+    thread::sleep(Duration::from_millis(2));
+    let stalls: Vec<Stall> = domain.stalls(Duration::from_millis(1)).collect();
+    let [Stall { thread, .. }] = stalls[..] else { panic!("{stalls:?}") };
+    assert_eq!(thread, crate::Platform::thread(domain.platform()));
+    drop(section);
+    assert_eq!(domain.stalls(Duration::ZERO).count(), 0);
+}
+
+#[test]
+fn an_entry_in_an_object_of_ones_own_is_called_once() {
+    static CALLED: AtomicUsize = AtomicUsize::new(0);
+    #[repr(C)]
+    struct Object {
+        entry: Entry,
+        value: usize,
+    }
+    unsafe fn call(entry: std::ptr::NonNull<Entry>) {
+        // SAFETY: it is the first field of an object that `Box::into_raw` made.
+        let object = unsafe { Box::from_raw(entry.cast::<Object>().as_ptr()) };
+        CALLED.fetch_add(object.value, Relaxed);
+    }
+    let domain = Domain::new(System::detect());
+    let handle = domain.register();
+    for _ in 0..100 {
+        let object = Box::leak(Box::new(Object { entry: Entry::new(), value: 1 }));
+        // SAFETY: nobody else has the object.
+        unsafe { handle.pin().defer_entry(std::ptr::NonNull::from(object).cast(), call) };
+    }
+    drop(handle);
+    assert_eq!(CALLED.load(Relaxed), 100);
+}
+
+#[test]
+fn readers_find_what_they_hold_unchanged_while_writers_free() {
+    const READERS: usize = 2;
+    let rounds = if cfg!(miri) { 100 } else { 100_000 };
+    both(|domain| {
+        let shared = AtomicPtr::new(Box::into_raw(Box::new([7_u64; 4])));
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let reader = || {
+                let handle = domain.register();
+                while !stop.load(Relaxed) {
+                    let guard = handle.pin();
+                    // SAFETY: what is found in a section stays there.
+                    let found = unsafe { *shared.load(SeqCst) };
+                    assert!(found.iter().all(|word| *word == found[0]), "{found:?}");
+                    drop(guard);
+                }
+            };
+            (0..READERS).for_each(|_| drop(scope.spawn(reader)));
+            let handle = domain.register();
+            for round in 0..rounds {
+                let old = shared.swap(Box::into_raw(Box::new([round; 4])), SeqCst);
+                // SAFETY: nobody finds it any more.
+                unsafe { handle.defer_drop(old) };
+            }
+            stop.store(true, Relaxed);
+        });
+        // SAFETY: nobody else has it.
+        drop(unsafe { Box::from_raw(shared.into_inner()) });
+    });
+}
