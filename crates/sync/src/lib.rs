@@ -8,11 +8,15 @@ mod biased;
 mod padded;
 mod platform;
 mod primitive;
+#[cfg(feature = "std")]
+mod rcu;
 mod registry;
 #[cfg(feature = "std")]
 mod system;
 
 pub use platform::Platform;
+#[cfg(feature = "std")]
+pub use rcu::Rcu;
 pub use registry::Node;
 #[cfg(feature = "std")]
 pub use system::System;

@@ -45,9 +45,40 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// Enters a section.
     #[inline]
     pub fn pin(&self) -> Guard<'_, P> {
+        self.pin_for_long()
+    }
+
+    /// A guard that may outlive the handle, which sees to its record when it goes.
+    #[inline]
+    pub(super) fn pin_for_long(&self) -> Guard<'d, P> {
         // SAFETY: the handle's thread is the owner of its record, and the guard does not leave it.
         unsafe { self.record().reader.enter(self.domain.clock()) };
         Guard { domain: self.domain, record: self.record(), here: PhantomData }
+    }
+
+    /// The domain.
+    pub fn domain(&self) -> &'d Domain<P> {
+        self.domain
+    }
+
+    /// Enters a section that [`leave`](Handle::leave) ends.
+    pub(super) fn enter(&self) {
+        // SAFETY: the handle's thread is the owner of its record.
+        unsafe { self.record().reader.enter(self.domain.clock()) };
+    }
+
+    /// # Safety
+    /// Once for each [`enter`](Handle::enter).
+    pub(super) unsafe fn leave(&self) {
+        // SAFETY: the handle's thread is the owner, and the caller says that it has entered.
+        unsafe { self.record().reader.leave() };
+    }
+
+    /// Ends a section and begins another at once, if it is the only one.
+    #[inline]
+    pub(super) fn refresh(&self) {
+        // SAFETY: the handle's thread is the owner of its record.
+        unsafe { self.record().reader.refresh(self.domain.clock()) };
     }
 
     #[inline]

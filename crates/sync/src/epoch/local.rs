@@ -1,6 +1,7 @@
 //! The domain that the threads of a process have in common.
 
 use std::cell::Cell;
+use std::ptr;
 use std::sync::{Once, OnceLock};
 
 use super::domain::Domain;
@@ -12,7 +13,7 @@ static SHARED: OnceLock<Domain<System>> = OnceLock::new();
 
 thread_local! {
     /// Without a destructor, so that to find it costs no check.
-    static LOCAL: Cell<Option<&'static Handle<'static, System>>> = const { Cell::new(None) };
+    static LOCAL: Cell<*mut Handle<'static, System>> = const { Cell::new(ptr::null_mut()) };
     /// Gives the record back when the thread exits.
     static EXIT: Exit = const { Exit };
 }
@@ -21,12 +22,23 @@ struct Exit;
 
 impl Drop for Exit {
     fn drop(&mut self) {
-        let Some(handle) = LOCAL.take() else { return };
-        // SAFETY: `register` has leaked it, and nobody else has the reference any more.
-        let handle = unsafe { Box::from_raw(std::ptr::from_ref(handle).cast_mut()) };
+        let handle = LOCAL.replace(ptr::null_mut());
+        if handle.is_null() {
+            return;
+        }
+        // SAFETY: `register` has made it of a `Box`, and the last reference ended with `local`.
+        let handle = unsafe { Box::from_raw(handle) };
         // A guard that another destructor of the thread still has keeps its record for ever.
         if handle.is_inside() { handle.leak() } else { drop(handle) }
     }
+}
+
+/// The thread's handle. The reference is not to be kept beyond the caller: the thread may exit.
+#[inline]
+fn local<'a>() -> Option<&'a Handle<'static, System>> {
+    // SAFETY: it is null, or what `register` has made and `Exit` not yet freed; this thread runs
+    // neither of them while a caller of this function has the reference.
+    unsafe { LOCAL.get().as_ref() }
 }
 
 /// The domain of [`pin`].
@@ -44,9 +56,9 @@ pub fn shared() -> &'static Domain<System> {
 /// fork does not end in the child unless it is dropped there.
 #[inline]
 pub fn pin() -> Guard<'static, System> {
-    match LOCAL.get() {
-        Some(handle) => handle.pin(),
-        None => register().pin(),
+    match local() {
+        Some(handle) => handle.pin_for_long(),
+        None => register().pin_for_long(),
     }
 }
 
@@ -55,7 +67,7 @@ pub fn pin() -> Guard<'static, System> {
 /// # Panics
 /// In a section of this thread, which would wait for itself.
 pub fn synchronize() {
-    match LOCAL.get() {
+    match local() {
         Some(handle) => handle.synchronize(),
         None => shared().synchronize(),
     }
@@ -68,13 +80,13 @@ pub fn section() -> Section<'static, System> {
 
 /// Seals what the calling thread has deferred, and frees what is ready.
 pub fn flush() {
-    if let Some(handle) = LOCAL.get() {
+    if let Some(handle) = local() {
         handle.flush();
     }
 }
 
 #[cold]
-fn register() -> &'static Handle<'static, System> {
+fn register<'a>() -> &'a Handle<'static, System> {
     static FORKS: Once = Once::new();
     FORKS.call_once(|| {
         #[cfg(unix)]
@@ -84,16 +96,15 @@ fn register() -> &'static Handle<'static, System> {
             libc::pthread_atfork(None, None, Some(forked))
         };
     });
-    let handle: &'static Handle<'static, System> = Box::leak(Box::new(shared().register()));
-    LOCAL.set(Some(handle));
+    LOCAL.set(Box::into_raw(Box::new(shared().register())));
     // A thread that is exiting has no destructor any more, and keeps its record.
     let _ = EXIT.try_with(|_| {});
-    handle
+    local().expect("it is there from now on")
 }
 
 #[cfg(unix)]
 extern "C" fn forked() {
     system::forked();
     let Some(domain) = SHARED.get() else { return };
-    domain.forked(LOCAL.get().map(Handle::node));
+    domain.forked(local().map(Handle::node));
 }

@@ -67,8 +67,10 @@ mod domain;
 mod entry;
 mod garbage;
 mod handle;
+mod inside;
 #[cfg(feature = "std")]
 mod local;
+mod online;
 mod record;
 mod section;
 #[cfg(test)]
@@ -77,7 +79,9 @@ mod tests;
 pub use domain::{Cookie, Domain, Stall};
 pub use entry::Entry;
 pub use handle::{Guard, Handle};
+pub use inside::Inside;
 #[cfg(feature = "std")]
 pub use local::{flush, pin, section, shared, synchronize};
+pub use online::Online;
 pub use record::Record;
 pub use section::Section;

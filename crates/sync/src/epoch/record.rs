@@ -144,10 +144,10 @@ impl Reader {
         self.word.store(left, Release);
     }
 
-    /// Leaves a section and enters another one at once, if it is the only one.
+    /// Leaves a section and enters another one at once, if it is in one alone.
     ///
     /// # Safety
-    /// By the owner, inside.
+    /// By the owner.
     #[inline]
     pub(super) unsafe fn refresh(&self, clock: &AtomicU64) {
         if self.word.load(Relaxed) & NESTING == 1 {

@@ -1,0 +1,156 @@
+//! A pointer that readers follow without a lock: read, copy, update.
+
+use core::marker::PhantomData;
+use core::ptr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::epoch::{self, Domain, Guard, Inside};
+use crate::platform::Platform;
+use crate::primitive::AtomicPtr;
+use crate::system::System;
+
+/// A value that is read all the time and replaced now and then: a configuration, a table of routes.
+///
+/// Readers pay one load beside the guard, and hold what they have found for as long as the guard;
+/// what is replaced is dropped after that. Writers allocate a new value each time. Where a value is
+/// written in place, take a read-mostly lock; where readers keep it for long, an `Arc` in
+/// here.
+///
+/// ```
+/// use knee_sync::{Rcu, epoch};
+///
+/// let routes = Rcu::new(vec!["10.0.0.0/8"]);
+/// {
+///     let guard = epoch::pin();
+///     assert_eq!(routes.load(&guard).len(), 1);
+/// }
+/// routes.update(|old| [&old[..], &["192.168.0.0/16"]].concat());
+/// assert_eq!(routes.load(&epoch::pin()).len(), 2);
+/// ```
+#[derive(Debug)]
+pub struct Rcu<T: Send + Sync + 'static, P: Platform + 'static = System> {
+    value: AtomicPtr<T>,
+    domain: &'static Domain<P>,
+    owns: PhantomData<T>,
+}
+
+impl<T: Send + Sync + 'static> Rcu<T> {
+    /// A value of the process's domain, that of [`epoch::pin`].
+    pub fn new(value: T) -> Rcu<T> {
+        Rcu::new_in(epoch::shared(), value)
+    }
+
+    /// Replaces the value.
+    pub fn store(&self, value: T) {
+        self.replace(value, &epoch::pin());
+    }
+
+    /// Replaces the value by what `with` makes of it, again if somebody else has replaced it meanwhile.
+    pub fn update(&self, with: impl FnMut(&T) -> T) {
+        self.update_in(with, &epoch::pin());
+    }
+}
+
+impl<T: Send + Sync + 'static, P: Platform + 'static> Rcu<T, P> {
+    /// A value of another domain.
+    pub fn new_in(domain: &'static Domain<P>, value: T) -> Rcu<T, P> {
+        let value = AtomicPtr::new(Box::into_raw(Box::new(value)));
+        Rcu { value, domain, owns: PhantomData }
+    }
+
+    /// The value. It stays for as long as the guard or section, and this.
+    ///
+    /// # Panics
+    /// If that is of another domain.
+    #[inline]
+    pub fn load<'g>(&'g self, inside: &'g impl Inside<P>) -> &'g T {
+        self.check(inside.inside());
+        // SAFETY: it was made by `Box::into_raw`, and Acquire makes its content visible. Who replaces it
+        // defers its end until this section has ended.
+        unsafe { &*self.value.load(Acquire) }
+    }
+
+    /// Replaces the value.
+    ///
+    /// # Panics
+    /// If the guard is of another domain.
+    pub fn replace(&self, value: T, guard: &Guard<'_, P>) {
+        self.check(guard.domain());
+        let old = self.value.swap(Box::into_raw(Box::new(value)), AcqRel);
+        // SAFETY: it came from a `Box`, and nobody finds it any more.
+        unsafe { guard.defer_drop(old) };
+    }
+
+    /// Replaces the value by what `with` makes of it, again if somebody else has replaced it meanwhile.
+    ///
+    /// # Panics
+    /// If the guard is of another domain.
+    pub fn update_in(&self, mut with: impl FnMut(&T) -> T, guard: &Guard<'_, P>) {
+        self.check(guard.domain());
+        let mut old = self.value.load(Acquire);
+        loop {
+            // SAFETY: as in `load`.
+            let new = Box::into_raw(Box::new(with(unsafe { &*old })));
+            match self.value.compare_exchange(old, new, AcqRel, Acquire) {
+                Ok(_) => break,
+                Err(other) => {
+                    // SAFETY: nobody has seen it.
+                    drop(unsafe { Box::from_raw(new) });
+                    old = other;
+                }
+            }
+        }
+        // SAFETY: it came from a `Box`, and nobody finds it any more. That it is not another value at the
+        // same address is due to the guard, under which it cannot be freed.
+        unsafe { guard.defer_drop(old) };
+    }
+
+    #[inline]
+    fn check(&self, domain: &Domain<P>) {
+        assert!(ptr::eq(self.domain, domain), "the guard is of another domain");
+    }
+}
+
+impl<T: Send + Sync + 'static, P: Platform + 'static> Drop for Rcu<T, P> {
+    fn drop(&mut self) {
+        // SAFETY: it came from a `Box`. References to it borrow this, so there are none; what was
+        // replaced before is deferred.
+        drop(unsafe { Box::from_raw(self.value.load(Relaxed)) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn updates_of_all_threads_are_there() {
+        let rounds = if cfg!(miri) { 50 } else { 5000 };
+        let count = Rcu::new(0);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..rounds).for_each(|_| count.update(|old| old + 1)));
+            }
+        });
+        assert_eq!(*count.load(&epoch::pin()), 3 * rounds);
+    }
+
+    #[test]
+    fn what_was_found_stays_when_it_is_replaced() {
+        let value = Rcu::new("old".to_owned());
+        let section = epoch::section();
+        let found = value.load(&section);
+        value.store("new".to_owned());
+        epoch::flush();
+        assert_eq!((found.as_str(), value.load(&epoch::pin()).as_str()), ("old", "new"));
+    }
+
+    #[test]
+    #[should_panic(expected = "another domain")]
+    fn a_guard_of_another_domain_is_refused() {
+        let other: &'static Domain<System> = Box::leak(Box::new(Domain::new(System::symmetric())));
+        Rcu::new_in(other, 0).load(&epoch::pin());
+    }
+}
