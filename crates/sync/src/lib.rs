@@ -1,4 +1,36 @@
 //! Reclamation, counts and locks whose read side costs nothing to share.
+//!
+//! What many threads read and few change is usually guarded by a lock or a count that all of them
+//! write, and so a line of memory goes from core to core with each read. Here readers write lines of
+//! their own and execute no fence; those who change something pay for both sides.
+//!
+//! | | |
+//! | --- | --- |
+//! | [`epoch`] | what readers may hold is freed when they have left |
+//! | [`Rcu`] | a pointer to a value that is replaced as a whole |
+//! | [`Platform`], [`System`] | the asymmetric fence that they are built on |
+//!
+//! ```
+//! use knee_sync::{Rcu, epoch};
+//!
+//! static CONFIG: std::sync::LazyLock<Rcu<String>> =
+//!     std::sync::LazyLock::new(|| Rcu::new("debug=off".to_owned()));
+//!
+//! assert_eq!(CONFIG.load(&epoch::pin()), "debug=off");
+//! CONFIG.store("debug=on".to_owned());
+//! assert_eq!(CONFIG.load(&epoch::pin()), "debug=on");
+//! ```
+//!
+//! # Without an operating system
+//! Without the feature `std` nothing is allocated and nothing is asked of a system but what
+//! [`Platform`] says: a fence on all CPUs (an interrupt to each), a clock, the number of a thread.
+//! Records of threads are [`Node`]s of the embedder's, see [`epoch::Domain::register_in`], and what
+//! is deferred has an [`epoch::Entry`] inside.
+//!
+//! # How it is tested
+//! loom tries all orders of the protocols with two fences (`modelled.rs`), Miri runs the unit tests
+//! with many seeds, and a torture on real CPUs has to notice each of a list of mutants of the crate
+//! (`tests/mutants.rs`), as no tool knows what membarrier(2) does.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 

@@ -44,7 +44,7 @@ pub unsafe trait Platform: Sync {
 /// The fence of readers, where they keep the answer of [`Platform::is_symmetric`].
 #[inline]
 pub(crate) fn light(is_symmetric: bool) {
-    if is_symmetric {
+    if is_symmetric && !cfg!(mutant = "no_light_fence") {
         fence(SeqCst);
     } else {
         // LLVM moves no access to memory across it, and the CPU's own order is `heavy`'s business.

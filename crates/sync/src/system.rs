@@ -54,7 +54,7 @@ unsafe impl Platform for System {
     }
 
     fn heavy(&self) {
-        match self.symmetric {
+        match self.symmetric || cfg!(mutant = "own_fence") {
             true => fence(SeqCst),
             false => COMBINER.barrier(self),
         }
@@ -108,7 +108,8 @@ impl Combiner {
     fn barrier(&self, system: &System) {
         // What this thread wrote comes before a barrier that another executes for it.
         fence(SeqCst);
-        let wanted = self.begun.load(SeqCst) + 1;
+        // The last one that has begun may have begun before.
+        let wanted = self.begun.load(SeqCst) + u64::from(!cfg!(mutant = "joins_late"));
         let mut round = 0;
         while self.ended.load(Acquire) < wanted {
             if self.busy.swap(true, AcqRel) {

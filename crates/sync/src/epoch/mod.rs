@@ -70,10 +70,12 @@ mod handle;
 mod inside;
 #[cfg(feature = "std")]
 mod local;
+#[cfg(all(test, loom))]
+mod modelled;
 mod online;
 mod record;
 mod section;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use domain::{Cookie, Domain, Stall};

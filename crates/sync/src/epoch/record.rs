@@ -47,6 +47,9 @@ pub(super) struct Watch {
     pub(super) ended: AtomicU64,
 }
 
+/// A mutant's readers begin later than they do.
+const FUTURE: u64 = if cfg!(mutant = "future") { ONE } else { 0 };
+
 // SAFETY: the cells are the owner's alone, of which there is one at any time; whoever becomes it
 // takes the record's node after the last one has given it back.
 unsafe impl Sync for Record {}
@@ -126,7 +129,7 @@ impl Reader {
         // Acquire: who sees a time after an object was sealed sees that it was unlinked before.
         // Release: a scan that sees this word, and not the 0 before it, must not free before what was
         // read in the section before.
-        self.word.store(clock.load(Acquire) | 1, Release);
+        self.word.store(clock.load(Acquire) + FUTURE | 1, Release);
         // With the heavy fence of `Domain::scan`: either the scan sees the word, and waits for us, or
         // our loads from here on see what was unlinked before that fence.
         light(self.is_symmetric.get());

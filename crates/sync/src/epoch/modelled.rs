@@ -1,0 +1,132 @@
+//! Every order of the protocol's accesses: `RUSTFLAGS="--cfg loom" cargo test -p knee-sync --release
+//! --lib modelled`. loom knows fences but no barriers of an operating system, so that both sides
+//! execute one here; what the asymmetric fence adds is for tests/mutants.rs.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicUsize;
+use loom::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
+use loom::thread;
+
+use super::domain::Domain;
+use crate::biased::Biased;
+use crate::platform::Platform;
+
+#[derive(Debug)]
+struct Model;
+
+// SAFETY: both sides execute a full fence.
+unsafe impl Platform for Model {
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
+    fn heavy(&self) {
+        loom::sync::atomic::fence(SeqCst);
+    }
+
+    fn relax(&self, _: u32) {
+        thread::yield_now();
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn thread(&self) -> u64 {
+        0
+    }
+}
+
+fn model(test: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(test);
+}
+
+/// Two objects, of which number `current` can be found.
+struct World {
+    domain: Domain<Model>,
+    current: AtomicUsize,
+    objects: [UnsafeCell<u32>; 2],
+}
+
+// SAFETY: loom complains where two use an object at once.
+unsafe impl Sync for World {}
+
+fn world() -> Arc<World> {
+    Arc::new(World {
+        domain: Domain::new(Model),
+        current: AtomicUsize::new(0),
+        objects: [UnsafeCell::new(0), UnsafeCell::new(1)],
+    })
+}
+
+#[test]
+fn what_is_found_in_a_section_is_not_written_after_a_grace_period() {
+    model(|| {
+        let world = world();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || {
+                let handle = world.domain.register();
+                let guard = handle.pin();
+                let found = world.current.load(Acquire);
+                // SAFETY: nobody writes what is found in a section; loom sees to it.
+                world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
+                drop(guard);
+            }
+        });
+        let old = world.current.swap(1, AcqRel);
+        world.domain.synchronize();
+        // SAFETY: nobody reads it any more; loom sees to it.
+        world.objects[old].with_mut(|object| unsafe { *object = 9 });
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_section_that_follows_another_one_does_not_hide_it() {
+    model(|| {
+        let world = world();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || {
+                let handle = world.domain.register();
+                for _ in 0..2 {
+                    let guard = handle.pin();
+                    let found = world.current.load(Acquire);
+                    // SAFETY: as above.
+                    world.objects[found].with(|object| unsafe {
+                        assert_eq!(*object as usize, found);
+                    });
+                    drop(guard);
+                }
+            }
+        });
+        let old = world.current.swap(1, AcqRel);
+        let cookie = world.domain.cookie();
+        if world.domain.poll(cookie) {
+            // SAFETY: as above.
+            world.objects[old].with_mut(|object| unsafe { *object = 9 });
+        }
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn owner_and_visitor_exclude_each_other() {
+    model(|| {
+        let lock = Arc::new(Biased::new(0));
+        let visitor = thread::spawn({
+            let lock = lock.clone();
+            move || lock.visit(&Model, |count| *count += 1)
+        });
+        for _ in 0..2 {
+            // SAFETY: this thread is the owner.
+            unsafe { lock.own(&Model, |count| *count += 1) };
+        }
+        visitor.join().unwrap();
+        assert_eq!(lock.visit(&Model, |count| *count), 3);
+    });
+}
