@@ -22,7 +22,7 @@ pub struct Node<T> {
 }
 
 impl<T> Node<T> {
-    /// A node for [`Registry::add`].
+    /// A node that is in no registry yet.
     #[cfg(not(loom))]
     pub const fn new(value: T) -> Node<T> {
         Node {
@@ -34,7 +34,7 @@ impl<T> Node<T> {
         }
     }
 
-    /// A node for [`Registry::add`].
+    /// A node that is in no registry yet.
     #[cfg(loom)]
     pub fn new(value: T) -> Node<T> {
         Node {

@@ -129,7 +129,7 @@ impl Reader {
         // Acquire: who sees a time after an object was sealed sees that it was unlinked before.
         // Release: a scan that sees this word, and not the 0 before it, must not free before what was
         // read in the section before.
-        self.word.store(clock.load(Acquire) + FUTURE | 1, Release);
+        self.word.store((clock.load(Acquire) + FUTURE) | 1, Release);
         // With the heavy fence of `Domain::scan`: either the scan sees the word, and waits for us, or
         // our loads from here on see what was unlinked before that fence.
         light(self.is_symmetric.get());
