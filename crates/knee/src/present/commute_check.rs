@@ -32,12 +32,6 @@ pub(crate) fn words(verdict: Verdict) -> &'static str {
     }
 }
 
-/// What was checked: `Linux 6.1.0-50-cloud-amd64`.
-pub(crate) fn title(check: &Check) -> String {
-    let Check { kernel, file_system, .. } = check;
-    format!("Linux {}, {file_system}", kernel.release)
-}
-
 /// A part of all in per cent: `60.4 %`. All or nothing is said of nothing else.
 pub(crate) fn share(part: usize, all: usize) -> String {
     match (part, all) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 6.1/
-//!   check.json     which kernel and tests, and how far it came   (schemas/check.schema.json)
+//!   check.json     which kernel or program, which tests, how far (schemas/check.schema.json)
 //!   tests.jsonl    a line per test, as it ends                   (schemas/check-test.schema.json)
 //! ```
 //!
@@ -50,7 +50,9 @@ mod writer;
 #[cfg(test)]
 mod samples;
 
-pub use description::{Check, Shard, ShardError, TestedKernel, Tests, check_schema};
+pub use description::{
+    Check, Shard, ShardError, Tested, TestedKernel, TestedProgram, Tests, check_schema,
+};
 pub use diff::{DatumChange, Diff, PairChange, confirmed};
 pub use error::FindingsError;
 pub use line::{SharedLine, TestLine, Touched, Verdict, test_schema};

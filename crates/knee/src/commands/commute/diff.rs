@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::records;
 use crate::exit::{ExitStatus, usage};
-use crate::present::commute_check::title;
 use crate::present::commute_diff::text;
 use crate::stdout;
 
@@ -64,7 +63,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         document["after"] = json!(after.check);
         format!("{document:#}\n")
     } else {
-        text(&diff, [title(&before.check), title(&after.check)], super::most(args.top))
+        text(
+            &diff,
+            [before.check.tested.to_string(), after.check.tested.to_string()],
+            super::most(args.top),
+        )
     };
     stdout::print(&printed)?;
     Ok(if diff.worse.is_empty() { ExitStatus::Done } else { ExitStatus::Policy })
