@@ -129,6 +129,20 @@ fn producers_share_the_end_of_a_queue_unless_it_is_full() {
 }
 
 #[test]
+fn a_consumer_looks_at_the_end_of_a_short_queue_of_segments() {
+    let Some(results) = check_all("seg_queue", &["push", "pop"]) else { return };
+    assert!(results.len() > 1, "{results:?}");
+    for test in results {
+        let conflicts = test["conflicts"].as_array().unwrap();
+        let shared = conflicts.iter().filter(|line| line["same_bytes"] == true);
+        // Neither moves what the other one moves: the consumer only reads.
+        let wrote =
+            |line: &Value| [0, 1].map(|call| line["sides"][call.to_string()]["wrote"] == true);
+        assert_eq!(shared.map(wrote).collect::<Vec<_>>(), [[true, false]], "{test}");
+    }
+}
+
+#[test]
 fn threads_of_the_c_library_allocate_without_each_other() {
     let Some(results) = check_all("malloc", &["malloc", "malloc"]) else { return };
     for test in results {
