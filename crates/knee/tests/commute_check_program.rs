@@ -6,7 +6,7 @@ mod support;
 use std::process::Command;
 
 use serde_json::Value;
-use support::{Finished, Scratch, example, finish};
+use support::{Finished, Scratch, assert_schema, example, finish};
 
 /// Repetitions of what is always so.
 const ALWAYS: usize = 1000;
@@ -208,6 +208,11 @@ fn a_record_of_a_library_is_shown_explained_and_compared() {
     let run = |name: &str, dir: &str| check(&scratch, name, &["get", "get", "-o", dir]);
     let Some(locked) = run("rwlock_hashmap", "base") else { return };
     run("dashmap", "new").unwrap().assert_code(0);
+    let file = |name| std::fs::read_to_string(scratch.path().join("base").join(name)).unwrap();
+    assert_schema("check", &serde_json::from_str(&file("check.json")).unwrap());
+    for line in file("tests.jsonl").lines() {
+        assert_schema("check-test", &serde_json::from_str(line).unwrap());
+    }
     let commute = |args: &[&str]| finish(scratch.knee(&["commute"]).args(args));
     let matrix = commute(&["matrix", "base"]);
     assert_eq!(matrix.assert_code(0).stdout, locked.assert_code(0).stdout);

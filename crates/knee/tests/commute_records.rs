@@ -7,7 +7,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use snapbox::{assert_data_eq, str};
-use support::{Finished, Scratch, finish};
+use support::{Finished, Scratch, assert_schema, finish};
 
 /// A test: its id, its verdict, and the data that it shares.
 type Test<'t> = (&'t str, &'t str, &'t [&'t str]);
@@ -288,4 +288,42 @@ struct file.f_count
     commute(&scratch, &["explain", "before", "--test", "open,close/9.9"])
         .assert_code(2)
         .assert_stderr_has("there is no test open,close/9.9 in before");
+}
+
+#[test]
+fn what_is_printed_as_json_is_as_the_schemas_say() {
+    let scratch = records();
+    let printed = |args: &[&str]| json_of(&commute(&scratch, &[args, &["--json"]].concat()));
+    assert_schema("check-matrix", &printed(&["matrix", "before"]));
+    assert_schema("check-diff", &printed(&["diff", "before", "after"]));
+    assert_schema("check-explain", &printed(&["explain", "before"]));
+    let one = ["explain", "before", "--test", "open,close/0.0"];
+    assert_schema("check-test", &printed(&one));
+}
+
+#[test]
+#[should_panic(expected = "/sets/0/free: is missing")]
+fn a_document_without_a_member_is_not_as_the_schema_says() {
+    let scratch = records();
+    let mut document = json_of(&commute(&scratch, &["matrix", "before", "--json"]));
+    document["sets"][0].as_object_mut().unwrap().remove("free");
+    assert_schema("check-matrix", &document);
+}
+
+#[test]
+#[should_panic(expected = "/check/more: no schema has it")]
+fn a_document_with_a_member_that_nobody_describes_is_not_as_the_schema_says() {
+    let scratch = records();
+    let mut document = json_of(&commute(&scratch, &["matrix", "before", "--json"]));
+    document["check"]["more"] = json!(1);
+    assert_schema("check-matrix", &document);
+}
+
+#[test]
+#[should_panic(expected = "/fixes/0/frees: \"one\" is not of type")]
+fn a_document_with_a_member_of_another_type_is_not_as_the_schema_says() {
+    let scratch = records();
+    let mut document = json_of(&commute(&scratch, &["explain", "before", "--json"]));
+    document["fixes"][0]["frees"] = json!("one");
+    assert_schema("check-explain", &document);
 }

@@ -35,10 +35,12 @@
 //! # What is said of a record
 //!
 //! Pure functions: how many tests of each pair are conflict-free ([`Tally`]), what another record
-//! has otherwise ([`Diff`]), and which data spoil most tests ([`Ranking`]).
+//! has otherwise ([`Diff`]), and which data spoil most tests ([`Ranking`]). Schemas of what `--json`
+//! prints of these are `schemas/check-matrix.schema.json`, `check-diff` and `check-explain`.
 
 mod description;
 mod diff;
+mod document;
 mod error;
 mod line;
 mod ranking;
@@ -54,6 +56,7 @@ pub use description::{
     Check, Shard, ShardError, Tested, TestedKernel, TestedProgram, Tests, check_schema,
 };
 pub use diff::{DatumChange, Diff, PairChange, confirmed};
+pub use document::{DiffDocument, MatrixDocument, Set, diff_schema, explain_schema, matrix_schema};
 pub use error::FindingsError;
 pub use line::{SharedLine, TestLine, Touched, Verdict, test_schema};
 pub use ranking::{Datum, Fix, Ranking};

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use knee_trace::findings::{Diff, confirmed};
-use serde_json::json;
+use knee_trace::findings::{Diff, DiffDocument, confirmed};
 
 use super::records;
 use crate::exit::{ExitStatus, usage};
@@ -58,9 +57,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let diff = Diff::of(&before.tests, &after.tests);
     let printed = if args.json {
-        let mut document = serde_json::to_value(&diff)?;
-        document["before"] = json!(before.check);
-        document["after"] = json!(after.check);
+        let (before, after) = (&before.check, &after.check);
+        let document = serde_json::to_value(DiffDocument { diff: &diff, before, after })?;
         format!("{document:#}\n")
     } else {
         text(
