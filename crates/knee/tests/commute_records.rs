@@ -169,6 +169,33 @@ fn the_matrix_is_drawn_and_a_page_has_its_tests() {
 }
 
 #[test]
+fn a_report_and_a_directory_of_shards_show_one_check() {
+    let scratch = records();
+    let page = |args: &[&str]| {
+        let made = finish(scratch.knee(&["report", "-o", "-"]).args(args));
+        assert_eq!(made.stderr, "");
+        made.assert_code(0).stdout.clone()
+    };
+    let shards = page(&["one", "after", "two"]);
+    let both =
+        "Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0 %); Linux 6.12.0, tmpfs: 3";
+    assert!(shards.contains(both), "{shards}");
+    assert!(!shards.contains("href=\"#shared=3."), "{shards}");
+    assert!(page(&["one,two", "after"]) == shards);
+    fs::create_dir(scratch.path().join("shards")).unwrap();
+    for shard in ["one", "two"] {
+        let [from, to] = ["", "shards"].map(|dir| scratch.path().join(dir).join(shard));
+        fs::rename(from, to).unwrap();
+    }
+    assert!(page(&["shards", "after"]) == shards);
+    let matrix = |dir| commute(&scratch, &["matrix", dir]).assert_code(0).stdout.clone();
+    assert_eq!(matrix("shards"), matrix("before"));
+    // Records of one check, each of all tests, are several.
+    record(&scratch, "again", "6.1.0", &BEFORE, [1, 1]);
+    assert!(page(&["before", "again"]).contains("href=\"#shared=2.open.close\""));
+}
+
+#[test]
 fn a_test_that_is_no_longer_conflict_free_is_worse_and_one_in_doubt_is_told_apart() {
     let scratch = records();
     let diff = commute(&scratch, &["diff", "before", "after"]);

@@ -60,7 +60,7 @@ pub use document::{DiffDocument, MatrixDocument, Set, diff_schema, explain_schem
 pub use error::FindingsError;
 pub use line::{SharedLine, TestLine, Touched, Verdict, test_schema};
 pub use ranking::{Datum, Fix, Ranking};
-pub use reader::{Findings, is_record};
+pub use reader::{Findings, is_record, read_check};
 pub use tally::{Counts, Tally};
 pub use writer::Writer;
 

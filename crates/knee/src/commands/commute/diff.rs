@@ -23,7 +23,8 @@ use crate::stdout;
 
 Status 1: a test that was conflict-free conflicts now.")]
 pub(super) struct Args {
-    /// What `knee commute check -o DIR` has found before; shards with commas between them
+    /// What `knee commute check -o DIR` has found before; shards with commas between them, or
+    /// a directory of them
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
