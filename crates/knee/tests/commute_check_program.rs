@@ -6,7 +6,7 @@ mod support;
 use std::process::Command;
 
 use serde_json::Value;
-use support::{Finished, Scratch, example, finish};
+use support::{Finished, Scratch, assert_schema, example, finish};
 
 /// Repetitions of what is always so.
 const ALWAYS: usize = 1000;
@@ -129,11 +129,124 @@ fn producers_share_the_end_of_a_queue_unless_it_is_full() {
 }
 
 #[test]
+fn a_consumer_looks_at_the_end_of_a_short_queue_of_segments() {
+    let Some(results) = check_all("seg_queue", &["push", "pop"]) else { return };
+    assert!(results.len() > 1, "{results:?}");
+    for test in results {
+        let conflicts = test["conflicts"].as_array().unwrap();
+        let shared = conflicts.iter().filter(|line| line["same_bytes"] == true);
+        // Neither moves what the other one moves: the consumer only reads.
+        let wrote =
+            |line: &Value| [0, 1].map(|call| line["sides"][call.to_string()]["wrote"] == true);
+        assert_eq!(shared.map(wrote).collect::<Vec<_>>(), [[true, false]], "{test}");
+    }
+}
+
+#[test]
 fn threads_of_the_c_library_allocate_without_each_other() {
     let Some(results) = check_all("malloc", &["malloc", "malloc"]) else { return };
     for test in results {
         assert_eq!(test["verdict"], "conflict-free", "{test}");
     }
+}
+
+/// Which test of the record in a directory went how, in the order of the tests' names.
+fn verdicts(scratch: &Scratch, dirs: &[&str]) -> Vec<(String, String)> {
+    let read =
+        |dir: &&str| std::fs::read_to_string(scratch.path().join(dir).join("tests.jsonl")).unwrap();
+    let lines = dirs.iter().map(read).collect::<String>();
+    let word = |line: &Value, member: &str| line[member].as_str().unwrap().to_owned();
+    let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut verdicts: Vec<_> =
+        lines.map(|line: Value| (word(&line, "test"), word(&line, "verdict"))).collect();
+    verdicts.sort();
+    verdicts
+}
+
+#[test]
+fn a_record_goes_on_where_it_was_killed_and_shards_are_the_whole() {
+    let scratch = Scratch::new();
+    let run = |args: &[&str]| check(&scratch, "rwlock_hashmap", args);
+    let Some(whole) = run(&["-o", "whole"]) else { return };
+    whole.assert_code(0).assert_stdout_has("rwlock_hashmap: 0 of 70 tests are conflict-free");
+    let all = verdicts(&scratch, &["whole"]);
+    assert_eq!(all.len(), 70);
+
+    // As it is when knee is killed while it writes its sixth line.
+    let one = ["-o", "one", "--shard", "1/2"];
+    run(&one).unwrap().assert_code(0);
+    let half = verdicts(&scratch, &["one"]);
+    let tests = scratch.path().join("one/tests.jsonl");
+    let text = std::fs::read_to_string(&tests).unwrap();
+    let few: String = text.split_inclusive('\n').take(6).collect();
+    std::fs::write(&tests, &few[..few.len() - 7]).unwrap();
+    run(&one).unwrap().assert_code(3).assert_stderr_has("(--resume)");
+    let resume = [one.as_slice(), &["--resume"]].concat();
+    let other = run(&["-o", "one", "--resume", "--shard", "2/2"]).unwrap();
+    other.assert_code(3).assert_stderr_has("it is shard 1/2, not 2/2");
+    let other = check(&scratch, "dashmap", &resume).unwrap();
+    other.assert_code(3).assert_stderr_has("the program is rwlock_hashmap, not dashmap");
+    let resumed = run(&resume).unwrap();
+    resumed.assert_code(0).assert_stderr_has("knee: one has 5 of 35 tests");
+    assert_eq!(verdicts(&scratch, &["one"]), half);
+    let check: Value =
+        serde_json::from_slice(&std::fs::read(scratch.path().join("one/check.json")).unwrap())
+            .unwrap();
+    assert_eq!(check["complete"], true);
+    assert_eq!(check["program"]["name"], "rwlock_hashmap");
+
+    run(&["-o", "two", "--shard", "2/2"]).unwrap().assert_code(0);
+    assert_eq!(verdicts(&scratch, &["one", "two"]), all);
+    // Nothing is left to do, and what is told is all.
+    let again = run(&resume).unwrap();
+    assert_eq!(again.assert_code(0).stdout, resumed.stdout);
+}
+
+#[test]
+fn a_record_of_a_library_is_shown_explained_and_compared() {
+    let scratch = Scratch::new();
+    let run = |name: &str, dir: &str| check(&scratch, name, &["get", "get", "-o", dir]);
+    let Some(locked) = run("rwlock_hashmap", "base") else { return };
+    run("dashmap", "new").unwrap().assert_code(0);
+    let file = |name| std::fs::read_to_string(scratch.path().join("base").join(name)).unwrap();
+    assert_schema("check", &serde_json::from_str(&file("check.json")).unwrap());
+    for line in file("tests.jsonl").lines() {
+        assert_schema("check-test", &serde_json::from_str(line).unwrap());
+    }
+    let commute = |args: &[&str]| finish(scratch.knee(&["commute"]).args(args));
+    let matrix = commute(&["matrix", "base"]);
+    assert_eq!(matrix.assert_code(0).stdout, locked.assert_code(0).stdout);
+    matrix.assert_stdout_has("Who writes shared lines");
+    commute(&["matrix", "new", "-o", "new.html"]).assert_code(0);
+    let page = std::fs::read_to_string(scratch.path().join("new.html")).unwrap();
+    assert!(page.contains("<h1>dashmap: 5 of 7 tests are conflict-free (71.4 %)</h1>"));
+    commute(&["explain", "base"])
+        .assert_code(0)
+        .assert_stdout_has("rwlock_hashmap: 0 of 7 tests are conflict-free (0 %).")
+        .assert_stdout_has("would make 7 more tests conflict-free");
+    commute(&["diff", "base", "new"])
+        .assert_code(0)
+        .assert_stdout_has("before: rwlock_hashmap\nafter:  dashmap\n")
+        .assert_stdout_has("5 tests that were not are conflict-free now");
+    commute(&["diff", "new", "base"])
+        .assert_code(1)
+        .assert_stdout_has("5 tests that were conflict-free no longer are");
+    commute(&["matrix", "base", "new"])
+        .assert_code(3)
+        .assert_stderr_has("the program is rwlock_hashmap, not dashmap");
+}
+
+#[test]
+fn a_record_has_each_test_once() {
+    let scratch = Scratch::new();
+    let program = example("knee-bind", "planted");
+    let mut generate = scratch.knee(&["commute", "tests", "null", "null", "--model"]);
+    let test = finish(generate.arg(&program)).assert_code(0).stdout.repeat(2);
+    std::fs::write(scratch.path().join("tests"), test).unwrap();
+    let Some(twice) = check(&scratch, "planted", &["--tests", "tests"]) else { return };
+    twice.assert_code(0).assert_stdout_has("2 of 2 tests are conflict-free");
+    let kept = check(&scratch, "planted", &["--tests", "tests", "-o", "record"]).unwrap();
+    kept.assert_code(2).assert_stderr_has("test null,null/0.0 is there twice");
 }
 
 #[test]

@@ -72,6 +72,32 @@ fn a_shared_offset_goes_from_cpu_to_cpu_and_what_is_shared_by_nobody_stays() {
     }
 }
 
+/// What the kernel has in the lines that move in every operation.
+fn data(cost: &Value) -> Vec<&str> {
+    let hot = |line: &&Value| line["taken"].as_f64().unwrap() > 0.9;
+    let lines = cost["lines"].as_array().unwrap().iter().filter(hot);
+    lines.map(|line| line["data"].as_str().expect("a name")).collect()
+}
+
+#[test]
+fn lines_are_called_by_what_tasks_share_in_an_address_space_and_outside_of_it() {
+    let of = |mode| {
+        let run = cost(&["munmap", "open", "--json", "-n", "3", "--mode", mode])?;
+        let document = document(&run);
+        let data = |operation| -> Vec<String> {
+            data(measured(&document, operation, 3)).into_iter().map(str::to_owned).collect()
+        };
+        Some([data("munmap"), data("open")])
+    };
+    let Some([unmapped, opened]) = of("threads") else { return };
+    let has = |data: &[String], name: &str| data.iter().any(|data| data.contains(name));
+    assert!(has(&unmapped, "mm_struct.mmap_lock"), "{unmapped:?}");
+    assert!(has(&opened, "files_struct.file_lock") && has(&opened, "cred.usage"), "{opened:?}");
+    let [unmapped, opened] = of("processes").unwrap();
+    assert!(!has(&unmapped, "mm_struct"), "{unmapped:?}");
+    assert!(!has(&opened, "files_struct") && has(&opened, "aa_profile.label"), "{opened:?}");
+}
+
 #[test]
 fn two_guests_find_the_same() {
     let names = TOLERANCES.map(|(operation, _)| operation);
@@ -94,8 +120,8 @@ fn a_table_names_the_lines_that_move_and_the_functions_that_touch_them() {
     run.assert_code(0)
         .assert_stdout_has("threads, 8 rounds")
         .assert_stdout_has("3 CPUs")
-        .assert_stdout_has("1 other line, most in")
-        .assert_stdout_has("  1.00   0.00  0xffff8880");
+        .assert_stdout_has("  1.00   0.00  file.f_pos_lock, file.f_pos  written by ")
+        .assert_stdout_has("1 other line: file.f_version; most in");
 }
 
 #[test]

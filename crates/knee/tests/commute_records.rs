@@ -7,7 +7,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use snapbox::{assert_data_eq, str};
-use support::{Finished, Scratch, finish};
+use support::{Finished, Scratch, assert_schema, finish};
 
 /// A test: its id, its verdict, and the data that it shares.
 type Test<'t> = (&'t str, &'t str, &'t [&'t str]);
@@ -169,6 +169,33 @@ fn the_matrix_is_drawn_and_a_page_has_its_tests() {
 }
 
 #[test]
+fn a_report_and_a_directory_of_shards_show_one_check() {
+    let scratch = records();
+    let page = |args: &[&str]| {
+        let made = finish(scratch.knee(&["report", "-o", "-"]).args(args));
+        assert_eq!(made.stderr, "");
+        made.assert_code(0).stdout.clone()
+    };
+    let shards = page(&["one", "after", "two"]);
+    let both =
+        "Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0 %); Linux 6.12.0, tmpfs: 3";
+    assert!(shards.contains(both), "{shards}");
+    assert!(!shards.contains("href=\"#shared=3."), "{shards}");
+    assert!(page(&["one,two", "after"]) == shards);
+    fs::create_dir(scratch.path().join("shards")).unwrap();
+    for shard in ["one", "two"] {
+        let [from, to] = ["", "shards"].map(|dir| scratch.path().join(dir).join(shard));
+        fs::rename(from, to).unwrap();
+    }
+    assert!(page(&["shards", "after"]) == shards);
+    let matrix = |dir| commute(&scratch, &["matrix", dir]).assert_code(0).stdout.clone();
+    assert_eq!(matrix("shards"), matrix("before"));
+    // Records of one check, each of all tests, are several.
+    record(&scratch, "again", "6.1.0", &BEFORE, [1, 1]);
+    assert!(page(&["before", "again"]).contains("href=\"#shared=2.open.close\""));
+}
+
+#[test]
 fn a_test_that_is_no_longer_conflict_free_is_worse_and_one_in_doubt_is_told_apart() {
     let scratch = records();
     let diff = commute(&scratch, &["diff", "before", "after"]);
@@ -288,4 +315,42 @@ struct file.f_count
     commute(&scratch, &["explain", "before", "--test", "open,close/9.9"])
         .assert_code(2)
         .assert_stderr_has("there is no test open,close/9.9 in before");
+}
+
+#[test]
+fn what_is_printed_as_json_is_as_the_schemas_say() {
+    let scratch = records();
+    let printed = |args: &[&str]| json_of(&commute(&scratch, &[args, &["--json"]].concat()));
+    assert_schema("check-matrix", &printed(&["matrix", "before"]));
+    assert_schema("check-diff", &printed(&["diff", "before", "after"]));
+    assert_schema("check-explain", &printed(&["explain", "before"]));
+    let one = ["explain", "before", "--test", "open,close/0.0"];
+    assert_schema("check-test", &printed(&one));
+}
+
+#[test]
+#[should_panic(expected = "/sets/0/free: is missing")]
+fn a_document_without_a_member_is_not_as_the_schema_says() {
+    let scratch = records();
+    let mut document = json_of(&commute(&scratch, &["matrix", "before", "--json"]));
+    document["sets"][0].as_object_mut().unwrap().remove("free");
+    assert_schema("check-matrix", &document);
+}
+
+#[test]
+#[should_panic(expected = "/check/more: no schema has it")]
+fn a_document_with_a_member_that_nobody_describes_is_not_as_the_schema_says() {
+    let scratch = records();
+    let mut document = json_of(&commute(&scratch, &["matrix", "before", "--json"]));
+    document["check"]["more"] = json!(1);
+    assert_schema("check-matrix", &document);
+}
+
+#[test]
+#[should_panic(expected = "/fixes/0/frees: \"one\" is not of type")]
+fn a_document_with_a_member_of_another_type_is_not_as_the_schema_says() {
+    let scratch = records();
+    let mut document = json_of(&commute(&scratch, &["explain", "before", "--json"]));
+    document["fixes"][0]["frees"] = json!("one");
+    assert_schema("check-explain", &document);
 }

@@ -71,13 +71,8 @@ impl Functions {
         self.instructions.insert(address, name);
     }
 
-    /// The functions that a guest has handed over.
-    pub(crate) fn of_guest(channel: &Ram) -> Result<Functions, CheckError> {
-        Ok(Functions::of(&kallsyms(channel)?))
-    }
-
     /// The functions in the text of /proc/kallsyms.
-    fn of(kallsyms: &str) -> Functions {
+    pub(crate) fn of(kallsyms: &str) -> Functions {
         let mut functions = Functions::default();
         for line in kallsyms.lines() {
             let mut words = line.split_ascii_whitespace();
@@ -413,7 +408,7 @@ impl<'a> Game<'a> {
 }
 
 /// The text of /proc/kallsyms that a guest has handed over.
-fn kallsyms(channel: &Ram) -> Result<String, CheckError> {
+pub(crate) fn kallsyms(channel: &Ram) -> Result<String, CheckError> {
     let mut bytes = vec![0; word(channel, Word::Symbols)?.min(channel.bytes() as usize)];
     read(channel, word(channel, Word::SymbolsAt)?, &mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

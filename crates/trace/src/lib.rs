@@ -70,7 +70,7 @@ pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
 pub use process::Tracing;
 pub use program::check_program;
-pub use qemu::qemu_version;
+pub use qemu::{qemu_user_version, qemu_version};
 pub use ram::Ram;
 pub use record::{
     Conflict, Header, Move, Record, RecordError, Side, TestResult, Touch, TracedAccess,

@@ -22,7 +22,7 @@ use crate::process::{Launch, Qemu, Said, Tracing, memory_file};
 use crate::record::{Record, TestResult};
 use crate::symbols::ProgramNames;
 
-const QEMU: &str = "qemu-x86_64";
+pub(crate) const QEMU: &str = "qemu-x86_64";
 
 /// Runs `tests`, a line of JSON each, in a program whose `main` is `knee_bind::main`; tells each, in
 /// their order. A program that says nothing for as long as `patience` hangs.

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Subcommand};
 use clap_complete::Shell;
 use knee_measure::noise::noise_schema;
 use knee_measure::record::{run_schema, sample_schema};
-use knee_trace::findings::{check_schema, test_schema};
+use knee_trace::findings::{check_schema, diff_schema, explain_schema, matrix_schema, test_schema};
 
 use crate::cli::Cli;
 use crate::exit::ExitStatus;
@@ -32,10 +32,11 @@ enum What {
         /// The shell
         shell: Shell,
     },
-    /// The JSON schema of a file that knee writes
+    /// The JSON schema of what knee writes
     Schema {
-        /// run (run.json), sample (a line of samples.jsonl), noise (noise.json), check (check.json) or
-        /// check-test (a line of tests.jsonl)
+        /// run (run.json), sample (a line of samples.jsonl), noise (noise.json), check (check.json),
+        /// check-test (a line of tests.jsonl), or what --json prints: check-matrix (of `knee commute
+        /// matrix DIR`), check-diff (`diff`), check-explain (`explain`)
         file: SchemaFile,
     },
 }
@@ -47,6 +48,9 @@ enum SchemaFile {
     Noise,
     Check,
     CheckTest,
+    CheckMatrix,
+    CheckDiff,
+    CheckExplain,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
@@ -64,6 +68,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
                 SchemaFile::Noise => noise_schema(),
                 SchemaFile::Check => check_schema(),
                 SchemaFile::CheckTest => test_schema(),
+                SchemaFile::CheckMatrix => matrix_schema(),
+                SchemaFile::CheckDiff => diff_schema(),
+                SchemaFile::CheckExplain => explain_schema(),
             };
             text = format!("{schema:#}\n").into_bytes();
         }

@@ -31,11 +31,12 @@ use crate::stdout;
   knee report results/old runs/new         CSV files of will-it-scale, and a record
   knee report posix.json runs/new          with a matrix of knee commute matrix --json
   knee report 6.1 6.12 -o shared.html      what knee commute check -o DIR has found
+  knee report part/* 6.12 -o shared.html   … of one check in shards
   knee report runs/before -o - | gzip > report.html.gz")]
 pub(crate) struct Args {
     /// Records of knee run, or CSV files (or a directory of them) or output of will-it-scale; further
     /// ones are compared with the first. JSON files of knee commute matrix may be among them, and
-    /// directories of knee commute check
+    /// directories of knee commute check, of which shards of one check are shown as one
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 

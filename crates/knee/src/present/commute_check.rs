@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use knee_commute::models;
-use knee_trace::findings::{Check, Counts, Tally, Verdict};
-use serde_json::json;
+use knee_trace::findings::{Counts, Tally, Verdict};
 
 use super::number::plural;
 
@@ -30,12 +29,6 @@ pub(crate) fn words(verdict: Verdict) -> &'static str {
         Verdict::Disturbed => "disturbed by another task, which says nothing",
         Verdict::Died => "ended the guest",
     }
-}
-
-/// What was checked: `Linux 6.1.0-50-cloud-amd64`.
-pub(crate) fn title(check: &Check) -> String {
-    let Check { kernel, file_system, .. } = check;
-    format!("Linux {}, {file_system}", kernel.release)
 }
 
 /// A part of all in per cent: `60.4 %`. All or nothing is said of nothing else.
@@ -132,19 +125,4 @@ fn matrix(tally: &Tally) -> String {
         let _ = write!(text, " {name:>0$}", cell(name));
     }
     text + "\n\n"
-}
-
-/// For programs: the check, and how many tests of which operations went how.
-pub(crate) fn json(tally: &Tally, check: &Check) -> String {
-    let sets: Vec<_> = tally
-        .sets()
-        .iter()
-        .map(|(operations, counts)| {
-            let mut set = json!(counts);
-            set["operations"] = json!(operations);
-            set
-        })
-        .collect();
-    let document = json!({ "schema": 1, "check": check, "total": tally.total(), "sets": sets });
-    format!("{document:#}\n")
 }

@@ -19,6 +19,12 @@ const MOST_NAMED: usize = 15;
 pub(crate) struct Writers(BTreeMap<String, usize>);
 
 impl Writers {
+    pub(crate) fn of(tests: &[TestLine]) -> Self {
+        let mut writers = Self::default();
+        tests.iter().for_each(|test| writers.add(test));
+        writers
+    }
+
     pub(crate) fn add(&mut self, test: &TestLine) {
         let sides = test.conflicts.iter().flat_map(|line| line.sides.values());
         for writer in sides.flat_map(|side| &side.writers).collect::<BTreeSet<_>>() {

@@ -3,7 +3,7 @@
 use knee_report::{Shared, SharedLine, SharedSide, SharedVerdict};
 use knee_trace::findings::{Findings, Ranking, SharedLine as Line, Tally, TestLine, Verdict};
 
-use super::commute_check::{operations, title};
+use super::commute_check::operations;
 use super::commute_explain::sentences;
 use super::number::plural;
 
@@ -13,7 +13,7 @@ const FIXES: usize = 10;
 /// The findings of a check.
 pub(crate) fn record(findings: &Findings) -> Shared {
     let check = &findings.check;
-    let mut shared = Shared::new(title(check), operations(&Tally::of(&findings.tests)));
+    let mut shared = Shared::new(check.tested.to_string(), operations(&Tally::of(&findings.tests)));
     shared.fixes = sentences(&Ranking::of(&findings.tests, FIXES));
     let mut left_out = 0;
     for test in &findings.tests {

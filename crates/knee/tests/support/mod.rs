@@ -2,6 +2,8 @@
 //! left behind.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
+pub(crate) mod schema;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -79,6 +81,14 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
         stdout: String::from_utf8(stdout).unwrap(),
         stderr: String::from_utf8(stderr).unwrap(),
     }
+}
+
+/// That a document is as the schema says that knee prints by this name.
+#[track_caller]
+pub(crate) fn assert_schema(name: &str, document: &serde_json::Value) {
+    let printed = finish(&mut Scratch::new().knee(&["generate", "schema", name]));
+    let schema = serde_json::from_str(&printed.assert_code(0).stdout).unwrap();
+    schema::assert_valid(&schema, document);
 }
 
 /// How a command ended.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Cost;
+use crate::datum::Datum;
 use crate::record::{Move, Side, TestResult};
 
 /// What an operation costs. Caches in the kernel are refilled now and then, by an operation that is
@@ -48,8 +49,10 @@ pub struct Spread {
 /// A line that moves from CPU to CPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HotLine {
-    /// Physical address of its first byte: the place where a name for the datum can be asked for.
+    /// Physical address of its first byte.
     pub line: u64,
+    /// What the kernel has there, where that is known.
+    pub datum: Option<Datum>,
     /// Virtual addresses of it.
     pub virtuals: Vec<u64>,
     /// How often it is taken, by the operations.
@@ -103,13 +106,13 @@ impl Cost {
             written: of_side(|side| side.written as u64),
             taken: Spread::of(done.iter().map(|done| done.taken)),
             fetched: Spread::of(done.iter().map(|done| done.fetched)),
-            lines: lines(&done),
+            lines: lines(&done, &self.data),
         }
     }
 }
 
 /// The hottest line first.
-fn lines(operations: &[&TestResult]) -> Vec<HotLine> {
+fn lines(operations: &[&TestResult], data: &BTreeMap<u64, Datum>) -> Vec<HotLine> {
     let mut lines: BTreeMap<u64, Vec<&Move>> = BTreeMap::new();
     for moved in operations.iter().flat_map(|done| &done.moves) {
         lines.entry(moved.line).or_default().push(moved);
@@ -125,6 +128,7 @@ fn lines(operations: &[&TestResult]) -> Vec<HotLine> {
         let share = |count: usize| count as f64 / operations.len() as f64;
         HotLine {
             line,
+            datum: data.get(&line).cloned(),
             virtuals: distinct(&moves, |moved| &moved.by.virtuals),
             taken: share(taken),
             fetched: share(moves.len() - taken),
@@ -176,13 +180,16 @@ mod tests {
             done(530, 0),
             done(500, 0),
         ];
-        let figures = Cost { experiment, operations }.figures(1);
+        let datum = Datum { fields: vec!["file.f_pos".to_owned()], beside: Vec::new() };
+        let data = [(0x40, datum.clone()), (0x80, Datum::default())].into();
+        let figures = Cost { experiment, operations, data }.figures(1);
         assert_eq!((figures.operations, figures.disturbed), (3, 1));
         let expected = Spread { median: 500, min: 500, max: 530, mean: 510.0 };
         assert_eq!(figures.instructions, expected);
         assert_eq!(figures.taken, Spread { median: 1, min: 1, max: 1, mean: 1.0 });
         let [line] = &figures.lines[..] else { panic!("{:?}", figures.lines) };
         assert_eq!((line.line, line.taken, line.fetched), (0x40, 1.0, 0.0));
+        assert_eq!(line.datum, Some(datum));
         assert_eq!(line.writers, [0xffff_ffff_8100_0000]);
     }
 

@@ -1,6 +1,7 @@
 //! What operations cost in a guest: what each of many repetitions on several virtual CPUs did.
 
 mod figures;
+mod names;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -10,7 +11,8 @@ use knee_agent::{CONSOLE, COST, CostRequest, EXPERIMENT, Experiment, Made, chann
 
 pub use figures::{Figures, HotLine, Spread};
 
-use crate::check::{CheckError, Functions};
+use crate::check::{CheckError, Functions, kallsyms};
+use crate::datum::{Datum, Resolver};
 use crate::error::GuestError;
 use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
@@ -29,6 +31,8 @@ pub struct Cost {
     pub experiment: Experiment,
     /// Each time that it was done: round by round, in each the CPUs in their order.
     pub operations: Vec<TestResult>,
+    /// What the kernel has in the lines that moved, by the lines' physical addresses.
+    pub data: BTreeMap<u64, Datum>,
 }
 
 /// Makes the experiments of a request in a guest with this kernel and at least as many CPUs as any
@@ -41,7 +45,8 @@ pub fn cost(
     mut tell: impl FnMut(Cost, &Functions) -> ControlFlow<()>,
 ) -> Result<End, CheckError> {
     let mut options = options.clone();
-    options.tracing = Some(Tracing { moves: true, ..options.tracing.unwrap_or_default() });
+    options.tracing =
+        Some(Tracing { moves: true, pause: true, ..options.tracing.unwrap_or_default() });
     // Where maps are is the same each time: what is in which node of a tree depends on it.
     options.parameters.push("norandmaps".to_owned());
     let mut rest = request.clone();
@@ -76,9 +81,13 @@ fn guest(
     let options = GuestOptions { channel: Some(channel.clone()), ..options.clone() };
     let mut guest = Guest::start(kernel, &files, &options)?;
     let mut functions = Functions::default();
+    // From when the kernel's symbols are known.
+    let mut resolver = None;
     // Results come before or after what the agent says of them: two pipes, in no order.
     let mut results: BTreeMap<u64, TestResult> = BTreeMap::new();
     let mut waiting: VecDeque<Made> = VecDeque::new();
+    // By the test after which the guest stood still.
+    let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
     let all = |made: &Made| made.first..made.first + u64::from(made.experiment.cpus) * rounds;
     let mut end = End::Died("it said nothing".to_owned());
@@ -98,20 +107,33 @@ fn guest(
                     Err(_) => return Err(CheckError::Agent(said.to_owned())),
                 }
             }
-            Event::Result(Record::Header(_)) => functions = Functions::of_guest(&channel)?,
+            Event::Result(Record::Header(_)) => {
+                let symbols = kallsyms(&channel)?;
+                functions = Functions::of(&symbols);
+                resolver = Some(Resolver::new(guest.ram().clone(), &symbols));
+            }
             Event::Result(Record::Test(result)) => {
+                if let (Some(resolver), false) = (&mut resolver, result.is_conflict_free()) {
+                    let begin = data.last_key_value().map_or(0, |(last, _)| last + 1);
+                    let operations = results.range(begin..).map(|(_, operation)| operation);
+                    data.insert(result.test, names::of_lines(operations, resolver));
+                }
+                if result.is_awaited() {
+                    guest.resume()?;
+                }
                 results.insert(result.test, result);
             }
             Event::Result(_) => {}
             Event::End(how) => end = how,
         }
         while let Some(made) = waiting.front()
-            && all(made).all(|test| results.contains_key(&test))
+            && (all(made).start..=all(made).end).all(|test| results.contains_key(&test))
         {
             let Some(made) = waiting.pop_front() else { break };
             let operations = all(&made).filter_map(|test| results.remove(&test)).collect();
+            let data = data.get(&all(&made).end).cloned().unwrap_or_default();
             rest.experiments.retain(|experiment| *experiment != made.experiment);
-            let cost = Cost { experiment: made.experiment, operations };
+            let cost = Cost { experiment: made.experiment, operations, data };
             if tell(cost, &functions).is_break() {
                 rest.experiments.clear();
                 return Ok(end);

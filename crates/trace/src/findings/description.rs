@@ -1,7 +1,8 @@
-//! `check.json`: which kernel and tests a record is of.
+//! `check.json`: which kernel or program, and which tests, a record is of.
 
-use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
+use std::{fmt, fs, io};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,14 +33,43 @@ pub struct Check {
     pub knee_version: String,
     /// Version of QEMU, as it says.
     pub qemu: String,
-    /// The kernel.
-    pub kernel: TestedKernel,
-    /// What the tests' files are on: `tmpfs`.
-    pub file_system: String,
+    /// What was checked.
+    #[serde(flatten)]
+    pub tested: Tested,
     /// All tests of the check.
     pub tests: Tests,
     /// Which of these are here.
     pub shard: Shard,
+}
+
+/// What was checked: a kernel with a file system, or a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Tested {
+    /// Its system calls.
+    Kernel {
+        /// The kernel.
+        kernel: TestedKernel,
+        /// What the tests' files are on: `tmpfs`.
+        file_system: String,
+    },
+    /// The library in it.
+    Program {
+        /// The program.
+        program: TestedProgram,
+    },
+}
+
+/// `Linux 6.1.0-50-cloud-amd64, tmpfs`, or the name of a program.
+impl fmt::Display for Tested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel { kernel, file_system } => {
+                write!(f, "Linux {}, {file_system}", kernel.release)
+            }
+            Self::Program { program } => f.write_str(&program.name),
+        }
+    }
 }
 
 /// A kernel that was checked.
@@ -58,6 +88,23 @@ impl TestedKernel {
             release: kernel.release().to_owned(),
             image: hexadecimal(Sha256::digest(kernel.image())),
         }
+    }
+}
+
+/// A program that was checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TestedProgram {
+    /// The name of its file, without directories.
+    pub name: String,
+    /// SHA-256 of its file, in hexadecimal: the libraries that it finds when it starts are not in it.
+    pub file: String,
+}
+
+impl TestedProgram {
+    /// Of the program in a file.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self { name, file: hexadecimal(Sha256::digest(fs::read(path)?)) })
     }
 }
 
@@ -140,14 +187,7 @@ impl FromStr for Shard {
 
 impl Check {
     /// One that begins now, which the caller knows.
-    pub fn begin(
-        began: String,
-        kernel: &Kernel,
-        file_system: &str,
-        tests: Tests,
-        shard: Shard,
-        qemu: String,
-    ) -> Self {
+    pub fn begin(began: String, tested: Tested, tests: Tests, shard: Shard, qemu: String) -> Self {
         Self {
             schema: SCHEMA,
             kind: KIND.to_owned(),
@@ -156,8 +196,7 @@ impl Check {
             ended: None,
             knee_version: env!("CARGO_PKG_VERSION").to_owned(),
             qemu,
-            kernel: TestedKernel::of(kernel),
-            file_system: file_system.to_owned(),
+            tested,
             tests,
             shard,
         }
@@ -171,15 +210,9 @@ impl Check {
     /// What makes results of `other` no results of the same check, if anything does.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let (a, b) = (self, other);
-        let of = |what: &str, a: &dyn fmt::Display, b: &dyn fmt::Display| {
-            Some(format!("{what} {a}, not {b}"))
-        };
-        if a.kernel.release != b.kernel.release {
-            of("the kernel is", &a.kernel.release, &b.kernel.release)
-        } else if a.kernel.image != b.kernel.image {
-            Some(format!("the kernel is another image of {}", a.kernel.release))
-        } else if a.file_system != b.file_system {
-            of("files are on", &a.file_system, &b.file_system)
+        let tested = a.tested.difference(&b.tested);
+        if tested.is_some() {
+            tested
         } else if a.tests.count != b.tests.count {
             of("the number of tests is", &a.tests.count, &b.tests.count)
         } else if a.tests.digest != b.tests.digest {
@@ -192,6 +225,42 @@ impl Check {
     }
 }
 
+impl Tested {
+    fn difference(&self, other: &Self) -> Option<String> {
+        match (self, other) {
+            (
+                Self::Kernel { kernel: a, file_system: a_files },
+                Self::Kernel { kernel: b, file_system: b_files },
+            ) => {
+                if a.release != b.release {
+                    of("the kernel is", &a.release, &b.release)
+                } else if a.image != b.image {
+                    Some(format!("the kernel is another image of {}", a.release))
+                } else if a_files != b_files {
+                    of("files are on", a_files, b_files)
+                } else {
+                    None
+                }
+            }
+            (Self::Program { program: a }, Self::Program { program: b }) => {
+                if a.file == b.file {
+                    None
+                } else if a.name == b.name {
+                    Some(format!("the program is another build of {}", a.name))
+                } else {
+                    of("the program is", &a.name, &b.name)
+                }
+            }
+            (a, b) => of("what was checked is", a, b),
+        }
+    }
+}
+
+/// Says of what two are not the same.
+fn of(what: &str, a: &dyn fmt::Display, b: &dyn fmt::Display) -> Option<String> {
+    Some(format!("{what} {a}, not {b}"))
+}
+
 /// The JSON schema of `check.json`.
 pub fn check_schema() -> serde_json::Value {
     schemars::schema_for!(Check).to_value()
@@ -202,7 +271,7 @@ mod tests {
     use proptest::prelude::*;
     use snapbox::assert_data_eq;
 
-    use super::super::samples::check;
+    use super::super::samples::{check, kernel, program};
     use super::*;
 
     #[test]
@@ -239,18 +308,44 @@ mod tests {
             one.difference(&other)
         };
         assert_eq!(differs(|c| c.shard.index = 2), None);
-        assert_eq!(
-            differs(|c| c.kernel.release = "5.10".to_owned()).unwrap(),
-            "the kernel is 6.1.0-test, not 5.10"
-        );
-        assert!(differs(|c| c.kernel.image.clear()).unwrap().contains("another image"));
-        assert_eq!(
-            differs(|c| c.file_system = "ext4".to_owned()).unwrap(),
-            "files are on tmpfs, not ext4"
-        );
         assert!(differs(|c| c.tests.count = 2).unwrap().contains("number of tests is 1, not 2"));
         assert!(differs(|c| c.tests.digest.clear()).unwrap().contains("tests are others"));
         assert!(differs(|c| c.shard.of = 2).unwrap().contains("number of shards is 1, not 2"));
+    }
+
+    #[test]
+    fn kernels_and_programs_that_differ_are_named() {
+        let differs = |a: &Tested, b: &Tested| a.difference(b).unwrap_or_default();
+        let one = kernel("6.1.0-test");
+        assert_eq!(differs(&one, &one), "");
+        assert_eq!(differs(&one, &kernel("5.10")), "the kernel is 6.1.0-test, not 5.10");
+        let change = |changed: fn(&mut TestedKernel, &mut String)| {
+            let mut other = one.clone();
+            let Tested::Kernel { kernel, file_system } = &mut other else { unreachable!() };
+            changed(kernel, file_system);
+            differs(&one, &other)
+        };
+        assert!(change(|kernel, _| kernel.image.clear()).contains("another image"));
+        let on_disk = change(|_, file_system| *file_system = "ext4".to_owned());
+        assert_eq!(on_disk, "files are on tmpfs, not ext4");
+        let map = |file: &str| program("map", file);
+        assert_eq!(differs(&map("1"), &program("moved", "1")), "");
+        assert_eq!(differs(&map("1"), &map("2")), "the program is another build of map");
+        assert_eq!(differs(&map("1"), &program("tree", "2")), "the program is map, not tree");
+        let both = differs(&one, &map("1"));
+        assert_eq!(both, "what was checked is Linux 6.1.0-test, tmpfs, not map");
+    }
+
+    #[test]
+    fn a_description_is_of_a_kernel_or_of_a_program() {
+        for tested in [kernel("6.1"), program("map", "1")] {
+            let check = Check { tested, ..check(Shard::WHOLE, &["a,a/0"]) };
+            let written = serde_json::to_value(&check).unwrap();
+            let of = ["kernel", "file_system", "program"].map(|member| !written[member].is_null());
+            let is_program = matches!(check.tested, Tested::Program { .. });
+            assert_eq!(of, [!is_program, !is_program, is_program]);
+            assert_eq!(serde_json::from_value::<Check>(written).unwrap(), check);
+        }
     }
 
     proptest! {

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{SCHEMA, TestLine, Verdict};
 
 /// The difference of two checks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Diff {
     /// Version of this document: 1.
     pub schema: u32,
@@ -41,7 +42,7 @@ pub struct Diff {
 }
 
 /// How tests of the same operations changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PairChange {
     /// The operations.
     pub operations: Vec<String>,
@@ -58,7 +59,7 @@ pub struct PairChange {
 }
 
 /// A datum that only one of two checks has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DatumChange {
     /// What it is called.
     pub datum: String,

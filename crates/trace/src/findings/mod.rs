@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 6.1/
-//!   check.json     which kernel and tests, and how far it came   (schemas/check.schema.json)
+//!   check.json     which kernel or program, which tests, how far (schemas/check.schema.json)
 //!   tests.jsonl    a line per test, as it ends                   (schemas/check-test.schema.json)
 //! ```
 //!
@@ -35,10 +35,12 @@
 //! # What is said of a record
 //!
 //! Pure functions: how many tests of each pair are conflict-free ([`Tally`]), what another record
-//! has otherwise ([`Diff`]), and which data spoil most tests ([`Ranking`]).
+//! has otherwise ([`Diff`]), and which data spoil most tests ([`Ranking`]). Schemas of what `--json`
+//! prints of these are `schemas/check-matrix.schema.json`, `check-diff` and `check-explain`.
 
 mod description;
 mod diff;
+mod document;
 mod error;
 mod line;
 mod ranking;
@@ -50,12 +52,15 @@ mod writer;
 #[cfg(test)]
 mod samples;
 
-pub use description::{Check, Shard, ShardError, TestedKernel, Tests, check_schema};
+pub use description::{
+    Check, Shard, ShardError, Tested, TestedKernel, TestedProgram, Tests, check_schema,
+};
 pub use diff::{DatumChange, Diff, PairChange, confirmed};
+pub use document::{DiffDocument, MatrixDocument, Set, diff_schema, explain_schema, matrix_schema};
 pub use error::FindingsError;
 pub use line::{SharedLine, TestLine, Touched, Verdict, test_schema};
 pub use ranking::{Datum, Fix, Ranking};
-pub use reader::{Findings, is_record};
+pub use reader::{Findings, is_record, read_check};
 pub use tally::{Counts, Tally};
 pub use writer::Writer;
 

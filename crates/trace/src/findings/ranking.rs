@@ -10,12 +10,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{SCHEMA, TestLine, Touched, Verdict};
 
 /// What spoils tests, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Ranking {
     /// Version of this document: 1.
     pub schema: u32,
@@ -32,7 +33,7 @@ pub struct Ranking {
 }
 
 /// Something that tests share.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Datum {
     /// What it is called.
     pub datum: String,
@@ -47,7 +48,7 @@ pub struct Datum {
 }
 
 /// A step: data that are to be fixed together.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fix {
     /// What they are called.
     pub data: Vec<String>,

@@ -84,8 +84,11 @@ impl Findings {
     }
 }
 
-/// Reads `check.json` of a record.
-pub(super) fn read_check(dir: &Path) -> Result<Check, FindingsError> {
+/// Reads `check.json` of the record in a directory.
+///
+/// # Errors
+/// If there is none, or something in it is not as the schema says.
+pub fn read_check(dir: &Path) -> Result<Check, FindingsError> {
     let path = dir.join(CHECK_FILE);
     let text = match fs::read(&path) {
         Ok(text) => text,

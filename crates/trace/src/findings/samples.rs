@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 use super::description::KIND;
 use super::{CHECK_FILE, TESTS_FILE};
-use super::{Check, SCHEMA, Shard, SharedLine, TestLine, TestedKernel, Tests, Touched, Verdict};
+use super::{Check, SCHEMA, Shard, SharedLine, TestLine, Tests, Touched, Verdict};
+use super::{Tested, TestedKernel, TestedProgram};
 
 /// A description of these tests' check.
 pub(super) fn check(shard: Shard, ids: &[&str]) -> Check {
@@ -20,11 +21,21 @@ pub(super) fn check(shard: Shard, ids: &[&str]) -> Check {
         ended: None,
         knee_version: "0.1.0".to_owned(),
         qemu: "7.2.22".to_owned(),
-        kernel: TestedKernel { release: "6.1.0-test".to_owned(), image: "00".repeat(32) },
-        file_system: "tmpfs".to_owned(),
+        tested: kernel("6.1.0-test"),
         tests: Tests::of(ids.iter().copied()),
         shard,
     }
+}
+
+/// A kernel of this release, on tmpfs.
+pub(super) fn kernel(release: &str) -> Tested {
+    let kernel = TestedKernel { release: release.to_owned(), image: "00".repeat(32) };
+    Tested::Kernel { kernel, file_system: "tmpfs".to_owned() }
+}
+
+/// A program of this name and digest.
+pub(super) fn program(name: &str, file: &str) -> Tested {
+    Tested::Program { program: TestedProgram { name: name.to_owned(), file: file.to_owned() } }
 }
 
 /// Writes a record as it is when knee is killed.

@@ -119,7 +119,7 @@ fn lock(dir: &Path) -> Result<File, FindingsError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{check, free};
+    use super::super::samples::{check, free, kernel};
     use super::super::{Findings, Shard};
     use super::*;
 
@@ -177,7 +177,7 @@ mod tests {
         let told = resume(&dir, &check(Shard::WHOLE, &IDS[..2])).unwrap_err();
         assert!(told.contains("cannot be resumed: the number of tests is 3, not 2"), "{told}");
         let mut other = one.clone();
-        other.kernel.release = "6.12".to_owned();
+        other.tested = kernel("6.12");
         let told = resume(&dir, &other).unwrap_err();
         assert!(told.contains("the kernel is 6.1.0-test, not 6.12"), "{told}");
         assert_eq!(resume(&dir, &one), Ok(vec![]));

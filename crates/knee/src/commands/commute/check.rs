@@ -1,24 +1,25 @@
 //! `knee commute check`.
 
 mod program;
+mod progress;
 mod trace;
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
 use clap::builder::PossibleValuesParser;
 use knee_measure::machine::utc::rfc3339;
-use knee_trace::findings::{Check, Shard, Tally, TestLine, Tests, Writer, is_record};
+use knee_trace::findings::{Shard, Tally, TestLine, Tested, TestedKernel};
 use knee_trace::{Archive, CheckOptions, Disk, Kernel, check, qemu_version};
 use serde::Deserialize;
 
+use self::progress::Progress;
 use super::verify::tests;
 use crate::exit::{ExitStatus, usage};
-use crate::present::commute_check::{text, title};
+use crate::present::commute_check::text;
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -48,6 +49,7 @@ const TMPFS: &str = "tmpfs";
   knee commute check --kernel trixie -o part/2 --shard 2/4    one of four machines
   knee commute check close close --trace close,close/3.1    every access of one test
   knee commute check --program ./my-binding             a library, of which this is a binding
+  knee commute check --program ./my-binding -o new && knee commute diff base new
 
 Status 1: a call returned what the model does not say; 4: a guest or a
 program did not survive a test.")]
@@ -67,7 +69,7 @@ pub(super) struct Args {
 
     /// A program with a library, bound to a model of its interface (crate knee-bind): checks the
     /// library with the tests of that model
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "fs", "output", "shard"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "fs"])]
     program: Option<PathBuf>,
 
     /// What the tests' files are on: tmpfs, or a file system that mkfs of this machine makes, on a
@@ -102,40 +104,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let lines = tests(&args.operations, args.tests.as_deref(), false)?;
     let all = listed(&lines)?;
+    distinct(&all)?;
     let kernel = kernel(args.kernel.as_deref())?;
     if let Some(test) = &args.trace {
         return trace::run(test, &all, &kernel, args);
     }
-    let description = Check::begin(
-        now(),
-        &kernel,
-        &args.fs,
-        Tests::of(all.iter().map(|(id, _)| id.as_str())),
-        args.shard,
-        qemu_version().unwrap_or_default(),
-    );
-    let title = title(&description);
-    let expected = description.expected();
-    let (mut record, done) = open(args, description)?;
-    let mut tally = Tally::of(&done);
-    let done: BTreeSet<&str> = done.iter().map(|test| test.test.as_str()).collect();
-    let of_shard = all.iter().enumerate().filter(|(nr, _)| args.shard.has(*nr));
-    let left: Vec<&(String, &[u8])> =
-        of_shard.map(|(_, test)| test).filter(|(id, _)| !done.contains(id.as_str())).collect();
-    let mut keep = |line: TestLine| -> anyhow::Result<()> {
-        tally.add(&line);
-        if let Some(record) = &mut record {
-            record.append(&line)?;
-        }
-        if args.json { write_line(&line) } else { Ok(()) }
-    };
-    if !left.is_empty() {
+    let tested = Tested::Kernel { kernel: TestedKernel::of(&kernel), file_system: args.fs.clone() };
+    let title = tested.to_string();
+    let qemu = qemu_version().unwrap_or_default();
+    let (mut progress, _) = Progress::begin(args, &all, tested, qemu)?;
+    if !progress.is_done() {
         let options = CheckOptions { disk: disk(args, &kernel)?, ..CheckOptions::default() };
-        run_tests(&kernel, &left, &options, expected - left.len(), &mut keep)?;
+        run_tests(&kernel, &options, &mut progress)?;
     }
-    if let Some(record) = record {
-        record.end(now())?;
-    }
+    let tally = progress.end()?;
     if !args.json {
         stdout::print(&text(&tally, &title))?;
     }
@@ -165,52 +147,39 @@ fn listed(lines: &[u8]) -> anyhow::Result<Vec<(String, &[u8])>> {
     struct Test {
         id: String,
     }
-    let mut seen = BTreeSet::new();
     let mut tests = Vec::new();
     let lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
     for (nr, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
         let Test { id } = serde_json::from_slice(line)
             .map_err(|error| anyhow!("line {} of the tests is none: {error}", nr + 1))?;
-        if !seen.insert(id.clone()) {
-            return Err(usage(format!("test {id} is there twice, in line {} again", nr + 1)));
-        }
         tests.push((id, line));
     }
     Ok(tests)
 }
 
-/// The record that is to be written, if any is, and the tests that it has.
-fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLine>)> {
-    let Some(dir) = &args.output else { return Ok((None, Vec::new())) };
-    if !args.resume || !is_record(dir) {
-        return Ok((Some(Writer::create(dir, check)?), Vec::new()));
+/// That no test is there twice.
+fn distinct(tests: &[(String, &[u8])]) -> anyhow::Result<()> {
+    let mut seen = BTreeSet::new();
+    match tests.iter().position(|(id, _)| !seen.insert(id)) {
+        None => Ok(()),
+        Some(nr) => {
+            let id = &tests[nr].0;
+            Err(usage(format!("test {id} is there twice, as number {} again", nr + 1)))
+        }
     }
-    let (writer, done) = Writer::resume(dir, &check)?;
-    tell!("knee: {} has {} of {} tests", dir.display(), done.len(), check.expected());
-    Ok((Some(writer), done))
 }
 
-/// Runs tests in guests, `before` of all having been run, and keeps what each shows.
+/// Runs the tests that are left in guests, and keeps what each shows.
 fn run_tests(
     kernel: &Kernel,
-    tests: &[&(String, &[u8])],
     options: &CheckOptions,
-    before: usize,
-    keep: &mut impl FnMut(TestLine) -> anyhow::Result<()>,
+    progress: &mut Progress,
 ) -> anyhow::Result<()> {
-    let all = before + tests.len();
-    tell!("knee: {} tests on Linux {}; the guest boots", tests.len(), kernel.release());
-    let lines: Vec<&[u8]> = tests.iter().map(|(_, line)| *line).collect();
-    let mut ran = 0;
-    let mut told = Instant::now();
+    let tests = progress.left();
+    tell!("knee: {tests} tests on Linux {}; the guest boots", kernel.release());
     let mut failed = Ok(());
-    check(kernel, &lines.concat(), options, |checked, functions| {
-        ran += 1;
-        failed = keep(TestLine::of(&checked, functions));
-        if told.elapsed() >= TELL_EVERY {
-            told = Instant::now();
-            tell!("knee: {} of {all} tests", before + ran);
-        }
+    check(kernel, &progress.lines(), options, |checked, functions| {
+        failed = progress.keep(TestLine::of(&checked, functions));
         if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     failed
@@ -232,9 +201,4 @@ pub(super) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     }
     tell!("knee: looking for the kernel of {name}, which is fetched unless it has been");
     Archive::of_user().open(&name).with_context(|| format!("the kernel of {name}"))
-}
-
-fn write_line(line: &TestLine) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(line.to_line().as_bytes()).context("cannot write to standard output")
 }

@@ -2,12 +2,10 @@
 
 use std::path::PathBuf;
 
-use knee_trace::findings::{Diff, confirmed};
-use serde_json::json;
+use knee_trace::findings::{Diff, DiffDocument, confirmed};
 
 use super::records;
 use crate::exit::{ExitStatus, usage};
-use crate::present::commute_check::title;
 use crate::present::commute_diff::text;
 use crate::stdout;
 
@@ -25,7 +23,8 @@ use crate::stdout;
 
 Status 1: a test that was conflict-free conflicts now.")]
 pub(super) struct Args {
-    /// What `knee commute check -o DIR` has found before; shards with commas between them
+    /// What `knee commute check -o DIR` has found before; shards with commas between them, or
+    /// a directory of them
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
@@ -59,12 +58,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let diff = Diff::of(&before.tests, &after.tests);
     let printed = if args.json {
-        let mut document = serde_json::to_value(&diff)?;
-        document["before"] = json!(before.check);
-        document["after"] = json!(after.check);
+        let (before, after) = (&before.check, &after.check);
+        let document = serde_json::to_value(DiffDocument { diff: &diff, before, after })?;
         format!("{document:#}\n")
     } else {
-        text(&diff, [title(&before.check), title(&after.check)], super::most(args.top))
+        text(
+            &diff,
+            [before.check.tested.to_string(), after.check.tested.to_string()],
+            super::most(args.top),
+        )
     };
     stdout::print(&printed)?;
     Ok(if diff.worse.is_empty() { ExitStatus::Done } else { ExitStatus::Policy })

@@ -6,7 +6,6 @@ use knee_trace::findings::{Ranking, TestLine};
 
 use super::records;
 use crate::exit::{ExitStatus, usage};
-use crate::present::commute_check::title;
 use crate::present::commute_explain::{ranking, test};
 use crate::stdout;
 
@@ -73,7 +72,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                 [] => String::new(),
                 pair => format!(", {}", pair.join(" and ")),
             };
-            ranking(&ranked, &(title(&findings.check) + &pair), most)
+            ranking(&ranked, &(findings.check.tested.to_string() + &pair), most)
         }
     };
     stdout::print(&printed)?;

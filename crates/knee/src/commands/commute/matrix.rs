@@ -6,11 +6,12 @@ use anyhow::Context;
 use knee_commute::{Extent, explore_pairs, watch};
 use knee_measure::record::write_atomically;
 use knee_report::Page;
-use knee_trace::findings::Tally;
+use knee_trace::findings::{MatrixDocument, Tally, Tested};
 
 use super::{From, records, warn};
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute as present;
+use crate::present::commute_program::Writers;
 use crate::present::{commute_check, commute_matrix, commute_shared};
 use crate::stderr::tell;
 use crate::stdout;
@@ -67,11 +68,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result<()> {
     let findings = records::open(named)?;
     let Some(file) = &args.output else {
+        if args.json {
+            let document = serde_json::to_value(MatrixDocument::of(&findings))?;
+            return stdout::print(&format!("{document:#}\n"));
+        }
+        let tested = &findings.check.tested;
+        let writers = match tested {
+            Tested::Kernel { .. } => String::new(),
+            Tested::Program { .. } => Writers::of(&findings.tests).text(),
+        };
         let tally = Tally::of(&findings.tests);
-        return stdout::print(&match args.json {
-            true => commute_check::json(&tally, &findings.check),
-            false => commute_check::text(&tally, &commute_check::title(&findings.check)),
-        });
+        return stdout::print(&(commute_check::text(&tally, &tested.to_string()) + &writers));
     };
     let shared = commute_shared::record(&findings);
     if !is_drawing {

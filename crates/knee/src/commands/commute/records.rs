@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use knee_trace::findings::{Findings, TestLine};
+use knee_trace::findings::{Findings, TestLine, is_record};
 
 use crate::present::number::plural;
 use crate::stderr::tell;
 
-/// Reads the shards of one check; a name may be several, with commas between them.
+/// Reads the shards of one check; a name may be several, with commas between them, or a directory
+/// with all of them.
 ///
 /// What is missing is told.
 pub(in crate::commands) fn open(named: &[PathBuf]) -> anyhow::Result<Findings> {
@@ -30,14 +31,30 @@ pub(in crate::commands) fn open(named: &[PathBuf]) -> anyhow::Result<Findings> {
     Ok(findings)
 }
 
-/// The directories that a name stands for: itself, if there is such a one.
-fn directories(name: &Path) -> Vec<PathBuf> {
+/// The directories that a name stands for: itself, if there is a record; else those between its
+/// commas, or those in it.
+pub(in crate::commands) fn directories(name: &Path) -> Vec<PathBuf> {
+    if is_record(name) {
+        return vec![name.to_owned()];
+    }
     match name.to_str() {
         Some(text) if text.contains(',') && !name.exists() => {
             text.split(',').filter(|part| !part.is_empty()).map(PathBuf::from).collect()
         }
-        _ => vec![name.to_owned()],
+        _ => match inside(name) {
+            none if none.is_empty() => vec![name.to_owned()],
+            records => records,
+        },
     }
+}
+
+/// The records in a directory, by name.
+fn inside(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut records: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| is_record(path)).collect();
+    records.sort();
+    records
 }
 
 /// What records are called.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use knee_measure::record::{RUN_FILE, SAMPLES_FILE};
 use knee_report::{Matrix, Shared};
-use knee_trace::findings::is_record;
+use knee_trace::findings::{Check, FindingsError, Shard, is_record, read_check};
 
 use crate::commands::commute::records;
 use crate::present::commute_shared;
@@ -19,20 +19,51 @@ pub(super) struct Split {
 }
 
 /// Tells the matrices of `knee commute matrix --json`, the records of `knee commute check` and runs
-/// apart.
+/// apart. Shards of one check are one.
 pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
     let Split { mut matrices, mut shared, mut runs } = Split::default();
+    let mut checks: Vec<Shards> = Vec::new();
     for path in paths {
-        if is_record(path) {
-            let findings = records::open(std::slice::from_ref(path))?;
-            shared.push(commute_shared::record(&findings));
+        let records = records::directories(path);
+        if records.iter().all(|record| is_record(record)) {
+            for record in records {
+                Shards::add(&mut checks, record)?;
+            }
         } else if is_json(path).with_context(|| format!("cannot read {}", path.display()))? {
             matrices.push(read(path)?);
         } else {
             runs.push(path.clone());
         }
     }
+    for check in checks {
+        shared.push(commute_shared::record(&records::open(&check.records)?));
+    }
     Ok(Split { matrices, shared, runs })
+}
+
+/// Records that are shards of one check.
+struct Shards {
+    check: Check,
+    shards: Vec<Shard>,
+    records: Vec<PathBuf>,
+}
+
+impl Shards {
+    /// Adds a record where the others of its check are; a shard that is there already begins anew.
+    fn add(all: &mut Vec<Shards>, record: PathBuf) -> Result<(), FindingsError> {
+        let check = read_check(&record)?;
+        let fits = |known: &&mut Shards| {
+            known.check.difference(&check).is_none() && !known.shards.contains(&check.shard)
+        };
+        match all.iter_mut().find(fits) {
+            Some(known) => {
+                known.shards.push(check.shard);
+                known.records.push(record);
+            }
+            None => all.push(Shards { shards: vec![check.shard], check, records: vec![record] }),
+        }
+        Ok(())
+    }
 }
 
 /// Whether `path` is a file of JSON, and none of those that make up a run.

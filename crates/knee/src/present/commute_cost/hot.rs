@@ -8,6 +8,10 @@ use crate::present::number::plural;
 
 /// Functions of a line that are named.
 const MOST_NAMES: usize = 4;
+/// Columns for names; what comes after a longer one moves to the right.
+const WIDEST_NAME: usize = 48;
+/// Data of lines that are not named one by one.
+const MOST_DATA: usize = 3;
 /// A line that moves in fewer operations is no hot one.
 const HOT: f64 = 0.05;
 
@@ -26,6 +30,7 @@ pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> 
         "\n{BOLD}{operation}{BOLD:#}, Linux {}, {cpus} CPUs: taken, fetched, by operation\n",
         kernel.release
     );
+    let width = hot.iter().map(|line| line.name().len()).max().unwrap_or(0).min(WIDEST_NAME);
     for line in hot {
         let who = match (few(&line.writers), few(&line.readers)) {
             (writers, readers) if line.readers.is_subset(&line.writers) || readers.is_empty() => {
@@ -35,13 +40,16 @@ pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> 
             (writers, readers) => format!("written by {writers}; read by {readers}"),
         };
         let (taken, fetched) = (line.taken, line.fetched);
-        let _ = writeln!(text, "  {taken:>6.2} {fetched:>6.2}  {}  {who}", line.name());
+        let _ = writeln!(text, "  {taken:>6.2} {fetched:>6.2}  {:width$}  {who}", line.name());
     }
     let taken: f64 = others.iter().map(|line| line.taken).sum();
     let fetched: f64 = others.iter().map(|line| line.fetched).sum();
     if taken + fetched >= HOT {
         let n = plural(others.len(), "other line");
-        let _ = writeln!(text, "  {taken:>6.2} {fetched:>6.2}  {n}, most in {}", most_in(others));
+        let data = most(others, |line| [line.name()].into(), MOST_DATA).join("; ");
+        let functions = |line: &Line| line.writers.union(&line.readers).cloned().collect();
+        let functions = most(others, functions, MOST_NAMES).join(", ");
+        let _ = writeln!(text, "  {taken:>6.2} {fetched:>6.2}  {n}: {data}; most in {functions}");
     }
     text
 }
@@ -53,7 +61,8 @@ impl Line {
 
     /// What there is to call it by.
     fn name(&self) -> String {
-        format!("{:#x}", self.virtuals.first().unwrap_or(&self.address))
+        let address = || format!("{:#x}", self.virtuals.first().unwrap_or(&self.address));
+        self.data.clone().unwrap_or_else(address)
     }
 }
 
@@ -66,16 +75,15 @@ fn few(names: &BTreeSet<String>) -> String {
     text
 }
 
-/// The functions that touch lines that move, by how often these do.
-fn most_in(lines: &[Line]) -> String {
-    let mut functions: BTreeMap<&str, f64> = BTreeMap::new();
+/// Names of lines that move, those that do it most often first.
+fn most(lines: &[Line], names: impl Fn(&Line) -> BTreeSet<String>, at_most: usize) -> Vec<String> {
+    let mut moves: BTreeMap<String, f64> = BTreeMap::new();
     for line in lines {
-        for name in line.writers.union(&line.readers) {
-            *functions.entry(name).or_default() += line.moves();
+        for name in names(line) {
+            *moves.entry(name).or_default() += line.moves();
         }
     }
-    let mut functions: Vec<(&str, f64)> = functions.into_iter().collect();
-    functions.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-    let names: Vec<&str> = functions.iter().take(MOST_NAMES).map(|(name, _)| *name).collect();
-    names.join(", ")
+    let mut moves: Vec<(String, f64)> = moves.into_iter().collect();
+    moves.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    moves.into_iter().take(at_most).map(|(name, _)| name).collect()
 }

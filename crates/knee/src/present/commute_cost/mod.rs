@@ -28,6 +28,8 @@ pub(crate) struct KernelCosts {
 /// A line that moves, with the names of the functions that touch it.
 struct Line {
     address: u64,
+    /// What the kernel has there.
+    data: Option<String>,
     virtuals: Vec<u64>,
     taken: f64,
     fetched: f64,
@@ -52,6 +54,7 @@ impl KernelCosts {
             .iter()
             .map(|line| Line {
                 address: line.line,
+                data: line.datum.as_ref().map(ToString::to_string),
                 virtuals: line.virtuals.clone(),
                 taken: line.taken,
                 fetched: line.fetched,
@@ -71,13 +74,14 @@ impl KernelCosts {
 
 /// For programs: of each kernel a list of `costs`, one for each `operation` and number of `cpus`.
 /// `figures` are those of [`Figures`], each with its median, least, greatest and mean. `lines` are the
-/// hottest ones, by how often they are `taken` and `fetched` in an operation, with the functions that
-/// write and read them; `more` are not listed.
+/// hottest ones, by how often they are `taken` and `fetched` in an operation, with the `data` that the
+/// kernel has there and the functions that write and read them; `more` are not listed.
 pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32) -> String {
     let hexadecimal = |address: &u64| format!("{address:#x}");
     let line = |line: &Line| {
         object!({
             "line": hexadecimal(&line.address),
+            "data": line.data,
             "virtual": line.virtuals.iter().map(hexadecimal).collect::<Vec<_>>(),
             "taken": line.taken,
             "fetched": line.fetched,

@@ -69,7 +69,8 @@ pub struct Made {
     /// The experiment.
     pub experiment: Experiment,
     /// How many of the plugin's tests came before, of other experiments. It has one for each time
-    /// that a task did the operation, round by round.
+    /// that a task did the operation, round by round, and a last one with two sides, after which the
+    /// guest stands still.
     pub first: u64,
     /// Why it came to nothing, if it did. There is none after it then.
     pub failed: Option<String>,
@@ -99,7 +100,7 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
         let turns = turns.again(experiment.cpus as usize);
         let failed = make(experiment, request.mode, request.rounds, turns)?;
         let last = failed.is_some();
-        let tests = u64::from(experiment.cpus) * u64::from(request.rounds);
+        let tests = u64::from(experiment.cpus) * u64::from(request.rounds) + 1;
         let made = Made { experiment: experiment.clone(), first, failed };
         writeln!(io::stdout(), "{EXPERIMENT}{}", serde_json::to_string(&made)?)?;
         if last {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use knee_marks::Mark;
 use rustix::io::Errno;
+use rustix::process;
 
 use super::operations::{Operation, Step};
 use super::own::Own;
@@ -48,8 +49,23 @@ impl Task {
         }
         // While others have their last turn, this one sleeps as it did before.
         turns.wait(nr, rounds + 2);
+        if nr == 0 {
+            stand_still();
+        }
         turns.pass(nr);
     }
+}
+
+/// A test with two sides on one stack, so one that has conflicts: the guest stands still after it, with
+/// all that the tasks have, and the host can see what is in the lines that moved.
+fn stand_still() {
+    Mark::Begin.say();
+    for side in 0..2 {
+        Mark::Open(side).say();
+        let _ = process::getppid();
+        Mark::Close(side).say();
+    }
+    Mark::End.say();
 }
 
 fn turn(operation: &Operation, own: &mut Own, before: &Sleeper) -> Result<(), Failed> {

@@ -2,15 +2,17 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use anyhow::Context;
 use knee_commute::Model;
-use knee_trace::check_program;
-use knee_trace::findings::{Tally, TestLine};
+use knee_trace::findings::{TestLine, Tested, TestedProgram};
+use knee_trace::{check_program, qemu_user_version};
 
 use super::super::program::Program;
 use super::super::verify::{make_tests, read_tests};
-use super::{Args, TELL_EVERY, status, write_line};
+use super::progress::Progress;
+use super::{Args, distinct, listed, status};
 use crate::exit::ExitStatus;
 use crate::present::commute_check::text;
 use crate::present::commute_program::Writers;
@@ -23,33 +25,45 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
     let program = Program::introduce(path.to_owned())?;
-    let tests = match &args.tests {
+    let lines = match &args.tests {
         Some(file) => read_tests(file)?,
         None => make_tests(&program, &args.operations, false)?,
     };
-    let count = tests.iter().filter(|byte| **byte == b'\n').count();
-    tell!("knee: {} of {}", plural(count, "test"), program.name());
-    let mut tally = Tally::default();
-    let mut writers = Writers::default();
-    let mut told = Instant::now();
-    let mut failed = Ok(());
-    check_program(program.path(), &tests, PATIENCE, |checked, names| {
-        let line = TestLine::of(&checked, names.functions());
-        tally.add(&line);
-        writers.add(&line);
-        if args.json {
-            failed = write_line(&line);
-        }
-        if told.elapsed() >= TELL_EVERY {
-            told = Instant::now();
-            tell!("knee: {} of {count} tests", tally.total().tests);
-        }
-        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    failed?;
+    let all = listed(&lines)?;
+    // One test many times shows what a library does in the long run; a record has each once.
+    if args.output.is_some() {
+        distinct(&all)?;
+    }
+    let read = TestedProgram::of(program.path());
+    let tested = read.with_context(|| format!("cannot read {}", program.path().display()))?;
+    let tested = Tested::Program { program: tested };
+    let title = tested.to_string();
+    let qemu = qemu_user_version().unwrap_or_default();
+    let (mut progress, done) = Progress::begin(args, &all, tested, qemu)?;
+    let mut writers = Writers::of(&done);
+    if !progress.is_done() {
+        run_tests(&program, &mut progress, &mut writers)?;
+    }
+    let tally = progress.end()?;
     if !args.json {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        stdout::print(&(text(&tally, &name) + &writers.text()))?;
+        stdout::print(&(text(&tally, &title) + &writers.text()))?;
     }
     Ok(status(&tally))
+}
+
+/// Runs the tests that are left, and keeps what each shows.
+fn run_tests(
+    program: &Program,
+    progress: &mut Progress<'_>,
+    writers: &mut Writers,
+) -> anyhow::Result<()> {
+    tell!("knee: {} of {}", plural(progress.left(), "test"), program.name());
+    let mut failed = Ok(());
+    check_program(program.path(), &progress.lines(), PATIENCE, |checked, names| {
+        let line = TestLine::of(&checked, names.functions());
+        writers.add(&line);
+        failed = progress.keep(line);
+        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    failed
 }

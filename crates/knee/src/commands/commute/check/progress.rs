@@ -1,0 +1,93 @@
+//! How far a check has come: what is left of its tests, and where goes what they show.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::time::Instant;
+
+use anyhow::Context;
+use knee_trace::findings::{Check, Tally, TestLine, Tested, Tests, Writer, is_record};
+
+use super::{Args, TELL_EVERY, now};
+use crate::stderr::tell;
+
+pub(super) struct Progress<'t> {
+    /// Tests of the shard, and those of them that are not done yet.
+    expected: usize,
+    left: Vec<&'t [u8]>,
+    tally: Tally,
+    record: Option<Writer>,
+    json: bool,
+    told: Instant,
+}
+
+impl<'t> Progress<'t> {
+    /// Of a check that begins or goes on, as is asked for; and what the record already has.
+    pub(super) fn begin(
+        args: &Args,
+        all: &[(String, &'t [u8])],
+        tested: Tested,
+        qemu: String,
+    ) -> anyhow::Result<(Self, Vec<TestLine>)> {
+        let tests = Tests::of(all.iter().map(|(id, _)| id.as_str()));
+        let check = Check::begin(now(), tested, tests, args.shard, qemu);
+        let expected = check.expected();
+        let (record, done) = open(args, check)?;
+        let ids: BTreeSet<&str> = done.iter().map(|test| test.test.as_str()).collect();
+        let of_shard = all.iter().enumerate().filter(|(nr, _)| args.shard.has(*nr));
+        let left = of_shard.filter(|(_, (id, _))| !ids.contains(id.as_str()));
+        let left = left.map(|(_, (_, line))| *line).collect();
+        let (tally, told) = (Tally::of(&done), Instant::now());
+        Ok((Self { expected, left, tally, record, json: args.json, told }, done))
+    }
+
+    /// How many tests were left when it began.
+    pub(super) fn left(&self) -> usize {
+        self.left.len()
+    }
+
+    /// Whether none was.
+    pub(super) fn is_done(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// These tests, a line each.
+    pub(super) fn lines(&self) -> Vec<u8> {
+        self.left.concat()
+    }
+
+    /// Keeps what a test has shown.
+    pub(super) fn keep(&mut self, line: TestLine) -> anyhow::Result<()> {
+        self.tally.add(&line);
+        if self.told.elapsed() >= TELL_EVERY {
+            self.told = Instant::now();
+            tell!("knee: {} of {} tests", self.tally.total().tests, self.expected);
+        }
+        if let Some(record) = &mut self.record {
+            record.append(&line)?;
+        }
+        if !self.json {
+            return Ok(());
+        }
+        let mut out = std::io::stdout().lock();
+        out.write_all(line.to_line().as_bytes()).context("cannot write to standard output")
+    }
+
+    /// Says in the record that knee is done; returns how all went, those before as well.
+    pub(super) fn end(self) -> anyhow::Result<Tally> {
+        if let Some(record) = self.record {
+            record.end(now())?;
+        }
+        Ok(self.tally)
+    }
+}
+
+/// The record that is to be written, if any is, and the tests that it has.
+fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLine>)> {
+    let Some(dir) = &args.output else { return Ok((None, Vec::new())) };
+    if !args.resume || !is_record(dir) {
+        return Ok((Some(Writer::create(dir, check)?), Vec::new()));
+    }
+    let (writer, done) = Writer::resume(dir, &check)?;
+    tell!("knee: {} has {} of {} tests", dir.display(), done.len(), check.expected());
+    Ok((Some(writer), done))
+}

@@ -1,0 +1,111 @@
+//! Lines that moved → what the kernel has there.
+
+use std::collections::BTreeMap;
+
+use crate::datum::{Datum, Resolver};
+use crate::record::{Conflict, TestResult, Touch};
+
+/// Names the lines that moved in operations, while the guest stands still behind the last of them.
+pub(super) fn of_lines<'r>(
+    operations: impl Iterator<Item = &'r TestResult>,
+    resolver: &mut Resolver,
+) -> BTreeMap<u64, Datum> {
+    let lines = lines(operations).into_iter();
+    lines.map(|line| (line.line, resolver.datum(&line))).collect()
+}
+
+/// Lines that moved, each with what the CPUs did to it, as sides do in a test.
+fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> {
+    let mut lines: BTreeMap<u64, BTreeMap<usize, Touch>> = BTreeMap::new();
+    for done in operations {
+        for moved in &done.moves {
+            let side = done.sides.iter().find(|side| side.side == moved.by.side);
+            let cpu = side.map_or(0, |side| side.cpu as usize);
+            let by_cpu = lines.entry(moved.line).or_default();
+            let touch =
+                by_cpu.entry(cpu).or_insert_with(|| Touch { side: cpu, ..moved.by.clone() });
+            touch.add(&moved.by);
+        }
+    }
+    lines.into_iter().map(|(line, by_cpu)| shared(line, by_cpu.into_values().collect())).collect()
+}
+
+/// A line as what is shared between the CPUs. All do the same operation: so where one alone is known to
+/// have got the line, those that it got it from did what it did; and what all only read had been
+/// written before there was somebody to take it from.
+fn shared(line: u64, mut sides: Vec<Touch>) -> Conflict {
+    if let [only] = &sides[..] {
+        let other = Touch { side: only.side + 1, ..only.clone() };
+        sides.push(other);
+    }
+    if sides.iter().all(|side| side.written == 0) {
+        sides.iter_mut().for_each(|side| side.written = side.read);
+    }
+    Conflict { line, overlap: true, sides, datum: None }
+}
+
+impl Touch {
+    /// Adds what the same side did to the line in another operation.
+    fn add(&mut self, other: &Touch) {
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+        self.read |= other.read;
+        self.written |= other.written;
+        let lists = [
+            (&mut self.virtuals, &other.virtuals),
+            (&mut self.writers, &other.writers),
+            (&mut self.readers, &other.readers),
+        ];
+        for (own, others) in lists {
+            let new = others.iter().filter(|address| !own.contains(address));
+            let new: Vec<u64> = new.copied().collect();
+            own.extend(new);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Record;
+
+    /// An operation of a CPU to which line 0x40 moves, with masks of bytes.
+    fn operation(cpu: usize, read: u64, written: u64) -> TestResult {
+        let line = format!(
+            r#"{{"test":0,"sides":[{{"side":0,"cpu":{cpu},"opened":1,"closed":1,
+            "instructions":9,"accesses":7,"read":3,"written":2,"interrupts":0,"switches":0,
+            "unresolved":0,"overflowed":false}}],"conflicts":[],"more":0,"stray":0,"taken":1,
+            "fetched":0,"moves":[{{"line":"0x40","taken":true,"from":"0x1","by":{{"side":0,
+            "first":0,"last":7,"read":"{read:#x}","written":"{written:#x}",
+            "virtual":["0xffff888000000040"],"writers":["0x{cpu}"],"readers":[]}}}}]}}"#
+        );
+        let Ok(Record::Test(result)) = Record::parse(&line) else { panic!("{line}") };
+        result
+    }
+
+    /// The sides of the line, with what they read and write.
+    fn sides(operations: &[TestResult]) -> Vec<(usize, u64, u64)> {
+        let lines = lines(operations.iter());
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        line.sides.iter().map(|side| (side.side, side.read, side.written)).collect()
+    }
+
+    #[test]
+    fn each_cpu_is_a_side_with_all_that_it_did() {
+        let operations = [operation(3, 0x1, 0x10), operation(5, 0, 0x20), operation(3, 0x2, 0)];
+        assert_eq!(sides(&operations), [(3, 0x3, 0x10), (5, 0, 0x20)]);
+        let line = &lines(operations.iter())[0];
+        assert_eq!(line.sides[0].writers, [3], "each address once");
+    }
+
+    #[test]
+    fn who_had_the_line_did_what_the_only_one_does_that_is_known() {
+        assert_eq!(sides(&[operation(3, 0x1, 0x10)]), [(3, 0x1, 0x10), (4, 0x1, 0x10)]);
+    }
+
+    #[test]
+    fn what_all_fetch_has_been_written() {
+        let operations = [operation(3, 0xf, 0), operation(5, 0xf0, 0)];
+        assert_eq!(sides(&operations), [(3, 0xf, 0xf), (5, 0xf0, 0xf0)]);
+    }
+}

@@ -1,0 +1,89 @@
+//! What `--json` prints of records, and the schemas of it.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Check, Counts, Diff, Findings, Ranking, SCHEMA, Tally};
+
+/// What `knee commute matrix DIR --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Matrix")]
+pub struct MatrixDocument<'f> {
+    /// Version of this document: 1.
+    pub schema: u32,
+    /// The check; of shards, the first one's.
+    pub check: &'f Check,
+    /// All tests.
+    pub total: Counts,
+    /// Tests by operations.
+    pub sets: Vec<Set>,
+}
+
+/// How the tests of some operations went.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Set {
+    /// The operations, two of them but for tests of other than two calls.
+    pub operations: Vec<String>,
+    /// How many tests of them went how.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+impl<'f> MatrixDocument<'f> {
+    /// Of a record.
+    pub fn of(findings: &'f Findings) -> Self {
+        let tally = Tally::of(&findings.tests);
+        let set = |(operations, counts): (&Vec<String>, &Counts)| Set {
+            operations: operations.clone(),
+            counts: *counts,
+        };
+        let sets = tally.sets().iter().map(set).collect();
+        Self { schema: SCHEMA, check: &findings.check, total: tally.total(), sets }
+    }
+}
+
+/// What `knee commute diff --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Diff")]
+pub struct DiffDocument<'f> {
+    /// The difference.
+    #[serde(flatten)]
+    pub diff: &'f Diff,
+    /// The check before.
+    pub before: &'f Check,
+    /// … and after.
+    pub after: &'f Check,
+}
+
+/// The JSON schema of what `knee commute matrix DIR --json` prints.
+pub fn matrix_schema() -> serde_json::Value {
+    schemars::schema_for!(MatrixDocument<'_>).to_value()
+}
+
+/// The JSON schema of what `knee commute diff --json` prints.
+pub fn diff_schema() -> serde_json::Value {
+    schemars::schema_for!(DiffDocument<'_>).to_value()
+}
+
+/// The JSON schema of what `knee commute explain --json` prints, without `--test`.
+pub fn explain_schema() -> serde_json::Value {
+    schemars::schema_for!(Ranking).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use snapbox::{assert_data_eq, file};
+
+    use super::*;
+
+    #[test]
+    fn the_committed_schemas_are_those_of_the_code() {
+        let text = |schema: serde_json::Value| format!("{schema:#}\n");
+        let matrix = file!["../../schemas/check-matrix.schema.json"].raw();
+        assert_data_eq!(text(matrix_schema()), matrix);
+        let diff = file!["../../schemas/check-diff.schema.json"].raw();
+        assert_data_eq!(text(diff_schema()), diff);
+        let explain = file!["../../schemas/check-explain.schema.json"].raw();
+        assert_data_eq!(text(explain_schema()), explain);
+    }
+}
