@@ -37,6 +37,10 @@
 pub mod epoch;
 
 mod biased;
+#[cfg(feature = "std")]
+pub mod hazard;
+#[cfg(all(test, loom))]
+mod model;
 mod padded;
 mod platform;
 mod primitive;
