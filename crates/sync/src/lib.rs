@@ -46,9 +46,15 @@ mod platform;
 mod primitive;
 #[cfg(feature = "std")]
 mod rcu;
+#[cfg(feature = "std")]
+pub mod refs;
 mod registry;
 #[cfg(feature = "std")]
 mod system;
+#[cfg(feature = "std")]
+mod table;
+#[cfg(all(feature = "std", not(loom)))]
+mod thread;
 
 pub use platform::Platform;
 #[cfg(feature = "std")]
