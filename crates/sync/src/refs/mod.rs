@@ -13,5 +13,7 @@
 //! - To ask "is anybody there?" and never how many: [`Snzi`].
 
 mod percpu;
+mod snzi;
 
 pub use percpu::PerCpuRef;
+pub use snzi::{Arrival, Snzi};
