@@ -13,6 +13,8 @@
 //! - To ask "is anybody there?" and never how many: [`Snzi`].
 
 mod percpu;
+#[cfg(not(loom))]
+pub mod refcache;
 mod snzi;
 
 pub use percpu::PerCpuRef;
