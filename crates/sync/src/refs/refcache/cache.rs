@@ -16,7 +16,7 @@ const WAYS: usize = 256;
 
 /// Caches that are flushed after one heavy fence. The owner of the last waits for all to be flushed,
 /// a few microseconds for each.
-const GROUP: usize = 16;
+pub(super) const GROUP: usize = 16;
 
 /// The bit of a weak reference's word that says that the object's count is zero.
 const DYING: usize = 1;

@@ -71,6 +71,8 @@
 //! Multithreaded Applications", EuroSys 2013, section 3.1, and sv6's refcache.
 
 mod cache;
+#[cfg(test)]
+mod mid_tick;
 mod process;
 mod shared;
 #[cfg(test)]
