@@ -8,6 +8,8 @@
 //! | --- | --- |
 //! | [`epoch`] | what readers may hold is freed when they have left |
 //! | [`Rcu`] | a pointer to a value that is replaced as a whole |
+//! | [`hazard`] | one object at a time is protected, and garbage is bounded |
+//! | [`refs`] | counts of references that threads do not fight over |
 //! | [`Platform`], [`System`] | the asymmetric fence that they are built on |
 //!
 //! ```

@@ -49,7 +49,7 @@ mod atomic_box;
 mod domain;
 mod guard;
 #[cfg(all(test, loom))]
-mod model;
+mod modelled;
 #[cfg(not(loom))]
 mod process;
 #[cfg(all(test, not(loom)))]

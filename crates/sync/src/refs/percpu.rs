@@ -366,7 +366,7 @@ mod tests {
 }
 
 #[cfg(all(test, loom))]
-mod model {
+mod modelled {
     use super::*;
 
     use std::sync::Arc;

@@ -1,7 +1,9 @@
 //! What happens in the middle of a tick: after some caches were flushed and before others are.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst, fence};
 
 use crate::platform::Platform;
@@ -58,7 +60,7 @@ struct Object {
 }
 
 unsafe fn free(header: NonNull<Header>) {
-    // SAFETY: the header is the beginning of an object, which leaks.
+    // SAFETY: the header is the beginning of an object, which is kept.
     let object = unsafe { header.cast::<Object>().as_ref() };
     assert!(!object.freed.swap(true, SeqCst), "freed twice");
 }
@@ -76,7 +78,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let refcache: &'static _ = Box::leak(Box::new(Refcache::new(Stage)));
+        let refcache = keep(Refcache::new(Stage));
         // Who joins last is flushed first.
         let late = refcache.join();
         let others = (1..2 * GROUP).map(|_| refcache.join()).collect();
@@ -98,18 +100,26 @@ impl Scene {
     }
 
     fn is_freed(&self) -> bool {
-        // SAFETY: it leaks.
+        // SAFETY: it is kept.
         unsafe { self.object.as_ref() }.freed.load(SeqCst)
     }
 }
 
+/// Keeps it for as long as the process is, where Miri finds it and does not call it leaked.
+fn keep<T: Send + Sync + 'static>(value: T) -> &'static T {
+    static KEPT: Mutex<Vec<&'static (dyn Any + Send + Sync)>> = Mutex::new(Vec::new());
+    let kept: &'static T = Box::leak(Box::new(value));
+    KEPT.lock().unwrap().push(kept);
+    kept
+}
+
 fn object() -> NonNull<Object> {
     let object = Object { header: Header::new(free), freed: AtomicBool::new(false) };
-    NonNull::from(Box::leak(Box::new(object)))
+    NonNull::from(keep(object))
 }
 
 fn add(local: Local<Stage>, object: NonNull<Object>, change: i64) {
-    // SAFETY: this thread has joined for all; objects leak.
+    // SAFETY: this thread has joined for all; objects are kept.
     unsafe { local.add(object.cast(), change) };
 }
 
@@ -141,7 +151,7 @@ fn a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_ze
 fn an_upgrade_between_the_flush_and_the_review_keeps_the_object() {
     let scene = Scene::new();
     let (early, object) = (scene.early, scene.object);
-    // SAFETY: it leaks, and the pointer is that of its box.
+    // SAFETY: it is kept, and the pointer is that of the whole object.
     let word = unsafe { Header::word(object.cast()) };
     add(early, object, -1);
     scene.tick(|| ());
