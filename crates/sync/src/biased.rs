@@ -68,6 +68,7 @@ impl<T> Biased<T> {
 
     /// Whether the owner is inside, for those who have executed `heavy` since they were last there. If
     /// not, they see what it did there, and when it comes next it sees what they did before `heavy`.
+    #[cfg(all(feature = "std", not(loom)))]
     pub(crate) fn owner_is_inside(&self) -> bool {
         self.inside.load(Acquire)
     }
