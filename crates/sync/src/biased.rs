@@ -66,6 +66,13 @@ impl<T> Biased<T> {
         result
     }
 
+    /// Whether the owner is inside, for those who have executed `heavy` since they were last there. If
+    /// not, they see what it did there, and when it comes next it sees what they did before `heavy`.
+    #[cfg(all(feature = "std", not(loom)))]
+    pub(crate) fn owner_is_inside(&self) -> bool {
+        self.inside.load(Acquire)
+    }
+
     /// Lets others in before the owner.
     #[cold]
     fn wait(&self, platform: &impl Platform) {
@@ -101,13 +108,33 @@ impl<T> Biased<T> {
 
     /// Uses the value as any thread that is not inside.
     pub(crate) fn visit<R>(&self, platform: &impl Platform, with: impl FnOnce(&mut T) -> R) -> R {
+        self.announce(platform);
+        platform.heavy();
+        // SAFETY: that is what we have just done.
+        unsafe { self.visit_announced(platform, with) }
+    }
+
+    /// The first half of a visit, so that one fence serves visits of many locks: announce them all,
+    /// execute `heavy` once, and then visit each. Owners wait from here to the end of their visit. Two
+    /// threads that both announce several have to agree on an order.
+    pub(crate) fn announce(&self, platform: &impl Platform) {
         let mut round = 0;
         while self.wanted.swap(true, AcqRel) {
             platform.relax(round);
             round = round.saturating_add(1);
         }
-        platform.heavy();
-        round = 0;
+    }
+
+    /// The second half of a visit.
+    ///
+    /// # Safety
+    /// The caller has announced it, and has executed `heavy` after that.
+    pub(crate) unsafe fn visit_announced<R>(
+        &self,
+        platform: &impl Platform,
+        with: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        let mut round = 0;
         while self.inside.load(Acquire) {
             platform.relax(round);
             round = round.saturating_add(1);

@@ -8,6 +8,8 @@
 //! | --- | --- |
 //! | [`epoch`] | what readers may hold is freed when they have left |
 //! | [`Rcu`] | a pointer to a value that is replaced as a whole |
+//! | [`hazard`] | one object at a time is protected, and garbage is bounded |
+//! | [`refs`] | counts of references that threads do not fight over |
 //! | [`Platform`], [`System`] | the asymmetric fence that they are built on |
 //!
 //! ```
@@ -37,14 +39,24 @@
 pub mod epoch;
 
 mod biased;
+#[cfg(feature = "std")]
+pub mod hazard;
+#[cfg(all(test, loom))]
+mod model;
 mod padded;
 mod platform;
 mod primitive;
 #[cfg(feature = "std")]
 mod rcu;
+#[cfg(feature = "std")]
+pub mod refs;
 mod registry;
 #[cfg(feature = "std")]
 mod system;
+#[cfg(feature = "std")]
+mod table;
+#[cfg(all(feature = "std", not(loom)))]
+mod thread;
 
 pub use platform::Platform;
 #[cfg(feature = "std")]

@@ -1,0 +1,108 @@
+//! One value that is replaced while others read it.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use crate::primitive::AtomicPtr;
+
+use super::{Guard, protect, retire};
+
+/// A box, or none, that is replaced as a whole while others read what is in it.
+///
+/// To [`load`](AtomicBox::load) costs about a nanosecond on any number of threads and writes to no
+/// line that others write. To replace costs an atomic exchange and, some time later, a share of a heavy
+/// fence. A reader keeps what it has loaded as long as it wants; only that one object waits for it.
+///
+/// Use it for configurations, routes, tables. Where several values have to agree, put them into one
+/// box. For a value of a machine word use an atomic.
+pub struct AtomicBox<T: Send + Sync + 'static> {
+    pointer: AtomicPtr<T>,
+    owns: PhantomData<Box<T>>,
+}
+
+impl<T: Send + Sync + 'static> AtomicBox<T> {
+    /// A box with a value in it.
+    pub fn new(value: T) -> AtomicBox<T> {
+        AtomicBox::from(Some(Box::new(value)))
+    }
+
+    /// No box.
+    pub const fn empty() -> AtomicBox<T> {
+        AtomicBox { pointer: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
+    }
+
+    /// What is in it now. It stays as it is while the guard is there, whatever others store.
+    #[inline]
+    pub fn load(&self) -> Option<Guard<'static, T>> {
+        // SAFETY: what is here was a box, is `Send` and `Sync`, and is retired to the process's domain
+        // by the one whose exchange takes it out, and by no one else. It never comes back.
+        unsafe { protect(&self.pointer) }
+    }
+
+    /// Replaces what is in it.
+    pub fn store(&self, new: Option<Box<T>>) {
+        // Release: whoever loads the new box sees what is in it. Acquire: whoever frees the old one
+        // sees it as its writer left it.
+        let old = self.pointer.swap(into_raw(new), AcqRel);
+        // SAFETY: the exchange took it out, and nobody else gets it from there.
+        unsafe { retire_any(old) };
+    }
+
+    /// Replaces what is in it, if that is still what the caller has loaded.
+    ///
+    /// As the guard keeps the object, no other can have its address meanwhile (no "ABA").
+    ///
+    /// # Errors
+    /// Gives `new` back if something else is in it by now.
+    pub fn compare_exchange(
+        &self,
+        current: Option<&Guard<'_, T>>,
+        new: Option<Box<T>>,
+    ) -> Result<(), Option<Box<T>>> {
+        let current = current.map_or(ptr::null_mut(), Guard::as_ptr);
+        let new = into_raw(new);
+        match self.pointer.compare_exchange(current, new, AcqRel, Acquire) {
+            Ok(old) => {
+                // SAFETY: as in `store`.
+                unsafe { retire_any(old) };
+                Ok(())
+            }
+            // SAFETY: it came from the caller's box, and nobody has seen it.
+            Err(_) => Err((!new.is_null()).then(|| unsafe { Box::from_raw(new) })),
+        }
+    }
+}
+
+fn into_raw<T>(value: Option<Box<T>>) -> *mut T {
+    value.map_or(ptr::null_mut(), Box::into_raw)
+}
+
+/// # Safety
+/// As with [`retire`], unless it is null.
+unsafe fn retire_any<T: Send + 'static>(pointer: *mut T) {
+    if !pointer.is_null() {
+        // SAFETY: said by the caller.
+        unsafe { retire(pointer) };
+    }
+}
+
+impl<T: Send + Sync + 'static> From<Option<Box<T>>> for AtomicBox<T> {
+    fn from(value: Option<Box<T>>) -> AtomicBox<T> {
+        AtomicBox { pointer: AtomicPtr::new(into_raw(value)), owns: PhantomData }
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for AtomicBox<T> {
+    fn drop(&mut self) {
+        // Guards may outlive the box.
+        self.store(None);
+    }
+}
+
+impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for AtomicBox<T> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_tuple("AtomicBox").field(&self.load()).finish()
+    }
+}

@@ -1,0 +1,109 @@
+//! Orders of a reader and those who replace what it reads.
+
+use std::sync::Arc;
+
+use core::ptr;
+use core::sync::atomic::Ordering::AcqRel;
+
+use loom::thread;
+
+use crate::model::{Model, check};
+use crate::primitive::{AtomicPtr, Cell};
+
+use super::{Domain, Handle};
+
+/// What is shared: loom complains of an access that is not ordered with another.
+type Object = Cell<u32>;
+
+const FREED: u32 = 0xdead;
+
+/// "Frees" by writing, so that loom sees who still reads.
+unsafe fn free(pointer: *mut ()) {
+    // SAFETY: it is an object of the model, which leaks it.
+    unsafe { &*pointer.cast::<Object>() }.with(|value| {
+        // SAFETY: loom panics if anybody else is there.
+        let before = unsafe { value.replace(FREED) };
+        assert_ne!(before, FREED, "freed twice");
+    });
+}
+
+struct Shared {
+    domain: Domain<Model>,
+    source: AtomicPtr<Object>,
+}
+
+fn shared() -> Arc<Shared> {
+    Arc::new(Shared { domain: Domain::with_batch(Model, 1), source: AtomicPtr::new(object()) })
+}
+
+fn object() -> *mut Object {
+    Box::leak(Box::new(Cell::new(1)))
+}
+
+fn read(shared: &Shared, handle: &Handle<Model>) {
+    // SAFETY: what `source` points to is retired to this domain by whoever takes it out.
+    if let Some(guard) = unsafe { handle.protect(&shared.source) } {
+        // SAFETY: loom panics if anybody writes there.
+        assert_ne!(guard.with(|value| unsafe { *value }), FREED);
+    }
+}
+
+fn replace(shared: &Shared, new: *mut Object) {
+    let handle = shared.domain.handle();
+    let old = shared.source.swap(new, AcqRel);
+    if !old.is_null() {
+        // SAFETY: the exchange took it out, and `free` may be called by any thread.
+        unsafe { handle.retire_with(old.cast(), free) };
+    }
+}
+
+#[test]
+fn what_is_protected_is_not_freed() {
+    check(3, || {
+        let shared = shared();
+        let reader = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || read(&shared, &shared.domain.handle())
+        });
+        replace(&shared, ptr::null_mut());
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_slot_that_is_used_again_lets_go_of_what_it_had() {
+    check(3, || {
+        let shared = shared();
+        let reader = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                let handle = shared.domain.handle();
+                read(&shared, &handle);
+                read(&shared, &handle);
+            }
+        });
+        replace(&shared, object());
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn orphans_of_one_thread_are_freed_by_another_and_only_once() {
+    check(2, || {
+        let shared = shared();
+        let reader = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || read(&shared, &shared.domain.handle())
+        });
+        let writer = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || replace(&shared, ptr::null_mut())
+        });
+        shared.domain.handle().reclaim();
+        reader.join().unwrap();
+        writer.join().unwrap();
+        let left = shared.domain.handle();
+        left.reclaim();
+        assert_eq!(left.garbage(), 0);
+    });
+}

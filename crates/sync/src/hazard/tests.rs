@@ -1,0 +1,281 @@
+use std::cell::RefCell;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
+use std::thread;
+
+use super::guard::SLOTS;
+use super::{AtomicBox, Domain, Guard, Handle, reclaim};
+use crate::system::System;
+
+const ROUNDS: usize = if cfg!(miri) { 40 } else { 20_000 };
+
+/// An object that says when it goes.
+struct Counted {
+    live: Arc<AtomicUsize>,
+    gone: AtomicBool,
+    value: usize,
+}
+
+impl Counted {
+    fn boxed(live: &Arc<AtomicUsize>, value: usize) -> *mut Counted {
+        live.fetch_add(1, SeqCst);
+        Box::into_raw(Box::new(Counted {
+            live: Arc::clone(live),
+            gone: AtomicBool::new(false),
+            value,
+        }))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        assert!(!self.gone.swap(true, SeqCst), "freed twice");
+        self.live.fetch_sub(1, SeqCst);
+    }
+}
+
+fn protect<'d>(handle: &Handle<'d>, source: &AtomicPtr<Counted>) -> Option<Guard<'d, Counted>> {
+    // SAFETY: in these tests a source has live objects, and `replace` alone takes them out.
+    unsafe { handle.protect(source) }
+}
+
+fn replace(handle: &Handle, source: &AtomicPtr<Counted>, new: *mut Counted) {
+    let old = source.swap(new, AcqRel);
+    if !old.is_null() {
+        // SAFETY: the exchange took it out.
+        unsafe { handle.retire(old) };
+    }
+}
+
+#[test]
+fn an_object_is_freed_when_its_guard_has_gone() {
+    let live = Arc::default();
+    let domain = Domain::default();
+    let source = AtomicPtr::new(Counted::boxed(&live, 7));
+    let (reader, writer) = (domain.handle(), domain.handle());
+    let guard = protect(&reader, &source).unwrap();
+    replace(&writer, &source, ptr::null_mut());
+    writer.reclaim();
+    assert_eq!((live.load(SeqCst), guard.value), (1, 7));
+    assert!(protect(&reader, &source).is_none(), "the source is null");
+    drop(guard);
+    writer.reclaim();
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
+fn a_thread_may_have_more_guards_than_slots_and_drop_them_in_any_order() {
+    let live = Arc::default();
+    let domain = Domain::default();
+    let count = 3 * SLOTS + 1;
+    let sources: Vec<_> =
+        (0..count).map(|value| AtomicPtr::new(Counted::boxed(&live, value))).collect();
+    let (reader, writer) = (domain.handle(), domain.handle());
+    for step in [1, 2, 5] {
+        let mut guards: Vec<_> = sources.iter().map(|source| protect(&reader, source)).collect();
+        for start in 0..step {
+            guards.iter_mut().skip(start).step_by(step).for_each(|guard| *guard = None);
+        }
+    }
+    let guards: Vec<_> = sources.iter().map(|source| protect(&reader, source).unwrap()).collect();
+    sources.iter().for_each(|source| replace(&writer, source, ptr::null_mut()));
+    writer.reclaim();
+    assert_eq!(live.load(SeqCst), count);
+    assert!(guards.iter().enumerate().all(|(index, guard)| guard.value == index));
+    drop(guards);
+    writer.reclaim();
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
+fn garbage_is_bounded_while_a_reader_sleeps_with_its_guard() {
+    let live = Arc::default();
+    let batch = 4 * SLOTS;
+    let domain = Domain::with_batch(System::detect(), batch);
+    let source = AtomicPtr::new(Counted::boxed(&live, 0));
+    let (reader, writer) = (domain.handle(), domain.handle());
+    let guard = protect(&reader, &source).unwrap();
+    for value in 1..ROUNDS.min(2_000) {
+        replace(&writer, &source, Counted::boxed(&live, value));
+        assert!(writer.garbage() < batch);
+        // Garbage, and the one in the source.
+        assert!(live.load(SeqCst) <= batch, "{}", live.load(SeqCst));
+    }
+    assert_eq!(guard.value, 0);
+    drop(guard);
+    replace(&writer, &source, ptr::null_mut());
+    drop((reader, writer));
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
+fn threads_read_live_objects_only_and_all_are_freed_at_the_end() {
+    const THREADS: usize = 4;
+    const SOURCES: usize = 3;
+    let live = Arc::default();
+    // Each thread has one record, and one thread more has none.
+    let batch = 2 * SLOTS * THREADS;
+    let domain = Domain::with_batch(System::detect(), batch);
+    let sources: [_; SOURCES] =
+        std::array::from_fn(|value| AtomicPtr::new(Counted::boxed(&live, value)));
+    let most = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (live, domain, sources, most) = (&live, &domain, &sources, &most);
+            scope.spawn(move || {
+                let handle = domain.handle();
+                let mut held: [Option<Guard<Counted>>; 2] = [None, None];
+                for round in 0..ROUNDS {
+                    let place = (thread + round) % SOURCES;
+                    let guard = protect(&handle, &sources[place]).unwrap();
+                    assert!(!guard.gone.load(Relaxed));
+                    assert_eq!(guard.value % SOURCES, place);
+                    held[round % 2] = Some(guard);
+                    if round % 3 == thread % 3 {
+                        let new = Counted::boxed(live, place + SOURCES * round);
+                        replace(&handle, &sources[place], new);
+                    }
+                    most.fetch_max(live.load(SeqCst), SeqCst);
+                    let other = held[(round + 1) % 2].as_ref();
+                    assert!(other.is_none_or(|guard| !guard.gone.load(Relaxed)));
+                }
+            });
+        }
+    });
+    // Garbage, what is in the sources, and what is between allocation and exchange. A thread that
+    // waits for its heavy fence has its batch and no more.
+    let bound = THREADS * batch + SOURCES + THREADS;
+    assert!(most.load(SeqCst) <= bound, "{} of {bound}", most.load(SeqCst));
+    let last = domain.handle();
+    sources.iter().for_each(|source| replace(&last, source, ptr::null_mut()));
+    drop(last);
+    drop(domain);
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
+fn what_a_thread_leaves_is_freed_by_another() {
+    let live = Arc::default();
+    let domain = Domain::default();
+    let source = AtomicPtr::new(Counted::boxed(&live, 0));
+    let reader = domain.handle();
+    let guard = protect(&reader, &source).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| replace(&domain.handle(), &source, ptr::null_mut()));
+    });
+    assert_eq!(live.load(SeqCst), 1);
+    reader.reclaim();
+    assert_eq!((live.load(SeqCst), reader.garbage()), (1, 1), "adopted, and protected by itself");
+    drop(guard);
+    drop(reader);
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
+fn a_domain_frees_what_nobody_adopted() {
+    let live = Arc::default();
+    let domain = Domain::default();
+    let source = AtomicPtr::new(Counted::boxed(&live, 0));
+    let handle = domain.handle();
+    std::mem::forget(protect(&handle, &source));
+    replace(&handle, &source, ptr::null_mut());
+    drop(handle);
+    assert_eq!(live.load(SeqCst), 1, "a guard that was forgotten protects for ever");
+    drop(domain);
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
+fn a_destructor_may_retire_more() {
+    struct Link<'d> {
+        next: *mut Link<'d>,
+        handle: *const Handle<'d>,
+        _counted: Box<Counted>,
+    }
+    // SAFETY: the test has one thread.
+    unsafe impl Send for Link<'_> {}
+    impl Drop for Link<'_> {
+        fn drop(&mut self) {
+            if !self.next.is_null() {
+                // SAFETY: the next one is found from here only, and the handle is still there.
+                unsafe { (*self.handle).retire(self.next) };
+            }
+        }
+    }
+
+    let live = Arc::default();
+    let domain = Domain::with_batch(System::detect(), 2);
+    let handle = domain.handle();
+    let mut first = ptr::null_mut();
+    for value in 0..ROUNDS {
+        // SAFETY: `boxed` makes boxes.
+        let _counted = unsafe { Box::from_raw(Counted::boxed(&live, value)) };
+        first = Box::into_raw(Box::new(Link { next: first, handle: &handle, _counted }));
+    }
+    // SAFETY: nobody else knows it.
+    unsafe { handle.retire(first) };
+    (0..ROUNDS).for_each(|_| handle.reclaim());
+    assert_eq!((live.load(SeqCst), handle.garbage()), (0, 0));
+}
+
+#[test]
+fn a_box_is_replaced_if_it_is_what_was_loaded() {
+    let number = AtomicBox::new(1);
+    let one = number.load().unwrap();
+    number.store(Some(Box::new(2)));
+    assert_eq!(number.compare_exchange(Some(&one), Some(Box::new(3))), Err(Some(Box::new(3))));
+    let two = number.load();
+    assert_eq!(number.compare_exchange(two.as_ref(), None), Ok(()));
+    assert!(number.load().is_none());
+    assert_eq!(number.compare_exchange(None, Some(Box::new(4))), Ok(()));
+    assert_eq!((*one, *two.unwrap(), *number.load().unwrap()), (1, 2, 4));
+}
+
+#[test]
+fn increments_of_a_box_are_not_lost() {
+    let number = AtomicBox::new(0);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let mut new = Some(Box::default());
+                    while let Some(mut next) = new {
+                        let current = number.load().unwrap();
+                        *next = *current + 1;
+                        new = number.compare_exchange(Some(&current), Some(next)).err().flatten();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(*number.load().unwrap(), 3 * ROUNDS);
+}
+
+#[test]
+fn a_guard_may_outlive_the_box_and_the_thread_s_own_handle() {
+    thread_local! {
+        // It is made before the handle, and so destroyed after it.
+        static KEPT: RefCell<Vec<Guard<'static, Counted>>> = const { RefCell::new(Vec::new()) };
+    }
+    let live = Arc::default();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            KEPT.with_borrow_mut(|kept| {
+                // SAFETY: `boxed` makes boxes.
+                let value = unsafe { Box::from_raw(Counted::boxed(&live, 7)) };
+                let shared = AtomicBox::from(Some(value));
+                kept.extend((0..SLOTS + 1).filter_map(|_| shared.load()));
+                drop(shared);
+                reclaim();
+                assert!(kept.iter().all(|guard| guard.value == 7));
+            });
+        });
+    });
+    // Another test's thread may have adopted it, and then frees it when it looks the next time.
+    while live.load(SeqCst) != 0 {
+        reclaim();
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,385 @@
+//! Counts, the caches of their changes, and the review of those that are zero.
+
+use std::array;
+use std::mem;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::biased::Biased;
+use crate::platform::Platform;
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64};
+use crate::registry::{Node, Registry};
+
+/// Places of a cache, which then has 4 KiB. sv6 has 4096 for a CPU and all its threads.
+const WAYS: usize = 256;
+
+/// Caches that are flushed after one heavy fence. The owner of the last waits for all to be flushed,
+/// a few microseconds for each.
+pub(super) const GROUP: usize = 16;
+
+/// The bit of a weak reference's word that says that the object's count is zero.
+const DYING: usize = 1;
+
+/// The count of an object, at the object's beginning.
+pub(super) struct Header {
+    state: Mutex<State>,
+    free: unsafe fn(NonNull<Header>),
+}
+
+struct State {
+    /// The global count.
+    count: i64,
+    /// The epoch of the last eviction that left the count at zero, or the one after.
+    touched: u64,
+    /// It is in a queue.
+    queued: bool,
+    /// The word of its weak references, once there is one.
+    weak: Option<Arc<Word>>,
+}
+
+impl Header {
+    /// A count of one, of an object that `free` frees.
+    pub(super) fn new(free: unsafe fn(NonNull<Header>)) -> Header {
+        Header {
+            state: Mutex::new(State { count: 1, touched: 0, queued: false, weak: None }),
+            free,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nobody panics with the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The word of the object's weak references.
+    ///
+    /// # Safety
+    /// The caller has a reference, and the pointer is good for all of the object.
+    pub(super) unsafe fn word(object: NonNull<Header>) -> Arc<Word> {
+        // SAFETY: said by the caller.
+        let mut state = unsafe { object.as_ref() }.lock();
+        let queued = state.queued;
+        let word = state.weak.get_or_insert_with(|| {
+            let word = Word(AtomicPtr::new(object.as_ptr()));
+            // A review that finds the bit missing would wait for another two epochs.
+            if queued {
+                word.set_dying();
+            }
+            Arc::new(word)
+        });
+        Arc::clone(word)
+    }
+}
+
+/// What weak references know of their object: its address and [`DYING`], or null.
+pub(super) struct Word(AtomicPtr<Header>);
+
+impl Word {
+    /// Under the object's lock.
+    fn set_dying(&self) {
+        let word = self.0.load(Relaxed);
+        self.0.store(word.map_addr(|address| address | DYING), Release);
+    }
+
+    /// Under the object's lock.
+    fn clear_dying(&self) {
+        let word = self.0.load(Relaxed);
+        self.0.store(word.map_addr(|address| address & !DYING), Release);
+    }
+
+    /// Ends it if nobody has upgraded since it was set to dying.
+    fn end(&self) -> bool {
+        let word = self.0.load(Relaxed);
+        word.addr() & DYING != 0
+            && self.0.compare_exchange(word, ptr::null_mut(), AcqRel, Relaxed).is_ok()
+    }
+}
+
+/// A change of an object's count that its global count does not know yet.
+#[derive(Clone, Copy)]
+struct Way {
+    object: *mut Header,
+    delta: i64,
+}
+
+/// A place that no object has.
+const EMPTY: Way = Way { object: ptr::null_mut(), delta: 0 };
+
+/// The changes of one thread.
+struct Cache {
+    ways: [Way; WAYS],
+    /// Objects that its evictions have left at zero.
+    queue: Queue,
+}
+
+/// The place of an object: the highest bits of a product with the golden ratio (Knuth), as objects are
+/// often a power of two apart.
+#[inline]
+fn place(object: NonNull<Header>) -> usize {
+    let product = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (product >> (u64::BITS - WAYS.ilog2())) as usize
+}
+
+/// Objects that are to be reviewed. Each has `queued` set and is in no other queue.
+type Queue = Vec<NonNull<Header>>;
+
+/// Adds a delta to the object's global count, in this epoch at the latest.
+///
+/// # Safety
+/// If the way is not empty, the object is there. It is, as long as a cache has a delta of it: see the
+/// module.
+unsafe fn evict(way: Way, epoch: u64, queue: &mut Queue) {
+    let Some(object) = NonNull::new(way.object) else { return };
+    // SAFETY: said by the caller.
+    let mut state = unsafe { object.as_ref() }.lock();
+    state.count += way.delta;
+    if state.count != 0 {
+        return;
+    }
+    state.touched = epoch;
+    if let Some(word) = &state.weak {
+        word.set_dying();
+    }
+    if !state.queued {
+        state.queued = true;
+        queue.push(object);
+    }
+}
+
+/// A thread's place.
+pub(super) struct Member {
+    cache: Biased<Box<Cache>>,
+    /// There is something in the cache.
+    used: AtomicBool,
+}
+
+// SAFETY: the pointers of the cache are used by whoever has it, and what they point to is `Sync`.
+unsafe impl Sync for Member {}
+// SAFETY: as above.
+unsafe impl Send for Member {}
+
+impl Member {
+    fn new() -> Member {
+        let cache = Box::new(Cache { ways: [EMPTY; WAYS], queue: Vec::new() });
+        Member { cache: Biased::new(cache), used: AtomicBool::new(false) }
+    }
+}
+
+/// Threads, their caches, and the epoch.
+pub(super) struct Refcache<P: Platform> {
+    platform: P,
+    members: Registry<Member>,
+    epoch: AtomicU64,
+    /// Objects that are to be reviewed, for the one who ticks.
+    queue: Mutex<Pending>,
+}
+
+struct Pending(Queue);
+
+// SAFETY: what is there is `Send` and `Sync`: whoever makes an object promises it.
+unsafe impl Send for Pending {}
+
+impl<P: Platform> Refcache<P> {
+    pub(super) fn new(platform: P) -> Refcache<P> {
+        Refcache {
+            platform,
+            members: Registry::new(),
+            epoch: AtomicU64::new(0),
+            queue: Mutex::new(Pending(Vec::new())),
+        }
+    }
+
+    /// Takes part, as one thread.
+    pub(super) fn join(&self) -> Local<'_, P> {
+        Local { refcache: self, node: self.members.take_or_make(Member::new) }
+    }
+
+    /// Ends the epoch: flushes the caches that were used, reviews what is at zero, and frees what has
+    /// been there long enough.
+    pub(super) fn tick(&self) {
+        let dead = self.end_epoch();
+        // Without the lock: a destructor may drop other references, and may even tick.
+        for object in dead {
+            // SAFETY: its true count is zero and no weak reference has it any more, see the module;
+            // so we have it, and its lock shows us what was done with it.
+            unsafe { (object.as_ref().free)(object) };
+        }
+    }
+
+    fn end_epoch(&self) -> Queue {
+        // One at a time: an epoch that ends has flushed all caches.
+        let mut pending = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = &mut pending.0;
+        let epoch = self.epoch.load(Relaxed);
+        self.flush(epoch, queue);
+        let next = epoch + 1;
+        self.epoch.store(next, Release);
+        let mut dead = Vec::new();
+        queue.retain(|&object| match review(object, next) {
+            Verdict::Later => true,
+            Verdict::Alive => false,
+            Verdict::Dead => {
+                dead.push(object);
+                false
+            }
+        });
+        dead
+    }
+
+    fn flush(&self, epoch: u64, queue: &mut Queue) {
+        // An owner's section that began before this fence is seen as inside; one that begins later
+        // sees what we wrote before: words that are dying or null, and the epoch that began last.
+        self.platform.heavy();
+        // In this order: an owner that was inside before has set `used`.
+        let mut used = self
+            .members
+            .values()
+            .filter(|member| member.cache.owner_is_inside() || member.used.load(Relaxed));
+        loop {
+            let group: [_; GROUP] = array::from_fn(|_| used.next());
+            let group = || group.iter().flatten();
+            if group().next().is_none() {
+                return;
+            }
+            group().for_each(|member| member.cache.announce(&self.platform));
+            self.platform.heavy();
+            for member in group() {
+                let flush = |cache: &mut Box<Cache>| {
+                    for way in &mut cache.ways {
+                        // A delta of zero as well: the object was in use in this epoch.
+                        // SAFETY: there is a delta of it.
+                        unsafe { evict(mem::replace(way, EMPTY), epoch, queue) };
+                    }
+                    queue.append(&mut cache.queue);
+                    member.used.store(false, Relaxed);
+                };
+                // SAFETY: it was announced, and the fence came after that.
+                unsafe { member.cache.visit_announced(&self.platform, flush) };
+            }
+        }
+    }
+}
+
+enum Verdict {
+    Later,
+    Alive,
+    Dead,
+}
+
+/// What becomes of an object that is in the queue, at the beginning of the epoch.
+fn review(object: NonNull<Header>, epoch: u64) -> Verdict {
+    // SAFETY: objects of a queue are there: only a review frees them.
+    let mut state = unsafe { object.as_ref() }.lock();
+    if state.count != 0 {
+        state.queued = false;
+        if let Some(word) = &state.weak {
+            word.clear_dying();
+        }
+        return Verdict::Alive;
+    }
+    if epoch < state.touched + 2 {
+        return Verdict::Later;
+    }
+    match &state.weak {
+        Some(word) if !word.end() => {
+            // Somebody has upgraded. The reference is in a cache still, or has been dropped there.
+            word.set_dying();
+            state.touched = epoch;
+            Verdict::Later
+        }
+        _ => Verdict::Dead,
+    }
+}
+
+/// A thread's part. It is a copy of what the thread has taken, which [`leave`](Local::leave) gives
+/// back.
+pub(super) struct Local<'d, P: Platform> {
+    refcache: &'d Refcache<P>,
+    node: &'d Node<Member>,
+}
+
+impl<P: Platform> Clone for Local<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for Local<'_, P> {}
+
+impl<P: Platform> Local<'_, P> {
+    /// The thread takes part no more. Its cache is flushed with the others.
+    ///
+    /// # Safety
+    /// The thread has joined, and uses no copy after this.
+    pub(super) unsafe fn leave(self) {
+        self.node.release();
+    }
+
+    /// Notes a change of an object's count.
+    ///
+    /// # Safety
+    /// This is the thread that has joined. The object is there, and the caller has a reference, which
+    /// it gives up with a change of -1.
+    #[inline]
+    pub(super) unsafe fn add(self, object: NonNull<Header>, change: i64) {
+        let member = &self.node.value;
+        // SAFETY: said by the caller; `note` does not come back here.
+        unsafe {
+            member.cache.own(&self.refcache.platform, |cache| self.note(cache, object, change));
+        }
+    }
+
+    /// A reference from a weak one, if the object is there.
+    ///
+    /// # Safety
+    /// This is the thread that has joined.
+    pub(super) unsafe fn upgrade(self, word: &Word) -> Option<NonNull<Header>> {
+        let upgrade = |cache: &mut Box<Cache>| {
+            // As long as we are inside, our cache is not flushed, so fewer than two epochs end: what
+            // the word shows us is not freed.
+            let mut found = word.0.load(Acquire);
+            while found.addr() & DYING != 0 {
+                let alive = found.map_addr(|address| address & !DYING);
+                match word.0.compare_exchange(found, alive, AcqRel, Acquire) {
+                    Ok(_) => found = alive,
+                    Err(other) => found = other,
+                }
+            }
+            let object = NonNull::new(found)?;
+            // SAFETY: as above.
+            unsafe { self.note(cache, object, 1) };
+            Some(object)
+        };
+        // SAFETY: said by the caller.
+        unsafe { self.node.value.cache.own(&self.refcache.platform, upgrade) }
+    }
+
+    /// # Safety
+    /// The object is there, and stays so as long as the thread is inside.
+    #[inline]
+    unsafe fn note(self, cache: &mut Cache, object: NonNull<Header>, change: i64) {
+        let way = &mut cache.ways[place(object)];
+        if ptr::eq(way.object, object.as_ptr()) {
+            way.delta += change;
+            return;
+        }
+        let old = mem::replace(way, Way { object: object.as_ptr(), delta: change });
+        match old.object.is_null() {
+            true => self.node.value.used.store(true, Relaxed),
+            // SAFETY: there is a delta of it.
+            false => unsafe { self.make_room(old, &mut cache.queue) },
+        }
+    }
+
+    /// # Safety
+    /// As with [`evict`].
+    #[cold]
+    unsafe fn make_room(self, old: Way, queue: &mut Queue) {
+        // A `tick` that had looked at this cache before we came in may end the epoch at any moment;
+        // the one after it waits for us. So the next epoch is the latest that this can be.
+        let latest = self.refcache.epoch.load(Acquire) + 1;
+        // SAFETY: said by the caller.
+        unsafe { evict(old, latest, queue) };
+    }
+}

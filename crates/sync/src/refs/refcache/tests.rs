@@ -1,0 +1,285 @@
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::{Shared, Ticker, Weak, tick};
+
+const ROUNDS: usize = if cfg!(miri) { 20 } else { 3_000 };
+
+/// The tests share the process's epochs, and count ticks.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A value whose true count is known, and that says when it goes.
+struct Counted {
+    live: Arc<AtomicUsize>,
+    /// References that there are; it is one less before one is dropped.
+    references: AtomicI64,
+    gone: AtomicBool,
+}
+
+impl Counted {
+    fn new(live: &Arc<AtomicUsize>) -> Shared<Counted> {
+        live.fetch_add(1, SeqCst);
+        let (live, gone) = (Arc::clone(live), AtomicBool::new(false));
+        Shared::new(Counted { live, references: AtomicI64::new(1), gone })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        assert_eq!(self.references.load(SeqCst), 0);
+        assert!(!self.gone.swap(true, SeqCst), "freed twice");
+        self.live.fetch_sub(1, SeqCst);
+    }
+}
+
+fn clone(shared: &Shared<Counted>) -> Shared<Counted> {
+    assert!(!shared.gone.load(SeqCst), "freed early");
+    shared.references.fetch_add(1, SeqCst);
+    shared.clone()
+}
+
+fn release(shared: Shared<Counted>) {
+    shared.references.fetch_sub(1, SeqCst);
+    drop(shared);
+}
+
+fn upgrade(weak: &Weak<Counted>) -> Option<Shared<Counted>> {
+    let shared = weak.upgrade()?;
+    shared.references.fetch_add(1, SeqCst);
+    Some(shared)
+}
+
+#[test]
+fn a_value_is_freed_by_the_third_tick_and_not_before_two_epochs_have_begun() {
+    let _alone = alone();
+    let live = Arc::default();
+    let first = Counted::new(&live);
+    let second = clone(&first);
+    release(first);
+    (0..4).for_each(|_| tick());
+    assert_eq!(live.load(SeqCst), 1);
+    release(second);
+    tick();
+    assert_eq!(live.load(SeqCst), 1, "another thread's cache may have a reference");
+    (0..2).for_each(|_| tick());
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
+fn references_in_the_caches_of_threads_that_sleep_count() {
+    let _alone = alone();
+    let live = Arc::default();
+    let shared = Counted::new(&live);
+    let asleep = Barrier::new(2);
+    thread::scope(|scope| {
+        let (give, take) = sync_channel(1);
+        scope.spawn(|| {
+            // The clone is noted here, and dropped by the other thread.
+            let (give, shared) = (give, shared);
+            give.send(clone(&shared)).unwrap();
+            release(shared);
+            asleep.wait();
+            asleep.wait();
+        });
+        let other: Shared<Counted> = take.recv().unwrap();
+        asleep.wait();
+        (0..5).for_each(|_| tick());
+        assert_eq!(live.load(SeqCst), 1);
+        release(other);
+        (0..3).for_each(|_| tick());
+        assert_eq!(live.load(SeqCst), 0);
+        asleep.wait();
+    });
+}
+
+#[test]
+fn a_delta_of_zero_shows_that_a_value_is_in_use() {
+    let _alone = alone();
+    let live = Arc::default();
+    let shared = Counted::new(&live);
+    let weak = shared.downgrade();
+    release(shared);
+    // Each upgrade is dropped at once, so the count stays at zero; each is a reason to wait.
+    for _ in 0..10 {
+        tick();
+        let again = upgrade(&weak).expect("it was in use in the last epoch");
+        release(again);
+    }
+    (0..3).for_each(|_| tick());
+    assert_eq!(live.load(SeqCst), 0);
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
+fn an_upgrade_brings_a_value_back_whose_last_reference_has_gone() {
+    let _alone = alone();
+    let live = Arc::default();
+    let shared = Counted::new(&live);
+    let weak = shared.downgrade();
+    release(shared);
+    tick();
+    let again = upgrade(&weak).unwrap();
+    (0..6).for_each(|_| tick());
+    assert!(!again.gone.load(SeqCst));
+    let other = again.downgrade();
+    release(again);
+    (0..3).for_each(|_| tick());
+    assert_eq!(live.load(SeqCst), 0);
+    assert!(weak.upgrade().is_none() && other.upgrade().is_none());
+}
+
+#[test]
+fn values_that_want_the_same_place_are_counted_as_well() {
+    let _alone = alone();
+    let live = Arc::default();
+    // Four times as many as a cache has places.
+    let values: Vec<_> =
+        (0..if cfg!(miri) { 300 } else { 1024 }).map(|_| Counted::new(&live)).collect();
+    for _ in 0..3 {
+        let clones: Vec<_> = values.iter().map(clone).collect();
+        tick();
+        clones.into_iter().rev().for_each(release);
+    }
+    assert_eq!(live.load(SeqCst), values.len());
+    values.into_iter().for_each(release);
+    (0..3).for_each(|_| tick());
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
+fn a_value_may_own_others_and_its_end_may_tick() {
+    struct Parent(Option<Shared<Counted>>);
+    impl Drop for Parent {
+        fn drop(&mut self) {
+            self.0.take().map(release).expect("it is dropped once");
+            tick();
+        }
+    }
+    let _alone = alone();
+    let live = Arc::default();
+    drop(Shared::new(Parent(Some(Counted::new(&live)))));
+    (0..6).for_each(|_| tick());
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
+fn threads_that_clone_drop_and_upgrade_never_see_a_value_that_is_gone() {
+    const THREADS: usize = 3;
+    const VALUES: usize = 5;
+    let _alone = alone();
+    let live = Arc::default();
+    let end = AtomicBool::new(false);
+    // A place has a weak reference, and maybe a strong one that any thread replaces.
+    let places: Vec<_> = (0..VALUES)
+        .map(|_| {
+            let shared = Counted::new(&live);
+            Mutex::new((shared.downgrade(), Some(shared)))
+        })
+        .collect();
+    thread::scope(|scope| {
+        let ticking = scope.spawn(|| {
+            while !end.load(SeqCst) {
+                tick();
+                thread::yield_now();
+            }
+        });
+        let workers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (live, places) = (&live, &places);
+                scope.spawn(move || {
+                    let mut held: Vec<Shared<Counted>> = Vec::new();
+                    for round in 0..ROUNDS {
+                        let mut place = places[(round * (thread + 2)) % VALUES].lock().unwrap();
+                        match (round + thread) % 5 {
+                            0 => held.extend(place.1.as_ref().map(clone)),
+                            1 => held.extend(upgrade(&place.0)),
+                            2 => {
+                                if let Some(shared) = place.1.take() {
+                                    release(shared);
+                                }
+                            }
+                            3 => match upgrade(&place.0) {
+                                Some(shared) => {
+                                    if let Some(old) = place.1.replace(shared) {
+                                        release(old);
+                                    }
+                                }
+                                None => {
+                                    let shared = Counted::new(live);
+                                    *place = (shared.downgrade(), Some(shared));
+                                }
+                            },
+                            _ => {
+                                if let Some(shared) = held.pop() {
+                                    release(shared);
+                                }
+                            }
+                        }
+                        drop(place);
+                        for shared in &held {
+                            assert!(!shared.gone.load(SeqCst));
+                            release(clone(shared));
+                        }
+                        held.drain(..held.len().saturating_sub(3)).for_each(release);
+                    }
+                    held.into_iter().for_each(release);
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        end.store(true, SeqCst);
+        ticking.join().unwrap();
+    });
+    places.into_iter().for_each(|place| {
+        place.into_inner().unwrap().1.into_iter().for_each(release);
+    });
+    (0..3).for_each(|_| tick());
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
+fn a_ticker_frees_what_is_not_referred_to() {
+    let _alone = alone();
+    let live = Arc::default();
+    let ticker = Ticker::every(Duration::from_millis(1)).unwrap();
+    release(Counted::new(&live));
+    while live.load(SeqCst) != 0 {
+        thread::yield_now();
+    }
+    drop(ticker);
+}
+
+#[test]
+fn a_thread_that_is_ending_may_drop_references() {
+    thread_local! {
+        // It is made before the thread's part, and so destroyed after it.
+        static KEPT: std::cell::RefCell<Vec<Keeper>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    struct Keeper(Option<Shared<Counted>>);
+    impl Drop for Keeper {
+        fn drop(&mut self) {
+            self.0.take().map(release).expect("it is dropped once");
+        }
+    }
+    let _alone = alone();
+    let live = Arc::default();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            KEPT.with_borrow_mut(|kept| {
+                let shared = Counted::new(&live);
+                kept.extend([Keeper(Some(clone(&shared))), Keeper(Some(shared))]);
+            })
+        });
+    });
+    // The scope may end before the thread's locals do.
+    while live.load(SeqCst) != 0 {
+        tick();
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,127 @@
+//! Something for each thread, found by the thread's number.
+
+use core::ptr::{self, NonNull};
+use core::slice;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use crate::padded::Padded;
+use crate::primitive::AtomicPtr;
+
+/// Entries of the first chunk; each chunk has twice as many as the one before.
+const FIRST: usize = if cfg!(loom) { 2 } else { 8 };
+
+/// Chunks for 2^32 threads; loom pays for each.
+const CHUNKS: usize = if cfg!(loom) { 1 } else { 29 };
+
+/// An array that grows and never moves, each entry in lines of its own.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    chunks: [AtomicPtr<Padded<T>>; CHUNKS],
+}
+
+/// How many entries a chunk has.
+const fn entries(chunk: usize) -> usize {
+    FIRST << chunk
+}
+
+impl<T: Default> Table<T> {
+    pub(crate) fn new() -> Table<T> {
+        Table { chunks: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())) }
+    }
+
+    /// The entry of this number, a new one if it was never asked for.
+    #[inline]
+    pub(crate) fn get(&self, number: usize) -> &T {
+        // Shifted by the size of the first chunk, the number's highest bit tells the chunk.
+        let shifted = number + FIRST;
+        let chunk = (shifted.ilog2() - FIRST.ilog2()) as usize;
+        // Acquire: whoever made it has written to it.
+        let first = match NonNull::new(self.chunks[chunk].load(Acquire)) {
+            Some(first) => first,
+            None => self.make(chunk),
+        };
+        // SAFETY: the chunk has as many entries as its first number has, and lives as long as we do.
+        unsafe { first.add(shifted - entries(chunk)).as_ref() }
+    }
+
+    #[cold]
+    fn make(&self, chunk: usize) -> NonNull<Padded<T>> {
+        let new: Box<[Padded<T>]> = (0..entries(chunk)).map(|_| Padded::default()).collect();
+        let new = Box::into_raw(new);
+        let made = self.chunks[chunk].compare_exchange(
+            ptr::null_mut(),
+            new.cast::<Padded<T>>(),
+            AcqRel,
+            Acquire,
+        );
+        let first = match made {
+            Ok(_) => new.cast(),
+            Err(other) => {
+                // SAFETY: it is the box above, which nobody has seen.
+                drop(unsafe { Box::from_raw(new) });
+                other
+            }
+        };
+        NonNull::new(first).expect("boxes are not null")
+    }
+}
+
+impl<T> Table<T> {
+    /// All entries that there are. Those that are made meanwhile may be missing.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().enumerate().flat_map(|(chunk, first)| {
+            let first = first.load(Acquire);
+            // SAFETY: a chunk has this many entries, and lives as long as we do.
+            let all =
+                (!first.is_null()).then(|| unsafe { slice::from_raw_parts(first, entries(chunk)) });
+            all.into_iter().flatten().map(|entry| &entry.0)
+        })
+    }
+}
+
+impl<T> Drop for Table<T> {
+    fn drop(&mut self) {
+        for (chunk, first) in self.chunks.iter().enumerate() {
+            let first = first.load(Acquire);
+            if !first.is_null() {
+                let all = ptr::slice_from_raw_parts_mut(first, entries(chunk));
+                // SAFETY: `make` made it as a box of this many, and nobody else has the table.
+                drop(unsafe { Box::from_raw(all) });
+            }
+        }
+    }
+}
+
+// SAFETY: entries are shared by reference, and dropped by whoever has the table.
+unsafe impl<T: Sync + Send> Sync for Table<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync + Send> Send for Table<T> {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::thread;
+
+    #[test]
+    fn each_number_has_an_entry_of_its_own() {
+        const NUMBERS: usize = 300;
+        let table = Table::<AtomicUsize>::new();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for number in 0..NUMBERS {
+                        table.get(number).fetch_add(number + 1, Relaxed);
+                    }
+                });
+            }
+        });
+        let all: Vec<usize> = table.iter().map(|entry| entry.load(Relaxed)).collect();
+        // The chunks are whole.
+        assert_eq!(all.len(), 8 + 16 + 32 + 64 + 128 + 256);
+        let used: Vec<usize> = (0..NUMBERS).map(|number| 4 * (number + 1)).collect();
+        assert_eq!(all[..NUMBERS], used);
+        assert!(all[NUMBERS..].iter().all(|&value| value == 0));
+    }
+}
