@@ -121,6 +121,7 @@ impl<T: Send + Sync + 'static, P: Platform + 'static> Drop for Rcu<T, P> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
     use std::thread;
 
     use super::*;
@@ -150,7 +151,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "another domain")]
     fn a_guard_of_another_domain_is_refused() {
-        let other: &'static Domain<System> = Box::leak(Box::new(Domain::new(System::symmetric())));
-        Rcu::new_in(other, 0).load(&epoch::pin());
+        static OTHER: LazyLock<Domain<System>> =
+            LazyLock::new(|| Domain::new(System::symmetric()));
+        Rcu::new_in(&OTHER, 0).load(&epoch::pin());
     }
 }
