@@ -170,6 +170,19 @@ pub struct Conflict {
     pub datum: Option<Datum>,
 }
 
+impl Conflict {
+    /// Bytes that one side wrote and another touched, as a mask: none with false sharing.
+    pub(crate) fn shared_bytes(&self) -> u64 {
+        let (mut written, mut touched, mut by_several) = (0, 0, 0);
+        for side in &self.sides {
+            written |= side.written;
+            by_several |= touched & (side.read | side.written);
+            touched |= side.read | side.written;
+        }
+        by_several & written
+    }
+}
+
 /// What a side did to a line.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Touch {

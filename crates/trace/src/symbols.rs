@@ -76,20 +76,15 @@ impl ProgramNames {
     /// those that each side has.
     fn datum(&self, conflict: &Conflict) -> Datum {
         let first = |bytes: u64| self.at(conflict.line + u64::from(bytes.trailing_zeros()));
-        let (mut written, mut touched, mut by_several) = (0, 0, 0);
-        for side in &conflict.sides {
-            written |= side.written;
-            by_several |= touched & (side.read | side.written);
-            touched |= side.read | side.written;
-        }
-        if by_several & written != 0 {
-            return Datum { fields: vec![first(by_several & written)], beside: Vec::new() };
+        let shared = conflict.shared_bytes();
+        if shared != 0 {
+            return Datum::shared(vec![first(shared)]);
         }
         let (writers, readers): (Vec<_>, Vec<_>) =
             conflict.sides.iter().partition(|side| side.written != 0);
         let fields: BTreeSet<_> = writers.iter().map(|side| first(side.written)).collect();
         let beside: BTreeSet<_> = readers.iter().map(|side| first(side.read)).collect();
-        Datum { fields: fields.into_iter().collect(), beside: beside.into_iter().collect() }
+        Datum::falsely_shared(fields.into_iter().collect(), beside.into_iter().collect())
     }
 
     /// What is at an address.

@@ -147,10 +147,6 @@ impl SharedLine {
             data: match &conflict.datum {
                 None => Vec::new(),
                 Some(datum) if conflict.overlap => datum.fields.clone(),
-                // Elements of one array have one name.
-                Some(datum) if datum.beside.is_empty() && datum.fields.len() == 1 => {
-                    vec![format!("{datum} / {datum}")]
-                }
                 Some(datum) => vec![datum.to_string()],
             },
             line: format!("{:#x}", conflict.line),
