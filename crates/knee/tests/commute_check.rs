@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -196,6 +197,45 @@ fn every_access_of_one_test_is_told_on_demand() {
     }
     let Some(none) = check(&["lseek", "lseek", "--trace", "lseek,lseek/x"]) else { return };
     none.assert_code(2).assert_stderr_has("none of 1734 tests is lseek,lseek/x");
+}
+
+#[test]
+fn who_has_called_the_functions_that_share_is_told() {
+    let Some(scratch) = guests() else { return };
+    let way = "down_write ← do_unlinkat ← __x64_sys_unlink";
+    let checked = finish(&mut checking(&scratch, &["unlink", "unlink", "-o", "record", "--json"]));
+    let conflicts = checked
+        .json_lines()
+        .into_iter()
+        .flat_map(|test| test["conflicts"].as_array().unwrap_or_else(|| panic!("{test}")).clone());
+    let mut ways = BTreeSet::new();
+    for side in conflicts.flat_map(|conflict| conflict["sides"].as_object().unwrap().clone()) {
+        let (_, touched) = side;
+        let functions = ["writers", "readers"].map(|who| touched[who].as_array().unwrap().clone());
+        for function in functions.concat() {
+            // All that is done is done for the call, so each function has been called.
+            let chains = touched["callers"][function.as_str().unwrap()].as_array();
+            for chain in chains.unwrap_or_else(|| panic!("{function}: {touched:#}")) {
+                let names = chain.as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+                let names: Vec<&str> = function.as_str().into_iter().chain(names).collect();
+                ways.insert(names.join(" ← "));
+            }
+        }
+    }
+    assert!(ways.contains(way), "{ways:#?}");
+    let alone = |way: &String| !way.ends_with("__x64_sys_unlink") && way.split(" ← ").count() < 7;
+    let exits = |way: &String| way.ends_with("syscall_exit_to_user_mode");
+    let odd: Vec<&String> = ways.iter().filter(|way| alone(way) && !exits(way)).collect();
+    assert!(odd.is_empty(), "{odd:#?} come from no system call");
+
+    let explained = finish(&mut scratch.knee(&["commute", "explain", "record"]));
+    explained.assert_code(0).assert_stdout_has("down_write ← do_unlinkat (unlink)");
+    let all = checked.json_lines();
+    let test = all.iter().find(|test| test.to_string().contains("\"down_write\"")).unwrap();
+    let id = test["test"].as_str().unwrap();
+    let shown = finish(&mut scratch.knee(&["commute", "explain", "record", "--test", id]));
+    shown.assert_code(0).assert_stdout_has(&format!("written by {way}\n"));
+    finish(&mut scratch.knee(&["commute", "matrix", "record", "-o", "page.html"])).assert_code(0);
 }
 
 #[test]

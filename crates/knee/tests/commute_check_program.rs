@@ -60,6 +60,10 @@ fn a_word_that_both_write_is_always_found_and_named() {
         };
         assert_eq!((&test["verdict"], &conflict["same_bytes"]), (&"conflict".into(), &true.into()));
         assert_eq!(conflict["data"], serde_json::json!(["planted::COUNTER"]));
+        // The function that counts, or a primitive with it as its caller; and not who made the call.
+        let side = conflict["sides"]["0"].to_string();
+        assert!(side.contains("Planted as knee_bind::Binding>::prepare::{{closure}}"), "{side}");
+        assert!(!side.contains("\"knee_bind::"), "{side}");
     }
 }
 

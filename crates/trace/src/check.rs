@@ -51,14 +51,22 @@ pub struct Functions {
     /// By the address of the first instruction.
     symbols: BTreeMap<u64, String>,
     /// By the address of one instruction: what is better known than by symbols.
-    instructions: HashMap<u64, String>,
+    instructions: HashMap<u64, Vec<String>>,
 }
 
 impl Functions {
     /// The function that the code at an address is in.
     pub fn at(&self, address: u64) -> Option<&str> {
+        self.frames(address).next()
+    }
+
+    /// The function that the code at an address is in, and behind it those that the compiler has
+    /// inlined it into, where that is known.
+    pub fn frames(&self, address: u64) -> impl Iterator<Item = &str> {
+        let inlined = self.instructions.get(&address).map(Vec::as_slice);
         let symbol = || self.symbols.range(..=address).next_back().map(|(_, name)| name);
-        self.instructions.get(&address).or_else(symbol).map(String::as_str)
+        let symbol = if inlined.is_none() { symbol() } else { None };
+        inlined.unwrap_or_default().iter().chain(symbol).map(String::as_str)
     }
 
     /// Names what begins at an address, unless it has a name.
@@ -66,9 +74,17 @@ impl Functions {
         self.symbols.entry(address).or_insert_with(name);
     }
 
-    /// Names one instruction.
-    pub(crate) fn add_instruction(&mut self, address: u64, name: String) {
-        self.instructions.insert(address, name);
+    /// Names one instruction by the function that it is in, and those that it is inlined into. Without
+    /// any, its symbol tells.
+    pub(crate) fn add_instruction(&mut self, address: u64, frames: Vec<String>) {
+        if !frames.is_empty() {
+            self.instructions.insert(address, frames);
+        }
+    }
+
+    /// Whether an instruction has names of its own.
+    pub(crate) fn has_instruction(&self, address: u64) -> bool {
+        self.instructions.contains_key(&address)
     }
 
     /// The functions in the text of /proc/kallsyms.

@@ -24,29 +24,33 @@ impl Lines {
         Dwarf::load(section).and_then(Context::from_dwarf).ok().map(Lines)
     }
 
-    /// What is executed at an address of the file: the function that was inlined last and its line,
-    /// without the primitives of the crate `core` that everything ends in.
-    pub(crate) fn at(&self, address: u64) -> Option<String> {
-        let mut frames = self.0.find_frames(address).skip_all_loads().ok()?;
-        let mut last = None;
+    /// What is executed at an address of the file: the function that was inlined last, without the
+    /// primitives of the crate `core` that everything ends in, and the functions around it, each with
+    /// its line.
+    pub(crate) fn frames(&self, address: u64) -> Vec<String> {
+        let Ok(mut frames) = self.0.find_frames(address).skip_all_loads() else {
+            return Vec::new();
+        };
+        let (mut names, mut primitive) = (Vec::new(), None);
         while let Ok(Some(frame)) = frames.next() {
             let Some(function) = frame.function else { continue };
             let Ok(mangled) = function.raw_name() else { continue };
             let name = format!("{:#}", rustc_demangle::demangle(&mangled));
-            let line = frame.location.and_then(|at| Some((at.file?.to_owned(), at.line?)));
             let is_primitive = name.trim_start_matches('<').starts_with("core::");
-            last = Some((name, line));
-            if !is_primitive {
-                break;
+            let line = frame.location.and_then(|at| Some((at.file?, at.line?)));
+            let named = match line {
+                Some((file, line)) => {
+                    let file = file.rsplit('/').next().unwrap_or(file);
+                    format!("{name} ({file}:{line})")
+                }
+                None => name,
+            };
+            if is_primitive && names.is_empty() {
+                primitive = Some(named);
+            } else {
+                names.push(named);
             }
         }
-        let (name, line) = last?;
-        Some(match line {
-            Some((file, line)) => {
-                let file = file.rsplit('/').next().unwrap_or(&file);
-                format!("{name} ({file}:{line})")
-            }
-            None => name,
-        })
+        if names.is_empty() { primitive.into_iter().collect() } else { names }
     }
 }

@@ -1,6 +1,7 @@
 //! Results as the plugin writes them, a line of JSON each. The schema is documented where it is
 //! written, in the module `output` of crate knee-plugin.
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::datum::Datum;
@@ -170,6 +171,19 @@ pub struct Conflict {
     pub datum: Option<Datum>,
 }
 
+impl Conflict {
+    /// Bytes that one side wrote and another touched, as a mask: none with false sharing.
+    pub(crate) fn shared_bytes(&self) -> u64 {
+        let (mut written, mut touched, mut by_several) = (0, 0, 0);
+        for side in &self.sides {
+            written |= side.written;
+            by_several |= touched & (side.read | side.written);
+            touched |= side.read | side.written;
+        }
+        by_several & written
+    }
+}
+
 /// What a side did to a line.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Touch {
@@ -194,6 +208,33 @@ pub struct Touch {
     /// Code that read the line.
     #[serde(deserialize_with = "addresses")]
     pub readers: Vec<u64>,
+    /// Of each of the writers, and then of each of the readers, the calls by which the side came there
+    /// first: some of the innermost, and these first.
+    #[serde(default, deserialize_with = "chains")]
+    pub callers: Vec<Vec<u64>>,
+}
+
+impl Touch {
+    /// Code that wrote the line, with its callers.
+    pub fn called_writers(&self) -> impl Iterator<Item = (u64, &[u64])> {
+        called(&self.writers, &self.callers)
+    }
+
+    /// Code that read the line, with its callers.
+    pub fn called_readers(&self) -> impl Iterator<Item = (u64, &[u64])> {
+        called(&self.readers, self.callers.get(self.writers.len()..).unwrap_or_default())
+    }
+
+    /// All code addresses that are known of it.
+    pub(crate) fn all_code(&self) -> impl Iterator<Item = u64> {
+        let touching = self.writers.iter().chain(&self.readers);
+        touching.chain(self.callers.iter().flatten()).copied()
+    }
+}
+
+fn called<'t>(code: &'t [u64], callers: &'t [Vec<u64>]) -> impl Iterator<Item = (u64, &'t [u64])> {
+    let callers = callers.iter().map(Vec::as_slice).chain(std::iter::repeat(&[][..]));
+    code.iter().copied().zip(callers)
 }
 
 /// A line that a side had to get from other CPUs.
@@ -233,17 +274,30 @@ pub struct TracedAccess {
     pub store: bool,
 }
 
-fn hexadecimal<E: serde::de::Error>(text: &str) -> Result<u64, E> {
-    let digits = text.strip_prefix("0x").unwrap_or_default();
-    u64::from_str_radix(digits, 16).map_err(|_| E::custom(format!("{text} is no address")))
+/// A number as the plugin writes it. Records have thousands of them: each is read where it stands.
+struct Address(u64);
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Address, D::Error> {
+        let text = <&str>::deserialize(from)?;
+        let digits = text.strip_prefix("0x").unwrap_or_default();
+        let no_address = |_| D::Error::custom(format!("{text} is no address"));
+        u64::from_str_radix(digits, 16).map(Address).map_err(no_address)
+    }
 }
 
 fn address<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    hexadecimal(&String::deserialize(from)?)
+    Address::deserialize(from).map(|Address(address)| address)
 }
 
 fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
-    Vec::<String>::deserialize(from)?.iter().map(|text| hexadecimal(text)).collect()
+    Ok(Vec::deserialize(from)?.into_iter().map(|Address(address)| address).collect())
+}
+
+fn chains<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Vec<u64>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Chain(#[serde(deserialize_with = "addresses")] Vec<u64>);
+    Ok(Vec::deserialize(from)?.into_iter().map(|Chain(callers)| callers).collect())
 }
 
 #[cfg(test)]
@@ -253,7 +307,7 @@ mod tests {
     use super::*;
 
     /// What the plugin writes of a test whose sides share a line.
-    const TEST: &str = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[]}]}],"more":0,"stray":1}"#;
+    const TEST: &str = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[],"callers":[["0xffffffff81000100","0xffffffff81000200"]]}]}],"more":0,"stray":1}"#;
 
     #[test]
     fn a_line_of_another_schema_is_refused() {
@@ -266,6 +320,24 @@ mod tests {
     #[test]
     fn half_a_line_is_refused() {
         assert!(Record::parse(r#"{"test":1,"sides":["#).is_err());
+    }
+
+    #[test]
+    fn code_has_its_callers_and_none_where_none_are_told() {
+        let touch = |callers: &str| -> Touch {
+            let line = TEST.replace(r#""readers":[]"#, r#""readers":["0x3"]"#);
+            let known = r#","callers":[["0xffffffff81000100","0xffffffff81000200"]]"#;
+            let line = line.replace(known, callers);
+            let Ok(Record::Test(mut result)) = Record::parse(&line) else { panic!("{line}") };
+            result.conflicts.remove(0).sides.remove(0)
+        };
+        let told = touch(r#","callers":[["0x1","0x2"],["0x4"]]"#);
+        let writer: (u64, &[u64]) = (0xffff_ffff_8100_0000, &[1, 2]);
+        assert!(told.called_writers().eq([writer]));
+        assert!(told.called_readers().eq([(3, &[4][..])]));
+        let untold = touch("");
+        assert!(untold.called_writers().eq([(writer.0, &[][..])]));
+        assert!(untold.called_readers().eq([(3, &[][..])]));
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use crate::check::Functions;
 use crate::datum::Datum;
 use crate::lines::Lines;
-use crate::record::{Conflict, TestResult};
+use crate::record::{Conflict, TestResult, Touch};
 
 /// What is said of memory that no file and no stack of `/proc/self/maps` is: what the program has
 /// allocated, and the stacks of its threads.
@@ -63,11 +63,14 @@ impl ProgramNames {
             conflict.datum = Some(self.datum(conflict));
         }
         let sides = runs.iter().flat_map(|run| &run.conflicts).flat_map(|one| &one.sides);
-        for &code in sides.flat_map(|side| side.writers.iter().chain(&side.readers)) {
+        for code in sides.flat_map(Touch::all_code) {
             let file = self.file(code).map(|(_, file)| file);
             let lines = file.and_then(|file| Some((file.lines.as_ref()?, file.bias)));
-            if let Some(name) = lines.and_then(|(lines, bias)| lines.at(code.wrapping_sub(bias))) {
-                self.functions.add_instruction(code, name);
+            if let Some((lines, bias)) = lines
+                && !self.functions.has_instruction(code)
+            {
+                let frames = lines.frames(code.wrapping_sub(bias));
+                self.functions.add_instruction(code, frames);
             }
         }
     }
@@ -76,20 +79,15 @@ impl ProgramNames {
     /// those that each side has.
     fn datum(&self, conflict: &Conflict) -> Datum {
         let first = |bytes: u64| self.at(conflict.line + u64::from(bytes.trailing_zeros()));
-        let (mut written, mut touched, mut by_several) = (0, 0, 0);
-        for side in &conflict.sides {
-            written |= side.written;
-            by_several |= touched & (side.read | side.written);
-            touched |= side.read | side.written;
-        }
-        if by_several & written != 0 {
-            return Datum { fields: vec![first(by_several & written)], beside: Vec::new() };
+        let shared = conflict.shared_bytes();
+        if shared != 0 {
+            return Datum::shared(vec![first(shared)]);
         }
         let (writers, readers): (Vec<_>, Vec<_>) =
             conflict.sides.iter().partition(|side| side.written != 0);
         let fields: BTreeSet<_> = writers.iter().map(|side| first(side.written)).collect();
         let beside: BTreeSet<_> = readers.iter().map(|side| first(side.read)).collect();
-        Datum { fields: fields.into_iter().collect(), beside: beside.into_iter().collect() }
+        Datum::falsely_shared(fields.into_iter().collect(), beside.into_iter().collect())
     }
 
     /// What is at an address.
@@ -185,7 +183,6 @@ impl Mapping<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Touch;
 
     static VARIABLE: [u64; 4] = [7; 4];
 
@@ -203,8 +200,17 @@ mod tests {
     }
 
     fn touch(side: usize, read: u64, written: u64) -> Touch {
-        let (virtuals, writers, readers) = (Vec::new(), Vec::new(), Vec::new());
-        Touch { side, first: 0, last: 0, read, written, virtuals, writers, readers }
+        Touch {
+            side,
+            first: 0,
+            last: 0,
+            read,
+            written,
+            virtuals: Vec::new(),
+            writers: Vec::new(),
+            readers: Vec::new(),
+            callers: Vec::new(),
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use knee_trace::findings::{Datum, Fix, Ranking, SharedLine, TestLine};
+use knee_trace::findings::{Datum, Fix, Ranking, SharedLine, TestLine, way};
 
 use super::commute_check::{conflict_free, share, words};
 use super::number::plural;
@@ -67,18 +67,26 @@ pub(crate) fn sentences(ranking: &Ranking) -> Vec<String> {
 /// Who writes and who reads it, a line each.
 fn doers(datum: &Datum) -> impl Iterator<Item = (&'static str, String)> {
     let both = [("written by", &datum.writers), ("read by", &datum.readers)];
-    both.into_iter().filter(|(_, by)| !by.is_empty()).map(|(what, by)| (what, functions(by)))
+    both.into_iter()
+        .filter(|(_, by)| !by.is_empty())
+        .map(|(what, by)| (what, functions(by, &datum.callers)))
 }
 
-/// Functions, each with the operations that call it: those of most operations first.
-fn functions(by_operation: &BTreeMap<String, BTreeSet<String>>) -> String {
-    let mut operations: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+/// Functions, each with who mostly calls it and the operations in which it is: those of most
+/// operations first.
+fn functions(
+    by_operation: &BTreeMap<String, BTreeSet<String>>,
+    callers: &BTreeMap<String, BTreeMap<String, Vec<String>>>,
+) -> String {
+    let mut operations: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (operation, functions) in by_operation {
         for function in functions {
-            operations.entry(function).or_default().push(operation);
+            let callers = callers.get(operation).and_then(|callers| callers.get(function));
+            let way = way(function, callers.and_then(|callers| callers.first()));
+            operations.entry(way).or_default().push(operation);
         }
     }
-    let mut functions: Vec<(&str, Vec<&str>)> = operations.into_iter().collect();
+    let mut functions: Vec<(String, Vec<&str>)> = operations.into_iter().collect();
     functions.sort_by_key(|(_, operations)| std::cmp::Reverse(operations.len()));
     let named = functions
         .iter()
@@ -118,9 +126,10 @@ pub(crate) fn test(test: &TestLine) -> String {
             let does = if touched.wrote { "writes" } else { "reads" };
             let _ = writeln!(text, "  call {side} ({operation}) {does} bytes {first} to {last}");
             for (what, functions) in [("written", &touched.writers), ("read", &touched.readers)] {
-                if !functions.is_empty() {
-                    let functions: Vec<&str> = functions.iter().map(String::as_str).collect();
-                    let _ = writeln!(text, "      {what} by {}", functions.join(", "));
+                let mut what = format!("{what} by");
+                for way in touched.ways(functions) {
+                    let _ = writeln!(text, "      {what} {way}");
+                    what = " ".repeat(what.len());
                 }
             }
         }

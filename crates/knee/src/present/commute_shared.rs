@@ -58,8 +58,8 @@ fn line(line: &Line) -> SharedLine {
     let sides = line.sides.iter().map(|(&call, touched)| SharedSide {
         call,
         bytes: touched.bytes,
-        writers: touched.writers.iter().cloned().collect(),
-        readers: touched.readers.iter().cloned().collect(),
+        writers: touched.ways(&touched.writers),
+        readers: touched.ways(&touched.readers),
     });
     SharedLine { name: line.name(), same_bytes: line.same_bytes, sides: sides.collect() }
 }

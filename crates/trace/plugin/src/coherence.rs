@@ -87,6 +87,7 @@ impl Caches {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::Chain;
     use crate::lines::{Access, LINE_BYTES, LineTable};
 
     /// What the touches of one line, by a CPU that writes or does not, amount to.
@@ -94,7 +95,9 @@ mod tests {
         let mut caches = Caches::default();
         let touch = |&(cpu, store): &(u32, bool)| {
             let mut table = LineTable::new();
-            table.add(&Access { physical: 64, address: 64, bytes: 8, pc: 1, store });
+            table.add(&Access { physical: 64, address: 64, bytes: 8, pc: 1, store }, || {
+                Chain::EMPTY
+            });
             caches.touch(cpu, &table.lines()[0])
         };
         touches.iter().map(touch).collect()
@@ -111,7 +114,7 @@ mod tests {
             for line in 0..lines {
                 let physical = line * LINE_BYTES;
                 let access = Access { physical, address: physical, bytes: 8, pc: 1, store: WRITE };
-                side.table.add(&access);
+                side.table.add(&access, || Chain::EMPTY);
             }
             side
         };

@@ -51,12 +51,15 @@ pub(crate) fn conflicts<'a>(tables: &[(usize, &'a LineTable)]) -> (Vec<Conflict<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::Chain;
     use crate::lines::Access;
 
     fn table(accesses: &[(u64, bool)]) -> LineTable {
         let mut table = LineTable::new();
         for &(physical, store) in accesses {
-            table.add(&Access { physical, address: physical, bytes: 4, pc: 1, store });
+            table.add(&Access { physical, address: physical, bytes: 4, pc: 1, store }, || {
+                Chain::EMPTY
+            });
         }
         table
     }

@@ -14,6 +14,7 @@
 //! | `out=…,user=on,trace=7` → settings | `settings` |
 //! | instructions → which callbacks | `translate` |
 //! | callbacks → what belongs to a side | `vcpu` |
+//! | calls and returns → who has called the code that runs | `calls` |
 //! | accesses → lines | `lines` |
 //! | tables of sides → conflicts | `conflict` |
 //! | tables of sides → lines that move between CPUs | `coherence` |
@@ -44,6 +45,7 @@
 //! twice. An instruction on a string counts once, however often it is repeated. Softirqs that run when an operation enables them itself (`local_bh_enable`), not at the
 //! end of an interrupt, count as the operation's.
 
+mod calls;
 mod coherence;
 mod conflict;
 mod lines;

@@ -5,6 +5,8 @@
 //! addressing with linear probing, at most half full. Lines in order of first access are kept beside
 //! it: what is reported does not depend on addresses.
 
+use crate::calls::Chain;
+
 /// Bytes of a cache line.
 pub(crate) const LINE_BYTES: u64 = 64;
 /// Code addresses kept per line and kind of access.
@@ -29,10 +31,39 @@ impl<const N: usize> FirstFew<N> {
         &self.values[..self.count.into()]
     }
 
-    pub(crate) fn add(&mut self, value: u64) {
-        if usize::from(self.count) < N && !self.as_slice().contains(&value) {
+    /// Tells whether it is one of them only now.
+    pub(crate) fn add(&mut self, value: u64) -> bool {
+        let is_new = usize::from(self.count) < N && !self.as_slice().contains(&value);
+        if is_new {
             self.values[usize::from(self.count)] = value;
             self.count += 1;
+        }
+        is_new
+    }
+}
+
+/// Where code is that touched a line, and how the task came there first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Code {
+    pcs: FirstFew<MAX_PCS>,
+    chains: [Chain; MAX_PCS],
+}
+
+impl Code {
+    const NONE: Code = Code { pcs: FirstFew::EMPTY, chains: [Chain::EMPTY; MAX_PCS] };
+
+    pub(crate) fn pcs(&self) -> &[u64] {
+        self.pcs.as_slice()
+    }
+
+    /// Of each, its callers.
+    pub(crate) fn chains(&self) -> &[Chain] {
+        &self.chains[..self.pcs().len()]
+    }
+
+    fn add(&mut self, pc: u64, chain: impl FnOnce() -> Chain) {
+        if self.pcs.add(pc) {
+            self.chains[self.pcs().len() - 1] = chain();
         }
     }
 }
@@ -48,10 +79,10 @@ pub(crate) struct Line {
     pub(crate) written: u64,
     /// Virtual addresses of the line's first byte.
     pub(crate) virtuals: FirstFew<MAX_VIRTUALS>,
-    /// Where the code is that wrote it.
-    pub(crate) writers: FirstFew<MAX_PCS>,
-    /// Where the code is that read it.
-    pub(crate) readers: FirstFew<MAX_PCS>,
+    /// The code that wrote it.
+    pub(crate) writers: Code,
+    /// The code that read it.
+    pub(crate) readers: Code,
 }
 
 /// One access to memory, within a page.
@@ -118,8 +149,9 @@ impl LineTable {
         (slot.generation == self.generation).then(|| &self.lines[slot.line as usize])
     }
 
-    /// Enters an access, in each line that it reaches into.
-    pub(crate) fn add(&mut self, access: &Access) {
+    /// Enters an access, in each line that it reaches into. `chain` is asked for the callers of code
+    /// that was not there before.
+    pub(crate) fn add(&mut self, access: &Access, mut chain: impl FnMut() -> Chain) {
         let mut done = 0;
         while done < access.bytes {
             let physical = access.physical + done;
@@ -128,12 +160,12 @@ impl LineTable {
             let mask = u64::MAX >> (64 - bytes) << offset;
             let line_address = (access.address + done) & !(LINE_BYTES - 1);
             if let Some(line) = self.line(physical / LINE_BYTES) {
-                let (bits, pcs) = match access.store {
+                let (bits, code) = match access.store {
                     true => (&mut line.written, &mut line.writers),
                     false => (&mut line.read, &mut line.readers),
                 };
                 *bits |= mask;
-                pcs.add(access.pc);
+                code.add(access.pc, &mut chain);
                 line.virtuals.add(line_address);
             }
             done += bytes;
@@ -160,8 +192,8 @@ impl LineTable {
                 read: 0,
                 written: 0,
                 virtuals: FirstFew::EMPTY,
-                writers: FirstFew::EMPTY,
-                readers: FirstFew::EMPTY,
+                writers: Code::NONE,
+                readers: Code::NONE,
             });
         }
         self.last = self.slots[at].line as usize;
@@ -203,11 +235,15 @@ mod tests {
         Access { physical, address, bytes, pc: 0xffff_ffff_8100_0000, store }
     }
 
+    fn uncalled() -> Chain {
+        Chain::EMPTY
+    }
+
     #[test]
     fn bytes_are_known_one_by_one() {
         let mut table = LineTable::new();
-        table.add(&access(0x1004, 4, false));
-        table.add(&access(0x1008, 8, true));
+        table.add(&access(0x1004, 4, false), uncalled);
+        table.add(&access(0x1008, 8, true), uncalled);
         let line = table.get(0x1000 / 64).unwrap();
         assert_eq!((line.read, line.written), (0xf0, 0xff00));
         assert_eq!(line.virtuals.as_slice(), [0xffff_8880_0000_1000]);
@@ -216,21 +252,21 @@ mod tests {
     #[test]
     fn an_access_across_lines_touches_both() {
         let mut table = LineTable::new();
-        table.add(&access(0x103e, 8, true));
+        table.add(&access(0x103e, 8, true), uncalled);
         assert_eq!(table.get(0x40).unwrap().written, 0b11 << 62);
         assert_eq!(table.get(0x41).unwrap().written, 0x3f);
-        table.add(&access(0x1080, 64, false));
+        table.add(&access(0x1080, 64, false), uncalled);
         assert_eq!(table.get(0x42).unwrap().read, u64::MAX);
     }
 
     #[test]
     fn a_cleared_table_knows_nothing_even_after_all_generations() {
         let mut table = LineTable::new();
-        table.add(&access(0x1000, 1, true));
+        table.add(&access(0x1000, 1, true), uncalled);
         table.clear();
         assert_eq!(table.get(0x40), None);
         table.generation = u32::MAX;
-        table.add(&access(0x1000, 1, true));
+        table.add(&access(0x1000, 1, true), uncalled);
         table.clear();
         assert_eq!((table.generation, table.get(0x40)), (1, None));
     }
@@ -239,7 +275,7 @@ mod tests {
     fn a_table_grows_and_keeps_the_order() {
         let mut table = LineTable::new();
         for number in (0..10_000).rev() {
-            table.add(&access(number * 64, 8, number % 2 == 0));
+            table.add(&access(number * 64, 8, number % 2 == 0), uncalled);
         }
         assert_eq!(table.lines().len(), 10_000);
         assert!(table.lines().iter().map(|line| line.number).eq((0..10_000).rev()));
@@ -250,8 +286,8 @@ mod tests {
     fn the_first_few_code_addresses_are_kept_once_each() {
         let mut table = LineTable::new();
         for pc in [1, 2, 2, 1, 3, 4, 5] {
-            table.add(&Access { pc, ..access(0, 8, true) });
+            table.add(&Access { pc, ..access(0, 8, true) }, uncalled);
         }
-        assert_eq!(table.get(0).unwrap().writers.as_slice(), [1, 2, 3, 4]);
+        assert_eq!(table.get(0).unwrap().writers.pcs(), [1, 2, 3, 4]);
     }
 }

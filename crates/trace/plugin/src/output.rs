@@ -18,14 +18,17 @@
 //!  "conflicts":[{"line":"0x3a4b040","overlap":true,
 //!    "sides":[{"side":0,"first":24,"last":31,"read":"0xff000000","written":"0xff000000",
 //!              "virtual":["0xffff888003a4b040"],
-//!              "writers":["0xffffffff812f3a10"],"readers":["0xffffffff812f3a04"]}]}],
+//!              "writers":["0xffffffff812f3a10"],"readers":["0xffffffff812f3a04"],
+//!              "callers":[["0xffffffff812f4b21","0xffffffff81000c07"],[]]}]}],
 //!  "more":0,"stray":0}
 //! ```
 //!
 //! * A side is there if it opened a window. `read` and `written` are distinct lines; of `conflicts`
 //!   they are masks, bit n for byte n of the line. `first` and `last` are bytes of the line.
 //! * `line` is the physical address of the line's first byte.
-//! * `writers` and `readers` are code addresses, four in all, those that wrote first.
+//! * `writers` and `readers` are code addresses, four in all, those that wrote first. `callers` has a
+//!   list for each of them, in the same order: the calls by which the task came there when it first
+//!   touched the line, up to six, the innermost first; of a fault, the block of code that it came in.
 //! * `more` conflicts are not listed.
 //! * A test is **interrupted** if a side has interrupts: they are left out and hide nothing.
 //! * It is **disturbed**, and should be repeated, if a side has `switches`: the task was switched out
@@ -111,8 +114,8 @@ impl Output {
         self.write(format_args!(
             "{{\"test\":{test},\"sides\":[{}],\"conflicts\":[{}],\"more\":{more},\"stray\":{stray}{}}}\n",
             List(sides.iter().map(|(side, done)| SideObject(*side, done))),
-            List(conflicts.iter().map(ConflictObject)),
-            MovesMembers(moves),
+            List(conflicts.iter().map(|conflict| ConflictObject(conflict, sides))),
+            MovesMembers(moves, sides),
         ))?;
         Ok(conflicts.len())
     }
@@ -150,6 +153,14 @@ fn addresses(values: &[u64]) -> impl Display {
     List(values.iter().map(|&value| Address(value)))
 }
 
+struct Brackets<T>(T);
+
+impl<T: Display> Display for Brackets<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}]", self.0)
+    }
+}
+
 struct SideObject<'a>(usize, &'a Side);
 
 impl Display for SideObject<'_> {
@@ -178,58 +189,74 @@ impl Display for SideObject<'_> {
     }
 }
 
-struct ConflictObject<'a>(&'a Conflict<'a>);
+/// Those that opened a window, with their numbers.
+type Sides<'a> = &'a [(usize, &'a Side)];
+
+struct ConflictObject<'a>(&'a Conflict<'a>, Sides<'a>);
 
 impl Display for ConflictObject<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let ConflictObject(Conflict { sides, overlap }) = self;
+        let ConflictObject(Conflict { sides, overlap }, all) = self;
         let line = sides.first().map_or(0, |(_, line)| line.number * LINE_BYTES);
-        let sides = List(sides.iter().map(|(side, line)| TouchObject(*side, line)));
+        let sides = List(sides.iter().map(|(side, line)| TouchObject(*side, line, all)));
         write!(f, "{{\"line\":{},\"overlap\":{overlap},\"sides\":[{sides}]}}", Address(line))
     }
 }
 
 /// Members of a test where moves are asked for.
-struct MovesMembers<'a>(Option<&'a Moves<'a>>);
+struct MovesMembers<'a>(Option<&'a Moves<'a>>, Sides<'a>);
 
 impl Display for MovesMembers<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Some(Moves { taken, fetched, first }) = self.0 else { return Ok(()) };
-        let first =
-            List(first.iter().map(|&(side, line, how, from)| MoveObject(side, line, how, from)));
+        let &MovesMembers(Some(Moves { taken, fetched, first }), sides) = self else {
+            return Ok(());
+        };
+        let first = first.iter().map(|&(side, line, how, from)| MoveObject {
+            how,
+            from,
+            by: TouchObject(side, line, sides),
+        });
+        let first = List(first);
         write!(f, ",\"taken\":{taken},\"fetched\":{fetched},\"moves\":[{first}]")
     }
 }
 
-struct MoveObject<'a>(usize, &'a Line, Move, Cpus);
+struct MoveObject<'a> {
+    how: Move,
+    from: Cpus,
+    by: TouchObject<'a>,
+}
 
 impl Display for MoveObject<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let &MoveObject(side, line, how, from) = self;
+        let MoveObject { how, from, by } = self;
         write!(
             f,
             "{{\"line\":{},\"taken\":{},\"from\":{},\"by\":{}}}",
-            Address(line.number * LINE_BYTES),
-            how == Move::Taken,
-            Address(from),
-            TouchObject(side, line),
+            Address(by.1.number * LINE_BYTES),
+            *how == Move::Taken,
+            Address(*from),
+            by,
         )
     }
 }
 
-struct TouchObject<'a>(usize, &'a Line);
+struct TouchObject<'a>(usize, &'a Line, Sides<'a>);
 
 impl Display for TouchObject<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let TouchObject(side, line) = self;
+        let TouchObject(number, line, sides) = self;
         let touched = line.read | line.written;
-        let writers = line.writers.as_slice();
-        let readers = line.readers.as_slice();
+        let writers = line.writers.pcs();
+        let readers = line.readers.pcs();
         let readers = &readers[..readers.len().min(MAX_PCS - writers.len())];
+        let side = sides.iter().find(|(side, _)| side == number).map(|(_, side)| side);
+        let chains = line.writers.chains().iter().chain(line.readers.chains()).take(MAX_PCS);
+        let callers = chains.map(|&chain| side.map_or(&[][..], |side| side.calls.callers(chain)));
         write!(
             f,
-            "{{\"side\":{side},\"first\":{},\"last\":{},\"read\":{},\"written\":{},\
-             \"virtual\":[{}],\"writers\":[{}],\"readers\":[{}]}}",
+            "{{\"side\":{number},\"first\":{},\"last\":{},\"read\":{},\"written\":{},\
+             \"virtual\":[{}],\"writers\":[{}],\"readers\":[{}],\"callers\":[{}]}}",
             touched.trailing_zeros(),
             63 - touched.leading_zeros(),
             Address(line.read),
@@ -237,6 +264,7 @@ impl Display for TouchObject<'_> {
             addresses(line.virtuals.as_slice()),
             addresses(writers),
             addresses(readers),
+            List(callers.map(|calls| Brackets(addresses(calls)))),
         )
     }
 }
@@ -246,7 +274,9 @@ mod tests {
     use std::io::{Read, Seek};
 
     use super::*;
+    use crate::calls::Ends;
     use crate::lines::Access;
+    use crate::vcpu::BlockStart;
 
     #[test]
     fn a_conflict_is_written_as_the_schema_says() {
@@ -256,7 +286,13 @@ mod tests {
             side.count.closed = 1;
             let pc = 0xffff_ffff_8100_0000;
             let physical = address & 0xffff;
-            side.table.add(&Access { physical, address, bytes: 4, pc, store });
+            for (address, ends) in [(pc - 0x100, Ends::Call), (pc, Ends::Otherwise)] {
+                let enters = None;
+                side.calls.block(&BlockStart { address, length: 1, enters, ends });
+                side.calls.access(address);
+            }
+            let access = Access { physical, address, bytes: 4, pc, store };
+            side.table.add(&access, || side.calls.chain());
             side
         };
         let (writer, reader) = (side(0xffff_8880_0000_1044, true), side(0x7000_1044, false));
@@ -274,7 +310,7 @@ mod tests {
         file.rewind().expect("go to its start");
         let mut written = String::new();
         file.read_to_string(&mut written).expect("read it");
-        let expected = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false},{"side":2,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":1,"written":0,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[]},{"side":2,"first":4,"last":7,"read":"0xf0","written":"0x0","virtual":["0x70001040"],"writers":[],"readers":["0xffffffff81000000"]}]}],"more":0,"stray":1,"taken":1,"fetched":2,"moves":[{"line":"0x1040","taken":true,"from":"0x5","by":{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[]}}]}"#;
+        let expected = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false},{"side":2,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":1,"written":0,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[],"callers":[["0xffffffff80ffff00"]]},{"side":2,"first":4,"last":7,"read":"0xf0","written":"0x0","virtual":["0x70001040"],"writers":[],"readers":["0xffffffff81000000"],"callers":[["0xffffffff80ffff00"]]}]}],"more":0,"stray":1,"taken":1,"fetched":2,"moves":[{"line":"0x1040","taken":true,"from":"0x5","by":{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[],"callers":[["0xffffffff80ffff00"]]}}]}"#;
         assert_eq!(written.trim_end(), expected);
     }
 }

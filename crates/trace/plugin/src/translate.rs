@@ -9,6 +9,7 @@ use std::ffi::{c_uint, c_void};
 
 use knee_marks::{Entry, EntryKind, Mark};
 
+use crate::calls::Ends;
 use crate::qemu::{AccessInfo, Block, Instruction, arm};
 use crate::session;
 use crate::vcpu::{BlockStart, vcpu};
@@ -45,7 +46,8 @@ pub(crate) fn armed(block: &Block) {
     let user = session::counts_user();
     if kernel || user {
         let enters = if kernel { session::entry_at(first.address()) } else { None };
-        let start = BlockStart { address: first.address(), length: counted, enters };
+        let ends = block.instructions().last().map_or(Ends::Otherwise, |last| ends(&last.code()));
+        let start = BlockStart { address: first.address(), length: counted, enters, ends };
         block.on_execute(on_block, start.pack());
     }
     for (at, insn) in block.instructions().enumerate() {
@@ -89,15 +91,8 @@ fn is_repeated_string(code: &[u8]) -> bool {
 /// delivery of an interrupt reads and the frame that it pushes. So no more than its own accesses are
 /// taken. What `iretq` and `sysretq` access is on their own stack, and is not worth counting.
 fn own_accesses(code: &[u8]) -> Option<u8> {
-    let prefix = |&byte: &u8| matches!(byte, 0x2e | 0x3e | 0x65 | 0x66 | 0xf2 | 0xf3);
-    let opcode = &code[code.iter().take_while(|byte| prefix(byte)).count()..];
-    let opcode = match opcode {
-        // REX
-        [0x40..=0x4f, rest @ ..] => rest,
-        _ => opcode,
-    };
     let operand_in_memory = |modrm: u8| u8::from(modrm >> 6 != 0b11);
-    match *opcode {
+    match *opcode(code) {
         // jcc, loop, jrcxz, jmp
         [0x70..=0x7f | 0xe0..=0xe3 | 0xe9 | 0xeb, ..] | [0x0f, 0x80..=0x8f, ..] => Some(0),
         // iretq, sysretq
@@ -115,6 +110,28 @@ fn own_accesses(code: &[u8]) -> Option<u8> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// What the last instruction of a block does to the call stack.
+fn ends(code: &[u8]) -> Ends {
+    match *opcode(code) {
+        [0xe8, ..] => Ends::Call,
+        [0xff, modrm, ..] if modrm >> 3 & 0b111 == 2 => Ends::Call,
+        [0xc2 | 0xc3, ..] => Ends::Return,
+        // iretq, sysretq
+        [0xcf] | [0x0f, 0x07] => Ends::Leaves,
+        _ => Ends::Otherwise,
+    }
+}
+
+/// An instruction from its opcode on.
+fn opcode(code: &[u8]) -> &[u8] {
+    let prefix = |&byte: &u8| matches!(byte, 0x2e | 0x3e | 0x65 | 0x66 | 0xf2 | 0xf3);
+    match &code[code.iter().take_while(|byte| prefix(byte)).count()..] {
+        // REX
+        [0x40..=0x4f, rest @ ..] => rest,
+        opcode => opcode,
     }
 }
 
@@ -182,6 +199,7 @@ extern "C" fn on_access_of_last(cpu: c_uint, info: u32, address: u64, pc: *mut c
 impl BlockStart {
     const ADDRESS_BITS: u32 = 48;
     const LENGTH_BITS: u32 = 10;
+    const ENTERS_BITS: u32 = 2;
 
     /// QEMU keeps one number per callback. Virtual addresses have 48 significant bits, or 57 where
     /// the guest uses five levels of page tables, which the driver does not offer it; code above 48
@@ -193,25 +211,40 @@ impl BlockStart {
             Some(EntryKind::Fault) => 2,
             Some(EntryKind::Switch) => 3,
         };
+        let ends = match self.ends {
+            Ends::Otherwise => 0,
+            Ends::Call => 1,
+            Ends::Return => 2,
+            Ends::Leaves => 3,
+        };
         let length = (self.length as u64).min((1 << Self::LENGTH_BITS) - 1);
         self.address << (64 - Self::ADDRESS_BITS) >> (64 - Self::ADDRESS_BITS)
             | length << Self::ADDRESS_BITS
             | enters << (Self::ADDRESS_BITS + Self::LENGTH_BITS)
+            | ends << (Self::ADDRESS_BITS + Self::LENGTH_BITS + Self::ENTERS_BITS)
     }
 
     fn unpack(packed: u64) -> BlockStart {
         let above = packed >> Self::ADDRESS_BITS;
-        let enters = match above >> Self::LENGTH_BITS {
+        let kinds = above >> Self::LENGTH_BITS;
+        let enters = match kinds & ((1 << Self::ENTERS_BITS) - 1) {
             1 => Some(EntryKind::Interrupt),
             2 => Some(EntryKind::Fault),
             3 => Some(EntryKind::Switch),
             _ => None,
+        };
+        let ends = match kinds >> Self::ENTERS_BITS {
+            1 => Ends::Call,
+            2 => Ends::Return,
+            3 => Ends::Leaves,
+            _ => Ends::Otherwise,
         };
         let unused = 64 - Self::ADDRESS_BITS;
         BlockStart {
             address: ((packed << unused) as i64 >> unused) as u64,
             length: (above & ((1 << Self::LENGTH_BITS) - 1)) as usize,
             enters,
+            ends,
         }
     }
 }
@@ -242,6 +275,21 @@ mod tests {
     }
 
     #[test]
+    fn calls_and_returns_are_told_from_jumps() {
+        assert_eq!(ends(&[0xe8, 0, 0, 0, 0]), Ends::Call, "call");
+        assert_eq!(ends(&[0x41, 0xff, 0xd3]), Ends::Call, "call *%r11");
+        assert_eq!(ends(&[0x2e, 0xff, 0x14, 0xc5, 0, 2, 0, 0x82]), Ends::Call, "cs call *table");
+        assert_eq!(ends(&[0xf3, 0xc3]), Ends::Return, "repz ret");
+        assert_eq!(ends(&[0xc2, 0x08, 0x00]), Ends::Return, "ret $8");
+        assert_eq!(ends(&IRETQ), Ends::Leaves, "iretq");
+        assert_eq!(ends(&[0x48, 0x0f, 0x07]), Ends::Leaves, "sysretq");
+        assert_eq!(ends(&[0xe9, 0, 0, 0, 0]), Ends::Otherwise, "jmp");
+        assert_eq!(ends(&[0xff, 0xe0]), Ends::Otherwise, "jmp *%rax");
+        assert_eq!(ends(&[0x0f, 0x05]), Ends::Otherwise, "syscall");
+        assert_eq!(ends(&[]), Ends::Otherwise);
+    }
+
+    #[test]
     fn strings_are_told_from_what_has_the_same_prefix() {
         for code in [&[0xf3, 0xaa][..], &[0xf3, 0x48, 0xa5], &[0xf2, 0xae]] {
             assert!(is_repeated_string(code), "{code:x?}");
@@ -256,8 +304,10 @@ mod tests {
     fn what_a_block_callback_has_to_know_fits_one_number() {
         for enters in [None, Some(EntryKind::Interrupt), Some(EntryKind::Switch)] {
             for address in [0x0000_7fff_ffff_f001, 0xffff_ffff_81c0_0b90, 0xffff_8000_0000_0000] {
-                let start = BlockStart { address, length: 512, enters };
-                assert_eq!(BlockStart::unpack(start.pack()), start);
+                for ends in [Ends::Otherwise, Ends::Call, Ends::Return, Ends::Leaves] {
+                    let start = BlockStart { address, length: 512, enters, ends };
+                    assert_eq!(BlockStart::unpack(start.pack()), start);
+                }
             }
         }
     }

@@ -18,6 +18,7 @@ use std::ffi::c_uint;
 
 use knee_marks::EntryKind;
 
+use crate::calls::{Calls, Ends};
 use crate::lines::{Access, FirstFew, LineTable};
 use crate::qemu::{AccessInfo, Physical};
 
@@ -37,6 +38,7 @@ const MAX_SAVED: usize = 16;
 pub(crate) struct Side {
     pub(crate) table: LineTable,
     pub(crate) count: Count,
+    pub(crate) calls: Calls,
     /// All accesses, where they are asked for.
     pub(crate) trace: Option<Vec<Access>>,
 }
@@ -61,31 +63,34 @@ pub(crate) struct Count {
 
 impl Side {
     pub(crate) fn new() -> Side {
-        Side { table: LineTable::new(), count: Count::default(), trace: None }
+        let (table, count, calls) = (LineTable::new(), Count::default(), Calls::new());
+        Side { table, count, calls, trace: None }
     }
 
     /// Forgets all, for a new test; keeps the memory.
     pub(crate) fn clear(&mut self, trace: bool) {
         self.table.clear();
         self.count = Count::default();
+        self.calls.clear();
         self.trace = trace.then(Vec::new);
     }
 
     fn add(&mut self, access: &Access) {
-        self.table.add(access);
+        self.table.add(access, || self.calls.chain());
         if let Some(trace) = self.trace.as_mut().filter(|trace| trace.len() < MAX_TRACE) {
             trace.push(*access);
         }
     }
 }
 
-/// Where a block of instructions begins.
+/// Where a block of instructions begins, and how it ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BlockStart {
     pub(crate) address: u64,
     /// Instructions in the block.
     pub(crate) length: usize,
     pub(crate) enters: Option<EntryKind>,
+    pub(crate) ends: Ends,
 }
 
 /// Whether the task whose window is open runs.
@@ -174,7 +179,8 @@ impl Vcpu {
     }
 
     /// Opens the window: what happens from now on goes into `side`.
-    pub(crate) fn open(&mut self, number: usize, side: Box<Side>) {
+    pub(crate) fn open(&mut self, number: usize, mut side: Box<Side>) {
+        side.calls.open();
         *self = Vcpu { side: Some((number, side)), ..Vcpu::new() };
     }
 
@@ -216,6 +222,9 @@ impl Vcpu {
             Some(EntryKind::Fault) if self.depth > 0 => self.depth += 1,
             Some(EntryKind::Switch) => {
                 side.count.switches += 1;
+                if self.depth == 0 {
+                    side.calls.block(&start);
+                }
                 self.presence = Presence::Leaves(start.address);
                 self.saved = FirstFew::EMPTY;
                 return;
@@ -224,6 +233,7 @@ impl Vcpu {
         }
         if self.depth == 0 {
             side.count.instructions += start.length as u64;
+            side.calls.block(&start);
         }
     }
 
@@ -271,6 +281,7 @@ impl Vcpu {
             return;
         }
         side.count.accesses += 1;
+        side.calls.access(pc);
         let store = info.is_store();
         let bytes = info.bytes();
         let here = bytes.min(PAGE_BYTES - address % PAGE_BYTES);
@@ -318,7 +329,7 @@ mod tests {
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
     fn block(address: u64, enters: Option<EntryKind>) -> BlockStart {
-        BlockStart { address, length: 1, enters }
+        BlockStart { address, length: 1, enters, ends: Ends::Otherwise }
     }
 
     /// Runs blocks, of which `Err` is an iretq with the address behind it; returns the side and how
@@ -406,5 +417,60 @@ mod tests {
         let (_, side) = vcpu.close().unwrap();
         let count = side.count;
         assert_eq!((count.switches, count.interrupts, count.instructions), (1, 0, 1));
+    }
+
+    /// Who called what runs at the end of these blocks, each of which makes an access before it ends.
+    fn callers(blocks: &[(u64, Option<EntryKind>, Ends)]) -> Vec<u64> {
+        let mut vcpu = Vcpu::new();
+        vcpu.open(0, Box::new(Side::new()));
+        for &(address, enters, ends) in blocks {
+            // Where a switched task is back is told by an access, which only QEMU can make.
+            if matches!(vcpu.presence, Presence::MayArrive(_)) {
+                vcpu.presence = Presence::Here;
+            }
+            vcpu.block(|| BlockStart { address, length: 1, enters, ends });
+            if vcpu.depth == 0 && vcpu.presence == Presence::Here {
+                vcpu.side.as_mut().unwrap().1.calls.access(address + 1);
+            }
+            if ends == Ends::Leaves {
+                vcpu.returns(address + 2);
+            }
+        }
+        let (_, mut side) = vcpu.close().unwrap();
+        let chain = side.calls.chain();
+        side.calls.callers(chain).to_vec()
+    }
+
+    #[test]
+    fn an_interrupt_between_a_call_and_its_callee_is_no_caller() {
+        let (call, callee) = (KERNEL + 0x1000, KERNEL + 0x2000);
+        let blocks = [
+            (call, None, Ends::Call),
+            (KERNEL + 0x100, Some(EntryKind::Interrupt), Ends::Call),
+            (KERNEL + 0x300, None, Ends::Return),
+            (KERNEL + 0x106, None, Ends::Leaves),
+            (callee, None, Ends::Otherwise),
+        ];
+        assert_eq!(callers(&blocks), [call + 1]);
+        // … and neither is one right before the callee returns.
+        let back = [&blocks[1..4], &[(call + 6, None, Ends::Otherwise)]].concat();
+        let blocks = [&blocks[..1], &[(callee, None, Ends::Return)], &back].concat();
+        assert_eq!(callers(&blocks), []);
+    }
+
+    #[test]
+    fn a_task_that_was_switched_out_is_called_by_the_same() {
+        let (call, switch) = (KERNEL + 0x1000, KERNEL + 0x400);
+        let away = [
+            (call, None, Ends::Call),
+            (switch, Some(EntryKind::Switch), Ends::Otherwise),
+            (KERNEL + 0x800, None, Ends::Call),
+            (KERNEL + 0x900, None, Ends::Call),
+            (switch, Some(EntryKind::Switch), Ends::Otherwise),
+        ];
+        let back = (KERNEL + 0x600, None, Ends::Return);
+        assert_eq!(callers(&[&away[..], &[back]].concat()), [call + 1]);
+        let there = (call + 6, None, Ends::Otherwise);
+        assert_eq!(callers(&[&away[..], &[back, there]].concat()), []);
     }
 }

@@ -67,6 +67,22 @@ pub struct Datum {
     pub beside: Vec<String>,
 }
 
+impl Datum {
+    /// Of bytes that several calls touch.
+    pub(crate) fn shared(fields: Vec<String>) -> Datum {
+        Datum { fields, beside: Vec::new() }
+    }
+
+    /// Of bytes that are written next to others that are touched.
+    pub(crate) fn falsely_shared(fields: Vec<String>, beside: Vec<String>) -> Datum {
+        match fields.len() {
+            // Elements of one array have one name.
+            1 if beside.is_empty() => Datum { beside: fields.clone(), fields },
+            _ => Datum { fields, beside },
+        }
+    }
+}
+
 /// `dentry.d_lockref`; `mm_struct.map_count, mm_struct.mmap_lock` where it is several; and
 /// `cred.usage / cred.fsuid` for false sharing.
 impl Display for Datum {
@@ -134,14 +150,14 @@ impl Resolver {
     pub fn datum(&mut self, conflict: &Conflict) -> Datum {
         let touched = conflict.sides.iter().fold(0, |all, side| all | side.read | side.written);
         let written = conflict.sides.iter().fold(0, |all, side| all | side.written);
-        let shared = shared_bytes(conflict);
+        let shared = conflict.shared_bytes();
         if shared != 0 {
-            return Datum { fields: self.fields(conflict, shared), beside: Vec::new() };
+            return Datum::shared(self.fields(conflict, shared));
         }
         let fields = self.fields(conflict, written);
         let mut beside = self.fields(conflict, touched & !written);
         beside.retain(|field| !fields.contains(field));
-        Datum { fields, beside }
+        Datum::falsely_shared(fields, beside)
     }
 
     /// What the bytes of a line are part of.
@@ -301,14 +317,6 @@ fn code(conflict: &Conflict) -> Vec<u64> {
     all.sort_unstable();
     all.dedup();
     all
-}
-
-/// Bytes that one side wrote and another touched.
-fn shared_bytes(conflict: &Conflict) -> u64 {
-    conflict.sides.iter().fold(0, |all, writer| {
-        let others = conflict.sides.iter().filter(|other| other.side != writer.side);
-        all | others.fold(0, |bytes, other| bytes | other.read | other.written) & writer.written
-    })
 }
 
 fn read_btf(memory: &Memory, symbols: &Symbols) -> Option<Btf> {

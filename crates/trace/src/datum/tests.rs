@@ -16,6 +16,7 @@ fn conflict(physical: u64, address: u64, written: u64, read: u64) -> Conflict {
         virtuals: vec![address],
         writers: Vec::new(),
         readers: vec![IMAGE + 0x123],
+        callers: Vec::new(),
     };
     let sides = vec![touch(0, 0, written), touch(1, read, 0)];
     Conflict { line: physical, overlap: written & read != 0, sides, datum: None }

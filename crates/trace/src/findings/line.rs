@@ -8,7 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{SCHEMA, stable};
 use crate::check::{Checked, Functions};
-use crate::record::{Conflict, Touch};
+use crate::record::{Conflict, TestResult, Touch};
+
+/// Callers that are told of a function; of a library, as many may be inlined into one.
+const MAX_CALLERS: usize = 6;
+/// What every system call comes through, which says nothing of any.
+const ENTRY_CODE: &[&str] =
+    &["do_syscall_64", "x64_sys_call", "entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_64"];
+/// What makes a library's calls.
+const BINDING_CODE: &str = "knee_bind::";
 
 /// How a test went.
 #[derive(
@@ -74,19 +82,32 @@ pub struct Touched {
     pub writers: BTreeSet<String>,
     /// Functions that read.
     pub readers: BTreeSet<String>,
+    /// By function, the ways in which the call came there first: who called it, who called that, and
+    /// so on, some of the innermost callers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub callers: BTreeMap<String, BTreeSet<Vec<String>>>,
 }
 
 impl TestLine {
     /// What the runs of a test show.
     pub fn of(checked: &Checked, functions: &Functions) -> Self {
-        let runs: Vec<Vec<SharedLine>> = checked
-            .runs
-            .iter()
-            .filter(|run| !run.is_disturbed() && !run.is_incomplete())
-            .map(|run| run.conflicts.iter().map(|c| SharedLine::of(c, functions)).collect())
-            .collect();
+        let counted =
+            || checked.runs.iter().filter(|run| !run.is_disturbed() && !run.is_incomplete());
+        let last = counted().next_back();
+        let lines = |run: &TestResult, with_callers| -> Vec<SharedLine> {
+            run.conflicts.iter().map(|c| SharedLine::of(c, functions, with_callers)).collect()
+        };
+        // To name callers takes longer than the rest. Only those of lines that are told are wanted, and
+        // mostly these are of the last run.
+        let runs = |all: bool| -> Vec<Vec<SharedLine>> {
+            let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
+            counted().map(|run| lines(run, all || is_last(run))).collect()
+        };
         let (verdict, conflicts) = match checked.outcome {
-            Ok(_) => stable::verdict(&runs),
+            Ok(_) => match stable::verdict(&runs(false)) {
+                (Verdict::Sometimes, _) => stable::verdict(&runs(true)),
+                told => told,
+            },
             Err(_) => (Verdict::Died, Vec::new()),
         };
         let (unexpected, died) = match &checked.outcome {
@@ -142,15 +163,11 @@ impl TestLine {
 }
 
 impl SharedLine {
-    fn of(conflict: &Conflict, functions: &Functions) -> Self {
+    fn of(conflict: &Conflict, functions: &Functions, with_callers: bool) -> Self {
         Self {
             data: match &conflict.datum {
                 None => Vec::new(),
                 Some(datum) if conflict.overlap => datum.fields.clone(),
-                // Elements of one array have one name.
-                Some(datum) if datum.beside.is_empty() && datum.fields.len() == 1 => {
-                    vec![format!("{datum} / {datum}")]
-                }
                 Some(datum) => vec![datum.to_string()],
             },
             line: format!("{:#x}", conflict.line),
@@ -158,7 +175,7 @@ impl SharedLine {
             sides: conflict
                 .sides
                 .iter()
-                .map(|touch| (touch.side, Touched::of(touch, functions)))
+                .map(|touch| (touch.side, Touched::of(touch, functions, with_callers)))
                 .collect(),
         }
     }
@@ -186,19 +203,60 @@ impl SharedLine {
 }
 
 impl Touched {
-    fn of(touch: &Touch, functions: &Functions) -> Self {
-        let names = |code: &[u64]| {
-            let name =
-                |pc: &u64| functions.at(*pc).map_or_else(|| format!("{pc:#x}"), str::to_owned);
-            code.iter().map(name).collect()
+    /// These functions in the ways in which the call came there, a text each:
+    /// `down_write ← do_unlinkat ← __x64_sys_unlink`.
+    pub fn ways(&self, functions: &BTreeSet<String>) -> Vec<String> {
+        let of = |function: &String| match self.callers.get(function) {
+            Some(ways) if !ways.is_empty() => {
+                ways.iter().map(|callers| way(function, callers)).collect()
+            }
+            _ => vec![function.clone()],
+        };
+        functions.iter().flat_map(of).collect()
+    }
+
+    fn of(touch: &Touch, functions: &Functions, with_callers: bool) -> Self {
+        let mut callers: BTreeMap<String, BTreeSet<Vec<String>>> = BTreeMap::new();
+        let mut learn = |(code, calls): (u64, &[u64])| {
+            let calls = if with_callers { calls } else { &[] };
+            let (function, chain) = chain(code, calls, functions);
+            if !chain.is_empty() {
+                callers.entry(function.clone()).or_default().insert(chain);
+            }
+            function
         };
         Self {
             bytes: [touch.first, touch.last],
             wrote: touch.written != 0,
-            writers: names(&touch.writers),
-            readers: names(&touch.readers),
+            writers: touch.called_writers().map(&mut learn).collect(),
+            readers: touch.called_readers().map(&mut learn).collect(),
+            callers,
         }
     }
+}
+
+/// A function and its callers, as text.
+pub fn way<'c>(function: &str, callers: impl IntoIterator<Item = &'c String>) -> String {
+    callers.into_iter().fold(function.to_owned(), |way, caller| format!("{way} ← {caller}"))
+}
+
+/// The function that code is in, and its callers.
+fn chain(code: u64, calls: &[u64], functions: &Functions) -> (String, Vec<String>) {
+    let frames = |code: u64| {
+        let named: Vec<String> = functions.frames(code).map(str::to_owned).collect();
+        if named.is_empty() { vec![format!("{code:#x}")] } else { named }
+    };
+    let mut names = std::iter::once(&code).chain(calls).copied().flat_map(frames);
+    let function = names.next().unwrap_or_default();
+    let is_entry = |name: &str| ENTRY_CODE.contains(&name) || name.starts_with(BINDING_CODE);
+    let mut callers = Vec::new();
+    for name in names.take_while(|name| !is_entry(name)) {
+        if callers.last().unwrap_or(&function) != &name {
+            callers.push(name);
+        }
+    }
+    callers.truncate(MAX_CALLERS);
+    (function, callers)
 }
 
 /// The JSON schema of a line of `tests.jsonl`.
@@ -240,6 +298,30 @@ mod tests {
             TestLine::parse(nameless.as_bytes()).unwrap_err(),
             "\"open,/0.0\" names no operations"
         );
+    }
+
+    #[test]
+    fn callers_are_told_once_each_up_to_where_all_system_calls_come_from() {
+        let mut functions = Functions::default();
+        let names = ["down_write", "do_unlinkat", "do_syscall_64", "entry"];
+        for (nr, name) in names.iter().enumerate() {
+            functions.add(0x1000 * (nr as u64 + 1), || (*name).to_owned());
+        }
+        let told = |functions: &Functions, code, calls: &[u64]| {
+            let (function, callers) = chain(code, calls, functions);
+            way(&function, &callers)
+        };
+        let lock = "down_write ← do_unlinkat";
+        assert_eq!(told(&functions, 0x1004, &[0x2008, 0x3000, 0x4000]), lock);
+        assert_eq!(told(&functions, 0x1004, &[0x1010, 0x2008, 0x2010]), lock);
+        let unnamed = told(&functions, 0x1004, &[0x10, 0x2008]);
+        assert_eq!(unnamed, "down_write ← 0x10 ← do_unlinkat");
+        assert_eq!(told(&functions, 0x2000, &[0x3000]), "do_unlinkat");
+        // A library's function that two others have been inlined into.
+        functions.add_instruction(0x2008, ["lock", "get"].map(str::to_owned).into());
+        functions.add_instruction(0x3000, vec!["knee_bind::workers::window".to_owned()]);
+        assert_eq!(told(&functions, 0x1004, &[0x2008, 0x3000]), "down_write ← lock ← get");
+        assert_eq!(told(&functions, 0x2008, &[0x1004]), "lock ← get ← down_write");
     }
 
     #[test]

@@ -9,8 +9,10 @@
 //! ```json
 //! {"schema":1,"test":"fstat,close/3.1","verdict":"conflict","unexpected":null,"died":null,
 //!  "conflicts":[{"data":["file.f_count"],"line":"0x3a4b040","same_bytes":true,
-//!    "sides":{"0":{"bytes":[24,31],"wrote":true,"writers":["fget","fput"],"readers":[]},
-//!             "1":{"bytes":[24,31],"wrote":true,"writers":["filp_close"],"readers":[]}}}]}
+//!    "sides":{"0":{"bytes":[24,31],"wrote":true,"writers":["fget","fput"],"readers":[],
+//!                  "callers":{"fget":[["ksys_lseek"]],"fput":[["ksys_lseek"]]}},
+//!             "1":{"bytes":[24,31],"wrote":true,"writers":["filp_close"],"readers":[],
+//!                  "callers":{"filp_close":[["__x64_sys_close"]]}}}}]}
 //! ```
 //!
 //! `check.json` is replaced atomically. `tests.jsonl` grows by whole lines, one system call each:
@@ -58,7 +60,7 @@ pub use description::{
 pub use diff::{DatumChange, Diff, PairChange, confirmed};
 pub use document::{DiffDocument, MatrixDocument, Set, diff_schema, explain_schema, matrix_schema};
 pub use error::FindingsError;
-pub use line::{SharedLine, TestLine, Touched, Verdict, test_schema};
+pub use line::{SharedLine, TestLine, Touched, Verdict, test_schema, way};
 pub use ranking::{Datum, Fix, Ranking};
 pub use reader::{Findings, is_record, read_check};
 pub use tally::{Counts, Tally};

@@ -45,6 +45,8 @@ pub struct Datum {
     pub writers: BTreeMap<String, BTreeSet<String>>,
     /// By operation, the functions that read it.
     pub readers: BTreeMap<String, BTreeSet<String>>,
+    /// By operation and function, the callers that it has most often there, the innermost first.
+    pub callers: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
 /// A step: data that are to be fixed together.
@@ -67,7 +69,7 @@ impl Ranking {
             data: Vec::new(),
             fixes: Vec::new(),
         };
-        let mut data: BTreeMap<String, Datum> = BTreeMap::new();
+        let mut data: BTreeMap<String, Seen> = BTreeMap::new();
         let mut sets: BTreeMap<BTreeSet<String>, usize> = BTreeMap::new();
         for test in tests {
             ranking.tests += 1;
@@ -83,50 +85,69 @@ impl Ranking {
         }
         for (set, tests) in &sets {
             if let Some(datum) = set.first().filter(|_| set.len() == 1) {
-                data.entry(datum.clone()).or_default().frees += tests;
+                data.entry(datum.clone()).or_default().datum.frees += tests;
             }
         }
         ranking.fixes = fixes(&sets, steps);
-        ranking.data = data.into_values().collect();
+        ranking.data = data.into_values().map(Seen::finish).collect();
         ranking.data.sort_by_key(|datum| (Reverse(datum.frees), Reverse(datum.tests)));
         ranking
     }
 }
 
+/// What has been seen of a datum.
+#[derive(Default)]
+struct Seen {
+    datum: Datum,
+    /// By operation and function: how often it has which callers.
+    chains: BTreeMap<(String, String), BTreeMap<Vec<String>, usize>>,
+}
+
 /// Who does what to the data of a test.
-fn learn(data: &mut BTreeMap<String, Datum>, test: &TestLine) {
+fn learn(data: &mut BTreeMap<String, Seen>, test: &TestLine) {
     let operations = test.operations();
     for name in test.data() {
-        data.entry(name.clone()).or_insert(Datum { datum: name, ..Datum::default() }).tests += 1;
+        let datum = &mut data.entry(name.clone()).or_default().datum;
+        datum.datum = name;
+        datum.tests += 1;
     }
     for line in &test.conflicts {
         for name in line.names() {
-            let Some(datum) = data.get_mut(&name) else { continue };
-            let sides = line.sides.iter().map(|(side, touched)| (*side, touched));
-            datum.learn(&operations, sides);
+            let Some(seen) = data.get_mut(&name) else { continue };
+            for (&side, touched) in &line.sides {
+                seen.learn(operations.get(side).copied().unwrap_or("?"), touched);
+            }
         }
     }
 }
 
-impl Datum {
-    fn learn<'t>(
-        &mut self,
-        operations: &[&str],
-        sides: impl Iterator<Item = (usize, &'t Touched)>,
-    ) {
-        for (side, touched) in sides {
-            let operation = operations.get(side).copied().unwrap_or("?");
-            let both =
-                [(&mut self.writers, &touched.writers), (&mut self.readers, &touched.readers)];
-            for (known, functions) in both {
-                if !functions.is_empty() {
-                    known
-                        .entry(operation.to_owned())
-                        .or_default()
-                        .extend(functions.iter().cloned());
-                }
+impl Seen {
+    fn learn(&mut self, operation: &str, touched: &Touched) {
+        let Datum { writers, readers, .. } = &mut self.datum;
+        for (known, functions) in [(writers, &touched.writers), (readers, &touched.readers)] {
+            if !functions.is_empty() {
+                known.entry(operation.to_owned()).or_default().extend(functions.iter().cloned());
             }
         }
+        for (function, chains) in &touched.callers {
+            let place = (operation.to_owned(), function.clone());
+            let known = self.chains.entry(place).or_default();
+            for chain in chains {
+                *known.entry(chain.clone()).or_default() += 1;
+            }
+        }
+    }
+
+    fn finish(self) -> Datum {
+        let mut datum = self.datum;
+        for ((operation, function), chains) in self.chains {
+            // Of equals the first by name.
+            let most = chains.into_iter().rev().max_by_key(|(_, times)| *times);
+            if let Some((chain, _)) = most {
+                datum.callers.entry(operation).or_default().insert(function, chain);
+            }
+        }
+        datum
     }
 }
 
@@ -239,6 +260,25 @@ mod tests {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         assert_eq!(datum.writers, [("open".to_owned(), words(&["fget", "fput"]))].into());
         assert_eq!(datum.readers, [("close".to_owned(), words(&["read_it"]))].into());
+    }
+
+    #[test]
+    fn of_the_callers_of_a_function_the_most_frequent_are_told() {
+        let called = |nr: usize, callers: &[&str]| {
+            let mut test = conflicting(&format!("open,close/{nr}"), &["x"]);
+            for touched in test.conflicts.iter_mut().flat_map(|line| line.sides.values_mut()) {
+                let chain = callers.iter().map(|&caller| caller.to_owned()).collect();
+                touched.callers = [("write_it".to_owned(), [chain].into())].into();
+            }
+            test
+        };
+        let tests = [called(0, &["a"]), called(1, &["b", "c"]), called(2, &["b", "c"])];
+        let callers = |tests: &[TestLine]| {
+            let datum = Ranking::of(tests, 1).data.remove(0);
+            datum.callers["open"]["write_it"].join(" ")
+        };
+        assert_eq!(callers(&tests), "b c");
+        assert_eq!(callers(&tests[..2]), "a");
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! Records that the tests of this module make up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use knee_agent::Outcome;
@@ -68,7 +68,11 @@ pub(super) fn shared(name: &str, at: usize) -> SharedLine {
         Some(writers) => (Vec::new(), words(writers)),
         None => (vec![name.to_owned()], words("write_it")),
     };
-    let touched = |wrote, writers, readers| Touched { bytes: [0, 7], wrote, writers, readers };
+    let bytes = [0, 7];
+    let touched = |wrote, writers, readers| {
+        let callers = BTreeMap::new();
+        Touched { bytes, wrote, writers, readers, callers }
+    };
     let sides = [
         touched(true, writers, BTreeSet::new()),
         touched(false, BTreeSet::new(), words("read_it")),
@@ -92,8 +96,17 @@ pub(super) fn any_line() -> impl Strategy<Value = TestLine> {
     ];
     let unexpected = prop::option::of(any::<String>().prop_map(Outcome::NotRun));
     let functions = || prop::collection::btree_set("[a-z_]{1,8}", 0..3);
-    let touched = (any::<[u32; 2]>(), any::<bool>(), functions(), functions())
-        .prop_map(|(bytes, wrote, writers, readers)| Touched { bytes, wrote, writers, readers });
+    let chains = prop::collection::btree_set(prop::collection::vec("[a-z_]{1,8}", 1..3), 1..3);
+    let callers = prop::collection::btree_map("[a-z_]{1,8}", chains, 0..3);
+    let touched = (any::<[u32; 2]>(), any::<bool>(), functions(), functions(), callers).prop_map(
+        |(bytes, wrote, writers, readers, callers)| Touched {
+            bytes,
+            wrote,
+            writers,
+            readers,
+            callers,
+        },
+    );
     let shared = (
         prop::collection::vec(any::<String>(), 0..3),
         any::<u64>(),

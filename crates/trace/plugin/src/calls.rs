@@ -1,0 +1,323 @@
+//! Who has called the code that runs: a shadow of the call stack of a task whose window is open.
+//!
+//! A block of instructions says how it ends, and the next block shows what came of it. Behind a call
+//! the next one is the callee's, and the caller is known exactly: to push the return address is the
+//! last access of the block, and it is the call's. Behind a return it is the caller's, just behind
+//! the call; if that is not the innermost one, inner frames have been left without a return and go
+//! as well. Where no frame is returned to, the return was a jump that undid a call (a retpoline).
+//! A fault is a call that any instruction makes, and an `iretq` its return, wherever it goes to: the
+//! kernel has code for what may not be there. Tail calls leave the frame of who called first.
+//!
+//! The window opens in a call whose own callers are not known: the shadow begins empty, and a return
+//! from where it is empty leaves it so. Interrupts and other tasks are not seen here.
+//!
+//! Where code touches a line for the first time, its innermost callers are noted: a *chain*. As long
+//! as nothing calls or returns it is the same one, and is kept once.
+
+use knee_marks::EntryKind;
+
+use crate::vcpu::BlockStart;
+
+/// Callers of which a chain has the innermost.
+pub(crate) const MAX_CALLERS: usize = 6;
+/// Frames that are kept, the innermost ones. System calls of Linux nest some twenty functions deep.
+const MAX_FRAMES: usize = 64;
+/// An operation of more chains touches lines at random; the code of what is beyond has no callers.
+const MAX_CHAINS: usize = 1 << 20;
+/// No instruction is longer.
+const INSTRUCTION_BYTES: u64 = 15;
+
+/// How a block of instructions ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// In a jump, or where QEMU has cut it.
+    Otherwise,
+    Call,
+    Return,
+    /// It leaves an exception or the kernel: `iretq`, `sysretq`.
+    Leaves,
+}
+
+#[derive(Clone, Copy)]
+struct Frame {
+    /// The call; of a fault the block that it came in.
+    code: u64,
+    is_fault: bool,
+}
+
+/// Number of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chain(u32);
+
+impl Chain {
+    /// The one without callers.
+    pub(crate) const EMPTY: Chain = Chain(0);
+}
+
+/// The calls that lead to where a task is, and to where it was.
+pub(crate) struct Calls {
+    /// A ring: what is deeper than there is room for overwrites the outermost.
+    frames: [Frame; MAX_FRAMES],
+    /// Where the next frame goes, not yet reduced to a place of the ring.
+    next: usize,
+    /// How many frames there are.
+    count: usize,
+    /// The block that runs, and how it ends.
+    block: u64,
+    ends: Ends,
+    /// The instruction that accessed memory last.
+    last: u64,
+    /// The chain of the frames, if it has been noted.
+    chain: Option<Chain>,
+    /// The first is the empty one. Behind the last of fewer than there is room for are zeroes.
+    chains: Vec<[u64; MAX_CALLERS]>,
+}
+
+impl Calls {
+    pub(crate) fn new() -> Calls {
+        Calls {
+            frames: [Frame { code: 0, is_fault: false }; MAX_FRAMES],
+            next: 0,
+            count: 0,
+            block: 0,
+            ends: Ends::Leaves,
+            last: 0,
+            chain: None,
+            chains: vec![[0; MAX_CALLERS]],
+        }
+    }
+
+    /// Forgets all chains.
+    pub(crate) fn clear(&mut self) {
+        self.chains.truncate(1);
+        self.open();
+    }
+
+    /// A window opens: nothing has been called yet.
+    pub(crate) fn open(&mut self) {
+        self.ends = Ends::Leaves;
+        self.keep(0);
+    }
+
+    /// A block begins.
+    #[inline]
+    pub(crate) fn block(&mut self, start: &BlockStart) {
+        if start.enters == Some(EntryKind::Fault) {
+            self.fault();
+        } else {
+            match self.ends {
+                Ends::Otherwise => {}
+                Ends::Call => self.push(Frame { code: self.last, is_fault: false }),
+                Ends::Return => self.return_to(start.address),
+                Ends::Leaves => self.leave(),
+            }
+        }
+        self.block = start.address;
+        self.ends = start.ends;
+    }
+
+    /// An instruction accessed memory.
+    #[inline]
+    pub(crate) fn access(&mut self, pc: u64) {
+        self.last = pc;
+    }
+
+    /// The callers of the code that runs.
+    pub(crate) fn chain(&mut self) -> Chain {
+        if let Some(chain) = self.chain {
+            return chain;
+        }
+        let chain = match self.chains.len() {
+            _ if self.count == 0 => Chain::EMPTY,
+            MAX_CHAINS => Chain::EMPTY,
+            number => {
+                let mut callers = [0; MAX_CALLERS];
+                for (caller, frame) in callers.iter_mut().zip(self.innermost()) {
+                    *caller = frame.code;
+                }
+                self.chains.push(callers);
+                Chain(number as u32)
+            }
+        };
+        self.chain = Some(chain);
+        chain
+    }
+
+    /// The calls of a chain, the innermost first.
+    pub(crate) fn callers(&self, chain: Chain) -> &[u64] {
+        let callers = self.chains.get(chain.0 as usize).map_or(&[][..], |callers| callers);
+        let count = callers.iter().take_while(|&&caller| caller != 0).count();
+        &callers[..count]
+    }
+
+    /// The block that ran was cut by a fault, or user mode was, of which nothing is seen.
+    fn fault(&mut self) {
+        match self.ends {
+            Ends::Leaves => self.keep(0),
+            _ => self.push(Frame { code: self.block, is_fault: true }),
+        }
+    }
+
+    fn return_to(&mut self, address: u64) {
+        let (mut inner, mut found) = (0, false);
+        for frame in self.innermost().take_while(|frame| !frame.is_fault) {
+            inner += 1;
+            found = address > frame.code && address - frame.code <= INSTRUCTION_BYTES;
+            if found {
+                break;
+            }
+        }
+        let left = if found { inner } else { inner.min(1) };
+        self.keep(self.count - left);
+    }
+
+    fn leave(&mut self) {
+        let fault = self.innermost().position(|frame| frame.is_fault);
+        if let Some(at) = fault {
+            self.keep(self.count - at - 1);
+        }
+    }
+
+    fn innermost(&self) -> impl Iterator<Item = &Frame> {
+        (1..=self.count).map(|back| &self.frames[self.next.wrapping_sub(back) % MAX_FRAMES])
+    }
+
+    fn push(&mut self, frame: Frame) {
+        self.frames[self.next % MAX_FRAMES] = frame;
+        self.next = self.next.wrapping_add(1);
+        self.count = (self.count + 1).min(MAX_FRAMES);
+        self.chain = None;
+    }
+
+    /// Keeps so many of the outermost frames.
+    fn keep(&mut self, count: usize) {
+        self.next = self.next.wrapping_sub(self.count - count);
+        self.count = count;
+        self.chain = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAULT: u64 = 0xffff_ffff_81a0_0000;
+
+    /// Runs blocks of 16 bytes with the ways in which they end; a call is 5 bytes long. Returns
+    /// the callers of the last, as blocks.
+    fn callers(blocks: &[(u64, Ends)]) -> Vec<u64> {
+        let mut calls = Calls::new();
+        run(&mut calls, blocks);
+        blocks_of(&mut calls)
+    }
+
+    fn run(calls: &mut Calls, blocks: &[(u64, Ends)]) {
+        for &(address, ends) in blocks {
+            let enters = (address == FAULT).then_some(EntryKind::Fault);
+            calls.block(&BlockStart { address, length: 4, enters, ends });
+            calls.access(address + 11);
+        }
+    }
+
+    fn blocks_of(calls: &mut Calls) -> Vec<u64> {
+        let chain = calls.chain();
+        calls.callers(chain).iter().map(|call| call & !0xf).collect()
+    }
+
+    use Ends::{Call, Leaves, Otherwise, Return};
+
+    #[test]
+    fn callers_are_there_until_they_are_returned_to() {
+        let mut blocks = vec![(0x100, Call), (0x200, Otherwise), (0x210, Call), (0x300, Return)];
+        assert_eq!(callers(&blocks), [0x210, 0x100]);
+        blocks.push((0x220, Return));
+        assert_eq!(callers(&blocks), [0x100]);
+        blocks.push((0x110, Otherwise));
+        assert_eq!(callers(&blocks), []);
+    }
+
+    #[test]
+    fn a_return_from_before_the_window_leaves_nothing() {
+        assert_eq!(
+            callers(&[(0x300, Return), (0x210, Return), (0x110, Call), (0x400, Otherwise)]),
+            [0x110]
+        );
+    }
+
+    #[test]
+    fn a_tail_call_returns_to_who_called_first() {
+        let blocks = [(0x100, Call), (0x200, Otherwise), (0x300, Call), (0x400, Return)];
+        assert_eq!(callers(&blocks), [0x300, 0x100]);
+        assert_eq!(callers(&[&blocks[..], &[(0x310, Return), (0x110, Otherwise)]].concat()), []);
+    }
+
+    #[test]
+    fn frames_that_are_left_without_a_return_go_with_the_next() {
+        let blocks = [(0x100, Call), (0x200, Call), (0x300, Call), (0x400, Return)];
+        assert_eq!(callers(&[&blocks[..], &[(0x110, Otherwise)]].concat()), []);
+    }
+
+    #[test]
+    fn a_return_that_jumps_undoes_one_call() {
+        let blocks = [(0x100, Call), (0x200, Call), (0x300, Return), (0x900, Otherwise)];
+        assert_eq!(callers(&blocks), [0x100]);
+    }
+
+    #[test]
+    fn a_fault_is_called_by_the_code_that_it_came_in() {
+        // The block would have ended in a call, or in a return, if it had come so far.
+        for cut in [Otherwise, Call, Return] {
+            let blocks = [(0x100, Call), (0x200, cut), (FAULT, Call), (0x500, Otherwise)];
+            assert_eq!(callers(&blocks), [FAULT, 0x200, 0x100]);
+        }
+    }
+
+    #[test]
+    fn what_a_fault_came_in_goes_on_or_where_the_kernel_wants_it_to() {
+        for to in [0x200, 0x900] {
+            let blocks = [(0x100, Call), (0x200, Call), (FAULT, Leaves), (to, Otherwise)];
+            assert_eq!(callers(&blocks), [0x100]);
+        }
+    }
+
+    #[test]
+    fn a_return_in_a_fault_does_not_return_from_it() {
+        let blocks = [(0x100, Call), (0x200, Otherwise), (FAULT, Return), (0x110, Otherwise)];
+        assert_eq!(callers(&blocks), [0x200, 0x100]);
+    }
+
+    #[test]
+    fn nothing_calls_a_fault_of_user_mode() {
+        assert_eq!(callers(&[(FAULT, Call), (0x500, Otherwise)]), [FAULT]);
+        let left = [(0x100, Call), (0x200, Leaves), (FAULT, Otherwise)];
+        assert_eq!(callers(&left), []);
+    }
+
+    #[test]
+    fn of_deep_calls_the_innermost_are_known_and_the_outermost_forgotten() {
+        let down: Vec<_> = (1..=100).map(|nr| (nr * 0x100, Call)).collect();
+        let mut calls = Calls::new();
+        run(&mut calls, &down);
+        assert_eq!(blocks_of(&mut calls), [0x6300, 0x6200, 0x6100, 0x6000, 0x5f00, 0x5e00]);
+        run(&mut calls, &[(0x9900, Return)]);
+        let up: Vec<_> = (38..=100).rev().map(|nr| (nr * 0x100 + 0x10, Return)).collect();
+        run(&mut calls, &up);
+        assert_eq!(blocks_of(&mut calls), [0x2500]);
+        run(&mut calls, &[(0x2510, Return), (0x2410, Return)]);
+        assert_eq!(blocks_of(&mut calls), []);
+    }
+
+    #[test]
+    fn a_chain_is_kept_once_until_something_is_called() {
+        let mut calls = Calls::new();
+        run(&mut calls, &[(0x100, Call), (0x200, Otherwise)]);
+        let chain = calls.chain();
+        run(&mut calls, &[(0x210, Otherwise)]);
+        assert_eq!(calls.chain(), chain);
+        run(&mut calls, &[(0x220, Call), (0x300, Return), (0x230, Otherwise)]);
+        assert_ne!(calls.chain(), chain);
+        assert_eq!(calls.callers(chain), [0x10b]);
+        calls.clear();
+        assert_eq!((calls.chain(), calls.callers(chain)), (Chain::EMPTY, &[][..]));
+    }
+}
