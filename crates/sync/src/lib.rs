@@ -3,10 +3,14 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 
 mod biased;
+#[cfg(all(target_os = "linux", feature = "std", not(loom)))]
+mod futex;
 mod padded;
 mod platform;
 mod primitive;
 mod registry;
+#[cfg(feature = "std")]
+pub mod rm;
 #[cfg(feature = "std")]
 mod system;
 
