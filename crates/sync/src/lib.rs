@@ -5,6 +5,8 @@
 mod biased;
 #[cfg(all(target_os = "linux", feature = "std", not(loom)))]
 mod futex;
+#[cfg(feature = "std")]
+pub mod invalidation;
 mod padded;
 mod platform;
 mod primitive;

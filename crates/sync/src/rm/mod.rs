@@ -4,7 +4,7 @@
 //! the lock, and the line of memory that it is in goes from CPU to CPU. Readers of an [`RmLock`]
 //! write to a line of their own thread and execute no atomic read-modify-write and no fence. The
 //! price is paid by writers: the first write after reads interrupts all CPUs that run a thread of the
-//! process (some microseconds, see [`System`]), and looks at a line of each thread.
+//! process (some microseconds, see [`System`](crate::System)), and looks at a line of each thread.
 //!
 //! *Use it* for what is read all the time and written now and then: configuration, tables of routes
 //! or plug-ins, maps of mounts. *Do not* where more than one access in some hundred writes: the lock
@@ -53,7 +53,7 @@ mod slots;
 mod thread;
 
 #[cfg(all(test, loom))]
-mod model;
+pub(crate) mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

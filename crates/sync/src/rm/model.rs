@@ -14,7 +14,7 @@ use crate::primitive::{AtomicU32, Cell, fence};
 use crate::registry::Registry;
 
 /// Full fences on both sides: loom knows no other.
-struct Model;
+pub(crate) struct Model;
 
 // SAFETY: it is symmetric.
 unsafe impl Platform for Model {
@@ -147,7 +147,7 @@ impl Place {
     }
 }
 
-fn model(body: impl Fn() + Sync + Send + 'static) {
+pub(crate) fn model(body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(body);

@@ -7,7 +7,7 @@ use std::thread;
 
 use super::thread::READERS;
 use super::{RawRmLock, RmLock};
-use lock_api::{RawRwLock, RawRwLockRecursive};
+use lock_api::RawRwLock;
 
 const ROUNDS: usize = if cfg!(miri) { 30 } else { 20_000 };
 
