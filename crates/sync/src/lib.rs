@@ -7,6 +7,8 @@ mod biased;
 mod futex;
 #[cfg(feature = "std")]
 pub mod invalidation;
+#[cfg(all(target_os = "linux", feature = "std", not(loom)))]
+pub mod lock;
 mod padded;
 mod platform;
 mod primitive;
