@@ -12,6 +12,8 @@ struct Place<F: Invalidation> {
     /// How many sections have taken something out of the page.
     taken: Mutex<usize>,
     stamp: Stamp,
+    /// Of a page that nobody else uses.
+    other: Stamp,
     /// What the sections did after that. loom fails if somebody looks who has not waited.
     flushed: [Cell<bool>; 2],
 }
@@ -26,12 +28,14 @@ fn place<F: Invalidation>(form: F) -> Arc<Place<F>> {
         tracker: Tracker::on(Model, form),
         taken: Mutex::new(0),
         stamp: Stamp::new(),
+        other: Stamp::new(),
         flushed: [Cell::new(false), Cell::new(false)],
     })
 }
 
 impl<F: Invalidation> Place<F> {
-    /// One section after the other; those of `marks` mark the page, the others do nothing.
+    /// One section after the other; those of `marks` mark the page, the others another
+    /// one.
     fn mark(&self, marks: &[bool]) {
         let mut member = self.tracker.join();
         for mark in marks {
@@ -45,6 +49,8 @@ impl<F: Invalidation> Place<F> {
                 };
                 // SAFETY: the section is the only one with this number, and waiters wait for it.
                 self.flushed[number].with(|flushed| unsafe { *flushed = true });
+            } else {
+                section.mark(&self.other);
             }
             section.finish();
         }
