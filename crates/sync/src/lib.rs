@@ -10,6 +10,9 @@
 //! | [`Rcu`] | a pointer to a value that is replaced as a whole |
 //! | [`hazard`] | one object at a time is protected, and garbage is bounded |
 //! | [`refs`] | counts of references that threads do not fight over |
+//! | [`rm`] | a read-mostly lock |
+//! | [`invalidation`] | waiting for those who have marked something, and for no one else |
+//! | [`lock`] | a mutex whose waiters lend their priority |
 //! | [`Platform`], [`System`] | the asymmetric fence that they are built on |
 //!
 //! ```
@@ -37,10 +40,20 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 
 pub mod epoch;
-
-mod biased;
 #[cfg(feature = "std")]
 pub mod hazard;
+#[cfg(feature = "std")]
+pub mod invalidation;
+#[cfg(all(target_os = "linux", feature = "std", not(loom)))]
+pub mod lock;
+#[cfg(feature = "std")]
+pub mod refs;
+#[cfg(feature = "std")]
+pub mod rm;
+
+mod biased;
+#[cfg(all(target_os = "linux", feature = "std", not(loom)))]
+mod futex;
 #[cfg(all(test, loom))]
 mod model;
 mod padded;
@@ -48,8 +61,6 @@ mod platform;
 mod primitive;
 #[cfg(feature = "std")]
 mod rcu;
-#[cfg(feature = "std")]
-pub mod refs;
 mod registry;
 #[cfg(feature = "std")]
 mod system;

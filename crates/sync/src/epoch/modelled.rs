@@ -5,44 +5,12 @@
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
-use loom::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
+use loom::sync::atomic::Ordering::{AcqRel, Acquire};
 use loom::thread;
 
 use super::domain::Domain;
 use crate::biased::Biased;
-use crate::platform::Platform;
-
-#[derive(Debug)]
-struct Model;
-
-// SAFETY: both sides execute a full fence.
-unsafe impl Platform for Model {
-    fn is_symmetric(&self) -> bool {
-        true
-    }
-
-    fn heavy(&self) {
-        loom::sync::atomic::fence(SeqCst);
-    }
-
-    fn relax(&self, _: u32) {
-        thread::yield_now();
-    }
-
-    fn now(&self) -> u64 {
-        0
-    }
-
-    fn thread(&self) -> u64 {
-        0
-    }
-}
-
-fn model(test: impl Fn() + Send + Sync + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(test);
-}
+use crate::model::{Model, check};
 
 /// Two objects, of which number `current` can be found.
 struct World {
@@ -64,7 +32,7 @@ fn world() -> Arc<World> {
 
 #[test]
 fn what_is_found_in_a_section_is_not_written_after_a_grace_period() {
-    model(|| {
+    check(3, || {
         let world = world();
         let reader = thread::spawn({
             let world = world.clone();
@@ -87,7 +55,7 @@ fn what_is_found_in_a_section_is_not_written_after_a_grace_period() {
 
 #[test]
 fn a_section_that_follows_another_one_does_not_hide_it() {
-    model(|| {
+    check(3, || {
         let world = world();
         let reader = thread::spawn({
             let world = world.clone();
@@ -116,7 +84,7 @@ fn a_section_that_follows_another_one_does_not_hide_it() {
 
 #[test]
 fn owner_and_visitor_exclude_each_other() {
-    model(|| {
+    check(3, || {
         let lock = Arc::new(Biased::new(0));
         let visitor = thread::spawn({
             let lock = lock.clone();

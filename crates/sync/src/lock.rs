@@ -1,0 +1,239 @@
+//! A mutex whose owner runs at the priority of those who wait for it.
+//!
+//! A thread of high priority that waits for one of low priority waits for all between them as well:
+//! they keep the owner from its CPU. The kernel's turnstiles lend the owner the priority of the first
+//! waiter, and on through the locks that the owner waits for itself. Of all that, a process has on
+//! Linux `FUTEX_LOCK_PI` of futex(2), and elsewhere nothing: there this module is not, and mutexes are
+//! those of std and parking_lot.
+//!
+//! *Use it* for what threads of real-time policies (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`) share
+//! with others: audio, robots. *Do not* for anything else: each contended lock and unlock is a system
+//! call, the lock goes straight to the first waiter, who has to wake up, and between threads of the
+//! default policy nothing is lent.
+
+use std::cell::Cell;
+use std::hint;
+use std::io;
+use std::sync::Once;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use lock_api::{GuardNoSend, RawMutex};
+
+use crate::futex;
+
+/// A value behind a [`RawPiMutex`], see [the module](self).
+pub type PiMutex<T> = lock_api::Mutex<RawPiMutex, T>;
+
+/// What the owner of a [`PiMutex`] has.
+pub type PiMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawPiMutex, T>;
+
+/// The lock of a [`PiMutex`], without a value.
+///
+/// Waiters spin for about a microsecond, as most owners are out by then, and sleep in the kernel
+/// then. A panic lets go of the lock and does not poison it.
+///
+/// # Panics
+/// [`lock`](lock_api::Mutex::lock) panics if the thread has the lock already, and if the owner exited
+/// without giving it back (it forgot its guard); in both cases others would wait for ever.
+#[derive(Debug)]
+pub struct RawPiMutex {
+    /// 0, or the owner's thread number, with [`libc::FUTEX_WAITERS`] if the kernel knows of waiters.
+    owner: AtomicU32,
+}
+
+/// Looks at the lock before the thread sleeps, with a pause in between each: some microseconds with
+/// the longest pauses that CPUs have. A waiter of high priority that spins keeps the owner from
+/// nothing but this CPU, for no longer than that.
+const SPINS: u32 = 100;
+
+impl RawPiMutex {
+    #[inline]
+    fn try_take(&self, me: u32) -> bool {
+        self.owner.compare_exchange(0, me, Acquire, Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn wait(&self, me: u32) {
+        for _ in 0..SPINS {
+            match self.owner.load(Relaxed) {
+                0 if self.try_take(me) => return,
+                // It is promised to who sleeps.
+                owner if owner & libc::FUTEX_WAITERS != 0 => break,
+                _ => hint::spin_loop(),
+            }
+        }
+        loop {
+            match futex::lock_pi(&self.owner).map_err(|error| error.raw_os_error()) {
+                // Who forgot a guard may have lent the value for ever, so its lock is not ours.
+                Ok(()) if self.owner.load(Acquire) & libc::FUTEX_OWNER_DIED == 0 => return,
+                Ok(()) | Err(Some(libc::ESRCH)) => {
+                    panic!("the owner of a PiMutex has exited and not unlocked it")
+                }
+                // The owner is about to exit, or a signal came.
+                Err(Some(libc::EAGAIN | libc::EINTR)) => (),
+                Err(Some(libc::EDEADLK)) => panic!("the thread has this PiMutex already"),
+                Err(error) => {
+                    let error = error.map_or_else(io::Error::last_os_error, |code| {
+                        io::Error::from_raw_os_error(code)
+                    });
+                    panic!("futex(2) cannot lock a PiMutex: {error}");
+                }
+            }
+        }
+    }
+}
+
+// SAFETY: the word is the owner's number from a compare-exchange of 0, here or in the kernel, until
+// the owner gives it back; the guard stays on its thread, as the kernel wants it.
+unsafe impl RawMutex for RawPiMutex {
+    #[allow(clippy::declare_interior_mutable_const)] // The trait wants it.
+    const INIT: RawPiMutex = RawPiMutex { owner: AtomicU32::new(0) };
+
+    type GuardMarker = GuardNoSend;
+
+    #[inline]
+    fn lock(&self) {
+        let me = thread();
+        if !self.try_take(me) {
+            self.wait(me);
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        self.try_take(thread())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        if self.owner.compare_exchange(thread(), 0, Release, Relaxed).is_err() {
+            // Somebody sleeps. The kernel's own exchange is a full fence on each side.
+            futex::unlock_pi(&self.owner).expect("the owner may unlock");
+        }
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.owner.load(Relaxed) != 0
+    }
+}
+
+thread_local! {
+    /// The number of this thread, or 0 if it is not known.
+    static NUMBER: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The number of this thread as the kernel knows it.
+#[inline]
+fn thread() -> u32 {
+    match NUMBER.get() {
+        0 => ask(),
+        number => number,
+    }
+}
+
+#[cold]
+fn ask() -> u32 {
+    extern "C" fn forget() {
+        NUMBER.set(0);
+    }
+    static FORK: Once = Once::new();
+    // The only thread of a child is a copy of this one, with another number.
+    // SAFETY: the function is there as long as the process, and writes to a cell of its thread.
+    FORK.call_once(|| assert_eq!(unsafe { libc::pthread_atfork(None, None, Some(forget)) }, 0));
+    // SAFETY: it takes nothing. Thread numbers are positive.
+    let number = unsafe { libc::gettid() } as u32;
+    NUMBER.set(number);
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{self, AssertUnwindSafe};
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn one_thread_at_a_time_has_it() {
+        let count = PiMutex::new(0_u64);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for round in 0..20_000 {
+                        let mut guard = count.lock();
+                        let before = *guard;
+                        if round % 256 == 0 {
+                            thread::yield_now();
+                        }
+                        *guard = before + 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*count.lock(), 80_000);
+    }
+
+    #[test]
+    fn a_thread_that_has_it_does_not_get_it_again() {
+        let mutex = PiMutex::new(());
+        let guard = mutex.lock();
+        assert!(mutex.is_locked() && mutex.try_lock().is_none());
+        assert!(panic::catch_unwind(AssertUnwindSafe(|| drop(mutex.lock()))).is_err());
+        drop(guard);
+        assert!(!mutex.is_locked() && mutex.try_lock().is_some());
+    }
+
+    #[test]
+    fn the_lock_of_a_thread_that_forgot_its_guard_is_nobodys() {
+        let mutex = PiMutex::new(());
+        thread::scope(|scope| {
+            let owner = scope.spawn(|| std::mem::forget(mutex.lock()));
+            owner.join().unwrap();
+        });
+        assert!(mutex.try_lock().is_none());
+        assert!(panic::catch_unwind(AssertUnwindSafe(|| drop(mutex.lock()))).is_err());
+    }
+
+    /// The priority of a thread of this process as the kernel schedules it now: real-time ones are
+    /// negative.
+    fn priority(thread: u32) -> i32 {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+        // Fields from the third on follow the name, which ends with the last parenthesis.
+        let fields = &stat[stat.rfind(')').unwrap() + 2..];
+        fields.split(' ').nth(15).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn the_owner_has_the_priority_of_who_waits() {
+        let mutex = PiMutex::new(());
+        let guard = mutex.lock();
+        let me = super::thread();
+        assert!(priority(me) >= 0);
+        thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            let mutex = &mutex;
+            scope.spawn(move || {
+                let parameter = libc::sched_param { sched_priority: 7 };
+                // SAFETY: the parameter is alive for the call, which is about this thread only.
+                let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) };
+                tell.send(result == 0).unwrap();
+                if result == 0 {
+                    drop(mutex.lock());
+                }
+            });
+            if !told.recv().unwrap() {
+                eprintln!("skipped: no right to real-time priorities");
+                return;
+            }
+            // The waiter gets there, or this test is killed.
+            while priority(me) != -1 - 7 {
+                thread::yield_now();
+            }
+            drop(guard);
+            assert!(priority(me) >= 0, "what was lent is given back");
+        });
+    }
+}

@@ -1,0 +1,231 @@
+//! All orders in which two threads meet in the lock, up to a number of preemptions.
+
+use loom::sync::Arc;
+use loom::thread;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use lock_api::{GuardNoSend, RawRwLock, RawRwLockRecursive};
+
+use super::bias::Bias;
+use super::slots::Slots;
+use crate::model::{Model, check};
+use crate::primitive::{AtomicU32, Cell};
+use crate::registry::Registry;
+
+/// A lock below: the number of readers, or `WRITER`.
+#[derive(Default)]
+struct Below(OnceLock<AtomicU32>);
+
+const WRITER: u32 = 1 << 31;
+
+impl Below {
+    /// loom's atomics cannot be constants.
+    fn word(&self) -> &AtomicU32 {
+        self.0.get_or_init(|| AtomicU32::new(0))
+    }
+}
+
+// SAFETY: one compare-exchange decides.
+unsafe impl RawRwLock for Below {
+    const INIT: Below = Below(OnceLock::new());
+
+    type GuardMarker = GuardNoSend;
+
+    fn lock_shared(&self) {
+        while !self.try_lock_shared() {
+            thread::yield_now();
+        }
+    }
+
+    fn try_lock_shared(&self) -> bool {
+        let readers = self.word().load(Relaxed);
+        readers != WRITER
+            && self.word().compare_exchange(readers, readers + 1, AcqRel, Relaxed).is_ok()
+    }
+
+    unsafe fn unlock_shared(&self) {
+        self.word().fetch_sub(1, AcqRel);
+    }
+
+    fn lock_exclusive(&self) {
+        while !self.try_lock_exclusive() {
+            thread::yield_now();
+        }
+    }
+
+    fn try_lock_exclusive(&self) -> bool {
+        self.word().compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
+    }
+
+    unsafe fn unlock_exclusive(&self) {
+        self.word().store(0, Release);
+    }
+}
+
+// SAFETY: readers do not wait for writers that wait.
+unsafe impl RawRwLockRecursive for Below {
+    fn lock_shared_recursive(&self) {
+        self.lock_shared();
+    }
+
+    fn try_lock_shared_recursive(&self) -> bool {
+        self.try_lock_shared()
+    }
+}
+
+/// A lock, its threads and a value; loom fails if one writes it while another reads.
+struct Place {
+    lock: Bias<Below>,
+    readers: Registry<Slots>,
+    value: Cell<u32>,
+}
+
+// SAFETY: the lock guards the value.
+unsafe impl Sync for Place {}
+// SAFETY: as above.
+unsafe impl Send for Place {}
+
+impl Place {
+    fn new() -> Arc<Place> {
+        let below = Below::default();
+        below.word();
+        Arc::new(Place { lock: Bias::new(below), readers: Registry::new(), value: Cell::new(0) })
+    }
+
+    fn slots(&self) -> &Slots {
+        &self.readers.take_or_make(|| Slots::new(true)).value
+    }
+
+    /// Reads as the owner of `slots`.
+    fn read(&self, slots: &Slots, inside: impl FnOnce()) -> u32 {
+        self.lock.lock_shared(Some(slots), || Model);
+        // SAFETY: we have the lock. loom's cell takes this for a write: readers do not meet here.
+        let value = self.value.with(|value| unsafe { *value });
+        inside();
+        // SAFETY: we have it.
+        unsafe { self.lock.unlock_shared(Some(slots)) };
+        value
+    }
+
+    fn add(&self) {
+        // SAFETY: the caller has the lock.
+        self.value.with(|value| unsafe { *value += 1 });
+        // SAFETY: as above.
+        unsafe { self.lock.unlock_exclusive() };
+    }
+
+    fn write(&self) {
+        self.lock.lock_exclusive(&self.readers, || Model);
+        self.add();
+    }
+}
+
+#[test]
+fn a_writer_excludes_a_reader_that_comes_for_the_first_time() {
+    check(3, || {
+        let place = Place::new();
+        // Opens the lock.
+        place.read(place.slots(), || ());
+        let reader = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || place.read(place.slots(), || ()))
+        };
+        place.write();
+        assert!(reader.join().unwrap() <= 1);
+    });
+}
+
+#[test]
+fn a_reader_reads_twice_while_a_writer_comes_twice() {
+    check(3, || {
+        let place = Place::new();
+        let reader = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || {
+                let slots = place.slots();
+                let first = place.read(slots, || ());
+                let second = place.read(slots, || ());
+                assert!(first <= second);
+            })
+        };
+        place.write();
+        place.write();
+        reader.join().unwrap();
+        assert_eq!(place.read(place.slots(), || ()), 2);
+    });
+}
+
+#[test]
+fn a_read_within_a_read_does_not_wait_for_a_writer() {
+    check(3, || {
+        let place = Place::new();
+        let slots = place.slots();
+        place.read(slots, || ());
+        let writer = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || place.write())
+        };
+        place.read(slots, || {
+            place.lock.lock_shared(Some(slots), || Model);
+            // SAFETY: we have it twice.
+            unsafe { place.lock.unlock_shared(Some(slots)) };
+        });
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_writer_that_does_not_wait_excludes_readers_or_gives_up() {
+    check(3, || {
+        let place = Place::new();
+        place.read(place.slots(), || ());
+        let reader = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || {
+                let slots = place.slots();
+                place.read(slots, || ());
+                place.read(slots, || ());
+            })
+        };
+        if place.lock.try_lock_exclusive(&place.readers, || Model) {
+            place.add();
+        }
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_of_a_lock_that_was_opened_again_sees_the_write_before() {
+    check(3, || {
+        let place = Place::new();
+        place.read(place.slots(), || ());
+        let reader = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || place.read(place.slots(), || ()))
+        };
+        place.write();
+        let slots = place.slots();
+        place.lock.lock_shared(Some(slots), || Model);
+        // SAFETY: we have it. Whoever reads nothing meets no reader in the cell.
+        unsafe { place.lock.unlock_shared(Some(slots)) };
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_read_before() {
+    check(3, || {
+        let (first, second) = (Place::new(), Place::new());
+        second.read(second.slots(), || ());
+        let slots = first.slots();
+        first.read(slots, || ());
+        let writer = {
+            let first = Arc::clone(&first);
+            thread::spawn(move || first.write())
+        };
+        first.read(slots, || ());
+        second.read(slots, || ());
+        writer.join().unwrap();
+    });
+}

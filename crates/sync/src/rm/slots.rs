@@ -1,0 +1,141 @@
+//! What a thread reads at the moment.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::primitive::{AtomicU32, AtomicU64};
+
+/// Locks that a thread can read at the same time without a trace on the locks themselves. More are
+/// possible, and cost what they cost in the lock below. Four fill one line.
+const SLOTS: usize = 4;
+
+/// Says that the thread has the lock of the slot by the lock below: nobody need wait for the slot.
+const BELOW: u64 = 1;
+
+/// Says that the thread reads the lock of the slot more than once.
+const NESTED: u64 = 2;
+
+/// The locks that a thread reads. Only that thread writes here.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: [Slot; SLOTS],
+    /// Reads of locks that found no slot.
+    unrecorded: AtomicU32,
+    /// What the platform says, in a line that readers have anyway.
+    pub(super) is_symmetric: bool,
+}
+
+/// One lock that a thread reads.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// The lock's number with [`BELOW`] and [`NESTED`]; 0 for none.
+    lock: AtomicU64,
+    /// How often more than once the thread reads it.
+    nested: AtomicU32,
+}
+
+impl Slots {
+    pub(super) fn new(is_symmetric: bool) -> Slots {
+        let slots =
+            core::array::from_fn(|_| Slot { lock: AtomicU64::new(0), nested: AtomicU32::new(0) });
+        Slots { slots, unrecorded: AtomicU32::new(0), is_symmetric }
+    }
+
+    /// The slot that is looked at first.
+    #[inline]
+    pub(super) fn first(&self) -> &Slot {
+        &self.slots[0]
+    }
+
+    pub(super) fn free(&self) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.is_free())
+    }
+
+    /// The slot that holds this lock, by itself or by the lock below.
+    pub(super) fn of(&self, lock: u64) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.lock.load(Relaxed) & !(BELOW | NESTED) == lock)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter()
+    }
+
+    /// Whether the thread reads nothing.
+    pub(super) fn is_idle(&self) -> bool {
+        self.slots.iter().all(Slot::is_free) && !self.has_unrecorded()
+    }
+
+    pub(super) fn has_unrecorded(&self) -> bool {
+        self.unrecorded.load(Relaxed) > 0
+    }
+
+    pub(super) fn count_unrecorded(&self) {
+        self.unrecorded.store(one_more(self.unrecorded.load(Relaxed)), Relaxed);
+    }
+
+    pub(super) fn uncount_unrecorded(&self) {
+        self.unrecorded.store(self.unrecorded.load(Relaxed) - 1, Relaxed);
+    }
+}
+
+impl Slot {
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        self.lock.load(Relaxed) == 0
+    }
+
+    /// Whether a writer of this lock waits for the slot. Whoever sees that it need not sees also
+    /// what the thread did before it left.
+    pub(super) fn holds(&self, lock: u64) -> bool {
+        self.lock.load(Acquire) & !NESTED == lock
+    }
+
+    /// Whether the thread reads this lock once, and by the slot alone.
+    #[inline]
+    pub(super) fn is_single(&self, lock: u64) -> bool {
+        self.lock.load(Relaxed) == lock
+    }
+
+    /// Takes the slot. Release: a writer that finds another lock here than its own must see what the
+    /// thread did when it had the writer's.
+    #[inline]
+    pub(super) fn set(&self, lock: u64) {
+        self.lock.store(lock, Release);
+    }
+
+    /// Takes the slot for a lock that the thread has by the lock below.
+    pub(super) fn set_below(&self, lock: u64) {
+        self.lock.store(lock | BELOW, Release);
+    }
+
+    #[inline]
+    pub(super) fn clear(&self) {
+        self.lock.store(0, Release);
+    }
+
+    pub(super) fn is_below(&self) -> bool {
+        self.lock.load(Relaxed) & BELOW != 0
+    }
+
+    /// One more read of the slot's lock.
+    pub(super) fn nest(&self) {
+        self.nested.store(one_more(self.nested.load(Relaxed)), Relaxed);
+        self.set(self.lock.load(Relaxed) | NESTED);
+    }
+
+    /// Whether there was a read within another, which is over now.
+    pub(super) fn unnest(&self) -> bool {
+        let nested = self.nested.load(Relaxed);
+        match nested {
+            0 => return false,
+            1 => self.set(self.lock.load(Relaxed) & !NESTED),
+            _ => (),
+        }
+        self.nested.store(nested - 1, Relaxed);
+        true
+    }
+}
+
+/// A count of guards. Who forgets four thousand millions of them must not get to 0 again.
+fn one_more(count: u32) -> u32 {
+    count.checked_add(1).expect("a thread has fewer than 2^32 guards of one lock")
+}
