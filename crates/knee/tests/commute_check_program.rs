@@ -94,6 +94,15 @@ fn lookups_of_different_keys_share_the_word_of_a_rwlock() {
 }
 
 #[test]
+fn lookups_under_a_read_mostly_lock_share_nothing_not_even_of_one_key() {
+    let Some(results) = check_all("rm_hashmap", &["get", "get"]) else { return };
+    assert!(results.len() > 2, "{results:?}");
+    for test in results {
+        assert_eq!(test["verdict"], "conflict-free", "{test}");
+    }
+}
+
+#[test]
 fn lookups_in_different_shards_of_a_map_share_nothing() {
     let scratch = Scratch::new();
     let program = example("knee-bind", "dashmap");
