@@ -1,0 +1,160 @@
+//! What happens to a process: threads that come and go, forks, signals.
+
+#![cfg(all(unix, not(miri)))]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
+use std::thread;
+
+use knee_sync::epoch::{self, Domain};
+use knee_sync::{Rcu, System};
+
+/// Counts those that are there.
+struct Live(Arc<AtomicUsize>);
+
+impl Live {
+    fn deferred(count: &Arc<AtomicUsize>) -> *mut Live {
+        count.fetch_add(1, Relaxed);
+        Box::into_raw(Box::new(Live(count.clone())))
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[test]
+fn of_a_thousand_threads_that_come_and_go_nothing_is_left() {
+    let live = Arc::new(AtomicUsize::new(0));
+    for _ in 0..100 {
+        thread::scope(|scope| {
+            for _ in 0..10 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let guard = epoch::pin();
+                        // SAFETY: nobody else has it.
+                        unsafe { guard.defer_drop(Live::deferred(&live)) };
+                    }
+                });
+            }
+        });
+    }
+    epoch::shared().barrier();
+    assert_eq!(live.load(Relaxed), 0);
+}
+
+#[test]
+fn a_guard_in_a_destructor_of_an_exiting_thread_is_one() {
+    struct Late;
+    impl Drop for Late {
+        fn drop(&mut self) {
+            assert!(!epoch::pin().domain().poll(epoch::shared().cookie()));
+        }
+    }
+    thread_local! {
+        static LATE: Late = const { Late };
+    }
+    // Destructors run in an order that nobody promises: before or after that of the thread's record.
+    for pin_first in [false, true] {
+        thread::spawn(move || {
+            if pin_first {
+                drop(epoch::pin());
+            }
+            LATE.with(|_| ());
+            drop(epoch::pin());
+        })
+        .join()
+        .expect("the thread ends well");
+    }
+}
+
+#[test]
+fn a_child_of_a_fork_goes_on_without_the_threads_of_its_parent() {
+    let value = Rcu::new(1);
+    let ((here, is_here), (go, may_go)) =
+        (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let guard = epoch::pin();
+            here.send(()).expect("the other end waits");
+            may_go.recv().expect("the other end sends");
+            drop(guard);
+        });
+        is_here.recv().expect("the thread sends");
+        drop(epoch::pin());
+        // SAFETY: the child calls nothing that needs a lock of another thread but the allocator, which
+        // the C library makes usable after a fork.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // The parent's other thread is in a section; here it is not there.
+            epoch::synchronize();
+            value.store(2);
+            epoch::flush();
+            let ok = *value.load(&epoch::pin()) == 2;
+            // SAFETY: it ends the child at once.
+            unsafe { libc::_exit(if ok { 7 } else { 1 }) };
+        }
+        let mut status = 0;
+        // SAFETY: the status is plain data.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!((waited, libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (child, true, 7));
+        // In the parent it still is.
+        assert!(!epoch::shared().poll(epoch::shared().cookie()));
+        go.send(()).expect("the thread waits");
+    });
+}
+
+#[test]
+fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
+    static SHARED: AtomicPtr<u64> = AtomicPtr::new(std::ptr::null_mut());
+    static HANDLED: AtomicU64 = AtomicU64::new(0);
+    extern "C" fn handle(_: libc::c_int) {
+        let guard = epoch::pin();
+        // SAFETY: what is found in a section stays there.
+        let found = unsafe { *SHARED.load(std::sync::atomic::Ordering::Acquire) };
+        assert_eq!(found % 3, 0);
+        drop(guard);
+        HANDLED.fetch_add(1, Relaxed);
+    }
+    SHARED.store(Box::into_raw(Box::new(3)), Relaxed);
+    // It has to have been in a section before it gets signals.
+    drop(epoch::pin());
+    // SAFETY: the handler calls nothing but what is promised to be safe there.
+    unsafe { libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t) };
+    // SAFETY: it takes nothing.
+    let this = unsafe { libc::pthread_self() };
+    let this = this as usize;
+    thread::scope(|scope| {
+        let sender = scope.spawn(move || {
+            for _ in 0..2000 {
+                // SAFETY: the thread waits for this one.
+                unsafe { libc::pthread_kill(this as libc::pthread_t, libc::SIGUSR1) };
+                thread::yield_now();
+            }
+        });
+        let mut round = 0;
+        while !sender.is_finished() {
+            round += 1;
+            let guard = epoch::pin();
+            let inner = epoch::pin();
+            let old = SHARED
+                .swap(Box::into_raw(Box::new(3 * round)), std::sync::atomic::Ordering::AcqRel);
+            drop(guard);
+            // SAFETY: it is found by no one from now on.
+            unsafe { inner.defer_drop(old) };
+        }
+    });
+    assert!(HANDLED.load(Relaxed) > 0);
+    // SAFETY: as before any test.
+    unsafe { libc::signal(libc::SIGUSR1, libc::SIG_DFL) };
+}
+
+#[test]
+fn a_domain_of_ones_own_does_not_wait_for_others() {
+    let domain = Domain::new(System::detect());
+    let _guard = epoch::pin();
+    domain.synchronize();
+}
