@@ -1,5 +1,6 @@
 //! The operating system below a process.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
@@ -73,13 +74,30 @@ unsafe impl Platform for System {
     }
 
     fn thread(&self) -> u64 {
-        #[cfg(target_os = "linux")]
-        // SAFETY: it takes nothing and returns the thread's number.
-        let id = unsafe { libc::gettid() } as u64;
-        #[cfg(not(target_os = "linux"))]
-        let id = u64::from(std::process::id());
-        id
+        THREAD.with(|known| match known.get() {
+            0 => {
+                known.set(number());
+                known.get()
+            }
+            number => number,
+        })
     }
+}
+
+thread_local! {
+    /// The thread's number, once it has been asked for: to ask is a system call.
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+#[cfg(target_os = "linux")]
+fn number() -> u64 {
+    // SAFETY: it takes nothing and returns the thread's number.
+    (unsafe { libc::gettid() }) as u64
+}
+
+#[cfg(not(target_os = "linux"))]
+fn number() -> u64 {
+    u64::from(std::process::id())
 }
 
 /// One barrier for all who want one at the moment.
@@ -131,6 +149,7 @@ impl Combiner {
 /// After a fork, in the child: who executed a barrier is not there any more.
 pub(crate) fn forked() {
     COMBINER.busy.store(false, Release);
+    THREAD.set(0);
 }
 
 #[cfg(all(target_os = "linux", not(any(miri, loom, sanitize_thread, strict_fences))))]

@@ -8,7 +8,7 @@ use crate::registry::Node;
 /// A section with a record of its own, so that it may be held while its thread blocks, or across an
 /// `await`, and be sent to another thread: `epoch_enter_preempt` with its tracker.
 ///
-/// To begin one costs what a lock costs, as it takes a record from the domain. Nothing that was
+/// To begin one costs what a lock costs, as it takes a record from the domain's. Nothing that was
 /// unlinked after it has begun is freed while it is held: [`Domain::stalls`] tells who holds one for
 /// long.
 #[derive(Debug)]
