@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::platform::{Platform, light};
-use crate::primitive::{AtomicBool, Cell};
+use crate::primitive::{AtomicBool, Cell, constant};
 
 /// What one thread uses all the time and others now and then.
 ///
@@ -24,21 +24,13 @@ pub(crate) struct Biased<T> {
 unsafe impl<T: Send> Sync for Biased<T> {}
 
 impl<T> Biased<T> {
-    #[cfg(not(loom))]
-    pub(crate) const fn new(value: T) -> Biased<T> {
-        Biased {
-            inside: AtomicBool::new(false),
-            wanted: AtomicBool::new(false),
-            value: Cell::new(value),
-        }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new(value: T) -> Biased<T> {
-        Biased {
-            inside: AtomicBool::new(false),
-            wanted: AtomicBool::new(false),
-            value: Cell::new(value),
+    constant! {
+        pub(crate) fn new(value: T) -> Biased<T> {
+            Biased {
+                inside: AtomicBool::new(false),
+                wanted: AtomicBool::new(false),
+                value: Cell::new(value),
+            }
         }
     }
 
@@ -76,13 +68,9 @@ impl<T> Biased<T> {
     /// Lets others in before the owner.
     #[cold]
     fn wait(&self, platform: &impl Platform) {
-        let mut round = 0;
         loop {
             self.inside.store(false, Release);
-            while self.wanted.load(Acquire) {
-                platform.relax(round);
-                round = round.saturating_add(1);
-            }
+            platform.wait_while(|| self.wanted.load(Acquire));
             self.inside.store(true, Relaxed);
             light(platform.is_symmetric());
             if !self.wanted.load(Acquire) {
@@ -118,11 +106,7 @@ impl<T> Biased<T> {
     /// execute `heavy` once, and then visit each. Owners wait from here to the end of their visit. Two
     /// threads that both announce several have to agree on an order.
     pub(crate) fn announce(&self, platform: &impl Platform) {
-        let mut round = 0;
-        while self.wanted.swap(true, AcqRel) {
-            platform.relax(round);
-            round = round.saturating_add(1);
-        }
+        platform.wait_while(|| self.wanted.swap(true, AcqRel));
     }
 
     /// The second half of a visit.
@@ -134,11 +118,7 @@ impl<T> Biased<T> {
         platform: &impl Platform,
         with: impl FnOnce(&mut T) -> R,
     ) -> R {
-        let mut round = 0;
-        while self.inside.load(Acquire) {
-            platform.relax(round);
-            round = round.saturating_add(1);
-        }
+        platform.wait_while(|| self.inside.load(Acquire));
         // SAFETY: as in `own`; other visitors wait for `wanted`.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
         self.wanted.store(false, Release);

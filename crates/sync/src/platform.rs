@@ -28,6 +28,15 @@ pub unsafe trait Platform: Sync {
     /// others run later.
     fn relax(&self, round: u32);
 
+    /// Waits while `condition` is true.
+    fn wait_while(&self, mut condition: impl FnMut() -> bool) {
+        let mut round = 0;
+        while condition() {
+            self.relax(round);
+            round = round.saturating_add(1);
+        }
+    }
+
     /// Nanoseconds since any moment in the past. It never goes back.
     fn now(&self) -> u64;
 

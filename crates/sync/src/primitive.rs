@@ -14,6 +14,23 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
 #[cfg(loom)]
 pub(crate) use modelled::{Cell, compiler_fence};
 
+/// A function that is constant; with loom, whose atomics cannot be constants, it is a plain one.
+macro_rules! constant {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident($($argument:ident: $of:ty),*) -> $result:ty $body:block
+    ) => {
+        $(#[$attribute])*
+        #[cfg(not(loom))]
+        $visibility const fn $name($($argument: $of),*) -> $result $body
+
+        $(#[$attribute])*
+        #[cfg(loom)]
+        $visibility fn $name($($argument: $of),*) -> $result $body
+    };
+}
+pub(crate) use constant;
+
 #[cfg(not(loom))]
 mod plain {
     use core::cell::UnsafeCell;

@@ -6,7 +6,7 @@
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::primitive::{AtomicBool, AtomicPtr};
+use crate::primitive::{AtomicBool, AtomicPtr, constant};
 
 /// A place in a registry, in lines of its own.
 #[derive(Debug)]
@@ -22,27 +22,16 @@ pub struct Node<T> {
 }
 
 impl<T> Node<T> {
-    /// A node that is in no registry yet.
-    #[cfg(not(loom))]
-    pub const fn new(value: T) -> Node<T> {
-        Node {
-            value,
-            taken: AtomicBool::new(false),
-            next: AtomicPtr::new(ptr::null_mut()),
-            #[cfg(feature = "std")]
-            boxed: false,
-        }
-    }
-
-    /// A node that is in no registry yet.
-    #[cfg(loom)]
-    pub fn new(value: T) -> Node<T> {
-        Node {
-            value,
-            taken: AtomicBool::new(false),
-            next: AtomicPtr::new(ptr::null_mut()),
-            #[cfg(feature = "std")]
-            boxed: false,
+    constant! {
+        /// A node that is in no registry yet.
+        pub fn new(value: T) -> Node<T> {
+            Node {
+                value,
+                taken: AtomicBool::new(false),
+                next: AtomicPtr::new(ptr::null_mut()),
+                #[cfg(feature = "std")]
+                boxed: false,
+            }
         }
     }
 
@@ -65,14 +54,10 @@ pub(crate) struct Registry<T> {
 }
 
 impl<T> Registry<T> {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Registry<T> {
-        Registry { first: AtomicPtr::new(ptr::null_mut()) }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Registry<T> {
-        Registry { first: AtomicPtr::new(ptr::null_mut()) }
+    constant! {
+        pub(crate) fn new() -> Registry<T> {
+            Registry { first: AtomicPtr::new(ptr::null_mut()) }
+        }
     }
 
     /// Takes a node that nobody has.

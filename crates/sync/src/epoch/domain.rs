@@ -154,11 +154,9 @@ impl<P: Platform> Domain<P> {
             return;
         }
         let fenced = self.fence();
-        let mut round = 0;
-        while !self.is_over(cookie) && self.look(fenced) <= cookie.0.saturating_sub(EARLY) {
-            self.platform.relax(round);
-            round = round.saturating_add(1);
-        }
+        self.platform.wait_while(|| {
+            !self.is_over(cookie) && self.look(fenced) <= cookie.0.saturating_sub(EARLY)
+        });
     }
 
     fn is_over(&self, Cookie(tag): Cookie) -> bool {
@@ -241,7 +239,7 @@ impl<P: Platform> Domain<P> {
         // What a scan has found ready long ago costs no fence.
         // SAFETY: as above.
         let freed = unsafe { self.free(record) };
-        if sealed.saturating_sub(freed) >= worth && freed == 0 {
+        if freed == 0 && sealed >= worth {
             let before = self.platform.now();
             self.scan();
             let nanos = self.platform.now().saturating_sub(before);
@@ -336,11 +334,7 @@ impl<P: Platform> Domain<P> {
             call(record, ready);
             // What its owner took before has to end as well.
             let begun = record.watch.begun.load(Acquire);
-            let mut round = 0;
-            while record.watch.ended.load(Acquire) < begun {
-                self.platform.relax(round);
-                round = round.saturating_add(1);
-            }
+            self.platform.wait_while(|| record.watch.ended.load(Acquire) < begun);
         }
     }
 }

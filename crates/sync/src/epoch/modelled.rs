@@ -22,6 +22,17 @@ struct World {
 // SAFETY: loom complains where two use an object at once.
 unsafe impl Sync for World {}
 
+/// Enters a section so many times, and reads what it finds.
+fn read(world: &World, times: u32) {
+    let handle = world.domain.register();
+    for _ in 0..times {
+        let _guard = handle.pin();
+        let found = world.current.load(Acquire);
+        // SAFETY: nobody writes what is found in a section; loom sees to it.
+        world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
+    }
+}
+
 fn world() -> Arc<World> {
     Arc::new(World {
         domain: Domain::new(Model),
@@ -36,14 +47,7 @@ fn what_is_found_in_a_section_is_not_written_after_a_grace_period() {
         let world = world();
         let reader = thread::spawn({
             let world = world.clone();
-            move || {
-                let handle = world.domain.register();
-                let guard = handle.pin();
-                let found = world.current.load(Acquire);
-                // SAFETY: nobody writes what is found in a section; loom sees to it.
-                world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
-                drop(guard);
-            }
+            move || read(&world, 1)
         });
         let old = world.current.swap(1, AcqRel);
         world.domain.synchronize();
@@ -59,18 +63,7 @@ fn a_section_that_follows_another_one_does_not_hide_it() {
         let world = world();
         let reader = thread::spawn({
             let world = world.clone();
-            move || {
-                let handle = world.domain.register();
-                for _ in 0..2 {
-                    let guard = handle.pin();
-                    let found = world.current.load(Acquire);
-                    // SAFETY: as above.
-                    world.objects[found].with(|object| unsafe {
-                        assert_eq!(*object as usize, found);
-                    });
-                    drop(guard);
-                }
-            }
+            move || read(&world, 2)
         });
         let old = world.current.swap(1, AcqRel);
         let cookie = world.domain.cookie();

@@ -8,7 +8,7 @@ use super::garbage::Garbage;
 use crate::biased::Biased;
 use crate::padded::Padded;
 use crate::platform::{Platform, light};
-use crate::primitive::{AtomicBool, AtomicU64};
+use crate::primitive::{AtomicBool, AtomicU64, constant};
 
 /// Who may be in a section.
 #[derive(Debug)]
@@ -55,47 +55,26 @@ const FUTURE: u64 = if cfg!(mutant = "future") { ONE } else { 0 };
 unsafe impl Sync for Record {}
 
 impl Record {
-    /// A record that nobody has.
-    #[cfg(not(loom))]
-    pub const fn new() -> Record {
-        Record {
-            reader: Padded(Reader {
-                word: AtomicU64::new(0),
-                is_symmetric: Cell::new(true),
-                calling: Cell::new(false),
-            }),
-            garbage: Padded(Biased::new(Garbage::new())),
-            watch: Padded(Watch {
-                thread: AtomicU64::new(0),
-                travels: AtomicBool::new(false),
-                seen: AtomicU64::new(0),
-                since: AtomicU64::new(0),
-                weight: AtomicU64::new(0),
-                begun: AtomicU64::new(0),
-                ended: AtomicU64::new(0),
-            }),
-        }
-    }
-
-    /// A record that nobody has.
-    #[cfg(loom)]
-    pub fn new() -> Record {
-        Record {
-            reader: Padded(Reader {
-                word: AtomicU64::new(0),
-                is_symmetric: Cell::new(true),
-                calling: Cell::new(false),
-            }),
-            garbage: Padded(Biased::new(Garbage::new())),
-            watch: Padded(Watch {
-                thread: AtomicU64::new(0),
-                travels: AtomicBool::new(false),
-                seen: AtomicU64::new(0),
-                since: AtomicU64::new(0),
-                weight: AtomicU64::new(0),
-                begun: AtomicU64::new(0),
-                ended: AtomicU64::new(0),
-            }),
+    constant! {
+        /// A record that nobody has.
+        pub fn new() -> Record {
+            Record {
+                reader: Padded(Reader {
+                    word: AtomicU64::new(0),
+                    is_symmetric: Cell::new(true),
+                    calling: Cell::new(false),
+                }),
+                garbage: Padded(Biased::new(Garbage::new())),
+                watch: Padded(Watch {
+                    thread: AtomicU64::new(0),
+                    travels: AtomicBool::new(false),
+                    seen: AtomicU64::new(0),
+                    since: AtomicU64::new(0),
+                    weight: AtomicU64::new(0),
+                    begun: AtomicU64::new(0),
+                    ended: AtomicU64::new(0),
+                }),
+            }
         }
     }
 

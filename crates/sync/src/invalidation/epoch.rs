@@ -72,13 +72,9 @@ impl Invalidation for Epoch {
         let now = self.clock.fetch_add(1, AcqRel) + 1;
         platform.heavy();
         for place in places {
-            let mut round = 0;
             // Who reads the clock from now on gets `now` or later; who has an older time has begun
             // before, or has read it before and is a little late: to wait for that one is no harm.
-            while (IDLE + 1..now).contains(&place.0.load(Acquire)) {
-                platform.relax(round);
-                round = round.saturating_add(1);
-            }
+            platform.wait_while(|| (IDLE + 1..now).contains(&place.0.load(Acquire)));
         }
     }
 }

@@ -159,11 +159,7 @@ impl Invalidation for LockFree {
 
     fn wait<'a>(&self, _: impl Iterator<Item = &'a Link>, stamp: &Stamp, platform: &impl Platform) {
         let number = stamp.0.load(Relaxed);
-        let mut round = 0;
         // The numbers came here from link to link, each time by somebody who acquired the one before.
-        while number > self.head.load().number {
-            platform.relax(round);
-            round = round.saturating_add(1);
-        }
+        platform.wait_while(|| number > self.head.load().number);
     }
 }

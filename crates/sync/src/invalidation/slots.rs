@@ -102,11 +102,7 @@ impl Invalidation for Slots {
             if section % 2 == 0 || place.marked.load(Acquire) & bit == 0 {
                 continue;
             }
-            let mut round = 0;
-            while place.section.load(Acquire) == section {
-                platform.relax(round);
-                round = round.saturating_add(1);
-            }
+            platform.wait_while(|| place.section.load(Acquire) == section);
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::platform::Platform;
-use crate::primitive::AtomicU64;
+use crate::primitive::{AtomicU64, constant};
 use crate::registry::{Node, Registry};
 #[cfg(not(loom))]
 use crate::system::System;
@@ -13,16 +13,11 @@ use crate::system::System;
 pub struct Stamp(pub(super) AtomicU64);
 
 impl Stamp {
-    /// A stamp that nobody has marked.
-    #[cfg(not(loom))]
-    pub const fn new() -> Stamp {
-        Stamp(AtomicU64::new(0))
-    }
-
-    /// A stamp that nobody has marked.
-    #[cfg(loom)]
-    pub fn new() -> Stamp {
-        Stamp(AtomicU64::new(0))
+    constant! {
+        /// A stamp that nobody has marked.
+        pub fn new() -> Stamp {
+            Stamp(AtomicU64::new(0))
+        }
     }
 }
 

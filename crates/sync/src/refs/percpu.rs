@@ -157,13 +157,9 @@ impl<P: Platform> PerCpuRef<P> {
     /// already, it waits for that and returns false. It costs one heavy fence.
     #[must_use = "whoever put the last reference has to release what it counts"]
     pub fn kill(&self) -> bool {
-        let mut round = 0;
         // AcqRel: who killed it the last time has stored what it had added up.
         if self.mode.compare_exchange(LIVE, DYING, AcqRel, Acquire).is_err() {
-            while self.mode.load(Acquire) == DYING {
-                self.platform.relax(round);
-                round = round.saturating_add(1);
-            }
+            self.platform.wait_while(|| self.mode.load(Acquire) == DYING);
             return false;
         }
         // See `count`. A thread whose counter is made after our look through the table is one that
@@ -171,12 +167,11 @@ impl<P: Platform> PerCpuRef<P> {
         self.platform.heavy();
         let mut sum = 0u64;
         for counter in self.counters.iter() {
-            let mut word = counter.load(Acquire);
-            while word & INSIDE != 0 {
-                self.platform.relax(round);
-                round = round.saturating_add(1);
+            let mut word = 0;
+            self.platform.wait_while(|| {
                 word = counter.load(Acquire);
-            }
+                word & INSIDE != 0
+            });
             sum = sum.wrapping_add(word);
         }
         let before = self.added_up.load(Relaxed);

@@ -25,7 +25,7 @@ use lock_api::RawRwLockRecursive;
 use super::event::Event;
 use super::slots::{Slot, Slots};
 use crate::platform::{Platform, light};
-use crate::primitive::{AtomicU32, AtomicU64};
+use crate::primitive::{AtomicU32, AtomicU64, constant};
 use crate::registry::Registry;
 
 /// Writers wait for readers of an open lock at most 1 / (`PATIENCE` + 1) of the time: for so many
@@ -58,27 +58,16 @@ pub(super) struct Bias<R> {
 }
 
 impl<R: RawRwLockRecursive> Bias<R> {
-    #[cfg(not(loom))]
-    pub(super) const fn new(below: R) -> Bias<R> {
-        Bias {
-            number: AtomicU64::new(0),
-            open: AtomicU64::new(SHUT),
-            reads: AtomicU32::new(0),
-            shut_until: AtomicU64::new(0),
-            left: Event::new(),
-            below,
-        }
-    }
-
-    #[cfg(loom)]
-    pub(super) fn new(below: R) -> Bias<R> {
-        Bias {
-            number: AtomicU64::new(0),
-            open: AtomicU64::new(SHUT),
-            reads: AtomicU32::new(0),
-            shut_until: AtomicU64::new(0),
-            left: Event::new(),
-            below,
+    constant! {
+        pub(super) fn new(below: R) -> Bias<R> {
+            Bias {
+                number: AtomicU64::new(0),
+                open: AtomicU64::new(SHUT),
+                reads: AtomicU32::new(0),
+                shut_until: AtomicU64::new(0),
+                left: Event::new(),
+                below,
+            }
         }
     }
 

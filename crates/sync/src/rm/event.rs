@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::platform::Platform;
-use crate::primitive::{AtomicU32, fence};
+use crate::primitive::{AtomicU32, constant, fence};
 
 /// Rounds of the platform's wait before the thread sleeps: most readers are out sooner.
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, miri))))]
@@ -22,14 +22,10 @@ pub(super) struct Event {
 }
 
 impl Event {
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Event {
-        Event { sleeping: AtomicU32::new(0) }
-    }
-
-    #[cfg(loom)]
-    pub(super) fn new() -> Event {
-        Event { sleeping: AtomicU32::new(0) }
+    constant! {
+        pub(super) fn new() -> Event {
+            Event { sleeping: AtomicU32::new(0) }
+        }
     }
 
     /// Waits until `is_over` is true.

@@ -121,16 +121,19 @@ impl Place {
     }
 }
 
+/// Does something with the lock in another thread.
+fn in_thread<R: 'static>(place: &Arc<Place>, does: fn(&Place) -> R) -> thread::JoinHandle<R> {
+    let place = Arc::clone(place);
+    thread::spawn(move || does(&place))
+}
+
 #[test]
 fn a_writer_excludes_a_reader_that_comes_for_the_first_time() {
     check(3, || {
         let place = Place::new();
         // Opens the lock.
         place.read(place.slots(), || ());
-        let reader = {
-            let place = Arc::clone(&place);
-            thread::spawn(move || place.read(place.slots(), || ()))
-        };
+        let reader = in_thread(&place, |place| place.read(place.slots(), || ()));
         place.write();
         assert!(reader.join().unwrap() <= 1);
     });
@@ -140,15 +143,12 @@ fn a_writer_excludes_a_reader_that_comes_for_the_first_time() {
 fn a_reader_reads_twice_while_a_writer_comes_twice() {
     check(3, || {
         let place = Place::new();
-        let reader = {
-            let place = Arc::clone(&place);
-            thread::spawn(move || {
-                let slots = place.slots();
-                let first = place.read(slots, || ());
-                let second = place.read(slots, || ());
-                assert!(first <= second);
-            })
-        };
+        let reader = in_thread(&place, |place| {
+            let slots = place.slots();
+            let first = place.read(slots, || ());
+            let second = place.read(slots, || ());
+            assert!(first <= second);
+        });
         place.write();
         place.write();
         reader.join().unwrap();
@@ -162,10 +162,7 @@ fn a_read_within_a_read_does_not_wait_for_a_writer() {
         let place = Place::new();
         let slots = place.slots();
         place.read(slots, || ());
-        let writer = {
-            let place = Arc::clone(&place);
-            thread::spawn(move || place.write())
-        };
+        let writer = in_thread(&place, Place::write);
         place.read(slots, || {
             place.lock.lock_shared(Some(slots), || Model);
             // SAFETY: we have it twice.
@@ -180,14 +177,11 @@ fn a_writer_that_does_not_wait_excludes_readers_or_gives_up() {
     check(3, || {
         let place = Place::new();
         place.read(place.slots(), || ());
-        let reader = {
-            let place = Arc::clone(&place);
-            thread::spawn(move || {
-                let slots = place.slots();
-                place.read(slots, || ());
-                place.read(slots, || ());
-            })
-        };
+        let reader = in_thread(&place, |place| {
+            let slots = place.slots();
+            place.read(slots, || ());
+            place.read(slots, || ());
+        });
         if place.lock.try_lock_exclusive(&place.readers, || Model) {
             place.add();
         }
@@ -200,10 +194,7 @@ fn a_reader_of_a_lock_that_was_opened_again_sees_the_write_before() {
     check(3, || {
         let place = Place::new();
         place.read(place.slots(), || ());
-        let reader = {
-            let place = Arc::clone(&place);
-            thread::spawn(move || place.read(place.slots(), || ()))
-        };
+        let reader = in_thread(&place, |place| place.read(place.slots(), || ()));
         place.write();
         let slots = place.slots();
         place.lock.lock_shared(Some(slots), || Model);
@@ -220,10 +211,7 @@ fn a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_read_before() 
         second.read(second.slots(), || ());
         let slots = first.slots();
         first.read(slots, || ());
-        let writer = {
-            let first = Arc::clone(&first);
-            thread::spawn(move || first.write())
-        };
+        let writer = in_thread(&first, Place::write);
         first.read(slots, || ());
         second.read(slots, || ());
         writer.join().unwrap();
