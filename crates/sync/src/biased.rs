@@ -80,7 +80,7 @@ impl<T> Biased<T> {
     }
 
     /// Whether somebody is inside, or wants to be.
-    #[cfg(feature = "std")]
+    #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(crate) fn is_busy(&self) -> bool {
         self.inside.load(Acquire) || self.wanted.load(Acquire)
     }

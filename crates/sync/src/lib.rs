@@ -52,11 +52,17 @@ pub mod refs;
 pub mod rm;
 
 mod biased;
+#[cfg(feature = "std")]
+mod fork;
 #[cfg(all(target_os = "linux", feature = "std", not(loom)))]
 mod futex;
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(all(feature = "std", not(loom)))]
+mod number;
 mod padded;
+#[cfg(feature = "std")]
+mod per_thread;
 mod platform;
 mod primitive;
 #[cfg(feature = "std")]
@@ -66,8 +72,6 @@ mod registry;
 mod system;
 #[cfg(feature = "std")]
 mod table;
-#[cfg(all(feature = "std", not(loom)))]
-mod thread;
 
 pub use platform::Platform;
 #[cfg(feature = "std")]

@@ -11,16 +11,15 @@
 //! call, the lock goes straight to the first waiter, who has to wake up, and between threads of the
 //! default policy nothing is lent.
 
-use std::cell::Cell;
 use std::hint;
 use std::io;
-use std::sync::Once;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use lock_api::{GuardNoSend, RawMutex};
 
 use crate::futex;
+use crate::system::thread;
 
 /// A value behind a [`RawPiMutex`], see [the module](self).
 pub type PiMutex<T> = lock_api::Mutex<RawPiMutex, T>;
@@ -119,35 +118,6 @@ unsafe impl RawMutex for RawPiMutex {
     }
 }
 
-thread_local! {
-    /// The number of this thread, or 0 if it is not known.
-    static NUMBER: Cell<u32> = const { Cell::new(0) };
-}
-
-/// The number of this thread as the kernel knows it.
-#[inline]
-fn thread() -> u32 {
-    match NUMBER.get() {
-        0 => ask(),
-        number => number,
-    }
-}
-
-#[cold]
-fn ask() -> u32 {
-    extern "C" fn forget() {
-        NUMBER.set(0);
-    }
-    static FORK: Once = Once::new();
-    // The only thread of a child is a copy of this one, with another number.
-    // SAFETY: the function is there as long as the process, and writes to a cell of its thread.
-    FORK.call_once(|| assert_eq!(unsafe { libc::pthread_atfork(None, None, Some(forget)) }, 0));
-    // SAFETY: it takes nothing. Thread numbers are positive.
-    let number = unsafe { libc::gettid() } as u32;
-    NUMBER.set(number);
-    number
-}
-
 #[cfg(test)]
 mod tests {
     use std::panic::{self, AssertUnwindSafe};
@@ -210,7 +180,7 @@ mod tests {
     fn the_owner_has_the_priority_of_who_waits() {
         let mutex = PiMutex::new(());
         let guard = mutex.lock();
-        let me = super::thread();
+        let me = crate::system::thread();
         assert!(priority(me) >= 0);
         thread::scope(|scope| {
             let (tell, told) = mpsc::channel();

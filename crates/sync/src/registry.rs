@@ -94,6 +94,13 @@ impl<T> Registry<T> {
         })
     }
 
+    /// All nodes but this: in the child of a fork, those of threads that are not there.
+    #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
+    pub(crate) fn others(&self, own: Option<&Node<T>>) -> impl Iterator<Item = &Node<T>> {
+        let own = own.map_or(ptr::null(), ptr::from_ref);
+        self.nodes().filter(move |node| !ptr::eq(own, *node))
+    }
+
     /// All values, of taken nodes and others, the latest first. Nodes that are added meanwhile may be
     /// missing.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {

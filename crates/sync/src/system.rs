@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
-use std::thread;
 use std::time::Instant;
 
 use crate::platform::Platform;
@@ -64,7 +63,7 @@ unsafe impl Platform for System {
     fn relax(&self, round: u32) {
         match round < SPINS {
             true => std::hint::spin_loop(),
-            false => thread::yield_now(),
+            false => std::thread::yield_now(),
         }
     }
 
@@ -74,30 +73,33 @@ unsafe impl Platform for System {
     }
 
     fn thread(&self) -> u64 {
-        THREAD.with(|known| match known.get() {
-            0 => {
-                known.set(number());
-                known.get()
-            }
-            number => number,
-        })
+        u64::from(thread())
     }
 }
 
 thread_local! {
     /// The thread's number, once it has been asked for: to ask is a system call.
-    static THREAD: Cell<u64> = const { Cell::new(0) };
+    static THREAD: Cell<u32> = const { Cell::new(0) };
 }
 
-#[cfg(target_os = "linux")]
-fn number() -> u64 {
-    // SAFETY: it takes nothing and returns the thread's number.
-    (unsafe { libc::gettid() }) as u64
+/// The calling thread as the kernel numbers it, which is never 0; elsewhere than on Linux the process.
+#[inline]
+pub(crate) fn thread() -> u32 {
+    match THREAD.get() {
+        0 => ask(),
+        number => number,
+    }
 }
 
-#[cfg(not(target_os = "linux"))]
-fn number() -> u64 {
-    u64::from(std::process::id())
+#[cold]
+fn ask() -> u32 {
+    crate::fork::watch();
+    #[cfg(target_os = "linux")]
+    // SAFETY: it takes nothing. Thread numbers are positive.
+    THREAD.set((unsafe { libc::gettid() }) as u32);
+    #[cfg(not(target_os = "linux"))]
+    THREAD.set(std::process::id());
+    THREAD.get()
 }
 
 /// One barrier for all who want one at the moment.
@@ -147,6 +149,7 @@ impl Combiner {
 }
 
 /// After a fork, in the child: who executed a barrier is not there any more.
+#[cfg(all(unix, not(any(loom, miri))))]
 pub(crate) fn forked() {
     COMBINER.busy.store(false, Release);
     THREAD.set(0);
@@ -194,6 +197,8 @@ mod membarrier {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::thread;
 
     #[test]
     fn a_barrier_serves_all_who_came_before_it_began() {

@@ -266,13 +266,10 @@ impl<P: Platform> Domain<P> {
     }
 
     /// In the child of a fork, whose only thread has `own`: the others are not there.
-    #[cfg(feature = "std")]
+    #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<&Node<Record>>) {
-        let stays = |node: &&Node<Record>| {
-            let is_own = own.is_some_and(|own| core::ptr::eq(own, *node));
-            is_own || node.value.watch.travels.load(Relaxed)
-        };
-        for node in self.records.nodes().filter(|node| !stays(node)) {
+        let travels = |node: &&Node<Record>| node.value.watch.travels.load(Relaxed);
+        for node in self.records.others(own).filter(|node| !travels(node)) {
             node.value.reader.abandon();
             // What a thread was at is in no known state, and stays.
             if !node.value.garbage.is_busy() {

@@ -125,13 +125,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         self.record().reader.is_inside()
     }
 
-    /// Leaves the record to nobody, for ever.
-    #[cfg(feature = "std")]
-    pub(super) fn leak(self) {
-        core::mem::forget(self);
-    }
-
-    #[cfg(feature = "std")]
+    #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn node(&self) -> &'d Node<Record> {
         self.node
     }

@@ -1,44 +1,45 @@
 //! The domain that the threads of a process have in common.
 
-use std::cell::Cell;
-use std::ptr;
-use std::sync::{Once, OnceLock};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use super::domain::Domain;
 use super::handle::{Guard, Handle};
 use super::section::Section;
-use crate::system::{self, System};
+use crate::per_thread::{Part, per_thread};
+use crate::system::System;
 
 static SHARED: OnceLock<Domain<System>> = OnceLock::new();
 
-thread_local! {
-    /// Without a destructor, so that to find it costs no check.
-    static LOCAL: Cell<*mut Handle<'static, System>> = const { Cell::new(ptr::null_mut()) };
-    /// Gives the record back when the thread exits.
-    static EXIT: Exit = const { Exit };
-}
+per_thread!(Member);
 
-struct Exit;
+/// A thread's handle, made of a `Box`.
+#[derive(Clone, Copy)]
+struct Member(NonNull<Handle<'static, System>>);
 
-impl Drop for Exit {
-    fn drop(&mut self) {
-        let handle = LOCAL.replace(ptr::null_mut());
-        if handle.is_null() {
-            return;
-        }
-        // SAFETY: `register` has made it of a `Box`, and the last reference ended with `local`.
-        let handle = unsafe { Box::from_raw(handle) };
-        // A guard that another destructor of the thread still has keeps its record for ever.
-        if handle.is_inside() { handle.leak() } else { drop(handle) }
+impl Member {
+    #[inline]
+    fn handle<'a>(self) -> &'a Handle<'static, System> {
+        // SAFETY: the handle is there until `leave`, and used by its thread alone, which keeps no
+        // reference beyond a function of this module.
+        unsafe { self.0.as_ref() }
     }
 }
 
-/// The thread's handle. The reference is not to be kept beyond the caller: the thread may exit.
-#[inline]
-fn local<'a>() -> Option<&'a Handle<'static, System>> {
-    // SAFETY: it is null, or what `register` has made and `Exit` not yet freed; this thread runs
-    // neither of them while a caller of this function has the reference.
-    unsafe { LOCAL.get().as_ref() }
+impl Part for Member {
+    fn join() -> Member {
+        Member(NonNull::from(Box::leak(Box::new(shared().register()))))
+    }
+
+    fn leave(self) -> bool {
+        // A guard that another destructor of the thread still has keeps the record for ever.
+        let is_outside = !self.handle().is_inside();
+        if is_outside {
+            // SAFETY: `join` has made it of a box, and no copy is used after this.
+            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        }
+        is_outside
+    }
 }
 
 /// The domain of [`pin`].
@@ -56,10 +57,7 @@ pub fn shared() -> &'static Domain<System> {
 /// fork does not end in the child unless it is dropped there.
 #[inline]
 pub fn pin() -> Guard<'static, System> {
-    match local() {
-        Some(handle) => handle.pin_for_long(),
-        None => register().pin_for_long(),
-    }
+    part().unwrap_or_else(stay).handle().pin_for_long()
 }
 
 /// Waits until all sections of the process's domain have ended that had begun before.
@@ -67,8 +65,8 @@ pub fn pin() -> Guard<'static, System> {
 /// # Panics
 /// In a section of this thread, which would wait for itself.
 pub fn synchronize() {
-    match local() {
-        Some(handle) => handle.synchronize(),
+    match joined() {
+        Some(member) => member.handle().synchronize(),
         None => shared().synchronize(),
     }
 }
@@ -80,31 +78,23 @@ pub fn section() -> Section<'static, System> {
 
 /// Seals what the calling thread has deferred, and frees what is ready.
 pub fn flush() {
-    if let Some(handle) = local() {
-        handle.flush();
+    if let Some(member) = joined() {
+        member.handle().flush();
     }
 }
 
+/// A thread that has left, and cannot do so again, joins for ever.
 #[cold]
-fn register<'a>() -> &'a Handle<'static, System> {
-    static FORKS: Once = Once::new();
-    FORKS.call_once(|| {
-        #[cfg(unix)]
-        // SAFETY: the function may be called in the child of a fork: it allocates nothing and takes no
-        // lock.
-        unsafe {
-            libc::pthread_atfork(None, None, Some(forked))
-        };
-    });
-    LOCAL.set(Box::into_raw(Box::new(shared().register())));
-    // A thread that is exiting has no destructor any more, and keeps its record.
-    let _ = EXIT.try_with(|_| {});
-    local().expect("it is there from now on")
+fn stay() -> Member {
+    let member = Member::join();
+    PART.set(Some(member));
+    member
 }
 
-#[cfg(unix)]
-extern "C" fn forked() {
-    system::forked();
-    let Some(domain) = SHARED.get() else { return };
-    domain.forked(local().map(Handle::node));
+/// In the child of a fork: the other threads are not there.
+#[cfg(all(unix, not(any(loom, miri))))]
+pub(crate) fn forked() {
+    if let Some(domain) = SHARED.get() {
+        domain.forked(joined().map(|member| member.handle().node()));
+    }
 }

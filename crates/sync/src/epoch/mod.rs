@@ -82,6 +82,8 @@ pub use domain::{Cookie, Domain, Stall};
 pub use entry::Entry;
 pub use handle::{Guard, Handle};
 pub use inside::Inside;
+#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
+pub(crate) use local::forked;
 #[cfg(feature = "std")]
 pub use local::{flush, pin, section, shared, synchronize};
 pub use online::Online;

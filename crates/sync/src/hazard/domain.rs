@@ -88,6 +88,17 @@ impl<P: Platform> Domain<P> {
         }
     }
 
+    /// In the child of a fork, whose only thread has `own`: what others protect is free, and what they
+    /// have retired stays for ever.
+    #[cfg(all(unix, not(any(loom, miri))))]
+    pub(super) fn forked(&self, own: Option<&Handle<'_, P>>) {
+        let is_own = |node: &Node<Record>| own.is_some_and(|own| own.has(node));
+        for node in self.records.nodes().filter(|node| !is_own(node)) {
+            node.value.forget();
+            node.release();
+        }
+    }
+
     fn record(&self) -> &Node<Record> {
         self.records.take_or_make(|| Record::new(self.platform.is_symmetric()))
     }
@@ -204,6 +215,11 @@ impl<'d, P: Platform> Handle<'d, P> {
             more.push(node);
             (node, node.value.free().expect("a record that nobody had has no guards"))
         })
+    }
+
+    #[cfg(all(unix, not(any(loom, miri))))]
+    fn has(&self, node: &Node<Record>) -> bool {
+        ptr::eq(self.node, node) || self.more.borrow().iter().any(|more| ptr::eq(*more, node))
     }
 
     /// The handle's first record.

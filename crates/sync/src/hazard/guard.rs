@@ -45,6 +45,13 @@ impl Record {
         self.slots.iter().find(|slot| slot.load(Relaxed).is_null())
     }
 
+    /// Protects nothing any more, in the child of a fork whose parent has the thread.
+    #[cfg(all(unix, not(any(loom, miri))))]
+    pub(super) fn forget(&self) {
+        self.slots.iter().for_each(clear);
+        self.left.store(false, Relaxed);
+    }
+
     fn is_free(&self) -> bool {
         self.slots.iter().all(|slot| slot.load(Relaxed).is_null())
     }

@@ -59,5 +59,7 @@ mod tests;
 pub use atomic_box::AtomicBox;
 pub use domain::{Domain, Handle};
 pub use guard::Guard;
+#[cfg(all(unix, not(any(loom, miri))))]
+pub(crate) use process::forked;
 #[cfg(not(loom))]
 pub use process::{protect, reclaim, retire};

@@ -1,8 +1,9 @@
 //! The process's domain, in which each thread takes part on its own.
 
-use std::cell::Cell;
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 
+use crate::per_thread::{self, Part, per_thread};
 use crate::primitive::AtomicPtr;
 use crate::registry::Node;
 use crate::system::System;
@@ -12,40 +13,43 @@ use super::{Domain, Guard, Handle};
 
 static DOMAIN: OnceLock<Domain<System>> = OnceLock::new();
 
-thread_local! {
-    /// The record of the thread's handle, where a reader finds it without asking whether the handle
-    /// was made yet or is gone already.
-    static RECORD: Cell<Option<&'static Node<Record>>> = const { Cell::new(None) };
-
-    static MEMBER: Member = Member::join();
-}
+per_thread!(Member);
 
 /// A thread that takes part.
-struct Member(Handle<'static>);
+#[derive(Clone, Copy)]
+struct Member {
+    /// Made of a `Box`, which `leave` takes back.
+    handle: NonNull<Handle<'static>>,
+    /// The handle's first record: readers need no more.
+    node: &'static Node<Record>,
+}
 
-impl Member {
-    #[cold]
+impl Part for Member {
     fn join() -> Member {
-        let handle = handle();
-        RECORD.set(Some(handle.node()));
-        Member(handle)
+        let handle = Box::leak(Box::new(DOMAIN.get_or_init(Domain::default).handle()));
+        Member { node: handle.node(), handle: NonNull::from(handle) }
+    }
+
+    fn leave(self) -> bool {
+        // SAFETY: `join` has made it of a box, and no copy is used after this.
+        drop(unsafe { Box::from_raw(self.handle.as_ptr()) });
+        true
     }
 }
 
-impl Drop for Member {
-    fn drop(&mut self) {
-        RECORD.set(None);
+/// Calls `with` with the thread's handle.
+fn with_handle<R>(with: impl FnOnce(&Handle<'static>) -> R) -> R {
+    // SAFETY: the handle is there until `leave`, and used by its thread alone.
+    per_thread::with(part(), |member| with(unsafe { member.handle.as_ref() }))
+}
+
+/// In the child of a fork: the other threads are not there, and protect nothing.
+#[cfg(all(unix, not(any(loom, miri))))]
+pub(crate) fn forked() {
+    if let Some(domain) = DOMAIN.get() {
+        // SAFETY: as in `with_handle`.
+        domain.forked(joined().map(|member| unsafe { member.handle.as_ref() }));
     }
-}
-
-fn handle() -> Handle<'static> {
-    DOMAIN.get_or_init(Domain::default).handle()
-}
-
-/// Calls `with` with the thread's handle. A thread that is ending has none any more, and gets one for
-/// this call.
-fn with_handle<R>(with: impl Fn(&Handle<'static>) -> R) -> R {
-    MEMBER.try_with(|member| with(&member.0)).unwrap_or_else(|_| with(&handle()))
 }
 
 /// Protects what `source` points to in the process's domain; `None` if it is null.
@@ -54,7 +58,7 @@ fn with_handle<R>(with: impl Fn(&Handle<'static>) -> R) -> R {
 /// As with [`Handle::protect`].
 #[inline]
 pub unsafe fn protect<T>(source: &AtomicPtr<T>) -> Option<Guard<'static, T>> {
-    if let Some(node) = RECORD.get()
+    if let Some(Member { node, .. }) = joined()
         && let Some(slot) = node.value.free()
     {
         // SAFETY: this thread has the record; the rest is said by the caller.

@@ -214,7 +214,7 @@ impl PerCpuRef {
     #[inline]
     pub fn get(&self) {
         // SAFETY: the number is the thread's.
-        crate::thread::with_number(|thread| unsafe { self.get_as(thread) });
+        crate::number::with_number(|thread| unsafe { self.get_as(thread) });
     }
 
     /// Takes a reference if it lives. The caller needs none, but has to know that the `PerCpuRef`
@@ -223,7 +223,7 @@ impl PerCpuRef {
     #[must_use = "there may be no reference"]
     pub fn tryget_live(&self) -> bool {
         // SAFETY: the number is the thread's.
-        crate::thread::with_number(|thread| unsafe { self.tryget_live_as(thread) })
+        crate::number::with_number(|thread| unsafe { self.tryget_live_as(thread) })
     }
 
     /// Gives a reference back. Returns whether it was the last, so that the caller has to release what
@@ -232,7 +232,7 @@ impl PerCpuRef {
     #[must_use = "whoever put the last reference has to release what it counts"]
     pub fn put(&self) -> bool {
         // SAFETY: the number is the thread's.
-        crate::thread::with_number(|thread| unsafe { self.put_as(thread) })
+        crate::number::with_number(|thread| unsafe { self.put_as(thread) })
     }
 }
 

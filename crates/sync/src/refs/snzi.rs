@@ -144,7 +144,7 @@ impl Snzi {
     #[cfg(not(loom))]
     #[inline]
     pub fn arrive(&self) -> Arrival<'_> {
-        crate::thread::with_number(|thread| self.arrive_at(thread))
+        crate::number::with_number(|thread| self.arrive_at(thread))
     }
 
     fn arrive_at_node(&self, place: usize) {

@@ -59,3 +59,5 @@ mod tests;
 
 #[cfg(not(loom))]
 pub use raw::{RawRmLock, RmLock, RmReadGuard, RmWriteGuard};
+#[cfg(all(unix, not(any(loom, miri))))]
+pub(crate) use thread::forked;

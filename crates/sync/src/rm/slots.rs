@@ -72,6 +72,14 @@ impl Slots {
         self.unrecorded.store(one_more(self.unrecorded.load(Relaxed)), Relaxed);
     }
 
+    /// Reads nothing any more, in the child of a fork whose parent has the thread.
+    #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
+    pub(super) fn forget(&self) {
+        self.slots.iter().for_each(Slot::clear);
+        self.slots.iter().for_each(|slot| slot.nested.store(0, Relaxed));
+        self.unrecorded.store(0, Relaxed);
+    }
+
     pub(super) fn uncount_unrecorded(&self) {
         self.unrecorded.store(self.unrecorded.load(Relaxed) - 1, Relaxed);
     }

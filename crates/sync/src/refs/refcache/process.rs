@@ -1,12 +1,12 @@
 //! The process's counts, in which each thread takes part on its own.
 
-use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::per_thread::{self, Part, per_thread};
 use crate::system::System;
 
 use super::cache::{Local, Refcache};
@@ -17,46 +17,24 @@ fn refcache() -> &'static Refcache<System> {
     REFCACHE.get_or_init(|| Refcache::new(System::detect()))
 }
 
-thread_local! {
-    static LOCAL: Cell<Option<Local<'static, System>>> = const { Cell::new(None) };
-    static MEMBER: Member = Member::join();
-}
+per_thread!(Local<'static, System>);
 
-/// A thread that takes part, until it ends.
-struct Member(Local<'static, System>);
-
-impl Member {
-    fn join() -> Member {
-        let local = refcache().join();
-        LOCAL.set(Some(local));
-        Member(local)
+impl Part for Local<'static, System> {
+    fn join() -> Self {
+        refcache().join()
     }
-}
 
-impl Drop for Member {
-    fn drop(&mut self) {
-        LOCAL.set(None);
-        // SAFETY: this thread has joined, and the other copy is gone.
-        unsafe { self.0.leave() };
+    fn leave(self) -> bool {
+        // SAFETY: this thread has joined, and no copy is used after this.
+        unsafe { self.leave() };
+        true
     }
 }
 
 /// Calls `with` with the calling thread's part, which it may use within the call.
 #[inline]
 pub(super) fn with_local<R>(with: impl FnOnce(Local<'static, System>) -> R) -> R {
-    match LOCAL.get() {
-        Some(local) => with(local),
-        None => with_new_local(with),
-    }
-}
-
-#[cold]
-fn with_new_local<R>(with: impl FnOnce(Local<'static, System>) -> R) -> R {
-    // A thread that is ending has left, and joins for this call.
-    let short = MEMBER.try_with(|_| ()).err().map(|_| Member::join());
-    let result = with(LOCAL.get().expect("it has joined"));
-    drop(short);
-    result
+    per_thread::with(part(), with)
 }
 
 /// Ends an epoch of the process: flushes the caches that threads have used since the last one, and

@@ -1,39 +1,34 @@
 //! Numbers of threads.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::per_thread::{self, Part, per_thread};
 use crate::registry::{Node, Registry};
-
-/// A number that no thread has.
-const NONE: usize = usize::MAX;
 
 static NUMBERS: Registry<usize> = Registry::new();
 
 /// Numbers that were made.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-thread_local! {
-    static NUMBER: Cell<usize> = const { Cell::new(NONE) };
-    static NUMBERED: Numbered = Numbered::take();
+per_thread!(Number);
+
+/// A thread's number. No other thread that lives has the same.
+#[derive(Clone, Copy)]
+struct Number {
+    number: usize,
+    node: &'static Node<usize>,
 }
 
-/// A thread that has a number, until it ends.
-struct Numbered(&'static Node<usize>);
-
-impl Numbered {
-    fn take() -> Numbered {
+impl Part for Number {
+    fn join() -> Number {
         let node = NUMBERS.take_or_make(|| COUNT.fetch_add(1, Relaxed));
-        NUMBER.set(node.value);
-        Numbered(node)
+        Number { number: node.value, node }
     }
-}
 
-impl Drop for Numbered {
-    fn drop(&mut self) {
-        NUMBER.set(NONE);
+    fn leave(self) -> bool {
         // Whoever has the number next sees all that this thread did under it.
-        self.0.release();
+        self.node.release();
+        true
     }
 }
 
@@ -41,19 +36,13 @@ impl Drop for Numbered {
 /// are dense: they begin at 0, and those of threads that ended are taken first.
 #[inline]
 pub(crate) fn with_number<R>(with: impl FnOnce(usize) -> R) -> R {
-    match NUMBER.get() {
-        NONE => with_new_number(with),
-        number => with(number),
-    }
+    per_thread::with(part(), |part| with(part.number))
 }
 
-#[cold]
-fn with_new_number<R>(with: impl FnOnce(usize) -> R) -> R {
-    // A thread that is ending has given its number back, and has another one for this call.
-    let short = NUMBERED.try_with(|_| ()).err().map(|_| Numbered::take());
-    let result = with(NUMBER.get());
-    drop(short);
-    result
+/// In the child of a fork: the other threads are not there.
+#[cfg(all(unix, not(any(loom, miri))))]
+pub(crate) fn forked() {
+    NUMBERS.others(joined().map(|part| part.node)).for_each(Node::release);
 }
 
 #[cfg(test)]
@@ -86,15 +75,14 @@ mod tests {
         struct Last;
         impl Drop for Last {
             fn drop(&mut self) {
-                assert_ne!(with_number(|number| number), NONE);
-                assert_eq!(NUMBER.get(), NONE, "it was for one call");
+                with_number(|_| assert!(joined().is_none(), "it is for one call"));
             }
         }
         thread_local! {
             // It is made before the number, and so destroyed after it.
             static LAST: Last = const { Last };
         }
-        thread::spawn(|| LAST.with(|_| assert_ne!(with_number(|number| number), NONE)))
+        thread::spawn(|| LAST.with(|_| with_number(|_| assert!(joined().is_some()))))
             .join()
             .unwrap();
     }

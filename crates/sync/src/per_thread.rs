@@ -1,0 +1,78 @@
+//! What each thread of the process has of something, from its first use to the thread's exit.
+
+/// A thread's part. The thread has one at a time, and copies of it are not to be used by others.
+pub(crate) trait Part: Copy {
+    /// The calling thread takes part.
+    fn join() -> Self;
+
+    /// The calling thread, which is about to exit, takes part no more. False if it has to: something
+    /// that it has forgotten, or that a later destructor has, needs the part. Then it keeps it for
+    /// ever.
+    fn leave(self) -> bool;
+}
+
+/// Calls `with` with the part; a thread that has none any more joins for this call.
+#[inline]
+pub(crate) fn with<T: Part, R>(part: Option<T>, with: impl FnOnce(T) -> R) -> R {
+    match part {
+        Some(part) => with(part),
+        None => with_short(with),
+    }
+}
+
+#[cold]
+fn with_short<T: Part, R>(with: impl FnOnce(T) -> R) -> R {
+    let part = T::join();
+    let result = with(part);
+    part.leave();
+    result
+}
+
+/// Makes `part()` and `joined()`, the calling thread's `$Part`, where it is called: once in a module.
+macro_rules! per_thread {
+    ($Part:ty) => {
+        ::std::thread_local! {
+            // Without a destructor, so that to find it costs no check.
+            static PART: ::core::cell::Cell<Option<$Part>> = const { ::core::cell::Cell::new(None) };
+            static EXIT: Exit = const { Exit };
+        }
+
+        /// Leaves when the thread exits.
+        struct Exit;
+
+        impl Drop for Exit {
+            fn drop(&mut self) {
+                // It may run destructors of others, which must not find a part that is on its way out.
+                if let Some(part) = PART.take()
+                    && !$crate::per_thread::Part::leave(part)
+                {
+                    PART.set(Some(part));
+                }
+            }
+        }
+
+        /// The thread's part, if it has one.
+        #[inline]
+        fn joined() -> Option<$Part> {
+            PART.get()
+        }
+
+        /// The thread's part. None if it has left, as it is about to exit.
+        #[inline]
+        fn part() -> Option<$Part> {
+            match joined() {
+                None => join(),
+                part => part,
+            }
+        }
+
+        #[cold]
+        fn join() -> Option<$Part> {
+            EXIT.try_with(|_| ()).ok()?;
+            $crate::fork::watch();
+            PART.set(Some($crate::per_thread::Part::join()));
+            joined()
+        }
+    };
+}
+pub(crate) use per_thread;
