@@ -39,16 +39,17 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
 pub mod epoch;
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 pub mod hazard;
-#[cfg(feature = "std")]
 pub mod invalidation;
 #[cfg(all(target_os = "linux", feature = "std", not(loom)))]
 pub mod lock;
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 pub mod refs;
-#[cfg(feature = "std")]
 pub mod rm;
 
 mod biased;
@@ -65,16 +66,16 @@ mod padded;
 mod per_thread;
 mod platform;
 mod primitive;
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 mod rcu;
 mod registry;
 #[cfg(feature = "std")]
 mod system;
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 mod table;
 
 pub use platform::Platform;
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 pub use rcu::Rcu;
 pub use registry::Node;
 #[cfg(feature = "std")]

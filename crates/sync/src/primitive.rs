@@ -1,16 +1,14 @@
 //! Atomics and cells: those of the language, or those of loom, which tries every order of them.
 
-#[cfg(all(feature = "std", not(loom)))]
-pub(crate) use core::sync::atomic::AtomicU32;
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, compiler_fence, fence};
+pub(crate) use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, compiler_fence, fence,
+};
 #[cfg(not(loom))]
 pub(crate) use plain::Cell;
 
-#[cfg(all(feature = "std", loom))]
-pub(crate) use loom::sync::atomic::AtomicU32;
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
 #[cfg(loom)]
 pub(crate) use modelled::{Cell, compiler_fence};
 

@@ -1,12 +1,16 @@
 //! A pointer that readers follow without a lock: read, copy, update.
 
+use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use crate::epoch::{self, Domain, Guard, Inside};
+#[cfg(feature = "std")]
+use crate::epoch;
+use crate::epoch::{Domain, Guard, Inside};
 use crate::platform::Platform;
 use crate::primitive::AtomicPtr;
+#[cfg(feature = "std")]
 use crate::system::System;
 
 /// A value that is read all the time and replaced now and then: a configuration, a table of routes.
@@ -28,12 +32,17 @@ use crate::system::System;
 /// assert_eq!(routes.load(&epoch::pin()).len(), 2);
 /// ```
 #[derive(Debug)]
-pub struct Rcu<T: Send + Sync + 'static, P: Platform + 'static = System> {
+pub struct Rcu<
+    T: Send + Sync + 'static,
+    #[cfg(feature = "std")] P: Platform + 'static = System,
+    #[cfg(not(feature = "std"))] P: Platform + 'static,
+> {
     value: AtomicPtr<T>,
     domain: &'static Domain<P>,
     owns: PhantomData<T>,
 }
 
+#[cfg(feature = "std")]
 impl<T: Send + Sync + 'static> Rcu<T> {
     /// A value of the process's domain, that of [`epoch::pin`].
     pub fn new(value: T) -> Rcu<T> {

@@ -3,6 +3,8 @@
 //! Threads come and go, and those who wait for them walk the list at any time. So a node that its
 //! thread has left stays, and the next thread takes it.
 
+#[cfg(feature = "alloc")]
+use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -17,7 +19,7 @@ pub struct Node<T> {
     taken: AtomicBool,
     next: AtomicPtr<Node<T>>,
     /// The registry made it, and frees it.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "alloc")]
     boxed: bool,
 }
 
@@ -29,7 +31,7 @@ impl<T> Node<T> {
                 value,
                 taken: AtomicBool::new(false),
                 next: AtomicPtr::new(ptr::null_mut()),
-                #[cfg(feature = "std")]
+                #[cfg(feature = "alloc")]
                 boxed: false,
             }
         }
@@ -85,7 +87,7 @@ impl<T> Registry<T> {
     }
 
     /// Takes a node, a new one if all are taken.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "alloc")]
     pub(crate) fn take_or_make(&self, make: impl FnOnce() -> T) -> &Node<T> {
         self.take().unwrap_or_else(|| {
             let node = Box::leak(Box::new(Node { boxed: true, ..Node::new(make()) }));
@@ -125,7 +127,7 @@ unsafe impl<T: Sync + Send> Sync for Registry<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync + Send> Send for Registry<T> {}
 
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 impl<T> Drop for Registry<T> {
     fn drop(&mut self) {
         let mut next = self.first.load(Acquire);

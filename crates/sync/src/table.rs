@@ -1,5 +1,6 @@
 //! Something for each thread, found by the thread's number.
 
+use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 use core::slice;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};

@@ -1,15 +1,13 @@
 //! Many calls in one entry: to defer one allocates nothing.
 
-use core::mem::MaybeUninit;
+use alloc::boxed::Box;
+use core::mem::{self, MaybeUninit};
 use core::ptr::NonNull;
-use std::cell::RefCell;
 
 use super::entry::Entry;
 
 /// Calls in a bag: 2 KiB.
 const CALLS: usize = 126;
-/// Empty bags that a thread keeps.
-const SPARE: usize = 8;
 
 /// A function with its argument.
 #[derive(Debug, Clone, Copy)]
@@ -30,16 +28,9 @@ pub(super) struct Bag {
 // SAFETY: who defers a call promises that any thread may make it.
 unsafe impl Send for Bag {}
 
-thread_local! {
-    // Boxed, as an entry's address has to be its bag's.
-    #[expect(clippy::vec_box)]
-    static EMPTY: RefCell<Vec<Box<Bag>>> = const { RefCell::new(Vec::new()) };
-}
-
 impl Bag {
     pub(super) fn empty() -> Box<Bag> {
-        let spare = EMPTY.try_with(|bags| bags.borrow_mut().pop()).ok().flatten();
-        spare.unwrap_or_else(|| {
+        spare::take().unwrap_or_else(|| {
             let calls = [const { MaybeUninit::uninit() }; CALLS];
             Box::new(Bag { entry: Entry::new(), len: 0, calls })
         })
@@ -69,17 +60,55 @@ impl Bag {
 unsafe fn call_all(entry: NonNull<Entry>) {
     // SAFETY: `into_entry` has leaked it, and its entry is its first field.
     let mut bag = unsafe { Box::from_raw(entry.cast::<Bag>().as_ptr()) };
-    for at in 0..std::mem::take(&mut bag.len) {
+    for at in 0..mem::take(&mut bag.len) {
         // SAFETY: the first `len` have been written. Each is made once, as `len` is 0 from now on.
         let Deferred { call, with } = unsafe { bag.calls[at].assume_init() };
         // SAFETY: the grace period of all calls in the bag is over.
         unsafe { call(with) };
     }
-    // A thread that exits has no list any more.
-    let _ = EMPTY.try_with(|bags| {
-        let mut bags = bags.borrow_mut();
-        if bags.len() < SPARE {
-            bags.push(bag);
-        }
-    });
+    spare::give(bag);
+}
+
+/// Empty bags that a thread keeps.
+#[cfg(feature = "std")]
+mod spare {
+    use std::cell::RefCell;
+
+    use super::Bag;
+
+    const MOST: usize = 8;
+
+    thread_local! {
+        // Boxed, as an entry's address has to be its bag's.
+        #[expect(clippy::vec_box)]
+        static BAGS: RefCell<Vec<Box<Bag>>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn take() -> Option<Box<Bag>> {
+        BAGS.try_with(|bags| bags.borrow_mut().pop()).ok().flatten()
+    }
+
+    pub(super) fn give(bag: Box<Bag>) {
+        // A thread that exits has no list any more.
+        let _ = BAGS.try_with(|bags| {
+            let mut bags = bags.borrow_mut();
+            if bags.len() < MOST {
+                bags.push(bag);
+            }
+        });
+    }
+}
+
+/// Without threads that are known, bags go back to the allocator.
+#[cfg(not(feature = "std"))]
+mod spare {
+    use alloc::boxed::Box;
+
+    use super::Bag;
+
+    pub(super) fn take() -> Option<Box<Bag>> {
+        None
+    }
+
+    pub(super) fn give(_: Box<Bag>) {}
 }

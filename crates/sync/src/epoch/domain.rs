@@ -81,7 +81,7 @@ impl<P: Platform> Domain<P> {
     }
 
     /// A handle for the calling thread.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "alloc")]
     pub fn register(&self) -> Handle<'_, P> {
         Handle::new(self, self.records.take_or_make(Record::new))
     }
@@ -104,7 +104,7 @@ impl<P: Platform> Domain<P> {
     }
 
     /// A section that may be held across anything and sent to other threads; see [`Section`].
-    #[cfg(feature = "std")]
+    #[cfg(feature = "alloc")]
     pub fn section(&self) -> Section<'_, P> {
         Section::new(self, self.records.take_or_make(Record::new))
     }

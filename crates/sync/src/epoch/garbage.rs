@@ -1,8 +1,10 @@
 //! What one thread has deferred.
 
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 use super::bag::{Bag, Deferred};
 use super::entry::{Entry, Queue};
+#[cfg(feature = "alloc")]
+use alloc::boxed::Box;
 use core::ptr::NonNull;
 
 /// Objects after which what is open is sealed.
@@ -13,7 +15,7 @@ const SEALED_AT: usize = 64;
 pub(super) struct Garbage {
     open: Queue,
     sealed: Queue,
-    #[cfg(feature = "std")]
+    #[cfg(feature = "alloc")]
     bag: Option<Box<Bag>>,
 }
 
@@ -22,7 +24,7 @@ impl Garbage {
         Garbage {
             open: Queue::EMPTY,
             sealed: Queue::EMPTY,
-            #[cfg(feature = "std")]
+            #[cfg(feature = "alloc")]
             bag: None,
         }
     }
@@ -38,7 +40,7 @@ impl Garbage {
     }
 
     /// Adds a call to the bag; whether it is time to seal.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "alloc")]
     #[inline]
     pub(super) fn defer(&mut self, deferred: Deferred) -> bool {
         self.bag.get_or_insert_with(Bag::empty).add(deferred)
@@ -46,7 +48,7 @@ impl Garbage {
 
     /// Gives all that is open the tag that `tag` returns, if there is any.
     pub(super) fn seal(&mut self, tag: impl FnOnce() -> u64) {
-        #[cfg(feature = "std")]
+        #[cfg(feature = "alloc")]
         if let Some(bag) = self.bag.take() {
             // SAFETY: a bag is its own until it is called.
             unsafe { self.open.push(bag.into_entry()) };
@@ -68,9 +70,9 @@ impl Garbage {
 
     /// All objects.
     pub(super) fn weight(&self) -> usize {
-        #[cfg(feature = "std")]
+        #[cfg(feature = "alloc")]
         let in_bag = self.bag.as_ref().map_or(0, |bag| bag.len());
-        #[cfg(not(feature = "std"))]
+        #[cfg(not(feature = "alloc"))]
         let in_bag = 0;
         self.open.weight + self.sealed.weight + in_bag
     }

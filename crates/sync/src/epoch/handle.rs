@@ -1,9 +1,11 @@
 //! A thread's part in a domain.
 
+#[cfg(feature = "alloc")]
+use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 use super::bag::Deferred;
 use super::domain::Domain;
 use super::entry::{Call, Entry};
@@ -108,7 +110,7 @@ impl<'d, P: Platform> Handle<'d, P> {
     ///
     /// # Safety
     /// As there.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "alloc")]
     pub unsafe fn defer_drop<T: Send>(&self, of: *mut T) {
         // SAFETY: the caller says so, and owns the record.
         unsafe { defer_drop(self.domain, self.record(), of) };
@@ -164,7 +166,7 @@ impl<P: Platform> Guard<'_, P> {
     /// # Safety
     /// It came from [`Box::into_raw`], no section can find it from now on, and it is deferred once.
     /// Its destructor does not unwind.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "alloc")]
     #[inline]
     pub unsafe fn defer_drop<T: Send>(&self, of: *mut T) {
         // SAFETY: the caller says so; the guard is on the thread of its record's owner.
@@ -175,7 +177,7 @@ impl<P: Platform> Guard<'_, P> {
     ///
     /// What it captures may be dropped by any thread, at any time after: so it is [`Send`] and
     /// `'static`.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "alloc")]
     pub fn defer(&self, call: impl FnOnce() + Send + 'static) {
         unsafe fn run<F: FnOnce()>(of: *mut ()) {
             // SAFETY: it was made by `Box::into_raw` below, for this call.
@@ -226,7 +228,7 @@ unsafe fn defer_entry<P: Platform>(
 
 /// # Safety
 /// As of [`Guard::defer_drop`], by the record's owner.
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 #[inline]
 unsafe fn defer_drop<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, of: *mut T) {
     unsafe fn drop_box<T>(of: *mut ()) {
@@ -239,7 +241,7 @@ unsafe fn defer_drop<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, 
 
 /// # Safety
 /// By the record's owner; any thread may make the call after a grace period.
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 #[inline]
 unsafe fn add<P: Platform>(domain: &Domain<P>, record: &Record, deferred: Deferred) {
     // SAFETY: the caller owns the record.

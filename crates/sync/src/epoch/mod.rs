@@ -60,7 +60,7 @@
 //! # drop(unsafe { Box::from_raw(config.into_inner()) });
 //! ```
 
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 mod bag;
 mod clock;
 mod domain;

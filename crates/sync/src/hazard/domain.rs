@@ -1,5 +1,7 @@
 //! Who protects what from whom.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::marker::PhantomData;
@@ -10,6 +12,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::platform::Platform;
 use crate::primitive::AtomicPtr;
 use crate::registry::{Node, Registry};
+#[cfg(feature = "std")]
 use crate::system::System;
 
 use super::guard::{Guard, Record, SLOTS, leave, protect};
@@ -22,7 +25,10 @@ const BATCH: usize = 1024;
 /// Objects, and the threads that protect and retire them.
 ///
 /// What is retired to a domain is protected by guards of the same domain only.
-pub struct Domain<P: Platform = System> {
+pub struct Domain<
+    #[cfg(feature = "std")] P: Platform = System,
+    #[cfg(not(feature = "std"))] P: Platform,
+> {
     platform: P,
     records: Registry<Record>,
     /// What threads that have left could not free.
@@ -51,6 +57,7 @@ unsafe impl<P: Platform> Sync for Domain<P> {}
 // SAFETY: as above.
 unsafe impl<P: Platform + Send> Send for Domain<P> {}
 
+#[cfg(feature = "std")]
 impl Default for Domain {
     fn default() -> Domain {
         Domain::new(System::detect())
@@ -90,7 +97,7 @@ impl<P: Platform> Domain<P> {
 
     /// In the child of a fork, whose only thread has `own`: what others protect is free, and what they
     /// have retired stays for ever.
-    #[cfg(all(unix, not(any(loom, miri))))]
+    #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<&Handle<'_, P>>) {
         let is_own = |node: &Node<Record>| own.is_some_and(|own| own.has(node));
         for node in self.records.nodes().filter(|node| !is_own(node)) {
@@ -171,7 +178,11 @@ impl Retired {
 /// A thread's part in a [`Domain`]: its slots and its garbage.
 ///
 /// When it is dropped, it frees what it can and leaves the rest to other threads.
-pub struct Handle<'d, P: Platform = System> {
+pub struct Handle<
+    'd,
+    #[cfg(feature = "std")] P: Platform = System,
+    #[cfg(not(feature = "std"))] P: Platform,
+> {
     domain: &'d Domain<P>,
     node: &'d Node<Record>,
     /// Records for guards that found no free slot in the first one.
@@ -217,13 +228,13 @@ impl<'d, P: Platform> Handle<'d, P> {
         })
     }
 
-    #[cfg(all(unix, not(any(loom, miri))))]
+    #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     fn has(&self, node: &Node<Record>) -> bool {
         ptr::eq(self.node, node) || self.more.borrow().iter().any(|more| ptr::eq(*more, node))
     }
 
     /// The handle's first record.
-    #[cfg(not(loom))]
+    #[cfg(all(feature = "std", not(loom)))]
     pub(super) fn node(&self) -> &'d Node<Record> {
         self.node
     }

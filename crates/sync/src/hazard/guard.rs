@@ -46,7 +46,7 @@ impl Record {
     }
 
     /// Protects nothing any more, in the child of a fork whose parent has the thread.
-    #[cfg(all(unix, not(any(loom, miri))))]
+    #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forget(&self) {
         self.slots.iter().for_each(clear);
         self.left.store(false, Relaxed);

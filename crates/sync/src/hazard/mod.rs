@@ -44,22 +44,22 @@
 //! Source: M. Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS
 //! 15(6), 2004; with asymmetric fences as in Meta's folly.
 
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 mod atomic_box;
 mod domain;
 mod guard;
 #[cfg(all(test, loom))]
 mod modelled;
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 mod process;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 pub use atomic_box::AtomicBox;
 pub use domain::{Domain, Handle};
 pub use guard::Guard;
-#[cfg(all(unix, not(any(loom, miri))))]
+#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
 pub(crate) use process::forked;
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 pub use process::{protect, reclaim, retire};

@@ -60,9 +60,9 @@
 //! [`Epoch`]), which lives in `sys/powerpc/aim/mmu_radix.c`.
 
 mod epoch;
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 mod lock_free;
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 mod locked;
 mod slots;
 mod tracker;
@@ -73,9 +73,9 @@ mod modelled;
 mod tests;
 
 pub use epoch::{Epoch, EpochPlace};
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 pub use lock_free::{Link, LockFree};
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 pub use locked::{Locked, LockedPlace};
 pub use slots::{Slots, SlotsPlace};
 pub use tracker::{Invalidation, Member, Section, Stamp, Tracker};

@@ -1,11 +1,12 @@
 //! Sections, and who is in one.
 
 use core::fmt;
+use core::ptr::NonNull;
 
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, constant};
 use crate::registry::{Node, Registry};
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 use crate::system::System;
 
 /// What a page, or a bucket of pages, remembers of those who marked it: eight bytes.
@@ -71,7 +72,7 @@ pub struct Tracker<F: Invalidation, P: Platform> {
     places: Registry<F::Place>,
 }
 
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 impl<F: Invalidation> Tracker<F, System> {
     /// A tracker on this process's operating system.
     pub fn new(form: F) -> Tracker<F, System> {
@@ -87,9 +88,35 @@ impl<F: Invalidation, P: Platform> Tracker<F, P> {
 
     /// Takes part from now on, until the member is dropped. Allocates if more take part than ever
     /// before. A thread keeps its member: to join costs a look at all others.
+    #[cfg(feature = "alloc")]
     pub fn join(&self) -> Member<'_, F, P> {
-        let node = self.places.take_or_make(|| self.form.place());
+        self.member(self.places.take_or_make(|| self.form.place()))
+    }
+
+    /// Takes part with a place that a member has given back; none if there is none. See
+    /// [`Tracker::join_in`].
+    pub fn join_again(&self) -> Option<Member<'_, F, P>> {
+        Some(self.member(self.places.take()?))
+    }
+
+    /// Takes part with a place of the caller's ([`Invalidation::place`]), where nothing is allocated.
+    /// Members that are dropped leave their places to the next.
+    ///
+    /// # Safety
+    /// The node has not been given to a tracker before, stays where it is for as long as the tracker
+    /// is, and nobody has it exclusively.
+    pub unsafe fn join_in(&self, node: NonNull<Node<F::Place>>) -> Member<'_, F, P> {
+        // SAFETY: the caller says so.
+        self.member(unsafe { self.places.add(node) })
+    }
+
+    fn member<'a>(&'a self, node: &'a Node<F::Place>) -> Member<'a, F, P> {
         Member { tracker: self, node, is_inside: false }
+    }
+
+    /// The form.
+    pub fn form(&self) -> &F {
+        &self.form
     }
 
     /// Waits until all sections are over that marked this stamp before the caller had the lock of

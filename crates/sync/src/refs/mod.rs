@@ -13,7 +13,7 @@
 //! - To ask "is anybody there?" and never how many: [`Snzi`].
 
 mod percpu;
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 pub mod refcache;
 mod snzi;
 

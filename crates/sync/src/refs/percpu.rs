@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::padded::Padded;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, fence};
+#[cfg(feature = "std")]
 use crate::system::System;
 use crate::table::Table;
 
@@ -65,7 +66,10 @@ const BIAS: u64 = 1 << 62;
 ///
 /// Source: Linux, lib/percpu-refcount.c (Tejun Heo and Kent Overstreet, 2013); the fence instead of
 /// RCU is ours.
-pub struct PerCpuRef<P: Platform = System> {
+pub struct PerCpuRef<
+    #[cfg(feature = "std")] P: Platform = System,
+    #[cfg(not(feature = "std"))] P: Platform,
+> {
     mode: AtomicU64,
     platform: P,
     counters: Table<AtomicU64>,
@@ -208,7 +212,7 @@ impl<P: Platform> PerCpuRef<P> {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 impl PerCpuRef {
     /// Takes another reference. The caller has one already.
     #[inline]
@@ -236,6 +240,7 @@ impl PerCpuRef {
     }
 }
 
+#[cfg(feature = "std")]
 impl Default for PerCpuRef {
     fn default() -> PerCpuRef {
         PerCpuRef::new(System::detect())

@@ -1,5 +1,6 @@
 //! A scalable non-zero indicator: "is anybody there?", and never how many.
 
+use alloc::boxed::Box;
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -141,7 +142,7 @@ impl Snzi {
     }
 
     /// Arrives at the leaf that belongs to the calling thread, and to few others.
-    #[cfg(not(loom))]
+    #[cfg(all(feature = "std", not(loom)))]
     #[inline]
     pub fn arrive(&self) -> Arrival<'_> {
         crate::number::with_number(|thread| self.arrive_at(thread))

@@ -23,10 +23,10 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lock_api::RawRwLockRecursive;
 
 use super::event::Event;
+use super::readers::Readers;
 use super::slots::{Slot, Slots};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64, constant};
-use crate::registry::Registry;
 
 /// Writers wait for readers of an open lock at most 1 / (`PATIENCE` + 1) of the time: for so many
 /// times the duration of the last wait the lock stays shut. BRAVO's number.
@@ -92,13 +92,13 @@ impl<R: RawRwLockRecursive> Bias<R> {
 
     /// Takes the lock by a free slot, if it is open.
     #[inline]
-    fn enter(&self, slot: &Slot, is_symmetric: bool) -> bool {
+    fn enter(&self, slot: &Slot, fence: impl FnOnce()) -> bool {
         let number = self.open.load(Relaxed);
         if number == SHUT {
             return false;
         }
         slot.set(number);
-        light(is_symmetric);
+        fence();
         // The fences order our store of the slot and this load, and a writer's store of `open` and
         // load of the slot. If our load misses the writer's store, the writer sees the slot and
         // waits for us. If it sees the store, we are not inside. It may also see that a reader has
@@ -107,21 +107,19 @@ impl<R: RawRwLockRecursive> Bias<R> {
         if self.open.load(Acquire) != SHUT {
             return true;
         }
-        self.leave(slot, is_symmetric);
+        self.leave(slot);
         false
     }
 
     /// Gives back a lock that was taken by a slot.
     #[inline]
-    fn leave(&self, slot: &Slot, is_symmetric: bool) {
+    fn leave(&self, slot: &Slot) {
         slot.clear();
         // If a writer sleeps for the slot, it has shut the lock before it looked at the slot. So
         // either it has seen the slot empty, or this load sees that the lock is shut: by the fence
         // of `shut` where the platform is asymmetric. A full fence would cost more than it is
         // worth, so a symmetric platform has none, and the writer may wake up late.
-        if !is_symmetric {
-            light(false);
-        }
+        light(false);
         if self.open.load(Relaxed) == SHUT {
             self.left.notify();
         }
@@ -152,7 +150,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
     #[inline]
     fn enter_first(&self, slots: Option<&Slots>) -> bool {
         slots.is_some_and(|slots| {
-            slots.first().is_free() && self.enter(slots.first(), slots.is_symmetric)
+            slots.first().is_free() && self.enter(slots.first(), || light(false))
         })
     }
 
@@ -191,7 +189,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
             slot.nest();
             return true;
         }
-        slots.free().is_some_and(|slot| self.enter(slot, slots.is_symmetric))
+        slots.free().is_some_and(|slot| self.enter(slot, || slots.light()))
     }
 
     /// Notes that the thread has the lock below, and opens this one if it is time.
@@ -224,7 +222,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         if let Some(slots) = slots
             && slots.first().is_single(self.number.load(Relaxed))
         {
-            return self.leave(slots.first(), slots.is_symmetric);
+            return self.leave(slots.first());
         }
         // SAFETY: the caller says so.
         unsafe { self.unlock_shared_any(slots) };
@@ -237,7 +235,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         if let Some(slots) = slots {
             match slots.of(self.name()) {
                 Some(slot) if slot.unnest() => return,
-                Some(slot) if !slot.is_below() => return self.leave(slot, slots.is_symmetric),
+                Some(slot) if !slot.is_below() => return self.leave(slot),
                 Some(slot) => slot.clear(),
                 None => slots.uncount_unrecorded(),
             }
@@ -250,7 +248,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
     #[inline]
     pub(super) fn lock_exclusive<P: Platform>(
         &self,
-        readers: &Registry<Slots>,
+        readers: &Readers,
         platform: impl FnOnce() -> P,
     ) {
         self.below.lock_exclusive();
@@ -264,7 +262,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
     #[inline]
     pub(super) fn try_lock_exclusive<P: Platform>(
         &self,
-        readers: &Registry<Slots>,
+        readers: &Readers,
         platform: impl FnOnce() -> P,
     ) -> bool {
         self.below.try_lock_exclusive()
@@ -273,7 +271,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
 
     /// Sends readers to the lock below, which is ours, and waits until those of before are out.
     #[cold]
-    fn shut(&self, readers: &Registry<Slots>, platform: &impl Platform) {
+    fn shut(&self, readers: &Readers, platform: &impl Platform) {
         let number = self.number.load(Relaxed);
         let began = platform.now();
         self.open.store(SHUT, Relaxed);
@@ -281,7 +279,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         // like that of its slot: if we miss it, it sees that the lock is shut.
         platform.heavy();
         // Once is enough for each slot: nobody enters a shut lock, but for those who have it.
-        for slot in readers.values().flat_map(Slots::all) {
+        for slot in readers.slots() {
             self.left.wait(platform, || !slot.holds(number));
         }
         let now = platform.now();
@@ -291,11 +289,11 @@ impl<R: RawRwLockRecursive> Bias<R> {
 
     /// As [`Bias::shut`]; if readers are inside, opens the lock again and gives the lock below back.
     #[cold]
-    fn try_shut(&self, readers: &Registry<Slots>, platform: &impl Platform) -> bool {
+    fn try_shut(&self, readers: &Readers, platform: &impl Platform) -> bool {
         let number = self.number.load(Relaxed);
         self.open.store(SHUT, Relaxed);
         platform.heavy();
-        let is_read = readers.values().flat_map(Slots::all).any(|slot| slot.holds(number));
+        let is_read = readers.slots().any(|slot| slot.holds(number));
         if is_read {
             self.open.store(self.name(), Release);
             // SAFETY: it is ours since `try_lock_exclusive`.

@@ -45,11 +45,12 @@
 
 mod bias;
 mod event;
-// The process's locks and threads are there from its start, which those of a model are not.
+// Locks are constants, which those of a model cannot be.
 #[cfg(not(loom))]
 mod raw;
+mod readers;
 mod slots;
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 mod thread;
 
 #[cfg(all(test, loom))]
@@ -58,6 +59,12 @@ mod modelled;
 mod tests;
 
 #[cfg(not(loom))]
-pub use raw::{RawRmLock, RmLock, RmReadGuard, RmWriteGuard};
-#[cfg(all(unix, not(any(loom, miri))))]
+pub use raw::RawRmLock;
+#[cfg(all(feature = "std", not(loom)))]
+pub use raw::{RmLock, RmReadGuard, RmWriteGuard};
+pub use readers::{Reader, Readers, Threads};
+pub use slots::Slots;
+#[cfg(all(feature = "std", not(loom)))]
+pub use thread::Process;
+#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
 pub(crate) use thread::forked;

@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lock_api::{GuardNoSend, RawRwLock, RawRwLockRecursive};
 
 use super::bias::Bias;
+use super::readers::Readers;
 use super::slots::Slots;
 use crate::model::{Model, check};
 use crate::primitive::{AtomicU32, Cell};
-use crate::registry::Registry;
 
 /// A lock below: the number of readers, or `WRITER`.
 #[derive(Default)]
@@ -77,7 +77,7 @@ unsafe impl RawRwLockRecursive for Below {
 /// A lock, its threads and a value; loom fails if one writes it while another reads.
 struct Place {
     lock: Bias<Below>,
-    readers: Registry<Slots>,
+    readers: Readers,
     value: Cell<u32>,
 }
 
@@ -90,11 +90,11 @@ impl Place {
     fn new() -> Arc<Place> {
         let below = Below::default();
         below.word();
-        Arc::new(Place { lock: Bias::new(below), readers: Registry::new(), value: Cell::new(0) })
+        Arc::new(Place { lock: Bias::new(below), readers: Readers::new(), value: Cell::new(0) })
     }
 
     fn slots(&self) -> &Slots {
-        &self.readers.take_or_make(|| Slots::new(true)).value
+        self.readers.join(&Model).slots()
     }
 
     /// Reads as the owner of `slots`.

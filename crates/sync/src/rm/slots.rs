@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64};
 
 /// Locks that a thread can read at the same time without a trace on the locks themselves. More are
@@ -14,14 +15,18 @@ const BELOW: u64 = 1;
 /// Says that the thread reads the lock of the slot more than once.
 const NESTED: u64 = 2;
 
+/// What the first slot of a thread is for ever where readers execute a fence: no lock, and not free.
+/// So those who have found it free need not ask for a fence.
+const CLOSED: u64 = BELOW;
+
 /// The locks that a thread reads. Only that thread writes here.
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub struct Slots {
     slots: [Slot; SLOTS],
     /// Reads of locks that found no slot.
     unrecorded: AtomicU32,
     /// What the platform says, in a line that readers have anyway.
-    pub(super) is_symmetric: bool,
+    is_symmetric: bool,
 }
 
 /// One lock that a thread reads.
@@ -34,16 +39,24 @@ pub(super) struct Slot {
 }
 
 impl Slots {
-    pub(super) fn new(is_symmetric: bool) -> Slots {
-        let slots =
-            core::array::from_fn(|_| Slot { lock: AtomicU64::new(0), nested: AtomicU32::new(0) });
-        Slots { slots, unrecorded: AtomicU32::new(0), is_symmetric }
+    /// Slots of a thread of this platform, which reads nothing.
+    pub fn new(platform: &impl Platform) -> Slots {
+        let is_symmetric = platform.is_symmetric();
+        let content = |slot| if slot == 0 && is_symmetric { CLOSED } else { 0 };
+        let slot = |slot| Slot { lock: AtomicU64::new(content(slot)), nested: AtomicU32::new(0) };
+        Slots { slots: core::array::from_fn(slot), unrecorded: AtomicU32::new(0), is_symmetric }
     }
 
-    /// The slot that is looked at first.
+    /// The slot that is looked at first. When it is free or a lock has it, the thread executes no
+    /// fence for it.
     #[inline]
     pub(super) fn first(&self) -> &Slot {
         &self.slots[0]
+    }
+
+    /// The fence of a reader.
+    pub(super) fn light(&self) {
+        light(self.is_symmetric);
     }
 
     pub(super) fn free(&self) -> Option<&Slot> {
@@ -61,7 +74,7 @@ impl Slots {
 
     /// Whether the thread reads nothing.
     pub(super) fn is_idle(&self) -> bool {
-        self.slots.iter().all(Slot::is_free) && !self.has_unrecorded()
+        self.slots.iter().all(Slot::is_idle) && !self.has_unrecorded()
     }
 
     pub(super) fn has_unrecorded(&self) -> bool {
@@ -75,8 +88,10 @@ impl Slots {
     /// Reads nothing any more, in the child of a fork whose parent has the thread.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forget(&self) {
-        self.slots.iter().for_each(Slot::clear);
-        self.slots.iter().for_each(|slot| slot.nested.store(0, Relaxed));
+        for slot in self.slots.iter().filter(|slot| !slot.is_idle()) {
+            slot.clear();
+            slot.nested.store(0, Relaxed);
+        }
         self.unrecorded.store(0, Relaxed);
     }
 
@@ -89,6 +104,11 @@ impl Slot {
     #[inline]
     pub(super) fn is_free(&self) -> bool {
         self.lock.load(Relaxed) == 0
+    }
+
+    /// Whether it has no lock.
+    fn is_idle(&self) -> bool {
+        self.lock.load(Relaxed) & !(BELOW | NESTED) == 0
     }
 
     /// Whether a writer of this lock waits for the slot. Whoever sees that it need not sees also

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
-use super::thread::READERS;
+use super::{Process, Threads};
 use super::{RawRmLock, RmLock};
 use lock_api::RawRwLock;
 
@@ -83,7 +83,7 @@ fn who_reads_may_read_again_while_a_writer_waits() {
             scope.spawn(|| *lock.write() += 1);
             // The writer is there as soon as nobody new gets into the lock below.
             // SAFETY: what is taken there is given back.
-            let below = unsafe { lock.raw() }.0.below();
+            let below = unsafe { lock.raw() }.bias.below();
             while below.try_lock_shared() {
                 // SAFETY: as above.
                 unsafe { below.unlock_shared() };
@@ -157,7 +157,7 @@ fn a_lock_may_move() {
 #[test]
 fn slots_of_threads_that_are_gone_are_used_again() {
     let lock = open(0);
-    let nodes = || READERS.nodes().count();
+    let nodes = || Process::readers().count();
     let threads = if cfg!(miri) { 3 } else { 100 };
     let before = nodes();
     for _ in 0..threads {

@@ -1,43 +1,50 @@
-//! The slots of the process's threads.
+//! The process's threads.
 
-use super::slots::Slots;
+use super::readers::{Reader, Readers, Threads};
 use crate::per_thread::{Part, per_thread};
-use crate::platform::Platform;
-use crate::registry::{Node, Registry};
 use crate::system::System;
 
-/// The slots of all threads.
-pub(super) static READERS: Registry<Slots> = Registry::new();
+static READERS: Readers = Readers::new();
 
-per_thread!(&'static Node<Slots>);
+per_thread!(Reader<'static>);
 
-impl Part for &'static Node<Slots> {
+impl Part for Reader<'static> {
     fn join() -> Self {
-        READERS.take_or_make(|| Slots::new(System::detect().is_symmetric()))
+        READERS.join(&System::detect())
     }
 
     fn leave(self) -> bool {
-        // Somebody has forgotten a guard, or another destructor of the thread has one yet: then the
-        // slots are this thread's for ever, and the locks are locked as the guards say.
-        let is_idle = self.value.is_idle();
-        if is_idle {
-            self.release();
-        }
-        is_idle
+        // Somebody may have forgotten a guard, or another destructor of the thread has one yet.
+        // SAFETY: this is the thread, and the part was its only copy.
+        unsafe { self.leave() }
     }
 }
 
-/// The slots of this thread; none if the thread is about to exit and has given them back.
-#[inline]
-pub(super) fn slots() -> Option<&'static Slots> {
-    part().map(|node| &node.value)
+/// The threads of this process.
+#[derive(Debug)]
+pub struct Process(());
+
+// SAFETY: a reader belongs to the thread that has joined, until that is about to exit and reads
+// nothing. membarrier(2) reaches all threads of the process.
+unsafe impl Threads for Process {
+    type Platform = System;
+
+    fn platform() -> System {
+        System::detect()
+    }
+
+    fn readers() -> &'static Readers {
+        &READERS
+    }
+
+    #[inline]
+    fn reader() -> Option<Reader<'static>> {
+        part()
+    }
 }
 
 /// In the child of a fork: the other threads are not there, and read nothing.
 #[cfg(all(unix, not(any(loom, miri))))]
 pub(crate) fn forked() {
-    for node in READERS.others(joined()) {
-        node.value.forget();
-        node.release();
-    }
+    READERS.forked(joined());
 }
