@@ -83,7 +83,13 @@ impl<P: Platform> Domain<P> {
     /// A handle for the calling thread.
     #[cfg(feature = "alloc")]
     pub fn register(&self) -> Handle<'_, P> {
-        Handle::new(self, self.records.take_or_make(Record::new))
+        Handle::new(self, self.record())
+    }
+
+    /// A record that nobody has.
+    #[cfg(feature = "alloc")]
+    pub(super) fn record(&self) -> &Node<Record> {
+        self.records.take_or_make(Record::new)
     }
 
     /// A handle with a record that somebody has given back; none if there is none. See
@@ -103,10 +109,11 @@ impl<P: Platform> Domain<P> {
         Handle::new(self, unsafe { self.records.add(node) })
     }
 
-    /// A section that may be held across anything and sent to other threads; see [`Section`].
+    /// A section that may be held across anything and sent to other threads; see [`Section`]. It looks
+    /// for a record among all there are: [`Handle::section`] knows where.
     #[cfg(feature = "alloc")]
     pub fn section(&self) -> Section<'_, P> {
-        Section::new(self, self.records.take_or_make(Record::new))
+        Section::new(self, self.record())
     }
 
     /// The same with a record that somebody has given back; none if there is none.

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
+use core::cell::Cell;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
@@ -10,6 +11,8 @@ use super::bag::Deferred;
 use super::domain::Domain;
 use super::entry::{Call, Entry};
 use super::record::Record;
+#[cfg(feature = "alloc")]
+use super::section::Section;
 use crate::platform::Platform;
 use crate::registry::Node;
 
@@ -18,8 +21,11 @@ use crate::registry::Node;
 pub struct Handle<'d, P: Platform> {
     domain: &'d Domain<P>,
     node: &'d Node<Record>,
+    /// The record of the last section: it is free mostly, and in the cache of this CPU.
+    #[cfg(feature = "alloc")]
+    section: Cell<Option<&'d Node<Record>>>,
     /// Not for two threads at once.
-    one: PhantomData<core::cell::Cell<()>>,
+    one: PhantomData<Cell<()>>,
 }
 
 /// Inside a section, which ends when the guard is dropped: `epoch_enter`, `rcu_read_lock`.
@@ -41,7 +47,13 @@ pub struct Guard<'d, P: Platform> {
 impl<'d, P: Platform> Handle<'d, P> {
     pub(super) fn new(domain: &'d Domain<P>, node: &'d Node<Record>) -> Handle<'d, P> {
         node.value.begin(domain.platform(), false);
-        Handle { domain, node, one: PhantomData }
+        Handle {
+            domain,
+            node,
+            #[cfg(feature = "alloc")]
+            section: Cell::new(None),
+            one: PhantomData,
+        }
     }
 
     /// Enters a section.
@@ -56,6 +68,17 @@ impl<'d, P: Platform> Handle<'d, P> {
         // SAFETY: the handle's thread is the owner of its record, and the guard does not leave it.
         unsafe { self.record().reader.enter(self.domain.clock()) };
         Guard { domain: self.domain, record: self.record(), here: PhantomData }
+    }
+
+    /// A section that may be held across anything and sent to other threads; see [`Section`].
+    #[cfg(feature = "alloc")]
+    pub fn section(&self) -> Section<'d, P> {
+        let node = match self.section.get() {
+            Some(node) if node.try_take() => node,
+            _ => self.domain.record(),
+        };
+        self.section.set(Some(node));
+        Section::new(self.domain, node)
     }
 
     /// The domain.

@@ -73,7 +73,10 @@ pub fn synchronize() {
 
 /// A section of the process's domain that may be held across anything; see [`Section`].
 pub fn section() -> Section<'static, System> {
-    shared().section()
+    match part() {
+        Some(member) => member.handle().section(),
+        None => shared().section(),
+    }
 }
 
 /// Seals what the calling thread has deferred, and frees what is ready.

@@ -8,7 +8,8 @@ use crate::registry::Node;
 /// A section with a record of its own, so that it may be held while its thread blocks, or across an
 /// `await`, and be sent to another thread: `epoch_enter_preempt` with its tracker.
 ///
-/// To begin one costs what a lock costs, as it takes a record from the domain's. Nothing that was
+/// To begin one costs what a lock costs that nobody fights over: it takes a record of the domain's,
+/// and a thread the same one again and again, as long as it has one section at a time. Nothing that was
 /// unlinked after it has begun is freed while it is held: [`Domain::stalls`] tells who holds one for
 /// long.
 #[derive(Debug)]
