@@ -14,13 +14,10 @@ use crate::platform::Platform;
 use crate::primitive::AtomicU64;
 use crate::registry::{Node, Registry};
 
-/// Objects of a thread that are worth a heavy fence, at least.
+/// Objects of a thread that are worth a heavy fence, if the platform thinks that one is due.
 const WORTH_A_FENCE: usize = 1024;
-/// … and at most.
+/// Objects of a thread that are worth one in any case.
 const MOST_WAITING: usize = 1 << 16;
-/// A heavy fence may cost so many nanoseconds for each object that it frees: the batch grows until
-/// it does not cost more.
-const NANOS_PER_OBJECT: u64 = 4;
 /// Objects that are freed at once: a thread that has deferred one must not stand still while it
 /// frees a million, nor defer faster than it frees.
 const AT_ONCE: usize = 1 << 14;
@@ -39,8 +36,6 @@ pub struct Domain<P> {
     write: Padded<AtomicU64>,
     /// What was sealed before is held by nobody.
     read: Padded<AtomicU64>,
-    /// Objects that are worth a fence, by what the last one cost.
-    worth: Padded<AtomicU64>,
     records: Registry<Record>,
 }
 
@@ -67,7 +62,6 @@ impl<P: Platform> Domain<P> {
     /// A domain that nobody is in.
     pub fn new(platform: P) -> Domain<P> {
         Domain {
-            worth: Padded(AtomicU64::new(WORTH_A_FENCE as u64)),
             platform,
             write: Padded(AtomicU64::new(ONE)),
             read: Padded(AtomicU64::new(ONE)),
@@ -176,6 +170,21 @@ impl<P: Platform> Domain<P> {
         self.look(self.fence())
     }
 
+    /// As [`Domain::scan`], unless the platform's last fence was a moment ago and this is not urgent;
+    /// whether it looked.
+    fn scan_if_due(&self, is_urgent: bool) -> bool {
+        // As in `fence`.
+        let now = self.write.load(Acquire);
+        if cfg!(mutant = "no_fence") || self.platform.heavy_if_due() {
+            self.look(now);
+        } else if is_urgent {
+            self.scan();
+        } else {
+            return false;
+        }
+        true
+    }
+
     /// The write clock before a heavy fence: what has a smaller tag was unlinked before the fence.
     fn fence(&self) -> u64 {
         // Acquire with the release of `tag`.
@@ -242,16 +251,10 @@ impl<P: Platform> Domain<P> {
                 garbage.sealed()
             })
         };
-        let worth = self.worth.load(Relaxed) as usize;
         // What a scan has found ready long ago costs no fence.
         // SAFETY: as above.
         let freed = unsafe { self.free(record) };
-        if freed == 0 && sealed >= worth {
-            let before = self.platform.now();
-            self.scan();
-            let nanos = self.platform.now().saturating_sub(before);
-            let worth = (nanos / NANOS_PER_OBJECT).clamp(WORTH_A_FENCE as u64, MOST_WAITING as u64);
-            self.worth.store(worth, Relaxed);
+        if freed == 0 && sealed >= WORTH_A_FENCE && self.scan_if_due(sealed >= MOST_WAITING) {
             // SAFETY: as above.
             unsafe { self.free(record) };
             self.adopt();
