@@ -13,6 +13,7 @@
 //! | [`rm`] | a read-mostly lock |
 //! | [`invalidation`] | waiting for those who have marked something, and for no one else |
 //! | [`lock`] | a mutex whose waiters lend their priority |
+//! | [`conn_table`] | a worked example: from a table under a read lock to one under an epoch |
 //! | [`Platform`], [`System`] | the asymmetric fence that they are built on |
 //!
 //! ```
@@ -42,6 +43,8 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+#[cfg(all(feature = "std", not(loom)))]
+pub mod conn_table;
 pub mod epoch;
 #[cfg(feature = "alloc")]
 pub mod hazard;
