@@ -247,6 +247,7 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     refuse(&["run", "getppid1", "-t", "-1"], "no number of tasks");
     refuse(&["run", "getpid1"], "did you mean getppid1");
     refuse(&["run", "family:memroy"], "did you mean memory");
+    refuse(&["run", "sync"], "did you mean family:sync");
     refuse(&["run", "read1@nothing"], "read1@same-file");
     refuse(&["run", "getppid1", "--interval", "0"], "a time in seconds");
     refuse(&["run", "getppid1", "--precision", "200%"], "a percentage");
@@ -266,6 +267,22 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     refuse(&["will-it-scale", "nothing_threads"], "knee list");
     assert!(!scratch.path().join("runs").exists());
     finish(&mut scratch.knee(&["show", "nowhere"])).assert_code(3).assert_stderr_has("nowhere");
+}
+
+#[test]
+fn what_processes_cannot_share_is_measured_as_threads_or_refused() {
+    let scratch = Scratch::new();
+    let refused = finish(&mut scratch.run(&["-m", "processes", "-t", "1", "epoch1", "getppid1"]));
+    refused.assert_code(3).assert_stderr_has("epoch1 processes").assert_stderr_has("-m threads");
+    assert!(scratch.samples().iter().all(|line| line["testcase"] == "getppid1"));
+
+    let scratch = Scratch::new();
+    let finished = finish(&mut scratch.run(&["-m", "both", "-t", "1,2", "epoch1"]));
+    finished.assert_code(0);
+    assert!(scratch.samples().iter().all(|line| line["mode"] == "threads"));
+
+    let will_it_scale = |name| finish(&mut scratch.knee(&["will-it-scale", name, "-s", "1"]));
+    will_it_scale("epoch1_processes").assert_code(3).assert_stderr_has("threads only");
 }
 
 #[test]

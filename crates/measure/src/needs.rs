@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use knee_sync::invalidation::LockFree;
 use rustix::process::{Resource, getrlimit};
 
 use crate::job::{Failure, FailureKind};
@@ -65,6 +66,16 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
             TcpListener::bind("127.0.0.1:0").is_ok(),
             || "the loopback interface is down".to_owned(),
             "ip link set lo up",
+        ),
+        Need::Exchange128 => ensure(
+            LockFree::new().is_some(),
+            || "this CPU does not compare and exchange 128 bits".to_owned(),
+            "use a machine that does",
+        ),
+        Need::Threads => ensure(
+            context.mode == Mode::Threads,
+            || "its tasks share an object of one process, and are threads only".to_owned(),
+            "measure it as threads: knee run -m threads",
         ),
         Need::Memory(each) => {
             let available = memory_available().unwrap_or(u64::MAX);
@@ -150,6 +161,15 @@ mod tests {
             remedy("/scratch", io::ErrorKind::StorageFull),
             "free space there, or choose another with --dir"
         );
+    }
+
+    #[test]
+    fn processes_that_would_share_nothing_are_refused() {
+        let check = |mode| check(Need::Threads, &Context { dir: Path::new("/"), mode, tasks: 2 });
+        assert_eq!(check(Mode::Threads), Ok(()));
+        let failure = check(Mode::Processes).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::CannotRun);
+        assert!(failure.remedy.contains("-m threads"), "{failure:?}");
     }
 
     #[test]

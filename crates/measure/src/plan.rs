@@ -183,6 +183,18 @@ impl Case {
         self.testcase().map_or(&[], |testcase| testcase.needs)
     }
 
+    /// Those of the modes that were asked for in which it is measured.
+    ///
+    /// One for threads only has no points with processes beside those with threads; where processes
+    /// alone were asked for it has them, and they say why it cannot run.
+    pub fn modes(&self, asked: &[Mode]) -> Vec<Mode> {
+        let needs_threads = self.needs().contains(&Need::Threads);
+        match needs_threads && asked.contains(&Mode::Threads) {
+            true => vec![Mode::Threads],
+            false => asked.to_vec(),
+        }
+    }
+
     /// Whether a task occupies two CPUs of the placement.
     pub fn uses_next_cpu(&self) -> bool {
         self.testcase().is_some_and(|testcase| {
@@ -225,11 +237,11 @@ pub enum Order {
     InTurns,
 }
 
-/// All points of `cases` in `modes` at each number of `tasks`.
+/// All points of `cases` in those of `modes` that they have, at each number of `tasks`.
 pub fn points(cases: &[Case], modes: &[Mode], tasks: &[u32]) -> Vec<Point> {
     let mut points = Vec::new();
     for case in cases {
-        for &mode in modes {
+        for mode in case.modes(modes) {
             for &tasks in tasks {
                 points.push(Point { testcase: case.name.clone(), mode, tasks });
             }
@@ -342,6 +354,25 @@ mod tests {
         assert_eq!((after.uses_next_cpu(), after.needs()), (plain.uses_next_cpu(), plain.needs()));
         assert_eq!(after.side(), (Some(Side::After), "read1@same-file"));
         assert_eq!(plain.side(), (None, "read1@same-file"));
+    }
+
+    #[test]
+    fn a_testcase_for_threads_has_no_points_with_processes_beside_them() {
+        let selected = crate::select::select(&["epoch1", "getppid1"]).unwrap();
+        let cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
+        let modes = |asked: &[Mode]| {
+            let points = points(&cases, asked, &[1]);
+            let modes = points.into_iter().map(|point| (point.testcase, point.mode));
+            modes.collect::<Vec<_>>()
+        };
+        let point = |testcase: &str, mode| (testcase.to_owned(), mode);
+        use Mode::{Processes, Threads};
+        assert_eq!(
+            modes(&[Processes, Threads]),
+            [point("epoch1", Threads), point("getppid1", Processes), point("getppid1", Threads)]
+        );
+        // They fail, and say why.
+        assert_eq!(modes(&[Processes])[0], point("epoch1", Processes));
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The service of the operating system that a testcase exercises.
+/// What a testcase exercises: a service of the operating system, or a library.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -60,6 +60,8 @@ pub enum Family {
     Network,
     /// Processes, signals, the scheduler and the bare system call.
     Process,
+    /// The crate knee-sync and what it rivals.
+    Sync,
     /// Testcases loaded with `--plugin`.
     Plugin,
     /// Whole commands, of `knee ab`.
@@ -68,7 +70,7 @@ pub enum Family {
 
 impl Family {
     /// Every family of built-in testcases, in the order of `knee list`.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Memory,
         Self::File,
         Self::Directory,
@@ -76,6 +78,7 @@ impl Family {
         Self::Ipc,
         Self::Network,
         Self::Process,
+        Self::Sync,
     ];
 
     /// The name after `family:`.
@@ -88,6 +91,7 @@ impl Family {
             Self::Ipc => "ipc",
             Self::Network => "network",
             Self::Process => "process",
+            Self::Sync => "sync",
             Self::Plugin => "plugin",
             Self::Command => "command",
         }
@@ -173,7 +177,7 @@ impl Unit {
     pub const PAGES: Self = Self { name: "pages", steps: 1, bytes: 4096 };
 }
 
-/// Something a testcase needs of the machine.
+/// Something a testcase needs of the machine, or of the mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// A tmpfs at `/dev/shm`.
@@ -186,6 +190,10 @@ pub enum Need {
     HugePages,
     /// The loopback network interface.
     Loopback,
+    /// A CPU that compares and exchanges 128 bits.
+    Exchange128,
+    /// Tasks that are threads, as they share an object in the memory of their process.
+    Threads,
     /// This many bytes of memory for each task.
     Memory(u64),
     /// This many open files for each task.
@@ -214,7 +222,7 @@ pub struct Testcase {
     pub description: &'static str,
     /// What a rate counts.
     pub unit: Unit,
-    /// What the machine must offer.
+    /// What the machine or the mode must offer.
     pub needs: &'static [Need],
     /// The variants it has, the default first; empty when there is nothing to choose.
     pub variants: &'static [Variant],

@@ -24,6 +24,9 @@ to one core. The writer opens and closes a connection every 100 microseconds.
 
   cargo run --release -p knee-sync --example conn_table 4";
 
+/// Beyond it a mistyped number is likelier than a machine that large.
+const MOST_THREADS: u32 = 1024;
+
 /// Connections of each thread; they fit into the first cache of a core.
 const CONNECTIONS: u32 = 64;
 
@@ -37,14 +40,14 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some((most, seconds)) = parse(&arguments) else {
-        eprintln!("{HELP}");
+        eprintln!("conn_table: 1 to {MOST_THREADS} threads, and 0.001 to 3600 seconds; see --help");
         return ExitCode::from(2);
     };
     println!("million lookups per second, all threads together\n");
     println!("{:>21}{:>26}", "alone", "with a writer");
     println!("threads  read lock   epoch      read lock   epoch");
-    let mut threads = 1;
-    while threads <= most {
+    let doubled = std::iter::successors(Some(1), |threads| Some(2 * threads));
+    for threads in doubled.take_while(|&threads| threads < most).chain([most]) {
         let measured = [false, true].map(|with_writer| {
             let buckets = (most * CONNECTIONS) as usize;
             let locked = LockedTable::with_buckets(buckets);
@@ -59,7 +62,6 @@ fn main() -> ExitCode {
             "{threads:7}  {locked:9.1} {epoch:7.1}      {locked_with_writer:9.1} \
              {epoch_with_writer:7.1}"
         );
-        threads = if threads < most { most.min(2 * threads) } else { most + 1 };
     }
     ExitCode::SUCCESS
 }
@@ -73,7 +75,7 @@ fn parse(arguments: &[String]) -> Option<(u32, f64)> {
         [threads, seconds] => (threads.parse().ok()?, seconds.parse().ok()?),
         _ => return None,
     };
-    let is_sane = (1..=1024).contains(&threads) && (0.001..=3600.0).contains(&seconds);
+    let is_sane = (1..=MOST_THREADS).contains(&threads) && (0.001..=3600.0).contains(&seconds);
     is_sane.then_some((threads, seconds))
 }
 

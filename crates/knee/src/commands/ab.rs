@@ -231,7 +231,8 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         )));
     }
     let modes = match commands {
-        0 => args.mode.modes(),
+        // Those that both sides have.
+        0 => cases.iter().fold(args.mode.modes(), |modes, case| case.modes(&modes)),
         _ => vec![Mode::Processes],
     };
     enough(args, tasks.len() * modes.len())?;

@@ -12,6 +12,7 @@ mod lock;
 mod memory;
 mod network;
 mod process;
+mod sync;
 
 use crate::testcase::Testcase;
 
@@ -24,6 +25,7 @@ const FAMILIES: &[&[&[Testcase]]] = &[
     ipc::TABLES,
     network::TABLES,
     process::TABLES,
+    sync::TABLES,
 ];
 
 /// All built-in testcases, in the order of `knee list`.

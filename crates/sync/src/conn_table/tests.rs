@@ -1,5 +1,5 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -98,7 +98,7 @@ struct Opened(Arc<AtomicBool>);
 fn gives_no_freed_connection(table: &impl ConnTable<Opened>) {
     const CONNECTIONS: u16 = 4;
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
-    let (running, found) = (AtomicUsize::new(2), AtomicUsize::new(0));
+    let (over, found) = (AtomicBool::new(false), AtomicUsize::new(0));
     let open_and_close = |first: u16| {
         for round in 0..rounds {
             let id = id(first + round % (CONNECTIONS / 2));
@@ -111,11 +111,10 @@ fn gives_no_freed_connection(table: &impl ConnTable<Opened>) {
             closed.store(true, Release);
             assert!(Arc::ptr_eq(&removed.0, &closed), "another connection was removed");
         }
-        running.fetch_sub(1, AcqRel);
     };
     let look_up = || {
         let mut number = 0;
-        while running.load(Acquire) > 0 {
+        while !over.load(Relaxed) {
             number = (number + 1) % CONNECTIONS;
             let closed = table.lookup(&id(number), |connection| connection.0.load(Acquire));
             assert_ne!(closed, Some(true), "a freed connection was found");
@@ -124,11 +123,14 @@ fn gives_no_freed_connection(table: &impl ConnTable<Opened>) {
     };
     let (open_and_close, look_up) = (&open_and_close, &look_up);
     thread::scope(|scope| {
-        for first in [0, CONNECTIONS / 2] {
-            scope.spawn(move || open_and_close(first));
+        let writers = [0, CONNECTIONS / 2].map(|first| scope.spawn(move || open_and_close(first)));
+        for _ in 0..2 {
+            scope.spawn(look_up);
         }
-        scope.spawn(look_up);
-        scope.spawn(look_up);
+        // The others end also if one of these has panicked.
+        let ended = writers.map(|writer| writer.join());
+        over.store(true, Relaxed);
+        ended.map(Result::unwrap);
     });
     assert!(cfg!(miri) || found.load(Relaxed) > 0, "nothing was ever found");
     for number in 0..CONNECTIONS {
