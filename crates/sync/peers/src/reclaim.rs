@@ -319,6 +319,8 @@ impl Reclaim for Sdd {
 
     fn replace(&'static self, &mut thread: &mut usize, times: u64) {
         for _ in 0..times {
+            // Only the ends of guards free something.
+            let _guard = sdd::Guard::new();
             let new = (Some(sdd::Owned::new(Object::new())), sdd::Tag::None);
             // Dropped, it is retired.
             drop(self.0[thread].swap(new, AcqRel));
