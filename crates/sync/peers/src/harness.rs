@@ -189,11 +189,11 @@ pub(crate) fn measure(title: &str, rows: &[&Row], rounds: usize, idle: usize) ->
     }
     thread::scope(|scope| {
         let (results, samples) = channel();
-        let mut workers = Vec::new();
+        let (mut workers, mut threads) = (Vec::new(), Vec::new());
         for (thread, cpu) in cpus().into_iter().enumerate() {
             let (worker, jobs) = channel::<(&Row, Arc<Meeting>)>();
             let results = results.clone();
-            scope.spawn(move || {
+            let thread = scope.spawn(move || {
                 bind(cpu);
                 for (row, meeting) in jobs {
                     // The only one who listens has not gone.
@@ -201,6 +201,7 @@ pub(crate) fn measure(title: &str, rows: &[&Row], rounds: usize, idle: usize) ->
                 }
             });
             workers.push(worker);
+            threads.push(thread);
         }
         for round in 1..=rounds {
             eprintln!("{title}: round {round} of {rounds}");
@@ -209,6 +210,11 @@ pub(crate) fn measure(title: &str, rows: &[&Row], rounds: usize, idle: usize) ->
                 figure.disturbed += usize::from(sample.disturbed > 0);
                 figure.samples.push(sample.nanos);
             }
+        }
+        drop(workers);
+        for thread in threads {
+            // A scope would not wait for destructors of thread-locals, where libraries end their part.
+            thread.join().expect("operations do not panic");
         }
     });
     let sorted = |(_, mut figure): (_, Figure)| {

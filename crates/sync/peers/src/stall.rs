@@ -43,7 +43,7 @@ pub(crate) fn measure<R: Reclaim>(name: &'static str, reclaim: &'static R) -> St
     drain(name, reclaim);
     let [entered, leave, left] = [(); 3].map(|()| Barrier::new(2));
     let mut stall = thread::scope(|scope| {
-        scope.spawn(|| {
+        let reader = scope.spawn(|| {
             reclaim.stall(|| {
                 entered.wait();
                 leave.wait();
@@ -68,6 +68,8 @@ pub(crate) fn measure<R: Reclaim>(name: &'static str, reclaim: &'static R) -> St
             let replacements = (garbage::<R>() < DRAINED).then_some(replaced);
             Stall { name, during, left: at_once, visited, replacements, exited: 0 }
         });
+        // To join waits for destructors of thread-locals, too.
+        reader.join().expect("it only waits");
         retiring.join().expect("it only counts")
     });
     drain(name, reclaim);
