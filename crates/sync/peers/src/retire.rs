@@ -1,0 +1,29 @@
+//! What it costs to replace an object: allocate, exchange, retire and, sooner or later, free.
+//!
+//! Each thread replaces an object of its own, and all have the collector in common. Afterwards it is
+//! seen that all is freed.
+
+use crate::harness::{Figure, Row, measure};
+use crate::ways::{self, Way};
+
+/// Objects that may wait when the last sample ends.
+const MUCH: i64 = 100_000;
+
+pub(crate) fn figures(rounds: usize) -> Vec<Figure> {
+    let ways = ways::all();
+    let rows: Vec<&Row> = ways.iter().map(|way| &way.row).collect();
+    let figures = measure("retire", &rows, rounds, 0);
+    end(&ways);
+    figures
+}
+
+/// Says who has put off more than a little of the work that was measured, and has it done.
+pub(crate) fn end(ways: &[Way]) {
+    for way in ways {
+        let garbage = (way.garbage)();
+        if garbage > MUCH {
+            println!("{garbage} objects were not freed yet at the end: {}\n", way.row.name);
+        }
+        (way.drain)();
+    }
+}
