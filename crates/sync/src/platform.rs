@@ -15,8 +15,7 @@ use core::sync::atomic::Ordering::SeqCst;
 /// `heavy` returns only when every thread that may execute `light` of an equal platform has executed
 /// a full fence between the call of `heavy` and its return, or executes one before its next
 /// instruction. Where [`is_symmetric`](Platform::is_symmetric) is true, a full fence of the caller
-/// is enough. The answer of `is_symmetric` never changes. Where [`heavy_if_due`](Platform::heavy_if_due)
-/// returns true, `heavy` has been executed.
+/// is enough. The answer of `is_symmetric` never changes.
 pub unsafe trait Platform: Sync {
     /// Whether both sides execute a full fence, because the system has nothing better or the user
     /// wants no interrupts on other CPUs.
@@ -24,13 +23,6 @@ pub unsafe trait Platform: Sync {
 
     /// The fence of those who wait and reclaim: rare, and as dear as an interrupt on each CPU.
     fn heavy(&self);
-
-    /// The same for those who can do without for now; whether it was executed. A platform whose fence
-    /// disturbs others executes it only if the last one was some time ago.
-    fn heavy_if_due(&self) -> bool {
-        self.heavy();
-        true
-    }
 
     /// A moment of a wait, of which this is the `round`-th since it began: spins first, and lets
     /// others run later.

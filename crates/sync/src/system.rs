@@ -2,18 +2,14 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use std::time::Instant;
 
 use crate::platform::Platform;
 
 /// Rounds of a wait that spin; after these the CPU goes to whoever wants it.
 const SPINS: u32 = 64;
-
-/// How many times a fence's duration others are left alone for: fences of reclamation take 6 % of
-/// their time at most.
-const PAUSE: u32 = 16;
 
 /// The process's operating system.
 ///
@@ -32,17 +28,6 @@ impl System {
     pub fn detect() -> System {
         static CAN: OnceLock<bool> = OnceLock::new();
         System { symmetric: !*CAN.get_or_init(membarrier::register) }
-    }
-
-    /// For how long no fence is executed for reclamation alone after the last one: for so many times
-    /// what that took; 16 unless it is set.
-    ///
-    /// A fence interrupts all threads that run for some microseconds. A short pause makes readers
-    /// slower, and a long one keeps more garbage. Where nobody is interrupted a fence takes a tenth of a
-    /// microsecond, and so the pause is short as well. Who waits, as in
-    /// [`synchronize`](crate::epoch::synchronize), does not wait for the end of the pause.
-    pub fn set_fence_pause(times: u32) {
-        COMBINER.pause.store(times, Relaxed);
     }
 
     /// A full fence on both sides: for those who want no interrupts on their CPUs, as real-time
@@ -73,14 +58,6 @@ unsafe impl Platform for System {
             true => fence(SeqCst),
             false => COMBINER.barrier(self),
         }
-    }
-
-    fn heavy_if_due(&self) -> bool {
-        let is_due = self.symmetric || COMBINER.is_due(self);
-        if is_due {
-            self.heavy();
-        }
-        is_due
     }
 
     fn relax(&self, round: u32) {
@@ -133,10 +110,6 @@ fn ask() -> u32 {
 struct Combiner {
     begun: AtomicU64,
     ended: AtomicU64,
-    /// When reclamation may ask for the next one, in nanoseconds of [`Platform::now`].
-    due: AtomicU64,
-    /// See [`System::set_fence_pause`].
-    pause: AtomicU32,
     /// Somebody executes one.
     busy: AtomicBool,
 }
@@ -148,15 +121,8 @@ impl Combiner {
         Combiner {
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
-            due: AtomicU64::new(0),
-            pause: AtomicU32::new(PAUSE),
             busy: AtomicBool::new(false),
         }
-    }
-
-    /// Whether reclamation may ask for one.
-    fn is_due(&self, system: &System) -> bool {
-        system.now() >= self.due.load(Relaxed)
     }
 
     fn barrier(&self, system: &System) {
@@ -174,11 +140,7 @@ impl Combiner {
             // The last one before may have been enough.
             if self.ended.load(Acquire) < wanted {
                 let number = self.begun.fetch_add(1, SeqCst) + 1;
-                let before = system.now();
                 membarrier::execute();
-                let after = system.now();
-                let pause = u64::from(self.pause.load(Relaxed)) * (after - before);
-                self.due.store(after + pause, Relaxed);
                 self.ended.store(number, Release);
             }
             self.busy.store(false, Release);
@@ -254,22 +216,5 @@ mod tests {
         let executed = combiner.ended.load(SeqCst);
         // Each thread alone needs one for each of its calls; and nobody executes one for nothing.
         assert!((200..=800).contains(&executed), "{executed}");
-    }
-
-    #[test]
-    fn a_fence_is_due_when_the_last_one_is_long_enough_ago() {
-        let system = System::detect();
-        if system.is_symmetric() {
-            eprintln!("skipped: there is no membarrier(2) here");
-            return;
-        }
-        let combiner = Combiner::new();
-        assert!(combiner.is_due(&system), "there was none yet");
-        combiner.pause.store(u32::MAX, Relaxed);
-        combiner.barrier(&system);
-        assert!(!combiner.is_due(&system));
-        combiner.pause.store(0, Relaxed);
-        combiner.barrier(&system);
-        assert!(combiner.is_due(&system));
     }
 }

@@ -35,7 +35,7 @@
 //! * Garbage is freed by the thread that has deferred it, after some thousand objects, in portions;
 //!   by anyone when that thread has exited; and by [`Domain::barrier`] and [`Handle::flush`]. While no
 //!   reader stalls, a thread has some thousand objects waiting; where fences are dear and it defers
-//!   faster than one is due ([`System::set_fence_pause`](crate::System::set_fence_pause)), up to 65,536.
+//!   faster than one is due ([`Domain::set_pause`]), up to 65,536.
 //! * While a reader does not leave, nothing is freed that was unlinked since it came, without bound:
 //!   [`Domain::stalls`] says who it is. When it has left, sixteen thousand objects are freed with every
 //!   hundred that are deferred. Where garbage must be bounded there are hazard pointers.

@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | `Arc` | an atomic add on a shared line | at once | 16 bytes |
 //! | [`PerCpuRef`] | two plain stores | after somebody has said that it is to end | 128 bytes for each thread |
-//! | [`Snzi`] | two atomic exchanges on a line that few share | at any time, one load | 128 bytes for each leaf |
+//! | [`Snzi`] | two atomic exchanges on a line that few share; if nobody is there, the way to the root | at any time, one load | 128 bytes for each leaf |
 //! | [`refcache`] | two plain stores | a few ticks later | some words, and 4 KiB for each thread |
 //!
 //! - For objects that somebody ends (a service, a device, a mount): [`PerCpuRef`].
