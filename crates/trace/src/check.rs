@@ -11,6 +11,7 @@ use std::thread;
 
 use knee_agent::{CONSOLE, DISK, Outcome, Plan, Report, Word, channel, reports};
 use knee_commute::Test;
+use knee_marks::kernel_symbols;
 
 use crate::datum::Resolver;
 use crate::disk::Disk;
@@ -90,14 +91,8 @@ impl Functions {
     /// The functions in the text of /proc/kallsyms.
     pub(crate) fn of(kallsyms: &str) -> Functions {
         let mut functions = Functions::default();
-        for line in kallsyms.lines() {
-            let mut words = line.split_ascii_whitespace();
-            if let (Some(address), Some("t" | "T"), Some(name)) =
-                (words.next(), words.next(), words.next())
-                && let Ok(address) = u64::from_str_radix(address, 16)
-            {
-                functions.add(address, || name.to_owned());
-            }
+        for symbol in kernel_symbols(kallsyms).filter(|symbol| matches!(symbol.kind, "t" | "T")) {
+            functions.add(symbol.address, || symbol.name.to_owned());
         }
         functions
     }
