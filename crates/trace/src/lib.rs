@@ -49,6 +49,7 @@ mod guest;
 mod initramfs;
 mod kernel;
 mod lines;
+mod memfd;
 mod modinfo;
 mod modules;
 mod package;
