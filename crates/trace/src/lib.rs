@@ -39,6 +39,7 @@
 //! ```
 
 mod archive;
+mod channel;
 mod check;
 mod cost;
 mod datum;
@@ -58,6 +59,7 @@ mod program;
 mod qemu;
 mod ram;
 mod record;
+mod results;
 mod symbols;
 
 pub use archive::{Archive, Package};
