@@ -7,7 +7,7 @@ mod trace;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
 use clap::builder::PossibleValuesParser;
@@ -23,8 +23,6 @@ use crate::present::commute_check::text;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Between two lines of progress.
-pub(super) const TELL_EVERY: Duration = Duration::from_secs(5);
 /// The file system that needs no disk.
 const TMPFS: &str = "tmpfs";
 
