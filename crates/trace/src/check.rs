@@ -54,6 +54,7 @@ pub struct Functions {
     symbols: BTreeMap<u64, String>,
     /// By the address of one instruction: what is better known than by symbols.
     instructions: HashMap<u64, Vec<String>>,
+    missing: Vec<&'static str>,
 }
 
 impl Functions {
@@ -89,9 +90,16 @@ impl Functions {
         self.instructions.contains_key(&address)
     }
 
-    /// The functions in the text of /proc/kallsyms.
-    pub(crate) fn of(kallsyms: &str) -> Functions {
-        let mut functions = Functions::default();
+    /// What the kernel does not tell of itself, so that data beside these functions have no name or
+    /// one that says less; nothing of a program.
+    pub fn missing(&self) -> &[&'static str] {
+        &self.missing
+    }
+
+    /// The functions in the text of /proc/kallsyms, of a kernel whose data the resolver names.
+    pub(crate) fn of(kallsyms: &str, resolver: &Resolver) -> Functions {
+        let missing = resolver.missing().to_vec();
+        let mut functions = Functions { missing, ..Functions::default() };
         for symbol in kernel_symbols(kallsyms).filter(|symbol| matches!(symbol.kind, "t" | "T")) {
             functions.add(symbol.address, || symbol.name.to_owned());
         }
@@ -382,9 +390,10 @@ impl<'a> Game<'a> {
     /// Reads the kernel's symbols.
     fn learn(&mut self) -> Result<(), CheckError> {
         let text = self.channel.kallsyms()?;
-        self.resolver = Some(Resolver::new(self.guest.ram().clone(), &text));
+        let resolver = Resolver::new(self.guest.ram().clone(), &text);
         // Another guest with the same kernel may have been first.
-        self.functions.get_or_init(|| Arc::new(Functions::of(&text)));
+        self.functions.get_or_init(|| Arc::new(Functions::of(&text, &resolver)));
+        self.resolver = Some(resolver);
         Ok(())
     }
 }

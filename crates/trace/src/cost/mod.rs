@@ -105,8 +105,9 @@ fn guest(
             }
             Event::Result(Record::Header(_)) => {
                 let symbols = channel.kallsyms()?;
-                functions = Functions::of(&symbols);
-                resolver = Some(Resolver::new(guest.ram().clone(), &symbols));
+                let names = Resolver::new(guest.ram().clone(), &symbols);
+                functions = Functions::of(&symbols, &names);
+                resolver = Some(names);
             }
             Event::Result(Record::Test(result)) => {
                 if let (Some(resolver), false) = (&mut resolver, result.is_conflict_free()) {

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow};
 use clap::builder::PossibleValuesParser;
 use knee_measure::machine::utc::rfc3339;
 use knee_trace::findings::{Shard, Tally, TestLine, Tested, TestedKernel};
-use knee_trace::{Archive, CheckOptions, Disk, Kernel, check, qemu_version};
+use knee_trace::{Archive, CheckOptions, Disk, Functions, Kernel, check, qemu_version};
 use serde::Deserialize;
 
 use self::progress::Progress;
@@ -176,11 +176,22 @@ fn run_tests(
     let tests = progress.left();
     tell!("knee: {tests} tests on Linux {}; the guest boots", kernel.release());
     let mut failed = Ok(());
+    let mut warned = false;
     check(kernel, &progress.lines(), options, |checked, functions| {
+        warn_of_missing(&mut warned, kernel, functions);
         failed = progress.keep(TestLine::of(&checked, functions));
         if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     failed
+}
+
+/// Says once what the kernel does not tell of itself.
+pub(super) fn warn_of_missing(warned: &mut bool, kernel: &Kernel, functions: &Functions) {
+    let missing = functions.missing();
+    if !missing.is_empty() && !std::mem::replace(warned, true) {
+        let (release, what) = (kernel.release(), missing.join(" and "));
+        tell!("knee: Linux {release} does not tell {what}: data have no names, or vague ones");
+    }
 }
 
 fn file_systems() -> PossibleValuesParser {

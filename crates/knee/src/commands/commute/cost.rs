@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use knee_agent::{CostRequest, Experiment, Mode, OPERATIONS};
 use knee_trace::{End, GuestOptions, Kernel, cost};
 
-use super::check::kernel;
+use super::check::{kernel, warn_of_missing};
 use crate::exit::{ExitStatus, usage};
 use crate::pace::Pace;
 use crate::present::commute_cost::{KernelCosts, View, json, text};
@@ -147,7 +147,9 @@ fn measure(kernel: &Kernel, request: &CostRequest) -> anyhow::Result<(KernelCost
     tell!("knee: {of} on Linux {release}; a guest with {} boots", plural(cpus as usize, "CPU"));
     let mut costs = KernelCosts::new(release);
     let (mut done, mut pace) = (0, Pace::begin());
+    let mut warned = false;
     let end = cost(kernel, request, &options, |made, functions| {
+        warn_of_missing(&mut warned, kernel, functions);
         costs.add(&made, WARM_UP, functions);
         done += 1;
         if pace.is_due() {
