@@ -17,6 +17,7 @@ use knee_stats::ministat::Confidence;
 use knee_stats::pairs_to_claim;
 
 use super::compare::RecordArgs;
+use super::compare::form::FormArgs;
 use super::run::tasks::Tasks;
 use super::run::{
     INTERVAL, SAMPLES, WARMUP, begin, carry_out, existing, in_words, resume, topology,
@@ -118,17 +119,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     judgement: RecordArgs,
 
-    /// Form of the results on standard output
-    #[arg(long, value_enum, default_value = "human")]
-    format: Format,
-
-    /// Short for --format json
-    #[arg(long, conflicts_with_all = ["format", "markdown"])]
-    json: bool,
-
-    /// Short for --format markdown
-    #[arg(long, conflicts_with = "format")]
-    markdown: bool,
+    #[command(flatten)]
+    form: FormArgs<Format>,
 
     /// No progress
     #[arg(short, long)]
@@ -185,12 +177,7 @@ fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
     let InTurns { before, after, compared } = InTurns::of(record, &options)?
         .ok_or_else(|| usage(format!("{}: it does not hold two sides", record.dir.display())))?;
     let comparisons = Comparisons { before: &before, options, compared: vec![(&after, compared)] };
-    let format = match (args.json, args.markdown) {
-        (true, _) => Format::Json,
-        (_, true) => Format::Markdown,
-        _ => args.format,
-    };
-    stdout::print(&match format {
+    stdout::print(&match args.form.format(Format::Json, Format::Markdown) {
         Format::Human => table::render(&comparisons),
         Format::Markdown => markdown::render(&comparisons),
         Format::Json => json::render(&comparisons),
