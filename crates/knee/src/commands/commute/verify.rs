@@ -240,8 +240,7 @@ impl Seen {
         };
         match outcome {
             Outcome::AsExpected => {}
-            Outcome::NotRun(why) => differs(format!("not run: {why}")),
-            Outcome::SetupFailed(why) => differs(format!("no set-up: {why}")),
+            Outcome::NotRun(_) | Outcome::SetupFailed(_) => differs(outcome.to_string()),
             Outcome::Different(findings) => {
                 for found in findings {
                     let call = operation(&id, &found.call);
