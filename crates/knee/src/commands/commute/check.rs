@@ -152,7 +152,11 @@ fn listed(lines: &[u8]) -> anyhow::Result<Vec<(String, &[u8])>> {
             .map_err(|error| anyhow!("line {} of the tests is none: {error}", nr + 1))?;
         tests.push((id, line));
     }
-    Ok(tests)
+    match tests.is_empty() {
+        // A filter that lets nothing through would pass for a check without conflicts.
+        true => Err(usage("there are no tests to run")),
+        false => Ok(tests),
+    }
 }
 
 /// That no test is there twice.
@@ -206,7 +210,8 @@ pub(super) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     }
     let name = named.to_string_lossy();
     if name.contains('/') {
-        anyhow::bail!("there is no file {name}");
+        let is = if named.is_dir() { "is a directory" } else { "is not there" };
+        anyhow::bail!("{name} {is}: name a kernel's image, its package, or a release");
     }
     tell!("knee: looking for the kernel of {name}, which is fetched unless it has been");
     Archive::of_user().open(&name).with_context(|| format!("the kernel of {name}"))
