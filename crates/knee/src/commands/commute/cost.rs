@@ -35,7 +35,9 @@ const MOST_CPUS: u32 = 64;
   knee commute cost mmap_churn page_fault --kernel bullseye --kernel bookworm --kernel sid
   knee commute cost --kernel vmlinuz-6.12 --json > 6.12.json
   knee commute cost open --mode processes -n 2,32
-  knee commute cost --list                              the operations")]
+  knee commute cost --list                              the operations
+
+Status 4: a guest ended before its last experiment.")]
 pub(super) struct Args {
     /// Operations; page_fault is page_fault1 and so on; none: all
     #[arg(value_name = "OP")]
