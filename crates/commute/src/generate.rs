@@ -23,6 +23,8 @@ use crate::world::Argument;
 
 /// Version of the format of a test.
 pub const TEST_SCHEMA: u32 = 1;
+/// The order of calls that may be made in any.
+const ANY_ORDER: &str = "any";
 
 /// Which tests to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +89,25 @@ pub struct Expect {
     pub order: String,
     /// By call.
     pub results: Vec<Value>,
+}
+
+impl Expect {
+    /// Whether it holds whatever the order.
+    pub fn is_of_any_order(&self) -> bool {
+        self.order == ANY_ORDER
+    }
+
+    /// The numbers of a test's calls in this order, or in their own where any will do. None if there is
+    /// one that a test of so many calls does not have, or whose result is not there.
+    pub fn calls(&self, of: usize) -> Option<Vec<usize>> {
+        let calls: Vec<usize> = match self.is_of_any_order() {
+            true => (0..of).collect(),
+            false => {
+                self.order.bytes().map(|label| usize::from(label.wrapping_sub(b'a'))).collect()
+            }
+        };
+        calls.iter().all(|nr| *nr < of.min(self.results.len())).then_some(calls)
+    }
 }
 
 /// What came of it.
@@ -266,7 +287,7 @@ fn test<S: State>(
     let commute = leaf.verdict == Verdict::Commute;
     let expect = leaf.runs.iter().map(|run| Expect {
         order: match commute {
-            true => "any".to_owned(),
+            true => ANY_ORDER.to_owned(),
             false => run.order.iter().map(|&nr| call_label(nr)).collect(),
         },
         results: run
@@ -285,5 +306,22 @@ fn test<S: State>(
         setup,
         calls,
         expect: expect.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_of_calls_that_are_there_and_have_results() {
+        let calls = |order: &str, results, of| {
+            Expect { order: order.to_owned(), results: vec![Value::Null; results] }.calls(of)
+        };
+        assert_eq!(calls("any", 3, 3), Some(vec![0, 1, 2]));
+        assert_eq!(calls("ba", 2, 2), Some(vec![1, 0]));
+        assert_eq!(calls("ba", 2, 1), None, "there is no b");
+        assert_eq!(calls("ba", 1, 2), None, "b has no result");
+        assert_eq!(calls("B", 2, 2), None);
     }
 }

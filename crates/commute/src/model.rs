@@ -40,22 +40,20 @@ pub fn pairs(model: &dyn Model) -> Vec<[usize; 2]> {
     (0..n).flat_map(|i| (i..n).map(move |j| [i, j])).collect()
 }
 
-/// Explores all pairs, on all CPUs. In the order of the operations, whatever the number of threads.
+/// Explores all pairs, on all CPUs. In the order of the operations, whatever the number of threads. A
+/// pair in which the model fails is left out, and given to `failed` with the reason.
 pub fn explore_pairs(
     model: &dyn Model,
     limits: &Limits,
-) -> Result<Vec<([usize; 2], Exploration)>, ModelError> {
+    mut failed: impl FnMut([usize; 2], ModelError),
+) -> Vec<([usize; 2], Exploration)> {
     let pairs = pairs(model);
-    let mut explored = Ok(Vec::with_capacity(pairs.len()));
+    let mut explored = Vec::with_capacity(pairs.len());
     let explore = |nr: usize| model.explore(&pairs[nr], limits);
     in_order(pairs.len(), explore, |nr, exploration| {
-        match (&mut explored, exploration) {
-            (Ok(done), Ok(exploration)) => done.push((pairs[nr], exploration)),
-            (_, Err(error)) => {
-                explored = Err(error);
-                return ControlFlow::Break(());
-            }
-            (Err(_), _) => {}
+        match exploration {
+            Ok(exploration) => explored.push((pairs[nr], exploration)),
+            Err(error) => failed(pairs[nr], error),
         }
         ControlFlow::Continue(())
     });

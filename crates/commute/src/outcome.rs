@@ -1,5 +1,7 @@
 //! What came of a test, where it has been run: of a kernel, or of a library.
 
+use std::fmt::{self, Display, Formatter};
+
 use serde::{Deserialize, Serialize};
 
 /// What came of a test.
@@ -16,6 +18,21 @@ pub enum TestOutcome {
     SetupFailed(String),
 }
 
+/// In words: `not run: …`.
+impl Display for TestOutcome {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AsExpected => f.write_str("as the model says"),
+            Self::Different(findings) => {
+                let findings: Vec<String> = findings.iter().map(Finding::to_string).collect();
+                f.write_str(&findings.join("; "))
+            }
+            Self::NotRun(why) => write!(f, "not run: {why}"),
+            Self::SetupFailed(why) => write!(f, "no set-up: {why}"),
+        }
+    }
+}
+
 /// A call that returned something else than the model says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
@@ -27,4 +44,12 @@ pub struct Finding {
     pub expected: String,
     /// What it returned.
     pub returned: String,
+}
+
+/// `a returned 1, expected {"result":0} (order ab)`.
+impl Display for Finding {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Finding { order, call, expected, returned } = self;
+        write!(f, "{call} returned {returned}, expected {expected} (order {order})")
+    }
 }

@@ -19,7 +19,9 @@ fn share<S: State>(interface: &Interface<S>, names: [&str; 2]) -> String {
 #[test]
 fn every_pair_of_every_interface_is_explored_to_the_end() {
     for model in models() {
-        for (pair, exploration) in explore_pairs(&*model, &Limits::default()).unwrap() {
+        for (pair, exploration) in
+            explore_pairs(&*model, &Limits::default(), |_, error| panic!("{error}"))
+        {
             let names = pair.map(|nr| model.operations()[nr].0);
             assert_eq!(exploration.extent, Extent::default(), "{}: {names:?}", model.name());
         }

@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod exit;
+mod pace;
 mod present;
 mod stderr;
 mod stdout;

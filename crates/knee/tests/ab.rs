@@ -191,6 +191,12 @@ fn what_cannot_be_compared_is_refused_before_anything_runs() {
     refused(&[&pair[..], &["-r", "5"]].concat(), "use -r 6 or more");
     refused(&[&pair[..], &["-r", "-3"]].concat(), "-3 is not in 1..");
     refused(&[&pair[..], &["-t", "2"]].concat(), "{tasks}");
+    for (option, value) in
+        [("--mode", "threads"), ("--samples", "2"), ("--interval", "1"), ("--warmup", "0")]
+    {
+        let words = format!("{option} is for testcases, and these are commands");
+        refused(&[&pair[..], &[option, value]].concat(), &words);
+    }
     fs::create_dir(scratch.path().join("run")).unwrap();
     finish(&mut scratch.run(&["getppid1", "-t", "1", "-m", "threads"])).assert_code(0);
     let other = finish(&mut scratch.knee(&["ab", "--resume", "record"]));

@@ -262,6 +262,7 @@ fn what_is_no_kernel_is_told() {
     let told = |kernel: &str| {
         finish(&mut scratch.knee(&["commute", "check", "stat", "stat", "--kernel", kernel]))
     };
-    told("/nowhere/vmlinuz").assert_code(3).assert_stderr_has("there is no file /nowhere/vmlinuz");
+    told("/nowhere/vmlinuz").assert_code(3).assert_stderr_has("/nowhere/vmlinuz is not there");
+    told("/proc").assert_code(3).assert_stderr_has("/proc is a directory");
     told("/bin/true").assert_code(3).assert_stderr_has("is neither an x86 kernel image");
 }

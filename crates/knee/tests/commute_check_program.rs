@@ -263,11 +263,19 @@ fn a_record_has_each_test_once() {
 }
 
 #[test]
+fn no_tests_are_no_check_without_conflicts() {
+    let scratch = Scratch::new();
+    let program = example("knee-bind", "planted");
+    let mut nothing = scratch.knee(&["commute", "check", "--tests", "/dev/null", "--program"]);
+    finish(nothing.arg(&program)).assert_code(2).assert_stderr_has("there are no tests to run");
+}
+
+#[test]
 fn what_does_not_go_as_the_model_says_is_told() {
     let scratch = Scratch::new();
     let told = |operation: &str| check(&scratch, "planted", &[operation, "null"]);
     let Some(wrong) = told("wrong") else { return };
-    wrong.assert_code(1).assert_stdout_has("returned: \"7\"");
+    wrong.assert_code(1).assert_stdout_has("a returned 7, expected {} (order ab)");
     told("panics").unwrap().assert_code(1).assert_stdout_has("panicked: as it should");
     told("missing")
         .unwrap()

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use snapbox::{assert_data_eq, str};
@@ -47,6 +49,31 @@ fn a_model_that_panics_is_named_with_the_path_that_shows_it() {
     told.assert_code(4)
         .assert_stderr_has("no right without left")
         .assert_stderr_has("the model panicked: fine and panics, after: left, not right");
+}
+
+#[test]
+fn a_matrix_has_the_pairs_in_which_the_model_does_not_fail() {
+    let scratch = Scratch::new();
+    let faulty = scratch.path().join("faulty");
+    let script = format!(
+        "#!/bin/sh\ncase $1 in *'[1,1]'*) echo no look >&2; exit 1;; esac\nexec {} \"$1\"\n",
+        example("lamp").display()
+    );
+    std::fs::write(&faulty, script).unwrap();
+    std::fs::set_permissions(&faulty, Permissions::from_mode(0o755)).unwrap();
+    let told = commute(&faulty, &["matrix"]);
+    told.assert_code(4)
+        .assert_stderr_has("faulty: toggle and toggle: no look")
+        .assert_stderr_has("failed in 1 of 6 pairs");
+    assert_data_eq!(
+        told.stdout.split_once("\n\n").unwrap().0,
+        str![[r#"
+on     100%
+toggle   0%      ?
+look    50%     0% 100%
+         on toggle look
+"#]]
+    );
 }
 
 #[test]

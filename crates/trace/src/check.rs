@@ -9,9 +9,11 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use knee_agent::{CONSOLE, DISK, Outcome, Plan, Report, Word, channel, reports};
+use knee_agent::{CONSOLE, DISK, Outcome, Plan, Report};
 use knee_commute::Test;
+use knee_marks::kernel_symbols;
 
+use crate::channel::Channel;
 use crate::datum::Resolver;
 use crate::disk::Disk;
 use crate::error::GuestError;
@@ -19,8 +21,8 @@ use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::process::Tracing;
-use crate::ram::Ram;
 use crate::record::{Record, TestResult, TracedAccess};
+use crate::results::Results;
 
 /// How often a test is run whose calls share something each time. What they do not share in one run
 /// they need not share, so a run without conflicts is the last.
@@ -52,6 +54,7 @@ pub struct Functions {
     symbols: BTreeMap<u64, String>,
     /// By the address of one instruction: what is better known than by symbols.
     instructions: HashMap<u64, Vec<String>>,
+    missing: Vec<&'static str>,
 }
 
 impl Functions {
@@ -87,17 +90,18 @@ impl Functions {
         self.instructions.contains_key(&address)
     }
 
-    /// The functions in the text of /proc/kallsyms.
-    pub(crate) fn of(kallsyms: &str) -> Functions {
-        let mut functions = Functions::default();
-        for line in kallsyms.lines() {
-            let mut words = line.split_ascii_whitespace();
-            if let (Some(address), Some("t" | "T"), Some(name)) =
-                (words.next(), words.next(), words.next())
-                && let Ok(address) = u64::from_str_radix(address, 16)
-            {
-                functions.add(address, || name.to_owned());
-            }
+    /// What the kernel does not tell of itself, so that data beside these functions have no name or
+    /// one that says less; nothing of a program.
+    pub fn missing(&self) -> &[&'static str] {
+        &self.missing
+    }
+
+    /// The functions in the text of /proc/kallsyms, of a kernel whose data the resolver names.
+    pub(crate) fn of(kallsyms: &str, resolver: &Resolver) -> Functions {
+        let missing = resolver.missing().to_vec();
+        let mut functions = Functions { missing, ..Functions::default() };
+        for symbol in kernel_symbols(kallsyms).filter(|symbol| matches!(symbol.kind, "t" | "T")) {
+            functions.add(symbol.address, || symbol.name.to_owned());
         }
         functions
     }
@@ -227,7 +231,7 @@ fn play(
                 Next::End(end) => break end,
             }
         };
-        let (told, begun) = (game.told, game.word(Word::Begun)?);
+        let (told, begun) = (game.told, game.channel.begun()?);
         drop(game);
         if told == jobs.len() {
             return Ok(());
@@ -268,12 +272,10 @@ struct Game<'a> {
     guest: Guest,
     /// From when its kernel's symbols are known.
     resolver: Option<Resolver>,
-    channel: Arc<Ram>,
-    /// Bytes of reports that have been read.
-    read: usize,
+    channel: Channel,
     /// Reports of tests whose results have not all come.
     reports: VecDeque<Report>,
-    results: BTreeMap<u64, TestResult>,
+    results: Results,
     /// Runs of the tests that have been told.
     runs: u64,
     /// Tests that have been told.
@@ -293,16 +295,12 @@ impl<'a> Game<'a> {
         functions: &'a OnceLock<Arc<Functions>>,
     ) -> Result<Game<'a>, CheckError> {
         let plans: Vec<&Plan> = jobs.iter().map(|job| &job.plan).collect();
-        let (content, bytes) = channel(&plans);
-        let failed = GuestError::system("make memory for a guest");
-        let channel = Ram::new("knee-channel", bytes).map_err(&failed)?;
-        channel.write(0, &content).map_err(&failed)?;
-        let channel = Arc::new(channel);
+        let channel = Channel::new(&plans)?;
         // What is shared can be named best while it is there.
         let trace = options.trace.then_some(0);
         let tracing =
             options.guest.tracing.map(|tracing| Tracing { pause: true, trace, ..tracing });
-        let shared = Some(channel.clone());
+        let shared = Some(channel.ram());
         let mut guest = GuestOptions { channel: shared, tracing, ..options.guest.clone() };
         let mut files = Initramfs::new().file("init", 0o755, knee_artefacts::AGENT);
         if let Some(disk) = &options.disk {
@@ -315,9 +313,8 @@ impl<'a> Game<'a> {
             guest: Guest::start(kernel, &files.finish(), &guest)?,
             resolver: None,
             channel,
-            read: 0,
             reports: VecDeque::new(),
-            results: BTreeMap::new(),
+            results: Results::default(),
             runs: 0,
             told: 0,
             end: None,
@@ -353,13 +350,13 @@ impl<'a> Game<'a> {
                     } else {
                         self.runs_now = 0;
                     }
-                    self.results.insert(result.test, result);
-                    self.listen()?;
+                    self.results.add(result);
+                    self.reports.extend(self.channel.reports()?);
                 }
                 Some(Event::Result(Record::Header(_))) => self.learn()?,
                 Some(Event::Result(Record::Access(access))) => self.trace.push(access),
                 Some(Event::End(end)) => {
-                    self.listen()?;
+                    self.reports.extend(self.channel.reports()?);
                     self.end = Some(end);
                 }
                 None => self.end = Some(End::Died("it said nothing".to_owned())),
@@ -373,70 +370,30 @@ impl<'a> Game<'a> {
         if !again {
             self.runs_now = 0;
         }
-        let failed = GuestError::system("ask for another run of a test");
-        let word = u64::from(again).to_le_bytes();
-        self.channel.write(Word::Again.at() as u64, &word).map_err(failed)?;
+        self.channel.ask_again(again)?;
         Ok(self.guest.resume()?)
     }
 
     /// The first test that is reported and all of whose results have come.
     fn complete(&mut self) -> Option<(usize, Checked)> {
-        let report = self.reports.front()?;
-        let all = self.runs..self.runs + report.seen;
-        if !all.clone().all(|run| self.results.contains_key(&run)) {
-            return None;
-        }
+        let end = self.runs.saturating_add(self.reports.front()?.seen);
+        let runs = self.results.take(self.runs..end)?;
+        self.runs = end;
         let report = self.reports.pop_front()?;
         let Job { nr, test, plan } = self.jobs.get(report.plan)?;
-        let runs = all.clone().filter_map(|run| self.results.remove(&run)).collect();
-        self.runs = all.end;
         self.told += 1;
         let outcome = Ok(report.done.outcome(test, plan));
         let trace = std::mem::take(&mut self.trace);
         Some((*nr, Checked { id: test.id.clone(), outcome, runs, trace }))
     }
 
-    fn word(&self, word: Word) -> Result<usize, CheckError> {
-        self::word(&self.channel, word)
-    }
-
-    /// Reads the reports that have come.
-    fn listen(&mut self) -> Result<(), CheckError> {
-        let reported = self.word(Word::Reported)?;
-        let Some(new) = reported.checked_sub(self.read).filter(|new| *new > 0) else {
-            return Ok(());
-        };
-        let mut bytes = vec![0; new.min(self.channel.bytes() as usize)];
-        read(&self.channel, self.word(Word::ReportsAt)? + self.read, &mut bytes)?;
-        self.read = reported;
-        self.reports.extend(reports(&bytes));
-        Ok(())
-    }
-
     /// Reads the kernel's symbols.
     fn learn(&mut self) -> Result<(), CheckError> {
-        let text = kallsyms(&self.channel)?;
-        self.resolver = Some(Resolver::new(self.guest.ram().clone(), &text));
+        let text = self.channel.kallsyms()?;
+        let resolver = Resolver::new(self.guest.ram().clone(), &text);
         // Another guest with the same kernel may have been first.
-        self.functions.get_or_init(|| Arc::new(Functions::of(&text)));
+        self.functions.get_or_init(|| Arc::new(Functions::of(&text, &resolver)));
+        self.resolver = Some(resolver);
         Ok(())
     }
-}
-
-/// The text of /proc/kallsyms that a guest has handed over.
-pub(crate) fn kallsyms(channel: &Ram) -> Result<String, CheckError> {
-    let mut bytes = vec![0; word(channel, Word::Symbols)?.min(channel.bytes() as usize)];
-    read(channel, word(channel, Word::SymbolsAt)?, &mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn word(channel: &Ram, word: Word) -> Result<usize, CheckError> {
-    let mut bytes = [0; 8];
-    read(channel, word.at(), &mut bytes)?;
-    Ok(u64::from_le_bytes(bytes) as usize)
-}
-
-fn read(channel: &Ram, at: usize, to: &mut [u8]) -> Result<(), CheckError> {
-    let failed = GuestError::system("read what the guest reports");
-    Ok(channel.read(at as u64, to).map_err(failed)?)
 }

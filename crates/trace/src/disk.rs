@@ -9,10 +9,11 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use knee_agent::Disk as Sent;
-use rustix::fs::{MemfdFlags, SeekFrom, ftruncate, memfd_create, seek};
+use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use crate::kernel::{Kernel, KernelError};
+use crate::memfd;
 use crate::modules::Modules;
 
 /// Size of a disk: mkfs.xfs makes nothing below 300 MB. Blocks that nobody writes take no memory.
@@ -139,9 +140,7 @@ impl Disk {
 impl Maker {
     /// The image, of so many bytes.
     fn make(&self, bytes: u64) -> Result<File, DiskError> {
-        let image = memfd_create("knee-disk", MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
-        ftruncate(&image, bytes).map_err(io::Error::from)?;
-        let image = File::from(image);
+        let image = memfd::zeroes("knee-disk", bytes)?;
         let run = |program: &Path| -> io::Result<Output> {
             let mut command = Command::new(program);
             command.args(self.arguments).arg("/proc/self/fd/0");
@@ -205,9 +204,7 @@ mod tests {
     use super::*;
 
     fn file(bytes: u64) -> File {
-        let file = memfd_create("knee-test", MemfdFlags::CLOEXEC).expect("make memory");
-        ftruncate(&file, bytes).expect("set its size");
-        file.into()
+        memfd::zeroes("knee-test", bytes).expect("make memory")
     }
 
     #[test]

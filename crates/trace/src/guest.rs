@@ -135,8 +135,7 @@ impl Guest {
         let mut launch = Launch::new(QEMU);
         let kernel = launch.inherit(memory_file("knee-kernel", kernel.image())?);
         let initrd = launch.inherit(memory_file("knee-initramfs", initramfs)?);
-        let shared = ram.as_fd().try_clone_to_owned();
-        let memory = launch.inherit(shared.map_err(GuestError::system("share memory"))?);
+        let memory = backend(&mut launch, "ram", &ram)?;
         launch
             .command()
             .args(["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"])
@@ -149,20 +148,14 @@ impl Guest {
             .arg(options.cpus.to_string())
             .arg("-m")
             .arg(options.memory.to_string())
-            .args(["-machine", "memory-backend=ram", "-object"])
-            .arg(format!("memory-backend-file,id=ram,size={bytes},mem-path={memory},share=on"))
+            .args(["-machine", "memory-backend=ram", "-object", &memory])
             .args(["-kernel", &kernel, "-initrd", &initrd])
             .arg("-append")
             .arg(command_line(options));
         if let Some(channel) = &options.channel {
-            let shared = channel.as_fd().try_clone_to_owned();
-            let memory = launch.inherit(shared.map_err(GuestError::system("share memory"))?);
-            launch.command().args(["-device", "ivshmem-plain,memdev=channel", "-object"]).arg(
-                format!(
-                    "memory-backend-file,id=channel,size={},mem-path={memory},share=on",
-                    channel.bytes()
-                ),
-            );
+            let memory = backend(&mut launch, "channel", channel)?;
+            let device = ["-device", "ivshmem-plain,memdev=channel", "-object", &memory];
+            launch.command().args(device);
         }
         if let Some(tracing) = options.tracing {
             launch.trace(tracing)?;
@@ -218,6 +211,13 @@ impl Guest {
             }
         }))
     }
+}
+
+/// Memory that QEMU shares with knee, as its option `-object` says it.
+fn backend(launch: &mut Launch, id: &str, ram: &Ram) -> Result<String, GuestError> {
+    let file = ram.as_fd().try_clone_to_owned().map_err(GuestError::system("share memory"))?;
+    let (path, bytes) = (launch.inherit(file), ram.bytes());
+    Ok(format!("memory-backend-file,id={id},size={bytes},mem-path={path},share=on"))
 }
 
 fn command_line(options: &GuestOptions) -> String {

@@ -39,6 +39,7 @@
 //! ```
 
 mod archive;
+mod channel;
 mod check;
 mod cost;
 mod datum;
@@ -49,6 +50,7 @@ mod guest;
 mod initramfs;
 mod kernel;
 mod lines;
+mod memfd;
 mod modinfo;
 mod modules;
 mod package;
@@ -57,6 +59,7 @@ mod program;
 mod qemu;
 mod ram;
 mod record;
+mod results;
 mod symbols;
 
 pub use archive::{Archive, Package};

@@ -6,15 +6,14 @@
 //! can need.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Seek, Write};
+use std::fs;
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::fs::{MemfdFlags, memfd_create};
-
 use crate::kernel::{Kernel, KernelError};
+use crate::memfd;
 use crate::modinfo::{Needs, module_name};
 use crate::package::files;
 
@@ -202,10 +201,7 @@ fn decompress(
     package: &'static str,
 ) -> Result<Vec<u8>, KernelError> {
     let failed = |source: io::Error| KernelError::Failed { program, said: source.to_string() };
-    let mut input: File = memfd_create("knee-module", MemfdFlags::CLOEXEC)
-        .map_err(|errno| failed(errno.into()))?
-        .into();
-    input.write_all(content).and_then(|()| input.rewind()).map_err(failed)?;
+    let input = memfd::holding("knee-module", content).map_err(failed)?;
     let output = Command::new(program).arg("-dc").stdin(Stdio::from(input)).output();
     let output = output.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => KernelError::NoProgram { program, package },
@@ -312,10 +308,7 @@ mod tests {
     fn compressed_modules_are_decompressed_by_the_program_for_it() {
         let plain = module("depends=\0");
         for (extension, program, package) in DECOMPRESSORS {
-            let mut input: File =
-                memfd_create("knee-test", MemfdFlags::CLOEXEC).expect("make memory").into();
-            input.write_all(&plain).unwrap();
-            input.rewind().unwrap();
+            let input = memfd::holding("knee-test", &plain).unwrap();
             let compressed = Command::new(program).arg("-c").stdin(Stdio::from(input)).output();
             let Ok(compressed) = compressed else {
                 println!("skipped: {program} of {package} is not installed");

@@ -13,7 +13,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
@@ -21,6 +20,7 @@ use rustix::process::{
 };
 
 use crate::error::GuestError;
+use crate::memfd;
 use crate::record::Record;
 
 /// A line that is longer is cut into several: a guest that writes no line ends costs no memory.
@@ -279,20 +279,11 @@ impl Drop for Qemu {
     }
 }
 
-/// A file that lives in memory and has no name, to be read from its start.
+/// A file in memory for QEMU to read.
 pub(crate) fn memory_file(name: &str, content: &[u8]) -> Result<OwnedFd, GuestError> {
-    let file = memfd_create(name, MemfdFlags::CLOEXEC)
-        .map_err(GuestError::errno("make a file in memory"))?;
-    let mut rest = content;
-    while !rest.is_empty() {
-        match rustix::io::write(&file, rest) {
-            Ok(count) => rest = &rest[count..],
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(GuestError::errno("fill a file in memory")(errno)),
-        }
-    }
-    seek(&file, SeekFrom::Start(0)).map_err(GuestError::errno("rewind a file in memory"))?;
-    Ok(file)
+    let file =
+        memfd::holding(name, content).map_err(GuestError::system("make a file in memory"))?;
+    Ok(file.into())
 }
 
 fn spawn(

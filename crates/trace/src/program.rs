@@ -5,7 +5,7 @@
 //! traced of what they do. A program that dies, hangs or exits takes only the test with it that it was
 //! in; the next ones go on in a fresh one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -19,7 +19,8 @@ use knee_commute::Test;
 use crate::check::{CheckError, Checked};
 use crate::guest::End;
 use crate::process::{Launch, Qemu, Said, Tracing, memory_file};
-use crate::record::{Record, TestResult};
+use crate::record::Record;
+use crate::results::Results;
 use crate::symbols::ProgramNames;
 
 pub(crate) const QEMU: &str = "qemu-x86_64";
@@ -83,7 +84,7 @@ struct Process {
     is_up: bool,
     /// Tests that are done and whose results have not all come.
     done: VecDeque<(String, Outcome, u64)>,
-    results: BTreeMap<u64, TestResult>,
+    results: Results,
     /// Runs of the tests that have been told.
     runs: u64,
 }
@@ -97,7 +98,7 @@ impl Process {
             qemu: launch.start(patience)?,
             is_up: false,
             done: VecDeque::new(),
-            results: BTreeMap::new(),
+            results: Results::default(),
             runs: 0,
         })
     }
@@ -115,7 +116,7 @@ impl Process {
                     continue;
                 }
                 Some(Said::Result(Record::Test(result))) => {
-                    self.results.insert(result.test, result);
+                    self.results.add(result);
                     continue;
                 }
                 Some(Said::Result(_)) => continue,
@@ -146,13 +147,10 @@ impl Process {
 
     /// The first test that is done and all of whose results have come.
     fn complete(&mut self) -> Option<Checked> {
-        let all = self.runs..self.runs + self.done.front()?.2;
-        if !all.clone().all(|run| self.results.contains_key(&run)) {
-            return None;
-        }
+        let end = self.runs.saturating_add(self.done.front()?.2);
+        let runs = self.results.take(self.runs..end)?;
+        self.runs = end;
         let (id, outcome, _) = self.done.pop_front()?;
-        self.runs = all.end;
-        let runs = all.filter_map(|run| self.results.remove(&run)).collect();
         Some(Checked { id, outcome: Ok(outcome), runs, trace: Vec::new() })
     }
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use crate::memfd;
 
 /// Memory of a guest, by physical address: a PC with at most 3 GiB has it in one piece from 0 on.
 #[derive(Clone, Debug)]
@@ -21,9 +21,7 @@ pub struct Ram {
 impl Ram {
     /// Memory full of zeroes, which takes no room until it is written.
     pub(crate) fn new(name: &str, bytes: u64) -> io::Result<Ram> {
-        let file = memfd_create(name, MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, bytes)?;
-        Ok(Ram { file: Arc::new(file.into()), bytes })
+        Ok(Ram { file: Arc::new(memfd::zeroes(name, bytes)?), bytes })
     }
 
     /// Its size in bytes.

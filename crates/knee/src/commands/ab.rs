@@ -17,9 +17,10 @@ use knee_stats::ministat::Confidence;
 use knee_stats::pairs_to_claim;
 
 use super::compare::RecordArgs;
+use super::compare::form::FormArgs;
 use super::run::tasks::Tasks;
 use super::run::{
-    INTERVAL, SAMPLES, WARMUP, begin, carry_out, existing, in_words, resume, topology,
+    INTERVAL, Modes, SAMPLES, WARMUP, begin, carry_out, existing, in_words, resume, topology,
 };
 use super::{seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
@@ -76,22 +77,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "LIST | auto", allow_hyphen_values = true)]
     tasks: Option<Tasks>,
 
-    /// Processes, threads or both, of testcases
-    #[arg(short, long, value_enum, default_value = "both")]
-    mode: super::run::Modes,
-
-    /// Samples per round, of testcases
-    #[arg(short, long, value_name = "N", default_value_t = SAMPLES, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    samples: u64,
-
-    /// Seconds per sample, of testcases
-    #[arg(long, value_name = "S", default_value_t = INTERVAL, value_parser = seconds)]
-    interval: f64,
-
-    /// Seconds before the first sample of a round, of testcases
-    #[arg(long, value_name = "S", default_value_t = WARMUP, value_parser = seconds_or_none)]
-    warmup: f64,
+    #[command(flatten)]
+    testcases: TestcaseArgs,
 
     /// Which CPUs the tasks of testcases take first (see `knee topology`)
     #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
@@ -118,21 +105,46 @@ pub(crate) struct Args {
     #[command(flatten)]
     judgement: RecordArgs,
 
-    /// Form of the results on standard output
-    #[arg(long, value_enum, default_value = "human")]
-    format: Format,
-
-    /// Short for --format json
-    #[arg(long, conflicts_with_all = ["format", "markdown"])]
-    json: bool,
-
-    /// Short for --format markdown
-    #[arg(long, conflicts_with = "format")]
-    markdown: bool,
+    #[command(flatten)]
+    form: FormArgs<Format>,
 
     /// No progress
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// Options that only mean something for testcases.
+#[derive(clap::Args)]
+struct TestcaseArgs {
+    /// Processes, threads or both, of testcases [default: both]
+    #[arg(short, long, value_enum)]
+    mode: Option<Modes>,
+
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000),
+          help = format!("Samples per round, of testcases [default: {SAMPLES}]"))]
+    samples: Option<u64>,
+
+    #[arg(long, value_name = "S", value_parser = seconds,
+          help = format!("Seconds per sample, of testcases [default: {INTERVAL}]"))]
+    interval: Option<f64>,
+
+    #[arg(long, value_name = "S", value_parser = seconds_or_none,
+          help = format!("Seconds before the first sample of a round, of testcases [default: {WARMUP}]"))]
+    warmup: Option<f64>,
+}
+
+impl TestcaseArgs {
+    /// One that was given.
+    fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.mode.is_some(), "--mode"),
+            (self.samples.is_some(), "--samples"),
+            (self.interval.is_some(), "--interval"),
+            (self.warmup.is_some(), "--warmup"),
+        ];
+        given.into_iter().find_map(|(given, name)| given.then_some(name))
+    }
 }
 
 /// Form of the results on standard output.
@@ -185,12 +197,7 @@ fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
     let InTurns { before, after, compared } = InTurns::of(record, &options)?
         .ok_or_else(|| usage(format!("{}: it does not hold two sides", record.dir.display())))?;
     let comparisons = Comparisons { before: &before, options, compared: vec![(&after, compared)] };
-    let format = match (args.json, args.markdown) {
-        (true, _) => Format::Json,
-        (_, true) => Format::Markdown,
-        _ => args.format,
-    };
-    stdout::print(&match format {
+    stdout::print(&match args.form.format(Format::Json, Format::Markdown) {
         Format::Human => table::render(&comparisons),
         Format::Markdown => markdown::render(&comparisons),
         Format::Json => json::render(&comparisons),
@@ -216,6 +223,11 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
             "--rate is for commands, and these are testcases, which count themselves",
         ));
     }
+    if let (Some(option), 1..) = (args.testcases.given(), commands) {
+        return Err(usage(format!(
+            "{option} is for testcases, and these are commands, which are run as they are"
+        )));
+    }
     let topology = topology(args.cpus.as_ref())?;
     let tasks = match &args.tasks {
         Some(tasks) => tasks.resolve(&topology, cgroup::cpu_quota()),
@@ -232,7 +244,10 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     }
     let modes = match commands {
         // Those that both sides have.
-        0 => cases.iter().fold(args.mode.modes(), |modes, case| case.modes(&modes)),
+        0 => {
+            let modes = args.testcases.mode.unwrap_or(Modes::Both).modes();
+            cases.iter().fold(modes, |modes, case| case.modes(&modes))
+        }
         _ => vec![Mode::Processes],
     };
     enough(args, tasks.len() * modes.len())?;
@@ -244,9 +259,9 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         modes,
         tasks,
         rounds: args.rounds,
-        samples: if commands > 0 { 1 } else { args.samples },
-        interval: args.interval,
-        warmup: if commands > 0 { 0.0 } else { args.warmup },
+        samples: if commands > 0 { 1 } else { args.testcases.samples.unwrap_or(SAMPLES) },
+        interval: args.testcases.interval.unwrap_or(INTERVAL),
+        warmup: if commands > 0 { 0.0 } else { args.testcases.warmup.unwrap_or(WARMUP) },
         start_timeout: START_TIMEOUT,
         precision: None,
         max_time: 60.0,

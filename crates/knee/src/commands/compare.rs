@@ -1,5 +1,6 @@
 //! `knee compare`: are these different, by how much, and is that real?
 
+pub(super) mod form;
 mod human;
 mod ministat;
 mod numbers;
@@ -13,6 +14,7 @@ use knee_measure::results::{Compared, Kind, Results};
 use knee_stats::CompareOptions;
 use knee_stats::ministat::{Confidence, MAX_DATA_SETS, Reader};
 
+use self::form::FormArgs;
 use self::records::{FailOn, THRESHOLD};
 use crate::exit::{ExitStatus, usage};
 use crate::stdout;
@@ -56,17 +58,8 @@ pub(crate) struct Args {
     #[arg(value_name = "BEFORE AFTER", num_args = 0..=MAX_DATA_SETS)]
     files: Vec<PathBuf>,
 
-    /// Form of the results on standard output
-    #[arg(long, value_enum, default_value = "human")]
-    format: Format,
-
-    /// Short for --format json
-    #[arg(long, conflicts_with_all = ["format", "markdown"])]
-    json: bool,
-
-    /// Short for --format markdown
-    #[arg(long, conflicts_with = "format")]
-    markdown: bool,
+    #[command(flatten)]
+    form: FormArgs<Format>,
 
     /// Confidence of intervals and verdicts: 80, 90, 95, 98, 99 or 99.5
     #[arg(short, long, value_name = "P%", default_value = "95", allow_negative_numbers = true)]
@@ -124,6 +117,12 @@ struct NumberArgs {
     /// Columns of the plot; as wide as the terminal, or 74
     #[arg(short, long, value_name = "COLUMNS", allow_negative_numbers = true)]
     width: Option<u16>,
+}
+
+impl Args {
+    fn format(&self) -> Format {
+        self.form.format(Format::Json, Format::Markdown)
+    }
 }
 
 impl NumberArgs {
@@ -208,12 +207,7 @@ fn column(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "columns are counted from 1".to_owned())
 }
 
-pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitStatus> {
-    if args.json {
-        args.format = Format::Json;
-    } else if args.markdown {
-        args.format = Format::Markdown;
-    }
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let kinds = args.files.iter().map(|file| Kind::of(file)).collect::<Result<Vec<_>, _>>()?;
     let stranger = args.files.iter().zip(&kinds).find(|(_, kind)| kind.is_none());
     match (kinds.iter().flatten().next(), stranger) {
@@ -232,10 +226,11 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitStatus> {
 
 fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
     let options = &args.numbers;
+    let format = args.format();
     if let Some(option) = args.records.given() {
         return Err(usage(format!("{option} is for runs, and these are files of numbers")));
     }
-    if args.format.is_for_runs_only() {
+    if format.is_for_runs_only() {
         return Err(usage("files of numbers have --format human and --format ministat only"));
     }
     let delimiters = options.delimiters.clone().unwrap_or_else(|| " \t".into());
@@ -245,7 +240,7 @@ fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
     let reader = Reader {
         column: options.column.unwrap_or(1),
         delimiters: delimiters.as_encoded_bytes(),
-        longest_line: (args.format == Format::Ministat).then_some(Reader::MINISTAT_BUFFER),
+        longest_line: (format == Format::Ministat).then_some(Reader::MINISTAT_BUFFER),
     };
     let sets = numbers::read_all(&args.files, &reader)?;
     let plot = (!options.summary && !options.no_plot).then(|| Plot {
@@ -258,7 +253,7 @@ fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
         head: !options.quiet,
         plot,
     };
-    match args.format {
+    match format {
         Format::Ministat => stdout::print_bytes(&ministat::render(&sets, &view)?)?,
         _ => stdout::print(&human::render(&sets, &view)?)?,
     }

@@ -237,8 +237,10 @@ pub(crate) fn matrix(names: &[&str], pairs: &[([usize; 2], Exploration)]) -> Str
         let _ = write!(text, "{name:width$}");
         for (column, head) in names.iter().enumerate().take(row + 1) {
             let exploration = pairs.iter().find(|([i, j], _)| (*i, *j) == (column, row));
-            let (all, commuting) = exploration.map_or((0, 0), |(_, found)| counts(found));
-            let share = percent(commuting, all);
+            let share = exploration.map_or("?".to_owned(), |(_, found)| {
+                let (all, commuting) = counts(found);
+                percent(commuting, all)
+            });
             let _ = write!(text, " {share:>0$}", cell(head));
         }
         text.push('\n');

@@ -8,7 +8,7 @@
 //! Names are those of Linux since 5.8, when the entry code got its `asm_` prefixes
 //! (arch/x86/include/asm/idtentry.h).
 
-use crate::{CODE_BYTES, decode, encode};
+use crate::{CODE_BYTES, KernelSymbol, decode, encode, kernel_symbols};
 
 // Scale 2 and base rbx; index rbp, rsi, rdi.
 const SIB_INTERRUPT: u8 = 0x6b;
@@ -76,15 +76,9 @@ fn extend(displacement: u32) -> u64 {
 pub fn entries(kallsyms: &str, mut found: impl FnMut(Entry)) {
     // Stubs are one symbol for many entries: it ends where the next one begins.
     let mut stubs = None;
-    for line in kallsyms.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let (Some(address), Some(_), Some(name), None) =
-            (words.next(), words.next(), words.next(), words.next())
-        else {
-            // A fourth word is the module; entry code is in none.
-            continue;
-        };
-        let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+    // Entry code is in no module.
+    let symbols = kernel_symbols(kallsyms).filter(|symbol| !symbol.is_of_module);
+    for KernelSymbol { address, name, .. } in symbols {
         if let Some(start) = stubs.take_if(|start| *start < address) {
             for address in (start..address.min(start + MAX_STUBS_BYTES)).step_by(STUB_STEP as usize)
             {

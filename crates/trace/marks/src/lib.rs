@@ -32,10 +32,12 @@
 //! ```
 
 mod entry;
+mod kallsyms;
 mod mark;
 mod say;
 
 pub use entry::{Entry, EntryKind, entries};
+pub use kallsyms::{KernelSymbol, kernel_symbols};
 pub use mark::{MAGIC, Mark, SIDES};
 pub use say::say_entries;
 

@@ -5,21 +5,20 @@ mod names;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use knee_agent::{CONSOLE, COST, CostRequest, EXPERIMENT, Experiment, Made, channel};
+use knee_agent::{CONSOLE, COST, CostRequest, EXPERIMENT, Experiment, Made};
 
 pub use figures::{Figures, HotLine, Spread};
 
-use crate::check::{CheckError, Functions, kallsyms};
+use crate::channel::Channel;
+use crate::check::{CheckError, Functions};
 use crate::datum::{Datum, Resolver};
-use crate::error::GuestError;
 use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::process::Tracing;
-use crate::ram::Ram;
 use crate::record::{Record, TestResult};
+use crate::results::Results;
 
 /// Guests that are started for an experiment whose guest ends: a kernel may have an accident.
 const ATTEMPTS: u32 = 3;
@@ -74,22 +73,19 @@ fn guest(
         .file(COST, 0o644, &serde_json::to_vec(rest).expect("plain data has a form in JSON"))
         .finish();
     // It has no plans; the kernel's symbols come through it.
-    let (content, bytes) = channel(&[]);
-    let failed = GuestError::system("make memory for a guest");
-    let channel = Arc::new(Ram::new("knee-channel", bytes).map_err(&failed)?);
-    channel.write(0, &content).map_err(&failed)?;
-    let options = GuestOptions { channel: Some(channel.clone()), ..options.clone() };
+    let channel = Channel::new(&[])?;
+    let options = GuestOptions { channel: Some(channel.ram()), ..options.clone() };
     let mut guest = Guest::start(kernel, &files, &options)?;
     let mut functions = Functions::default();
     // From when the kernel's symbols are known.
     let mut resolver = None;
-    // Results come before or after what the agent says of them: two pipes, in no order.
-    let mut results: BTreeMap<u64, TestResult> = BTreeMap::new();
+    let mut results = Results::default();
     let mut waiting: VecDeque<Made> = VecDeque::new();
     // By the test after which the guest stood still.
     let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
-    let all = |made: &Made| made.first..made.first + u64::from(made.experiment.cpus) * rounds;
+    // The guest stands still after one more test.
+    let last = |made: &Made| made.first + u64::from(made.experiment.cpus) * rounds;
     let mut end = End::Died("it said nothing".to_owned());
     while let Some(event) = guest.next_event()? {
         match event {
@@ -108,30 +104,30 @@ fn guest(
                 }
             }
             Event::Result(Record::Header(_)) => {
-                let symbols = kallsyms(&channel)?;
-                functions = Functions::of(&symbols);
-                resolver = Some(Resolver::new(guest.ram().clone(), &symbols));
+                let symbols = channel.kallsyms()?;
+                let names = Resolver::new(guest.ram().clone(), &symbols);
+                functions = Functions::of(&symbols, &names);
+                resolver = Some(names);
             }
             Event::Result(Record::Test(result)) => {
                 if let (Some(resolver), false) = (&mut resolver, result.is_conflict_free()) {
                     let begin = data.last_key_value().map_or(0, |(last, _)| last + 1);
-                    let operations = results.range(begin..).map(|(_, operation)| operation);
-                    data.insert(result.test, names::of_lines(operations, resolver));
+                    data.insert(result.test, names::of_lines(results.since(begin), resolver));
                 }
                 if result.is_awaited() {
                     guest.resume()?;
                 }
-                results.insert(result.test, result);
+                results.add(result);
             }
             Event::Result(_) => {}
             Event::End(how) => end = how,
         }
         while let Some(made) = waiting.front()
-            && (all(made).start..=all(made).end).all(|test| results.contains_key(&test))
+            && let Some(mut operations) = results.take(made.first..last(made) + 1)
         {
             let Some(made) = waiting.pop_front() else { break };
-            let operations = all(&made).filter_map(|test| results.remove(&test)).collect();
-            let data = data.get(&all(&made).end).cloned().unwrap_or_default();
+            operations.pop();
+            let data = data.get(&last(&made)).cloned().unwrap_or_default();
             rest.experiments.retain(|experiment| *experiment != made.experiment);
             let cost = Cost { experiment: made.experiment, operations, data };
             if tell(cost, &functions).is_break() {

@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use knee_marks::{KernelSymbol, kernel_symbols};
+
 /// Where an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol<'a> {
@@ -41,7 +43,11 @@ impl Symbols {
     /// Reads the text of `/proc/kallsyms` as root sees it. A line that is none is passed over.
     pub fn parse(text: &str) -> Symbols {
         let mut symbols = Symbols { text: text.to_owned(), entries: Vec::new() };
-        let mut entries: Vec<Entry> = text.lines().filter_map(|line| entry(text, line)).collect();
+        let entry = |symbol: KernelSymbol| {
+            let begin = symbol.name.as_ptr() as usize - text.as_ptr() as usize;
+            Entry { address: symbol.address, name: (begin, begin + symbol.name.len()) }
+        };
+        let mut entries: Vec<Entry> = kernel_symbols(text).map(entry).collect();
         // A variable's own name says more than that of a section that begins there.
         entries.sort_by_key(|entry| {
             let name = symbols.name(entry);
@@ -78,14 +84,6 @@ impl Symbols {
     fn name(&self, entry: &Entry) -> &str {
         &self.text[entry.name.0..entry.name.1]
     }
-}
-
-fn entry(text: &str, line: &str) -> Option<Entry> {
-    let mut words = line.split_ascii_whitespace();
-    let address = u64::from_str_radix(words.next()?, 16).ok()?;
-    let name = words.nth(1)?;
-    let begin = name.as_ptr() as usize - text.as_ptr() as usize;
-    Some(Entry { address, name: (begin, begin + name.len()) })
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl Tally {
             *self.data.entry(datum).or_default() += 1;
         }
         if let Some(outcome) = &test.unexpected {
-            self.unexpected.push(format!("{}: {outcome:?}", test.test));
+            self.unexpected.push(format!("{}: {outcome}", test.test));
         }
         if let Some(end) = &test.died {
             self.unexpected.push(format!("{}: {end}", test.test));

@@ -7,13 +7,13 @@ mod trace;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
 use clap::builder::PossibleValuesParser;
 use knee_measure::machine::utc::rfc3339;
 use knee_trace::findings::{Shard, Tally, TestLine, Tested, TestedKernel};
-use knee_trace::{Archive, CheckOptions, Disk, Kernel, check, qemu_version};
+use knee_trace::{Archive, CheckOptions, Disk, Functions, Kernel, check, qemu_version};
 use serde::Deserialize;
 
 use self::progress::Progress;
@@ -23,8 +23,6 @@ use crate::present::commute_check::text;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Between two lines of progress.
-pub(super) const TELL_EVERY: Duration = Duration::from_secs(5);
 /// The file system that needs no disk.
 const TMPFS: &str = "tmpfs";
 
@@ -154,7 +152,11 @@ fn listed(lines: &[u8]) -> anyhow::Result<Vec<(String, &[u8])>> {
             .map_err(|error| anyhow!("line {} of the tests is none: {error}", nr + 1))?;
         tests.push((id, line));
     }
-    Ok(tests)
+    match tests.is_empty() {
+        // A filter that lets nothing through would pass for a check without conflicts.
+        true => Err(usage("there are no tests to run")),
+        false => Ok(tests),
+    }
 }
 
 /// That no test is there twice.
@@ -178,11 +180,22 @@ fn run_tests(
     let tests = progress.left();
     tell!("knee: {tests} tests on Linux {}; the guest boots", kernel.release());
     let mut failed = Ok(());
+    let mut warned = false;
     check(kernel, &progress.lines(), options, |checked, functions| {
+        warn_of_missing(&mut warned, kernel, functions);
         failed = progress.keep(TestLine::of(&checked, functions));
         if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     failed
+}
+
+/// Says once what the kernel does not tell of itself.
+pub(super) fn warn_of_missing(warned: &mut bool, kernel: &Kernel, functions: &Functions) {
+    let missing = functions.missing();
+    if !missing.is_empty() && !std::mem::replace(warned, true) {
+        let (release, what) = (kernel.release(), missing.join(" and "));
+        tell!("knee: Linux {release} does not tell {what}: data have no names, or vague ones");
+    }
 }
 
 fn file_systems() -> PossibleValuesParser {
@@ -197,7 +210,8 @@ pub(super) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     }
     let name = named.to_string_lossy();
     if name.contains('/') {
-        anyhow::bail!("there is no file {name}");
+        let is = if named.is_dir() { "is a directory" } else { "is not there" };
+        anyhow::bail!("{name} {is}: name a kernel's image, its package, or a release");
     }
     tell!("knee: looking for the kernel of {name}, which is fetched unless it has been");
     Archive::of_user().open(&name).with_context(|| format!("the kernel of {name}"))

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::time::Instant;
 
 use knee_agent::{CostRequest, Experiment, Mode, OPERATIONS};
 use knee_trace::{End, GuestOptions, Kernel, cost};
 
-use super::check::{TELL_EVERY, kernel};
+use super::check::{kernel, warn_of_missing};
 use crate::exit::{ExitStatus, usage};
+use crate::pace::Pace;
 use crate::present::commute_cost::{KernelCosts, View, json, text};
 use crate::present::number::plural;
 use crate::stderr::tell;
@@ -35,7 +35,9 @@ const MOST_CPUS: u32 = 64;
   knee commute cost mmap_churn page_fault --kernel bullseye --kernel bookworm --kernel sid
   knee commute cost --kernel vmlinuz-6.12 --json > 6.12.json
   knee commute cost open --mode processes -n 2,32
-  knee commute cost --list                              the operations")]
+  knee commute cost --list                              the operations
+
+Status 4: a guest ended before its last experiment.")]
 pub(super) struct Args {
     /// Operations; page_fault is page_fault1 and so on; none: all
     #[arg(value_name = "OP")]
@@ -146,12 +148,13 @@ fn measure(kernel: &Kernel, request: &CostRequest) -> anyhow::Result<(KernelCost
     let release = kernel.release();
     tell!("knee: {of} on Linux {release}; a guest with {} boots", plural(cpus as usize, "CPU"));
     let mut costs = KernelCosts::new(release);
-    let (mut done, mut told) = (0, Instant::now());
+    let (mut done, mut pace) = (0, Pace::begin());
+    let mut warned = false;
     let end = cost(kernel, request, &options, |made, functions| {
+        warn_of_missing(&mut warned, kernel, functions);
         costs.add(&made, WARM_UP, functions);
         done += 1;
-        if told.elapsed() >= TELL_EVERY {
-            told = Instant::now();
+        if pace.is_due() {
             tell!("knee: {done} of {of}, {} is done", made.experiment.operation);
         }
         ControlFlow::Continue(())

@@ -12,6 +12,7 @@ use super::{From, records, warn};
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute as present;
 use crate::present::commute_program::Writers;
+use crate::present::number::plural;
 use crate::present::{commute_check, commute_matrix, commute_shared};
 use crate::stderr::tell;
 use crate::stdout;
@@ -31,7 +32,9 @@ const MOST_WARNINGS: usize = 3;
   knee report runs/* posix.json                     the matrix and runs on one page
   knee commute matrix 6.1                           what `knee commute check -o 6.1` has found
   knee commute matrix 6.1 -o 6.1.html               … as a page: pair, tests, conflicts, code
-  knee commute matrix shards/* -o 6.1.svg           … as a drawing")]
+  knee commute matrix shards/* -o 6.1.svg           … as a drawing
+
+Status 4: the model failed in some pair.")]
 pub(super) struct Args {
     /// What `knee commute check -o DIR` has found; several are shards of one check
     #[arg(value_name = "DIR", conflicts_with_all = ["interface", "model", "limit"])]
@@ -54,15 +57,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let is_drawing =
         args.output.as_ref().and_then(|file| file.extension()).is_some_and(|end| end == "svg");
     match args.records.as_slice() {
-        [] if is_drawing => {
-            return Err(usage(
-                "a matrix is drawn of what `knee commute check -o DIR` has found: name its DIR",
-            ));
-        }
-        [] => of_model(args)?,
-        named => of_record(args, named, is_drawing)?,
+        [] if is_drawing => Err(usage(
+            "a matrix is drawn of what `knee commute check -o DIR` has found: name its DIR",
+        )),
+        [] => of_model(args),
+        named => of_record(args, named, is_drawing).map(|()| ExitStatus::Done),
     }
-    Ok(ExitStatus::Done)
 }
 
 fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result<()> {
@@ -97,11 +97,19 @@ fn write_drawing(svg: &str, file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn of_model(args: &Args) -> anyhow::Result<()> {
+fn of_model(args: &Args) -> anyhow::Result<ExitStatus> {
     watch(|what| tell!("knee: {what}"));
     let model = args.from.model()?;
-    let pairs = explore_pairs(&*model, &args.from.limits())?;
     let names: Vec<&str> = model.operations().iter().map(|(name, _)| *name).collect();
+    let mut failed = 0;
+    let pairs = explore_pairs(&*model, &args.from.limits(), |_, error| {
+        failed += 1;
+        tell!("knee: {error}");
+    });
+    if failed > 0 {
+        let of = plural(failed + pairs.len(), "pair");
+        tell!("knee: the model failed in {failed} of {of}, which the matrix does not have");
+    }
     let not_all = pairs.iter().filter(|(_, exploration)| exploration.extent != Extent::default());
     match not_all.clone().count() {
         0 => {}
@@ -118,15 +126,14 @@ fn of_model(args: &Args) -> anyhow::Result<()> {
             );
         }
     }
-    if !args.json && args.output.is_none() {
-        return stdout::print(&present::matrix(&names, &pairs));
-    }
-    let matrix = commute_matrix::record(&*model, &pairs);
+    let matrix = || commute_matrix::record(&*model, &pairs);
     match &args.output {
-        None => stdout::print(&matrix.to_json()),
+        None if args.json => stdout::print(&matrix().to_json())?,
+        None => stdout::print(&present::matrix(&names, &pairs))?,
         Some(file) => crate::commands::report::write(
-            &Page { matrices: vec![matrix], ..Page::default() },
+            &Page { matrices: vec![matrix()], ..Page::default() },
             file,
-        ),
+        )?,
     }
+    Ok(if failed > 0 { ExitStatus::TestcaseDied } else { ExitStatus::Done })
 }

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use knee_commute::{Generated, Model, ModelError, Test, Wanted, in_order, pairs, watch};
@@ -13,14 +12,13 @@ use knee_measure::record::AtomicFile;
 
 use super::{From, warn};
 use crate::exit::ExitStatus;
+use crate::pace::Pace;
 use crate::present::number::plural;
 use crate::stderr::tell;
 use crate::stdout;
 
 /// The name of standard output.
 const STDOUT: &str = "-";
-/// Between two lines of progress; the first comes after as long.
-const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// Write concrete tests, one line of JSON each: set-up, calls, and what they have to return
 ///
@@ -80,15 +78,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         });
         (lines, generated)
     };
-    let mut told = Instant::now();
+    let mut pace = Pace::begin();
     let mut failed = Ok(());
     in_order(sets.len(), generate, |nr, (lines, generated)| {
         failed = made.add(&*model, &sets[nr], &lines, generated, args);
         if failed.is_err() || stopped.load(Ordering::Relaxed) != 0 {
             return ControlFlow::Break(());
         }
-        if told.elapsed() >= TELL_EVERY && nr + 1 < sets.len() {
-            told = Instant::now();
+        if pace.is_due() && nr + 1 < sets.len() {
             tell!("knee: {} of {} sets of operations, {} tests", nr + 1, sets.len(), made.tests);
         }
         ControlFlow::Continue(())

@@ -16,6 +16,7 @@ use knee_measure::workdir::WorkDir;
 
 use super::tests::{push_line, sets};
 use crate::exit::ExitStatus;
+use crate::pace::Pace;
 use crate::present::number::plural;
 use crate::stderr::tell;
 use crate::stdout;
@@ -28,8 +29,6 @@ const TMPFS: &str = "/dev/shm";
 const HANGS_AFTER: Duration = Duration::from_secs(20);
 /// Between two looks at whether to stop.
 const POLL: Duration = Duration::from_millis(100);
-/// Between two lines of progress.
-const TELL_EVERY: Duration = Duration::from_secs(5);
 /// Tests that are shown of each kind of difference.
 const MOST_SHOWN: usize = 3;
 
@@ -75,7 +74,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let dir = work.begin_round()?;
     let mut agent = Agent::start(&dir, tests)?;
     let mut seen = Seen::default();
-    let mut told = Instant::now();
+    let mut pace = Pace::begin();
     let mut heard = Instant::now();
     let summary = loop {
         if let Some(signal) = interrupt.take() {
@@ -106,8 +105,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             Line::Test(id, outcome) => seen.add(id, &outcome),
             Line::Done(summary) => break summary,
         }
-        if told.elapsed() >= TELL_EVERY {
-            told = Instant::now();
+        if pace.is_due() {
             tell!("knee: {} of {}", seen.tests, plural(count, "test"));
         }
     };
@@ -242,8 +240,7 @@ impl Seen {
         };
         match outcome {
             Outcome::AsExpected => {}
-            Outcome::NotRun(why) => differs(format!("not run: {why}")),
-            Outcome::SetupFailed(why) => differs(format!("no set-up: {why}")),
+            Outcome::NotRun(_) | Outcome::SetupFailed(_) => differs(outcome.to_string()),
             Outcome::Different(findings) => {
                 for found in findings {
                     let call = operation(&id, &found.call);

@@ -29,10 +29,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if let Some(option) = args.numbers.given() {
         return Err(usage(format!("{option} is for files of numbers, and these are runs")));
     }
-    if args.format == Format::Ministat {
+    let format = args.format();
+    if format == Format::Ministat {
         return Err(usage("--format ministat is for files of numbers, and these are runs"));
     }
-    if args.files.len() < 2 && args.format != Format::Benchstat {
+    if args.files.len() < 2 && format != Format::Benchstat {
         return Err(usage("one run is nothing to compare: name what came BEFORE and AFTER"));
     }
     let results =
@@ -41,7 +42,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let options = args.records.options(args.confidence);
     let compared = others.iter().map(|after| (after, Compared::new(before, after, &options)));
     let comparisons = Comparisons { before, options, compared: compared.collect() };
-    let text = match args.format {
+    let text = match format {
         Format::Markdown => markdown::render(&comparisons),
         Format::Json => json::render(&comparisons),
         Format::Benchstat => benchstat::render(&results),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::time::Instant;
 
 use anyhow::Context;
 use knee_trace::findings::{Check, Tally, TestLine, Tested, Tests, Writer, is_record};
 
-use super::{Args, TELL_EVERY, now};
+use super::{Args, now};
+use crate::pace::Pace;
 use crate::stderr::tell;
 
 pub(super) struct Progress<'t> {
@@ -17,7 +17,7 @@ pub(super) struct Progress<'t> {
     tally: Tally,
     record: Option<Writer>,
     json: bool,
-    told: Instant,
+    pace: Pace,
 }
 
 impl<'t> Progress<'t> {
@@ -36,8 +36,8 @@ impl<'t> Progress<'t> {
         let of_shard = all.iter().enumerate().filter(|(nr, _)| args.shard.has(*nr));
         let left = of_shard.filter(|(_, (id, _))| !ids.contains(id.as_str()));
         let left = left.map(|(_, (_, line))| *line).collect();
-        let (tally, told) = (Tally::of(&done), Instant::now());
-        Ok((Self { expected, left, tally, record, json: args.json, told }, done))
+        let (tally, pace) = (Tally::of(&done), Pace::begin());
+        Ok((Self { expected, left, tally, record, json: args.json, pace }, done))
     }
 
     /// How many tests were left when it began.
@@ -58,8 +58,7 @@ impl<'t> Progress<'t> {
     /// Keeps what a test has shown.
     pub(super) fn keep(&mut self, line: TestLine) -> anyhow::Result<()> {
         self.tally.add(&line);
-        if self.told.elapsed() >= TELL_EVERY {
-            self.told = Instant::now();
+        if self.pace.is_due() {
             tell!("knee: {} of {} tests", self.tally.total().tests, self.expected);
         }
         if let Some(record) = &mut self.record {

@@ -1,0 +1,39 @@
+//! Lines of `/proc/kallsyms`.
+
+/// A function or variable of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelSymbol<'t> {
+    /// Its virtual address.
+    pub address: u64,
+    /// As of nm(1): `T` and `t` are code.
+    pub kind: &'t str,
+    /// Its name, which is part of the text.
+    pub name: &'t str,
+    /// Whether a module has it.
+    pub is_of_module: bool,
+}
+
+/// The symbols in the text of `/proc/kallsyms`, as root sees it, in their order. A line that is none
+/// is passed over.
+pub fn kernel_symbols(kallsyms: &str) -> impl Iterator<Item = KernelSymbol<'_>> {
+    kallsyms.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        let (kind, name) = (words.next()?, words.next()?);
+        Some(KernelSymbol { address, kind, name, is_of_module: words.next().is_some() })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_none_is_passed_over() {
+        let text = "nonsense\n\n10 T\n20 T a\n30 t b\t[module]\nx T c\n";
+        let symbol =
+            |address, kind, name, is_of_module| KernelSymbol { address, kind, name, is_of_module };
+        let found: Vec<_> = kernel_symbols(text).collect();
+        assert_eq!(found, [symbol(0x20, "T", "a", false), symbol(0x30, "t", "b", true)]);
+    }
+}

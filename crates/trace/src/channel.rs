@@ -1,0 +1,95 @@
+//! Memory that knee shares with the agent in a guest; what is in it where, crate knee-agent says.
+
+use std::io;
+use std::sync::Arc;
+
+use knee_agent::{Plan, Report, Word, channel, reports};
+
+use crate::error::GuestError;
+use crate::ram::Ram;
+
+/// The host's end: plans have gone in, reports and the kernel's symbols come out. What a guest wrote
+/// may be anything.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    ram: Arc<Ram>,
+    /// Bytes of reports that have been read.
+    read: usize,
+}
+
+impl Channel {
+    /// A channel with these plans in it.
+    pub(crate) fn new(plans: &[&Plan]) -> Result<Channel, GuestError> {
+        let (content, bytes) = channel(plans);
+        let failed = GuestError::system("make memory for a guest");
+        let ram = Ram::new("knee-channel", bytes).map_err(&failed)?;
+        ram.write(0, &content).map_err(&failed)?;
+        Ok(Channel { ram: Arc::new(ram), read: 0 })
+    }
+
+    /// The memory, for the guest.
+    pub(crate) fn ram(&self) -> Arc<Ram> {
+        Arc::clone(&self.ram)
+    }
+
+    /// How many tests the guest has begun.
+    pub(crate) fn begun(&self) -> Result<usize, GuestError> {
+        self.word(Word::Begun)
+    }
+
+    /// The reports that have come since the last time.
+    pub(crate) fn reports(&mut self) -> Result<Vec<Report>, GuestError> {
+        let reported = self.word(Word::Reported)?;
+        let Some(new) = reported.checked_sub(self.read).filter(|new| *new > 0) else {
+            return Ok(Vec::new());
+        };
+        let bytes = self.bytes(self.word(Word::ReportsAt)?.saturating_add(self.read), new)?;
+        self.read = reported;
+        Ok(reports(&bytes))
+    }
+
+    /// The text of /proc/kallsyms that the guest has handed over.
+    pub(crate) fn kallsyms(&self) -> Result<String, GuestError> {
+        let text = self.bytes(self.word(Word::SymbolsAt)?, self.word(Word::Symbols)?)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Tells a guest that stands still whether it is to run the same test again.
+    pub(crate) fn ask_again(&self, again: bool) -> Result<(), GuestError> {
+        let failed = GuestError::system("ask for another run of a test");
+        self.ram.write(Word::Again.at() as u64, &u64::from(again).to_le_bytes()).map_err(failed)
+    }
+
+    fn word(&self, word: Word) -> Result<usize, GuestError> {
+        let mut bytes = [0; 8];
+        self.ram.read(word.at() as u64, &mut bytes).map_err(unread)?;
+        Ok(u64::from_le_bytes(bytes) as usize)
+    }
+
+    fn bytes(&self, at: usize, count: usize) -> Result<Vec<u8>, GuestError> {
+        let mut bytes = vec![0; count.min(self.ram.bytes() as usize)];
+        self.ram.read(at as u64, &mut bytes).map_err(unread)?;
+        Ok(bytes)
+    }
+}
+
+fn unread(source: io::Error) -> GuestError {
+    GuestError::System { what: "read what the guest reports", source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_guest_says_of_itself_may_be_anything() {
+        let mut channel = Channel::new(&[]).unwrap();
+        assert_eq!(channel.kallsyms().unwrap(), "");
+        assert_eq!((channel.begun().unwrap(), channel.reports().unwrap().len()), (0, 0));
+        for word in [Word::Symbols, Word::Reported] {
+            channel.ram.write(word.at() as u64, &[0xff; 8]).unwrap();
+        }
+        assert!(channel.kallsyms().is_err());
+        assert!(channel.reports().is_err());
+    }
+}

@@ -1,0 +1,37 @@
+//! Files that live in memory and have no name: what is handed to a child process needs no directory
+//! and is gone with its last user.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+/// A file of zeroes, which take no room until they are written over. The name is for debuggers.
+pub(crate) fn zeroes(name: &str, bytes: u64) -> io::Result<File> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC)?;
+    ftruncate(&file, bytes)?;
+    Ok(file.into())
+}
+
+/// A file with this content, to be read from its start.
+pub(crate) fn holding(name: &str, content: &[u8]) -> io::Result<File> {
+    let file = zeroes(name, content.len() as u64)?;
+    file.write_all_at(content, 0)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn content_is_read_from_its_start() {
+        let mut read = String::new();
+        holding("knee-test", b"knee").unwrap().read_to_string(&mut read).unwrap();
+        assert_eq!(read, "knee");
+        assert_eq!(zeroes("knee-test", 1 << 40).unwrap().metadata().unwrap().len(), 1 << 40);
+    }
+}

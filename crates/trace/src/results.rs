@@ -1,0 +1,58 @@
+//! Results of the plugin that wait until it is known of what they are: they come through a pipe of
+//! their own, before or after what the guest or the program says of its tests.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::record::TestResult;
+
+/// By the number of the test or, where tests are run several times, of the run.
+#[derive(Debug, Default)]
+pub(crate) struct Results(BTreeMap<u64, TestResult>);
+
+impl Results {
+    /// Adds one that has come.
+    pub(crate) fn add(&mut self, result: TestResult) {
+        self.0.insert(result.test, result);
+    }
+
+    /// Those from a number on that have come.
+    pub(crate) fn since(&self, begin: u64) -> impl Iterator<Item = &TestResult> {
+        self.0.range(begin..).map(|(_, result)| result)
+    }
+
+    /// Those with these numbers, in their order; none before all of them have come.
+    pub(crate) fn take(&mut self, wanted: Range<u64>) -> Option<Vec<TestResult>> {
+        // The last one comes last.
+        if !wanted.clone().rev().all(|nr| self.0.contains_key(&nr)) {
+            return None;
+        }
+        Some(wanted.filter_map(|nr| self.0.remove(&nr)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(test: u64) -> TestResult {
+        let (sides, conflicts, moves) = (Vec::new(), Vec::new(), Vec::new());
+        TestResult { test, sides, conflicts, more: 0, stray: 0, taken: 0, fetched: 0, moves }
+    }
+
+    fn numbers<'r>(results: impl IntoIterator<Item = &'r TestResult>) -> Vec<u64> {
+        results.into_iter().map(|result| result.test).collect()
+    }
+
+    #[test]
+    fn all_of_a_range_are_taken_or_none() {
+        let mut results = Results::default();
+        [3, 1, 0].into_iter().for_each(|nr| results.add(result(nr)));
+        assert!(results.take(1..4).is_none());
+        assert_eq!(numbers(results.since(1)), [1, 3]);
+        results.add(result(2));
+        assert_eq!(results.take(1..4).as_deref().map(numbers), Some(vec![1, 2, 3]));
+        assert_eq!(numbers(results.since(0)), [0]);
+        assert_eq!(results.take(7..7), Some(vec![]), "a test that was not run has no results");
+    }
+}
