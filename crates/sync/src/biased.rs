@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::mutant::order;
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, Cell, constant};
 
@@ -47,14 +48,14 @@ impl<T> Biased<T> {
     ) -> R {
         self.inside.store(true, Relaxed);
         light(platform.is_symmetric());
-        if self.wanted.load(Acquire) {
+        if self.wanted.load(order!(Acquire, "biased_own")) {
             self.wait(platform);
         }
         // SAFETY: the fences order our store of `inside` and load of `wanted`, and the other's store
         // of `wanted` and load of `inside`. If our load came first, the other sees that we are
         // inside, and waits. If its store came first, we have seen it and waited until it was out.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
-        self.inside.store(false, Release);
+        self.inside.store(false, order!(Release, "biased_out"));
         result
     }
 
@@ -62,7 +63,7 @@ impl<T> Biased<T> {
     /// not, they see what it did there, and when it comes next it sees what they did before `heavy`.
     #[cfg(all(feature = "std", not(loom)))]
     pub(crate) fn owner_is_inside(&self) -> bool {
-        self.inside.load(Acquire)
+        self.inside.load(order!(Acquire, "biased_skip"))
     }
 
     /// Lets others in before the owner.
@@ -73,7 +74,7 @@ impl<T> Biased<T> {
             platform.wait_while(|| self.wanted.load(Acquire));
             self.inside.store(true, Relaxed);
             light(platform.is_symmetric());
-            if !self.wanted.load(Acquire) {
+            if !self.wanted.load(order!(Acquire, "biased_again")) {
                 return;
             }
         }
@@ -106,7 +107,7 @@ impl<T> Biased<T> {
     /// execute `heavy` once, and then visit each. Owners wait from here to the end of their visit. Two
     /// threads that both announce several have to agree on an order.
     pub(crate) fn announce(&self, platform: &impl Platform) {
-        platform.wait_while(|| self.wanted.swap(true, AcqRel));
+        platform.wait_while(|| self.wanted.swap(true, order!(AcqRel, "biased_announce")));
     }
 
     /// The second half of a visit.
@@ -118,10 +119,10 @@ impl<T> Biased<T> {
         platform: &impl Platform,
         with: impl FnOnce(&mut T) -> R,
     ) -> R {
-        platform.wait_while(|| self.inside.load(Acquire));
+        platform.wait_while(|| self.inside.load(order!(Acquire, "biased_visit")));
         // SAFETY: as in `own`; other visitors wait for `wanted`.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
-        self.wanted.store(false, Release);
+        self.wanted.store(false, order!(Release, "biased_left"));
         result
     }
 }

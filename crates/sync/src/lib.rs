@@ -62,6 +62,7 @@ mod fork;
 mod futex;
 #[cfg(all(test, loom))]
 mod model;
+mod mutant;
 #[cfg(all(feature = "std", not(loom)))]
 mod number;
 mod padded;

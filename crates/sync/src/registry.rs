@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::mutant::order;
 use crate::primitive::{AtomicBool, AtomicPtr, constant};
 
 /// A place in a registry, in lines of its own.
@@ -39,13 +40,13 @@ impl<T> Node<T> {
 
     /// Takes it if nobody has it.
     pub(crate) fn try_take(&self) -> bool {
-        !self.taken.load(Relaxed) && !self.taken.swap(true, AcqRel)
+        !self.taken.load(Relaxed) && !self.taken.swap(true, order!(AcqRel, "registry_take"))
     }
 
     /// Gives the node back: somebody else may take it. What the node's thread did before is seen by
     /// the one who takes it.
     pub(crate) fn release(&self) {
-        self.taken.store(false, Release);
+        self.taken.store(false, order!(Release, "registry_release"));
     }
 }
 
@@ -79,7 +80,12 @@ impl<T> Registry<T> {
         let mut first = self.first.load(Relaxed);
         loop {
             new.next.store(first, Relaxed);
-            match self.first.compare_exchange_weak(first, node.as_ptr(), AcqRel, Relaxed) {
+            match self.first.compare_exchange_weak(
+                first,
+                node.as_ptr(),
+                order!(AcqRel, "registry_add"),
+                Relaxed,
+            ) {
                 Ok(_) => return new,
                 Err(other) => first = other,
             }
@@ -111,7 +117,7 @@ impl<T> Registry<T> {
 
     /// All nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<T>> {
-        let mut next = self.first.load(Acquire);
+        let mut next = self.first.load(order!(Acquire, "registry_walk"));
         core::iter::from_fn(move || {
             // SAFETY: nodes stay as long as the registry, see `add`; Acquire with the AcqRel of the one
             // who added it makes its content visible.

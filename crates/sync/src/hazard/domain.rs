@@ -9,6 +9,7 @@ use core::mem;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::AtomicPtr;
 use crate::registry::{Node, Registry};
@@ -114,7 +115,9 @@ impl<P: Platform> Domain<P> {
     /// of them any more.
     fn protected(&self) -> (usize, Vec<*mut ()>) {
         // See `protect`.
-        self.platform.heavy();
+        if !is_mutant!("hazard_no_fence") {
+            self.platform.heavy();
+        }
         let mut slots = 0;
         let mut protected = Vec::new();
         for record in self.records.values() {
@@ -132,7 +135,12 @@ impl<P: Platform> Domain<P> {
             // SAFETY: nobody else has it before the exchange succeeds.
             unsafe { (*orphans).next = first };
             // Release: who adopts them sees the list, and their removal from the structure.
-            match self.orphans.compare_exchange_weak(first, orphans, Release, Relaxed) {
+            match self.orphans.compare_exchange_weak(
+                first,
+                orphans,
+                order!(Release, "hazard_leave"),
+                Relaxed,
+            ) {
                 Ok(_) => return,
                 Err(other) => first = other,
             }
@@ -143,7 +151,7 @@ impl<P: Platform> Domain<P> {
         if self.orphans.load(Relaxed).is_null() {
             return;
         }
-        let mut next = self.orphans.swap(ptr::null_mut(), Acquire);
+        let mut next = self.orphans.swap(ptr::null_mut(), order!(Acquire, "hazard_adopt"));
         while !next.is_null() {
             // SAFETY: it was made by `Box` in `leave_orphans`, and the exchange gave it to us alone.
             let orphans = unsafe { Box::from_raw(next) };

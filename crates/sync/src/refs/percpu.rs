@@ -3,6 +3,7 @@
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, fence};
@@ -103,10 +104,11 @@ impl<P: Platform> PerCpuRef<P> {
         // that load sees the mark and waits for the store at the end.
         self.platform.light();
         // Acquire: after a new beginning, what came before it.
-        let live = self.mode.load(Acquire) == LIVE;
+        let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
         // Release: what the thread did with its reference comes before who kills adds it up, and so
         // before whoever puts the last one.
-        counter.store(if live { word.wrapping_add(change) } else { word }, Release);
+        let counted = if live { word.wrapping_add(change) } else { word };
+        counter.store(counted, order!(Release, "percpu_count"));
         live
     }
 
@@ -145,8 +147,8 @@ impl<P: Platform> PerCpuRef<P> {
     #[cold]
     fn put_common(&self) -> bool {
         // As `Arc` does: Release for whoever puts the last one, who acquires what all others did.
-        let last = self.common.fetch_sub(1, Release) == 1;
-        if last {
+        let last = self.common.fetch_sub(1, order!(Release, "percpu_put")) == 1;
+        if last && !is_mutant!("percpu_last") {
             fence(Acquire);
         }
         last
@@ -162,19 +164,22 @@ impl<P: Platform> PerCpuRef<P> {
     #[must_use = "whoever put the last reference has to release what it counts"]
     pub fn kill(&self) -> bool {
         // AcqRel: who killed it the last time has stored what it had added up.
-        if self.mode.compare_exchange(LIVE, DYING, AcqRel, Acquire).is_err() {
+        if self.mode.compare_exchange(LIVE, DYING, order!(AcqRel, "percpu_kill"), Acquire).is_err()
+        {
             self.platform.wait_while(|| self.mode.load(Acquire) == DYING);
             return false;
         }
         // See `count`. A thread whose counter is made after our look through the table is one that
         // comes later, too.
-        self.platform.heavy();
+        if !is_mutant!("percpu_no_fence") {
+            self.platform.heavy();
+        }
         let mut sum = 0u64;
         for counter in self.counters.iter() {
             let mut word = 0;
             self.platform.wait_while(|| {
-                word = counter.load(Acquire);
-                word & INSIDE != 0
+                word = counter.load(order!(Acquire, "percpu_sum"));
+                word & INSIDE != 0 && !is_mutant!("percpu_no_mark")
             });
             sum = sum.wrapping_add(word);
         }
@@ -183,8 +188,8 @@ impl<P: Platform> PerCpuRef<P> {
         let references = (sum.wrapping_sub(before) as i64 / ONE as i64) as u64;
         // Release: hands on what we acquired from the counters. The owner's reference is still there,
         // so the count does not come to zero here.
-        self.common.fetch_add(references.wrapping_sub(BIAS), AcqRel);
-        self.mode.store(DEAD, Release);
+        self.common.fetch_add(references.wrapping_sub(BIAS), order!(AcqRel, "percpu_add_up"));
+        self.mode.store(DEAD, order!(Release, "percpu_dead"));
         self.put_common()
     }
 
@@ -196,7 +201,7 @@ impl<P: Platform> PerCpuRef<P> {
     /// Whether all references are gone. Once it is true it stays so until
     /// [`reinit`](PerCpuRef::reinit).
     pub fn is_zero(&self) -> bool {
-        self.common.load(Acquire) == 0
+        self.common.load(order!(Acquire, "percpu_is_zero")) == 0
     }
 
     /// Lets it live again, with one reference, the caller's.
@@ -206,9 +211,10 @@ impl<P: Platform> PerCpuRef<P> {
     pub fn reinit(&self) {
         // While it lives or is added up the common count is biased, so zero means dead. Acquire: what
         // all former users did.
-        let begun = self.common.compare_exchange(0, BIAS + 1, AcqRel, Acquire);
+        let begun =
+            self.common.compare_exchange(0, BIAS + 1, order!(AcqRel, "percpu_reinit"), Acquire);
         assert!(begun.is_ok(), "it is still referenced");
-        self.mode.store(LIVE, Release);
+        self.mode.store(LIVE, order!(Release, "percpu_begin"));
     }
 }
 

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
+use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::primitive::AtomicU64;
 
@@ -45,13 +46,15 @@ impl Default for AtomicWord {
 
 impl AtomicWord {
     fn load(&self) -> Word {
-        Word::unpack(self.0.load(Acquire))
+        Word::unpack(self.0.load(order!(Acquire, "snzi_load")))
     }
 
     /// AcqRel everywhere: whoever finds a count that is not zero need not go up, because the one who
     /// made it so has been there; the exchange hands that on.
     fn replace(&self, old: Word, new: Word) -> bool {
-        self.0.compare_exchange(old.pack(), new.pack(), AcqRel, Acquire).is_ok()
+        self.0
+            .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "snzi_replace"), Acquire)
+            .is_ok()
     }
 }
 
@@ -211,7 +214,7 @@ impl Snzi {
                 break new;
             }
         };
-        if new.flag {
+        if new.flag && (new.count == 1 || !is_mutant!("snzi_no_help")) {
             // The one who made it leave zero may not have done it yet.
             loop {
                 let word = self.indicator.load();
@@ -243,7 +246,7 @@ impl Snzi {
             // second shows it. If it arrives later, it sets the indicator after our first load, and
             // our exchange fails, or after our exchange.
             let word = self.indicator.load();
-            if self.root.load().version != old.version {
+            if !is_mutant!("snzi_unsets") && self.root.load().version != old.version {
                 return;
             }
             let unset = Word { flag: false, version: word.version.wrapping_add(1), ..word };

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::biased::Biased;
+use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64};
 use crate::registry::{Node, Registry};
@@ -79,20 +80,23 @@ impl Word {
     /// Under the object's lock.
     fn set_dying(&self) {
         let word = self.0.load(Relaxed);
-        self.0.store(word.map_addr(|address| address | DYING), Release);
+        self.0.store(word.map_addr(|address| address | DYING), order!(Release, "refcache_dying"));
     }
 
     /// Under the object's lock.
     fn clear_dying(&self) {
         let word = self.0.load(Relaxed);
-        self.0.store(word.map_addr(|address| address & !DYING), Release);
+        self.0.store(word.map_addr(|address| address & !DYING), order!(Release, "refcache_alive"));
     }
 
     /// Ends it if nobody has upgraded since it was set to dying.
     fn end(&self) -> bool {
         let word = self.0.load(Relaxed);
         word.addr() & DYING != 0
-            && self.0.compare_exchange(word, ptr::null_mut(), AcqRel, Relaxed).is_ok()
+            && self
+                .0
+                .compare_exchange(word, ptr::null_mut(), order!(AcqRel, "refcache_end"), Relaxed)
+                .is_ok()
     }
 }
 
@@ -131,6 +135,9 @@ type Queue = Vec<NonNull<Header>>;
 /// module.
 unsafe fn evict(way: Way, epoch: u64, queue: &mut Queue) {
     let Some(object) = NonNull::new(way.object) else { return };
+    if is_mutant!("refcache_skips_zero") && way.delta == 0 {
+        return;
+    }
     // SAFETY: said by the caller.
     let mut state = unsafe { object.as_ref() }.lock();
     state.count += way.delta;
@@ -214,7 +221,7 @@ impl<P: Platform> Refcache<P> {
         let epoch = self.epoch.load(Relaxed);
         self.flush(epoch, queue);
         let next = epoch + 1;
-        self.epoch.store(next, Release);
+        self.epoch.store(next, order!(Release, "refcache_epoch"));
         let mut dead = Vec::new();
         queue.retain(|&object| match review(object, next) {
             Verdict::Later => true,
@@ -230,12 +237,14 @@ impl<P: Platform> Refcache<P> {
     fn flush(&self, epoch: u64, queue: &mut Queue) {
         // An owner's section that began before this fence is seen as inside; one that begins later
         // sees what we wrote before: words that are dying or null, and the epoch that began last.
-        self.platform.heavy();
+        if !is_mutant!("refcache_no_fence") {
+            self.platform.heavy();
+        }
         // In this order: an owner that was inside before has set `used`.
-        let mut used = self
-            .members
-            .values()
-            .filter(|member| member.cache.owner_is_inside() || member.used.load(Relaxed));
+        let mut used = self.members.values().filter(|member| {
+            let is_inside = member.cache.owner_is_inside() && !is_mutant!("refcache_used_only");
+            is_inside || member.used.load(Relaxed)
+        });
         loop {
             let group: [_; GROUP] = array::from_fn(|_| used.next());
             let group = || group.iter().flatten();
@@ -243,7 +252,9 @@ impl<P: Platform> Refcache<P> {
                 return;
             }
             group().for_each(|member| member.cache.announce(&self.platform));
-            self.platform.heavy();
+            if !is_mutant!("refcache_group_no_fence") {
+                self.platform.heavy();
+            }
             for member in group() {
                 let flush = |cache: &mut Box<Cache>| {
                     for way in &mut cache.ways {
@@ -278,7 +289,7 @@ fn review(object: NonNull<Header>, epoch: u64) -> Verdict {
         }
         return Verdict::Alive;
     }
-    if epoch < state.touched + 2 {
+    if epoch < state.touched + if is_mutant!("refcache_early") { 1 } else { 2 } {
         return Verdict::Later;
     }
     match &state.weak {
@@ -338,10 +349,15 @@ impl<P: Platform> Local<'_, P> {
         let upgrade = |cache: &mut Box<Cache>| {
             // As long as we are inside, our cache is not flushed, so fewer than two epochs end: what
             // the word shows us is not freed.
-            let mut found = word.0.load(Acquire);
+            let mut found = word.0.load(order!(Acquire, "refcache_upgrade_load"));
             while found.addr() & DYING != 0 {
                 let alive = found.map_addr(|address| address & !DYING);
-                match word.0.compare_exchange(found, alive, AcqRel, Acquire) {
+                match word.0.compare_exchange(
+                    found,
+                    alive,
+                    order!(AcqRel, "refcache_upgrade"),
+                    Acquire,
+                ) {
                     Ok(_) => found = alive,
                     Err(other) => found = other,
                 }
@@ -378,7 +394,8 @@ impl<P: Platform> Local<'_, P> {
     unsafe fn make_room(self, old: Way, queue: &mut Queue) {
         // A `tick` that had looked at this cache before we came in may end the epoch at any moment;
         // the one after it waits for us. So the next epoch is the latest that this can be.
-        let latest = self.refcache.epoch.load(Acquire) + 1;
+        let latest = self.refcache.epoch.load(order!(Acquire, "refcache_latest"))
+            + u64::from(!is_mutant!("refcache_this_epoch"));
         // SAFETY: said by the caller.
         unsafe { evict(old, latest, queue) };
     }
