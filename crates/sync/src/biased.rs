@@ -126,3 +126,43 @@ impl<T> Biased<T> {
         result
     }
 }
+
+#[cfg(all(test, loom))]
+mod modelled {
+    use super::*;
+
+    use std::sync::Arc;
+
+    use crate::model::{Model, check, thread};
+
+    #[test]
+    fn owner_and_visitor_exclude_each_other() {
+        check(3, || {
+            let lock = Arc::new(Biased::new(0));
+            let visitor = thread::spawn({
+                let lock = lock.clone();
+                move || lock.visit(&Model, |count| *count += 1)
+            });
+            for _ in 0..2 {
+                // SAFETY: this thread is the owner.
+                unsafe { lock.own(&Model, |count| *count += 1) };
+            }
+            visitor.join().unwrap();
+            assert_eq!(lock.visit(&Model, |count| *count), 3);
+        });
+    }
+
+    #[test]
+    fn visitors_exclude_each_other() {
+        check(2, || {
+            let lock = Arc::new(Biased::new(0));
+            let visitors = [(); 2].map(|()| {
+                let lock = lock.clone();
+                thread::spawn(move || lock.visit(&Model, |count| *count += 1))
+            });
+            // SAFETY: this thread is the owner.
+            unsafe { lock.own(&Model, |count| *count += 1) };
+            visitors.into_iter().for_each(|visitor| visitor.join().unwrap());
+        });
+    }
+}

@@ -68,6 +68,9 @@ mod modelled {
         }
     }
 
-    /// Nothing: loom reorders nothing for a compiler.
-    pub(crate) fn compiler_fence(_: Ordering) {}
+    /// loom reorders nothing for a compiler, but a model may be interrupted there.
+    pub(crate) fn compiler_fence(_: Ordering) {
+        #[cfg(test)]
+        crate::model::interrupt();
+    }
 }

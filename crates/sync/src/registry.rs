@@ -148,3 +148,32 @@ impl<T> Drop for Registry<T> {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod modelled {
+    use super::*;
+
+    use std::sync::Arc;
+
+    use crate::model::{check, thread};
+    use crate::primitive::Cell;
+
+    #[test]
+    fn a_value_is_used_by_one_thread_after_the_other() {
+        check(3, || {
+            let registry = Arc::new(Registry::<Cell<u32>>::new());
+            let take = |registry: &Registry<Cell<u32>>| {
+                let node = registry.take_or_make(|| Cell::new(0));
+                // SAFETY: loom panics if anybody else is there.
+                node.value.with(|value| unsafe { *value += 1 });
+                node.release();
+            };
+            let other = thread::spawn({
+                let registry = Arc::clone(&registry);
+                move || take(&registry)
+            });
+            take(&registry);
+            other.join().unwrap();
+        });
+    }
+}

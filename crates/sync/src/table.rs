@@ -127,3 +127,28 @@ mod tests {
         assert!(all[NUMBERS..].iter().all(|&value| value == 0));
     }
 }
+
+#[cfg(all(test, loom))]
+mod modelled {
+    use super::*;
+
+    use std::sync::Arc;
+
+    use crate::model::{check, thread};
+    use crate::primitive::Cell;
+
+    #[test]
+    fn an_entry_is_seen_as_it_was_made() {
+        check(3, || {
+            let table = Arc::new(Table::<Cell<u32>>::new());
+            let maker = thread::spawn({
+                let table = Arc::clone(&table);
+                move || table.get(0).with(|_| ())
+            });
+            // SAFETY: loom panics if somebody makes it meanwhile.
+            table.get(1).with(|entry| assert_eq!(unsafe { *entry }, 0));
+            table.iter().skip(2).for_each(|_| ());
+            maker.join().unwrap();
+        });
+    }
+}

@@ -158,7 +158,7 @@ impl<P: Platform> Domain<P> {
         });
     }
 
-    fn is_over(&self, Cookie(tag): Cookie) -> bool {
+    pub(super) fn is_over(&self, Cookie(tag): Cookie) -> bool {
         // Acquire: what sections read that have ended was read before.
         self.read.load(order!(Acquire, "epoch_over")) > tag.saturating_sub(early())
     }

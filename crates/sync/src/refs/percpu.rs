@@ -377,9 +377,7 @@ mod modelled {
 
     use std::sync::Arc;
 
-    use loom::thread;
-
-    use crate::model::{Model, check};
+    use crate::model::{Model, check, interrupt, thread};
     use crate::primitive::Cell;
 
     struct Shared {
@@ -394,6 +392,7 @@ mod modelled {
         }
 
         fn use_it(&self) {
+            interrupt();
             // SAFETY: loom panics if anybody writes there.
             assert!(self.object.with(|alive| unsafe { *alive }), "used after its release");
         }
@@ -450,6 +449,53 @@ mod modelled {
             shared.release_if(shared.count.kill());
             user.join().unwrap();
             assert!(shared.is_released());
+        });
+    }
+    #[test]
+    fn who_is_told_that_it_is_zero_sees_what_its_users_did() {
+        check(3, || {
+            let shared = Shared::new();
+            // SAFETY: the number is this thread's.
+            unsafe { shared.count.get_as(0) };
+            let user = thread::spawn({
+                let shared = Arc::clone(&shared);
+                // SAFETY: as above, and the reference is one that the other thread got.
+                move || unsafe {
+                    shared.use_it();
+                    let _ = shared.count.put_as(1);
+                }
+            });
+            let _ = shared.count.kill();
+            if shared.count.is_zero() {
+                shared.release_if(true);
+            }
+            user.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_user_of_the_next_life_sees_its_beginning() {
+        check(3, || {
+            let shared = Shared::new();
+            let user = thread::spawn({
+                let shared = Arc::clone(&shared);
+                // SAFETY: the number is this thread's.
+                move || unsafe {
+                    for _ in 0..2 {
+                        if shared.count.tryget_live_as(1) {
+                            shared.use_it();
+                            let _ = shared.count.put_as(1);
+                        }
+                    }
+                }
+            });
+            if shared.count.kill() {
+                shared.release_if(true);
+                // SAFETY: nobody has a reference; loom sees to it.
+                shared.object.with(|alive| unsafe { *alive = true });
+                shared.count.reinit();
+            }
+            user.join().unwrap();
         });
     }
 }

@@ -373,9 +373,7 @@ mod modelled {
 
     use std::sync::Arc;
 
-    use loom::thread;
-
-    use crate::model::check;
+    use crate::model::{check, thread};
 
     fn arrive_and_depart(snzi: &Snzi, leaf: usize) {
         let arrival = snzi.arrive_at(leaf);
