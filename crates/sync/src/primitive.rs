@@ -6,9 +6,13 @@ pub(crate) use core::sync::atomic::{
 };
 #[cfg(not(loom))]
 pub(crate) use plain::Cell;
+#[cfg(all(feature = "std", not(loom)))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
+#[cfg(loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(loom)]
 pub(crate) use modelled::{Cell, compiler_fence};
 

@@ -8,7 +8,6 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 #[cfg(feature = "std")]
 use crate::epoch;
 use crate::epoch::{Domain, Guard, Inside};
-use crate::mutant::order;
 use crate::platform::Platform;
 use crate::primitive::AtomicPtr;
 #[cfg(feature = "std")]
@@ -77,7 +76,7 @@ impl<T: Send + Sync + 'static, P: Platform + 'static> Rcu<T, P> {
         self.check(inside.inside());
         // SAFETY: it was made by `Box::into_raw`, and Acquire makes its content visible. Who replaces it
         // defers its end until this section has ended.
-        unsafe { &*self.value.load(order!(Acquire, "rcu_load")) }
+        unsafe { &*self.value.load(Acquire) }
     }
 
     /// Replaces the value.
@@ -86,7 +85,7 @@ impl<T: Send + Sync + 'static, P: Platform + 'static> Rcu<T, P> {
     /// If the guard is of another domain.
     pub fn replace(&self, value: T, guard: &Guard<'_, P>) {
         self.check(guard.domain());
-        let old = self.value.swap(Box::into_raw(Box::new(value)), order!(AcqRel, "rcu_replace"));
+        let old = self.value.swap(Box::into_raw(Box::new(value)), AcqRel);
         // SAFETY: it came from a `Box`, and nobody finds it any more.
         unsafe { guard.defer_drop(old) };
     }
@@ -97,11 +96,11 @@ impl<T: Send + Sync + 'static, P: Platform + 'static> Rcu<T, P> {
     /// If the guard is of another domain.
     pub fn update_in(&self, mut with: impl FnMut(&T) -> T, guard: &Guard<'_, P>) {
         self.check(guard.domain());
-        let mut old = self.value.load(order!(Acquire, "rcu_update_load"));
+        let mut old = self.value.load(Acquire);
         loop {
             // SAFETY: as in `load`.
             let new = Box::into_raw(Box::new(with(unsafe { &*old })));
-            match self.value.compare_exchange(old, new, order!(AcqRel, "rcu_update"), Acquire) {
+            match self.value.compare_exchange(old, new, AcqRel, Acquire) {
                 Ok(_) => break,
                 Err(other) => {
                     // SAFETY: nobody has seen it.

@@ -117,12 +117,14 @@ impl<T> Registry<T> {
 
     /// All nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<T>> {
-        let mut next = self.first.load(order!(Acquire, "registry_walk"));
+        // The walk begins at the first step, which may come after a fence, and the call before it.
+        let mut next = None;
         core::iter::from_fn(move || {
+            let at = next.unwrap_or_else(|| self.first.load(order!(Acquire, "registry_walk")));
             // SAFETY: nodes stay as long as the registry, see `add`; Acquire with the AcqRel of the one
             // who added it makes its content visible.
-            let node = unsafe { next.as_ref() }?;
-            next = node.next.load(Relaxed);
+            let node = unsafe { at.as_ref() }?;
+            next = Some(node.next.load(Relaxed));
             Some(node)
         })
     }

@@ -186,7 +186,7 @@ impl<P: Platform> Domain<P> {
     /// The write clock before a heavy fence: what has a smaller tag was unlinked before the fence.
     fn fence(&self) -> u64 {
         // Acquire with the release of `tag`.
-        let now = self.write.load(order!(Acquire, "epoch_fence"));
+        let now = self.write.load(Acquire);
         if !is_mutant!("no_fence") {
             self.platform.heavy();
         }
@@ -296,7 +296,7 @@ impl<P: Platform> Domain<P> {
             return 0;
         }
         // Acquire: what is called comes after all that sections read.
-        let read = self.read.load(order!(Acquire, "epoch_free"));
+        let read = self.read.load(Acquire);
         // SAFETY: the caller owns the record.
         let ready = unsafe {
             record.garbage.own(&self.platform, |garbage| {

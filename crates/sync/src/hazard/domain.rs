@@ -9,7 +9,7 @@ use core::mem;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::mutant::{is_mutant, order};
+use crate::mutant::is_mutant;
 use crate::platform::Platform;
 use crate::primitive::AtomicPtr;
 use crate::registry::{Node, Registry};
@@ -135,12 +135,7 @@ impl<P: Platform> Domain<P> {
             // SAFETY: nobody else has it before the exchange succeeds.
             unsafe { (*orphans).next = first };
             // Release: who adopts them sees the list, and their removal from the structure.
-            match self.orphans.compare_exchange_weak(
-                first,
-                orphans,
-                order!(Release, "hazard_leave"),
-                Relaxed,
-            ) {
+            match self.orphans.compare_exchange_weak(first, orphans, Release, Relaxed) {
                 Ok(_) => return,
                 Err(other) => first = other,
             }
@@ -151,7 +146,7 @@ impl<P: Platform> Domain<P> {
         if self.orphans.load(Relaxed).is_null() {
             return;
         }
-        let mut next = self.orphans.swap(ptr::null_mut(), order!(Acquire, "hazard_adopt"));
+        let mut next = self.orphans.swap(ptr::null_mut(), Acquire);
         while !next.is_null() {
             // SAFETY: it was made by `Box` in `leave_orphans`, and the exchange gave it to us alone.
             let orphans = unsafe { Box::from_raw(next) };

@@ -3,7 +3,7 @@
 //! A section copies the clock into its thread's line; a waiter moves the clock on and waits until no
 //! line has an earlier time.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use super::tracker::{Invalidation, Stamp};
 use crate::mutant::{is_mutant, order};
@@ -49,8 +49,11 @@ impl Invalidation for Epoch {
 
     #[inline]
     unsafe fn begin(&self, place: &EpochPlace, platform: &impl Platform) {
-        // Release: a waiter for the section before may find this one, see `Slots`.
-        place.0.store(self.clock.load(Relaxed), order!(Release, "di_epoch_begin"));
+        // Acquire: a waiter does not wait for those who have read its new time, so that they have to
+        // see what it did before. Release: a waiter for the section before may find this one, see
+        // `Slots`.
+        let now = self.clock.load(Acquire);
+        place.0.store(now, order!(Release, "di_epoch_begin"));
         // With the heavy fence of `wait`: either the waiter sees this store and waits for us, or all
         // that the section does comes after what the waiter did before.
         platform.light();

@@ -108,7 +108,7 @@ impl<P: Platform> PerCpuRef<P> {
         // Release: what the thread did with its reference comes before who kills adds it up, and so
         // before whoever puts the last one.
         let counted = if live { word.wrapping_add(change) } else { word };
-        counter.store(counted, order!(Release, "percpu_count"));
+        counter.store(counted, Release);
         live
     }
 
@@ -164,8 +164,7 @@ impl<P: Platform> PerCpuRef<P> {
     #[must_use = "whoever put the last reference has to release what it counts"]
     pub fn kill(&self) -> bool {
         // AcqRel: who killed it the last time has stored what it had added up.
-        if self.mode.compare_exchange(LIVE, DYING, order!(AcqRel, "percpu_kill"), Acquire).is_err()
-        {
+        if self.mode.compare_exchange(LIVE, DYING, AcqRel, Acquire).is_err() {
             self.platform.wait_while(|| self.mode.load(Acquire) == DYING);
             return false;
         }
@@ -178,7 +177,7 @@ impl<P: Platform> PerCpuRef<P> {
         for counter in self.counters.iter() {
             let mut word = 0;
             self.platform.wait_while(|| {
-                word = counter.load(order!(Acquire, "percpu_sum"));
+                word = counter.load(Acquire);
                 word & INSIDE != 0 && !is_mutant!("percpu_no_mark")
             });
             sum = sum.wrapping_add(word);
@@ -188,8 +187,8 @@ impl<P: Platform> PerCpuRef<P> {
         let references = (sum.wrapping_sub(before) as i64 / ONE as i64) as u64;
         // Release: hands on what we acquired from the counters. The owner's reference is still there,
         // so the count does not come to zero here.
-        self.common.fetch_add(references.wrapping_sub(BIAS), order!(AcqRel, "percpu_add_up"));
-        self.mode.store(DEAD, order!(Release, "percpu_dead"));
+        self.common.fetch_add(references.wrapping_sub(BIAS), AcqRel);
+        self.mode.store(DEAD, Release);
         self.put_common()
     }
 
@@ -211,8 +210,7 @@ impl<P: Platform> PerCpuRef<P> {
     pub fn reinit(&self) {
         // While it lives or is added up the common count is biased, so zero means dead. Acquire: what
         // all former users did.
-        let begun =
-            self.common.compare_exchange(0, BIAS + 1, order!(AcqRel, "percpu_reinit"), Acquire);
+        let begun = self.common.compare_exchange(0, BIAS + 1, AcqRel, Acquire);
         assert!(begun.is_ok(), "it is still referenced");
         self.mode.store(LIVE, order!(Release, "percpu_begin"));
     }

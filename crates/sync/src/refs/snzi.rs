@@ -46,7 +46,7 @@ impl Default for AtomicWord {
 
 impl AtomicWord {
     fn load(&self) -> Word {
-        Word::unpack(self.0.load(order!(Acquire, "snzi_load")))
+        Word::unpack(self.0.load(Acquire))
     }
 
     /// AcqRel everywhere: whoever finds a count that is not zero need not go up, because the one who

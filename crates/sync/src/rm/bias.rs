@@ -300,7 +300,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
         let is_read = readers.slots().any(|slot| slot.holds(number));
         if is_read {
-            self.open.store(self.name(), order!(Release, "rm_reopen"));
+            self.open.store(self.name(), Release);
             // SAFETY: it is ours since `try_lock_exclusive`.
             unsafe { self.below.unlock_exclusive() };
         } else {

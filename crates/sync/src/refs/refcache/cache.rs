@@ -4,16 +4,16 @@ use std::array;
 use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crate::biased::Biased;
-use crate::mutant::{is_mutant, order};
+use crate::mutant::is_mutant;
 use crate::platform::Platform;
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Mutex, MutexGuard};
 use crate::registry::{Node, Registry};
 
 /// Places of a cache, which then has 4 KiB. sv6 has 4096 for a CPU and all its threads.
-const WAYS: usize = 256;
+const WAYS: usize = if cfg!(loom) { 2 } else { 256 };
 
 /// Caches that are flushed after one heavy fence. The owner of the last waits for all to be flushed,
 /// a few microseconds for each.
@@ -80,23 +80,20 @@ impl Word {
     /// Under the object's lock.
     fn set_dying(&self) {
         let word = self.0.load(Relaxed);
-        self.0.store(word.map_addr(|address| address | DYING), order!(Release, "refcache_dying"));
+        self.0.store(word.map_addr(|address| address | DYING), Release);
     }
 
     /// Under the object's lock.
     fn clear_dying(&self) {
         let word = self.0.load(Relaxed);
-        self.0.store(word.map_addr(|address| address & !DYING), order!(Release, "refcache_alive"));
+        self.0.store(word.map_addr(|address| address & !DYING), Release);
     }
 
     /// Ends it if nobody has upgraded since it was set to dying.
     fn end(&self) -> bool {
         let word = self.0.load(Relaxed);
         word.addr() & DYING != 0
-            && self
-                .0
-                .compare_exchange(word, ptr::null_mut(), order!(AcqRel, "refcache_end"), Relaxed)
-                .is_ok()
+            && self.0.compare_exchange(word, ptr::null_mut(), AcqRel, Relaxed).is_ok()
     }
 }
 
@@ -221,7 +218,7 @@ impl<P: Platform> Refcache<P> {
         let epoch = self.epoch.load(Relaxed);
         self.flush(epoch, queue);
         let next = epoch + 1;
-        self.epoch.store(next, order!(Release, "refcache_epoch"));
+        self.epoch.store(next, Release);
         let mut dead = Vec::new();
         queue.retain(|&object| match review(object, next) {
             Verdict::Later => true,
@@ -349,15 +346,10 @@ impl<P: Platform> Local<'_, P> {
         let upgrade = |cache: &mut Box<Cache>| {
             // As long as we are inside, our cache is not flushed, so fewer than two epochs end: what
             // the word shows us is not freed.
-            let mut found = word.0.load(order!(Acquire, "refcache_upgrade_load"));
+            let mut found = word.0.load(Acquire);
             while found.addr() & DYING != 0 {
                 let alive = found.map_addr(|address| address & !DYING);
-                match word.0.compare_exchange(
-                    found,
-                    alive,
-                    order!(AcqRel, "refcache_upgrade"),
-                    Acquire,
-                ) {
+                match word.0.compare_exchange(found, alive, AcqRel, Acquire) {
                     Ok(_) => found = alive,
                     Err(other) => found = other,
                 }
@@ -394,8 +386,7 @@ impl<P: Platform> Local<'_, P> {
     unsafe fn make_room(self, old: Way, queue: &mut Queue) {
         // A `tick` that had looked at this cache before we came in may end the epoch at any moment;
         // the one after it waits for us. So the next epoch is the latest that this can be.
-        let latest = self.refcache.epoch.load(order!(Acquire, "refcache_latest"))
-            + u64::from(!is_mutant!("refcache_this_epoch"));
+        let latest = self.refcache.epoch.load(Acquire) + 1;
         // SAFETY: said by the caller.
         unsafe { evict(old, latest, queue) };
     }
