@@ -15,7 +15,6 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use portable_atomic::AtomicU128;
 
 use super::tracker::{Invalidation, Stamp};
-use crate::mutant::order;
 use crate::platform::Platform;
 
 /// Delayed invalidation as in FreeBSD since 2019.
@@ -60,29 +59,22 @@ impl Link {
     }
 
     fn load(&self) -> Pair {
-        Pair::unpack(self.0.load(order!(Acquire, "lock_free_load")))
+        Pair::unpack(self.0.load(Acquire))
     }
 
     fn store(&self, pair: Pair) {
-        self.0.store(pair.pack(), order!(Release, "lock_free_store"));
+        self.0.store(pair.pack(), Release);
     }
 
     /// Release: who sees the new number sees what the section did whose number it is. Acquire: and
     /// what those did who put theirs here before.
     fn replace(&self, old: Pair, new: Pair) -> bool {
-        self.0
-            .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "lock_free_replace"), Relaxed)
-            .is_ok()
+        self.0.compare_exchange(old.pack(), new.pack(), AcqRel, Relaxed).is_ok()
     }
 
     /// Makes the pair invalid, and returns what it was.
     fn close(&self) -> Pair {
-        Pair::unpack(
-            self.0.fetch_or(
-                Pair { number: 0, next: INVALID }.pack(),
-                order!(AcqRel, "lock_free_close"),
-            ),
-        )
+        Pair::unpack(self.0.fetch_or(Pair { number: 0, next: INVALID }.pack(), AcqRel))
     }
 
     /// The address as the link before this one has it.

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicPtr, AtomicU64};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::tracker::{Invalidation, Stamp};
-use crate::mutant::order;
 use crate::platform::Platform;
 
 /// Delayed invalidation as in FreeBSD from 2016 to 2019, and today on CPUs without `cmpxchg16b`.
@@ -103,7 +102,7 @@ impl Invalidation for Locked {
             None => {
                 // Those who handed their numbers down did so with the mutex, so what they did comes
                 // before this as well.
-                self.finished.store(number, order!(Release, "locked_finish"));
+                self.finished.store(number, Release);
                 if list.waiters > 0 {
                     self.progress.notify_all();
                 }
@@ -114,7 +113,7 @@ impl Invalidation for Locked {
 
     fn wait<'a>(&self, _: impl Iterator<Item = &'a LockedPlace>, stamp: &Stamp, _: &impl Platform) {
         let number = stamp.0.load(Relaxed);
-        if number <= self.finished.load(order!(Acquire, "locked_wait")) {
+        if number <= self.finished.load(Acquire) {
             return;
         }
         let mut list = self.list();

@@ -53,25 +53,6 @@ fn build(name: &str, flags: &str, verb: &str, arguments: &[&str], last: &[&str])
     Program(executable.expect("cargo says where the program is").into())
 }
 
-/// Runs a unit test under Miri, in a number of schedules.
-pub(crate) fn miri(mutant: Option<&str>, test: &str) -> Output {
-    Command::new("cargo")
-        .args(["+nightly", "miri", "test", "--locked", "--lib", "--target-dir"])
-        .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("miri"))
-        .args(["--", "--exact", test])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env("RUSTFLAGS", "--cfg mutants")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env(
-            "MIRIFLAGS",
-            "-Zmiri-many-seeds=0..64 -Zmiri-preemption-rate=0.1 -Zmiri-env-forward=KNEE_MUTANT",
-        )
-        .env_remove("KNEE_MUTANT")
-        .envs(mutant.map(|mutant| ("KNEE_MUTANT", mutant)))
-        .output()
-        .expect("run cargo")
-}
-
 /// All that a program has said.
 pub(crate) fn said(output: &Output) -> String {
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,6 +1,6 @@
 //! What can be wrong, and who notices.
 
-use Notices::{Miri, Model, Torture, Unit};
+use Notices::{Model, Torture, Unit};
 
 /// Who notices a mutant.
 pub(crate) enum Notices {
@@ -10,8 +10,6 @@ pub(crate) enum Notices {
     Torture(&'static [&'static str]),
     /// A unit test, by name.
     Unit(&'static str),
-    /// A unit test under Miri, in some schedules.
-    Miri(&'static str),
 }
 
 /// Mutants by their names in the sources.
@@ -121,11 +119,4 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("table_make", Model("table::modelled::an_entry_is_seen_as_it_was_made")),
 
     ("refcache_skips_zero", Unit("refs::refcache::mid_tick::a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_zero")),
-
-    ("lock_free_close", Miri("invalidation::tests::the_lock_free_form_waits_for_who_marked")),
-    ("lock_free_load", Miri("invalidation::tests::the_lock_free_form_waits_for_who_marked")),
-    ("lock_free_replace", Miri("invalidation::tests::the_lock_free_form_waits_for_who_marked")),
-    ("lock_free_store", Miri("invalidation::tests::the_lock_free_form_waits_for_who_marked")),
-    ("locked_finish", Miri("invalidation::tests::the_locked_form_waits_for_who_marked")),
-    ("locked_wait", Miri("invalidation::tests::the_locked_form_waits_for_who_marked")),
 ];

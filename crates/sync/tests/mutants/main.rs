@@ -4,8 +4,8 @@
 //! The places are marked in the sources with `order!` and `is_mutant!`, and `list.rs` says who notices
 //! which. loom tries every order of the protocols' accesses; it notices weak orders, which an x86 CPU
 //! does not have. The torture runs on real CPUs, as no tool knows what membarrier(2) does. Unit tests
-//! notice what is wrong in any order. With `KNEE_TORTURE=long` the torture takes minutes, and Miri
-//! looks for weak orders of what has no model.
+//! notice what is wrong in any order. With `KNEE_TORTURE=long` the torture takes
+//! minutes.
 
 mod builds;
 mod list;
@@ -52,22 +52,6 @@ fn unit_tests_notice_what_is_wrong_in_any_order() {
 /// Whether to take the time for what takes long: `KNEE_TORTURE=long`.
 fn is_long() -> bool {
     env::var_os("KNEE_TORTURE").is_some_and(|long| long == "long")
-}
-
-#[test]
-fn miri_notices_weak_orders_that_no_model_has() {
-    if !is_long() {
-        eprintln!("skipped: KNEE_TORTURE=long runs it; it needs Miri");
-        return;
-    }
-    for (mutant, notices) in MUTANTS {
-        if let Notices::Miri(name) = notices {
-            let real = builds::miri(None, name);
-            assert!(real.status.success(), "{}", said(&real));
-            let output = builds::miri(Some(mutant), name);
-            assert!(failed(&output), "{mutant} survives {name}: {}", said(&output));
-        }
-    }
 }
 
 /// Seconds of the torture for what is real, and for a mutant at most: most are noticed within one.
