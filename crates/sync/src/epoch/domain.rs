@@ -173,7 +173,7 @@ impl<P: Platform> Domain<P> {
     fn scan_if_due(&self, is_urgent: bool) -> bool {
         // As in `fence`.
         let now = self.write.load(Acquire);
-        if cfg!(mutant = "no_fence") || self.platform.heavy_if_due() {
+        if is_mutant!("no_fence") || self.platform.heavy_if_due() {
             self.look(now);
         } else if is_urgent {
             self.scan();

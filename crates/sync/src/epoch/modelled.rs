@@ -1,6 +1,5 @@
 //! Every order of the protocol's accesses: `RUSTFLAGS="--cfg loom" cargo test -p knee-sync --release
-//! --lib modelled`. loom knows fences but no barriers of an operating system, so that both sides
-//! execute one here; what the asymmetric fence adds is for tests/mutants.rs.
+//! --lib modelled`.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
