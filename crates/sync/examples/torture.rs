@@ -1,100 +1,357 @@
-//! A reader and a writer as fast as they can: `torture [SECONDS] [symmetric]` tells how often the reader
-//! found what had been freed, and ends when it has.
+//! A reader and a writer as fast as they can: `torture MODE [SECONDS] [symmetric]` ends with status 1 as
+//! soon as one of them finds what must not be, as what was freed, or a writer in a lock that is read.
 //!
-//! Objects are marked instead of freed, so that to find one is counted and is no undefined behaviour.
-//! Before each section the reader fills its CPU's store buffer with stores to lines that are not in
-//! its cache: then the store that says "I am here" takes long to be seen, and a reclaimer that relies
-//! on luck is caught. Status 1 if there was any. With `--cfg mutant="…"` the crate is wrong in one
-//! place, and this has to say so: see tests/mutants.rs.
+//! There is a mode for each part of the crate that relies on the asymmetric fence, as no tool knows
+//! what membarrier(2) does. Objects are marked instead of freed, where that is possible, so that to
+//! find one is counted and is no undefined behaviour. Before each round the reader fills its CPU's
+//! store buffer with stores to lines that are not in its cache: then the store that says "I am here"
+//! takes long to be seen, and a writer that relies on luck is caught. With `--cfg mutants` the crate
+//! is wrong in the place that `KNEE_MUTANT` names, and this has to say so: see tests/mutants.
 
+use std::process::ExitCode;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use knee_sync::System;
-use knee_sync::epoch::Domain;
+use knee_sync::epoch;
+use knee_sync::hazard;
+use knee_sync::invalidation::{Epoch, Stamp, Tracker};
+use knee_sync::refs::PerCpuRef;
+use knee_sync::refs::refcache::{Shared, tick};
+use knee_sync::rm::RmLock;
 
-/// Objects that each writer uses in turn.
+/// Objects that a writer uses in turn.
 const OBJECTS: usize = 64;
 /// Stores that fill a store buffer, of 56 to 72 entries in today's CPUs, for a while.
 const STORES: usize = 40;
 /// Lines of a table that fits into no cache.
 const LINES: usize = 1 << 20;
 
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mode = arguments.first().map_or("epoch", String::as_str);
+    let seconds = arguments.get(1).and_then(|second| second.parse().ok()).unwrap_or(6.0);
+    let symmetric = arguments.iter().any(|argument| argument == "symmetric");
+    let system = if symmetric { System::symmetric() } else { System::detect() };
+    let duel = Duel { end: Instant::now() + Duration::from_secs_f64(seconds), ..Duel::default() };
+    match mode {
+        "epoch" => sections(&duel, system),
+        "hazard" => hazards(&duel, system),
+        "invalidation" => invalidation(&duel, system),
+        "percpu" => percpu(&duel, system),
+        "refcache" => refcache(&duel),
+        "rm" => rm(&duel),
+        other => panic!("no mode is called {other}"),
+    }
+    println!("{mode}: {} rounds", duel.rounds.load(Relaxed));
+    match duel.bad.load(Relaxed) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// Two threads, until one has found something or the time is over.
+struct Duel {
+    end: Instant,
+    over: AtomicBool,
+    bad: AtomicBool,
+    rounds: AtomicU64,
+}
+
+impl Default for Duel {
+    fn default() -> Duel {
+        Duel {
+            end: Instant::now(),
+            over: AtomicBool::new(false),
+            bad: AtomicBool::new(false),
+            rounds: AtomicU64::new(0),
+        }
+    }
+}
+
 #[repr(align(64))]
 #[derive(Default)]
 struct Line(AtomicU64);
 
-#[derive(Default)]
+impl Duel {
+    /// Runs both.
+    fn fight(&self, reader: impl FnOnce() + Send, writer: impl FnOnce() + Send) {
+        thread::scope(|scope| {
+            scope.spawn(reader);
+            scope.spawn(writer);
+            while !self.is_over() && Instant::now() < self.end {
+                thread::sleep(Duration::from_millis(10));
+            }
+            self.over.store(true, Relaxed);
+        });
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+
+    /// Says that something must not be.
+    fn object(&self, is_bad: bool) {
+        if is_bad {
+            self.bad.store(true, Relaxed);
+            self.over.store(true, Relaxed);
+        }
+    }
+
+    /// Calls `read` again and again, with the store buffer filled and a number of looks at what it
+    /// finds: long enough to be overtaken, now and then.
+    fn read(&self, mut read: impl FnMut(u64)) {
+        let cold: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
+        let (mut rounds, mut at) = (0_u64, 1_usize);
+        while !self.is_over() {
+            for _ in 0..STORES {
+                at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                cold[at >> 32 & (LINES - 1)].0.store(rounds, Relaxed);
+            }
+            // Or else nobody needs the stores.
+            std::hint::black_box(&cold);
+            read(rounds % 16);
+            rounds += 1;
+            self.rounds.store(rounds, Relaxed);
+        }
+    }
+
+    /// Waits until the reader has done so many rounds more.
+    fn wait_for_rounds(&self, rounds: u64) {
+        let before = self.rounds.load(Relaxed);
+        while self.rounds.load(Relaxed) < before + rounds && !self.is_over() {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Looks so many times whether this is so, which must not be.
+    fn look(&self, looks: u64, is_bad: impl Fn() -> bool) {
+        for _ in 0..looks {
+            std::hint::spin_loop();
+            self.object(is_bad());
+        }
+    }
+}
+
+/// Something that readers find.
 struct Object {
     freed: AtomicBool,
 }
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let seconds = arguments.first().and_then(|first| first.parse().ok()).unwrap_or(6.0);
-    let symmetric = arguments.iter().any(|argument| argument == "symmetric");
-    let system = if symmetric { System::symmetric() } else { System::detect() };
-    let (reads, bad) = torture(&Domain::new(system), Duration::from_secs_f64(seconds));
-    println!("{bad} of {reads} reads found what had been freed");
-    std::process::exit(i32::from(bad > 0));
+/// Objects, of which one can be found at a time.
+struct Pool {
+    objects: Vec<Object>,
+    current: AtomicPtr<Object>,
 }
 
-fn torture(domain: &Domain<System>, time: Duration) -> (u64, u64) {
-    let objects: Vec<Object> = (0..OBJECTS).map(|_| Object::default()).collect();
-    let current = AtomicPtr::new(std::ptr::from_ref(&objects[0]).cast_mut());
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| read(domain, &current, &stop));
-        scope.spawn(|| write(domain, &objects, &current, &stop));
-        let end = Instant::now() + time;
-        while Instant::now() < end && !reader.is_finished() {
-            thread::sleep(Duration::from_millis(10));
-        }
-        stop.store(true, Relaxed);
-        reader.join().expect("the reader does not panic")
-    })
-}
-
-fn read(domain: &Domain<System>, current: &AtomicPtr<Object>, stop: &AtomicBool) -> (u64, u64) {
-    let cold: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
-    let handle = domain.register();
-    let (mut reads, mut bad, mut at) = (0_u64, 0, 1_usize);
-    while !stop.load(Relaxed) && bad == 0 {
-        for _ in 0..STORES {
-            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            cold[at >> 32 & (LINES - 1)].0.store(reads, Relaxed);
-        }
-        let guard = handle.pin();
-        // SAFETY: objects are there until both threads have ended.
-        let found = unsafe { &*current.load(Acquire) };
-        // Long enough to be overtaken, now and then.
-        let is_freed = |_| {
-            std::hint::spin_loop();
-            found.freed.load(Relaxed)
-        };
-        bad += u64::from((0..reads % 16).any(is_freed));
-        drop(guard);
-        reads += 1;
+impl Pool {
+    fn new() -> Pool {
+        let objects: Vec<_> =
+            (0..OBJECTS).map(|_| Object { freed: AtomicBool::new(true) }).collect();
+        let first = &objects[0];
+        first.freed.store(false, Relaxed);
+        Pool { current: AtomicPtr::new(std::ptr::from_ref(first).cast_mut()), objects }
     }
-    (reads, bad)
+
+    fn find(&self) -> &Object {
+        // SAFETY: it is an object of the pool.
+        unsafe { &*self.current.load(Acquire) }
+    }
+
+    /// Replaces what can be found by one object after the other that is free; `free` gets the old one.
+    fn replace(&self, duel: &Duel, mut free: impl FnMut(&Object)) {
+        for object in self.objects.iter().cycle() {
+            if duel.is_over() {
+                return;
+            }
+            if object.freed.load(Relaxed) {
+                object.freed.store(false, Relaxed);
+                let old = self.current.swap(std::ptr::from_ref(object).cast_mut(), Release);
+                // SAFETY: as above.
+                free(unsafe { &*old });
+            }
+        }
+    }
 }
 
-fn write(
-    domain: &Domain<System>,
-    objects: &[Object],
-    current: &AtomicPtr<Object>,
-    stop: &AtomicBool,
-) {
-    for at in (1..objects.len()).chain([0]).cycle() {
-        if stop.load(Relaxed) {
-            return;
-        }
-        objects[at].freed.store(false, Relaxed);
-        let old = current.swap(std::ptr::from_ref(&objects[at]).cast_mut(), Release);
-        domain.synchronize();
-        // SAFETY: objects are there until both threads have ended.
-        unsafe { &*old }.freed.store(true, Relaxed);
+fn sections(duel: &Duel, system: System) {
+    let (domain, pool) = (epoch::Domain::new(system), Pool::new());
+    let reader = || {
+        let handle = domain.register();
+        duel.read(|looks| {
+            let _guard = handle.pin();
+            let found = pool.find();
+            duel.look(looks, || found.freed.load(Relaxed));
+        });
+    };
+    let writer = || {
+        pool.replace(duel, |old| {
+            domain.synchronize();
+            old.freed.store(true, Relaxed);
+        });
+    };
+    duel.fight(reader, writer);
+}
+
+fn hazards(duel: &Duel, system: System) {
+    unsafe fn free(object: *mut ()) {
+        // SAFETY: it is an object of the pool.
+        unsafe { &*object.cast::<Object>() }.freed.store(true, Relaxed);
     }
+    let pool = Pool::new();
+    let domain = hazard::Domain::with_batch(system, 1);
+    let reader = || {
+        let handle = domain.handle();
+        duel.read(|looks| {
+            // SAFETY: who takes it out retires it to this domain.
+            let found = unsafe { handle.protect(&pool.current) }.expect("there is always one");
+            duel.look(looks, || found.freed.load(Relaxed));
+        });
+    };
+    let writer = || {
+        let handle = domain.handle();
+        pool.replace(duel, |old| {
+            let old = std::ptr::from_ref(old).cast_mut();
+            // SAFETY: nobody finds it any more until it was freed; the pool outlives the domain.
+            unsafe { handle.retire_with(old.cast(), free) };
+        });
+    };
+    duel.fight(reader, writer);
+}
+
+fn invalidation(duel: &Duel, system: System) {
+    let (tracker, stamp, pool) = (Tracker::on(system, Epoch::new()), Stamp::new(), Pool::new());
+    let reader = || {
+        let mut member = tracker.join();
+        duel.read(|looks| {
+            let section = member.begin();
+            let found = pool.find();
+            duel.look(looks, || found.freed.load(Relaxed));
+            section.finish();
+        });
+    };
+    let writer = || {
+        pool.replace(duel, |old| {
+            tracker.wait(&stamp);
+            old.freed.store(true, Relaxed);
+        });
+    };
+    duel.fight(reader, writer);
+}
+
+fn percpu(duel: &Duel, system: System) {
+    let (count, released) = (PerCpuRef::new(system), AtomicBool::new(false));
+    let release = |is_last| {
+        if is_last {
+            duel.object(released.swap(true, Release));
+        }
+    };
+    let reader = || {
+        duel.read(|looks| {
+            // SAFETY: no other thread has this number.
+            unsafe {
+                if count.tryget_live_as(0) {
+                    duel.look(looks, || released.load(Relaxed));
+                    release(count.put_as(0));
+                }
+            }
+        });
+    };
+    let writer = || {
+        for round in 0_u64.. {
+            if duel.is_over() {
+                return;
+            }
+            // At any moment of the reader's round.
+            duel.wait_for_rounds(1);
+            (0..round % 32).for_each(|_| std::hint::spin_loop());
+            release(count.kill());
+            while !released.load(Acquire) && !duel.is_over() {
+                std::hint::spin_loop();
+            }
+            duel.object(!duel.is_over() && !count.is_zero());
+            // Time for a reader that has a reference yet to see that it has not.
+            (0..20).for_each(|_| std::hint::spin_loop());
+            if !duel.is_over() {
+                released.store(false, Relaxed);
+                count.reinit();
+            }
+        }
+    };
+    duel.fight(reader, writer);
+}
+
+fn refcache(duel: &Duel) {
+    struct Value(&'static AtomicBool);
+    impl Drop for Value {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    /// Clones of a value before it ends: few, lest what was counted twice makes up for what was not.
+    const CLONES: u64 = 500;
+    static FREED: AtomicBool = AtomicBool::new(false);
+    let ticks = AtomicU64::new(0);
+    let reader = || {
+        let mut value = Some(Shared::new(Value(&FREED)));
+        let mut round = 0;
+        duel.read(|looks| {
+            round += 1;
+            if let Some(shared) = value.as_ref().filter(|_| round % CLONES != 0) {
+                let clone = shared.clone();
+                duel.look(looks, || FREED.load(Relaxed));
+                drop(clone);
+                if duel.is_over() {
+                    // It may not be there any more.
+                    std::mem::forget(value.take());
+                }
+                return;
+            }
+            drop(value.take());
+            let dropped = ticks.load(Acquire);
+            while ticks.load(Acquire) < dropped + 4 && !duel.is_over() {
+                std::hint::spin_loop();
+            }
+            duel.object(!duel.is_over() && !FREED.swap(false, Relaxed));
+            value = Some(Shared::new(Value(&FREED)));
+        });
+        std::mem::forget(value);
+    };
+    let writer = || {
+        while !duel.is_over() {
+            tick();
+            ticks.fetch_add(1, Release);
+        }
+    };
+    duel.fight(reader, writer);
+}
+
+fn rm(duel: &Duel) {
+    /// Reads after which the lock is open again.
+    const READS: u64 = 20;
+    let (lock, writing) = (RmLock::new(()), AtomicBool::new(false));
+    let reader = || {
+        duel.read(|looks| {
+            let _guard = lock.read();
+            duel.look(looks, || writing.load(Relaxed));
+        });
+    };
+    let writer = || {
+        for round in 0_u64.. {
+            duel.wait_for_rounds(READS);
+            if duel.is_over() {
+                return;
+            }
+            let guard = if round % 2 == 0 { Some(lock.write()) } else { lock.try_write() };
+            if let Some(guard) = guard {
+                writing.store(true, Release);
+                (0..20).for_each(|_| std::hint::spin_loop());
+                writing.store(false, Release);
+                drop(guard);
+            }
+        }
+    };
+    duel.fight(reader, writer);
 }

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::mutant::order;
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, Cell, constant};
 
@@ -47,22 +48,22 @@ impl<T> Biased<T> {
     ) -> R {
         self.inside.store(true, Relaxed);
         light(platform.is_symmetric());
-        if self.wanted.load(Acquire) {
+        if self.wanted.load(order!(Acquire, "biased_own")) {
             self.wait(platform);
         }
         // SAFETY: the fences order our store of `inside` and load of `wanted`, and the other's store
         // of `wanted` and load of `inside`. If our load came first, the other sees that we are
         // inside, and waits. If its store came first, we have seen it and waited until it was out.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
-        self.inside.store(false, Release);
+        self.inside.store(false, order!(Release, "biased_out"));
         result
     }
 
     /// Whether the owner is inside, for those who have executed `heavy` since they were last there. If
     /// not, they see what it did there, and when it comes next it sees what they did before `heavy`.
-    #[cfg(all(feature = "std", not(loom)))]
+    #[cfg(feature = "std")]
     pub(crate) fn owner_is_inside(&self) -> bool {
-        self.inside.load(Acquire)
+        self.inside.load(order!(Acquire, "biased_skip"))
     }
 
     /// Lets others in before the owner.
@@ -118,10 +119,36 @@ impl<T> Biased<T> {
         platform: &impl Platform,
         with: impl FnOnce(&mut T) -> R,
     ) -> R {
-        platform.wait_while(|| self.inside.load(Acquire));
+        platform.wait_while(|| self.inside.load(order!(Acquire, "biased_visit")));
         // SAFETY: as in `own`; other visitors wait for `wanted`.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
-        self.wanted.store(false, Release);
+        self.wanted.store(false, order!(Release, "biased_left"));
         result
+    }
+}
+
+#[cfg(all(test, loom))]
+mod modelled {
+    use super::*;
+
+    use std::sync::Arc;
+
+    use crate::model::{Model, check, thread};
+
+    #[test]
+    fn owner_and_visitor_exclude_each_other() {
+        check(3, || {
+            let lock = Arc::new(Biased::new(0));
+            let visitor = thread::spawn({
+                let lock = lock.clone();
+                move || lock.visit(&Model, |count| *count += 1)
+            });
+            for _ in 0..2 {
+                // SAFETY: this thread is the owner.
+                unsafe { lock.own(&Model, |count| *count += 1) };
+            }
+            visitor.join().unwrap();
+            assert_eq!(lock.visit(&Model, |count| *count), 3);
+        });
     }
 }

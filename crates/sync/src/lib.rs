@@ -36,7 +36,7 @@
 //! # How it is tested
 //! loom tries all orders of the protocols with two fences (`modelled.rs`), Miri runs the unit tests
 //! with many seeds, and a torture on real CPUs has to notice each of a list of mutants of the crate
-//! (`tests/mutants.rs`), as no tool knows what membarrier(2) does.
+//! (`tests/mutants`), as no tool knows what membarrier(2) does.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -62,6 +62,7 @@ mod fork;
 mod futex;
 #[cfg(all(test, loom))]
 mod model;
+mod mutant;
 #[cfg(all(feature = "std", not(loom)))]
 mod number;
 mod padded;

@@ -1,25 +1,73 @@
-//! A platform for loom, which knows full fences and no asymmetric ones.
+//! A platform for loom, and threads that it can interrupt.
+//!
+//! loom knows full fences and nothing like membarrier(2). So each model runs twice: on a symmetric
+//! platform, and on one whose heavy fence has each other thread execute a full fence before it returns.
+//! Where a thread does so is for loom to choose, among the places where it executes a light one,
+//! waits or ends. Real interrupts come in more places, so that the models allow for less than a
+//! system does, and for nothing that it does not.
 
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::cell::Cell;
 
+use loom::sync::atomic::{AtomicUsize, fence};
+
+use crate::mutant::is_mutant;
 use crate::platform::Platform;
 
-/// Threads of a model.
+/// Threads of a model, with the first one.
+const THREADS: usize = 4;
+
+/// What [`DONE`] is of a thread that is not there, or not awake.
+const AWAY: usize = usize::MAX;
+
+std::thread_local! {
+    // loom has one thread, which switches between those of the model.
+    static SYMMETRIC: Cell<bool> = const { Cell::new(true) };
+    /// Threads that have begun.
+    static BEGUN: Cell<usize> = const { Cell::new(0) };
+}
+
+loom::lazy_static! {
+    /// Heavy fences that have begun.
+    static ref ASKED: AtomicUsize = AtomicUsize::new(0);
+    /// The last of them for which each thread has executed a fence.
+    static ref DONE: [AtomicUsize; THREADS] = core::array::from_fn(|_| AtomicUsize::new(AWAY));
+}
+
+loom::thread_local! {
+    static ME: Cell<usize> = Cell::new(0);
+    /// What the thread knows of [`ASKED`].
+    static SEEN: Cell<usize> = Cell::new(0);
+}
+
+/// The threads of a model.
 #[derive(Debug, Default)]
 pub(crate) struct Model;
 
-// SAFETY: it is symmetric, and its fence is a full one.
+// SAFETY: it is symmetric, and its fence is a full one; or it waits for the fence of each thread.
 unsafe impl Platform for Model {
     fn is_symmetric(&self) -> bool {
-        true
+        SYMMETRIC.get()
     }
 
     fn heavy(&self) {
-        loom::sync::atomic::fence(SeqCst);
+        fence(SeqCst);
+        if SYMMETRIC.get() || is_mutant!("own_fence") {
+            return;
+        }
+        let asked = ASKED.fetch_add(1, AcqRel) + 1;
+        let me = ME.with(Cell::get);
+        for (_, done) in DONE.iter().enumerate().filter(|&(thread, _)| thread != me) {
+            while done.load(Acquire) < asked {
+                // Two that execute a heavy fence wait for each other.
+                thread::yield_now();
+            }
+        }
+        fence(SeqCst);
     }
 
     fn relax(&self, _: u32) {
-        loom::thread::yield_now();
+        thread::yield_now();
     }
 
     fn now(&self) -> u64 {
@@ -31,9 +79,95 @@ unsafe impl Platform for Model {
     }
 }
 
-/// Tries all orders of `threads` with at most `preemptions` switches that no thread asks for.
-pub(crate) fn check(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
+/// A light fence: where an interrupt may come.
+pub(crate) fn interrupt() {
+    if !SYMMETRIC.get() {
+        execute(ASKED.load(Relaxed));
+    }
+}
+
+/// A wait, in which all interrupts come.
+fn interrupts() {
+    if !SYMMETRIC.get() {
+        execute(ASKED.fetch_add(0, Relaxed));
+    }
+}
+
+/// A full fence for those who have asked by now, if there is anybody new.
+fn execute(asked: usize) {
+    if SEEN.with(|seen| seen.replace(asked)) != asked {
+        fence(SeqCst);
+        DONE[ME.with(Cell::get)].store(asked, Release);
+    }
+}
+
+/// The calling thread is there, and interrupted from now on.
+fn come() {
+    DONE[ME.with(Cell::get)].store(0, Relaxed);
+    SEEN.with(|seen| seen.set(0));
+    // A heavy fence before this one comes before all that the thread does; a later one finds it.
+    fence(SeqCst);
+}
+
+/// The thread does nothing until it comes again.
+fn leave() {
+    fence(SeqCst);
+    DONE[ME.with(Cell::get)].store(AWAY, Release);
+}
+
+/// Threads that can be interrupted.
+pub(crate) mod thread {
+    use super::{BEGUN, ME, come, interrupts, leave};
+
+    pub(crate) struct JoinHandle<T>(loom::thread::JoinHandle<T>);
+
+    pub(crate) fn spawn<T: 'static>(does: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+        let number = BEGUN.get();
+        BEGUN.set(number + 1);
+        JoinHandle(loom::thread::spawn(move || {
+            ME.with(|me| me.set(number));
+            come();
+            let result = does();
+            leave();
+            result
+        }))
+    }
+
+    impl<T> JoinHandle<T> {
+        pub(crate) fn join(self) -> std::thread::Result<T> {
+            leave();
+            let result = self.0.join();
+            come();
+            result
+        }
+    }
+
+    pub(crate) fn yield_now() {
+        interrupts();
+        loom::thread::yield_now();
+    }
+}
+
+/// Tries all orders of `threads` with at most `preemptions` switches that no thread asks for, on both
+/// platforms.
+pub(crate) fn check(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
+    check_symmetric(preemptions, threads.clone());
+    check_on(false, preemptions, threads);
+}
+
+/// The same on the symmetric platform alone: more than two threads that also interrupt each other are
+/// too much for loom.
+pub(crate) fn check_symmetric(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
+    check_on(true, preemptions, threads);
+}
+
+fn check_on(symmetric: bool, preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
+    SYMMETRIC.set(symmetric);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    builder.check(threads);
+    builder.check(move || {
+        BEGUN.set(1);
+        come();
+        threads();
+    });
 }

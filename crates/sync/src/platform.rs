@@ -1,5 +1,6 @@
 //! What the algorithms need of the system that they run on.
 
+use crate::mutant::is_mutant;
 use crate::primitive::{compiler_fence, fence};
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -53,7 +54,7 @@ pub unsafe trait Platform: Sync {
 /// The fence of readers, where they keep the answer of [`Platform::is_symmetric`].
 #[inline]
 pub(crate) fn light(is_symmetric: bool) {
-    if is_symmetric && !cfg!(mutant = "no_light_fence") {
+    if is_symmetric && !is_mutant!("no_light_fence") {
         fence(SeqCst);
     } else {
         // LLVM moves no access to memory across it, and the CPU's own order is `heavy`'s business.

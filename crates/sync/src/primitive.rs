@@ -6,9 +6,13 @@ pub(crate) use core::sync::atomic::{
 };
 #[cfg(not(loom))]
 pub(crate) use plain::Cell;
+#[cfg(all(feature = "std", not(loom)))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
+#[cfg(loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(loom)]
 pub(crate) use modelled::{Cell, compiler_fence};
 
@@ -68,6 +72,9 @@ mod modelled {
         }
     }
 
-    /// Nothing: loom reorders nothing for a compiler.
-    pub(crate) fn compiler_fence(_: Ordering) {}
+    /// loom reorders nothing for a compiler, but a model may be interrupted there.
+    pub(crate) fn compiler_fence(_: Ordering) {
+        #[cfg(test)]
+        crate::model::interrupt();
+    }
 }

@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::mutant::order;
 use crate::primitive::{AtomicBool, AtomicPtr, constant};
 
 /// A place in a registry, in lines of its own.
@@ -39,13 +40,13 @@ impl<T> Node<T> {
 
     /// Takes it if nobody has it.
     pub(crate) fn try_take(&self) -> bool {
-        !self.taken.load(Relaxed) && !self.taken.swap(true, AcqRel)
+        !self.taken.load(Relaxed) && !self.taken.swap(true, order!(AcqRel, "registry_take"))
     }
 
     /// Gives the node back: somebody else may take it. What the node's thread did before is seen by
     /// the one who takes it.
     pub(crate) fn release(&self) {
-        self.taken.store(false, Release);
+        self.taken.store(false, order!(Release, "registry_release"));
     }
 }
 
@@ -79,7 +80,12 @@ impl<T> Registry<T> {
         let mut first = self.first.load(Relaxed);
         loop {
             new.next.store(first, Relaxed);
-            match self.first.compare_exchange_weak(first, node.as_ptr(), AcqRel, Relaxed) {
+            match self.first.compare_exchange_weak(
+                first,
+                node.as_ptr(),
+                order!(AcqRel, "registry_add"),
+                Relaxed,
+            ) {
                 Ok(_) => return new,
                 Err(other) => first = other,
             }
@@ -111,12 +117,14 @@ impl<T> Registry<T> {
 
     /// All nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<T>> {
-        let mut next = self.first.load(Acquire);
+        // The walk begins at the first step, which may come after a fence, and the call before it.
+        let mut next = None;
         core::iter::from_fn(move || {
+            let at = next.unwrap_or_else(|| self.first.load(order!(Acquire, "registry_walk")));
             // SAFETY: nodes stay as long as the registry, see `add`; Acquire with the AcqRel of the one
             // who added it makes its content visible.
-            let node = unsafe { next.as_ref() }?;
-            next = node.next.load(Relaxed);
+            let node = unsafe { at.as_ref() }?;
+            next = Some(node.next.load(Relaxed));
             Some(node)
         })
     }
@@ -140,5 +148,34 @@ impl<T> Drop for Registry<T> {
             }
             next = after;
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod modelled {
+    use super::*;
+
+    use std::sync::Arc;
+
+    use crate::model::{check, thread};
+    use crate::primitive::Cell;
+
+    #[test]
+    fn a_value_is_used_by_one_thread_after_the_other() {
+        check(3, || {
+            let registry = Arc::new(Registry::<Cell<u32>>::new());
+            let take = |registry: &Registry<Cell<u32>>| {
+                let node = registry.take_or_make(|| Cell::new(0));
+                // SAFETY: loom panics if anybody else is there.
+                node.value.with(|value| unsafe { *value += 1 });
+                node.release();
+            };
+            let other = thread::spawn({
+                let registry = Arc::clone(&registry);
+                move || take(&registry)
+            });
+            take(&registry);
+            other.join().unwrap();
+        });
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use std::time::Instant;
 
+use crate::mutant::is_mutant;
 use crate::platform::Platform;
 
 /// Rounds of a wait that spin; after these the CPU goes to whoever wants it.
@@ -54,7 +55,7 @@ unsafe impl Platform for System {
     }
 
     fn heavy(&self) {
-        match self.symmetric || cfg!(mutant = "own_fence") {
+        match self.symmetric || is_mutant!("own_fence") {
             true => fence(SeqCst),
             false => COMBINER.barrier(self),
         }
@@ -129,7 +130,7 @@ impl Combiner {
         // What this thread wrote comes before a barrier that another executes for it.
         fence(SeqCst);
         // The last one that has begun may have begun before.
-        let wanted = self.begun.load(SeqCst) + u64::from(!cfg!(mutant = "joins_late"));
+        let wanted = self.begun.load(SeqCst) + u64::from(!is_mutant!("joins_late"));
         let mut round = 0;
         while self.ended.load(Acquire) < wanted {
             if self.busy.swap(true, AcqRel) {

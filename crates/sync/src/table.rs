@@ -5,6 +5,7 @@ use core::ptr::{self, NonNull};
 use core::slice;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
+use crate::mutant::order;
 use crate::padded::Padded;
 use crate::primitive::AtomicPtr;
 
@@ -37,7 +38,7 @@ impl<T: Default> Table<T> {
         let shifted = number + FIRST;
         let chunk = (shifted.ilog2() - FIRST.ilog2()) as usize;
         // Acquire: whoever made it has written to it.
-        let first = match NonNull::new(self.chunks[chunk].load(Acquire)) {
+        let first = match NonNull::new(self.chunks[chunk].load(order!(Acquire, "table_get"))) {
             Some(first) => first,
             None => self.make(chunk),
         };
@@ -52,8 +53,8 @@ impl<T: Default> Table<T> {
         let made = self.chunks[chunk].compare_exchange(
             ptr::null_mut(),
             new.cast::<Padded<T>>(),
-            AcqRel,
-            Acquire,
+            order!(AcqRel, "table_make"),
+            order!(Acquire, "table_lost"),
         );
         let first = match made {
             Ok(_) => new.cast(),
@@ -71,7 +72,7 @@ impl<T> Table<T> {
     /// All entries that there are. Those that are made meanwhile may be missing.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().enumerate().flat_map(|(chunk, first)| {
-            let first = first.load(Acquire);
+            let first = first.load(order!(Acquire, "table_iter"));
             // SAFETY: a chunk has this many entries, and lives as long as we do.
             let all =
                 (!first.is_null()).then(|| unsafe { slice::from_raw_parts(first, entries(chunk)) });
@@ -124,5 +125,30 @@ mod tests {
         let used: Vec<usize> = (0..NUMBERS).map(|number| 4 * (number + 1)).collect();
         assert_eq!(all[..NUMBERS], used);
         assert!(all[NUMBERS..].iter().all(|&value| value == 0));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod modelled {
+    use super::*;
+
+    use std::sync::Arc;
+
+    use crate::model::{check, thread};
+    use crate::primitive::Cell;
+
+    #[test]
+    fn an_entry_is_seen_as_it_was_made() {
+        check(3, || {
+            let table = Arc::new(Table::<Cell<u32>>::new());
+            let maker = thread::spawn({
+                let table = Arc::clone(&table);
+                move || table.get(0).with(|_| ())
+            });
+            // SAFETY: loom panics if somebody makes it meanwhile.
+            table.get(1).with(|entry| assert_eq!(unsafe { *entry }, 0));
+            table.iter().skip(2).for_each(|_| ());
+            maker.join().unwrap();
+        });
     }
 }

@@ -9,6 +9,7 @@ use super::entry::Queue;
 use super::handle::Handle;
 use super::record::{Record, began};
 use super::section::Section;
+use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU32, AtomicU64};
@@ -24,9 +25,6 @@ const PAUSE: u32 = 16;
 /// Objects that are freed at once: a thread that has deferred one must not stand still while it
 /// frees a million, nor defer faster than it frees.
 const AT_ONCE: usize = 1 << 14;
-
-/// A mutant frees what was unlinked one step too early.
-const EARLY: u64 = if cfg!(mutant = "early") { ONE } else { 0 };
 
 /// Sections, and what is deferred until those end that have begun before.
 ///
@@ -145,7 +143,7 @@ impl<P: Platform> Domain<P> {
         // A read-modify-write reads the latest value and is read by all later ones, so a reader with
         // a later time has seen it, and (Release) what was unlinked before. AcqRel keeps the unlinking
         // stores of this thread before it.
-        self.write.fetch_add(ONE, AcqRel)
+        self.write.fetch_add(ONE, order!(AcqRel, "epoch_tag"))
     }
 
     /// Waits until all sections have ended that had begun before it was called: `epoch_wait`,
@@ -175,13 +173,13 @@ impl<P: Platform> Domain<P> {
         }
         let fenced = self.fence();
         self.platform.wait_while(|| {
-            !self.is_over(cookie) && self.look(fenced) <= cookie.0.saturating_sub(EARLY)
+            !self.is_over(cookie) && self.look(fenced) <= cookie.0.saturating_sub(early())
         });
     }
 
-    fn is_over(&self, Cookie(tag): Cookie) -> bool {
+    pub(super) fn is_over(&self, Cookie(tag): Cookie) -> bool {
         // Acquire: what sections read that have ended was read before.
-        self.read.load(Acquire) > tag.saturating_sub(EARLY)
+        self.read.load(order!(Acquire, "epoch_over")) > tag.saturating_sub(early())
     }
 
     /// Looks who is in a section; returns the read clock: what was sealed before is held by nobody.
@@ -193,7 +191,7 @@ impl<P: Platform> Domain<P> {
     fn fence(&self) -> u64 {
         // Acquire with the release of `tag`.
         let now = self.write.load(Acquire);
-        if cfg!(not(mutant = "no_fence")) {
+        if !is_mutant!("no_fence") {
             self.platform.heavy();
         }
         now
@@ -219,7 +217,7 @@ impl<P: Platform> Domain<P> {
             oldest = oldest.min(began(word).unwrap_or(fenced));
         }
         // AcqRel: who sees the new value frees after all that this scan has seen.
-        self.read.fetch_max(oldest, AcqRel).max(oldest)
+        self.read.fetch_max(oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 
     /// Sections that had not ended when somebody looked the last time, and had been there for `age`
@@ -357,6 +355,11 @@ impl<P: Platform> Domain<P> {
             self.platform.wait_while(|| record.watch.ended.load(Acquire) < begun);
         }
     }
+}
+
+/// A mutant frees what was unlinked one step too early.
+fn early() -> u64 {
+    if is_mutant!("early") { ONE } else { 0 }
 }
 
 /// Says, while it has the record's garbage, that calls begin.

@@ -1,16 +1,13 @@
 //! Every order of the protocol's accesses: `RUSTFLAGS="--cfg loom" cargo test -p knee-sync --release
-//! --lib modelled`. loom knows fences but no barriers of an operating system, so that both sides
-//! execute one here; what the asymmetric fence adds is for tests/mutants.rs.
+//! --lib modelled`.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire};
-use loom::thread;
 
 use super::domain::Domain;
-use crate::biased::Biased;
-use crate::model::{Model, check};
+use crate::model::{Model, check, check_symmetric, interrupt, thread};
 
 /// Two objects, of which number `current` can be found.
 struct World {
@@ -28,6 +25,7 @@ fn read(world: &World, times: u32) {
     for _ in 0..times {
         let _guard = handle.pin();
         let found = world.current.load(Acquire);
+        interrupt();
         // SAFETY: nobody writes what is found in a section; loom sees to it.
         world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
     }
@@ -76,18 +74,53 @@ fn a_section_that_follows_another_one_does_not_hide_it() {
 }
 
 #[test]
-fn owner_and_visitor_exclude_each_other() {
+fn a_section_that_is_refreshed_lets_go_of_what_was_found_before() {
     check(3, || {
-        let lock = Arc::new(Biased::new(0));
-        let visitor = thread::spawn({
-            let lock = lock.clone();
-            move || lock.visit(&Model, |count| *count += 1)
+        let world = world();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || {
+                let handle = world.domain.register();
+                let mut guard = handle.pin();
+                for _ in 0..2 {
+                    let found = world.current.load(Acquire);
+                    interrupt();
+                    // SAFETY: as in `read`.
+                    world.objects[found]
+                        .with(|object| unsafe { assert_eq!(*object as usize, found) });
+                    guard.refresh();
+                }
+            }
         });
-        for _ in 0..2 {
-            // SAFETY: this thread is the owner.
-            unsafe { lock.own(&Model, |count| *count += 1) };
+        let old = world.current.swap(1, AcqRel);
+        let cookie = world.domain.cookie();
+        if world.domain.poll(cookie) {
+            // SAFETY: as above.
+            world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
-        visitor.join().unwrap();
-        assert_eq!(lock.visit(&Model, |count| *count), 3);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn what_one_thread_has_unlinked_is_not_read_after_another_one_has_looked() {
+    check_symmetric(1, || {
+        let world = world();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || read(&world, 1)
+        });
+        let looks = thread::spawn({
+            let world = world.clone();
+            move || world.domain.poll(world.domain.cookie())
+        });
+        let old = world.current.swap(1, AcqRel);
+        let cookie = world.domain.cookie();
+        if world.domain.is_over(cookie) {
+            // SAFETY: as above.
+            world.objects[old].with_mut(|object| unsafe { *object = 9 });
+        }
+        reader.join().unwrap();
+        looks.join().unwrap();
     });
 }

@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::clock::{NESTING, ONE};
 use super::garbage::Garbage;
 use crate::biased::Biased;
+use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, AtomicU64, constant};
@@ -46,9 +47,6 @@ pub(super) struct Watch {
     pub(super) begun: AtomicU64,
     pub(super) ended: AtomicU64,
 }
-
-/// A mutant's readers begin later than they do.
-const FUTURE: u64 = if cfg!(mutant = "future") { ONE } else { 0 };
 
 // SAFETY: the cells are the owner's alone, of which there is one at any time; whoever becomes it
 // takes the record's node after the last one has given it back.
@@ -108,7 +106,10 @@ impl Reader {
         // Acquire: who sees a time after an object was sealed sees that it was unlinked before.
         // Release: a scan that sees this word, and not the 0 before it, must not free before what was
         // read in the section before.
-        self.word.store((clock.load(Acquire) + FUTURE) | 1, Release);
+        // In a mutant, readers begin later than they do.
+        let future = if is_mutant!("future") { ONE } else { 0 };
+        let now = clock.load(order!(Acquire, "epoch_enter_clock")) + future;
+        self.word.store(now | 1, order!(Release, "epoch_enter"));
         // With the heavy fence of `Domain::scan`: either the scan sees the word, and waits for us, or
         // our loads from here on see what was unlinked before that fence.
         light(self.is_symmetric.get());
@@ -123,7 +124,7 @@ impl Reader {
         let word = self.word.load(Relaxed);
         let left = if word & NESTING == 1 { 0 } else { word - 1 };
         // Release: what was read in the section was read before the scan that sees this.
-        self.word.store(left, Release);
+        self.word.store(left, order!(Release, "epoch_leave"));
     }
 
     /// Leaves a section and enters another one at once, if it is in one alone.
@@ -133,7 +134,8 @@ impl Reader {
     #[inline]
     pub(super) unsafe fn refresh(&self, clock: &AtomicU64) {
         if self.word.load(Relaxed) & NESTING == 1 {
-            self.word.store(clock.load(Acquire) | 1, Release);
+            let now = clock.load(order!(Acquire, "epoch_refresh_clock"));
+            self.word.store(now | 1, order!(Release, "epoch_refresh"));
             light(self.is_symmetric.get());
         }
     }
@@ -145,7 +147,7 @@ impl Reader {
 
     /// The word, for scanners.
     pub(super) fn word(&self) -> u64 {
-        self.word.load(Acquire)
+        self.word.load(order!(Acquire, "epoch_look"))
     }
 
     /// In a child after a fork: its thread is not there.

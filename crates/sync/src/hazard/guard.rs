@@ -6,6 +6,7 @@ use core::ops::Deref;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::mutant::{is_mutant, order};
 use crate::platform::light;
 use crate::primitive::{AtomicBool, AtomicPtr};
 use crate::registry::Node;
@@ -58,7 +59,10 @@ impl Record {
 
     /// What is protected. Acquire: see [`clear`].
     pub(super) fn protected(&self) -> impl Iterator<Item = *mut ()> {
-        self.slots.iter().map(|slot| slot.load(Acquire)).filter(|pointer| !pointer.is_null())
+        self.slots
+            .iter()
+            .map(|slot| slot.load(order!(Acquire, "hazard_look")))
+            .filter(|pointer| !pointer.is_null())
     }
 }
 
@@ -94,14 +98,14 @@ pub(super) unsafe fn protect<'d, T>(
     while let Some(found) = NonNull::new(pointer) {
         // Release, though nothing is published: a reclaimer that finds this pointer concludes that
         // the one before it is not used any more, so it must see those uses as past.
-        slot.store(pointer.cast(), Release);
+        slot.store(pointer.cast(), order!(Release, "hazard_protect"));
         // The reclaimer has removed the pointer from `source`, executed `heavy` and then looks at the
         // slot. If it looks too early to see our store, our load below comes late enough to see the
         // removal; if our load still finds the pointer, the reclaimer finds it in the slot.
         light(node.value.symmetric);
         // Acquire: we go on to read what the pointer's writer wrote there.
-        let again = source.load(Acquire);
-        if again == pointer {
+        let again = source.load(order!(Acquire, "hazard_again"));
+        if again == pointer || is_mutant!("hazard_no_recheck") {
             return Some(Guard { pointer: found, node, slot, thread: PhantomData });
         }
         pointer = again;
@@ -114,7 +118,7 @@ pub(super) unsafe fn protect<'d, T>(
 /// before it frees.
 #[inline]
 fn clear(slot: &AtomicPtr<()>) {
-    slot.store(ptr::null_mut(), Release);
+    slot.store(ptr::null_mut(), order!(Release, "hazard_clear"));
 }
 
 /// An object that is not freed as long as the guard is there.

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use core::ptr;
 use core::sync::atomic::Ordering::AcqRel;
 
-use loom::thread;
-
-use crate::model::{Model, check};
+use crate::model::{Model, check, interrupt, thread};
 use crate::primitive::{AtomicPtr, Cell};
 
 use super::{Domain, Handle};
@@ -43,6 +41,7 @@ fn object() -> *mut Object {
 fn read(shared: &Shared, handle: &Handle<Model>) {
     // SAFETY: what `source` points to is retired to this domain by whoever takes it out.
     if let Some(guard) = unsafe { handle.protect(&shared.source) } {
+        interrupt();
         // SAFETY: loom panics if anybody writes there.
         assert_ne!(guard.with(|value| unsafe { *value }), FREED);
     }
@@ -105,5 +104,29 @@ fn orphans_of_one_thread_are_freed_by_another_and_only_once() {
         let left = shared.domain.handle();
         left.reclaim();
         assert_eq!(left.garbage(), 0);
+    });
+}
+
+#[test]
+fn who_frees_an_orphan_sees_what_was_done_with_it() {
+    check(3, || {
+        let shared = shared();
+        let handle = shared.domain.handle();
+        // SAFETY: as in `read`.
+        let guard = unsafe { handle.protect(&shared.source) };
+        let writer = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                let old = shared.source.swap(ptr::null_mut(), AcqRel);
+                // SAFETY: it is not freed, and loom panics if anybody else uses it.
+                unsafe { &*old }.with(|value| unsafe { *value += 1 });
+                let handle = shared.domain.handle();
+                // SAFETY: as in `replace`.
+                unsafe { handle.retire_with(old.cast(), free) };
+            }
+        });
+        drop(guard);
+        handle.reclaim();
+        writer.join().unwrap();
     });
 }

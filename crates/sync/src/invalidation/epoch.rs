@@ -3,9 +3,10 @@
 //! A section copies the clock into its thread's line; a waiter moves the clock on and waits until no
 //! line has an earlier time.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use super::tracker::{Invalidation, Stamp};
+use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::AtomicU64;
 
@@ -48,8 +49,11 @@ impl Invalidation for Epoch {
 
     #[inline]
     unsafe fn begin(&self, place: &EpochPlace, platform: &impl Platform) {
-        // Release: a waiter for the section before may find this one, see `Slots`.
-        place.0.store(self.clock.load(Relaxed), Release);
+        // Acquire: a waiter does not wait for those who have read its new time, so that they have to
+        // see what it did before. Release: a waiter for the section before may find this one, see
+        // `Slots`.
+        let now = self.clock.load(Acquire);
+        place.0.store(now, order!(Release, "di_epoch_begin"));
         // With the heavy fence of `wait`: either the waiter sees this store and waits for us, or all
         // that the section does comes after what the waiter did before.
         platform.light();
@@ -60,7 +64,7 @@ impl Invalidation for Epoch {
 
     #[inline]
     unsafe fn finish(&self, place: &EpochPlace, _: &impl Platform) {
-        place.0.store(IDLE, Release);
+        place.0.store(IDLE, order!(Release, "di_epoch_finish"));
     }
 
     fn wait<'a>(
@@ -70,11 +74,15 @@ impl Invalidation for Epoch {
         platform: &impl Platform,
     ) {
         let now = self.clock.fetch_add(1, AcqRel) + 1;
-        platform.heavy();
+        if !is_mutant!("di_epoch_no_fence") {
+            platform.heavy();
+        }
         for place in places {
             // Who reads the clock from now on gets `now` or later; who has an older time has begun
             // before, or has read it before and is a little late: to wait for that one is no harm.
-            platform.wait_while(|| (IDLE + 1..now).contains(&place.0.load(Acquire)));
+            platform.wait_while(|| {
+                (IDLE + 1..now).contains(&place.0.load(order!(Acquire, "di_epoch_wait")))
+            });
         }
     }
 }

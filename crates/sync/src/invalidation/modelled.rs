@@ -1,10 +1,11 @@
 //! All orders in which one that marks meets one that waits, up to a number of preemptions.
 
+use loom::sync::atomic::AtomicBool;
 use loom::sync::{Arc, Mutex};
-use loom::thread;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::{Epoch, Invalidation, Slots, Stamp, Tracker};
-use crate::model::{Model, check};
+use crate::model::{Model, check, interrupt, thread};
 use crate::primitive::Cell;
 
 struct Place<F: Invalidation> {
@@ -107,4 +108,30 @@ fn two_slots_are_waited_for() {
 #[test]
 fn an_epoch_is_waited_for() {
     one_marks(Epoch::new, &[true, false]);
+}
+
+#[test]
+fn an_epoch_is_waited_for_without_a_lock() {
+    check(3, || {
+        let place = place(Epoch::new());
+        let is_there = Arc::new(AtomicBool::new(true));
+        let reader = {
+            let (place, is_there) = (Arc::clone(&place), Arc::clone(&is_there));
+            thread::spawn(move || {
+                let mut member = place.tracker.join();
+                let section = member.begin();
+                if is_there.load(Acquire) {
+                    interrupt();
+                    // SAFETY: who takes it away waits for the section, which loom sees to.
+                    place.flushed[0].with(|flushed| assert!(unsafe { !*flushed }));
+                }
+                section.finish();
+            })
+        };
+        is_there.swap(false, AcqRel);
+        place.tracker.wait(&place.stamp);
+        // SAFETY: as above.
+        place.flushed[0].with(|flushed| unsafe { *flushed = true });
+        reader.join().unwrap();
+    });
 }

@@ -12,6 +12,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::tracker::{Invalidation, Stamp};
+use crate::mutant::order;
 use crate::platform::Platform;
 use crate::primitive::AtomicU64;
 
@@ -67,19 +68,19 @@ impl Invalidation for Slots {
 
     #[inline]
     unsafe fn begin(&self, place: &SlotsPlace, _: &impl Platform) {
-        place.marked.store(0, Release);
-        place.section.store(place.section.load(Relaxed) + 1, Release);
+        place.marked.store(0, order!(Release, "slots_empty"));
+        place.section.store(place.section.load(Relaxed) + 1, order!(Release, "slots_begin"));
     }
 
     #[inline]
     fn mark(&self, place: &SlotsPlace, stamp: &Stamp) {
         // The stores of `begin` and this one come before the release of the page's lock.
-        place.marked.store(place.marked.load(Relaxed) | bit(stamp), Release);
+        place.marked.store(place.marked.load(Relaxed) | bit(stamp), order!(Release, "slots_mark"));
     }
 
     #[inline]
     unsafe fn finish(&self, place: &SlotsPlace, _: &impl Platform) {
-        place.section.store(place.section.load(Relaxed) + 1, Release);
+        place.section.store(place.section.load(Relaxed) + 1, order!(Release, "slots_finish"));
     }
 
     fn wait<'a>(
@@ -98,11 +99,11 @@ impl Invalidation for Slots {
             // Let a section have the number n and have marked the page. We read n or a larger
             // number, with which the section is over. If we read n, the set has our bit, or that of a
             // later section is there already, and the section is over as well.
-            let section = place.section.load(Acquire);
-            if section % 2 == 0 || place.marked.load(Acquire) & bit == 0 {
+            let section = place.section.load(order!(Acquire, "slots_look"));
+            if section % 2 == 0 || place.marked.load(order!(Acquire, "slots_marked")) & bit == 0 {
                 continue;
             }
-            platform.wait_while(|| place.section.load(Acquire) == section);
+            platform.wait_while(|| place.section.load(order!(Acquire, "slots_wait")) == section);
         }
     }
 }

@@ -13,7 +13,7 @@
 //! - To ask "is anybody there?" and never how many: [`Snzi`].
 
 mod percpu;
-#[cfg(all(feature = "std", not(loom)))]
+#[cfg(feature = "std")]
 pub mod refcache;
 mod snzi;
 

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, fence};
@@ -103,10 +104,11 @@ impl<P: Platform> PerCpuRef<P> {
         // that load sees the mark and waits for the store at the end.
         self.platform.light();
         // Acquire: after a new beginning, what came before it.
-        let live = self.mode.load(Acquire) == LIVE;
+        let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
         // Release: what the thread did with its reference comes before who kills adds it up, and so
         // before whoever puts the last one.
-        counter.store(if live { word.wrapping_add(change) } else { word }, Release);
+        let counted = if live { word.wrapping_add(change) } else { word };
+        counter.store(counted, Release);
         live
     }
 
@@ -145,8 +147,8 @@ impl<P: Platform> PerCpuRef<P> {
     #[cold]
     fn put_common(&self) -> bool {
         // As `Arc` does: Release for whoever puts the last one, who acquires what all others did.
-        let last = self.common.fetch_sub(1, Release) == 1;
-        if last {
+        let last = self.common.fetch_sub(1, order!(Release, "percpu_put")) == 1;
+        if last && !is_mutant!("percpu_last") {
             fence(Acquire);
         }
         last
@@ -168,13 +170,15 @@ impl<P: Platform> PerCpuRef<P> {
         }
         // See `count`. A thread whose counter is made after our look through the table is one that
         // comes later, too.
-        self.platform.heavy();
+        if !is_mutant!("percpu_no_fence") {
+            self.platform.heavy();
+        }
         let mut sum = 0u64;
         for counter in self.counters.iter() {
             let mut word = 0;
             self.platform.wait_while(|| {
                 word = counter.load(Acquire);
-                word & INSIDE != 0
+                word & INSIDE != 0 && !is_mutant!("percpu_no_mark")
             });
             sum = sum.wrapping_add(word);
         }
@@ -196,7 +200,7 @@ impl<P: Platform> PerCpuRef<P> {
     /// Whether all references are gone. Once it is true it stays so until
     /// [`reinit`](PerCpuRef::reinit).
     pub fn is_zero(&self) -> bool {
-        self.common.load(Acquire) == 0
+        self.common.load(order!(Acquire, "percpu_is_zero")) == 0
     }
 
     /// Lets it live again, with one reference, the caller's.
@@ -208,7 +212,7 @@ impl<P: Platform> PerCpuRef<P> {
         // all former users did.
         let begun = self.common.compare_exchange(0, BIAS + 1, AcqRel, Acquire);
         assert!(begun.is_ok(), "it is still referenced");
-        self.mode.store(LIVE, Release);
+        self.mode.store(LIVE, order!(Release, "percpu_begin"));
     }
 }
 
@@ -371,9 +375,7 @@ mod modelled {
 
     use std::sync::Arc;
 
-    use loom::thread;
-
-    use crate::model::{Model, check};
+    use crate::model::{Model, check, interrupt, thread};
     use crate::primitive::Cell;
 
     struct Shared {
@@ -388,6 +390,7 @@ mod modelled {
         }
 
         fn use_it(&self) {
+            interrupt();
             // SAFETY: loom panics if anybody writes there.
             assert!(self.object.with(|alive| unsafe { *alive }), "used after its release");
         }
@@ -444,6 +447,53 @@ mod modelled {
             shared.release_if(shared.count.kill());
             user.join().unwrap();
             assert!(shared.is_released());
+        });
+    }
+    #[test]
+    fn who_is_told_that_it_is_zero_sees_what_its_users_did() {
+        check(3, || {
+            let shared = Shared::new();
+            // SAFETY: the number is this thread's.
+            unsafe { shared.count.get_as(0) };
+            let user = thread::spawn({
+                let shared = Arc::clone(&shared);
+                // SAFETY: as above, and the reference is one that the other thread got.
+                move || unsafe {
+                    shared.use_it();
+                    let _ = shared.count.put_as(1);
+                }
+            });
+            let _ = shared.count.kill();
+            if shared.count.is_zero() {
+                shared.release_if(true);
+            }
+            user.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_user_of_the_next_life_sees_its_beginning() {
+        check(3, || {
+            let shared = Shared::new();
+            let user = thread::spawn({
+                let shared = Arc::clone(&shared);
+                // SAFETY: the number is this thread's.
+                move || unsafe {
+                    for _ in 0..2 {
+                        if shared.count.tryget_live_as(1) {
+                            shared.use_it();
+                            let _ = shared.count.put_as(1);
+                        }
+                    }
+                }
+            });
+            if shared.count.kill() {
+                shared.release_if(true);
+                // SAFETY: nobody has a reference; loom sees to it.
+                shared.object.with(|alive| unsafe { *alive = true });
+                shared.count.reinit();
+            }
+            user.join().unwrap();
         });
     }
 }

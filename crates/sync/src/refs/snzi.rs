@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
+use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::primitive::AtomicU64;
 
@@ -51,7 +52,9 @@ impl AtomicWord {
     /// AcqRel everywhere: whoever finds a count that is not zero need not go up, because the one who
     /// made it so has been there; the exchange hands that on.
     fn replace(&self, old: Word, new: Word) -> bool {
-        self.0.compare_exchange(old.pack(), new.pack(), AcqRel, Acquire).is_ok()
+        self.0
+            .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "snzi_replace"), Acquire)
+            .is_ok()
     }
 }
 
@@ -211,7 +214,7 @@ impl Snzi {
                 break new;
             }
         };
-        if new.flag {
+        if new.flag && (new.count == 1 || !is_mutant!("snzi_no_help")) {
             // The one who made it leave zero may not have done it yet.
             loop {
                 let word = self.indicator.load();
@@ -243,7 +246,7 @@ impl Snzi {
             // second shows it. If it arrives later, it sets the indicator after our first load, and
             // our exchange fails, or after our exchange.
             let word = self.indicator.load();
-            if self.root.load().version != old.version {
+            if !is_mutant!("snzi_unsets") && self.root.load().version != old.version {
                 return;
             }
             let unset = Word { flag: false, version: word.version.wrapping_add(1), ..word };
@@ -370,9 +373,7 @@ mod modelled {
 
     use std::sync::Arc;
 
-    use loom::thread;
-
-    use crate::model::check;
+    use crate::model::{check, thread};
 
     fn arrive_and_depart(snzi: &Snzi, leaf: usize) {
         let arrival = snzi.arrive_at(leaf);

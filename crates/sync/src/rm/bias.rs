@@ -25,6 +25,7 @@ use lock_api::RawRwLockRecursive;
 use super::event::Event;
 use super::readers::Readers;
 use super::slots::{Slot, Slots};
+use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64, constant};
 
@@ -104,7 +105,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         // waits for us. If it sees the store, we are not inside. It may also see that a reader has
         // opened the lock after that writer: Acquire, and the Release of that reader, who had the
         // lock below then, let us see what the writer wrote.
-        if self.open.load(Acquire) != SHUT {
+        if is_mutant!("rm_no_recheck") || self.open.load(order!(Acquire, "rm_enter")) != SHUT {
             return true;
         }
         self.leave(slot);
@@ -209,7 +210,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         {
             // The lock below is ours, so no writer is inside, and the next one will shut the lock.
             // Release: see `enter`.
-            self.open.store(self.name(), Release);
+            self.open.store(self.name(), order!(Release, "rm_open"));
         }
     }
 
@@ -277,7 +278,9 @@ impl<R: RawRwLockRecursive> Bias<R> {
         self.open.store(SHUT, Relaxed);
         // The other side is in `enter`. A thread that came into the registry meanwhile is a store
         // like that of its slot: if we miss it, it sees that the lock is shut.
-        platform.heavy();
+        if !is_mutant!("rm_no_fence") {
+            platform.heavy();
+        }
         // Once is enough for each slot: nobody enters a shut lock, but for those who have it.
         for slot in readers.slots() {
             self.left.wait(platform, || !slot.holds(number));
@@ -292,7 +295,9 @@ impl<R: RawRwLockRecursive> Bias<R> {
     fn try_shut(&self, readers: &Readers, platform: &impl Platform) -> bool {
         let number = self.number.load(Relaxed);
         self.open.store(SHUT, Relaxed);
-        platform.heavy();
+        if !is_mutant!("rm_try_no_fence") {
+            platform.heavy();
+        }
         let is_read = readers.slots().any(|slot| slot.holds(number));
         if is_read {
             self.open.store(self.name(), Release);

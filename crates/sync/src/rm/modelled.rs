@@ -1,7 +1,6 @@
 //! All orders in which two threads meet in the lock, up to a number of preemptions.
 
 use loom::sync::Arc;
-use loom::thread;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -10,7 +9,7 @@ use lock_api::{GuardNoSend, RawRwLock, RawRwLockRecursive};
 use super::bias::Bias;
 use super::readers::Readers;
 use super::slots::Slots;
-use crate::model::{Model, check};
+use crate::model::{Model, check, interrupt, thread};
 use crate::primitive::{AtomicU32, Cell};
 
 /// A lock below: the number of readers, or `WRITER`.
@@ -100,6 +99,7 @@ impl Place {
     /// Reads as the owner of `slots`.
     fn read(&self, slots: &Slots, inside: impl FnOnce()) -> u32 {
         self.lock.lock_shared(Some(slots), || Model);
+        interrupt();
         // SAFETY: we have the lock. loom's cell takes this for a write: readers do not meet here.
         let value = self.value.with(|value| unsafe { *value });
         inside();
@@ -215,5 +215,40 @@ fn a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_read_before() 
         first.read(slots, || ());
         second.read(slots, || ());
         writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_writer_that_finds_a_lock_below_in_a_slot_sees_the_end_of_the_read_before() {
+    check(3, || {
+        let (first, second) = (Place::new(), Place::new());
+        let slots = first.slots();
+        first.read(slots, || ());
+        let writer = in_thread(&first, Place::write);
+        first.read(slots, || ());
+        // It is not open.
+        second.read(slots, || ());
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_of_a_lock_that_a_writer_gave_up_sees_the_write_before() {
+    check(3, || {
+        let place = Place::new();
+        let reader = in_thread(&place, |place| place.read(place.slots(), || ()));
+        place.write();
+        let slots = place.slots();
+        let read = || {
+            place.lock.lock_shared(Some(slots), || Model);
+            // SAFETY: we have it. Whoever reads nothing meets no reader in the cell.
+            let unlock = || unsafe { place.lock.unlock_shared(Some(slots)) };
+            unlock
+        };
+        read()();
+        let unlock = read();
+        assert!(!place.lock.try_lock_exclusive(&place.readers, || Model), "it is read");
+        unlock();
+        reader.join().unwrap();
     });
 }

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::mutant::order;
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64};
 
@@ -114,7 +115,7 @@ impl Slot {
     /// Whether a writer of this lock waits for the slot. Whoever sees that it need not sees also
     /// what the thread did before it left.
     pub(super) fn holds(&self, lock: u64) -> bool {
-        self.lock.load(Acquire) & !NESTED == lock
+        self.lock.load(order!(Acquire, "rm_holds")) & !NESTED == lock
     }
 
     /// Whether the thread reads this lock once, and by the slot alone.
@@ -127,17 +128,17 @@ impl Slot {
     /// thread did when it had the writer's.
     #[inline]
     pub(super) fn set(&self, lock: u64) {
-        self.lock.store(lock, Release);
+        self.lock.store(lock, order!(Release, "rm_set"));
     }
 
     /// Takes the slot for a lock that the thread has by the lock below.
     pub(super) fn set_below(&self, lock: u64) {
-        self.lock.store(lock | BELOW, Release);
+        self.lock.store(lock | BELOW, order!(Release, "rm_set_below"));
     }
 
     #[inline]
     pub(super) fn clear(&self) {
-        self.lock.store(0, Release);
+        self.lock.store(0, order!(Release, "rm_clear"));
     }
 
     pub(super) fn is_below(&self) -> bool {

@@ -4,15 +4,16 @@ use std::array;
 use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crate::biased::Biased;
+use crate::mutant::is_mutant;
 use crate::platform::Platform;
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Mutex, MutexGuard};
 use crate::registry::{Node, Registry};
 
 /// Places of a cache, which then has 4 KiB. sv6 has 4096 for a CPU and all its threads.
-const WAYS: usize = 256;
+const WAYS: usize = if cfg!(loom) { 2 } else { 256 };
 
 /// Caches that are flushed after one heavy fence. The owner of the last waits for all to be flushed,
 /// a few microseconds for each.
@@ -131,6 +132,9 @@ type Queue = Vec<NonNull<Header>>;
 /// module.
 unsafe fn evict(way: Way, epoch: u64, queue: &mut Queue) {
     let Some(object) = NonNull::new(way.object) else { return };
+    if is_mutant!("refcache_skips_zero") && way.delta == 0 {
+        return;
+    }
     // SAFETY: said by the caller.
     let mut state = unsafe { object.as_ref() }.lock();
     state.count += way.delta;
@@ -230,12 +234,14 @@ impl<P: Platform> Refcache<P> {
     fn flush(&self, epoch: u64, queue: &mut Queue) {
         // An owner's section that began before this fence is seen as inside; one that begins later
         // sees what we wrote before: words that are dying or null, and the epoch that began last.
-        self.platform.heavy();
+        if !is_mutant!("refcache_no_fence") {
+            self.platform.heavy();
+        }
         // In this order: an owner that was inside before has set `used`.
-        let mut used = self
-            .members
-            .values()
-            .filter(|member| member.cache.owner_is_inside() || member.used.load(Relaxed));
+        let mut used = self.members.values().filter(|member| {
+            let is_inside = member.cache.owner_is_inside() && !is_mutant!("refcache_used_only");
+            is_inside || member.used.load(Relaxed)
+        });
         loop {
             let group: [_; GROUP] = array::from_fn(|_| used.next());
             let group = || group.iter().flatten();
@@ -243,7 +249,9 @@ impl<P: Platform> Refcache<P> {
                 return;
             }
             group().for_each(|member| member.cache.announce(&self.platform));
-            self.platform.heavy();
+            if !is_mutant!("refcache_group_no_fence") {
+                self.platform.heavy();
+            }
             for member in group() {
                 let flush = |cache: &mut Box<Cache>| {
                     for way in &mut cache.ways {
@@ -278,7 +286,7 @@ fn review(object: NonNull<Header>, epoch: u64) -> Verdict {
         }
         return Verdict::Alive;
     }
-    if epoch < state.touched + 2 {
+    if epoch < state.touched + if is_mutant!("refcache_early") { 1 } else { 2 } {
         return Verdict::Later;
     }
     match &state.weak {

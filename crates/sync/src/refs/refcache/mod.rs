@@ -71,12 +71,18 @@
 //! Multithreaded Applications", EuroSys 2013, section 3.1, and sv6's refcache.
 
 mod cache;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod mid_tick;
+#[cfg(all(test, loom))]
+mod modelled;
+#[cfg(not(loom))]
 mod process;
+#[cfg(not(loom))]
 mod shared;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
+#[cfg(not(loom))]
 pub use process::{Ticker, tick};
+#[cfg(not(loom))]
 pub use shared::{Shared, Weak};

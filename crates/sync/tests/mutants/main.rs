@@ -1,0 +1,110 @@
+//! Every order that matters can be made wrong, and then some test has to notice: else it would prove
+//! nothing about the real code.
+//!
+//! The places are marked in the sources with `order!` and `is_mutant!`, and `list.rs` says who notices
+//! which. loom tries every order of the protocols' accesses; it notices weak orders, which an x86 CPU
+//! does not have. The torture runs on real CPUs, as no tool knows what membarrier(2) does. Unit tests
+//! notice what is wrong in any order. With `KNEE_TORTURE=long` the torture takes
+//! minutes.
+
+mod builds;
+mod list;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Output;
+use std::{env, fs, thread};
+
+use builds::{Program, said};
+use list::{MUTANTS, Notices};
+
+/// Whether a test has failed, and not anything else.
+fn failed(output: &Output) -> bool {
+    !output.status.success() && said(output).contains("test result: FAILED")
+}
+
+#[test]
+fn models_hold_and_those_of_mutants_do_not() {
+    let models = Program::models();
+    let real = models.run(None, &["modelled"]);
+    assert!(real.status.success(), "{}", said(&real));
+    for (mutant, notices) in MUTANTS {
+        if let Notices::Model(name) = notices {
+            let output = models.run(Some(mutant), &["--exact", name]);
+            assert!(failed(&output), "{mutant} survives {name}: {}", said(&output));
+        }
+    }
+}
+
+#[test]
+fn unit_tests_notice_what_is_wrong_in_any_order() {
+    let units = Program::units();
+    for (mutant, notices) in MUTANTS {
+        if let Notices::Unit(name) = notices {
+            let real = units.run(None, &["--exact", name]);
+            assert!(real.status.success(), "{}", said(&real));
+            let output = units.run(Some(mutant), &["--exact", name]);
+            assert!(failed(&output), "{mutant} survives {name}: {}", said(&output));
+        }
+    }
+}
+
+/// Whether to take the time for what takes long: `KNEE_TORTURE=long`.
+fn is_long() -> bool {
+    env::var_os("KNEE_TORTURE").is_some_and(|long| long == "long")
+}
+
+/// Seconds of the torture for what is real, and for a mutant at most: most are noticed within one.
+fn patience() -> (&'static str, &'static str) {
+    if is_long() { ("60", "300") } else { ("2", "60") }
+}
+
+#[test]
+fn the_torture_notices_each_mutant_and_nothing_in_the_real_code() {
+    if thread::available_parallelism().map_or(1, |cpus| cpus.get()) < 2 {
+        eprintln!("skipped: on one CPU nothing happens at once");
+        return;
+    }
+    let (real, mutants) = (Program::torture(""), Program::torture("--cfg mutants"));
+    let (short, long) = patience();
+    for mode in ["epoch", "hazard", "invalidation", "percpu", "refcache", "rm"] {
+        let output = real.run(None, &[mode, short]);
+        assert!(output.status.success(), "{mode}: {}", said(&output));
+    }
+    let output = real.run(None, &["epoch", short, "symmetric"]);
+    assert!(output.status.success(), "symmetric: {}", said(&output));
+    for (mutant, notices) in MUTANTS {
+        let Notices::Torture(arguments) = notices else { continue };
+        let arguments: Vec<_> =
+            [arguments[0], long].iter().chain(&arguments[1..]).copied().collect();
+        let output = mutants.run(Some(mutant), &arguments);
+        assert!(!output.status.success(), "{mutant} survives {long} s of {}", arguments[0]);
+    }
+}
+
+#[test]
+fn every_place_that_can_be_wrong_is_in_the_list() {
+    let mut places = BTreeSet::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut places);
+    let listed: BTreeSet<_> = MUTANTS.iter().map(|(mutant, _)| (*mutant).to_owned()).collect();
+    assert_eq!(places, listed);
+}
+
+/// Adds the names of mutants in the files of a directory.
+fn collect(directory: &Path, places: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).expect("the sources are there") {
+        let path = entry.expect("they can be listed").path();
+        if path.is_dir() {
+            collect(&path, places);
+            continue;
+        }
+        let source = fs::read_to_string(path).expect("they are text");
+        for mark in ["is_mutant!(", "order!("] {
+            for after in source.split(mark).skip(1) {
+                let arguments = after.split(')').next().unwrap_or_default();
+                // A macro's own parameters have no quotes.
+                places.extend(arguments.split('"').nth(1).map(str::to_owned));
+            }
+        }
+    }
+}

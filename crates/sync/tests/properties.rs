@@ -1,0 +1,280 @@
+//! What is promised, against models that are simple enough to be right, after any sequence of
+//! operations of several threads.
+
+#![cfg(not(miri))]
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use knee_sync::System;
+use knee_sync::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
+use knee_sync::refs::refcache::{Shared, tick};
+use knee_sync::refs::{PerCpuRef, Snzi};
+use knee_sync::rm::RmLock;
+use proptest::prelude::*;
+
+const THREADS: usize = 3;
+
+/// A thread that does one thing at a time, when it is told to.
+struct Worker<O, R> {
+    tell: Sender<O>,
+    told: Receiver<R>,
+}
+
+impl<O: Send, R: Send> Worker<O, R> {
+    /// `serve` gets what the thread is told, and returns when it is told no more.
+    fn start<'scope>(
+        scope: &'scope thread::Scope<'scope, '_>,
+        serve: impl FnOnce(Receiver<O>, Sender<R>) + Send + 'scope,
+    ) -> Worker<O, R>
+    where
+        O: 'scope,
+        R: 'scope,
+    {
+        let ((tell, hear), (say, told)) = (channel(), channel());
+        scope.spawn(move || serve(hear, say));
+        Worker { tell, told }
+    }
+
+    fn does(&self, operation: O) -> R {
+        self.tell.send(operation).expect("it listens");
+        self.told.recv().expect("it answers")
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    /// References are got and put by any threads; somewhere the count is killed, and it may begin anew.
+    #[test]
+    fn a_count_comes_to_zero_with_its_last_reference(
+        operations in prop::collection::vec((0..5_u8, 0..THREADS), 1..80)
+    ) {
+        let count = PerCpuRef::new(System::detect());
+        let (mut references, mut dead) = (1_u32, false);
+        for (operation, thread) in operations {
+            // SAFETY: this is the only thread, whatever the number.
+            unsafe {
+                match operation {
+                    0 => prop_assert_eq!(count.tryget_live_as(thread), !dead),
+                    1 if references > 0 => count.get_as(thread),
+                    // The owner's reference is put by the kill alone.
+                    2 | 3 if references > u32::from(!dead) => {
+                        let last = count.put_as(thread);
+                        references -= 1;
+                        prop_assert_eq!(last, references == 0);
+                        continue;
+                    }
+                    4 if !dead => {
+                        references -= 1;
+                        prop_assert_eq!(count.kill(), references == 0);
+                        dead = true;
+                        continue;
+                    }
+                    4 if references == 0 => {
+                        count.reinit();
+                        (references, dead) = (1, false);
+                        continue;
+                    }
+                    _ => continue,
+                }
+            }
+            references += u32::from(operation == 1 || !dead);
+            prop_assert_eq!(count.is_zero(), references == 0);
+        }
+    }
+
+    #[test]
+    fn an_indicator_tells_whether_anybody_is_there(
+        leaves in 1..20_usize,
+        operations in prop::collection::vec((any::<bool>(), 0..100_usize), 1..100)
+    ) {
+        let snzi = Snzi::new(leaves);
+        let mut there = Vec::new();
+        for (arrives, number) in operations {
+            if arrives {
+                there.push(snzi.arrive_at(number));
+            } else if !there.is_empty() {
+                drop(there.swap_remove(number % there.len()));
+            }
+            prop_assert_eq!(snzi.query(), !there.is_empty());
+        }
+    }
+
+    /// Threads clone, drop and upgrade in caches of their own; ticks come at any time.
+    #[test]
+    fn a_shared_value_stays_with_its_references_and_goes_by_the_third_tick(
+        operations in prop::collection::vec((0..4_u8, 0..THREADS), 1..80)
+    ) {
+        struct Value(Arc<AtomicBool>);
+        impl Drop for Value {
+            fn drop(&mut self) {
+                self.0.store(true, SeqCst);
+            }
+        }
+        let freed = Arc::new(AtomicBool::new(false));
+        let first = Shared::new(Value(Arc::clone(&freed)));
+        let weak = first.downgrade();
+        let kept = Mutex::new(vec![first]);
+        thread::scope(|scope| {
+            let workers = [(); THREADS].map(|()| {
+                Worker::start(scope, |operations: Receiver<u8>, say: Sender<bool>| {
+                    for operation in operations {
+                        let mut kept = kept.lock().expect("nobody panics with it");
+                        let done = match operation {
+                            0 => kept.last().cloned().map(|clone| kept.push(clone)).is_some(),
+                            1 => weak.upgrade().map(|shared| kept.push(shared)).is_some(),
+                            _ => kept.pop().is_some(),
+                        };
+                        say.send(done).expect("somebody asked");
+                    }
+                })
+            });
+            let (mut references, mut ticks) = (1_usize, 0);
+            for (operation, thread) in operations {
+                let was_there = references;
+                if operation == 3 {
+                    tick();
+                    ticks += 1;
+                } else if workers[thread].does(operation) {
+                    match operation {
+                        0 | 1 => references += 1,
+                        _ => references -= 1,
+                    }
+                    ticks = 0;
+                } else {
+                    prop_assert_eq!(was_there, 0);
+                }
+                prop_assert!(references == 0 || !freed.load(SeqCst), "it is referred to");
+                prop_assert!(references > 0 || ticks < 3 || freed.load(SeqCst), "three ticks");
+            }
+            kept.lock().expect("nobody panics with it").clear();
+            (0..3).for_each(|_| tick());
+            prop_assert!(freed.load(SeqCst));
+            Ok(())
+        })?;
+    }
+
+    /// Threads try to read and to write, and keep what they get.
+    #[test]
+    fn a_writer_excludes_all_and_readers_no_reader(
+        operations in prop::collection::vec((0..4_u8, 0..THREADS), 1..80)
+    ) {
+        let lock = RmLock::new(0_u32);
+        thread::scope(|scope| {
+            let workers = [(); THREADS].map(|()| {
+                Worker::start(scope, |operations: Receiver<u8>, say: Sender<bool>| {
+                    let (mut reads, mut write) = (Vec::new(), None);
+                    for operation in operations {
+                        let done = match operation {
+                            0 => lock.try_read().map(|guard| reads.push(guard)).is_some(),
+                            1 if write.is_none() => {
+                                write = lock.try_write();
+                                write.is_some()
+                            }
+                            2 => reads.pop().is_some(),
+                            3 => write.take().is_some(),
+                            _ => false,
+                        };
+                        say.send(done).expect("somebody asked");
+                    }
+                })
+            });
+            let (mut reads, mut writer) = ([0; THREADS], None);
+            for (operation, thread) in operations {
+                let nobody_reads = reads.iter().sum::<usize>() == 0;
+                let expected = match operation {
+                    0 => writer.is_none(),
+                    1 => writer.is_none() && nobody_reads,
+                    2 => reads[thread] > 0,
+                    _ => writer == Some(thread),
+                };
+                prop_assert_eq!(workers[thread].does(operation), expected, "{}", operation);
+                match operation {
+                    _ if !expected => (),
+                    0 => reads[thread] += 1,
+                    1 => writer = Some(thread),
+                    2 => reads[thread] -= 1,
+                    _ => writer = None,
+                }
+            }
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn a_wait_is_over_when_every_section_is_that_has_marked(
+        operations in prop::collection::vec((0..4_u8, 0..THREADS, 0..2_usize), 1..40)
+    ) {
+        wait_is_over(Slots::new(), &operations)?;
+        wait_is_over(Epoch::new(), &operations)?;
+        wait_is_over(Locked::new(), &operations)?;
+        if let Some(form) = LockFree::new() {
+            wait_is_over(form, &operations)?;
+        }
+    }
+}
+
+/// Sections begin, mark pages and end; for each wait there is a thread, which looks whether those have
+/// ended that had marked the page before.
+fn wait_is_over<F: Invalidation>(
+    form: F,
+    operations: &[(u8, usize, usize)],
+) -> Result<(), TestCaseError> {
+    let tracker = &Tracker::new(form);
+    let pages = &[(); 2].map(|()| (Stamp::new(), Mutex::new(Vec::<Arc<AtomicBool>>::new())));
+    let early = &AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let mut members = [(); THREADS].map(|()| tracker.join());
+        let mut sections: Vec<_> = members.iter_mut().map(|member| (None, Some(member))).collect();
+        for &(operation, thread, page) in operations {
+            let (section, member) = &mut sections[thread];
+            match operation {
+                0 => {
+                    if let Some(member) = member.take() {
+                        *section = Some((member.begin(), Arc::new(AtomicBool::new(false))));
+                    }
+                }
+                1 => {
+                    if let Some((section, is_over)) = section {
+                        let (stamp, marked_by) = &pages[page];
+                        let mut marked_by = marked_by.lock().expect("nobody panics with it");
+                        marked_by.push(Arc::clone(is_over));
+                        section.mark(stamp);
+                    }
+                }
+                2 => {
+                    if let Some((section, is_over)) = section.take() {
+                        is_over.store(true, SeqCst);
+                        section.finish();
+                    }
+                }
+                _ => {
+                    let (stamp, marked_by) = &pages[page];
+                    let marked_by = marked_by.lock().expect("nobody panics with it").clone();
+                    scope.spawn(move || {
+                        tracker.wait(stamp);
+                        let is_early = |is_over: &Arc<AtomicBool>| !is_over.load(SeqCst);
+                        early.fetch_add(
+                            marked_by.iter().filter(|over| is_early(over)).count(),
+                            SeqCst,
+                        );
+                    });
+                    // A wait that is too short ends now.
+                    (0..3).for_each(|_| thread::yield_now());
+                }
+            }
+        }
+        for (section, _) in &mut sections {
+            if let Some((section, is_over)) = section.take() {
+                is_over.store(true, SeqCst);
+                section.finish();
+            }
+        }
+    });
+    prop_assert_eq!(early.load(SeqCst), 0, "a wait was over before a section");
+    Ok(())
+}
