@@ -1,0 +1,315 @@
+//! What a CPU has for itself: its part in the epoch, and what operations will need.
+
+use alloc::alloc::{Layout, alloc};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+use knee_sync::epoch::{Guard, Handle};
+
+use crate::codes::Kinds;
+use crate::error::OutOfMemory;
+use crate::extents::Extents;
+use crate::machine::Machine;
+use crate::node::{Branch, Leaf, Table};
+use crate::page::{Frame, PAGE};
+
+/// Frames that a CPU takes from the machine at once, and gives back at once.
+const BATCH: usize = 32;
+
+/// A CPU of a machine. It stays on its thread, as kernels have one in the data of each CPU.
+#[derive(Debug)]
+pub struct Cpu<'m, M: Machine> {
+    machine: &'m M,
+    number: usize,
+    epoch: Handle<'m, M::Platform>,
+    spare: RefCell<Spare>,
+}
+
+/// What an operation finds missing while it has locks. It gives them back, gets that, and begins anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Nothing: the tree has changed.
+    Nothing,
+    Leaf,
+    Branch,
+    /// A frame of absent entries.
+    Table,
+    /// So many lists of extents with room for so many.
+    Extents {
+        count: usize,
+        room: usize,
+    },
+    /// So many lists of kinds with room for so many.
+    Kinds {
+        count: usize,
+        room: usize,
+    },
+}
+
+/// What was allocated before it was known whether it will be needed.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    leaf: Option<Box<MaybeUninit<Leaf>>>,
+    branch: Option<Box<Branch>>,
+    table: Option<Frame>,
+    /// Zeroed.
+    page: Option<Frame>,
+    // Boxed, as they are published by their address.
+    #[expect(clippy::vec_box)]
+    extents: Vec<Box<Extents>>,
+    kinds: Vec<Kinds>,
+    /// Lists that others may read until an epoch is over. There is room for as many as there are in
+    /// `extents`, and one more.
+    retired: Vec<NonNull<Extents>>,
+    frames: Vec<Frame>,
+}
+
+// SAFETY: what was retired is the owner's alone but for reads.
+unsafe impl Send for Spare {}
+
+/// A box, or none if there is no memory.
+fn try_box<T>(value: T) -> Result<Box<T>, OutOfMemory> {
+    let mut new = try_box_uninit::<T>()?;
+    new.write(value);
+    // SAFETY: it is written.
+    Ok(unsafe { new.assume_init() })
+}
+
+fn try_box_uninit<T>() -> Result<Box<MaybeUninit<T>>, OutOfMemory> {
+    // SAFETY: no type that is boxed here has size zero.
+    let new = unsafe { alloc(Layout::new::<T>()) }.cast::<MaybeUninit<T>>();
+    // SAFETY: it was allocated as a box of `T` is, and needs no content.
+    NonNull::new(new).map(|new| unsafe { Box::from_raw(new.as_ptr()) }).ok_or(OutOfMemory)
+}
+
+impl Spare {
+    /// A leaf that is locked.
+    pub(crate) fn leaf(&mut self, first: u64, parent: &Branch) -> Result<NonNull<Leaf>, Lack> {
+        let mut leaf = self.leaf.take().ok_or(Lack::Leaf)?;
+        leaf.write(Leaf::new(first, NonNull::from(parent)));
+        // SAFETY: it is written.
+        Ok(NonNull::from(Box::leak(unsafe { leaf.assume_init() })))
+    }
+
+    /// A branch with a table that is locked.
+    pub(crate) fn branch<M: Machine>(
+        &mut self,
+        machine: &M,
+        first: u64,
+        parent: &Branch,
+    ) -> Result<NonNull<Branch>, Lack> {
+        if self.table.is_none() {
+            return Err(Lack::Table);
+        }
+        let mut branch = self.branch.take().ok_or(Lack::Branch)?;
+        branch.begin(parent.level() - 1, first, NonNull::from(parent));
+        let frame = self.table()?;
+        // SAFETY: nobody else knows the branch, which has no table; the frame is zeroed and ours.
+        unsafe { branch.set_table(frame, table_at(machine, frame)) };
+        Ok(NonNull::from(Box::leak(branch)))
+    }
+
+    /// A frame of absent entries.
+    pub(crate) fn table(&mut self) -> Result<Frame, Lack> {
+        self.table.take().ok_or(Lack::Table)
+    }
+
+    /// A frame of zeros, which the caller has seen to.
+    pub(crate) fn page(&mut self) -> Frame {
+        self.page.take().expect("a fault begins with a page")
+    }
+
+    /// An empty list, if there is one with this room.
+    pub(crate) fn extents(&mut self, room: usize) -> Result<Box<Extents>, Lack> {
+        let place = self.extents.iter().position(|extents| extents.room() >= room);
+        let place = place.ok_or(Lack::Extents { count: 1, room })?;
+        Ok(self.extents.swap_remove(place))
+    }
+
+    /// Whether there are so many lists with this room.
+    pub(crate) fn has(&self, count: usize, room: usize) -> Result<(), Lack> {
+        let have = self.extents.iter().filter(|extents| extents.room() >= room).count();
+        match have >= count && self.retired.capacity() > count {
+            true => Ok(()),
+            false => Err(Lack::Extents { count, room }),
+        }
+    }
+
+    /// An empty list, if there is one with this room.
+    pub(crate) fn kinds(&mut self, room: usize) -> Result<Kinds, Lack> {
+        let place = self.kinds.iter().position(|kinds| kinds.capacity() >= room);
+        let place = place.ok_or(Lack::Kinds { count: 1, room })?;
+        Ok(self.kinds.swap_remove(place))
+    }
+
+    /// Whether there are so many lists of kinds with this room.
+    pub(crate) fn has_kinds(&self, count: usize, room: usize) -> Result<(), Lack> {
+        let have = self.kinds.iter().filter(|kinds| kinds.capacity() >= room).count();
+        if have >= count { Ok(()) } else { Err(Lack::Kinds { count, room }) }
+    }
+
+    /// Takes back what was not needed.
+    pub(crate) fn keep(&mut self, mut extents: Box<Extents>) {
+        extents.clear();
+        if self.extents.len() < self.extents.capacity() {
+            self.extents.push(extents);
+        }
+    }
+
+    /// What others may read still.
+    pub(crate) fn retire(&mut self, old: Option<NonNull<Extents>>) {
+        debug_assert!(self.retired.len() < self.retired.capacity(), "`has` sees to it");
+        self.retired.extend(old);
+    }
+}
+
+/// A frame's entries.
+pub(crate) fn table_at<M: Machine>(machine: &M, frame: Frame) -> NonNull<Table> {
+    machine.address(frame).cast()
+}
+
+impl<'m, M: Machine> Cpu<'m, M> {
+    /// The CPU of this number.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
+    ///
+    /// # Safety
+    /// Nobody else is this CPU at the same time, and what has it runs on it.
+    pub unsafe fn new(machine: &'m M, number: usize) -> Cpu<'m, M> {
+        assert!(number < machine.cpus(), "the machine has {} CPUs", machine.cpus());
+        let epoch = machine.epoch().register();
+        Cpu { machine, number, epoch, spare: RefCell::new(Spare::default()) }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &'m M {
+        self.machine
+    }
+
+    /// What is found in a space's tree stays until the guard is dropped.
+    #[inline]
+    pub(crate) fn pin(&self) -> Guard<'_, M::Platform> {
+        self.epoch.pin()
+    }
+
+    /// Calls `with` with what there is, which it uses within the call.
+    #[inline]
+    pub(crate) fn with_spare<R>(&self, with: impl FnOnce(&mut Spare) -> R) -> R {
+        with(&mut self.spare.borrow_mut())
+    }
+
+    /// Gets what was missing. Without locks, and outside of the epoch.
+    #[cold]
+    pub(crate) fn stock(&self, lack: Lack) -> Result<(), OutOfMemory> {
+        let spare = &mut *self.spare.borrow_mut();
+        match lack {
+            Lack::Nothing => (),
+            Lack::Leaf => spare.leaf = Some(try_box_uninit()?),
+            Lack::Branch => spare.branch = Some(try_box(Branch::blank())?),
+            Lack::Table if spare.table.is_some() => (),
+            Lack::Table => spare.table = Some(self.zeroed(&mut spare.frames)?),
+            Lack::Extents { count, room } => {
+                spare.retired.try_reserve(count + 1)?;
+                spare.extents.try_reserve(count + 1)?;
+                for _ in 0..count {
+                    spare.extents.push(try_box(Extents::with_room(room)?)?);
+                }
+            }
+            Lack::Kinds { count, room } => {
+                // Those with less room will not be asked for again.
+                spare.kinds.clear();
+                spare.kinds.try_reserve(count)?;
+                for _ in 0..count {
+                    spare.kinds.push(Kinds::with_room(room)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A root with a table.
+    pub(crate) fn root(&self, root: Branch) -> Result<NonNull<Branch>, OutOfMemory> {
+        self.stock(Lack::Table)?;
+        let root = try_box(root)?;
+        let frame = self.spare.borrow_mut().table.take().ok_or(OutOfMemory)?;
+        // SAFETY: nobody else knows it, and it has none; the frame is zeroed and ours.
+        unsafe { root.set_table(frame, table_at(self.machine, frame)) };
+        Ok(NonNull::from(Box::leak(root)))
+    }
+
+    /// Sees to it that there is a page of zeros.
+    #[inline]
+    pub(crate) fn stock_page(&self) -> Result<(), OutOfMemory> {
+        let spare = &mut *self.spare.borrow_mut();
+        if spare.page.is_none() {
+            spare.page = Some(self.zeroed(&mut spare.frames)?);
+        }
+        Ok(())
+    }
+
+    /// A frame of zeros.
+    fn zeroed(&self, frames: &mut Vec<Frame>) -> Result<Frame, OutOfMemory> {
+        if frames.is_empty() {
+            frames.try_reserve(2 * BATCH)?;
+            let mut new = [Frame(0); BATCH];
+            let count = self.machine.allocate(&mut new);
+            frames.extend_from_slice(&new[..count]);
+        }
+        let frame = frames.pop().ok_or(OutOfMemory)?;
+        if !M::ZEROED {
+            // SAFETY: the frame is ours, of this size.
+            unsafe { self.machine.address(frame).write_bytes(0, PAGE) };
+        }
+        Ok(frame)
+    }
+
+    /// Gives a frame back that no CPU can go to any more.
+    ///
+    /// # Safety
+    /// As of [`Machine::free`].
+    pub(crate) unsafe fn free(&self, frame: Frame) {
+        let frames = &mut self.spare.borrow_mut().frames;
+        if M::ZEROED || frames.capacity() < 2 * BATCH {
+            // SAFETY: said by the caller.
+            return unsafe { self.machine.free(&[frame]) };
+        }
+        if frames.len() == 2 * BATCH {
+            // SAFETY: said by who gave them to us.
+            unsafe { self.machine.free(&frames[BATCH..]) };
+            frames.truncate(BATCH);
+        }
+        self.machine.reuse(frame);
+        frames.push(frame);
+    }
+
+    /// Has what was retired freed when nobody can read it any more.
+    #[inline]
+    pub(crate) fn defer(&self) {
+        let mut spare = self.spare.borrow_mut();
+        while let Some(old) = spare.retired.pop() {
+            // SAFETY: it came from a box, and nobody finds it any more.
+            unsafe { self.epoch.defer_drop(old.as_ptr()) };
+        }
+    }
+}
+
+impl<M: Machine> Drop for Cpu<'_, M> {
+    fn drop(&mut self) {
+        self.defer();
+        let spare = self.spare.get_mut();
+        let frames = spare.frames.iter().chain(&spare.table).chain(&spare.page);
+        for &frame in frames {
+            // SAFETY: the frames are ours alone.
+            unsafe { self.machine.free(&[frame]) };
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Sets of CPUs.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, SeqCst},
+};
+
+use crate::error::OutOfMemory;
+
+/// CPUs by number, which others may add to at any time.
+#[derive(Debug)]
+pub struct CpuSet(Box<[AtomicU64]>);
+
+impl CpuSet {
+    /// None, of so many.
+    pub(crate) fn new(cpus: usize) -> Result<CpuSet, OutOfMemory> {
+        let mut words = Vec::new();
+        words.try_reserve_exact(cpus.div_ceil(64))?;
+        words.resize_with(cpus.div_ceil(64), || AtomicU64::new(0));
+        Ok(CpuSet(words.into_boxed_slice()))
+    }
+
+    /// Whether this one is in it.
+    #[inline]
+    pub fn contains(&self, cpu: usize) -> bool {
+        self.0[cpu / 64].load(Acquire) & 1 << (cpu % 64) != 0
+    }
+
+    /// Adds one. SeqCst: the CPU goes on to read tables, and who has changed these goes on to read the
+    /// set.
+    pub(crate) fn add(&self, cpu: usize) {
+        self.0[cpu / 64].fetch_or(1 << (cpu % 64), SeqCst);
+    }
+
+    /// Those in it, in order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(word, bits)| {
+            let mut bits = bits.load(Relaxed);
+            core::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+                bits &= bits - 1;
+                Some(64 * word + bit)
+            })
+        })
+    }
+}

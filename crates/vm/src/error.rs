@@ -1,0 +1,75 @@
+//! What can go wrong.
+
+use alloc::collections::TryReserveError;
+use core::fmt;
+
+/// There is no memory for what was asked. Nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl From<TryReserveError> for OutOfMemory {
+    fn from(_: TryReserveError) -> OutOfMemory {
+        OutOfMemory
+    }
+}
+
+/// Why a map could not be changed. Nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapError {
+    /// There is no memory for nodes of the map.
+    OutOfMemory,
+    /// Pages beyond the end of the space, or none at all.
+    OutOfRange,
+    /// Something is mapped there.
+    Occupied,
+    /// There is no free range of that size.
+    NoRange,
+}
+
+impl From<OutOfMemory> for MapError {
+    fn from(_: OutOfMemory) -> MapError {
+        MapError::OutOfMemory
+    }
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MapError::OutOfMemory => "no memory for nodes of the map",
+            MapError::OutOfRange => "the pages are none, or not within the space",
+            MapError::Occupied => "something is mapped there",
+            MapError::NoRange => "no free range of that size",
+        })
+    }
+}
+
+impl core::error::Error for MapError {}
+
+/// Why an access could not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is mapped there (SIGSEGV, `SEGV_MAPERR`).
+    Unmapped,
+    /// What is mapped does not allow it (SIGSEGV, `SEGV_ACCERR`).
+    Forbidden,
+    /// There is no frame for it.
+    OutOfMemory,
+}
+
+impl From<OutOfMemory> for Fault {
+    fn from(_: OutOfMemory) -> Fault {
+        Fault::OutOfMemory
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::Unmapped => "nothing is mapped there",
+            Fault::Forbidden => "what is mapped there does not allow it",
+            Fault::OutOfMemory => "there is no frame for it",
+        })
+    }
+}
+
+impl core::error::Error for Fault {}

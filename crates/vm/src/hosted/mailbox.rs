@@ -1,0 +1,119 @@
+//! Messages to a CPU, and its TLB.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::tlb::Tlb;
+use crate::machine::Flush;
+
+/// What one CPU wants another to forget.
+struct Message {
+    space: u64,
+    pages: Flush,
+    /// Where to say that it is done: in the frame of somebody who waits for it.
+    answers: *const AtomicU64,
+}
+
+/// What waits for a CPU.
+#[derive(Default)]
+struct Inbox {
+    /// There is such a CPU, and it answers. One that is not there knows nothing.
+    there: bool,
+    messages: Vec<Message>,
+}
+
+// SAFETY: `answers` is an atomic that stays until it is answered.
+unsafe impl Send for Inbox {}
+
+/// A CPU, as others know it.
+#[derive(Default)]
+#[repr(align(128))]
+pub(super) struct Mailbox {
+    /// There are messages.
+    full: AtomicBool,
+    inbox: Mutex<Inbox>,
+    /// The CPU's own.
+    tlb: Tlb,
+}
+
+// SAFETY: the TLB is used by the CPU's thread alone, as the functions below say.
+unsafe impl Sync for Mailbox {}
+
+impl Mailbox {
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The CPU comes. Whether it was not there.
+    pub(super) fn come(&self) -> bool {
+        !std::mem::replace(&mut self.inbox().there, true)
+    }
+
+    /// The CPU goes, and knows nothing from now on.
+    ///
+    /// # Safety
+    /// By its thread.
+    pub(super) unsafe fn go(&self) {
+        self.tlb.forget_all();
+        let mut inbox = self.inbox();
+        inbox.there = false;
+        self.full.store(false, Release);
+        for message in inbox.messages.drain(..) {
+            // SAFETY: who waits for it is there.
+            unsafe { &*message.answers }.fetch_add(1, Release);
+        }
+    }
+
+    /// Posts a message; whether there is anybody to answer it.
+    ///
+    /// # Safety
+    /// `answers` stays until it has been counted up.
+    pub(super) unsafe fn post(&self, space: u64, pages: Flush, answers: *const AtomicU64) -> bool {
+        let mut inbox = self.inbox();
+        if inbox.there {
+            inbox.messages.push(Message { space, pages, answers });
+            self.full.store(true, Release);
+        }
+        inbox.there
+    }
+
+    /// Does what the messages say.
+    ///
+    /// # Safety
+    /// By the CPU's thread.
+    #[inline]
+    pub(super) unsafe fn answer(&self) {
+        if self.full.load(Acquire) {
+            // SAFETY: the caller says so.
+            unsafe { self.answer_all() };
+        }
+    }
+
+    /// # Safety
+    /// As above.
+    #[cold]
+    unsafe fn answer_all(&self) {
+        let mut inbox = self.inbox();
+        self.full.swap(false, AcqRel);
+        for Message { space, pages, answers } in inbox.messages.drain(..) {
+            self.tlb.forget(space, pages);
+            // SAFETY: who waits for it is there. Release: our accesses by what is forgotten came before.
+            unsafe { &*answers }.fetch_add(1, Release);
+        }
+    }
+
+    /// Forgets pages.
+    ///
+    /// # Safety
+    /// By the CPU's thread.
+    pub(super) unsafe fn forget(&self, space: u64, pages: Flush) {
+        self.tlb.forget(space, pages);
+    }
+
+    /// # Safety
+    /// By the CPU's thread.
+    pub(super) unsafe fn tlb(&self) -> &Tlb {
+        &self.tlb
+    }
+}

@@ -1,0 +1,190 @@
+//! A machine in a process: frames are memory, CPUs are threads, and the MMU is software.
+//!
+//! Its CPUs read the same tables as hardware would, each has a TLB of its own, and a shootdown is a
+//! message to each CPU that may know the pages, which it answers when it comes to its next access. So
+//! everything runs and is tested in plain user space, and emulators and simulators have an MMU.
+//!
+//! Each frame has a generation, which goes on when the frame is freed, and a TLB's entry has that of
+//! the time when it was made. A CPU that goes to a frame by an entry that it should have forgotten
+//! notices, and panics: that is a bug in what removes pages.
+//!
+//! ```
+//! use knee_vm::hosted::Hosted;
+//! use knee_vm::{PAGE, Pages, Protection, Space};
+//!
+//! let machine = Hosted::new(1024, 2);
+//! let cpu = machine.cpu(0);
+//! let space = Space::new(&cpu).unwrap();
+//! space.map(&cpu, Pages::new(16, 4), Protection::READ | Protection::WRITE).unwrap();
+//! cpu.store(&space, 16 * PAGE as u64, 7).unwrap();
+//! assert_eq!(cpu.load(&space, 16 * PAGE as u64), Ok(7));
+//! space.unmap(&cpu, Pages::new(16, 4)).unwrap();
+//! assert!(cpu.load(&space, 16 * PAGE as u64).is_err());
+//! ```
+
+mod mailbox;
+mod processor;
+mod tlb;
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicU64, fence};
+use std::sync::{Mutex, PoisonError};
+
+use knee_sync::System;
+use knee_sync::epoch::Domain;
+
+use self::mailbox::Mailbox;
+pub use self::processor::Processor;
+use crate::cpus::CpuSet;
+use crate::format::X86_64;
+use crate::machine::{Flush, Machine, Note};
+use crate::page::{Frame, PAGE};
+
+/// A machine in a process.
+pub struct Hosted {
+    epoch: Domain<System>,
+    memory: NonNull<u8>,
+    layout: Layout,
+    notes: Box<[Note]>,
+    generations: Box<[AtomicU64]>,
+    free: Mutex<Vec<Frame>>,
+    mailboxes: Box<[Mailbox]>,
+}
+
+// SAFETY: frames belong to whoever has allocated them, or are shared by CPUs as atomics.
+unsafe impl Sync for Hosted {}
+// SAFETY: as above.
+unsafe impl Send for Hosted {}
+
+impl Hosted {
+    /// A machine with so many frames of 4 KiB and so many CPUs. The process has the memory when it is
+    /// written to.
+    pub fn new(frames: usize, cpus: usize) -> Hosted {
+        let layout =
+            Layout::from_size_align(frames.max(1) * PAGE, PAGE).expect("it is addressable");
+        // SAFETY: it is not empty.
+        let memory = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let memory = memory.unwrap_or_else(|| handle_alloc_error(layout));
+        Hosted {
+            epoch: Domain::new(System::detect()),
+            memory,
+            layout,
+            notes: (0..frames).map(|_| Note::default()).collect(),
+            generations: (0..frames).map(|_| AtomicU64::new(0)).collect(),
+            free: Mutex::new((0..frames as u64).rev().map(Frame).collect()),
+            mailboxes: (0..cpus).map(|_| Mailbox::default()).collect(),
+        }
+    }
+
+    /// The CPU of this number, on the calling thread. It answers others when it goes to memory; a thread
+    /// that does something else for long [rests](Processor::rest).
+    ///
+    /// # Panics
+    /// If there is no such CPU, or it is there already.
+    pub fn cpu(&self, number: usize) -> Processor<'_> {
+        Processor::new(self, number)
+    }
+
+    /// Frames that are free, but for those that CPUs keep for themselves.
+    pub fn free_frames(&self) -> usize {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn generation(&self, frame: Frame) -> u64 {
+        self.generations[frame.0 as usize].load(Acquire)
+    }
+
+    /// A word of a frame.
+    fn word(&self, frame: Frame, word: usize) -> &AtomicU64 {
+        assert!(word < PAGE / 8);
+        // SAFETY: it is within the frame, and a multiple of eight from its beginning.
+        unsafe { self.address(frame).cast::<AtomicU64>().add(word).as_ref() }
+    }
+}
+
+// SAFETY: frames are taken from a list under a lock; their memory stays where it is; `shoot_down` waits
+// until each CPU has answered.
+unsafe impl Machine for Hosted {
+    type Platform = System;
+    type Format = X86_64;
+
+    fn epoch(&self) -> &Domain<System> {
+        &self.epoch
+    }
+
+    fn cpus(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    fn allocate(&self, frames: &mut [Frame]) -> usize {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = frames.len().min(free.len());
+        let rest = free.len() - count;
+        frames[..count].copy_from_slice(&free[rest..]);
+        free.truncate(rest);
+        count
+    }
+
+    unsafe fn free(&self, frames: &[Frame]) {
+        for &frame in frames {
+            self.generations[frame.0 as usize].fetch_add(1, Release);
+        }
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(frames);
+    }
+
+    fn reuse(&self, frame: Frame) {
+        self.generations[frame.0 as usize].fetch_add(1, Release);
+    }
+
+    fn address(&self, frame: Frame) -> NonNull<u8> {
+        assert!(frame.0 < self.notes.len() as u64, "the machine has no frame {frame:?}");
+        // SAFETY: it is within the memory.
+        unsafe { self.memory.add(frame.0 as usize * PAGE) }
+    }
+
+    fn note(&self, frame: Frame) -> &Note {
+        &self.notes[frame.0 as usize]
+    }
+
+    unsafe fn shoot_down(&self, cpu: usize, on: &CpuSet, space: u64, pages: Flush) {
+        // What was taken out of the tables comes before the look at who may know it.
+        fence(SeqCst);
+        let answers = AtomicU64::new(0);
+        let mut asked = 0;
+        for other in on.iter().filter(|&other| other != cpu) {
+            // SAFETY: `answers` is there until all have answered.
+            asked += u64::from(unsafe { self.mailboxes[other].post(space, pages, &answers) });
+        }
+        if on.contains(cpu) {
+            // SAFETY: the caller is this CPU.
+            unsafe { self.mailboxes[cpu].forget(space, pages) };
+        }
+        let platform = self.epoch.platform();
+        knee_sync::Platform::wait_while(platform, || {
+            // Others may wait for us.
+            // SAFETY: the caller is this CPU.
+            unsafe { self.mailboxes[cpu].answer() };
+            answers.load(Acquire) < asked
+        });
+    }
+}
+
+impl Drop for Hosted {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout, and nobody has any of it any more.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+    }
+}
+
+impl fmt::Debug for Hosted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (frames, cpus) = (self.notes.len(), self.mailboxes.len());
+        f.debug_struct("Hosted")
+            .field("frames", &frames)
+            .field("cpus", &cpus)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,164 @@
+//! A CPU, as the thread knows it that is one.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::Hosted;
+use super::mailbox::Mailbox;
+use super::tlb::Known;
+use crate::cpu::{Cpu, table_at};
+use crate::error::Fault;
+use crate::format::{Entry, Format};
+use crate::machine::{Flush, Machine};
+use crate::page::{BITS, ENTRIES, PAGE, Protection};
+use crate::space::Space;
+
+/// A CPU of a [`Hosted`] machine, which its thread is.
+pub struct Processor<'m> {
+    machine: &'m Hosted,
+    cpu: Cpu<'m, Hosted>,
+}
+
+impl<'m> Processor<'m> {
+    pub(super) fn new(machine: &'m Hosted, number: usize) -> Processor<'m> {
+        let mailbox = machine.mailboxes.get(number);
+        let mailbox = mailbox.unwrap_or_else(|| panic!("the machine has no CPU {number}"));
+        assert!(mailbox.come(), "CPU {number} is there already");
+        // SAFETY: it was not there, and a CPU is whatever thread has it.
+        let cpu = unsafe { Cpu::new(machine, number) };
+        Processor { machine, cpu }
+    }
+
+    fn mailbox(&self) -> &'m Mailbox {
+        &self.machine.mailboxes[self.cpu.number()]
+    }
+
+    /// The word at this address.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    ///
+    /// # Panics
+    /// If the address is not a multiple of eight.
+    #[inline]
+    pub fn load(&self, space: &Space<'m, Hosted>, address: u64) -> Result<u64, Fault> {
+        self.access(space, address, Protection::READ, |word| word.load(Relaxed))
+    }
+
+    /// Writes the word at this address.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    ///
+    /// # Panics
+    /// If the address is not a multiple of eight.
+    #[inline]
+    pub fn store(&self, space: &Space<'m, Hosted>, address: u64, value: u64) -> Result<(), Fault> {
+        self.access(space, address, Protection::WRITE, |word| word.store(value, Relaxed))
+    }
+
+    #[inline]
+    fn access<R>(
+        &self,
+        space: &Space<'m, Hosted>,
+        address: u64,
+        access: Protection,
+        with: impl FnOnce(&AtomicU64) -> R,
+    ) -> Result<R, Fault> {
+        assert!(address.is_multiple_of(8), "words are at multiples of eight");
+        let page = address / PAGE as u64;
+        loop {
+            self.answer();
+            // SAFETY: this is the CPU's thread, as a `Cpu` stays on its own.
+            let known = unsafe { self.mailbox().tlb() }.find(space.number(), page);
+            let known = known.filter(|known| known.protection.allows(access));
+            if let Some(known) = known.or_else(|| self.walk(space, page, access)) {
+                let result = with(self.machine.word(known.frame, address as usize % PAGE / 8));
+                // Nobody frees the frame before we answer, which we do not do in between.
+                let is_stale = self.machine.generation(known.frame) != known.generation;
+                assert!(!is_stale, "CPU {} has kept page {page:#x} too long", self.number());
+                return Ok(result);
+            }
+            // What the tables have is more than what we know, or less than what we want.
+            // SAFETY: as above.
+            unsafe {
+                self.mailbox().forget(space.number(), Flush::Some(crate::Pages::new(page, 1)))
+            };
+            space.fault(&self.cpu, page, access)?;
+        }
+    }
+
+    /// Finds a page in the tables, as the hardware does, and remembers it.
+    #[cold]
+    fn walk(&self, space: &Space<'m, Hosted>, page: u64, access: Protection) -> Option<Known> {
+        type Tables = <Hosted as Machine>::Format;
+        space.activate(&self.cpu);
+        if !space.pages().contains(page) {
+            return None;
+        }
+        let mut frame = space.table();
+        for level in (0..Tables::LEVELS).rev() {
+            // SAFETY: tables are freed when all CPUs have answered, which we do not do in between.
+            let table = unsafe { table_at(self.machine, frame).as_ref() };
+            let slot = (page >> (BITS * u32::from(level))) as usize % ENTRIES;
+            match Tables::read(table[slot].load(Acquire), level) {
+                Entry::Table(next) => frame = next,
+                Entry::Page { frame, protection, .. } if protection.allows(access) => {
+                    let generation = self.machine.generation(frame);
+                    // The entry may have gone since: then whoever took it out waits for our answer.
+                    // SAFETY: this is the CPU's thread.
+                    let tlb = unsafe { self.mailbox().tlb() };
+                    tlb.learn(space.number(), page, frame, protection, generation);
+                    return tlb.find(space.number(), page);
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Answers others that wait for this CPU.
+    #[inline]
+    pub fn answer(&self) {
+        // SAFETY: this is the CPU's thread.
+        unsafe { self.mailbox().answer() };
+    }
+
+    /// Calls `with` while the CPU is not there: nobody waits for it, and afterwards it knows nothing.
+    pub fn rest<R>(&mut self, with: impl FnOnce() -> R) -> R {
+        struct Back<'m>(&'m Mailbox);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.come();
+            }
+        }
+        // SAFETY: this is the CPU's thread.
+        unsafe { self.mailbox().go() };
+        let _back = Back(self.mailbox());
+        with()
+    }
+}
+
+/// What the operations of a [`Space`] want.
+impl<'m> Deref for Processor<'m> {
+    type Target = Cpu<'m, Hosted>;
+
+    fn deref(&self) -> &Cpu<'m, Hosted> {
+        &self.cpu
+    }
+}
+
+impl Drop for Processor<'_> {
+    fn drop(&mut self) {
+        // SAFETY: this is the CPU's thread.
+        unsafe { self.mailbox().go() };
+    }
+}
+
+impl fmt::Debug for Processor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Processor").field("number", &self.cpu.number()).finish_non_exhaustive()
+    }
+}

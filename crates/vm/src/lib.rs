@@ -1,0 +1,86 @@
+//! An embeddable virtual-memory subsystem whose disjoint operations share nothing.
+//!
+//! A kernel, hypervisor or emulator that adopts it as its `mm/` says what frames, CPUs and page tables it
+//! has ([`Machine`], [`Format`]); this crate maps, unmaps, protects and handles faults, on any CPU at any
+//! time, and sees to it that no CPU goes to a page that it should have forgotten.
+//!
+//! ```
+//! use knee_vm::hosted::Hosted;
+//! use knee_vm::{Fault, PAGE, Pages, Protection, Space};
+//!
+//! // A machine in this process, with 1,024 frames and 2 CPUs. A kernel has its own.
+//! let machine = Hosted::new(1024, 2);
+//! let cpu = machine.cpu(0);
+//! let space = Space::new(&cpu)?;
+//!
+//! let (read, write) = (Protection::READ, Protection::READ | Protection::WRITE);
+//! let pages = Pages::new(0x10_000, 8);
+//! space.map(&cpu, pages, write)?;
+//!
+//! let address = pages.start * PAGE as u64;
+//! cpu.store(&space, address, 42).unwrap(); // The CPU faults, and the page is there.
+//! space.protect(&cpu, pages, read)?;
+//! assert_eq!(cpu.load(&space, address), Ok(42));
+//! assert_eq!(cpu.store(&space, address, 43), Err(Fault::Forbidden));
+//!
+//! space.unmap(&cpu, pages)?;
+//! assert_eq!(cpu.load(&space, address), Err(Fault::Unmapped));
+//! # Ok::<(), knee_vm::MapError>(())
+//! ```
+//!
+//! # How it works
+//! There is one structure: a tree of nodes, each of which is or may be a page table, as in CortenMM. What
+//! is mapped is said in the lowest node that has all of a mapping: in a *leaf*, whose entries are pages,
+//! by a code for each page; in a *branch*, whose entries are tables, by a short list of extents. So 128
+//! MiB are one extent, whatever they begin at, and small mappings are in the leaf that their pages are
+//! in. Tables come with faults.
+//!
+//! An operation goes down the tree without locks, under an epoch, to the lowest node that has all that
+//! is known of its pages, and locks that node and those below that have any of these pages, in the order
+//! of their pages. Who changes what a branch says of some pages has the locks of all nodes below that
+//! have any of them: so a fault needs the lock of one leaf, and what branches above say of its pages
+//! stays as it is meanwhile. To change a part of what a branch says, its extent is handed down to the
+//! child first; from then on changes there are the child's business.
+//!
+//! Nothing is allocated or zeroed under a lock: an operation that finds something missing gives its
+//! locks back, gets it, and begins anew. Before it changes anything it has all that it needs, so where
+//! memory ends nothing has changed.
+//!
+//! What was taken out of tables is flushed on all CPUs that may know it, after locks are given back and
+//! before frames are used again and the operation returns.
+//!
+//! # What there is not yet
+//! Memory that is shared, objects with pagers, copy on write and fork, reverse mapping, accounting,
+//! allocation of virtual addresses, large pages. Empty nodes stay until their space goes.
+//!
+//! # Sources
+//! CortenMM (SOSP 2025): one level, the page table is the map, and its lock protocol. RadixVM (EuroSys
+//! 2013): radix tree, and disjoint operations that share nothing. Linux' `mm/` and FreeBSD's
+//! `sys/vm`, `pmap`: what a virtual-memory subsystem has to do.
+
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+mod attributes;
+mod codes;
+mod cpu;
+mod cpus;
+mod error;
+mod extents;
+mod format;
+#[cfg(feature = "std")]
+pub mod hosted;
+mod machine;
+mod node;
+mod page;
+mod removal;
+mod space;
+
+pub use cpu::Cpu;
+pub use cpus::CpuSet;
+pub use error::{Fault, MapError, OutOfMemory};
+pub use format::{AArch64, ABSENT, Entry, Format, RiscV, Sv39, Sv48, X86_64};
+pub use machine::{Flush, Machine, Note};
+pub use page::{Frame, PAGE, Pages, Protection};
+pub use space::Space;

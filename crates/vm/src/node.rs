@@ -1,0 +1,357 @@
+//! The tree of a space: a node for each table that there is or may be.
+
+use alloc::boxed::Box;
+use core::cell::{Cell, UnsafeCell};
+use core::ops::Range;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+
+use knee_sync::Platform;
+
+use crate::attributes::Attributes;
+use crate::codes::Codes;
+use crate::extents::Extents;
+use crate::page::{BITS, ENTRIES, Frame, Pages};
+
+/// The entries of a table.
+pub(crate) type Table = [AtomicU64; ENTRIES];
+
+/// What all nodes have.
+///
+/// Under the lock: what is said to be, and for pages of the node's span the content of all nodes above,
+/// as who changes that has the locks of all nodes below that have any of these pages.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Node {
+    locked: AtomicBool,
+    /// 0 for a leaf.
+    level: u8,
+    /// Under the lock: it is not part of the tree any more.
+    stray: Cell<bool>,
+    /// The first page.
+    first: u64,
+    parent: Option<NonNull<Branch>>,
+    /// Null for a leaf that has none yet. It is set once, under the lock.
+    table: AtomicPtr<Table>,
+    /// The table's frame.
+    frame: Cell<Frame>,
+}
+
+/// A node whose entries are pages.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct Leaf {
+    node: Node,
+    /// Under the lock.
+    codes: UnsafeCell<Codes>,
+    /// Under the lock: entries that are not absent.
+    present: Cell<u32>,
+}
+
+/// A node whose entries are tables.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct Branch {
+    node: Node,
+    /// What covers more than one child, or was not yet handed down to one. Replaced as a whole under
+    /// the lock; read under an epoch. Null for none.
+    extents: AtomicPtr<Extents>,
+    /// A bit for each child that there is. Under the lock.
+    used: [AtomicU64; ENTRIES / 64],
+    /// Set under the lock, read under an epoch.
+    children: [AtomicPtr<Node>; ENTRIES],
+}
+
+/// A node, as what it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Any<'a> {
+    Leaf(&'a Leaf),
+    Branch(&'a Branch),
+}
+
+// SAFETY: cells are used under the lock, the rest are atomics.
+unsafe impl Sync for Leaf {}
+// SAFETY: as above.
+unsafe impl Sync for Branch {}
+// SAFETY: as above; parents are there as long as their children.
+unsafe impl Send for Leaf {}
+// SAFETY: as above.
+unsafe impl Send for Branch {}
+
+/// Pages that one entry of a table of this level stands for.
+pub(crate) const fn reach(level: u8) -> u64 {
+    1 << (BITS * level as u32)
+}
+
+impl Node {
+    /// A node that its maker has locked.
+    fn new(level: u8, first: u64, parent: Option<NonNull<Branch>>) -> Node {
+        Node {
+            locked: AtomicBool::new(true),
+            level,
+            stray: Cell::new(false),
+            first,
+            parent,
+            table: AtomicPtr::new(ptr::null_mut()),
+            frame: Cell::new(Frame(0)),
+        }
+    }
+
+    /// The pages that it is about.
+    pub(crate) fn span(&self) -> Pages {
+        Pages::new(self.first, reach(self.level + 1))
+    }
+
+    pub(crate) fn level(&self) -> u8 {
+        self.level
+    }
+
+    /// The entry that stands for a page of the span.
+    #[inline]
+    pub(crate) fn slot(&self, page: u64) -> usize {
+        (page >> (BITS * u32::from(self.level))) as usize % ENTRIES
+    }
+
+    /// Whether one entry stands for all these pages of the span.
+    #[inline]
+    pub(crate) fn is_one_slot(&self, pages: Pages) -> bool {
+        self.slot(pages.start) == self.slot(pages.end - 1)
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self, platform: &impl Platform) {
+        if self.locked.swap(true, Acquire) {
+            self.lock_slowly(platform);
+        }
+    }
+
+    #[cold]
+    fn lock_slowly(&self, platform: &impl Platform) {
+        platform.wait_while(|| self.locked.load(Relaxed) || self.locked.swap(true, Acquire));
+    }
+
+    /// By whoever has locked it.
+    #[inline]
+    pub(crate) fn unlock(&self) {
+        self.locked.store(false, Release);
+    }
+
+    /// Under the lock.
+    #[inline]
+    pub(crate) fn is_stray(&self) -> bool {
+        self.stray.get()
+    }
+
+    /// The table, once there is one.
+    #[inline]
+    pub(crate) fn table(&self) -> Option<&Table> {
+        // SAFETY: it stays as long as the node.
+        unsafe { self.table.load(Acquire).as_ref() }
+    }
+
+    pub(crate) fn table_frame(&self) -> Frame {
+        self.frame.get()
+    }
+
+    /// Gives it a table of absent entries.
+    ///
+    /// # Safety
+    /// Under the lock, or by whoever alone knows the node; it has none. The frame is the node's from now
+    /// on, and `at` is its content.
+    pub(crate) unsafe fn set_table(&self, frame: Frame, at: NonNull<Table>) {
+        self.frame.set(frame);
+        self.table.store(at.as_ptr(), Release);
+    }
+
+    /// The extent of a branch above that has this page. Under this node's lock, and under an epoch.
+    #[inline]
+    pub(crate) fn find_above(&self, page: u64) -> Option<Attributes> {
+        let mut above = self.above();
+        while let Some(branch) = above {
+            if let Some(found) = branch.extents().and_then(|extents| extents.find(page)) {
+                return Some(found);
+            }
+            above = branch.node.above();
+        }
+        None
+    }
+
+    /// Whether a branch above has any of these pages. Under this node's lock, and under an epoch.
+    #[inline]
+    pub(crate) fn overlaps_above(&self, pages: Pages) -> bool {
+        let mut above = self.above();
+        while let Some(branch) = above {
+            if branch.overlaps(pages) {
+                return true;
+            }
+            above = branch.node.above();
+        }
+        false
+    }
+
+    #[inline]
+    pub(crate) fn above(&self) -> Option<&Branch> {
+        // SAFETY: branches stay as long as their children.
+        self.parent.map(|parent| unsafe { parent.as_ref() })
+    }
+}
+
+impl Leaf {
+    pub(crate) fn new(first: u64, parent: NonNull<Branch>) -> Leaf {
+        Leaf {
+            node: Node::new(0, first, Some(parent)),
+            codes: UnsafeCell::new(Codes::new()),
+            present: Cell::new(0),
+        }
+    }
+
+    /// Calls `with` with what is mapped, by slots.
+    ///
+    /// # Safety
+    /// Under the lock; `with` does not come back here.
+    #[inline]
+    pub(crate) unsafe fn with_codes<R>(&self, with: impl FnOnce(&mut Codes) -> R) -> R {
+        // SAFETY: the caller has the lock.
+        with(unsafe { &mut *self.codes.get() })
+    }
+
+    /// The slots of those of these pages that are in the span.
+    #[inline]
+    pub(crate) fn slots(&self, pages: Pages) -> Range<usize> {
+        let pages = pages.and(self.span());
+        let first = self.slot(pages.start);
+        first..first + pages.count() as usize
+    }
+
+    /// Under the lock: entries that are not absent.
+    pub(crate) fn present(&self) -> &Cell<u32> {
+        &self.present
+    }
+}
+
+impl Branch {
+    /// A branch that is to [begin](Branch::begin).
+    pub(crate) fn blank() -> Branch {
+        Branch {
+            node: Node::new(0, 0, None),
+            extents: AtomicPtr::new(ptr::null_mut()),
+            used: [const { AtomicU64::new(0) }; ENTRIES / 64],
+            children: [const { AtomicPtr::new(ptr::null_mut()) }; ENTRIES],
+        }
+    }
+
+    /// The root of a tree, which is not locked.
+    pub(crate) fn root(level: u8) -> Branch {
+        let root = Branch { node: Node::new(level, 0, None), ..Branch::blank() };
+        root.node.unlock();
+        root
+    }
+
+    /// Makes a blank branch one of this place, locked.
+    pub(crate) fn begin(&mut self, level: u8, first: u64, parent: NonNull<Branch>) {
+        self.node = Node::new(level, first, Some(parent));
+    }
+
+    /// Under an epoch.
+    #[inline]
+    pub(crate) fn extents(&self) -> Option<&Extents> {
+        // SAFETY: what is replaced is freed by the epoch, under which the caller is. Acquire: it was
+        // written before it was published.
+        unsafe { self.extents.load(Acquire).as_ref() }
+    }
+
+    /// Under an epoch.
+    #[inline]
+    pub(crate) fn overlaps(&self, pages: Pages) -> bool {
+        self.extents().is_some_and(|extents| !extents.overlapping(pages).is_empty())
+    }
+
+    /// Replaces the extents; returns those of before, which others may read still.
+    ///
+    /// # Safety
+    /// Under the lock, or by whoever alone knows the node.
+    pub(crate) unsafe fn publish(&self, new: Option<Box<Extents>>) -> Option<NonNull<Extents>> {
+        let new = new.map_or(ptr::null_mut(), Box::into_raw);
+        // Release: readers see what is in it.
+        let old = self.extents.load(Relaxed);
+        self.extents.store(new, Release);
+        NonNull::new(old)
+    }
+
+    /// Under an epoch.
+    #[inline]
+    pub(crate) fn child(&self, slot: usize) -> Option<Any<'_>> {
+        let node = NonNull::new(self.children[slot].load(Acquire))?;
+        // SAFETY: `add` and `remove` see to it that it is there, for as long as somebody under an epoch
+        // may have found it. A child of a branch of level 1 is a leaf.
+        Some(unsafe {
+            match self.node.level {
+                1 => Any::Leaf(node.cast().as_ref()),
+                _ => Any::Branch(node.cast().as_ref()),
+            }
+        })
+    }
+
+    /// Makes a node a child.
+    ///
+    /// # Safety
+    /// Under the lock. The node is a leaf if this is of level 1, and else a branch, of the level below;
+    /// it was made for this slot, there is none, and it stays until it is removed and an epoch is over.
+    pub(crate) unsafe fn add(&self, slot: usize, child: NonNull<Node>) {
+        self.children[slot].store(child.as_ptr(), Release);
+        let used = &self.used[slot / 64];
+        used.store(used.load(Relaxed) | 1 << (slot % 64), Relaxed);
+    }
+
+    /// Children that have any of these pages, in their order. Under the lock, or by whoever has the
+    /// space for itself.
+    pub(crate) fn children(&self, pages: Pages) -> impl Iterator<Item = Any<'_>> {
+        let pages = pages.and(self.node.span());
+        let slots = match pages.is_empty() {
+            true => 0..0,
+            false => self.node.slot(pages.start)..self.node.slot(pages.end - 1) + 1,
+        };
+        let words = slots.start / 64..slots.end.div_ceil(64);
+        words.flat_map(move |word| {
+            let first = 64 * word;
+            let mut bits = self.used[word].load(Relaxed);
+            // Those before the first slot, and those from the end on.
+            bits &= u64::MAX << slots.start.saturating_sub(first);
+            if slots.end < first + 64 {
+                bits &= (1 << (slots.end - first)) - 1;
+            }
+            core::iter::from_fn(move || {
+                let slot = (bits != 0).then(|| first + bits.trailing_zeros() as usize)?;
+                bits &= bits - 1;
+                self.child(slot)
+            })
+        })
+    }
+}
+
+impl<'a> Any<'a> {
+    #[inline]
+    pub(crate) fn node(self) -> &'a Node {
+        match self {
+            Any::Leaf(leaf) => &leaf.node,
+            Any::Branch(branch) => &branch.node,
+        }
+    }
+}
+
+impl core::ops::Deref for Leaf {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl core::ops::Deref for Branch {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}

@@ -1,0 +1,729 @@
+//! An address space: what is mapped where.
+
+use alloc::boxed::Box;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use crate::attributes::Attributes;
+use crate::codes::Codes;
+use crate::cpu::{Cpu, Lack, Spare, table_at};
+use crate::cpus::CpuSet;
+use crate::error::{Fault, MapError, OutOfMemory};
+use crate::extents::Extents;
+use crate::format::{Entry, Format};
+use crate::machine::{Flush, Machine};
+use crate::node::{Any, Branch, Leaf, reach};
+use crate::page::{BITS, Frame, Pages, Protection};
+use crate::removal::Removal;
+
+/// An address space of a machine.
+///
+/// All operations may be called by any CPU at any time. Those on pages that are apart share nothing.
+///
+/// # Panics
+/// All operations, if the CPU is one of another machine.
+#[derive(Debug)]
+pub struct Space<'m, M: Machine> {
+    machine: &'m M,
+    number: u64,
+    root: NonNull<Branch>,
+    /// CPUs that may know pages of it.
+    active: CpuSet,
+}
+
+// SAFETY: the tree is used under its locks and the machine's epoch.
+unsafe impl<M: Machine> Sync for Space<'_, M> {}
+// SAFETY: as above.
+unsafe impl<M: Machine> Send for Space<'_, M> {}
+
+/// Nodes that are locked: the lowest that has all that is known of some pages, and those below that
+/// have any of them.
+struct Locked<'a> {
+    top: Any<'a>,
+    pages: Pages,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        unlock(self.top, self.pages);
+    }
+}
+
+/// Locks a node and those below that have any of these pages, in the order of their pages: whoever locks
+/// more than one node does so in this order.
+fn lock<M: Machine>(node: Any<'_>, pages: Pages, platform: &M::Platform) {
+    node.node().lock(platform);
+    if let Any::Branch(branch) = node {
+        branch.children(pages).for_each(|child| lock::<M>(child, pages, platform));
+    }
+}
+
+/// Unlocks them: children first, as there may be more as soon as their parent is not locked.
+fn unlock(node: Any<'_>, pages: Pages) {
+    if let Any::Branch(branch) = node {
+        branch.children(pages).for_each(|child| unlock(child, pages));
+    }
+    node.node().unlock();
+}
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// A space where nothing is mapped.
+    ///
+    /// # Errors
+    /// There is no memory for its root.
+    pub fn new(cpu: &Cpu<'m, M>) -> Result<Space<'m, M>, OutOfMemory> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let machine = cpu.machine();
+        let active = CpuSet::new(machine.cpus())?;
+        let root = cpu.root(Branch::root(M::Format::LEVELS - 1))?;
+        let number = NUMBER.fetch_add(1, Relaxed);
+        Ok(Space { machine, number, root, active })
+    }
+
+    /// Its number, which no other space has: what caches of the machine may know it by.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The frame of its uppermost table, for CPUs to load. They have to have left it when the space is
+    /// dropped.
+    pub fn table(&self) -> Frame {
+        self.root().table_frame()
+    }
+
+    /// All pages that there are.
+    pub fn pages(&self) -> Pages {
+        self.root().span()
+    }
+
+    /// The CPU goes to pages of the space from now on: others see to it that it learns of changes.
+    pub fn activate(&self, cpu: &Cpu<'m, M>) {
+        self.check_cpu(cpu);
+        if !self.active.contains(cpu.number()) {
+            self.active.add(cpu.number());
+        }
+    }
+
+    /// # Panics
+    /// If the CPU is another machine's, whose epoch says nothing of our nodes.
+    #[inline]
+    fn check_cpu(&self, cpu: &Cpu<'m, M>) {
+        assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU is of another machine");
+    }
+
+    fn root(&self) -> &Branch {
+        // SAFETY: it is there as long as the space.
+        unsafe { self.root.as_ref() }
+    }
+
+    #[inline]
+    fn check(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
+        self.check_cpu(cpu);
+        match !pages.is_empty() && self.pages().covers(pages) {
+            true => Ok(()),
+            false => Err(MapError::OutOfRange),
+        }
+    }
+
+    /// Locks what has all that is known of these pages. Under an epoch.
+    #[inline]
+    fn lock_pages(&self, pages: Pages) -> Locked<'_> {
+        loop {
+            let top = self.lowest(pages);
+            lock::<M>(top, pages, self.machine.epoch().platform());
+            let locked = Locked { top, pages };
+            // What others have done before we had the lock.
+            let node = top.node();
+            let is_lowest = match top {
+                Any::Leaf(_) => true,
+                Any::Branch(branch) => is_end(branch, pages),
+            };
+            if is_lowest && !node.is_stray() && !node.overlaps_above(pages) {
+                return locked;
+            }
+        }
+    }
+
+    /// The lowest node that has all that is known of these pages, at this moment.
+    #[inline]
+    fn lowest(&self, pages: Pages) -> Any<'_> {
+        let mut branch = self.root();
+        loop {
+            if is_end(branch, pages) {
+                return Any::Branch(branch);
+            }
+            match branch.child(branch.slot(pages.start)) {
+                Some(Any::Branch(child)) => branch = child,
+                Some(leaf) => return leaf,
+                None => return Any::Branch(branch),
+            }
+        }
+    }
+
+    /// Calls `step` with the pages locked until it lacks nothing.
+    #[inline]
+    fn locked<R>(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Pages,
+        mut step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
+    ) -> Result<R, OutOfMemory> {
+        loop {
+            let result = {
+                let _guard = cpu.pin();
+                let locked = self.lock_pages(pages);
+                cpu.with_spare(|spare| step(&locked, spare))
+            };
+            cpu.defer();
+            match result {
+                Ok(result) => return Ok(result),
+                Err(lack) => cpu.stock(lack)?,
+            }
+        }
+    }
+
+    /// Maps memory of the space's own at these pages, where nothing is mapped.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn map(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Pages,
+        protection: Protection,
+    ) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        let attributes = Attributes::anonymous(protection);
+        let is_mapped = self.locked(cpu, pages, |locked, spare| match locked.top {
+            Any::Leaf(leaf) => map_leaf(leaf, pages, attributes, spare),
+            Any::Branch(branch) => self.map_branch(branch, pages, attributes, spare),
+        })?;
+        if is_mapped { Ok(()) } else { Err(MapError::Occupied) }
+    }
+
+    fn map_branch(
+        &self,
+        branch: &Branch,
+        pages: Pages,
+        attributes: Attributes,
+        spare: &mut Spare,
+    ) -> Result<bool, Lack> {
+        if branch.overlaps(pages) || branch.children(pages).any(|child| is_used(child, pages)) {
+            return Ok(false);
+        }
+        if branch.is_one_slot(pages) {
+            self.add_child(branch, pages.start, spare)?;
+            return Err(Lack::Nothing);
+        }
+        change_extents(branch, 0, spare, |new| new.set(pages, Some(attributes)))?;
+        Ok(true)
+    }
+
+    /// Adds the child that has this page, locked.
+    fn add_child(&self, branch: &Branch, page: u64, spare: &mut Spare) -> Result<(), Lack> {
+        let reach = reach(branch.level());
+        let (first, slot) = (page / reach * reach, branch.slot(page));
+        let child = match branch.level() {
+            1 => spare.leaf(first, branch)?.cast(),
+            _ => {
+                let child = spare.branch(self.machine, first, branch)?;
+                // SAFETY: we have just made it.
+                let frame = unsafe { child.as_ref() }.table_frame();
+                let entries = branch.table().expect("branches have tables");
+                entries[slot].store(M::Format::table(frame), Release);
+                child.cast()
+            }
+        };
+        // SAFETY: `spare` made what belongs there; the caller has the lock and has found none.
+        unsafe { branch.add(slot, child) };
+        Ok(())
+    }
+
+    /// Unmaps these pages, of which some or all may not be mapped. When it returns no CPU can go there.
+    ///
+    /// # Errors
+    /// See [`MapError`]: to unmap the middle of something needs memory.
+    pub fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        let mut removal = Removal::new();
+        self.locked(cpu, pages, |locked, spare| {
+            self.prepare(locked, spare)?;
+            self.unmap_in(locked.top, pages, spare, &mut removal)
+        })?;
+        // SAFETY: what was removed is not in the tables any more.
+        unsafe { removal.finish(self, cpu) };
+        Ok(())
+    }
+
+    fn unmap_in(
+        &self,
+        node: Any<'_>,
+        pages: Pages,
+        spare: &mut Spare,
+        removal: &mut Removal,
+    ) -> Result<(), Lack> {
+        match node {
+            Any::Leaf(leaf) => {
+                // SAFETY: it is locked.
+                unsafe { leaf.with_codes(|codes| codes.clear(leaf.slots(pages))) };
+                removal.take(self.machine, leaf, pages);
+            }
+            Any::Branch(branch) => {
+                if branch.overlaps(pages) {
+                    change_extents(branch, 0, spare, |new| new.set(pages, None))?;
+                }
+                for child in branch.children(pages) {
+                    self.unmap_in(child, pages, spare, removal)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes what may be done with these pages, all of which are mapped.
+    ///
+    /// # Errors
+    /// See [`MapError`]; [`MapError::OutOfRange`] if some are not mapped.
+    pub fn protect(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Pages,
+        protection: Protection,
+    ) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        let mut removal = Removal::new();
+        let is_mapped = self.locked(cpu, pages, |locked, spare| {
+            if mapped(locked.top, pages) < pages.count() {
+                return Ok(false);
+            }
+            self.prepare(locked, spare)?;
+            let mut lists = Lists::default();
+            lists.count(locked.top, pages);
+            spare.has_kinds(lists.kinds, lists.room_of_kinds)?;
+            self.protect_in(locked.top, pages, protection, spare, &mut removal)?;
+            Ok(true)
+        })?;
+        // SAFETY: nothing was removed.
+        unsafe { removal.finish(self, cpu) };
+        if is_mapped { Ok(()) } else { Err(MapError::OutOfRange) }
+    }
+
+    fn protect_in(
+        &self,
+        node: Any<'_>,
+        pages: Pages,
+        protection: Protection,
+        spare: &mut Spare,
+        removal: &mut Removal,
+    ) -> Result<(), Lack> {
+        let change = |_| Attributes { protection };
+        match node {
+            Any::Leaf(leaf) => {
+                change_leaf(leaf, spare, pages, change)?;
+                removal.protect::<M>(leaf, pages, protection);
+            }
+            Any::Branch(branch) => {
+                if branch.overlaps(pages) {
+                    change_extents(branch, 0, spare, |new| change_all(new, pages, change))?;
+                }
+                for child in branch.children(pages) {
+                    self.protect_in(child, pages, protection, spare, removal)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that pages can be changed without a lack in the middle: hands what covers them down
+    /// to the child that they are all in, and counts the lists that will be needed.
+    fn prepare(&self, locked: &Locked<'_>, spare: &mut Spare) -> Result<(), Lack> {
+        let pages = locked.pages;
+        if let Any::Branch(branch) = locked.top
+            && branch.is_one_slot(pages)
+            && let Some(extents) = branch.extents()
+            && extents.overlapping(pages).iter().any(|extent| !pages.covers(extent.pages))
+        {
+            self.hand_down(branch, extents, pages.start, spare)?;
+            return Err(Lack::Nothing);
+        }
+        let mut lists = Lists::default();
+        lists.count(locked.top, pages);
+        spare.has(lists.extents, lists.room)
+    }
+
+    /// Moves the extents of a branch that have pages of one child to the child.
+    fn hand_down(
+        &self,
+        branch: &Branch,
+        extents: &Extents,
+        page: u64,
+        spare: &mut Spare,
+    ) -> Result<(), Lack> {
+        let Some(child) = branch.child(branch.slot(page)) else {
+            return self.add_child(branch, page, spare);
+        };
+        let span = child.node().span();
+        let moved = extents.overlapping(span);
+        let room = |list: &Extents| list.len() + moved.len() + 2;
+        let below = match child {
+            Any::Leaf(_) => 0,
+            Any::Branch(below) => below.extents().map_or(0, room),
+        };
+        spare.has(2, room(extents).max(below))?;
+        // The child has them first: who goes down the tree without locks finds them in one place at least.
+        match child {
+            // SAFETY: the child is locked, as it has pages that its parent was locked for.
+            Any::Leaf(leaf) => unsafe {
+                leaf.with_codes(|codes| -> Result<(), Lack> {
+                    make_room(codes, moved.len(), spare)?;
+                    for extent in moved {
+                        codes.set(leaf.slots(extent.pages), extent.attributes);
+                    }
+                    Ok(())
+                })?;
+            },
+            Any::Branch(below) => change_extents(below, moved.len(), spare, |list| {
+                for extent in moved {
+                    list.set(extent.pages.and(span), Some(extent.attributes));
+                }
+            })?,
+        }
+        change_extents(branch, 0, spare, |list| list.set(span, None))
+    }
+
+    /// Makes a page present that a CPU has gone to, or says why not: the handler of page faults.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
+        self.check_cpu(cpu);
+        if !self.pages().contains(page) {
+            return Err(Fault::Unmapped);
+        }
+        loop {
+            cpu.stock_page()?;
+            let result = {
+                let _guard = cpu.pin();
+                cpu.with_spare(|spare| self.fault_once(page, access, spare))
+            };
+            match result {
+                Ok(result) => return result,
+                Err(lack) => cpu.stock(lack)?,
+            }
+        }
+    }
+
+    fn fault_once(
+        &self,
+        page: u64,
+        access: Protection,
+        spare: &mut Spare,
+    ) -> Result<Result<(), Fault>, Lack> {
+        let platform = self.machine.epoch().platform();
+        let mut branch = self.root();
+        let mut above = None;
+        let leaf = loop {
+            above = branch.extents().and_then(|extents| extents.find(page)).or(above);
+            match branch.child(branch.slot(page)) {
+                Some(Any::Branch(child)) => branch = child,
+                Some(Any::Leaf(leaf)) => break leaf,
+                None => {
+                    // What is handed down is in the child before it is gone from above.
+                    let Some(attributes) = above else { return Ok(Err(Fault::Unmapped)) };
+                    if !attributes.protection.allows(access) {
+                        return Ok(Err(Fault::Forbidden));
+                    }
+                    let locked = Locked { top: Any::Branch(branch), pages: Pages::new(page, 1) };
+                    lock::<M>(locked.top, locked.pages, platform);
+                    if !branch.is_stray() && branch.child(branch.slot(page)).is_none() {
+                        self.add_child(branch, page, spare)?;
+                    }
+                    return Err(Lack::Nothing);
+                }
+            }
+        };
+        leaf.lock(platform);
+        let result = self.fault_in(leaf, page, access, spare);
+        leaf.unlock();
+        result
+    }
+
+    #[inline]
+    fn fault_in(
+        &self,
+        leaf: &Leaf,
+        page: u64,
+        access: Protection,
+        spare: &mut Spare,
+    ) -> Result<Result<(), Fault>, Lack> {
+        if leaf.is_stray() {
+            return Err(Lack::Nothing);
+        }
+        // SAFETY: the leaf is locked.
+        let own = unsafe { leaf.with_codes(|codes| codes.get(leaf.slot(page))) };
+        let Some(attributes) = own.or_else(|| leaf.find_above(page)) else {
+            return Ok(Err(Fault::Unmapped));
+        };
+        if !attributes.protection.allows(access) {
+            return Ok(Err(Fault::Forbidden));
+        }
+        let entries = match leaf.table() {
+            Some(entries) => entries,
+            None => self.add_table(leaf, page, spare)?,
+        };
+        let entry = &entries[leaf.slot(page)];
+        let frame = match M::Format::read(entry.load(Relaxed), 0) {
+            // Somebody else was here before, or the protection has changed since.
+            Entry::Page { frame, .. } | Entry::Parked(frame) => frame,
+            _ => {
+                leaf.present().set(leaf.present().get() + 1);
+                spare.page()
+            }
+        };
+        // Release: who finds the frame finds zeros.
+        entry.store(M::Format::page(frame, attributes.protection), Release);
+        Ok(Ok(()))
+    }
+
+    /// Gives a leaf that is locked its table.
+    #[cold]
+    fn add_table<'a>(
+        &self,
+        leaf: &'a Leaf,
+        page: u64,
+        spare: &mut Spare,
+    ) -> Result<&'a crate::node::Table, Lack> {
+        let frame = spare.table()?;
+        // SAFETY: it has none, and the frame is zeroed and ours.
+        unsafe { leaf.set_table(frame, table_at(self.machine, frame)) };
+        let parent = leaf.above().expect("a leaf has a parent");
+        let entries = parent.table().expect("branches have tables");
+        // The entry of the parent's table belongs to who has the child's lock.
+        entries[parent.slot(page)].store(M::Format::table(frame), Release);
+        Ok(leaf.table().expect("it has one now"))
+    }
+
+    /// What may be done with a page; none if it is not mapped.
+    pub fn query(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Protection> {
+        let pages = Pages::new(page, 1);
+        self.check(cpu, pages).ok()?;
+        let _guard = cpu.pin();
+        let locked = self.lock_pages(pages);
+        let found = match locked.top {
+            // SAFETY: it is locked.
+            Any::Leaf(leaf) => unsafe { leaf.with_codes(|codes| codes.get(leaf.slot(page))) },
+            Any::Branch(branch) => branch.extents().and_then(|extents| extents.find(page)),
+        };
+        found.map(|attributes| attributes.protection)
+    }
+
+    /// Has other CPUs forget what they know of these pages.
+    pub(crate) fn shoot_down(&self, cpu: &Cpu<'m, M>, pages: Flush) {
+        // SAFETY: a `Cpu` stays on its CPU; the caller has no locks.
+        unsafe { self.machine.shoot_down(cpu.number(), &self.active, self.number, pages) };
+    }
+}
+
+/// Whether what is known of these pages ends in this branch: some of its extents have any, or not all
+/// of them are in one child.
+#[inline]
+fn is_end(branch: &Branch, pages: Pages) -> bool {
+    !branch.is_one_slot(pages)
+        || branch.overlaps(pages)
+        || branch.child(branch.slot(pages.start)).is_none()
+}
+
+/// Whether anything is mapped there, in a node that is locked or below.
+fn is_used(node: Any<'_>, pages: Pages) -> bool {
+    match node {
+        // SAFETY: it is locked.
+        Any::Leaf(leaf) => unsafe { leaf.with_codes(|codes| !codes.is_free(leaf.slots(pages))) },
+        Any::Branch(branch) => {
+            branch.overlaps(pages) || branch.children(pages).any(|child| is_used(child, pages))
+        }
+    }
+}
+
+/// How many of these pages are mapped, in a node that is locked and below.
+fn mapped(node: Any<'_>, pages: Pages) -> u64 {
+    match node {
+        // SAFETY: it is locked.
+        Any::Leaf(leaf) => unsafe {
+            leaf.with_codes(|codes| codes.mapped(leaf.slots(pages)) as u64)
+        },
+        Any::Branch(branch) => {
+            let extents = branch.extents().map_or(&[][..], |extents| extents.overlapping(pages));
+            let own: u64 = extents.iter().map(|extent| extent.pages.and(pages).count()).sum();
+            let below: u64 = branch.children(pages).map(|child| mapped(child, pages)).sum();
+            own + below
+        }
+    }
+}
+
+/// The lists that a change of some pages may need, and the largest room of each.
+#[derive(Debug, Default)]
+struct Lists {
+    extents: usize,
+    room: usize,
+    kinds: usize,
+    room_of_kinds: usize,
+}
+
+impl Lists {
+    /// Adds those of a node that is locked and of those below.
+    fn count(&mut self, node: Any<'_>, pages: Pages) {
+        match node {
+            // SAFETY: it is locked.
+            Any::Leaf(leaf) => unsafe {
+                if let Some(room) = leaf.with_codes(|codes| codes.lacks_room_to_change()) {
+                    self.kinds += 1;
+                    self.room_of_kinds = self.room_of_kinds.max(room);
+                }
+            },
+            Any::Branch(branch) => {
+                if branch.overlaps(pages) {
+                    self.extents += 1;
+                    self.room = self.room.max(branch.extents().map_or(0, Extents::len) + 2);
+                }
+                branch.children(pages).for_each(|child| self.count(child, pages));
+            }
+        }
+    }
+}
+
+/// Sees to it that there is room for so many more kinds.
+#[inline]
+fn make_room(codes: &mut Codes, more: usize, spare: &mut Spare) -> Result<(), Lack> {
+    if let Some(room) = codes.lacks_room(more) {
+        codes.make_room(spare.kinds(room)?);
+    }
+    Ok(())
+}
+
+#[inline]
+fn map_leaf(
+    leaf: &Leaf,
+    pages: Pages,
+    attributes: Attributes,
+    spare: &mut Spare,
+) -> Result<bool, Lack> {
+    let slots = leaf.slots(pages);
+    // SAFETY: it is locked.
+    unsafe {
+        leaf.with_codes(|codes| {
+            if !codes.is_free(slots.clone()) {
+                return Ok(false);
+            }
+            make_room(codes, 1, spare)?;
+            codes.set(slots, attributes);
+            Ok(true)
+        })
+    }
+}
+
+/// Changes what has these pages in a leaf that is locked.
+fn change_leaf(
+    leaf: &Leaf,
+    spare: &mut Spare,
+    pages: Pages,
+    change: impl Fn(Attributes) -> Attributes,
+) -> Result<(), Lack> {
+    // SAFETY: it is locked.
+    unsafe {
+        leaf.with_codes(|codes| {
+            if let Some(room) = codes.lacks_room_to_change() {
+                codes.make_room(spare.kinds(room)?);
+            }
+            codes.change(leaf.slots(pages), change);
+            Ok(())
+        })
+    }
+}
+
+/// Changes the attributes of those of these pages that are in extents.
+fn change_all(extents: &mut Extents, mut pages: Pages, change: impl Fn(Attributes) -> Attributes) {
+    while !pages.is_empty()
+        && let Some(first) = extents.overlapping(pages).first()
+    {
+        let (part, new) = (first.pages.and(pages), change(first.attributes));
+        extents.set(part, Some(new));
+        pages.start = part.end;
+    }
+}
+
+/// Replaces the extents of a branch that is locked by a copy that `change` has changed, which adds so
+/// many at most, and splits one or two.
+fn change_extents(
+    branch: &Branch,
+    more: usize,
+    spare: &mut Spare,
+    change: impl FnOnce(&mut Extents),
+) -> Result<(), Lack> {
+    let old = branch.extents();
+    let room = old.map_or(0, Extents::len) + more + 2;
+    spare.has(1, room)?;
+    let mut new = spare.extents(room)?;
+    if let Some(old) = old {
+        new.copy(old);
+    }
+    change(&mut new);
+    // SAFETY: it is locked.
+    let old = unsafe {
+        if new.is_empty() {
+            spare.keep(new);
+            branch.publish(None)
+        } else {
+            branch.publish(Some(new))
+        }
+    };
+    spare.retire(old);
+    Ok(())
+}
+
+impl<M: Machine> Drop for Space<'_, M> {
+    fn drop(&mut self) {
+        let levels = M::Format::LEVELS;
+        debug_assert!(u32::from(levels) * BITS <= 52);
+        // SAFETY: nobody uses the space any more. Nodes were made by `Box`.
+        unsafe { free_branch(self.machine, Box::from_raw(self.root.as_ptr())) };
+    }
+}
+
+/// # Safety
+/// Nobody uses the node or anything below.
+unsafe fn free_branch<M: Machine>(machine: &M, branch: Box<Branch>) {
+    for child in branch.children(branch.span()) {
+        match child {
+            Any::Branch(child) => {
+                // SAFETY: it was made by a box, and the caller says that nobody uses it.
+                unsafe {
+                    free_branch(machine, Box::from_raw(core::ptr::from_ref(child).cast_mut()))
+                }
+            }
+            Any::Leaf(leaf) => {
+                for entry in leaf.table().into_iter().flatten() {
+                    if let Entry::Page { frame, .. } | Entry::Parked(frame) =
+                        M::Format::read(entry.load(Relaxed), 0)
+                    {
+                        // SAFETY: the caller says that nobody uses it.
+                        unsafe { machine.free(&[frame]) };
+                    }
+                }
+                if leaf.table().is_some() {
+                    // SAFETY: as above.
+                    unsafe { machine.free(&[leaf.table_frame()]) };
+                }
+                // SAFETY: as above.
+                drop(unsafe { Box::from_raw(core::ptr::from_ref(leaf).cast_mut()) });
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe {
+        machine.free(&[branch.table_frame()]);
+        if let Some(extents) = branch.publish(None) {
+            drop(Box::from_raw(extents.as_ptr()));
+        }
+    }
+}
