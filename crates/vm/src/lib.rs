@@ -47,7 +47,8 @@
 //! memory ends nothing has changed.
 //!
 //! What was taken out of tables is flushed on all CPUs that may know it, after locks are given back and
-//! before frames are used again and the operation returns.
+//! before frames are used again and the operation returns. Others that come to change the same leaf
+//! meanwhile wait for that.
 //!
 //! # What there is not yet
 //! Memory that is shared, objects with pagers, copy on write and fork, reverse mapping, accounting,

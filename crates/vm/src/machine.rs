@@ -56,6 +56,14 @@ pub unsafe trait Machine: Sync + Sized {
     /// The caller is CPU `cpu`, and has no locks of a space.
     unsafe fn shoot_down(&self, cpu: usize, on: &CpuSet, space: u64, pages: Flush);
 
+    /// Waits while `condition` is true, on CPU `cpu`, which meanwhile does what other CPUs want of it.
+    ///
+    /// # Safety
+    /// The caller is that CPU, and has no locks of a space.
+    unsafe fn wait_while(&self, _cpu: usize, condition: impl FnMut() -> bool) {
+        self.epoch().platform().wait_while(condition);
+    }
+
     /// A frame that was in use, and that no CPU can go to any more, is about to be used for something
     /// else without being freed in between.
     fn reuse(&self, _frame: Frame) {}

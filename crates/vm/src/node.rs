@@ -47,6 +47,10 @@ pub(crate) struct Leaf {
     codes: UnsafeCell<Codes>,
     /// Under the lock: entries that are not absent.
     present: Cell<u32>,
+    /// Somebody has changed entries, and CPUs have not forgotten the old ones yet. Set under the lock.
+    flushing: AtomicBool,
+    /// The next leaf of those that the same one has changed. The one's own.
+    next: Cell<Option<NonNull<Leaf>>>,
 }
 
 /// A node whose entries are tables.
@@ -203,6 +207,8 @@ impl Leaf {
             node: Node::new(0, first, Some(parent)),
             codes: UnsafeCell::new(Codes::new()),
             present: Cell::new(0),
+            flushing: AtomicBool::new(false),
+            next: Cell::new(None),
         }
     }
 
@@ -222,6 +228,40 @@ impl Leaf {
         let pages = pages.and(self.span());
         let first = self.slot(pages.start);
         first..first + pages.count() as usize
+    }
+
+    /// Whether CPUs may know entries that are not there any more, or allowed more. Whoever has pages here
+    /// for something else has to wait for the end of that. Acquire: it is over everywhere then.
+    #[inline]
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.flushing.load(Acquire)
+    }
+
+    /// Entries are about to change. `others` are leaves of which the caller has said that as well; returns
+    /// them with this one.
+    ///
+    /// # Safety
+    /// Under the lock, and it is not [flushing](Leaf::is_flushing) but for the caller.
+    pub(crate) unsafe fn begin_flush(
+        &self,
+        others: Option<NonNull<Leaf>>,
+    ) -> Option<NonNull<Leaf>> {
+        if self.flushing.load(Relaxed) {
+            return others;
+        }
+        self.flushing.store(true, Relaxed);
+        self.next.set(others);
+        Some(NonNull::from(self))
+    }
+
+    /// CPUs have forgotten; returns the other leaves.
+    ///
+    /// # Safety
+    /// By who has begun.
+    pub(crate) unsafe fn end_flush(&self) -> Option<NonNull<Leaf>> {
+        let others = self.next.take();
+        self.flushing.store(false, Release);
+        others
     }
 
     /// Under the lock: entries that are not absent.

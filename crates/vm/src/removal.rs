@@ -1,5 +1,6 @@
 //! What was taken out of tables and may still be known to CPUs.
 
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::cpu::Cpu;
@@ -12,25 +13,35 @@ use crate::space::Space;
 /// The end of a list of frames.
 const END: u64 = u64::MAX;
 
-/// Frames that are free as soon as CPUs have forgotten them, in a list through their notes; and the
-/// pages that CPUs have to forget.
+/// Frames that are free as soon as CPUs have forgotten them, in a list through their notes; the pages that
+/// CPUs have to forget, and the leaves of these.
+///
+/// Locks are given back before CPUs are asked: a CPU that waits for a lock could not answer. So a leaf
+/// knows that it is being flushed, and who comes to change it waits. Otherwise somebody could map a page
+/// anew, and go to the old one by what its CPU has not forgotten yet; or be told that pages are unmapped
+/// while a CPU still has them.
 #[derive(Debug)]
 pub(crate) struct Removal {
     first: u64,
     pages: Pages,
+    leaves: Option<NonNull<Leaf>>,
 }
 
 impl Removal {
     pub(crate) fn new() -> Removal {
-        Removal { first: END, pages: Pages { start: u64::MAX, end: 0 } }
+        Removal { first: END, pages: Pages { start: u64::MAX, end: 0 }, leaves: None }
     }
 
-    fn flush(&mut self, page: u64) {
+    /// An entry of a leaf that is locked, and that is not being flushed for others, has changed.
+    fn flush(&mut self, leaf: &Leaf, page: u64) {
+        // SAFETY: that is what it takes.
+        self.leaves = unsafe { leaf.begin_flush(self.leaves) };
         self.pages.start = self.pages.start.min(page);
         self.pages.end = self.pages.end.max(page + 1);
     }
 
-    /// Takes what is present of these pages out of a leaf's table. The leaf is locked.
+    /// Takes what is present of these pages out of a leaf's table. The leaf is locked,
+    /// and not being flushed for others.
     pub(crate) fn take<M: Machine>(&mut self, machine: &M, leaf: &Leaf, pages: Pages) {
         let mut present = leaf.present().get();
         let Some(entries) = leaf.table().filter(|_| present > 0) else { return };
@@ -45,7 +56,7 @@ impl Removal {
             entry.store(ABSENT, Relaxed);
             machine.note(frame).next.set(self.first);
             self.first = frame.0;
-            self.flush(page);
+            self.flush(leaf, page);
             present -= 1;
             if present == 0 {
                 break;
@@ -54,7 +65,8 @@ impl Removal {
         leaf.present().set(present);
     }
 
-    /// Takes away from what is present of these pages what may not be done any more. The leaf is locked.
+    /// Takes away from what is present of these pages what may not be done any more. As
+    /// with [`take`](Removal::take).
     pub(crate) fn protect<M: Machine>(&mut self, leaf: &Leaf, pages: Pages, new: Protection) {
         let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
         let pages = pages.and(leaf.span());
@@ -69,7 +81,7 @@ impl Removal {
             let allowed = old & new;
             if allowed != old {
                 entry.store(M::Format::page_or_parked(frame, allowed), Release);
-                self.flush(page);
+                self.flush(leaf, page);
             }
         }
     }
@@ -83,6 +95,11 @@ impl Removal {
             return;
         }
         space.shoot_down(cpu, Flush::Some(self.pages));
+        let mut leaves = self.leaves;
+        while let Some(leaf) = leaves {
+            // SAFETY: leaves stay as long as their space, and we have begun.
+            leaves = unsafe { leaf.as_ref().end_flush() };
+        }
         let mut next = self.first;
         while next != END {
             let frame = Frame(next);

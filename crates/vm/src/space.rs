@@ -173,6 +173,12 @@ impl<'m, M: Machine> Space<'m, M> {
             let result = {
                 let _guard = cpu.pin();
                 let locked = self.lock_pages(pages);
+                if let Some(leaf) = flushing(locked.top, pages) {
+                    drop(locked);
+                    // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+                    unsafe { self.machine.wait_while(cpu.number(), || leaf.is_flushing()) };
+                    continue;
+                }
                 cpu.with_spare(|spare| step(&locked, spare))
             };
             cpu.defer();
@@ -532,6 +538,15 @@ fn is_end(branch: &Branch, pages: Pages) -> bool {
     !branch.is_one_slot(pages)
         || branch.overlaps(pages)
         || branch.child(branch.slot(pages.start)).is_none()
+}
+
+/// A leaf that is being flushed, at a node that is locked or below.
+#[inline]
+fn flushing(node: Any<'_>, pages: Pages) -> Option<&Leaf> {
+    match node {
+        Any::Leaf(leaf) => leaf.is_flushing().then_some(leaf),
+        Any::Branch(branch) => branch.children(pages).find_map(|child| flushing(child, pages)),
+    }
 }
 
 /// Whether anything is mapped there, in a node that is locked or below.

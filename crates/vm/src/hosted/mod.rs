@@ -33,8 +33,8 @@ use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 use std::sync::{Mutex, PoisonError};
 
-use knee_sync::System;
 use knee_sync::epoch::Domain;
+use knee_sync::{Platform, System};
 
 use self::mailbox::Mailbox;
 pub use self::processor::Processor;
@@ -162,12 +162,16 @@ unsafe impl Machine for Hosted {
             // SAFETY: the caller is this CPU.
             unsafe { self.mailboxes[cpu].forget(space, pages) };
         }
-        let platform = self.epoch.platform();
-        knee_sync::Platform::wait_while(platform, || {
+        // SAFETY: the caller is this CPU.
+        unsafe { self.wait_while(cpu, || answers.load(Acquire) < asked) };
+    }
+
+    unsafe fn wait_while(&self, cpu: usize, mut condition: impl FnMut() -> bool) {
+        self.epoch.platform().wait_while(|| {
             // Others may wait for us.
             // SAFETY: the caller is this CPU.
             unsafe { self.mailboxes[cpu].answer() };
-            answers.load(Acquire) < asked
+            condition()
         });
     }
 }
