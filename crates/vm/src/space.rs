@@ -287,6 +287,32 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
+    /// Frees the frames of these pages, of which some or all may not be mapped: they are zero again when
+    /// somebody goes there, `MADV_DONTNEED`.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn discard(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        let mut removal = Removal::new();
+        self.locked(cpu, pages, |locked, _| {
+            take_below(self.machine, locked.top, pages, &mut removal);
+            Ok(())
+        })?;
+        // SAFETY: what was removed is not in the tables any more.
+        unsafe { removal.finish(self, cpu) };
+        Ok(())
+    }
+
+    /// Makes these pages present, all of which are mapped, as if somebody had gone to each for what it
+    /// allows: `MAP_POPULATE`, `MADV_POPULATE_WRITE`.
+    ///
+    /// # Errors
+    /// See [`Fault`]: pages before the one that fails are present.
+    pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
+        (pages.start..pages.end).try_for_each(|page| self.fault(cpu, page, Protection::NONE))
+    }
+
     /// Changes what may be done with these pages, all of which are mapped.
     ///
     /// # Errors
@@ -398,7 +424,8 @@ impl<'m, M: Machine> Space<'m, M> {
         change_extents(branch, 0, spare, |list| list.set(span, None))
     }
 
-    /// Makes a page present that a CPU has gone to, or says why not: the handler of page faults.
+    /// Makes a page present that a CPU has gone to for this access, or says why not: the handler of page
+    /// faults.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -488,7 +515,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }
         };
         // Release: who finds the frame finds zeros.
-        entry.store(M::Format::page(frame, attributes.protection), Release);
+        entry.store(M::Format::page_or_parked(frame, attributes.protection), Release);
         Ok(Ok(()))
     }
 
@@ -538,6 +565,16 @@ fn is_end(branch: &Branch, pages: Pages) -> bool {
     !branch.is_one_slot(pages)
         || branch.overlaps(pages)
         || branch.child(branch.slot(pages.start)).is_none()
+}
+
+/// Takes what is present of these pages out of the tables of a node that is locked and of those below.
+fn take_below<M: Machine>(machine: &M, node: Any<'_>, pages: Pages, removal: &mut Removal) {
+    match node {
+        Any::Leaf(leaf) => removal.take(machine, leaf, pages),
+        Any::Branch(branch) => {
+            branch.children(pages).for_each(|child| take_below(machine, child, pages, removal));
+        }
+    }
 }
 
 /// A leaf that is being flushed, at a node that is locked or below.

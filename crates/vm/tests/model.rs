@@ -26,6 +26,8 @@ enum Operation {
     Map(Pages, Protection),
     Unmap(Pages),
     Protect(Pages, Protection),
+    Discard(Pages),
+    Populate(Pages),
     Store(u64, u64),
     Load(u64),
 }
@@ -50,6 +52,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => pages().prop_map(Operation::Unmap),
         2 => (pages(), protection())
             .prop_map(|(pages, protection)| Operation::Protect(pages, protection)),
+        1 => pages().prop_map(Operation::Discard),
+        1 => (0..NUMBERS, 1_u64..5)
+            .prop_map(|(number, count)| Operation::Populate(Pages::new(page(number), count))),
         4 => (0..NUMBERS, 1_u64..).prop_map(|(number, value)| Operation::Store(page(number), value)),
         2 => (0..NUMBERS).prop_map(|number| Operation::Load(page(number))),
     ]
@@ -107,6 +112,11 @@ impl Model {
                     run.1 = protection;
                 }
             }
+            Operation::Discard(pages) => self.words.retain(|page, _| !pages.contains(*page)),
+            Operation::Populate(pages) if self.mapped(pages) < pages.count() => {
+                return Err(Err(Fault::Unmapped));
+            }
+            Operation::Populate(_) => (),
             Operation::Store(page, value) => {
                 self.allows(page, WRITE)?;
                 self.words.insert(page, value);
@@ -142,6 +152,8 @@ fn apply<'m>(
         Operation::Protect(pages, protection) => {
             space.protect(cpu, pages, protection).map(|()| 0).map_err(Ok)
         }
+        Operation::Discard(pages) => space.discard(cpu, pages).map(|()| 0).map_err(Ok),
+        Operation::Populate(pages) => space.populate(cpu, pages).map(|()| 0).map_err(Err),
         Operation::Store(page, value) => {
             cpu.store(space, address(page), value).map(|()| 0).map_err(Err)
         }
