@@ -79,6 +79,8 @@ impl Protection {
     pub const READ: Protection = Protection(1);
     /// Stores. No machine has pages that may be written and not read.
     pub const WRITE: Protection = Protection(2);
+    /// Loads and stores.
+    pub const READ_WRITE: Protection = Protection(3);
     /// Instructions.
     pub const EXECUTE: Protection = Protection(4);
 

@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 use knee_sync::{epoch, hazard};
 
 use crate::c::{BP, C, CK, MEMB, QSBR};
-use crate::harness::{Figure, Row, measure};
 use crate::{read, retire, ways};
+use side_by_side::{Figure, Row, measure};
 
 /// Numbers of idle threads.
 const IDLE: [usize; 2] = [100, 1000];

@@ -6,6 +6,9 @@
 //! machine whose clock drifts treats all alike. A sample in which a thread had to give its CPU to
 //! another program is taken again.
 
+mod options;
+mod table;
+
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -13,8 +16,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use options::{Options, machine};
+pub use table::{figures_json, figures_table, tell_disturbed};
+
 /// Threads at most.
-pub(crate) const THREADS: usize = 2;
+pub const THREADS: usize = 2;
 /// A sample's duration: shorter than what a scheduler gives a thread.
 const SPAN: Duration = Duration::from_millis(4);
 /// Operations between two looks at the clock take so long at least, which a look does not (30 ns).
@@ -25,13 +31,13 @@ const ATTEMPTS: usize = 20;
 type Run = Box<dyn Fn(&Round) + Sync>;
 
 /// An operation that is measured.
-pub(crate) struct Row {
-    pub(crate) name: String,
+pub struct Row {
+    pub name: String,
     run: Run,
     /// Numbers of threads that it is measured with.
     threads: &'static [usize],
     /// Also among idle threads.
-    pub(crate) among_idle: bool,
+    pub among_idle: bool,
     /// It has a thread of its own in the background, which disturbs by right.
     background: bool,
 }
@@ -44,9 +50,9 @@ struct Meeting {
 }
 
 /// A thread's part in a sample.
-pub(crate) struct Round<'a> {
+pub struct Round<'a> {
     /// 0 or 1.
-    pub(crate) thread: usize,
+    pub thread: usize,
     meeting: &'a Meeting,
     sample: Cell<Option<Sample>>,
 }
@@ -60,40 +66,40 @@ struct Sample {
 }
 
 /// What has been measured of a row, with one number of threads.
-pub(crate) struct Figure {
-    pub(crate) name: String,
-    pub(crate) threads: usize,
+pub struct Figure {
+    pub name: String,
+    pub threads: usize,
     /// Threads that are registered and sleep.
-    pub(crate) idle: usize,
+    pub idle: usize,
     /// Nanoseconds, ascending.
-    pub(crate) samples: Vec<f64>,
+    pub samples: Vec<f64>,
     /// Samples that were disturbed at each attempt.
-    pub(crate) disturbed: usize,
+    pub disturbed: usize,
 }
 
 impl Row {
     /// `run` prepares and calls [`Round::time`] or [`Round::time_many`] once.
-    pub(crate) fn new(name: impl Into<String>, run: impl Fn(&Round) + Sync + 'static) -> Row {
+    pub fn new(name: impl Into<String>, run: impl Fn(&Round) + Sync + 'static) -> Row {
         let (name, run) = (name.into(), Box::new(run));
         Row { name, run, threads: &[1, 2], among_idle: false, background: false }
     }
 
     /// An operation that needs no preparation.
-    pub(crate) fn of(name: impl Into<String>, operation: impl Fn() + Sync + 'static) -> Row {
+    pub fn of(name: impl Into<String>, operation: impl Fn() + Sync + 'static) -> Row {
         Row::new(name, move |round| round.time(&operation))
     }
 
-    pub(crate) fn with_threads(mut self, threads: &'static [usize]) -> Row {
+    pub fn with_threads(mut self, threads: &'static [usize]) -> Row {
         self.threads = threads;
         self
     }
 
-    pub(crate) fn with_background(mut self) -> Row {
+    pub fn with_background(mut self) -> Row {
         self.background = true;
         self
     }
 
-    pub(crate) fn among_idle(mut self) -> Row {
+    pub fn among_idle(mut self) -> Row {
         self.among_idle = true;
         self
     }
@@ -103,12 +109,12 @@ impl Round<'_> {
     /// Repeats the operation for a sample. Generic, as a call through a pointer costs more than some
     /// operations.
     #[inline]
-    pub(crate) fn time(&self, mut operation: impl FnMut()) {
+    pub fn time(&self, mut operation: impl FnMut()) {
         self.time_many(|times| (0..times).for_each(|_| operation()));
     }
 
     /// The same of what repeats an operation on its own.
-    pub(crate) fn time_many(&self, mut many: impl FnMut(u64)) {
+    pub fn time_many(&self, mut many: impl FnMut(u64)) {
         let chunk = chunk(&mut many);
         self.meet();
         let (switches, begin) = (switches(), Instant::now());
@@ -128,7 +134,7 @@ impl Round<'_> {
     }
 
     /// Runs beside the other thread without an operation of its own.
-    pub(crate) fn accompany(&self) {
+    pub fn accompany(&self) {
         self.meet();
         while !self.meeting.stop.load(Relaxed) {
             std::hint::spin_loop();
@@ -160,7 +166,7 @@ fn chunk(many: &mut impl FnMut(u64)) -> u64 {
 }
 
 impl Figure {
-    pub(crate) fn median(&self) -> f64 {
+    pub fn median(&self) -> f64 {
         let middle = self.samples.len() / 2;
         match self.samples.len() % 2 {
             0 => f64::midpoint(self.samples[middle - 1], self.samples[middle]),
@@ -168,17 +174,17 @@ impl Figure {
         }
     }
 
-    pub(crate) fn least(&self) -> f64 {
+    pub fn least(&self) -> f64 {
         self.samples[0]
     }
 
-    pub(crate) fn most(&self) -> f64 {
+    pub fn most(&self) -> f64 {
         self.samples[self.samples.len() - 1]
     }
 }
 
 /// Measures rows, in rounds. The threads have exited when it returns.
-pub(crate) fn measure(title: &str, rows: &[&Row], rounds: usize, idle: usize) -> Vec<Figure> {
+pub fn measure(title: &str, rows: &[&Row], rounds: usize, idle: usize) -> Vec<Figure> {
     let mut figures = Vec::new();
     for &row in rows {
         for &threads in row.threads {

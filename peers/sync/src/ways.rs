@@ -6,12 +6,12 @@ use std::time::Duration;
 use seize::Collector;
 
 use crate::c::{BP, CK, MEMB, QSBR};
-use crate::harness::Row;
 use crate::live;
 use crate::reclaim::{
     Arcs, Crossbeam, Entry, Epoch, Haphazard, Hazard, InC, Nothing, Reclaim, Sdd, Seize,
 };
 use crate::stall::{self, Stall};
+use side_by_side::Row;
 
 /// Attempts to free everything, a tenth of a millisecond each.
 const DRAINS: usize = 20_000;

@@ -11,7 +11,7 @@ use knee_sync::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots, Stam
 use knee_sync::refs::{PerCpuRef, Snzi, refcache};
 use knee_sync::rm::RmLock;
 
-use crate::harness::{Figure, Row, THREADS, measure};
+use side_by_side::{Figure, Row, THREADS, measure};
 
 pub(crate) fn figures(rounds: usize) -> Vec<Figure> {
     let rows: Vec<Row> = [locks(), counts(), invalidations()].into_iter().flatten().collect();

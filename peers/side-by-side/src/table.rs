@@ -4,11 +4,10 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::harness::Figure;
-use crate::stall::Stall;
+use crate::Figure;
 
 /// Rows of a Markdown table: medians, and the least and the greatest round.
-pub(crate) fn figures(figures: &[Figure]) -> String {
+pub fn figures_table(figures: &[Figure]) -> String {
     let mut table = "| ns for each operation | 1 thread | 2 threads | spread |\n\
         | --- | ---: | ---: | --- |\n"
         .to_owned();
@@ -37,23 +36,8 @@ fn nanos(nanos: f64) -> String {
     format!("{nanos:.digits$}")
 }
 
-pub(crate) fn stalls(stalls: &[Stall]) -> String {
-    let mut table =
-        "| objects not freed | behind the reader | when it has left | after 10,000 visits | \
-        replacements until < 5,000 | of 1,000 after exit |\n\
-        | --- | ---: | ---: | ---: | ---: | ---: |\n"
-            .to_owned();
-    for Stall { name, during, left, visited, replacements, exited } in stalls {
-        let replacements = replacements.map_or("never".to_owned(), |times| times.to_string());
-        let _ = writeln!(
-            table,
-            "| {name} | {during} | {left} | {visited} | {replacements} | {exited} |"
-        );
-    }
-    table
-}
-
-pub(crate) fn figures_json(group: &str, figures: &[Figure]) -> Vec<Value> {
+/// The same for programs.
+pub fn figures_json(group: &str, figures: &[Figure]) -> Vec<Value> {
     let figure = |of: &Figure| {
         json!({
             "group": group,
@@ -68,16 +52,9 @@ pub(crate) fn figures_json(group: &str, figures: &[Figure]) -> Vec<Value> {
     figures.iter().map(figure).collect()
 }
 
-pub(crate) fn stalls_json(stalls: &[Stall]) -> Vec<Value> {
-    let stall = |of: &Stall| {
-        json!({
-            "name": of.name.replace(['*', '`'], ""),
-            "behind_reader": of.during,
-            "reader_left": of.left,
-            "after_visits": of.visited,
-            "replacements_until_drained": of.replacements,
-            "after_exit": of.exited,
-        })
-    };
-    stalls.iter().map(stall).collect()
+/// Says how many samples other programs have disturbed.
+pub fn tell_disturbed(group: &str, figures: &[Figure]) {
+    let disturbed: usize = figures.iter().map(|of| of.disturbed).sum();
+    let all: usize = figures.iter().map(|of| of.samples.len()).sum();
+    eprintln!("{group}: {disturbed} of {all} samples were disturbed by other programs");
 }

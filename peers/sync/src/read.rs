@@ -13,7 +13,7 @@ use knee_sync::{Rcu, System, hazard};
 use seize::{Collector, Guard};
 
 use crate::c::{BP, C, CK, MEMB, Member, QSBR};
-use crate::harness::{Figure, Row, THREADS, measure};
+use side_by_side::{Figure, Row, THREADS, measure};
 
 /// seize has no common collector.
 pub(crate) static SEIZE: LazyLock<Collector> = LazyLock::new(Collector::new);

@@ -3,8 +3,8 @@
 //! Each thread replaces an object of its own, and all have the collector in common. Afterwards it is
 //! seen that all is freed.
 
-use crate::harness::{Figure, Row, measure};
 use crate::ways::{self, Way};
+use side_by_side::{Figure, Row, measure};
 
 /// Objects that may wait when the last sample ends.
 const MUCH: i64 = 100_000;

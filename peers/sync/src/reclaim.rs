@@ -14,8 +14,8 @@ use knee_sync::{epoch, hazard};
 use seize::{Collector, Guard};
 
 use crate::c::{C, Member};
-use crate::harness::THREADS;
 use crate::live::Object;
+use side_by_side::THREADS;
 
 /// A way to reclaim. Each thread has an atomic pointer of its own; the collector is common.
 pub(crate) trait Reclaim: Sync {

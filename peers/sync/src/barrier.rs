@@ -3,8 +3,8 @@
 use knee_sync::{Platform, System, epoch};
 
 use crate::c::{BP, CK, MEMB, Member};
-use crate::harness::{Figure, Row, measure};
 use crate::read::c;
+use side_by_side::{Figure, Row, measure};
 
 /// linux/membarrier.h
 const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
@@ -38,7 +38,7 @@ fn membarrier() {
 
 /// An operation of one of two threads.
 fn beside(name: &str, operation: impl Fn() + Sync + 'static) -> Row {
-    let run = move |round: &crate::harness::Round| match round.thread {
+    let run = move |round: &side_by_side::Round| match round.thread {
         0 => round.time(&operation),
         _ => round.accompany(),
     };
