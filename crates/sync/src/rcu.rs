@@ -3,11 +3,12 @@
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ptr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 #[cfg(feature = "std")]
 use crate::epoch;
 use crate::epoch::{Domain, Guard, Inside};
+use crate::mutant::order;
 use crate::platform::Platform;
 use crate::primitive::AtomicPtr;
 #[cfg(feature = "std")]
@@ -76,7 +77,7 @@ impl<T: Send + Sync + 'static, P: Platform + 'static> Rcu<T, P> {
         self.check(inside.inside());
         // SAFETY: it was made by `Box::into_raw`, and Acquire makes its content visible. Who replaces it
         // defers its end until this section has ended.
-        unsafe { &*self.value.load(Acquire) }
+        unsafe { &*self.value.load(order!(Acquire, "rcu_load")) }
     }
 
     /// Replaces the value.
@@ -85,7 +86,9 @@ impl<T: Send + Sync + 'static, P: Platform + 'static> Rcu<T, P> {
     /// If the guard is of another domain.
     pub fn replace(&self, value: T, guard: &Guard<'_, P>) {
         self.check(guard.domain());
-        let old = self.value.swap(Box::into_raw(Box::new(value)), AcqRel);
+        // Release: who finds the new value sees what is in it. Acquire: who drops the old one does.
+        let new = Box::into_raw(Box::new(value));
+        let old = self.value.swap(new, order!(AcqRel, "rcu_replace"));
         // SAFETY: it came from a `Box`, and nobody finds it any more.
         unsafe { guard.defer_drop(old) };
     }
@@ -96,11 +99,17 @@ impl<T: Send + Sync + 'static, P: Platform + 'static> Rcu<T, P> {
     /// If the guard is of another domain.
     pub fn update_in(&self, mut with: impl FnMut(&T) -> T, guard: &Guard<'_, P>) {
         self.check(guard.domain());
-        let mut old = self.value.load(Acquire);
+        let mut old = self.value.load(order!(Acquire, "rcu_update_load"));
         loop {
             // SAFETY: as in `load`.
             let new = Box::into_raw(Box::new(with(unsafe { &*old })));
-            match self.value.compare_exchange(old, new, AcqRel, Acquire) {
+            // Release alone: the load that found the old value has acquired what is in it.
+            match self.value.compare_exchange(
+                old,
+                new,
+                order!(Release, "rcu_update"),
+                order!(Acquire, "rcu_update_again"),
+            ) {
                 Ok(_) => break,
                 Err(other) => {
                     // SAFETY: nobody has seen it.
@@ -162,5 +171,92 @@ mod tests {
     fn a_guard_of_another_domain_is_refused() {
         static OTHER: LazyLock<Domain<System>> = LazyLock::new(|| Domain::new(System::symmetric()));
         Rcu::new_in(&OTHER, 0).load(&epoch::pin());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod modelled {
+    use super::*;
+
+    use std::sync::Arc;
+
+    use loom::cell::UnsafeCell;
+
+    use crate::model::{Model, check, check_symmetric, interrupt, thread};
+
+    /// loom complains of an access that is not ordered with another. It outlives the value, so that a
+    /// reader that comes too late finds it.
+    struct Value(&'static UnsafeCell<u32>);
+
+    const DROPPED: u32 = 0xdead;
+
+    impl Value {
+        fn new(number: u32) -> Value {
+            Value(Box::leak(Box::new(UnsafeCell::new(number))))
+        }
+
+        fn number(&self) -> u32 {
+            interrupt();
+            // SAFETY: loom panics if anybody writes there.
+            self.0.with(|number| unsafe { *number })
+        }
+    }
+
+    impl Drop for Value {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                return;
+            }
+            // SAFETY: loom panics if anybody else is there.
+            self.0.with_mut(|number| unsafe { *number = DROPPED });
+        }
+    }
+
+    // SAFETY: loom sees who uses the cell when.
+    unsafe impl Send for Value {}
+    // SAFETY: as above.
+    unsafe impl Sync for Value {}
+
+    fn rcu() -> Arc<Rcu<Value, Model>> {
+        let domain = Box::leak(Box::new(Domain::new(Model)));
+        Arc::new(Rcu::new_in(domain, Value::new(1)))
+    }
+
+    #[test]
+    fn a_reader_sees_a_value_as_it_was_made_and_not_its_end() {
+        check(2, || {
+            let rcu = rcu();
+            let reader = thread::spawn({
+                let rcu = Arc::clone(&rcu);
+                move || {
+                    let handle = rcu.domain.register();
+                    let guard = handle.pin();
+                    assert!((1..=2).contains(&rcu.load(&guard).number()));
+                }
+            });
+            let handle = rcu.domain.register();
+            rcu.replace(Value::new(2), &handle.pin());
+            handle.flush();
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn updates_of_two_threads_are_both_there() {
+        check_symmetric(2, || {
+            let rcu = rcu();
+            let update = |rcu: &Rcu<Value, Model>| {
+                let handle = rcu.domain.register();
+                rcu.update_in(|old| Value::new(old.number() + 1), &handle.pin());
+            };
+            let other = thread::spawn({
+                let rcu = Arc::clone(&rcu);
+                move || update(&rcu)
+            });
+            update(&rcu);
+            other.join().unwrap();
+            let handle = rcu.domain.register();
+            assert_eq!(rcu.load(&handle.pin()).number(), 3);
+        });
     }
 }

@@ -9,9 +9,9 @@ use core::mem;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::mutant::is_mutant;
+use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
-use crate::primitive::AtomicPtr;
+use crate::primitive::{self, AtomicPtr};
 use crate::registry::{Node, Registry};
 #[cfg(feature = "std")]
 use crate::system::System;
@@ -40,7 +40,8 @@ pub struct Domain<
 /// The list of a thread that has left.
 struct Orphans {
     list: Vec<Retired>,
-    next: *mut Orphans,
+    /// In a cell so that loom sees who hands the list to whom.
+    next: primitive::Cell<*mut Orphans>,
 }
 
 /// An object that nobody finds any more.
@@ -129,13 +130,15 @@ impl<P: Platform> Domain<P> {
     }
 
     fn leave_orphans(&self, list: Vec<Retired>) {
-        let orphans = Box::into_raw(Box::new(Orphans { list, next: ptr::null_mut() }));
+        let orphans =
+            Box::into_raw(Box::new(Orphans { list, next: primitive::Cell::new(ptr::null_mut()) }));
         let mut first = self.orphans.load(Relaxed);
         loop {
             // SAFETY: nobody else has it before the exchange succeeds.
-            unsafe { (*orphans).next = first };
+            unsafe { &*orphans }.next.with(|next| unsafe { *next = first });
             // Release: who adopts them sees the list, and their removal from the structure.
-            match self.orphans.compare_exchange_weak(first, orphans, Release, Relaxed) {
+            let release = order!(Release, "hazard_leave");
+            match self.orphans.compare_exchange_weak(first, orphans, release, Relaxed) {
                 Ok(_) => return,
                 Err(other) => first = other,
             }
@@ -146,11 +149,12 @@ impl<P: Platform> Domain<P> {
         if self.orphans.load(Relaxed).is_null() {
             return;
         }
-        let mut next = self.orphans.swap(ptr::null_mut(), Acquire);
+        let mut next = self.orphans.swap(ptr::null_mut(), order!(Acquire, "hazard_adopt"));
         while !next.is_null() {
             // SAFETY: it was made by `Box` in `leave_orphans`, and the exchange gave it to us alone.
             let orphans = unsafe { Box::from_raw(next) };
-            next = orphans.next;
+            // SAFETY: it is ours.
+            next = orphans.next.with(|next| unsafe { *next });
             garbage.extend(orphans.list);
         }
     }
