@@ -1,6 +1,6 @@
 //! A lock that its owner takes for the price of two stores.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::mutant::order;
 use crate::platform::{Platform, light};
@@ -70,11 +70,13 @@ impl<T> Biased<T> {
     #[cold]
     fn wait(&self, platform: &impl Platform) {
         loop {
-            self.inside.store(false, Release);
-            platform.wait_while(|| self.wanted.load(Acquire));
+            // Release: the other may find us out here, and what we did before is for it to see.
+            self.inside.store(false, order!(Release, "biased_wait"));
+            // Relaxed: the look below decides, and finds the end of this visit or of a later one.
+            platform.wait_while(|| self.wanted.load(Relaxed));
             self.inside.store(true, Relaxed);
             light(platform.is_symmetric());
-            if !self.wanted.load(Acquire) {
+            if !self.wanted.load(order!(Acquire, "biased_again")) {
                 return;
             }
         }
@@ -107,7 +109,10 @@ impl<T> Biased<T> {
     /// execute `heavy` once, and then visit each. Owners wait from here to the end of their visit. Two
     /// threads that both announce several have to agree on an order.
     pub(crate) fn announce(&self, platform: &impl Platform) {
-        platform.wait_while(|| self.wanted.swap(true, AcqRel));
+        // Relaxed: `heavy`, which comes next, is a full fence of ours: it acquires what the visitor
+        // before has done, and an owner that sees this waits, and takes nothing from it. (loom cannot
+        // order exchanges of two threads that spin, so no model shows it.)
+        platform.wait_while(|| self.wanted.swap(true, Relaxed));
     }
 
     /// The second half of a visit.
@@ -133,20 +138,43 @@ mod modelled {
 
     use std::sync::Arc;
 
-    use crate::model::{Model, check, thread};
+    use crate::model::{Model, check, interrupt, thread};
+
+    /// Another cell: loom takes a use of the lock's own as one that is over when it begins.
+    fn add(count: &mut Cell<u32>) {
+        interrupt();
+        // SAFETY: loom panics if anybody else is there.
+        count.with(|count| unsafe { *count += 1 });
+    }
 
     #[test]
     fn owner_and_visitor_exclude_each_other() {
         check(3, || {
-            let lock = Arc::new(Biased::new(0));
+            let lock = Arc::new(Biased::new(Cell::new(0)));
             let visitor = thread::spawn({
                 let lock = lock.clone();
-                move || lock.visit(&Model, |count| *count += 1)
+                move || lock.visit(&Model, add)
             });
             for _ in 0..2 {
                 // SAFETY: this thread is the owner.
-                unsafe { lock.own(&Model, |count| *count += 1) };
+                unsafe { lock.own(&Model, add) };
             }
+            visitor.join().unwrap();
+            // SAFETY: as in `add`.
+            lock.visit(&Model, |count| count.with(|count| assert_eq!(unsafe { *count }, 3)));
+        });
+    }
+
+    #[test]
+    fn an_owner_that_has_waited_sees_the_last_of_the_visits() {
+        check(3, || {
+            let lock = Arc::new(Biased::new(0));
+            let visitor = thread::spawn({
+                let lock = lock.clone();
+                move || (0..2).for_each(|_| lock.visit(&Model, |count| *count += 1))
+            });
+            // SAFETY: this thread is the owner.
+            unsafe { lock.own(&Model, |count| *count += 1) };
             visitor.join().unwrap();
             assert_eq!(lock.visit(&Model, |count| *count), 3);
         });

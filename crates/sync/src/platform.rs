@@ -13,9 +13,9 @@ use core::sync::atomic::Ordering::SeqCst;
 /// `heavy`, a load `D`: either the reader's `B` sees `C`, or the reclaimer's `D` sees `A`.
 ///
 /// # Safety
-/// `heavy` returns only when every thread that may execute `light` of an equal platform has executed
-/// a full fence between the call of `heavy` and its return, or executes one before its next
-/// instruction. Where [`is_symmetric`](Platform::is_symmetric) is true, a full fence of the caller
+/// `heavy` returns only when the caller and every thread that may execute `light` of an equal platform
+/// has executed a full fence between the call of `heavy` and its return, or executes one before its
+/// next instruction. Where [`is_symmetric`](Platform::is_symmetric) is true, a full fence of the caller
 /// is enough. The answer of `is_symmetric` never changes.
 pub unsafe trait Platform: Sync {
     /// Whether both sides execute a full fence, because the system has nothing better or the user
