@@ -105,10 +105,10 @@ impl<P: Platform> PerCpuRef<P> {
         self.platform.light();
         // Acquire: after a new beginning, what came before it.
         let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
-        // Release: what the thread did with its reference comes before who kills adds it up, and so
-        // before whoever puts the last one.
+        // Relaxed: what the thread did with its reference came before `light`, and that before who
+        // kills adds this up, and so before whoever puts the last one.
         let counted = if live { word.wrapping_add(change) } else { word };
-        counter.store(counted, Release);
+        counter.store(counted, Relaxed);
         live
     }
 
@@ -163,9 +163,12 @@ impl<P: Platform> PerCpuRef<P> {
     /// already, it waits for that and returns false. It costs one heavy fence.
     #[must_use = "whoever put the last reference has to release what it counts"]
     pub fn kill(&self) -> bool {
-        // AcqRel: who killed it the last time has stored what it had added up.
-        if self.mode.compare_exchange(LIVE, DYING, AcqRel, Acquire).is_err() {
-            self.platform.wait_while(|| self.mode.load(Acquire) == DYING);
+        // Acquire, with the new beginning: who killed it the last time has stored what it had added up.
+        // Release: see `is_dead`.
+        let order = order!(AcqRel, "percpu_kill");
+        if self.mode.compare_exchange(LIVE, DYING, order, Relaxed).is_err() {
+            // Relaxed: nobody who hears of this can find an older mode any more.
+            self.platform.wait_while(|| self.mode.load(Relaxed) == DYING);
             return false;
         }
         // See `count`. A thread whose counter is made after our look through the table is one that
@@ -177,6 +180,8 @@ impl<P: Platform> PerCpuRef<P> {
         for counter in self.counters.iter() {
             let mut word = 0;
             self.platform.wait_while(|| {
+                // Acquire, with the thread's `light`. No model can show it: loom's full fences acquire
+                // from each other, without this load.
                 word = counter.load(Acquire);
                 word & INSIDE != 0 && !is_mutant!("percpu_no_mark")
             });
@@ -185,16 +190,18 @@ impl<P: Platform> PerCpuRef<P> {
         let before = self.added_up.load(Relaxed);
         self.added_up.store(sum, Relaxed);
         let references = (sum.wrapping_sub(before) as i64 / ONE as i64) as u64;
-        // Release: hands on what we acquired from the counters. The owner's reference is still there,
-        // so the count does not come to zero here.
-        self.common.fetch_add(references.wrapping_sub(BIAS), AcqRel);
-        self.mode.store(DEAD, Release);
+        // Relaxed: the owner's reference is still there, so the count does not come to zero here, and
+        // its put hands on what we acquired from the counters.
+        self.common.fetch_add(references.wrapping_sub(BIAS), Relaxed);
+        // Relaxed: `heavy` was a full fence, and what came before it is what `is_dead` promises.
+        self.mode.store(DEAD, Relaxed);
         self.put_common()
     }
 
-    /// Whether it was killed. The answer "no" may be out of date.
+    /// Whether it was killed. The answer "no" may be out of date; with "yes" the caller sees what the
+    /// one who killed it did before.
     pub fn is_dead(&self) -> bool {
-        self.mode.load(Acquire) != LIVE
+        self.mode.load(order!(Acquire, "percpu_is_dead")) != LIVE
     }
 
     /// Whether all references are gone. Once it is true it stays so until
@@ -208,11 +215,18 @@ impl<P: Platform> PerCpuRef<P> {
     /// # Panics
     /// If there are references, or it was not killed.
     pub fn reinit(&self) {
+        assert!(self.begin_again(), "it is still referenced");
+    }
+
+    fn begin_again(&self) -> bool {
         // While it lives or is added up the common count is biased, so zero means dead. Acquire: what
-        // all former users did.
-        let begun = self.common.compare_exchange(0, BIAS + 1, AcqRel, Acquire);
-        assert!(begun.is_ok(), "it is still referenced");
-        self.mode.store(LIVE, order!(Release, "percpu_begin"));
+        // all former users did, also for who has not asked whether there are any.
+        let acquire = order!(Acquire, "percpu_reinit");
+        let begun = self.common.compare_exchange(0, BIAS + 1, acquire, Relaxed).is_ok();
+        if begun {
+            self.mode.store(LIVE, order!(Release, "percpu_begin"));
+        }
+        begun
     }
 }
 
@@ -494,6 +508,40 @@ mod modelled {
                 shared.count.reinit();
             }
             user.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn who_begins_again_sees_what_former_users_did() {
+        check(3, || {
+            let shared = Shared::new();
+            // SAFETY: the number is this thread's.
+            unsafe { shared.count.get_as(0) };
+            let user = thread::spawn({
+                let shared = Arc::clone(&shared);
+                // SAFETY: as above, and the reference is one that the other thread got.
+                move || unsafe {
+                    shared.use_it();
+                    let _ = shared.count.put_as(1);
+                }
+            });
+            let _ = shared.count.kill();
+            shared.release_if(shared.count.begin_again());
+            user.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn who_finds_it_dead_sees_what_was_done_before() {
+        check(3, || {
+            let shared = Shared::new();
+            let other = thread::spawn({
+                let shared = Arc::clone(&shared);
+                move || shared.release_if(shared.count.is_dead())
+            });
+            shared.use_it();
+            let _ = shared.count.kill();
+            other.join().unwrap();
         });
     }
 }

@@ -34,8 +34,11 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("biased_left", Model("biased::modelled::owner_and_visitor_exclude_each_other")),
     ("biased_out", Model("biased::modelled::owner_and_visitor_exclude_each_other")),
     ("biased_own", Model("biased::modelled::owner_and_visitor_exclude_each_other")),
+    ("biased_wait", Model("biased::modelled::owner_and_visitor_exclude_each_other")),
     ("biased_visit", Model("biased::modelled::owner_and_visitor_exclude_each_other")),
     ("no_light_fence", Model("biased::modelled::owner_and_visitor_exclude_each_other")),
+
+    ("biased_again", Model("biased::modelled::an_owner_that_has_waited_sees_the_last_of_the_visits")),
 
     ("epoch_enter", Model("epoch::modelled::a_section_that_follows_another_one_does_not_hide_it")),
     ("epoch_enter_clock", Model("epoch::modelled::a_section_that_follows_another_one_does_not_hide_it")),
@@ -60,6 +63,9 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("hazard_no_recheck", Model("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
     ("hazard_protect", Model("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
 
+    ("hazard_adopt", Model("hazard::modelled::who_frees_an_orphan_sees_what_was_done_with_it")),
+    ("hazard_leave", Model("hazard::modelled::who_frees_an_orphan_sees_what_was_done_with_it")),
+
     ("slots_begin", Model("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
     ("slots_empty", Model("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
     ("slots_finish", Model("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
@@ -82,8 +88,20 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("percpu_begin", Model("refs::percpu::modelled::a_user_of_the_next_life_sees_its_beginning")),
     ("percpu_mode", Model("refs::percpu::modelled::a_user_of_the_next_life_sees_its_beginning")),
 
+    ("percpu_reinit", Model("refs::percpu::modelled::who_begins_again_sees_what_former_users_did")),
+
+    ("percpu_is_dead", Model("refs::percpu::modelled::who_finds_it_dead_sees_what_was_done_before")),
+    ("percpu_kill", Model("refs::percpu::modelled::who_finds_it_dead_sees_what_was_done_before")),
+
     ("percpu_is_zero", Model("refs::percpu::modelled::who_is_told_that_it_is_zero_sees_what_its_users_did")),
     ("percpu_put", Model("refs::percpu::modelled::who_is_told_that_it_is_zero_sees_what_its_users_did")),
+
+    ("rcu_load", Model("rcu::modelled::a_reader_sees_a_value_as_it_was_made_and_not_its_end")),
+    ("rcu_replace", Model("rcu::modelled::a_reader_sees_a_value_as_it_was_made_and_not_its_end")),
+
+    ("rcu_update", Model("rcu::modelled::updates_of_two_threads_are_both_there")),
+    ("rcu_update_again", Model("rcu::modelled::updates_of_two_threads_are_both_there")),
+    ("rcu_update_load", Model("rcu::modelled::updates_of_two_threads_are_both_there")),
 
     ("biased_skip", Model("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_finds_nothing")),
     ("refcache_early", Model("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_finds_nothing")),
