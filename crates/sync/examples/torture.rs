@@ -114,14 +114,14 @@ impl Duel {
             std::hint::black_box(&cold);
             read(rounds % 16);
             rounds += 1;
-            self.rounds.store(rounds, Relaxed);
+            self.rounds.store(rounds, Release);
         }
     }
 
     /// Waits until the reader has done so many rounds more.
     fn wait_for_rounds(&self, rounds: u64) {
         let before = self.rounds.load(Relaxed);
-        while self.rounds.load(Relaxed) < before + rounds && !self.is_over() {
+        while self.rounds.load(Acquire) < before + rounds && !self.is_over() {
             std::hint::spin_loop();
         }
     }
@@ -268,10 +268,10 @@ fn percpu(duel: &Duel, system: System) {
             duel.wait_for_rounds(1);
             (0..round % 32).for_each(|_| std::hint::spin_loop());
             release(count.kill());
-            while !released.load(Acquire) && !duel.is_over() {
-                std::hint::spin_loop();
-            }
-            duel.object(!duel.is_over() && !count.is_zero());
+            // By the end of the round that it is in, the reader has put what it had.
+            duel.wait_for_rounds(2);
+            let is_zero = released.load(Acquire) && count.is_zero();
+            duel.object(!duel.is_over() && !is_zero);
             // Time for a reader that has a reference yet to see that it has not.
             (0..20).for_each(|_| std::hint::spin_loop());
             if !duel.is_over() {

@@ -30,6 +30,8 @@ impl Program {
     pub(crate) fn run(&self, mutant: Option<&str>, arguments: &[&str]) -> Output {
         let mut command = Command::new(&self.0);
         command.args(arguments).env_remove("KNEE_MUTANT").envs(mutant.map(|m| ("KNEE_MUTANT", m)));
+        // To name the functions of a backtrace takes longer than most models.
+        command.env("RUST_BACKTRACE", "0");
         command.output().expect("run what was built")
     }
 }

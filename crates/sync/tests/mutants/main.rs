@@ -13,10 +13,17 @@ mod list;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Output;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, fs, thread};
 
 use builds::{Program, said};
 use list::{MUTANTS, Notices};
+
+/// The torture needs two CPUs for itself: its threads have to meet.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TEST: Mutex<()> = Mutex::new(());
+    TEST.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Whether a test has failed, and not anything else.
 fn failed(output: &Output) -> bool {
@@ -25,6 +32,7 @@ fn failed(output: &Output) -> bool {
 
 #[test]
 fn models_hold_and_those_of_mutants_do_not() {
+    let _alone = one_at_a_time();
     let models = Program::models();
     let real = models.run(None, &["modelled"]);
     assert!(real.status.success(), "{}", said(&real));
@@ -38,6 +46,7 @@ fn models_hold_and_those_of_mutants_do_not() {
 
 #[test]
 fn unit_tests_notice_what_is_wrong_in_any_order() {
+    let _alone = one_at_a_time();
     let units = Program::units();
     for (mutant, notices) in MUTANTS {
         if let Notices::Unit(name) = notices {
@@ -54,10 +63,14 @@ fn is_long() -> bool {
     env::var_os("KNEE_TORTURE").is_some_and(|long| long == "long")
 }
 
-/// Seconds of the torture for what is real, and for a mutant at most: most are noticed within one.
+/// Seconds of the torture for what is real, and for a mutant in each of [`ATTEMPTS`].
 fn patience() -> (&'static str, &'static str) {
-    if is_long() { ("60", "300") } else { ("2", "60") }
+    if is_long() { ("60", "60") } else { ("1", "10") }
 }
+
+/// Most mutants are noticed within a second. Where the system has put both threads on one CPU it may
+/// take for ever, so the torture begins anew.
+const ATTEMPTS: usize = 6;
 
 #[test]
 fn the_torture_notices_each_mutant_and_nothing_in_the_real_code() {
@@ -65,6 +78,7 @@ fn the_torture_notices_each_mutant_and_nothing_in_the_real_code() {
         eprintln!("skipped: on one CPU nothing happens at once");
         return;
     }
+    let _alone = one_at_a_time();
     let (real, mutants) = (Program::torture(""), Program::torture("--cfg mutants"));
     let (short, long) = patience();
     for mode in ["epoch", "hazard", "invalidation", "percpu", "refcache", "rm"] {
@@ -77,8 +91,9 @@ fn the_torture_notices_each_mutant_and_nothing_in_the_real_code() {
         let Notices::Torture(arguments) = notices else { continue };
         let arguments: Vec<_> =
             [arguments[0], long].iter().chain(&arguments[1..]).copied().collect();
-        let output = mutants.run(Some(mutant), &arguments);
-        assert!(!output.status.success(), "{mutant} survives {long} s of {}", arguments[0]);
+        let survives = |_| mutants.run(Some(mutant), &arguments).status.success();
+        let is_noticed = !(0..ATTEMPTS).all(survives);
+        assert!(is_noticed, "{mutant} survives {ATTEMPTS} × {long} s of {}", arguments[0]);
     }
 }
 
