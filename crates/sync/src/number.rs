@@ -70,6 +70,35 @@ mod tests {
         assert_eq!(numbers.into_inner().unwrap().len(), THREADS);
     }
 
+    #[cfg(all(unix, not(miri)))]
+    #[test]
+    fn a_child_of_a_fork_has_the_numbers_of_threads_that_are_not_there() {
+        let (has_one, may_end) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                with_number(|_| ());
+                has_one.wait();
+                may_end.wait();
+            });
+            has_one.wait();
+            with_number(|_| ());
+            // SAFETY: the child does nothing but loads and stores.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let free = NUMBERS.nodes().filter(|node| node.try_take()).count();
+                // Another thread may have been about to add one that it had numbered.
+                let is_right = (1..COUNT.load(Relaxed)).contains(&free) && NUMBERS.take().is_none();
+                // SAFETY: it ends the child at once.
+                unsafe { libc::_exit(i32::from(!is_right)) };
+            }
+            let mut status = -1;
+            // SAFETY: the status is plain data.
+            let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+            may_end.wait();
+            assert_eq!((waited, status), (child, 0));
+        });
+    }
+
     #[test]
     fn a_thread_that_is_ending_has_a_number() {
         struct Last;

@@ -2,13 +2,14 @@
 
 #![cfg(all(unix, not(miri)))]
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use knee_sync::epoch::{self, Domain};
-use knee_sync::{Rcu, System};
+use knee_sync::rm::RmLock;
+use knee_sync::{Rcu, System, hazard};
 
 /// Counts those that are there.
 struct Live(Arc<AtomicUsize>);
@@ -71,6 +72,82 @@ fn a_guard_in_a_destructor_of_an_exiting_thread_is_one() {
     }
 }
 
+/// What this is in the child of a fork; false if it takes a minute.
+///
+/// # Safety
+/// It calls nothing that needs a lock of another thread but the allocator, which the C library makes
+/// usable after a fork.
+unsafe fn is_true_in_a_child(is_true: impl FnOnce() -> bool) -> bool {
+    // SAFETY: said by the caller.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: it takes nothing but a number.
+        unsafe { libc::alarm(60) };
+        let status = if is_true() { 7 } else { 1 };
+        // SAFETY: it ends the child at once.
+        unsafe { libc::_exit(status) };
+    }
+    let mut status = 0;
+    // SAFETY: the status is plain data.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7
+}
+
+#[test]
+fn a_child_of_a_fork_frees_what_threads_protect_that_are_not_there() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let source = AtomicPtr::new(Live::deferred(&count));
+    let retire = || {
+        let old = source.swap(std::ptr::null_mut(), std::sync::atomic::Ordering::AcqRel);
+        // SAFETY: it came from a box, and nobody finds it any more.
+        unsafe { hazard::retire(old) };
+        hazard::reclaim();
+        count.load(Relaxed) == 0
+    };
+    let (is_protected, may_end) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: who takes it out retires it.
+            let guard = unsafe { hazard::protect(&source) };
+            is_protected.wait();
+            may_end.wait();
+            assert_eq!(guard.expect("it is there").0.load(Relaxed), 1);
+        });
+        is_protected.wait();
+        // SAFETY: it needs no lock of another thread but the allocator's.
+        let is_freed_in_child = unsafe { is_true_in_a_child(retire) };
+        let is_freed_here = retire();
+        may_end.wait();
+        assert_eq!((is_freed_in_child, is_freed_here), (true, false));
+    });
+    hazard::reclaim();
+    assert_eq!(count.load(Relaxed), 0);
+}
+
+#[test]
+fn a_child_of_a_fork_writes_what_threads_read_that_are_not_there() {
+    let lock = RmLock::new(0);
+    // Who reads first has the lock below, and opens it for those who come later.
+    (0..100).for_each(|_| drop(lock.read()));
+    let (reads, may_end) = (Barrier::new(2), Barrier::new(2));
+    let can_write = || lock.try_write().is_some();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = lock.read();
+            reads.wait();
+            may_end.wait();
+            drop(guard);
+        });
+        reads.wait();
+        // SAFETY: the lock is open, so the reader has none of the lock below.
+        let can_write_in_child = unsafe { is_true_in_a_child(can_write) };
+        let can_write_here = can_write();
+        may_end.wait();
+        assert_eq!((can_write_in_child, can_write_here), (true, false));
+    });
+}
+
 #[test]
 fn a_child_of_a_fork_goes_on_without_the_threads_of_its_parent() {
     let value = Rcu::new(1);
@@ -85,22 +162,15 @@ fn a_child_of_a_fork_goes_on_without_the_threads_of_its_parent() {
         });
         is_here.recv().expect("the thread sends");
         drop(epoch::pin());
-        // SAFETY: the child calls nothing that needs a lock of another thread but the allocator, which
-        // the C library makes usable after a fork.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
+        let in_child = || {
             // The parent's other thread is in a section; here it is not there.
             epoch::synchronize();
             value.store(2);
             epoch::flush();
-            let ok = *value.load(&epoch::pin()) == 2;
-            // SAFETY: it ends the child at once.
-            unsafe { libc::_exit(if ok { 7 } else { 1 }) };
-        }
-        let mut status = 0;
-        // SAFETY: the status is plain data.
-        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-        assert_eq!((waited, libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (child, true, 7));
+            *value.load(&epoch::pin()) == 2
+        };
+        // SAFETY: it needs no lock of another thread but the allocator's.
+        assert!(unsafe { is_true_in_a_child(in_child) });
         // In the parent it still is.
         assert!(!epoch::shared().poll(epoch::shared().cookie()));
         go.send(()).expect("the thread waits");
