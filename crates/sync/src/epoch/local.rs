@@ -1,12 +1,14 @@
 //! The domain that the threads of a process have in common.
 
 use std::ptr::NonNull;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use super::domain::Domain;
 use super::handle::{Guard, Handle};
 use super::section::Section;
 use crate::per_thread::{Part, per_thread};
+use crate::primitive::AtomicPtr;
+use crate::registry::Registry;
 use crate::system::System;
 
 static SHARED: OnceLock<Domain<System>> = OnceLock::new();
@@ -24,6 +26,13 @@ impl Member {
         // reference beyond a function of this module.
         unsafe { self.0.as_ref() }
     }
+
+    /// Keeps the handle for ever, where a search for leaks finds it when the thread has exited.
+    fn keep(self) {
+        static KEPT: LazyLock<Registry<AtomicPtr<Handle<'static, System>>>> =
+            LazyLock::new(Registry::new);
+        KEPT.take_or_make(|| AtomicPtr::new(self.0.as_ptr()));
+    }
 }
 
 impl Part for Member {
@@ -37,6 +46,8 @@ impl Part for Member {
         if is_outside {
             // SAFETY: `join` has made it of a box, and no copy is used after this.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        } else {
+            self.keep();
         }
         is_outside
     }
@@ -90,6 +101,7 @@ pub fn flush() {
 #[cold]
 fn stay() -> Member {
     let member = Member::join();
+    member.keep();
     PART.set(Some(member));
     member
 }
