@@ -46,7 +46,7 @@ impl Default for AtomicWord {
 
 impl AtomicWord {
     fn load(&self) -> Word {
-        Word::unpack(self.0.load(Acquire))
+        Word::unpack(self.0.load(order!(Acquire, "snzi_load")))
     }
 
     /// AcqRel everywhere: whoever finds a count that is not zero need not go up, because the one who
@@ -130,7 +130,7 @@ impl Snzi {
         self.nodes.len() + 1 - self.first_leaf
     }
 
-    /// Whether anybody is there.
+    /// Whether anybody is there. If not, the caller sees what those did who were.
     #[inline]
     pub fn query(&self) -> bool {
         self.indicator.load().flag
@@ -374,6 +374,7 @@ mod modelled {
     use std::sync::Arc;
 
     use crate::model::{check, thread};
+    use crate::primitive::Cell;
 
     fn arrive_and_depart(snzi: &Snzi, leaf: usize) {
         let arrival = snzi.arrive_at(leaf);
@@ -415,6 +416,32 @@ mod modelled {
             arrive_and_depart(&snzi, 0);
             others.into_iter().for_each(|other| other.join().unwrap());
             assert!(!snzi.query(), "all have departed");
+        });
+    }
+
+    #[test]
+    fn who_finds_nobody_there_sees_what_those_did_who_were() {
+        check(3, || {
+            struct Shared {
+                snzi: Snzi,
+                /// loom complains of an access that is not ordered with another.
+                work: Cell<bool>,
+            }
+            // SAFETY: loom sees who uses the cell when.
+            unsafe impl Sync for Shared {}
+            let shared: &Shared =
+                Box::leak(Box::new(Shared { snzi: Snzi::new(2), work: Cell::new(false) }));
+            let arrival = shared.snzi.arrive_at(0);
+            let other = thread::spawn(|| {
+                if !shared.snzi.query() {
+                    // SAFETY: loom panics if anybody else is there.
+                    assert!(shared.work.with(|work| unsafe { *work }));
+                }
+            });
+            // SAFETY: as above.
+            shared.work.with(|work| unsafe { *work = true });
+            drop(arrival);
+            other.join().unwrap();
         });
     }
 }

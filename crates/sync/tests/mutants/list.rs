@@ -109,6 +109,8 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("refcache_no_fence", Model("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_finds_nothing")),
     ("refcache_used_only", Model("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_finds_nothing")),
 
+    ("snzi_load", Model("refs::snzi::modelled::who_finds_nobody_there_sees_what_those_did_who_were")),
+
     ("snzi_no_help", Model("refs::snzi::modelled::two_threads_at_one_leaf")),
     ("snzi_replace", Model("refs::snzi::modelled::two_threads_at_one_leaf")),
     ("snzi_unsets", Model("refs::snzi::modelled::two_threads_at_one_leaf")),
