@@ -50,8 +50,8 @@ impl Invalidation for Epoch {
     #[inline]
     unsafe fn begin(&self, place: &EpochPlace, platform: &impl Platform) {
         // Acquire: a waiter does not wait for those who have read its new time, so that they have to
-        // see what it did before. Release: a waiter for the section before may find this one, see
-        // `Slots`.
+        // see what it did before; no model shows it yet. Release: a waiter for the section before may
+        // find this one, see `Slots`.
         let now = self.clock.load(Acquire);
         place.0.store(now, order!(Release, "di_epoch_begin"));
         // With the heavy fence of `wait`: either the waiter sees this store and waits for us, or all

@@ -58,6 +58,8 @@ impl Link {
         Link(AtomicU128::new(Pair { number, next }.pack()))
     }
 
+    /// Acquire, with [`replace`](Link::replace). No model shows the orders of links: loom has no word of
+    /// 128 bits.
     fn load(&self) -> Pair {
         Pair::unpack(self.0.load(Acquire))
     }

@@ -113,12 +113,14 @@ impl Invalidation for Locked {
 
     fn wait<'a>(&self, _: impl Iterator<Item = &'a LockedPlace>, stamp: &Stamp, _: &impl Platform) {
         let number = stamp.0.load(Relaxed);
+        // Acquire: who does not take the mutex sees what those sections did. No model shows it: these
+        // are std's mutex and condition variable.
         if number <= self.finished.load(Acquire) {
             return;
         }
         let mut list = self.list();
         list.waiters += 1;
-        while number > self.finished.load(Acquire) {
+        while number > self.finished.load(Relaxed) {
             list = self.progress.wait(list).unwrap_or_else(PoisonError::into_inner);
         }
         list.waiters -= 1;

@@ -300,7 +300,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
         let is_read = readers.slots().any(|slot| slot.holds(number));
         if is_read {
-            self.open.store(self.name(), Release);
+            // Relaxed: `heavy` was a full fence, so whoever finds it open sees what was written before.
+            self.open.store(self.name(), Relaxed);
             // SAFETY: it is ours since `try_lock_exclusive`.
             unsafe { self.below.unlock_exclusive() };
         } else {

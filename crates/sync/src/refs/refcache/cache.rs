@@ -74,6 +74,10 @@ impl Header {
 }
 
 /// What weak references know of their object: its address and [`DYING`], or null.
+///
+/// It decides between an upgrade and the end, and publishes nothing: the object came with the weak
+/// reference, and what was done with it comes to the review through caches and the object's lock. So
+/// its orders are stronger than they need be, and no model notices their loss.
 pub(super) struct Word(AtomicPtr<Header>);
 
 impl Word {
@@ -218,7 +222,7 @@ impl<P: Platform> Refcache<P> {
         let epoch = self.epoch.load(Relaxed);
         self.flush(epoch, queue);
         let next = epoch + 1;
-        self.epoch.store(next, Release);
+        self.epoch.store(next, Relaxed);
         let mut dead = Vec::new();
         queue.retain(|&object| match review(object, next) {
             Verdict::Later => true,
@@ -386,7 +390,8 @@ impl<P: Platform> Local<'_, P> {
     unsafe fn make_room(self, old: Way, queue: &mut Queue) {
         // A `tick` that had looked at this cache before we came in may end the epoch at any moment;
         // the one after it waits for us. So the next epoch is the latest that this can be.
-        let latest = self.refcache.epoch.load(Acquire) + 1;
+        // The fences of `flush` and of owners see to it, so no order is needed.
+        let latest = self.refcache.epoch.load(Relaxed) + 1;
         // SAFETY: said by the caller.
         unsafe { evict(old, latest, queue) };
     }
