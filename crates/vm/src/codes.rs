@@ -51,6 +51,18 @@ impl Codes {
         Some(self.kinds.0[code.checked_sub(1)?])
     }
 
+    /// The same in other memory, which has [room](Codes::kinds) for it.
+    pub(crate) fn copy(&self, mut kinds: Kinds) -> Codes {
+        debug_assert!(kinds.0.is_empty() && kinds.capacity() >= self.kinds());
+        kinds.0.extend_from_slice(&self.kinds.0);
+        Codes { codes: self.codes, kinds }
+    }
+
+    /// How many kinds there are, some of which no page may have.
+    pub(crate) fn kinds(&self) -> usize {
+        self.kinds.0.len()
+    }
+
     /// Whether nothing is mapped in any of these.
     #[inline]
     pub(crate) fn is_free(&self, slots: Range<usize>) -> bool {

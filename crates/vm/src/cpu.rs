@@ -33,28 +33,37 @@ pub struct Cpu<'m, M: Machine> {
 pub(crate) enum Lack {
     /// Nothing: the tree has changed.
     Nothing,
-    Leaf,
-    Branch,
-    /// A frame of absent entries.
-    Table,
+    /// So many nodes of a tree.
+    Nodes(Nodes),
     /// So many lists of extents with room for so many.
-    Extents {
-        count: usize,
-        room: usize,
-    },
+    Extents { count: usize, room: usize },
     /// So many lists of kinds with room for so many.
-    Kinds {
-        count: usize,
-        room: usize,
-    },
+    Kinds { count: usize, room: usize },
+}
+
+/// Numbers of what a tree is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Nodes {
+    pub(crate) leaves: usize,
+    pub(crate) branches: usize,
+    /// Frames of absent entries.
+    pub(crate) tables: usize,
+}
+
+impl Nodes {
+    const LEAF: Lack = Lack::Nodes(Nodes { leaves: 1, branches: 0, tables: 0 });
+    const BRANCH: Lack = Lack::Nodes(Nodes { leaves: 0, branches: 1, tables: 1 });
+    const TABLE: Lack = Lack::Nodes(Nodes { leaves: 0, branches: 0, tables: 1 });
 }
 
 /// What was allocated before it was known whether it will be needed.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
-    leaf: Option<Box<MaybeUninit<Leaf>>>,
-    branch: Option<Box<Branch>>,
-    table: Option<Frame>,
+    // Boxed, as nodes stay where they are.
+    #[expect(clippy::vec_box)]
+    leaves: Vec<Box<MaybeUninit<Leaf>>>,
+    branches: Vec<Box<Branch>>,
+    tables: Vec<Frame>,
     /// Zeroed.
     page: Option<Frame>,
     // Boxed, as they are published by their address.
@@ -88,7 +97,7 @@ fn try_box_uninit<T>() -> Result<Box<MaybeUninit<T>>, OutOfMemory> {
 impl Spare {
     /// A leaf that is locked.
     pub(crate) fn leaf(&mut self, first: u64, parent: &Branch) -> Result<NonNull<Leaf>, Lack> {
-        let mut leaf = self.leaf.take().ok_or(Lack::Leaf)?;
+        let mut leaf = self.leaves.pop().ok_or(Nodes::LEAF)?;
         leaf.write(Leaf::new(first, NonNull::from(parent)));
         // SAFETY: it is written.
         Ok(NonNull::from(Box::leak(unsafe { leaf.assume_init() })))
@@ -101,10 +110,10 @@ impl Spare {
         first: u64,
         parent: &Branch,
     ) -> Result<NonNull<Branch>, Lack> {
-        if self.table.is_none() {
-            return Err(Lack::Table);
+        if self.tables.is_empty() {
+            return Err(Nodes::BRANCH);
         }
-        let mut branch = self.branch.take().ok_or(Lack::Branch)?;
+        let mut branch = self.branches.pop().ok_or(Nodes::BRANCH)?;
         branch.begin(parent.level() - 1, first, NonNull::from(parent));
         let frame = self.table()?;
         // SAFETY: nobody else knows the branch, which has no table; the frame is zeroed and ours.
@@ -114,7 +123,15 @@ impl Spare {
 
     /// A frame of absent entries.
     pub(crate) fn table(&mut self) -> Result<Frame, Lack> {
-        self.table.take().ok_or(Lack::Table)
+        self.tables.pop().ok_or(Nodes::TABLE)
+    }
+
+    /// Whether there are so many.
+    pub(crate) fn has_nodes(&self, nodes: Nodes) -> Result<(), Lack> {
+        let have = self.leaves.len() >= nodes.leaves
+            && self.branches.len() >= nodes.branches
+            && self.tables.len() >= nodes.tables;
+        if have { Ok(()) } else { Err(Lack::Nodes(nodes)) }
     }
 
     /// A frame of zeros, which the caller has seen to.
@@ -213,10 +230,21 @@ impl<'m, M: Machine> Cpu<'m, M> {
         let spare = &mut *self.spare.borrow_mut();
         match lack {
             Lack::Nothing => (),
-            Lack::Leaf => spare.leaf = Some(try_box_uninit()?),
-            Lack::Branch => spare.branch = Some(try_box(Branch::blank())?),
-            Lack::Table if spare.table.is_some() => (),
-            Lack::Table => spare.table = Some(self.zeroed(&mut spare.frames)?),
+            Lack::Nodes(Nodes { leaves, branches, tables }) => {
+                spare.leaves.try_reserve(leaves)?;
+                while spare.leaves.len() < leaves {
+                    spare.leaves.push(try_box_uninit()?);
+                }
+                spare.branches.try_reserve(branches)?;
+                while spare.branches.len() < branches {
+                    spare.branches.push(try_box(Branch::blank())?);
+                }
+                spare.tables.try_reserve(tables)?;
+                while spare.tables.len() < tables {
+                    let table = self.zeroed(&mut spare.frames)?;
+                    spare.tables.push(table);
+                }
+            }
             Lack::Extents { count, room } => {
                 spare.retired.try_reserve(count + 1)?;
                 spare.extents.try_reserve(count + 1)?;
@@ -238,9 +266,9 @@ impl<'m, M: Machine> Cpu<'m, M> {
 
     /// A root with a table.
     pub(crate) fn root(&self, root: Branch) -> Result<NonNull<Branch>, OutOfMemory> {
-        self.stock(Lack::Table)?;
+        self.stock(Nodes::TABLE)?;
         let root = try_box(root)?;
-        let frame = self.spare.borrow_mut().table.take().ok_or(OutOfMemory)?;
+        let frame = self.spare.borrow_mut().tables.pop().ok_or(OutOfMemory)?;
         // SAFETY: nobody else knows it, and it has none; the frame is zeroed and ours.
         unsafe { root.set_table(frame, table_at(self.machine, frame)) };
         Ok(NonNull::from(Box::leak(root)))
@@ -306,7 +334,7 @@ impl<M: Machine> Drop for Cpu<'_, M> {
     fn drop(&mut self) {
         self.defer();
         let spare = self.spare.get_mut();
-        let frames = spare.frames.iter().chain(&spare.table).chain(&spare.page);
+        let frames = spare.frames.iter().chain(&spare.tables).chain(&spare.page);
         for &frame in frames {
             // SAFETY: the frames are ours alone.
             unsafe { self.machine.free(&[frame]) };

@@ -9,6 +9,9 @@ pub enum Entry {
     Absent,
     /// The same to the hardware, and a page to us, with which nothing may be done at the moment.
     Parked(Frame),
+    /// The same, for as long as CPUs may still know what it was: somebody waits for them, and will say
+    /// what it is then.
+    Leaving(Frame),
     /// The next table.
     Table(Frame),
     /// A page.
@@ -45,6 +48,11 @@ pub trait Format: Sync + 'static {
         frame.0 << 12 | PARKED
     }
 
+    /// An entry for a page that is on its way out.
+    fn leaving(frame: Frame) -> u64 {
+        Self::parked(frame) | LEAVING
+    }
+
     /// An entry for a page with this protection: [`page`](Format::page) or [`parked`](Format::parked).
     fn page_or_parked(frame: Frame, protection: Protection) -> u64 {
         match protection.allows(Protection::READ) {
@@ -61,9 +69,17 @@ pub trait Format: Sync + 'static {
 /// What parked entries have, and 0 has not.
 const PARKED: u64 = 1 << 1;
 
+/// What leaving entries have beside that.
+const LEAVING: u64 = 1 << 2;
+
 /// What an entry says that the hardware takes for absent.
 fn read_absent(entry: u64) -> Entry {
-    if entry == ABSENT { Entry::Absent } else { Entry::Parked(Frame(entry >> 12)) }
+    let frame = Frame(entry >> 12);
+    match entry {
+        ABSENT => Entry::Absent,
+        _ if entry & LEAVING == 0 => Entry::Parked(frame),
+        _ => Entry::Leaving(frame),
+    }
 }
 
 /// Bits of a frame's address where entries have them in place: 12 to 47, to 51 for some.
@@ -259,7 +275,8 @@ mod tests {
             let frame = Frame(number);
             assert_eq!(F::read(F::table(frame), 1), Entry::Table(frame));
             assert_eq!(F::read(F::parked(frame), 0), Entry::Parked(frame));
-            assert_eq!(F::parked(frame) & 1, 0, "absent to the hardware");
+            assert_eq!(F::read(F::leaving(frame), 0), Entry::Leaving(frame));
+            assert_eq!((F::parked(frame) | F::leaving(frame)) & 1, 0, "absent to the hardware");
             for bits in [
                 Protection::READ,
                 Protection::READ | Protection::WRITE,

@@ -51,8 +51,8 @@
 //! meanwhile wait for that.
 //!
 //! # What there is not yet
-//! Memory that is shared, objects with pagers, copy on write and fork, reverse mapping, accounting,
-//! allocation of virtual addresses, large pages. Empty nodes stay until their space goes.
+//! Memory that is shared, objects with pagers, reverse mapping, accounting, allocation of virtual
+//! addresses, large pages. Empty nodes stay until their space goes.
 //!
 //! # Sources
 //! CortenMM (SOSP 2025): one level, the page table is the map, and its lock protocol. RadixVM (EuroSys
@@ -69,6 +69,7 @@ mod cpu;
 mod cpus;
 mod error;
 mod extents;
+mod fork;
 mod format;
 #[cfg(feature = "std")]
 pub mod hosted;

@@ -2,6 +2,8 @@
 
 use core::cell::Cell;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use knee_sync::Platform;
 use knee_sync::epoch::Domain;
@@ -78,12 +80,38 @@ pub enum Flush {
     All,
 }
 
-/// What this crate notes of each frame: eight bytes of the embedder's memory, zero at first.
+/// What this crate notes of each frame: sixteen bytes of the embedder's memory, zero at first.
 #[derive(Debug, Default)]
 pub struct Note {
     /// The next in a list of frames that are on their way back.
     pub(crate) next: Cell<u64>,
+    /// Entries of tables that have the frame, beside one.
+    shares: AtomicU64,
 }
 
 // SAFETY: the cell belongs to whoever has the frame for itself.
 unsafe impl Sync for Note {}
+
+impl Note {
+    /// Whether other entries have it, too. Who has the lock of the only one that has it is told no, and
+    /// that stays so. Acquire: what was done by way of the others is over.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shares.load(Acquire) > 0
+    }
+
+    /// Another entry has it.
+    pub(crate) fn share(&self) {
+        self.shares.fetch_add(1, Relaxed);
+    }
+
+    /// An entry has it no more, and no CPU goes there by it. Whether none has it now.
+    pub(crate) fn release(&self) -> bool {
+        let is_last = !self.is_shared() || self.shares.fetch_sub(1, AcqRel) == 0;
+        if is_last {
+            // Two that were the last at once have both counted.
+            self.shares.store(0, Relaxed);
+        }
+        is_last
+    }
+}

@@ -49,6 +49,8 @@ pub(crate) struct Leaf {
     present: Cell<u32>,
     /// Somebody has changed entries, and CPUs have not forgotten the old ones yet. Set under the lock.
     flushing: AtomicBool,
+    /// Under the lock: entries that are on their way out.
+    leaving: Cell<u32>,
     /// The next leaf of those that the same one has changed. The one's own.
     next: Cell<Option<NonNull<Leaf>>>,
 }
@@ -208,6 +210,7 @@ impl Leaf {
             codes: UnsafeCell::new(Codes::new()),
             present: Cell::new(0),
             flushing: AtomicBool::new(false),
+            leaving: Cell::new(0),
             next: Cell::new(None),
         }
     }
@@ -262,6 +265,11 @@ impl Leaf {
         let others = self.next.take();
         self.flushing.store(false, Release);
         others
+    }
+
+    /// Under the lock: entries that are on their way out. They are of whoever flushes.
+    pub(crate) fn leaving(&self) -> &Cell<u32> {
+        &self.leaving
     }
 
     /// Under the lock: entries that are not absent.

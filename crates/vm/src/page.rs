@@ -84,6 +84,11 @@ impl Protection {
     /// Instructions.
     pub const EXECUTE: Protection = Protection(4);
 
+    /// What it allows beside `other`.
+    pub const fn without(self, other: Protection) -> Protection {
+        Protection(self.0 & !other.0)
+    }
+
     /// Whether all that `other` allows is allowed.
     pub const fn allows(self, other: Protection) -> bool {
         self.0 & other.0 == other.0

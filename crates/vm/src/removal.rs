@@ -43,8 +43,7 @@ impl Removal {
     /// Takes what is present of these pages out of a leaf's table. The leaf is locked,
     /// and not being flushed for others.
     pub(crate) fn take<M: Machine>(&mut self, machine: &M, leaf: &Leaf, pages: Pages) {
-        let mut present = leaf.present().get();
-        let Some(entries) = leaf.table().filter(|_| present > 0) else { return };
+        let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
         let pages = pages.and(leaf.span());
         for page in pages.start..pages.end {
             let entry = &entries[leaf.slot(page)];
@@ -53,16 +52,72 @@ impl Removal {
             else {
                 continue;
             };
+            self.flush(leaf, page);
+            if machine.note(frame).is_shared() {
+                // Whose list it is in is not ours to say, and who has it last must not free it before
+                // our CPUs have forgotten it: the entry keeps it until then.
+                entry.store(M::Format::leaving(frame), Relaxed);
+                leaf.leaving().set(leaf.leaving().get() + 1);
+                continue;
+            }
             entry.store(ABSENT, Relaxed);
             machine.note(frame).next.set(self.first);
             self.first = frame.0;
-            self.flush(leaf, page);
-            present -= 1;
-            if present == 0 {
+            leaf.present().set(leaf.present().get() - 1);
+            if leaf.present().get() == 0 {
                 break;
             }
         }
-        leaf.present().set(present);
+    }
+
+    /// Lets go of the pages of a leaf that were on their way out, which CPUs have forgotten.
+    ///
+    /// # Safety
+    /// That is so, and they are of the caller.
+    unsafe fn let_go<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf) {
+        leaf.lock(cpu.machine().epoch().platform());
+        let pages = self.pages.and(leaf.span());
+        let entries = leaf.table().filter(|_| leaf.leaving().get() > 0);
+        for entry in entries.into_iter().flat_map(|entries| &entries[leaf.slots(pages)]) {
+            if let Entry::Leaving(frame) = M::Format::read(entry.load(Relaxed), 0) {
+                entry.store(ABSENT, Relaxed);
+                leaf.leaving().set(leaf.leaving().get() - 1);
+                leaf.present().set(leaf.present().get() - 1);
+                // SAFETY: said by the caller.
+                unsafe { release(cpu, frame) };
+            }
+        }
+        leaf.unlock();
+    }
+
+    /// Takes writing away from what is present in a leaf, for which `share` is called with the slot and
+    /// the entry of today. As with [`take`](Removal::take).
+    pub(crate) fn share<M: Machine>(
+        &mut self,
+        machine: &M,
+        leaf: &Leaf,
+        share: impl Fn(usize, u64),
+    ) {
+        let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
+        for (slot, entry) in entries.iter().enumerate() {
+            let new = match M::Format::read(entry.load(Relaxed), 0) {
+                Entry::Page { frame, protection, .. } => {
+                    machine.note(frame).share();
+                    let new = M::Format::page(frame, protection.without(Protection::WRITE));
+                    if protection.allows(Protection::WRITE) {
+                        entry.store(new, Release);
+                        self.flush(leaf, leaf.span().start + slot as u64);
+                    }
+                    new
+                }
+                Entry::Parked(frame) => {
+                    machine.note(frame).share();
+                    M::Format::parked(frame)
+                }
+                _ => continue,
+            };
+            share(slot, new);
+        }
     }
 
     /// Takes away from what is present of these pages what may not be done any more. As
@@ -98,7 +153,14 @@ impl Removal {
         let mut leaves = self.leaves;
         while let Some(leaf) = leaves {
             // SAFETY: leaves stay as long as their space, and we have begun.
-            leaves = unsafe { leaf.as_ref().end_flush() };
+            unsafe {
+                let leaf = leaf.as_ref();
+                // Only we have entries here that leave.
+                if leaf.leaving().get() > 0 {
+                    self.let_go(cpu, leaf);
+                }
+                leaves = leaf.end_flush();
+            }
         }
         let mut next = self.first;
         while next != END {
@@ -107,5 +169,16 @@ impl Removal {
             // SAFETY: no table has it, and no CPU remembers it.
             unsafe { cpu.free(frame) };
         }
+    }
+}
+
+/// Lets go of a frame that an entry had.
+///
+/// # Safety
+/// The entry has it no more, and no CPU goes there by it.
+pub(crate) unsafe fn release<M: Machine>(cpu: &Cpu<'_, M>, frame: Frame) {
+    if cpu.machine().note(frame).release() {
+        // SAFETY: no entry has it.
+        unsafe { cpu.free(frame) };
     }
 }

@@ -14,8 +14,8 @@ use crate::extents::Extents;
 use crate::format::{Entry, Format};
 use crate::machine::{Flush, Machine};
 use crate::node::{Any, Branch, Leaf, reach};
-use crate::page::{BITS, Frame, Pages, Protection};
-use crate::removal::Removal;
+use crate::page::{BITS, Frame, PAGE, Pages, Protection};
+use crate::removal::{Removal, release};
 
 /// An address space of a machine.
 ///
@@ -37,10 +37,26 @@ unsafe impl<M: Machine> Sync for Space<'_, M> {}
 // SAFETY: as above.
 unsafe impl<M: Machine> Send for Space<'_, M> {}
 
+/// What a fault comes to.
+enum Step<'a> {
+    Done(Result<(), Fault>),
+    /// CPUs have to forget something first.
+    Wait(&'a Leaf),
+    /// The page is one that others have, too.
+    Unshare(Shared<'a>),
+}
+
+/// A page that is on its way out of an entry, to make room for a copy.
+struct Shared<'a> {
+    leaf: &'a Leaf,
+    frame: Frame,
+    attributes: Attributes,
+}
+
 /// Nodes that are locked: the lowest that has all that is known of some pages, and those below that
 /// have any of them.
-struct Locked<'a> {
-    top: Any<'a>,
+pub(crate) struct Locked<'a> {
+    pub(crate) top: Any<'a>,
     pages: Pages,
 }
 
@@ -86,6 +102,10 @@ impl<'m, M: Machine> Space<'m, M> {
         self.number
     }
 
+    pub(crate) fn machine(&self) -> &'m M {
+        self.machine
+    }
+
     /// The frame of its uppermost table, for CPUs to load. They have to have left it when the space is
     /// dropped.
     pub fn table(&self) -> Frame {
@@ -112,7 +132,7 @@ impl<'m, M: Machine> Space<'m, M> {
         assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU is of another machine");
     }
 
-    fn root(&self) -> &Branch {
+    pub(crate) fn root(&self) -> &Branch {
         // SAFETY: it is there as long as the space.
         unsafe { self.root.as_ref() }
     }
@@ -163,7 +183,7 @@ impl<'m, M: Machine> Space<'m, M> {
 
     /// Calls `step` with the pages locked until it lacks nothing.
     #[inline]
-    fn locked<R>(
+    pub(crate) fn locked<R>(
         &self,
         cpu: &Cpu<'m, M>,
         pages: Pages,
@@ -227,7 +247,12 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Adds the child that has this page, locked.
-    fn add_child(&self, branch: &Branch, page: u64, spare: &mut Spare) -> Result<(), Lack> {
+    pub(crate) fn add_child(
+        &self,
+        branch: &Branch,
+        page: u64,
+        spare: &mut Spare,
+    ) -> Result<(), Lack> {
         let reach = reach(branch.level());
         let (first, slot) = (page / reach * reach, branch.slot(page));
         let child = match branch.level() {
@@ -436,14 +461,43 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         loop {
             cpu.stock_page()?;
-            let result = {
+            let step = {
                 let _guard = cpu.pin();
                 cpu.with_spare(|spare| self.fault_once(page, access, spare))
             };
-            match result {
-                Ok(result) => return result,
+            match step {
+                Ok(Step::Done(result)) => return result,
+                // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+                Ok(Step::Wait(leaf)) => unsafe {
+                    self.machine.wait_while(cpu.number(), || leaf.is_flushing());
+                },
+                Ok(Step::Unshare(shared)) => self.unshare(cpu, page, shared),
                 Err(lack) => cpu.stock(lack)?,
             }
+        }
+    }
+
+    /// Gives a page of its own to an entry that had one with others, and that the caller has made leave.
+    fn unshare(&self, cpu: &Cpu<'m, M>, page: u64, Shared { leaf, frame, attributes }: Shared<'_>) {
+        self.shoot_down(cpu, Flush::Some(Pages::new(page, 1)));
+        let own = cpu.with_spare(Spare::page);
+        let (from, to) = (self.machine.address(frame), self.machine.address(own));
+        // SAFETY: the new frame is ours, and of the old one the entry has a part until we release it:
+        // nobody frees it or writes there.
+        unsafe { from.copy_to_nonoverlapping(to, PAGE) };
+        leaf.lock(self.machine.epoch().platform());
+        let entries = leaf.table().expect("the entry is in it");
+        // Who wants to change the leaf waits until it is flushed: all is as it was. Release: who finds the
+        // frame finds the copy.
+        let new = M::Format::page_or_parked(own, attributes.protection);
+        entries[leaf.slot(page)].store(new, Release);
+        leaf.leaving().set(leaf.leaving().get() - 1);
+        leaf.unlock();
+        // SAFETY: `fault_in` has begun it; the old frame is not in the entry any more, and CPUs have
+        // forgotten it.
+        unsafe {
+            leaf.end_flush();
+            release(cpu, frame);
         }
     }
 
@@ -452,7 +506,7 @@ impl<'m, M: Machine> Space<'m, M> {
         page: u64,
         access: Protection,
         spare: &mut Spare,
-    ) -> Result<Result<(), Fault>, Lack> {
+    ) -> Result<Step<'_>, Lack> {
         let platform = self.machine.epoch().platform();
         let mut branch = self.root();
         let mut above = None;
@@ -463,9 +517,11 @@ impl<'m, M: Machine> Space<'m, M> {
                 Some(Any::Leaf(leaf)) => break leaf,
                 None => {
                     // What is handed down is in the child before it is gone from above.
-                    let Some(attributes) = above else { return Ok(Err(Fault::Unmapped)) };
+                    let Some(attributes) = above else {
+                        return Ok(Step::Done(Err(Fault::Unmapped)));
+                    };
                     if !attributes.protection.allows(access) {
-                        return Ok(Err(Fault::Forbidden));
+                        return Ok(Step::Done(Err(Fault::Forbidden)));
                     }
                     let locked = Locked { top: Any::Branch(branch), pages: Pages::new(page, 1) };
                     lock::<M>(locked.top, locked.pages, platform);
@@ -483,23 +539,24 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     #[inline]
-    fn fault_in(
+    fn fault_in<'a>(
         &self,
-        leaf: &Leaf,
+        leaf: &'a Leaf,
         page: u64,
         access: Protection,
         spare: &mut Spare,
-    ) -> Result<Result<(), Fault>, Lack> {
+    ) -> Result<Step<'a>, Lack> {
         if leaf.is_stray() {
             return Err(Lack::Nothing);
         }
         // SAFETY: the leaf is locked.
         let own = unsafe { leaf.with_codes(|codes| codes.get(leaf.slot(page))) };
         let Some(attributes) = own.or_else(|| leaf.find_above(page)) else {
-            return Ok(Err(Fault::Unmapped));
+            return Ok(Step::Done(Err(Fault::Unmapped)));
         };
-        if !attributes.protection.allows(access) {
-            return Ok(Err(Fault::Forbidden));
+        let mut protection = attributes.protection;
+        if !protection.allows(access) {
+            return Ok(Step::Done(Err(Fault::Forbidden)));
         }
         let entries = match leaf.table() {
             Some(entries) => entries,
@@ -507,21 +564,39 @@ impl<'m, M: Machine> Space<'m, M> {
         };
         let entry = &entries[leaf.slot(page)];
         let frame = match M::Format::read(entry.load(Relaxed), 0) {
+            Entry::Leaving(_) => return Ok(Step::Wait(leaf)),
             // Somebody else was here before, or the protection has changed since.
-            Entry::Page { frame, .. } | Entry::Parked(frame) => frame,
+            Entry::Page { frame, .. } | Entry::Parked(frame) => {
+                if self.machine.note(frame).is_shared() {
+                    if access.allows(Protection::WRITE) {
+                        if leaf.is_flushing() {
+                            return Ok(Step::Wait(leaf));
+                        }
+                        // CPUs forget the old page before any of them gets the new one: else one would
+                        // see what another has written, and a third would not.
+                        entry.store(M::Format::leaving(frame), Relaxed);
+                        leaf.leaving().set(leaf.leaving().get() + 1);
+                        // SAFETY: it is locked, and not being flushed.
+                        unsafe { leaf.begin_flush(None) };
+                        return Ok(Step::Unshare(Shared { leaf, frame, attributes }));
+                    }
+                    protection = protection.without(Protection::WRITE);
+                }
+                frame
+            }
             _ => {
                 leaf.present().set(leaf.present().get() + 1);
                 spare.page()
             }
         };
         // Release: who finds the frame finds zeros.
-        entry.store(M::Format::page_or_parked(frame, attributes.protection), Release);
-        Ok(Ok(()))
+        entry.store(M::Format::page_or_parked(frame, protection), Release);
+        Ok(Step::Done(Ok(())))
     }
 
     /// Gives a leaf that is locked its table.
     #[cold]
-    fn add_table<'a>(
+    pub(crate) fn add_table<'a>(
         &self,
         leaf: &'a Leaf,
         page: u64,
@@ -757,8 +832,9 @@ unsafe fn free_branch<M: Machine>(machine: &M, branch: Box<Branch>) {
                 for entry in leaf.table().into_iter().flatten() {
                     if let Entry::Page { frame, .. } | Entry::Parked(frame) =
                         M::Format::read(entry.load(Relaxed), 0)
+                        && machine.note(frame).release()
                     {
-                        // SAFETY: the caller says that nobody uses it.
+                        // SAFETY: the caller says that nobody uses it, and no other entry has it.
                         unsafe { machine.free(&[frame]) };
                     }
                 }
