@@ -28,7 +28,7 @@
 //! ```
 //!
 //! # Without an operating system
-//! Without the feature `std` nothing is allocated and nothing is asked of a system but what
+//! Without the features `std` and `alloc` nothing is allocated and nothing is asked of a system but what
 //! [`Platform`] says: a fence on all CPUs (an interrupt to each), a clock, the number of a thread.
 //! Records of threads are [`Node`]s of the embedder's, see [`epoch::Domain::register_in`], and what
 //! is deferred has an [`epoch::Entry`] inside.

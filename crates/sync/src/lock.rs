@@ -33,7 +33,8 @@ pub type PiMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawPiMutex, T>;
 /// then. A panic lets go of the lock and does not poison it.
 ///
 /// # Panics
-/// [`lock`](lock_api::Mutex::lock) panics if the thread has the lock already, and if the owner exited
+/// [`lock`](lock_api::Mutex::lock) panics if the thread has the lock already or the owner waits for one
+/// that the thread has, and if the owner exited
 /// without giving it back (it forgot its guard); in both cases others would wait for ever.
 #[derive(Debug)]
 pub struct RawPiMutex {
@@ -71,7 +72,9 @@ impl RawPiMutex {
                 }
                 // The owner is about to exit, or a signal came.
                 Err(Some(libc::EAGAIN | libc::EINTR)) => (),
-                Err(Some(libc::EDEADLK)) => panic!("the thread has this PiMutex already"),
+                Err(Some(libc::EDEADLK)) => panic!(
+                    "deadlock: the thread has this PiMutex already, or its owner waits for one that the thread has"
+                ),
                 Err(error) => {
                     let error = error.map_or_else(io::Error::last_os_error, |code| {
                         io::Error::from_raw_os_error(code)

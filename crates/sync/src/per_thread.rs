@@ -5,6 +5,9 @@ pub(crate) trait Part: Copy {
     /// The calling thread takes part.
     fn join() -> Self;
 
+    /// The calling thread is about to exit, and [leaves](Part::leave) next.
+    fn prepare(self) {}
+
     /// The calling thread, which is about to exit, takes part no more. False if it has to: something
     /// that it has forgotten, or that a later destructor has, needs the part. Then it keeps it for
     /// ever.
@@ -42,7 +45,9 @@ macro_rules! per_thread {
 
         impl Drop for Exit {
             fn drop(&mut self) {
-                // It may run destructors of others, which must not find a part that is on its way out.
+                // Destructors of others, which may want the part, run here …
+                joined().into_iter().for_each($crate::per_thread::Part::prepare);
+                // … and those that run here must not find it on its way out.
                 if let Some(part) = PART.take()
                     && !$crate::per_thread::Part::leave(part)
                 {

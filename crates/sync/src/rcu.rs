@@ -17,7 +17,9 @@ use crate::system::System;
 /// A value that is read all the time and replaced now and then: a configuration, a table of routes.
 ///
 /// Readers pay one load beside the guard, and hold what they have found for as long as the guard;
-/// what is replaced is dropped after that. Writers allocate a new value each time. Where a value is
+/// what is replaced is dropped after that, at once by [`store`](Rcu::store) and [`update`](Rcu::update)
+/// if nobody has it and a look at readers is due, or else by a later one or when the thread exits;
+/// [`epoch::flush`](crate::epoch::flush) does not put it off. If its destructor panics, so does who drops it. Writers allocate a new value each time. Where a value is
 /// written in place, take a read-mostly lock; where readers keep it for long, an `Arc` in
 /// here.
 ///
@@ -53,11 +55,13 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     /// Replaces the value.
     pub fn store(&self, value: T) {
         self.replace(value, &epoch::pin());
+        epoch::flush_if_due();
     }
 
     /// Replaces the value by what `with` makes of it, again if somebody else has replaced it meanwhile.
     pub fn update(&self, with: impl FnMut(&T) -> T) {
         self.update_in(with, &epoch::pin());
+        epoch::flush_if_due();
     }
 }
 

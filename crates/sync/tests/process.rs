@@ -47,6 +47,32 @@ fn of_a_thousand_threads_that_come_and_go_nothing_is_left() {
     assert_eq!(live.load(Relaxed), 0);
 }
 
+/// A helper found it: the part of an exiting thread was gone when its last garbage was freed.
+#[test]
+fn threads_whose_garbage_enters_sections_leave_nothing_behind() {
+    let stalled = || epoch::shared().stalls(std::time::Duration::ZERO).count();
+    let threads = |number: usize| {
+        for _ in 0..number {
+            let defer = || epoch::pin().defer(|| drop(epoch::pin()));
+            thread::spawn(defer).join().expect("the thread ends well");
+        }
+    };
+    threads(20);
+    let before = records();
+    threads(200);
+    assert!(records() <= before + 8, "each thread left a record");
+    assert!(stalled() <= 8, "sections that never end");
+}
+
+/// Records of the process's domain, by how many sections at once need no new one.
+fn records() -> usize {
+    let mut sections = Vec::new();
+    while let Some(section) = epoch::shared().section_again() {
+        sections.push(section);
+    }
+    sections.len()
+}
+
 #[test]
 fn a_guard_in_a_destructor_of_an_exiting_thread_is_one() {
     struct Late;

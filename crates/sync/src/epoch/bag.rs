@@ -60,13 +60,36 @@ impl Bag {
 unsafe fn call_all(entry: NonNull<Entry>) {
     // SAFETY: `into_entry` has leaked it, and its entry is its first field.
     let mut bag = unsafe { Box::from_raw(entry.cast::<Bag>().as_ptr()) };
-    for at in 0..mem::take(&mut bag.len) {
-        // SAFETY: the first `len` have been written. Each is made once, as `len` is 0 from now on.
-        let Deferred { call, with } = unsafe { bag.calls[at].assume_init() };
-        // SAFETY: the grace period of all calls in the bag is over.
-        unsafe { call(with) };
-    }
+    let len = mem::take(&mut bag.len);
+    let mut rest = Rest { bag: &mut bag, made: 0, len };
+    rest.make();
+    drop(rest);
     spare::give(bag);
+}
+
+/// Calls of a bag that are still to be made: if one panics, by the end of this.
+struct Rest<'a> {
+    bag: &'a mut Bag,
+    made: usize,
+    len: usize,
+}
+
+impl Rest<'_> {
+    fn make(&mut self) {
+        while self.made < self.len {
+            // SAFETY: the first `len` have been written.
+            let Deferred { call, with } = unsafe { self.bag.calls[self.made].assume_init() };
+            self.made += 1;
+            // SAFETY: the grace period of all calls in the bag is over, and each is made once.
+            unsafe { call(with) };
+        }
+    }
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        self.make();
+    }
 }
 
 /// Empty bags that a thread keeps.

@@ -12,7 +12,7 @@ use super::section::Section;
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::Platform;
-use crate::primitive::{AtomicU32, AtomicU64};
+use crate::primitive::{AtomicU32, AtomicU64, constant};
 use crate::registry::{Node, Registry};
 
 /// Objects of a thread that are worth a look, if one is due.
@@ -63,15 +63,17 @@ pub struct Stall {
 }
 
 impl<P: Platform> Domain<P> {
-    /// A domain that nobody is in.
-    pub fn new(platform: P) -> Domain<P> {
-        Domain {
-            platform,
-            write: Padded(AtomicU64::new(ONE)),
-            read: Padded(AtomicU64::new(ONE)),
-            due: Padded(AtomicU64::new(0)),
-            pause: AtomicU32::new(PAUSE),
-            records: Registry::new(),
+    constant! {
+        /// A domain that nobody is in.
+        pub fn new(platform: P) -> Domain<P> {
+            Domain {
+                platform,
+                write: Padded(AtomicU64::new(ONE)),
+                read: Padded(AtomicU64::new(ONE)),
+                due: Padded(AtomicU64::new(0)),
+                pause: AtomicU32::new(PAUSE),
+                records: Registry::new(),
+            }
         }
     }
 
@@ -221,7 +223,8 @@ impl<P: Platform> Domain<P> {
     }
 
     /// Sections that had not ended when somebody looked the last time, and had been there for `age`
-    /// at least; the longest first is the one that everybody waits for.
+    /// at least; the longest first is the one that everybody waits for. Ages begin when somebody looks
+    /// for the first time: who wants to know calls this now and then.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
         self.scan();
         let now = self.platform.now();
@@ -259,17 +262,39 @@ impl<P: Platform> Domain<P> {
         if freed > 0 || sealed < WORTH_A_LOOK {
             return;
         }
-        let before = self.platform.now();
-        if before < self.due.load(Relaxed) && sealed < MOST_WAITING {
-            return;
+        if self.look_if_due(sealed >= MOST_WAITING) {
+            // SAFETY: as above.
+            unsafe { self.free(record) };
         }
-        self.scan();
-        self.adopt();
-        let after = self.platform.now();
-        let pause = u64::from(self.pause.load(Relaxed)) * after.saturating_sub(before);
-        self.due.store(after + pause, Relaxed);
-        // SAFETY: as above.
-        unsafe { self.free(record) };
+    }
+
+    /// Looks who is in a section, and frees what is ready of records that nobody has: if it is urgent or
+    /// the last look was long enough ago. Whether it did.
+    fn look_if_due(&self, is_urgent: bool) -> bool {
+        let before = self.platform.now();
+        let is_due = is_urgent || before >= self.due.load(Relaxed);
+        if is_due {
+            self.scan();
+            self.adopt();
+            let after = self.platform.now();
+            let pause = u64::from(self.pause.load(Relaxed)) * after.saturating_sub(before);
+            self.due.store(after + pause, Relaxed);
+        }
+        is_due
+    }
+
+    /// Seals, and looks and frees if a look is due.
+    ///
+    /// # Safety
+    /// By the record's owner.
+    #[cfg(feature = "std")]
+    pub(super) unsafe fn flush_if_due(&self, record: &Record) {
+        // SAFETY: the caller owns the record; `tag` does not come back here.
+        unsafe { record.garbage.own(&self.platform, |garbage| garbage.seal(|| self.tag())) };
+        if self.look_if_due(false) {
+            // SAFETY: as above.
+            unsafe { self.free(record) };
+        }
     }
 
     /// Seals, looks once, and frees what is ready.
@@ -305,9 +330,7 @@ impl<P: Platform> Domain<P> {
     /// By the record's owner.
     unsafe fn free(&self, record: &Record) -> usize {
         // What is called may defer, and come back here.
-        if record.reader.calling.replace(true) {
-            return 0;
-        }
+        let Some(_calling) = record.reader.begin_calling() else { return 0 };
         // Acquire: what is called comes after all that sections read, whoever has looked. No model shows
         // it: where both sides execute a fence, that of `own` is enough, and three threads that
         // interrupt each other are too much for loom.
@@ -320,9 +343,7 @@ impl<P: Platform> Domain<P> {
                 take(record, ready)
             })
         };
-        let freed = call(record, ready);
-        record.reader.calling.set(false);
-        freed
+        call(record, ready)
     }
 
     /// Frees what is ready of records that nobody has.
@@ -370,12 +391,21 @@ fn take(record: &Record, ready: Queue) -> Queue {
     ready
 }
 
-/// Calls what has been taken with [`take`].
+/// Calls what has been taken with [`take`]; returns how many objects that were.
 fn call(record: &Record, ready: Queue) -> usize {
+    /// Says that calls have ended, also by a panic.
+    struct Ended<'a>(&'a Record, usize);
+
+    impl Drop for Ended<'_> {
+        fn drop(&mut self) {
+            self.0.watch.ended.fetch_add(self.1 as u64, Release);
+        }
+    }
+
+    let ended = Ended(record, ready.weight);
     // SAFETY: it was taken because its tag is below the read clock.
-    let called = unsafe { ready.call() };
-    record.watch.ended.fetch_add(called as u64, Release);
-    called
+    unsafe { ready.call() };
+    ended.1
 }
 
 impl<P> Drop for Domain<P> {
@@ -390,10 +420,11 @@ impl<P> Drop for Domain<P> {
                         garbage.take_ready(u64::MAX, usize::MAX)
                     })
                 };
-                // SAFETY: nobody is in a section any more.
-                if unsafe { all.call() } == 0 {
+                if all.is_empty() {
                     break;
                 }
+                // SAFETY: nobody is in a section any more.
+                unsafe { all.call() };
             }
         }
     }

@@ -118,19 +118,31 @@ impl Queue {
         ready
     }
 
-    /// Calls all entries; returns how many objects they stood for.
+    /// Calls all entries. If one panics, all the same; a second that does aborts the process.
     ///
     /// # Safety
     /// Their grace periods are over.
-    pub(super) unsafe fn call(mut self) -> usize {
-        let weight = self.weight;
-        while let Some(entry) = self.pop() {
-            // SAFETY: it is in no queue, so it is ours until it is called.
-            if let Some(call) = unsafe { entry.as_ref() }.call {
-                // SAFETY: who deferred it promised that it may be called after its grace period.
-                unsafe { call(entry) };
+    pub(super) unsafe fn call(self) {
+        struct Rest(Queue);
+
+        impl Rest {
+            fn call(&mut self) {
+                while let Some(entry) = self.0.pop() {
+                    // SAFETY: it is in no queue, so it is ours until it is called.
+                    if let Some(call) = unsafe { entry.as_ref() }.call {
+                        // SAFETY: who deferred it promised that it may be called after its grace period.
+                        unsafe { call(entry) };
+                    }
+                }
             }
         }
-        weight
+
+        impl Drop for Rest {
+            fn drop(&mut self) {
+                self.call();
+            }
+        }
+
+        Rest(self).call();
     }
 }

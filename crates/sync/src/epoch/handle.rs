@@ -34,6 +34,9 @@ pub struct Handle<'d, P: Platform> {
 /// dropped in any order. A guard stays on its thread; it is not to be held while the thread blocks, as
 /// nobody can free anything meanwhile: for that there is [`Section`](super::Section).
 ///
+/// A guard that is forgotten ([`core::mem::forget`]) is a section that never ends: nothing of its domain
+/// is freed from then on.
+///
 /// To enter and to leave are two plain stores in a line of the thread's own, and may be done in signal
 /// handlers of threads that have been in a section before.
 #[derive(Debug)]
@@ -57,6 +60,9 @@ impl<'d, P: Platform> Handle<'d, P> {
     }
 
     /// Enters a section.
+    ///
+    /// # Panics
+    /// If the handle has 4,095 guards.
     #[inline]
     pub fn pin(&self) -> Guard<'_, P> {
         self.pin_for_long()
@@ -145,6 +151,20 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.domain.flush(self.record()) };
     }
 
+    /// As [`Handle::flush`], if that is due.
+    #[cfg(feature = "std")]
+    pub(super) fn flush_if_due(&self) {
+        // SAFETY: the handle's thread is the owner.
+        unsafe { self.domain.flush_if_due(self.record()) };
+    }
+
+    /// Gives the record back without a last look at what waits.
+    #[cfg(feature = "std")]
+    pub(super) fn leave_rest(self) {
+        self.node.release();
+        core::mem::forget(self);
+    }
+
     #[cfg(feature = "std")]
     pub(super) fn is_inside(&self) -> bool {
         self.record().reader.is_inside()
@@ -159,8 +179,11 @@ impl<'d, P: Platform> Handle<'d, P> {
 impl<P: Platform> Drop for Handle<'_, P> {
     fn drop(&mut self) {
         self.flush();
-        // What is left is freed by others, or by the next one who takes the node.
-        self.node.release();
+        // What is left is freed by others, or by the next one who takes the node. A guard that was
+        // forgotten keeps it for ever.
+        if !self.record().reader.is_inside() {
+            self.node.release();
+        }
     }
 }
 
@@ -187,8 +210,9 @@ impl<P: Platform> Guard<'_, P> {
     /// it.
     ///
     /// # Safety
-    /// It came from [`Box::into_raw`], no section can find it from now on, and it is deferred once.
-    /// Its destructor does not unwind.
+    /// It came from [`Box::into_raw`], no section can find it from now on, and it is deferred once. What
+    /// `T` borrows lives until it is dropped: for ever in the process's domain, as long as the domain in
+    /// another. If its destructor panics, the panic is that of whoever frees.
     #[cfg(feature = "alloc")]
     #[inline]
     pub unsafe fn defer_drop<T: Send>(&self, of: *mut T) {
@@ -199,7 +223,8 @@ impl<P: Platform> Guard<'_, P> {
     /// Has `call` called when all sections have ended that have begun. It allocates.
     ///
     /// What it captures may be dropped by any thread, at any time after: so it is [`Send`] and
-    /// `'static`.
+    /// `'static`. If it panics, the panic is that of whoever frees, and comes when all others have been
+    /// called that are called at that time; a second that panics then aborts the process.
     #[cfg(feature = "alloc")]
     pub fn defer(&self, call: impl FnOnce() + Send + 'static) {
         unsafe fn run<F: FnOnce()>(of: *mut ()) {

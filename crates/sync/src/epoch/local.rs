@@ -40,12 +40,16 @@ impl Part for Member {
         Member(NonNull::from(Box::leak(Box::new(shared().register()))))
     }
 
+    fn prepare(self) {
+        self.handle().flush();
+    }
+
     fn leave(self) -> bool {
         // A guard that another destructor of the thread still has keeps the record for ever.
         let is_outside = !self.handle().is_inside();
         if is_outside {
             // SAFETY: `join` has made it of a box, and no copy is used after this.
-            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+            unsafe { Box::from_raw(self.0.as_ptr()) }.leave_rest();
         } else {
             self.keep();
         }
@@ -60,6 +64,10 @@ pub fn shared() -> &'static Domain<System> {
 
 /// Enters a section of the process's domain.
 ///
+/// # Panics
+/// If the thread has 4,095 guards.
+///
+/// # Threads and forks
 /// A thread registers when it does so for the first time, and gives its record back when it exits; one
 /// that does so in a destructor after that keeps a record until the process ends.
 ///
@@ -71,10 +79,12 @@ pub fn pin() -> Guard<'static, System> {
     part().unwrap_or_else(stay).handle().pin_for_long()
 }
 
-/// Waits until all sections of the process's domain have ended that had begun before.
+/// Waits until all sections of the process's domain have ended that had begun before. It calls nothing
+/// that was deferred: [`flush`] and [`barrier`] do.
 ///
 /// # Panics
-/// In a section of this thread, which would wait for itself.
+/// With a [`Guard`] of this thread, as it would wait for itself. A [`Section`] is not noticed: it waits
+/// for ever.
 pub fn synchronize() {
     match joined() {
         Some(member) => member.handle().synchronize(),
@@ -87,6 +97,24 @@ pub fn section() -> Section<'static, System> {
     match part() {
         Some(member) => member.handle().section(),
         None => shared().section(),
+    }
+}
+
+/// Waits until all has been called that was deferred in the process's domain before; see
+/// [`Domain::barrier`].
+///
+/// # Panics
+/// As [`synchronize`].
+pub fn barrier() {
+    let is_inside = joined().is_some_and(|member| member.handle().is_inside());
+    assert!(!is_inside, "barrier in a section waits for itself");
+    shared().barrier();
+}
+
+/// Frees what is ready of what the calling thread has deferred, unless somebody has looked a moment ago.
+pub(crate) fn flush_if_due() {
+    if let Some(member) = joined() {
+        member.handle().flush_if_due();
     }
 }
 

@@ -83,10 +83,12 @@ pub use domain::{Cookie, Domain, Stall};
 pub use entry::Entry;
 pub use handle::{Guard, Handle};
 pub use inside::Inside;
+#[cfg(feature = "std")]
+pub(crate) use local::flush_if_due;
 #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
 pub(crate) use local::forked;
 #[cfg(feature = "std")]
-pub use local::{flush, pin, section, shared, synchronize};
+pub use local::{barrier, flush, pin, section, shared, synchronize};
 pub use online::Online;
 pub use record::Record;
 pub use section::Section;

@@ -28,7 +28,7 @@ pub(super) struct Reader {
     /// A copy of the platform's answer, which costs no line of its own here.
     is_symmetric: Cell<bool>,
     /// The owner calls what it has deferred.
-    pub(super) calling: Cell<bool>,
+    calling: Cell<bool>,
 }
 
 /// What scanners and those who wait write.
@@ -140,6 +140,11 @@ impl Reader {
         }
     }
 
+    /// The owner calls what it has deferred, until the result is dropped; none if it does so already.
+    pub(super) fn begin_calling(&self) -> Option<Calling<'_>> {
+        (!self.calling.replace(true)).then_some(Calling(&self.calling))
+    }
+
     #[inline]
     pub(super) fn is_inside(&self) -> bool {
         self.word.load(Relaxed) != 0
@@ -154,6 +159,15 @@ impl Reader {
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn abandon(&self) {
         self.word.store(0, Release);
+    }
+}
+
+/// While an owner calls what it has deferred.
+pub(super) struct Calling<'a>(&'a Cell<bool>);
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What epochs promise, with real threads.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
@@ -307,4 +308,28 @@ fn readers_find_what_they_hold_unchanged_while_writers_free() {
         // SAFETY: nobody else has it.
         drop(unsafe { Box::from_raw(shared.into_inner()) });
     });
+}
+
+#[test]
+fn a_call_that_panics_holds_up_no_other() {
+    let domain = Domain::new(System::detect());
+    let handle = domain.register();
+    let called = Arc::new(AtomicUsize::new(0));
+    let defer = |times: usize| {
+        for _ in 0..times {
+            let called = Arc::clone(&called);
+            handle.pin().defer(move || {
+                called.fetch_add(1, Relaxed);
+            });
+        }
+    };
+    defer(200);
+    handle.pin().defer(|| panic!("as it is meant to"));
+    defer(200);
+    let flushed = panic::catch_unwind(AssertUnwindSafe(|| handle.flush()));
+    assert!(flushed.is_err(), "the panic is that of whoever frees");
+    assert_eq!(called.load(Relaxed), 400);
+    defer(300);
+    domain.barrier();
+    assert_eq!(called.load(Relaxed), 700);
 }

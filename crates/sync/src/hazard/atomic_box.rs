@@ -23,13 +23,18 @@ pub struct AtomicBox<T: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync + 'static> AtomicBox<T> {
-    /// A box with a value in it.
+    /// Objects without a size are all at one address: one that is protected would protect all.
+    const HAS_SIZE: () =
+        assert!(size_of::<T>() != 0, "an AtomicBox is for values that have a size");
+
+    /// A box with a value in it, which is not of size zero.
     pub fn new(value: T) -> AtomicBox<T> {
         AtomicBox::from(Some(Box::new(value)))
     }
 
     /// No box.
     pub const fn empty() -> AtomicBox<T> {
+        let () = Self::HAS_SIZE;
         AtomicBox { pointer: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
     }
 
@@ -90,6 +95,7 @@ unsafe fn retire_any<T: Send + 'static>(pointer: *mut T) {
 
 impl<T: Send + Sync + 'static> From<Option<Box<T>>> for AtomicBox<T> {
     fn from(value: Option<Box<T>>) -> AtomicBox<T> {
+        let () = Self::HAS_SIZE;
         AtomicBox { pointer: AtomicPtr::new(into_raw(value)), owns: PhantomData }
     }
 }

@@ -250,7 +250,8 @@ impl<'d, P: Platform> Handle<'d, P> {
     ///
     /// # Safety
     /// The pointer comes from [`Box::into_raw`]. The caller has removed it from the structure, so that
-    /// nobody finds it who does not protect it yet, and nobody else retires it. Anything that `T`
+    /// nobody finds it who does not protect it yet, and nobody else retires it. It has a size: objects
+    /// without are all at one address, and protected together. Anything that `T`
     /// borrows lives as long as the domain.
     pub unsafe fn retire<T: Send>(&self, object: *mut T) {
         unsafe fn free<T>(pointer: *mut ()) {
@@ -298,8 +299,9 @@ impl<'d, P: Platform> Handle<'d, P> {
             let keep = |object: &Retired| protected.binary_search(&object.pointer).is_ok();
             let (kept, free): (Vec<_>, Vec<_>) = list.into_iter().partition(keep);
             self.garbage.borrow_mut().extend(kept);
+            let none = free.is_empty();
             free.into_iter().for_each(Retired::free);
-            if self.garbage.borrow().len() < self.limit.get() {
+            if none || self.garbage.borrow().len() < self.limit.get() {
                 return;
             }
         }

@@ -279,3 +279,23 @@ fn a_guard_may_outlive_the_box_and_the_thread_s_own_handle() {
         thread::yield_now();
     }
 }
+
+/// They are all at one address, and so one that is protected protects all.
+#[test]
+fn objects_without_a_size_do_not_keep_a_thread_for_ever() {
+    struct Nothing;
+    let domain = Domain::with_batch(System::detect(), 4);
+    let handle = domain.handle();
+    let source = AtomicPtr::new(Box::into_raw(Box::new(Nothing)));
+    // SAFETY: it is there, and retired below.
+    let guard = unsafe { handle.protect(&source) };
+    for _ in 0..100 {
+        // SAFETY: nobody finds it any more, and it is retired once.
+        unsafe { handle.retire(source.swap(Box::into_raw(Box::new(Nothing)), AcqRel)) };
+    }
+    drop(guard);
+    handle.reclaim();
+    assert_eq!(handle.garbage(), 0);
+    // SAFETY: nobody else has it.
+    drop(unsafe { Box::from_raw(source.into_inner()) });
+}

@@ -31,6 +31,8 @@
 //! - Reads of more than four locks at a time by one thread work, and cost what the lock below costs
 //!   from the fifth on.
 //!
+//! Its methods are those of [`lock_api::RwLock`]: `read`, `write`, `try_read` and others.
+//!
 //! Guards stay on their thread. A thread that forgets one ([`core::mem::forget`]) leaves the lock
 //! read for ever; if it has read guards in thread-local storage when it exits, the memory of its slots
 //! (256 bytes) is not used again. As with any lock, a child after fork(2) cannot have what threads of

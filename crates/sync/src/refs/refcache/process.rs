@@ -1,6 +1,7 @@
 //! The process's counts, in which each thread takes part on its own.
 
 use std::io;
+use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -40,8 +41,8 @@ pub(super) fn with_local<R>(with: impl FnOnce(Local<'static, System>) -> R) -> R
 /// Ends an epoch of the process: flushes the caches that threads have used since the last one, and
 /// frees what nobody refers to any more.
 ///
-/// An object is freed by the third tick that begins after its last reference was dropped. What is freed is dropped
-/// by the calling thread. A tick costs a heavy fence, and another one for each 16 threads that have
+/// An object is freed by the third tick that begins after its last reference was dropped, and what it refers to
+/// by the third tick after that. What is freed is dropped by the calling thread. A tick costs a heavy fence, and another one for each 16 threads that have
 /// used their caches; sv6 ticks every 10 milliseconds. Who does not want to call it starts a [`Ticker`].
 pub fn tick() {
     refcache().tick();
@@ -64,7 +65,8 @@ impl Ticker {
         let until = Arc::clone(&end);
         let thread = thread::Builder::new().name("refcache".to_owned()).spawn(move || {
             while !until.load(Relaxed) {
-                tick();
+                // What is freed may panic, which is said by then; others are to be freed all the same.
+                let _ = panic::catch_unwind(tick);
                 thread::park_timeout(interval);
             }
         })?;
@@ -77,8 +79,11 @@ impl Drop for Ticker {
         self.end.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // If a destructor has panicked, that was said already.
-            let _ = thread.join();
+            // It may be dropped with what it frees: then it does not wait for itself.
+            if thread.thread().id() != thread::current().id() {
+                // If a destructor has panicked, that was said already.
+                let _ = thread.join();
+            }
         }
     }
 }
