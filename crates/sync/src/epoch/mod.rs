@@ -61,6 +61,70 @@
 //! # drop(unsafe { Box::from_raw(config.into_inner()) });
 //! ```
 
+//!
+//! # Without an operating system
+//! A kernel has a handle for each CPU, which is not preempted while it is in a section, and nodes and
+//! entries of its own. An interrupt handler may enter sections of the CPU that it interrupts, and must
+//! not defer.
+//!
+//! ```
+//! use core::ptr::NonNull;
+//! use core::sync::atomic::{AtomicU64, Ordering, fence};
+//!
+//! use knee_sync::epoch::{Domain, Entry, Record};
+//! use knee_sync::{Node, Platform};
+//!
+//! struct Kernel;
+//!
+//! // SAFETY: both sides execute a full fence.
+//! unsafe impl Platform for Kernel {
+//!     fn is_symmetric(&self) -> bool {
+//!         true // Or an interrupt to all CPUs in `heavy`, and readers without a fence.
+//!     }
+//!     fn heavy(&self) {
+//!         fence(Ordering::SeqCst);
+//!     }
+//!     fn relax(&self, _round: u32) {
+//!         core::hint::spin_loop();
+//!     }
+//!     fn now(&self) -> u64 {
+//!         0 // Its clock, in nanoseconds.
+//!     }
+//!     fn thread(&self) -> u64 {
+//!         0 // The number of this CPU.
+//!     }
+//! }
+//!
+//! static DOMAIN: Domain<Kernel> = Domain::new(Kernel);
+//! static NODES: [Node<Record>; 2] = [const { Node::new(Record::new()) }; 2];
+//!
+//! // At the start of CPU 0.
+//! // SAFETY: the node is a static, as the domain is, and given to it once.
+//! let cpu = unsafe { DOMAIN.register_in(NonNull::from(&NODES[0])) };
+//!
+//! /// What is freed has an entry at its beginning.
+//! #[repr(C)]
+//! struct Page {
+//!     entry: Entry,
+//!     number: u64,
+//! }
+//! static FREED: AtomicU64 = AtomicU64::new(0);
+//!
+//! unsafe fn free(entry: NonNull<Entry>) {
+//!     // SAFETY: it is the entry of a page, which nobody can find any more.
+//!     let page = unsafe { entry.cast::<Page>().as_ref() };
+//!     FREED.store(page.number, Ordering::Relaxed);
+//! }
+//!
+//! let mut page = Page { entry: Entry::new(), number: 7 };
+//! let guard = cpu.pin();
+//! // SAFETY: no section can find the page, and it stays until it is freed.
+//! unsafe { guard.defer_entry(NonNull::from(&mut page).cast(), free) };
+//! drop(guard);
+//! cpu.flush();
+//! assert_eq!(FREED.load(Ordering::Relaxed), 7);
+//! ```
+
 #[cfg(feature = "alloc")]
 mod bag;
 mod clock;
