@@ -75,7 +75,7 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
         Need::Threads => ensure(
             context.mode == Mode::Threads,
             || "its tasks share an object of one process, and are threads only".to_owned(),
-            "measure it as threads: knee run -m threads",
+            "measure it as threads (-m threads)",
         ),
         Need::Memory(each) => {
             let available = memory_available().unwrap_or(u64::MAX);
