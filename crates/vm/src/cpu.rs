@@ -284,6 +284,12 @@ impl<'m, M: Machine> Cpu<'m, M> {
         Ok(())
     }
 
+    /// Whether the page of zeros was used.
+    #[inline]
+    pub(crate) fn lacks_page(&self) -> bool {
+        self.spare.borrow().page.is_none()
+    }
+
     /// A frame of zeros.
     fn zeroed(&self, frames: &mut Vec<Frame>) -> Result<Frame, OutOfMemory> {
         if frames.is_empty() {

@@ -24,6 +24,8 @@ pub enum MapError {
     Occupied,
     /// There is no free range of that size.
     NoRange,
+    /// The space's [`Quota`](crate::Quota) does not allow so many pages more.
+    Limit,
 }
 
 impl From<OutOfMemory> for MapError {
@@ -39,6 +41,7 @@ impl fmt::Display for MapError {
             MapError::OutOfRange => "the pages are none, or not within the space",
             MapError::Occupied => "something is mapped there",
             MapError::NoRange => "no free range of that size",
+            MapError::Limit => "the quota does not allow so many pages more",
         })
     }
 }

@@ -3,11 +3,11 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::cpu::{Cpu, Nodes, Spare};
-use crate::error::OutOfMemory;
+use crate::error::MapError;
 use crate::machine::Machine;
 use crate::node::{Any, Branch, Leaf};
 use crate::removal::Removal;
-use crate::space::Space;
+use crate::space::{Space, mapped};
 
 /// What a copy of a tree needs.
 #[derive(Debug, Default)]
@@ -48,26 +48,34 @@ impl Size {
 
 impl<'m, M: Machine> Space<'m, M> {
     /// A copy of the space as it is at one moment during the call. Its pages are those of this one, until
-    /// somebody writes to them in either: then they are copied.
+    /// somebody writes to them in either: then they are copied. It belongs to the same quota, where its pages
+    /// count as well.
     ///
     /// # Errors
-    /// There is no memory for its tree. Nothing has changed.
-    pub fn fork(&self, cpu: &Cpu<'m, M>) -> Result<Space<'m, M>, OutOfMemory> {
-        let copy = Space::new(cpu)?;
+    /// There is no memory for its tree, or the quota does not allow so many pages more. Nothing has changed.
+    pub fn fork(&self, cpu: &Cpu<'m, M>) -> Result<Space<'m, M>, MapError> {
+        let copy = Space::new_within(cpu, self.account.quota().cloned())?;
+        let platform = self.machine().epoch().platform();
         let mut removal = Removal::new();
-        self.locked(cpu, self.pages(), |locked, spare| {
+        let charged = self.locked(cpu, self.pages(), |locked, spare| {
             let Any::Branch(root) = locked.top else { unreachable!("the root has all pages") };
             let mut size = Size::default();
             size.count(root);
             spare.has_nodes(size.nodes)?;
             spare.has(size.extents, size.room)?;
             spare.has_kinds(size.nodes.leaves, size.kinds)?;
+            let count = mapped(locked.top, self.pages());
+            let charge = match copy.account.charge(cpu.number(), count, platform) {
+                Ok(charge) => charge,
+                Err(error) => return Ok(Err(error)),
+            };
             copy.copy_branch(root, copy.root(), spare, &mut removal);
-            Ok(())
+            charge.keep();
+            Ok(Ok(()))
         })?;
         // SAFETY: nothing was removed.
         unsafe { removal.finish(self, cpu) };
-        Ok(copy)
+        charged.map(|()| copy)
     }
 
     /// Copies what is below a branch that is locked to one of this space, which nobody else knows. All that
@@ -112,6 +120,8 @@ impl<'m, M: Machine> Space<'m, M> {
                 entries[slot].store(entry, Relaxed);
                 to.present().set(to.present().get() + 1);
             });
+            // Nobody knows the copy yet, so it is on whichever CPU.
+            self.account.came(0, to.present().get().into());
         }
     }
 }

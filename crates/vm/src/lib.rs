@@ -50,9 +50,12 @@
 //! before frames are used again and the operation returns. Others that come to change the same leaf
 //! meanwhile wait for that.
 //!
+//! Who does not say where to map is given pages of the CPU's own [arena](Space::map_anywhere), and what
+//! is mapped is charged to a [quota](Quota) from the CPU's own share.
+//!
 //! # What there is not yet
-//! Memory that is shared, objects with pagers, reverse mapping, accounting, allocation of virtual
-//! addresses, large pages. Empty nodes stay until their space goes.
+//! Memory that is shared, objects with pagers, reverse mapping, large pages. Empty nodes stay until
+//! their space goes.
 //!
 //! # Sources
 //! CortenMM (SOSP 2025): one level, the page table is the map, and its lock protocol. RadixVM (EuroSys
@@ -63,6 +66,8 @@
 
 extern crate alloc;
 
+mod anywhere;
+mod arena;
 mod attributes;
 mod codes;
 mod cpu;
@@ -76,6 +81,7 @@ pub mod hosted;
 mod machine;
 mod node;
 mod page;
+mod quota;
 mod removal;
 mod space;
 
@@ -85,4 +91,5 @@ pub use error::{Fault, MapError, OutOfMemory};
 pub use format::{AArch64, ABSENT, Entry, Format, RiscV, Sv39, Sv48, X86_64};
 pub use machine::{Flush, Machine, Note};
 pub use page::{Frame, PAGE, Pages, Protection};
+pub use quota::Quota;
 pub use space::Space;

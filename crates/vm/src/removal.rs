@@ -70,11 +70,13 @@ impl Removal {
         }
     }
 
-    /// Lets go of the pages of a leaf that were on their way out, which CPUs have forgotten.
+    /// Lets go of the pages of a leaf that were on their way out, which CPUs have forgotten; returns how
+    /// many.
     ///
     /// # Safety
     /// That is so, and they are of the caller.
-    unsafe fn let_go<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf) {
+    unsafe fn let_go<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf) -> u64 {
+        let mut count = 0;
         leaf.lock(cpu.machine().epoch().platform());
         let pages = self.pages.and(leaf.span());
         let entries = leaf.table().filter(|_| leaf.leaving().get() > 0);
@@ -85,9 +87,11 @@ impl Removal {
                 leaf.present().set(leaf.present().get() - 1);
                 // SAFETY: said by the caller.
                 unsafe { release(cpu, frame) };
+                count += 1;
             }
         }
         leaf.unlock();
+        count
     }
 
     /// Takes writing away from what is present in a leaf, for which `share` is called with the slot and
@@ -150,14 +154,14 @@ impl Removal {
             return;
         }
         space.shoot_down(cpu, Flush::Some(self.pages));
-        let mut leaves = self.leaves;
+        let (mut leaves, mut count) = (self.leaves, 0);
         while let Some(leaf) = leaves {
             // SAFETY: leaves stay as long as their space, and we have begun.
             unsafe {
                 let leaf = leaf.as_ref();
                 // Only we have entries here that leave.
                 if leaf.leaving().get() > 0 {
-                    self.let_go(cpu, leaf);
+                    count += self.let_go(cpu, leaf);
                 }
                 leaves = leaf.end_flush();
             }
@@ -165,10 +169,12 @@ impl Removal {
         let mut next = self.first;
         while next != END {
             let frame = Frame(next);
+            count += 1;
             next = cpu.machine().note(frame).next.get();
             // SAFETY: no table has it, and no CPU remembers it.
             unsafe { cpu.free(frame) };
         }
+        space.account.went(cpu.number(), count);
     }
 }
 

@@ -1,10 +1,12 @@
 //! An address space: what is mapped where.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use crate::arena::Arenas;
 use crate::attributes::Attributes;
 use crate::codes::Codes;
 use crate::cpu::{Cpu, Lack, Spare, table_at};
@@ -15,6 +17,7 @@ use crate::format::{Entry, Format};
 use crate::machine::{Flush, Machine};
 use crate::node::{Any, Branch, Leaf, reach};
 use crate::page::{BITS, Frame, PAGE, Pages, Protection};
+use crate::quota::{Account, Quota};
 use crate::removal::{Removal, release};
 
 /// An address space of a machine.
@@ -30,6 +33,8 @@ pub struct Space<'m, M: Machine> {
     root: NonNull<Branch>,
     /// CPUs that may know pages of it.
     active: CpuSet,
+    pub(crate) arenas: Arenas,
+    pub(crate) account: Account,
 }
 
 // SAFETY: the tree is used under its locks and the machine's epoch.
@@ -89,12 +94,34 @@ impl<'m, M: Machine> Space<'m, M> {
     /// # Errors
     /// There is no memory for its root.
     pub fn new(cpu: &Cpu<'m, M>) -> Result<Space<'m, M>, OutOfMemory> {
+        Space::new_within(cpu, None)
+    }
+
+    /// A space where nothing is mapped, and whose pages count in this quota.
+    ///
+    /// # Errors
+    /// There is no memory for its root.
+    ///
+    /// # Panics
+    /// If the quota is one for fewer CPUs.
+    pub fn with_quota(cpu: &Cpu<'m, M>, quota: Arc<Quota>) -> Result<Space<'m, M>, OutOfMemory> {
+        assert!(quota.cpus() >= cpu.machine().cpus(), "the quota has {} CPUs", quota.cpus());
+        Space::new_within(cpu, Some(quota))
+    }
+
+    pub(crate) fn new_within(
+        cpu: &Cpu<'m, M>,
+        quota: Option<Arc<Quota>>,
+    ) -> Result<Space<'m, M>, OutOfMemory> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let machine = cpu.machine();
         let active = CpuSet::new(machine.cpus())?;
-        let root = cpu.root(Branch::root(M::Format::LEVELS - 1))?;
+        let root = Branch::root(M::Format::LEVELS - 1);
+        let arenas = Arenas::new(machine.cpus(), root.span())?;
+        let account = Account::new(machine.cpus(), quota)?;
+        let root = cpu.root(root)?;
         let number = NUMBER.fetch_add(1, Relaxed);
-        Ok(Space { machine, number, root, active })
+        Ok(Space { machine, number, root, active, arenas, account })
     }
 
     /// Its number, which no other space has: what caches of the machine may know it by.
@@ -117,6 +144,11 @@ impl<'m, M: Machine> Space<'m, M> {
         self.root().span()
     }
 
+    /// How many pages are present. Exact if nobody changes that meanwhile.
+    pub fn resident(&self) -> u64 {
+        self.account.resident()
+    }
+
     /// The CPU goes to pages of the space from now on: others see to it that it learns of changes.
     pub fn activate(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
@@ -128,7 +160,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// # Panics
     /// If the CPU is another machine's, whose epoch says nothing of our nodes.
     #[inline]
-    fn check_cpu(&self, cpu: &Cpu<'m, M>) {
+    pub(crate) fn check_cpu(&self, cpu: &Cpu<'m, M>) {
         assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU is of another machine");
     }
 
@@ -220,12 +252,18 @@ impl<'m, M: Machine> Space<'m, M> {
         protection: Protection,
     ) -> Result<(), MapError> {
         self.check(cpu, pages)?;
+        let platform = self.machine.epoch().platform();
+        let charge = self.account.charge(cpu.number(), pages.count(), platform)?;
         let attributes = Attributes::anonymous(protection);
         let is_mapped = self.locked(cpu, pages, |locked, spare| match locked.top {
             Any::Leaf(leaf) => map_leaf(leaf, pages, attributes, spare),
             Any::Branch(branch) => self.map_branch(branch, pages, attributes, spare),
         })?;
-        if is_mapped { Ok(()) } else { Err(MapError::Occupied) }
+        if !is_mapped {
+            return Err(MapError::Occupied);
+        }
+        charge.keep();
+        Ok(())
     }
 
     fn map_branch(
@@ -278,12 +316,16 @@ impl<'m, M: Machine> Space<'m, M> {
     pub fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
         self.check(cpu, pages)?;
         let mut removal = Removal::new();
-        self.locked(cpu, pages, |locked, spare| {
+        let count = self.locked(cpu, pages, |locked, spare| {
             self.prepare(locked, spare)?;
-            self.unmap_in(locked.top, pages, spare, &mut removal)
+            let count = mapped(locked.top, pages);
+            self.unmap_in(locked.top, pages, spare, &mut removal)?;
+            Ok(count)
         })?;
         // SAFETY: what was removed is not in the tables any more.
         unsafe { removal.finish(self, cpu) };
+        self.account.give_back(cpu.number(), count, self.machine.epoch().platform());
+        self.give_range(cpu, pages, count);
         Ok(())
     }
 
@@ -466,7 +508,12 @@ impl<'m, M: Machine> Space<'m, M> {
                 cpu.with_spare(|spare| self.fault_once(page, access, spare))
             };
             match step {
-                Ok(Step::Done(result)) => return result,
+                Ok(Step::Done(result)) => {
+                    if cpu.lacks_page() {
+                        self.account.came(cpu.number(), 1);
+                    }
+                    return result;
+                }
                 // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
                 Ok(Step::Wait(leaf)) => unsafe {
                     self.machine.wait_while(cpu.number(), || leaf.is_flushing());
@@ -673,7 +720,7 @@ fn is_used(node: Any<'_>, pages: Pages) -> bool {
 }
 
 /// How many of these pages are mapped, in a node that is locked and below.
-fn mapped(node: Any<'_>, pages: Pages) -> u64 {
+pub(crate) fn mapped(node: Any<'_>, pages: Pages) -> u64 {
     match node {
         // SAFETY: it is locked.
         Any::Leaf(leaf) => unsafe {
@@ -812,6 +859,11 @@ impl<M: Machine> Drop for Space<'_, M> {
     fn drop(&mut self) {
         let levels = M::Format::LEVELS;
         debug_assert!(u32::from(levels) * BITS <= 52);
+        if let Some(quota) = self.account.quota() {
+            // Nobody uses the space any more, as if all of it was locked.
+            let count = mapped(Any::Branch(self.root()), self.pages());
+            quota.give_back_to_rest(count, self.machine.epoch().platform());
+        }
         // SAFETY: nobody uses the space any more. Nodes were made by `Box`.
         unsafe { free_branch(self.machine, Box::from_raw(self.root.as_ptr())) };
     }

@@ -1,0 +1,186 @@
+//! To map where there is room.
+
+use crate::arena::{SLICE, place};
+use crate::cpu::Cpu;
+use crate::error::MapError;
+use crate::machine::Machine;
+use crate::node::Any;
+use crate::page::{Pages, Protection};
+use crate::space::Space;
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// Maps so many pages of the space's own memory where nothing is mapped, and says where.
+    ///
+    /// They are where the CPU has unmapped before, or away from those that other CPUs map this way: CPUs
+    /// share nothing as long as the space has room. They are in the lower half of the space, which is
+    /// what formats leave to programs, and not among its first 16 pages.
+    ///
+    /// ```
+    /// use knee_vm::hosted::Hosted;
+    /// use knee_vm::{PAGE, Protection, Space};
+    ///
+    /// let machine = Hosted::new(1024, 2);
+    /// let cpu = machine.cpu(0);
+    /// let space = Space::new(&cpu)?;
+    /// let pages = space.map_anywhere(&cpu, 4, Protection::READ_WRITE)?;
+    /// assert_eq!(pages.count(), 4);
+    /// cpu.store(&space, pages.start * PAGE as u64, 42).unwrap();
+    ///
+    /// // What is unmapped is mapped again soon.
+    /// space.unmap(&cpu, pages)?;
+    /// assert_eq!(space.map_anywhere(&cpu, 4, Protection::READ)?, pages);
+    /// # Ok::<(), knee_vm::MapError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`MapError`]; [`MapError::NoRange`] if no gap is large enough.
+    pub fn map_anywhere(
+        &self,
+        cpu: &Cpu<'m, M>,
+        count: u64,
+        protection: Protection,
+    ) -> Result<Pages, MapError> {
+        self.check_cpu(cpu);
+        if count == 0 {
+            return Err(MapError::OutOfRange);
+        }
+        if count > self.arenas.window().count() {
+            return Err(MapError::NoRange);
+        }
+        loop {
+            let range = self.candidate(cpu, count).or_else(|| self.first_fit(cpu, count));
+            let range = range.ok_or(MapError::NoRange)?;
+            if let Some(pages) = self.map_within(cpu, range, count, protection)? {
+                return Ok(pages);
+            }
+        }
+    }
+
+    /// A range that is probably free, and is in no list any more.
+    #[inline]
+    fn candidate(&self, cpu: &Cpu<'m, M>, count: u64) -> Option<Pages> {
+        // SAFETY: the CPU was checked, and an arena does not know its space.
+        let found = unsafe { self.arenas.with(cpu, |arena| arena.take(count)) };
+        // SAFETY: as above.
+        let joined = || unsafe { self.arenas.with(cpu, |arena| arena.take_joined(count)) };
+        found.or_else(joined).or_else(|| self.arenas.slices(count))
+    }
+
+    /// Maps pages in a range that has room, and gives what is left to the CPU's arena. None if somebody has
+    /// mapped something there, who did not ask us where: the arena has the gaps then.
+    #[inline]
+    fn map_within(
+        &self,
+        cpu: &Cpu<'m, M>,
+        range: Pages,
+        count: u64,
+        protection: Protection,
+    ) -> Result<Option<Pages>, MapError> {
+        let pages = place(range, count);
+        match self.map(cpu, pages, protection) {
+            Ok(()) => {
+                self.give(cpu, Pages { start: range.start, end: pages.start });
+                self.give(cpu, Pages { start: pages.end, end: range.end });
+                Ok(Some(pages))
+            }
+            Err(MapError::Occupied) => {
+                let mut rest = range;
+                while let Some(gap) = self.next_gap(cpu, &mut rest) {
+                    self.give(cpu, gap);
+                }
+                Ok(None)
+            }
+            Err(error) => {
+                self.give(cpu, range);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts a range into the CPU's lists.
+    #[inline]
+    fn give(&self, cpu: &Cpu<'m, M>, range: Pages) {
+        if !range.is_empty() {
+            // SAFETY: the CPU was checked, and an arena does not know its space.
+            unsafe { self.arenas.with(cpu, |arena| arena.give(range)) };
+        }
+    }
+
+    /// These pages have been unmapped on this CPU, and no CPU can go there any more. So many of them were
+    /// mapped.
+    #[inline]
+    pub(crate) fn give_range(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64) {
+        let pages = self.arenas.sliced(pages);
+        // Who unmaps large parts of the space to be sure that nothing is there unmaps what other arenas
+        // have in their lists.
+        let is_whole = mapped > 0 && (pages.count() <= SLICE || mapped >= pages.count());
+        if is_whole {
+            self.give(cpu, pages);
+        }
+    }
+
+    /// The first gap of the space that has room for so many pages, and a slice of it at most if that is
+    /// enough. Others may change it before the caller comes to use it.
+    #[cold]
+    fn first_fit(&self, cpu: &Cpu<'m, M>, count: u64) -> Option<Pages> {
+        let mut rest = self.arenas.window();
+        loop {
+            let gap = self.next_gap(cpu, &mut rest)?;
+            if gap.count() >= count {
+                return Some(Pages::new(gap.start, gap.count().min(count.max(SLICE))));
+            }
+        }
+    }
+
+    /// The first of these pages that are not mapped, up to the next that are; takes both and all before
+    /// out of `rest`.
+    #[cold]
+    fn next_gap(&self, cpu: &Cpu<'m, M>, rest: &mut Pages) -> Option<Pages> {
+        let mut gap = Pages { start: 0, end: 0 };
+        while gap.is_empty() && !rest.is_empty() {
+            let used = {
+                let _guard = cpu.pin();
+                let platform = self.machine().epoch().platform();
+                first_mapped::<M>(Any::Branch(self.root()), *rest, platform)
+            };
+            gap = Pages { start: rest.start, end: used.map_or(rest.end, |used| used.start) };
+            rest.start = used.map_or(rest.end, |used| used.end);
+        }
+        (!gap.is_empty()).then_some(gap)
+    }
+}
+
+/// The first of these pages that are mapped in a node or below, and those after it that are mapped
+/// in the same place. Under an epoch; without locks but for that of a leaf.
+fn first_mapped<M: Machine>(node: Any<'_>, pages: Pages, platform: &M::Platform) -> Option<Pages> {
+    let pages = pages.and(node.node().span());
+    match node {
+        Any::Leaf(leaf) => {
+            leaf.lock(platform);
+            // SAFETY: it is locked.
+            let found = unsafe {
+                leaf.with_codes(|codes| {
+                    let is_free = |page: &u64| codes.get(leaf.slot(*page)).is_none();
+                    let start = (pages.start..pages.end).find(|page| !is_free(page))?;
+                    let end = (start..pages.end).find(is_free).unwrap_or(pages.end);
+                    Some(Pages { start, end })
+                })
+            };
+            leaf.unlock();
+            found
+        }
+        Any::Branch(branch) => {
+            let own = branch.extents().and_then(|extents| extents.overlapping(pages).first());
+            let own = own.map(|extent| extent.pages.and(pages));
+            // Children have none of the extent's pages.
+            let before = Pages { start: pages.start, end: own.map_or(pages.end, |own| own.start) };
+            if before.is_empty() {
+                return own;
+            }
+            let slots = branch.slot(before.start)..=branch.slot(before.end - 1);
+            let children = slots.filter_map(|slot| branch.child(slot));
+            let below = |child| first_mapped::<M>(child, before, platform);
+            children.into_iter().find_map(below).or(own)
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Mapping where there is room, and what is counted.
+
+use std::sync::Arc;
+use std::thread;
+
+use knee_vm::hosted::Hosted;
+use knee_vm::{MapError, PAGE, Pages, Protection, Quota, Space};
+use proptest::prelude::*;
+
+const WRITE: Protection = Protection::READ_WRITE;
+
+fn address(page: u64) -> u64 {
+    page * PAGE as u64
+}
+
+#[test]
+fn areas_that_are_mapped_and_unmapped_stay_where_they_were() {
+    let machine = Hosted::new(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let size = |number: usize| 1 + number as u64 % 8;
+    let mut areas: Vec<Pages> =
+        (0..1024).map(|number| space.map_anywhere(&cpu, size(number), WRITE).unwrap()).collect();
+    let end = areas.iter().map(|pages| pages.end).max();
+    let start = areas.iter().map(|pages| pages.start).min();
+    assert!(
+        end.unwrap() - start.unwrap() < 4800,
+        "1024 areas of 4.5 pages, and what is lost at borders"
+    );
+    let mut random = 1_u64;
+    for _ in 0..20_000 {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        let number = (random >> 40) as usize % areas.len();
+        space.unmap(&cpu, areas[number]).unwrap();
+        let new = space.map_anywhere(&cpu, size(number), WRITE).unwrap();
+        assert!(Some(new.start) >= start && Some(new.end) <= end);
+        areas[number] = new;
+    }
+    areas.sort_by_key(|pages| pages.start);
+    assert!(areas.windows(2).all(|pair| pair[0].end <= pair[1].start));
+}
+
+#[test]
+fn an_area_that_goes_in_parts_is_one_again() {
+    let machine = Hosted::new(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let pages = space.map_anywhere(&cpu, 1000, WRITE).unwrap();
+    // The arena has this page in a list, and has to find out.
+    space.map(&cpu, Pages::new(pages.end, 1), WRITE).unwrap();
+    for page in (pages.start..pages.end).step_by(2).chain((pages.start + 1..pages.end).step_by(2)) {
+        space.unmap(&cpu, Pages::new(page, 1)).unwrap();
+    }
+    // More than is left.
+    let other = space.map_anywhere(&cpu, 262_144, WRITE).unwrap();
+    assert!(!other.overlaps(pages));
+    assert_eq!(space.map_anywhere(&cpu, 1000, WRITE), Ok(pages), "neighbours were joined");
+}
+
+#[test]
+fn who_says_where_may_map_what_arenas_have() {
+    let machine = Hosted::new(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let first = space.map_anywhere(&cpu, 4, WRITE).unwrap();
+    // Where the next would be, and in the middle of what comes then.
+    let fixed = [Pages::new(first.end, 10_000), Pages::new(first.end + 20_000, 7)];
+    for pages in fixed {
+        space.map(&cpu, pages, Protection::READ).unwrap();
+    }
+    let mut seen = vec![first, fixed[0], fixed[1]];
+    for count in (1..40).cycle().take(2000) {
+        let pages = space.map_anywhere(&cpu, count, WRITE).unwrap();
+        assert_eq!(pages.count(), count);
+        seen.push(pages);
+    }
+    seen.sort_by_key(|pages| pages.start);
+    assert!(seen.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    assert!(seen.last().unwrap().end - first.start < 60_000, "what is beyond them is used as well");
+}
+
+#[test]
+fn a_space_without_slices_is_searched() {
+    let machine = Hosted::new(64, 2);
+    let (cpu, other) = (machine.cpu(0), machine.cpu(1));
+    let space = Space::new(&cpu).unwrap();
+    let middle = space.pages().end / 2;
+    // All but three pages, in a leaf, and one elsewhere.
+    let gap = 0x1234_5678;
+    for (start, end) in [(0, gap), (gap + 3, 2 * gap), (2 * gap + 1, middle)] {
+        space.map(&cpu, Pages { start, end }, WRITE).unwrap();
+    }
+    space.unmap(&cpu, Pages::new(gap - 1, 1)).unwrap();
+    space.map(&cpu, Pages::new(gap - 1, 1), WRITE).unwrap();
+    assert_eq!(space.map_anywhere(&cpu, 4, WRITE), Err(MapError::NoRange));
+    assert_eq!(space.map_anywhere(&cpu, middle, WRITE), Err(MapError::NoRange));
+    assert_eq!(space.map_anywhere(&cpu, 2, WRITE), Ok(Pages::new(gap, 2)));
+    assert_eq!(space.map_anywhere(&other, 1, WRITE), Ok(Pages::new(gap + 2, 1)));
+    assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Ok(Pages::new(2 * gap, 1)));
+    assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Err(MapError::NoRange));
+    assert_eq!(space.map_anywhere(&cpu, 0, WRITE), Err(MapError::OutOfRange));
+    // What one CPU has unmapped others find as well, by a search.
+    space.unmap(&cpu, Pages::new(gap, 3)).unwrap();
+    assert_eq!(space.map_anywhere(&other, 3, WRITE), Ok(Pages::new(gap, 3)));
+    // And the list of the first has it still, which does no harm.
+    assert_eq!(space.map_anywhere(&cpu, 3, WRITE), Err(MapError::NoRange));
+}
+
+#[test]
+fn cpus_do_not_meet() {
+    let machine = Hosted::new(64, 2);
+    let (one, other) = (machine.cpu(0), machine.cpu(1));
+    let space = Space::new(&one).unwrap();
+    let branch = |pages: Pages| pages.start >> 18;
+    let first = branch(space.map_anywhere(&one, 8, WRITE).unwrap());
+    let second = branch(space.map_anywhere(&other, 8, WRITE).unwrap());
+    assert_ne!(first, second);
+    for count in (1..20).cycle().take(1000) {
+        assert_eq!(branch(space.map_anywhere(&one, count, WRITE).unwrap()), first);
+        assert_eq!(branch(space.map_anywhere(&other, count, WRITE).unwrap()), second);
+    }
+}
+
+/// CPUs map, write and unmap what others may have mapped, and map at places of their own choice between.
+#[test]
+fn nobody_finds_what_is_another_cpus() {
+    const CPUS: usize = 4;
+    let machine = Hosted::new(4096, CPUS);
+    let all = machine.free_frames();
+    let quota = Arc::new(Quota::new(&machine, CPUS as u64 * 17 * 9).unwrap());
+    {
+        let space = Space::with_quota(&machine.cpu(0), Arc::clone(&quota)).unwrap();
+        let passed: Vec<std::sync::Mutex<Vec<Pages>>> =
+            (0..CPUS).map(|_| Default::default()).collect();
+        thread::scope(|scope| {
+            for number in 0..CPUS {
+                let (machine, space, passed) = (&machine, &space, &passed);
+                scope.spawn(move || {
+                    let cpu = machine.cpu(number);
+                    let mut random = number as u64 + 1;
+                    for round in 0..3000_u64 {
+                        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                        let count = (random >> 33) % 8 + 1;
+                        let pages = space.map_anywhere(&cpu, count, WRITE).unwrap();
+                        for page in pages.start..pages.end {
+                            assert_eq!(cpu.load(space, address(page)), Ok(0));
+                            cpu.store(space, address(page), round << 8 | number as u64).unwrap();
+                        }
+                        // Just behind, where this or another arena may have free pages.
+                        let behind = Pages::new(pages.end, 1);
+                        if round % 8 == 0 && space.map(&cpu, behind, WRITE).is_ok() {
+                            space.unmap(&cpu, behind).unwrap();
+                        }
+                        for page in pages.start..pages.end {
+                            let mine = round << 8 | number as u64;
+                            assert_eq!(cpu.load(space, address(page)), Ok(mine));
+                        }
+                        // Another CPU unmaps it.
+                        let to = (number + (random >> 50) as usize) % CPUS;
+                        passed[to].lock().unwrap().push(pages);
+                        let mut got = Vec::new();
+                        for from in 0..CPUS {
+                            let mut passed = passed[from].lock().unwrap();
+                            if from == number || passed.len() > 8 {
+                                got.append(&mut passed);
+                            }
+                        }
+                        for pages in got {
+                            space.unmap(&cpu, pages).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        let left: Vec<Pages> =
+            passed.iter().flat_map(|list| list.lock().unwrap().clone()).collect();
+        let count: u64 = left.iter().map(|pages| pages.count()).sum();
+        assert_eq!(quota.used(), count);
+        assert_eq!(space.resident(), count);
+    }
+    assert_eq!(quota.used(), 0, "a space that goes gives back what it has");
+    assert_eq!(machine.free_frames(), all);
+}
+
+/// Spaces of a group on several CPUs, which want more than there is.
+#[test]
+fn spaces_of_a_group_share_a_limit() {
+    const LIMIT: u64 = 200;
+    let machine = Hosted::new(64, 3);
+    let quota = Arc::new(Quota::new(&machine, LIMIT).unwrap());
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let (machine, quota) = (&machine, &quota);
+            scope.spawn(move || {
+                let cpu = machine.cpu(number);
+                for _ in 0..20 {
+                    let space = Space::with_quota(&cpu, Arc::clone(quota)).unwrap();
+                    let mut mapped = Vec::new();
+                    for count in (1..20).cycle().take(200) {
+                        match space.map_anywhere(&cpu, count, WRITE) {
+                            Ok(pages) => mapped.push(pages),
+                            Err(error) => {
+                                assert_eq!(error, MapError::Limit);
+                                mapped.drain(..mapped.len() / 2).for_each(|pages| {
+                                    space.unmap(&cpu, pages).unwrap();
+                                });
+                            }
+                        }
+                        assert!(mapped.iter().map(|pages| pages.count()).sum::<u64>() <= LIMIT);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(quota.used(), 0);
+}
+
+#[test]
+fn a_fork_counts_in_the_quota_and_has_what_is_present() {
+    let machine = Hosted::new(64, 1);
+    let cpu = machine.cpu(0);
+    let quota = Arc::new(Quota::new(&machine, 25).unwrap());
+    let space = Space::with_quota(&cpu, Arc::clone(&quota)).unwrap();
+    let pages = space.map_anywhere(&cpu, 10, WRITE).unwrap();
+    space.populate(&cpu, Pages::new(pages.start, 3)).unwrap();
+    let fork = space.fork(&cpu).unwrap();
+    assert_eq!((quota.used(), fork.resident(), space.resident()), (20, 3, 3));
+    assert_eq!(space.fork(&cpu).err(), Some(MapError::Limit));
+    assert_eq!(quota.used(), 20);
+    // A copy instead of a page that was shared, one that is new, and one that goes.
+    cpu.store(&fork, address(pages.start), 1).unwrap();
+    cpu.store(&fork, address(pages.start + 3), 1).unwrap();
+    fork.unmap(&cpu, Pages::new(pages.start + 2, 1)).unwrap();
+    assert_eq!((quota.used(), fork.resident(), space.resident()), (19, 3, 3));
+    // It finds room beside what it has from the other.
+    let more = fork.map_anywhere(&cpu, 5, WRITE).unwrap();
+    assert!(!more.overlaps(pages));
+    drop(space);
+    assert_eq!(quota.used(), 14);
+    drop(fork);
+    assert_eq!(quota.used(), 0);
+}
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Map(Pages),
+    Unmap(Pages),
+    Anywhere(u64),
+    Store(u64),
+    Discard(Pages),
+}
+
+fn pages() -> impl Strategy<Value = Pages> {
+    prop_oneof![
+        (0_u64..1200, 1_u64..40).prop_map(|(start, count)| Pages::new(start, count)),
+        (0_u64..1200, 1_u64..1200).prop_map(|(start, count)| Pages::new(start, count)),
+    ]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        3 => pages().prop_map(Operation::Map),
+        2 => pages().prop_map(Operation::Unmap),
+        2 => (1_u64..400).prop_map(Operation::Anywhere),
+        3 => (0_u64..1200).prop_map(Operation::Store),
+        1 => pages().prop_map(Operation::Discard),
+    ]
+}
+
+proptest! {
+    /// Places are from where the first area is on, so that what is mapped anywhere is among them.
+    #[test]
+    fn what_is_counted_is_what_is_mapped_and_present(
+        limit in 1_u64..3000,
+        operations in prop::collection::vec(operation(), 1..60)
+    ) {
+        const UNIVERSE: u64 = 4096;
+        let machine = Hosted::new(4096, 1);
+        let cpu = machine.cpu(0);
+        let quota = Arc::new(Quota::new(&machine, limit).unwrap());
+        {
+            let space = Space::with_quota(&cpu, Arc::clone(&quota)).unwrap();
+            let base = space.map_anywhere(&cpu, 1, WRITE).unwrap().start;
+            let (mut mapped, mut present) = (vec![false; UNIVERSE as usize], vec![false; UNIVERSE as usize]);
+            mapped[0] = true;
+            let range = |pages: Pages| pages.start as usize..pages.end as usize;
+            let at = |pages: Pages| Pages { start: base + pages.start, end: base + pages.end };
+            let used = |mapped: &[bool]| mapped.iter().filter(|&&is| is).count() as u64;
+            for operation in operations {
+                match operation {
+                    Operation::Map(pages) => {
+                        let expected = if used(&mapped) + pages.count() > limit {
+                            Err(MapError::Limit)
+                        } else if mapped[range(pages)].contains(&true) {
+                            Err(MapError::Occupied)
+                        } else {
+                            mapped[range(pages)].fill(true);
+                            Ok(())
+                        };
+                        prop_assert_eq!(space.map(&cpu, at(pages), WRITE), expected);
+                    }
+                    Operation::Unmap(pages) => {
+                        space.unmap(&cpu, at(pages)).unwrap();
+                        mapped[range(pages)].fill(false);
+                        present[range(pages)].fill(false);
+                    }
+                    Operation::Anywhere(count) => match space.map_anywhere(&cpu, count, WRITE) {
+                        Ok(pages) => {
+                            prop_assert_eq!(pages.count(), count);
+                            let pages = Pages { start: pages.start - base, end: pages.end - base };
+                            prop_assert!(pages.end <= UNIVERSE && !mapped[range(pages)].contains(&true));
+                            mapped[range(pages)].fill(true);
+                        }
+                        Err(error) => {
+                            prop_assert_eq!(error, MapError::Limit);
+                            prop_assert!(used(&mapped) + count > limit);
+                        }
+                    },
+                    Operation::Store(page) => {
+                        let result = cpu.store(&space, address(base + page), 1);
+                        prop_assert_eq!(result.is_ok(), mapped[page as usize]);
+                        present[page as usize] |= result.is_ok();
+                    }
+                    Operation::Discard(pages) => {
+                        space.discard(&cpu, at(pages)).unwrap();
+                        present[range(pages)].fill(false);
+                    }
+                }
+                prop_assert_eq!(quota.used(), used(&mapped));
+                prop_assert_eq!(space.resident(), used(&present));
+            }
+        }
+        prop_assert_eq!(quota.used(), 0);
+    }
+}
