@@ -59,7 +59,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// A range that is probably free, and is in no list any more.
     #[inline]
     fn candidate(&self, cpu: &Cpu<'m, M>, count: u64) -> Option<Pages> {
-        // SAFETY: the CPU was checked, and an arena does not know its space.
+        // SAFETY: the CPU was checked.
         let found = unsafe { self.arenas.with(cpu, |arena| arena.take(count)) };
         // SAFETY: as above.
         let joined = || unsafe { self.arenas.with(cpu, |arena| arena.take_joined(count)) };
@@ -101,7 +101,7 @@ impl<'m, M: Machine> Space<'m, M> {
     #[inline]
     fn give(&self, cpu: &Cpu<'m, M>, range: Pages) {
         if !range.is_empty() {
-            // SAFETY: the CPU was checked, and an arena does not know its space.
+            // SAFETY: the CPU was checked.
             unsafe { self.arenas.with(cpu, |arena| arena.give(range)) };
         }
     }
@@ -181,6 +181,48 @@ fn first_mapped<M: Machine>(node: Any<'_>, pages: Pages, platform: &M::Platform)
             let children = slots.filter_map(|slot| branch.child(slot));
             let below = |child| first_mapped::<M>(child, before, platform);
             children.into_iter().find_map(below).or(own)
+        }
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+
+    use proptest::prelude::*;
+
+    use crate::hosted::Hosted;
+
+    proptest! {
+        /// Pages of three leaves: what is mapped in two or more is in the branch above, between what is in
+        /// leaves.
+        #[test]
+        fn gaps_are_what_is_not_mapped(
+            changes in prop::collection::vec((0_u64..1500, 1_u64..300, any::<bool>()), 1..30),
+            start in 0_u64..1500,
+            count in 1_u64..1500,
+        ) {
+            let machine = Hosted::new(64, 1);
+            let cpu = machine.cpu(0);
+            let space = Space::new(&cpu).unwrap();
+            for (start, count, is_map) in changes {
+                // What is mapped already stays.
+                let _ = match is_map {
+                    true => space.map(&cpu, Pages::new(start, count), Protection::READ),
+                    false => space.unmap(&cpu, Pages::new(start, count)),
+                };
+            }
+            let mut rest = Pages::new(start, count);
+            let mut mapped = Pages::new(start, 0);
+            while let Some(gap) = space.next_gap(&cpu, &mut rest) {
+                mapped.end = gap.start;
+                prop_assert!(!gap.is_empty() && gap.end <= start + count);
+                prop_assert!((mapped.start..mapped.end).all(|page| space.query(&cpu, page).is_some()));
+                prop_assert!((gap.start..gap.end).all(|page| space.query(&cpu, page).is_none()));
+                mapped.start = gap.end;
+            }
+            mapped.end = start + count;
+            prop_assert!((mapped.start..mapped.end).all(|page| space.query(&cpu, page).is_some()));
         }
     }
 }

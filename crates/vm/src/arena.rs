@@ -12,7 +12,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::cell::UnsafeCell;
+use core::cell::RefCell;
 use core::cmp::Reverse;
 use core::mem;
 use core::sync::atomic::AtomicU64;
@@ -244,10 +244,11 @@ pub(crate) struct Arenas {
     /// Where slices have been taken: from here on. They come from the top, away from what programs map at
     /// the bottom. A multiple of [`SLICE`], or the window's end.
     taken: AtomicU64,
-    arenas: Box<[UnsafeCell<Arena>]>,
+    arenas: Box<[RefCell<Arena>]>,
 }
 
-// SAFETY: `with` sees to it that each is used by one CPU.
+// SAFETY: an arena is used by who has its CPU, as `with` says. Who made the `Cpu` has promised that nobody
+// else is this CPU of the machine at the same time; it is not `Sync`, so it is used by one thread.
 unsafe impl Sync for Arenas {}
 
 impl Arenas {
@@ -255,7 +256,7 @@ impl Arenas {
     pub(crate) fn new(cpus: usize, pages: Pages) -> Result<Arenas, OutOfMemory> {
         let mut arenas = Vec::new();
         arenas.try_reserve_exact(cpus)?;
-        arenas.resize_with(cpus, || UnsafeCell::new(Arena::new()));
+        arenas.resize_with(cpus, || RefCell::new(Arena::new()));
         // On x86-64 and RISC-V addresses from the middle on are kernels', and are not next to those before.
         let window = Pages { start: LOWEST, end: pages.end / 2 };
         let (taken, arenas) = (AtomicU64::new(window.end), arenas.into_boxed_slice());
@@ -270,16 +271,14 @@ impl Arenas {
     /// Calls `with` with a CPU's arena.
     ///
     /// # Safety
-    /// The CPU is one of the space's machine. `with` does not come back here.
+    /// The CPU is one of the space's machine.
     #[inline]
     pub(crate) unsafe fn with<M: Machine, R>(
         &self,
         cpu: &Cpu<'_, M>,
         with: impl FnOnce(&mut Arena) -> R,
     ) -> R {
-        // SAFETY: who made the `Cpu` has promised that nobody else is this CPU of the machine at the same
-        // time, and no two threads can have a reference to it, as it is not `Sync`.
-        with(unsafe { &mut *self.arenas[cpu.number()].get() })
+        with(&mut self.arenas[cpu.number()].borrow_mut())
     }
 
     /// Those of these pages that slices were taken of. Others are not for lists: two arenas might come to

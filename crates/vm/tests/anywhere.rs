@@ -121,6 +121,24 @@ fn cpus_do_not_meet() {
     }
 }
 
+#[test]
+fn what_is_unmapped_in_passing_is_not_taken_from_others() {
+    let machine = Hosted::new(64, 2);
+    let (one, other) = (machine.cpu(0), machine.cpu(1));
+    let space = Space::new(&one).unwrap();
+    let branch = |pages: Pages| pages.start >> 18;
+    let first = branch(space.map_anywhere(&one, 8, WRITE).unwrap());
+    space.map_anywhere(&other, 8, WRITE).unwrap();
+    // Nobody has chosen this place but the program.
+    let fixed = Pages::new(0x1000, 8);
+    space.map(&one, fixed, WRITE).unwrap();
+    space.unmap(&one, fixed).unwrap();
+    assert_eq!(branch(space.map_anywhere(&one, 8, WRITE).unwrap()), first);
+    // To be sure that nothing is anywhere.
+    space.unmap(&one, space.pages()).unwrap();
+    assert_eq!(branch(space.map_anywhere(&one, 8, WRITE).unwrap()), first);
+}
+
 /// CPUs map, write and unmap what others may have mapped, and map at places of their own choice between.
 #[test]
 fn nobody_finds_what_is_another_cpus() {
