@@ -64,6 +64,8 @@
 extern crate alloc;
 
 mod attributes;
+#[cfg(feature = "std")]
+mod audit;
 mod codes;
 mod cpu;
 mod cpus;
@@ -79,6 +81,9 @@ mod page;
 mod removal;
 mod space;
 
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub use audit::Audit;
 pub use cpu::Cpu;
 pub use cpus::CpuSet;
 pub use error::{Fault, MapError, OutOfMemory};

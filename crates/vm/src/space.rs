@@ -626,6 +626,19 @@ impl<'m, M: Machine> Space<'m, M> {
         found.map(|attributes| attributes.protection)
     }
 
+    /// Calls `with` with the root while all nodes are locked.
+    #[cfg(feature = "std")]
+    pub(crate) fn with_root_locked<R>(
+        &self,
+        cpu: &Cpu<'m, M>,
+        with: impl FnOnce(&Branch) -> R,
+    ) -> R {
+        self.check_cpu(cpu);
+        let _guard = cpu.pin();
+        let _locked = self.lock_pages(self.pages());
+        with(self.root())
+    }
+
     /// Has other CPUs forget what they know of these pages.
     pub(crate) fn shoot_down(&self, cpu: &Cpu<'m, M>, pages: Flush) {
         // SAFETY: a `Cpu` stays on its CPU; the caller has no locks.

@@ -180,6 +180,7 @@ proptest! {
                     let page = page(number);
                     prop_assert_eq!(space.query(&cpu, page), model.find(page), "{:#x}", page);
                 }
+                prop_assert_eq!(space.audit(&cpu).mapped, model.mapped(space.pages()));
             }
         }
         prop_assert_eq!(machine.free_frames(), all, "all frames come back");
