@@ -109,6 +109,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut HashSet<Frame>) 
         frames.insert(leaf.table_frame());
         found.tables = 1;
     }
+    let mut leaving = 0;
     for slot in 0..ENTRIES {
         let page = leaf.span().start + slot as u64;
         // SAFETY: it is locked.
@@ -122,6 +123,12 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut HashSet<Frame>) 
             Entry::Absent => continue,
             Entry::Page { frame, protection, .. } => (frame, Some(protection)),
             Entry::Parked(frame) => (frame, None),
+            Entry::Leaving(frame) => {
+                assert!(leaf.is_flushing(), "page {page:#x} leaves, and nobody flushes");
+                frames.insert(frame);
+                (found.present, leaving) = (found.present + 1, leaving + 1);
+                continue;
+            }
             entry @ Entry::Table(_) => panic!("page {page:#x} is {entry:?}"),
         };
         let allowed = attributes.map(|attributes| attributes.protection);
@@ -131,6 +138,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut HashSet<Frame>) 
         frames.insert(frame);
         found.present += 1;
     }
+    assert_eq!(leaf.leaving().get(), leaving, "leaving in {:?}", leaf.span());
     assert_eq!(u64::from(leaf.present().get()), found.present, "present in {:?}", leaf.span());
     found
 }
