@@ -325,7 +325,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
         let mut spare = self.spare.borrow_mut();
         while let Some(old) = spare.retired.pop() {
             // SAFETY: it came from a box, and nobody finds it any more.
-            unsafe { self.epoch.defer_drop(old.as_ptr()) };
+            unsafe { self.epoch.defer_entry(Extents::entry(old), Extents::free) };
         }
     }
 }
