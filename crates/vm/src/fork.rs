@@ -62,11 +62,13 @@ impl<'m, M: Machine> Space<'m, M> {
             spare.has_nodes(size.nodes)?;
             spare.has(size.extents, size.room)?;
             spare.has_kinds(size.nodes.leaves, size.kinds)?;
+            self.set_forking(true);
             copy.copy_branch(root, copy.root(), spare, &mut removal);
             Ok(())
         })?;
         // SAFETY: nothing was removed.
         unsafe { removal.finish(self, cpu) };
+        self.set_forking(false);
         Ok(copy)
     }
 

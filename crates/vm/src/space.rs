@@ -2,8 +2,8 @@
 
 use alloc::boxed::Box;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::attributes::Attributes;
 use crate::codes::Codes;
@@ -30,6 +30,8 @@ pub struct Space<'m, M: Machine> {
     root: NonNull<Branch>,
     /// CPUs that may know pages of it.
     active: CpuSet,
+    /// Somebody copies it, and CPUs may still write to pages that the copy has. Set with all nodes locked.
+    forking: AtomicBool,
 }
 
 // SAFETY: the tree is used under its locks and the machine's epoch.
@@ -94,7 +96,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let active = CpuSet::new(machine.cpus())?;
         let root = cpu.root(Branch::root(M::Format::LEVELS - 1))?;
         let number = NUMBER.fetch_add(1, Relaxed);
-        Ok(Space { machine, number, root, active })
+        Ok(Space { machine, number, root, active, forking: AtomicBool::new(false) })
     }
 
     /// Its number, which no other space has: what caches of the machine may know it by.
@@ -130,6 +132,19 @@ impl<'m, M: Machine> Space<'m, M> {
     #[inline]
     fn check_cpu(&self, cpu: &Cpu<'m, M>) {
         assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU is of another machine");
+    }
+
+    /// Whether somebody copies the space, and CPUs may still write to pages that the copy has. Others
+    /// wait: what they did now would not be in the copy, and what they wrote next might. Under a lock of
+    /// the space it is seen if it began before. Acquire: it is over everywhere then.
+    #[inline]
+    fn is_forking(&self) -> bool {
+        self.forking.load(Acquire)
+    }
+
+    /// All nodes are locked, or it is over.
+    pub(crate) fn set_forking(&self, is: bool) {
+        self.forking.store(is, Release);
     }
 
     pub(crate) fn root(&self) -> &Branch {
@@ -193,10 +208,12 @@ impl<'m, M: Machine> Space<'m, M> {
             let result = {
                 let _guard = cpu.pin();
                 let locked = self.lock_pages(pages);
-                if let Some(leaf) = flushing(locked.top, pages) {
+                let leaf = flushing(locked.top, pages);
+                if leaf.is_some() || self.is_forking() {
                     drop(locked);
+                    let waits = || leaf.is_some_and(Leaf::is_flushing) || self.is_forking();
                     // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
-                    unsafe { self.machine.wait_while(cpu.number(), || leaf.is_flushing()) };
+                    unsafe { self.machine.wait_while(cpu.number(), waits) };
                     continue;
                 }
                 cpu.with_spare(|spare| step(&locked, spare))
@@ -469,7 +486,8 @@ impl<'m, M: Machine> Space<'m, M> {
                 Ok(Step::Done(result)) => return result,
                 // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
                 Ok(Step::Wait(leaf)) => unsafe {
-                    self.machine.wait_while(cpu.number(), || leaf.is_flushing());
+                    self.machine
+                        .wait_while(cpu.number(), || leaf.is_flushing() || self.is_forking());
                 },
                 Ok(Step::Unshare(shared)) => self.unshare(cpu, page, shared),
                 Err(lack) => cpu.stock(lack)?,
@@ -548,6 +566,9 @@ impl<'m, M: Machine> Space<'m, M> {
     ) -> Result<Step<'a>, Lack> {
         if leaf.is_stray() {
             return Err(Lack::Nothing);
+        }
+        if self.is_forking() {
+            return Ok(Step::Wait(leaf));
         }
         // SAFETY: the leaf is locked.
         let own = unsafe { leaf.with_codes(|codes| codes.get(leaf.slot(page))) };
