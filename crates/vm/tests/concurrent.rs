@@ -378,17 +378,17 @@ struct Stores {
 }
 
 impl Stores {
-    /// Calls `with`, which makes the page one of zeros.
-    fn clear<R>(all: &[Stores], with: impl FnOnce() -> R) -> R {
+    /// Calls `with`, after which these are pages of zeros or were in between, if it succeeds.
+    fn clear(all: &[Stores], with: impl FnOnce() -> Result<(), MapError>) -> Result<(), MapError> {
         let read = |stores: &Stores| stores.done.each_ref().map(|done| done.load(Acquire));
         let before: Vec<_> = all.iter().map(read).collect();
-        let result = with();
+        with()?;
         for (stores, before) in all.iter().zip(before) {
             for (gone, before) in stores.gone.iter().zip(before) {
                 gone.fetch_max(before, SeqCst);
             }
         }
-        result
+        Ok(())
     }
 }
 
@@ -408,7 +408,11 @@ fn shared(places: Places, rounds: u64, steps: u64) {
                     let (at, stores) = (address(pages.start), &all[first]);
                     match random.below(16) {
                         0..3 => {
-                            let result = space.map(&cpu, pages, random.protection());
+                            // Before that nothing was mapped.
+                            let protection = random.protection();
+                            let result = Stores::clear(&all[first..=last], || {
+                                space.map(&cpu, pages, protection)
+                            });
                             assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
                         }
                         3 => {
@@ -501,4 +505,34 @@ fn what_is_handed_down_meanwhile_is_found() {
         },
         |_, _| (),
     );
+}
+
+/// A copy that has what a CPU wrote last has what it wrote before, to a page where nobody was yet.
+#[test]
+fn a_fork_is_the_space_of_one_moment() {
+    const ROUNDS: u64 = 1000;
+    let all = Pages::new(0, 2 * LEAF + ROUNDS);
+    for _ in 0..4 * patience() {
+        let is_over = AtomicU64::new(0);
+        storm(
+            |cpu, space| space.map(cpu, all, READ | WRITE).unwrap(),
+            |cpu, space| {
+                if cpu.number() == 1 {
+                    for round in 1..ROUNDS {
+                        cpu.store(space, address(LEAF + round), round).unwrap();
+                        cpu.store(space, 0, round).unwrap();
+                    }
+                    is_over.store(1, Release);
+                }
+                while cpu.number() == 0 && is_over.load(Acquire) == 0 {
+                    let copy = space.fork(&cpu).unwrap();
+                    let last = cpu.load(&copy, 0).unwrap();
+                    let before = cpu.load(&copy, address(LEAF + last)).unwrap();
+                    assert_eq!(before, last, "of two stores the copy has the second");
+                    copy.audit(&cpu);
+                }
+            },
+            |_, _| (),
+        );
+    }
 }
