@@ -149,7 +149,7 @@ impl Spare {
     /// Whether there are so many lists with this room.
     pub(crate) fn has(&self, count: usize, room: usize) -> Result<(), Lack> {
         let have = self.extents.iter().filter(|extents| extents.room() >= room).count();
-        match have >= count && self.retired.capacity() > count {
+        match count == 0 || have >= count && self.retired.capacity() > count {
             true => Ok(()),
             false => Err(Lack::Extents { count, room }),
         }
@@ -331,7 +331,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
         let mut spare = self.spare.borrow_mut();
         while let Some(old) = spare.retired.pop() {
             // SAFETY: it came from a box, and nobody finds it any more.
-            unsafe { self.epoch.defer_drop(old.as_ptr()) };
+            unsafe { self.epoch.defer_entry(Extents::entry(old), Extents::free) };
         }
     }
 }

@@ -2,10 +2,8 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, SeqCst},
-};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU64, fence};
 
 use crate::error::OutOfMemory;
 
@@ -28,10 +26,12 @@ impl CpuSet {
         self.0[cpu / 64].load(Acquire) & 1 << (cpu % 64) != 0
     }
 
-    /// Adds one. SeqCst: the CPU goes on to read tables, and who has changed these goes on to read the
-    /// set.
+    /// Adds one.
     pub(crate) fn add(&self, cpu: usize) {
-        self.0[cpu / 64].fetch_or(1 << (cpu % 64), SeqCst);
+        self.0[cpu / 64].fetch_or(1 << (cpu % 64), Relaxed);
+        // The CPU goes on to read tables, and who has changed these executes a fence as well and goes on
+        // to read the set: one of them sees what the other has done.
+        fence(SeqCst);
     }
 
     /// Those in it, in order.

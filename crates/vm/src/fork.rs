@@ -69,12 +69,16 @@ impl<'m, M: Machine> Space<'m, M> {
                 Ok(charge) => charge,
                 Err(error) => return Ok(Err(error)),
             };
+            self.set_forking(true);
             copy.copy_branch(root, copy.root(), spare, &mut removal);
             charge.keep();
             Ok(Ok(()))
         })?;
         // SAFETY: nothing was removed.
         unsafe { removal.finish(self, cpu) };
+        if charged.is_ok() {
+            self.set_forking(false);
+        }
         charged.map(|()| copy)
     }
 

@@ -69,6 +69,8 @@ extern crate alloc;
 mod anywhere;
 mod arena;
 mod attributes;
+#[cfg(feature = "std")]
+mod audit;
 mod codes;
 mod cpu;
 mod cpus;
@@ -85,6 +87,9 @@ mod quota;
 mod removal;
 mod space;
 
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub use audit::Audit;
 pub use cpu::Cpu;
 pub use cpus::CpuSet;
 pub use error::{Fault, MapError, OutOfMemory};

@@ -171,29 +171,22 @@ impl Node {
     }
 
     /// The extent of a branch above that has this page. Under this node's lock, and under an epoch.
+    ///
+    /// From the root down, as what branches say moves down meanwhile, and is below before it is gone from
+    /// above: who looks the other way passes it.
     #[inline]
     pub(crate) fn find_above(&self, page: u64) -> Option<Attributes> {
-        let mut above = self.above();
-        while let Some(branch) = above {
-            if let Some(found) = branch.extents().and_then(|extents| extents.find(page)) {
-                return Some(found);
-            }
-            above = branch.node.above();
-        }
-        None
+        let branch = self.above()?;
+        let above = branch.node.find_above(page);
+        above.or_else(|| branch.extents().and_then(|extents| extents.find(page)))
     }
 
-    /// Whether a branch above has any of these pages. Under this node's lock, and under an epoch.
+    /// Whether a branch above has any of these pages. Under this node's lock, and under an epoch. From the
+    /// root down, as above.
     #[inline]
     pub(crate) fn overlaps_above(&self, pages: Pages) -> bool {
-        let mut above = self.above();
-        while let Some(branch) = above {
-            if branch.overlaps(pages) {
-                return true;
-            }
-            above = branch.node.above();
-        }
-        false
+        let Some(branch) = self.above() else { return false };
+        branch.node.overlaps_above(pages) || branch.overlaps(pages)
     }
 
     #[inline]

@@ -77,12 +77,18 @@ impl Protection {
     pub const NONE: Protection = Protection(0);
     /// Loads.
     pub const READ: Protection = Protection(1);
-    /// Stores. No machine has pages that may be written and not read.
+    /// Stores. What allows them, or instructions, allows loads as well when it is mapped.
     pub const WRITE: Protection = Protection(2);
     /// Loads and stores.
     pub const READ_WRITE: Protection = Protection(3);
     /// Instructions.
     pub const EXECUTE: Protection = Protection(4);
+
+    /// With reading, if it allows anything: hardware knows no pages that may be written or executed and
+    /// not read.
+    pub(crate) const fn readable(self) -> Protection {
+        if self.0 == 0 { self } else { Protection(self.0 | Protection::READ.0) }
+    }
 
     /// What it allows beside `other`.
     pub const fn without(self, other: Protection) -> Protection {

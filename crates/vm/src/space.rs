@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::arena::Arenas;
 use crate::attributes::Attributes;
@@ -35,6 +35,8 @@ pub struct Space<'m, M: Machine> {
     active: CpuSet,
     pub(crate) arenas: Arenas,
     pub(crate) account: Account,
+    /// Somebody copies it, and CPUs may still write to pages that the copy has. Set with all nodes locked.
+    forking: AtomicBool,
 }
 
 // SAFETY: the tree is used under its locks and the machine's epoch.
@@ -121,7 +123,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let account = Account::new(machine.cpus(), quota)?;
         let root = cpu.root(root)?;
         let number = NUMBER.fetch_add(1, Relaxed);
-        Ok(Space { machine, number, root, active, arenas, account })
+        let forking = AtomicBool::new(false);
+        Ok(Space { machine, number, root, active, arenas, account, forking })
     }
 
     /// Its number, which no other space has: what caches of the machine may know it by.
@@ -162,6 +165,19 @@ impl<'m, M: Machine> Space<'m, M> {
     #[inline]
     pub(crate) fn check_cpu(&self, cpu: &Cpu<'m, M>) {
         assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU is of another machine");
+    }
+
+    /// Whether somebody copies the space, and CPUs may still write to pages that the copy has. Others
+    /// wait: what they did now would not be in the copy, and what they wrote next might. Under a lock of
+    /// the space it is seen if it began before. Acquire: it is over everywhere then.
+    #[inline]
+    fn is_forking(&self) -> bool {
+        self.forking.load(Acquire)
+    }
+
+    /// All nodes are locked, or it is over.
+    pub(crate) fn set_forking(&self, is: bool) {
+        self.forking.store(is, Release);
     }
 
     pub(crate) fn root(&self) -> &Branch {
@@ -225,10 +241,12 @@ impl<'m, M: Machine> Space<'m, M> {
             let result = {
                 let _guard = cpu.pin();
                 let locked = self.lock_pages(pages);
-                if let Some(leaf) = flushing(locked.top, pages) {
+                let leaf = flushing(locked.top, pages);
+                if leaf.is_some() || self.is_forking() {
                     drop(locked);
+                    let waits = || leaf.is_some_and(Leaf::is_flushing) || self.is_forking();
                     // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
-                    unsafe { self.machine.wait_while(cpu.number(), || leaf.is_flushing()) };
+                    unsafe { self.machine.wait_while(cpu.number(), waits) };
                     continue;
                 }
                 cpu.with_spare(|spare| step(&locked, spare))
@@ -254,7 +272,7 @@ impl<'m, M: Machine> Space<'m, M> {
         self.check(cpu, pages)?;
         let platform = self.machine.epoch().platform();
         let charge = self.account.charge(cpu.number(), pages.count(), platform)?;
-        let attributes = Attributes::anonymous(protection);
+        let attributes = Attributes::anonymous(protection.readable());
         let is_mapped = self.locked(cpu, pages, |locked, spare| match locked.top {
             Any::Leaf(leaf) => map_leaf(leaf, pages, attributes, spare),
             Any::Branch(branch) => self.map_branch(branch, pages, attributes, spare),
@@ -391,6 +409,7 @@ impl<'m, M: Machine> Space<'m, M> {
         protection: Protection,
     ) -> Result<(), MapError> {
         self.check(cpu, pages)?;
+        let protection = protection.readable();
         let mut removal = Removal::new();
         let is_mapped = self.locked(cpu, pages, |locked, spare| {
             if mapped(locked.top, pages) < pages.count() {
@@ -516,7 +535,8 @@ impl<'m, M: Machine> Space<'m, M> {
                 }
                 // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
                 Ok(Step::Wait(leaf)) => unsafe {
-                    self.machine.wait_while(cpu.number(), || leaf.is_flushing());
+                    self.machine
+                        .wait_while(cpu.number(), || leaf.is_flushing() || self.is_forking());
                 },
                 Ok(Step::Unshare(shared)) => self.unshare(cpu, page, shared),
                 Err(lack) => cpu.stock(lack)?,
@@ -596,6 +616,9 @@ impl<'m, M: Machine> Space<'m, M> {
         if leaf.is_stray() {
             return Err(Lack::Nothing);
         }
+        if self.is_forking() {
+            return Ok(Step::Wait(leaf));
+        }
         // SAFETY: the leaf is locked.
         let own = unsafe { leaf.with_codes(|codes| codes.get(leaf.slot(page))) };
         let Some(attributes) = own.or_else(|| leaf.find_above(page)) else {
@@ -661,8 +684,11 @@ impl<'m, M: Machine> Space<'m, M> {
 
     /// What may be done with a page; none if it is not mapped.
     pub fn query(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Protection> {
+        self.check_cpu(cpu);
+        if !self.pages().contains(page) {
+            return None;
+        }
         let pages = Pages::new(page, 1);
-        self.check(cpu, pages).ok()?;
         let _guard = cpu.pin();
         let locked = self.lock_pages(pages);
         let found = match locked.top {
@@ -671,6 +697,19 @@ impl<'m, M: Machine> Space<'m, M> {
             Any::Branch(branch) => branch.extents().and_then(|extents| extents.find(page)),
         };
         found.map(|attributes| attributes.protection)
+    }
+
+    /// Calls `with` with the root while all nodes are locked.
+    #[cfg(feature = "std")]
+    pub(crate) fn with_root_locked<R>(
+        &self,
+        cpu: &Cpu<'m, M>,
+        with: impl FnOnce(&Branch) -> R,
+    ) -> R {
+        self.check_cpu(cpu);
+        let _guard = cpu.pin();
+        let _locked = self.lock_pages(self.pages());
+        with(self.root())
     }
 
     /// Has other CPUs forget what they know of these pages.

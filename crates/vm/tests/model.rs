@@ -180,8 +180,28 @@ proptest! {
                     let page = page(number);
                     prop_assert_eq!(space.query(&cpu, page), model.find(page), "{:#x}", page);
                 }
+                prop_assert_eq!(space.audit(&cpu).mapped, model.mapped(space.pages()));
             }
         }
         prop_assert_eq!(machine.free_frames(), all, "all frames come back");
     }
+}
+
+/// It went on for ever: the page was mapped, and the hardware found none that may be written only.
+#[test]
+fn what_may_be_written_may_be_read() {
+    let machine = Hosted::new(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(7, 2);
+    for protection in [WRITE, Protection::EXECUTE] {
+        space.map(&cpu, pages, protection).unwrap();
+        assert_eq!(space.query(&cpu, 7), Some(protection | READ));
+        assert_eq!(cpu.load(&space, 7 * PAGE as u64), Ok(0));
+        space.protect(&cpu, pages, Protection::NONE).unwrap();
+        space.protect(&cpu, pages, WRITE).unwrap();
+        assert_eq!(cpu.store(&space, 7 * PAGE as u64, 1), Ok(()));
+        space.unmap(&cpu, pages).unwrap();
+    }
+    assert_eq!(space.query(&cpu, u64::MAX), None);
 }

@@ -1,0 +1,355 @@
+//! Memory ends at every place where some is asked for: what fails then has changed nothing, it succeeds
+//! once there is memory, and nothing is lost.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use knee_sync::epoch::Domain;
+use knee_vm::hosted::Hosted;
+use knee_vm::{
+    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, Machine, MapError, Note, OutOfMemory, Pages,
+    Protection, Space, X86_64,
+};
+
+const NONE: Protection = Protection::NONE;
+const READ: Protection = Protection::READ;
+const WRITE: Protection = Protection::WRITE;
+
+thread_local! {
+    /// Frames that the machine has left for this thread.
+    static FRAMES: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// Allocations that succeed on this thread.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// Whether there is one more.
+fn take(left: &'static std::thread::LocalKey<Cell<u64>>) -> bool {
+    match left.get() {
+        u64::MAX => true,
+        0 => false,
+        more => {
+            left.set(more - 1);
+            true
+        }
+    }
+}
+
+/// The system's allocator, which fails where it is told to.
+struct Scarce;
+
+// SAFETY: all is done by the system's, or is not done.
+unsafe impl GlobalAlloc for Scarce {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: said by the caller.
+        if take(&ALLOCATIONS) { unsafe { System.alloc(layout) } } else { null_mut() }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: said by the caller.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static HEAP: Scarce = Scarce;
+
+/// A hosted machine that gives frames one by one, and none where it is told to. Its one CPU has no TLB.
+struct Small(Hosted);
+
+// SAFETY: as the hosted machine's; there is one CPU, and it remembers nothing.
+unsafe impl Machine for Small {
+    type Platform = <Hosted as Machine>::Platform;
+    type Format = X86_64;
+
+    fn epoch(&self) -> &Domain<Self::Platform> {
+        self.0.epoch()
+    }
+
+    fn cpus(&self) -> usize {
+        1
+    }
+
+    fn allocate(&self, frames: &mut [Frame]) -> usize {
+        if take(&FRAMES) { self.0.allocate(&mut frames[..1]) } else { 0 }
+    }
+
+    unsafe fn free(&self, frames: &[Frame]) {
+        frames.iter().for_each(|frame| {
+            let bytes = self.address(*frame);
+            // SAFETY: nobody uses the frame. What is found in it later is no zero.
+            unsafe { bytes.write_bytes(0xa5, knee_vm::PAGE) };
+        });
+        // SAFETY: said by the caller.
+        unsafe { self.0.free(frames) }
+    }
+
+    fn address(&self, frame: Frame) -> NonNull<u8> {
+        self.0.address(frame)
+    }
+
+    fn note(&self, frame: Frame) -> &Note {
+        self.0.note(frame)
+    }
+
+    unsafe fn shoot_down(&self, _: usize, _: &CpuSet, _: u64, _: Flush) {}
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Operation {
+    Map(Pages, Protection),
+    Unmap(Pages),
+    Protect(Pages, Protection),
+    Discard(Pages),
+    /// A store of the number by way of a fault.
+    Fault(u64, u64),
+    /// The copy stays to the end.
+    Fork,
+}
+
+/// Pages where ranges begin and end: of one table, of its neighbours, of other branches.
+const PLACES: [u64; 16] = [
+    500,
+    501,
+    502,
+    509,
+    511,
+    512,
+    514,
+    1023,
+    1024,
+    7 * 512 + 5,
+    512 * 512 - 1,
+    512 * 512,
+    512 * 512 + 1,
+    2 * 512 * 512 + 9,
+    5 * 512 * 512,
+    512 * 512 * 512 + 3,
+];
+
+/// Operations that look random: xorshift.
+fn trace(seed: u64) -> Vec<Operation> {
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut below = move |end: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 11) as usize % end
+    };
+    (1..40)
+        .map(|number| {
+            let first = below(PLACES.len());
+            let most = if below(3) == 0 { PLACES.len() } else { 3 };
+            let last = (first + below(most)).min(PLACES.len() - 1);
+            let pages = Pages { start: PLACES[first], end: PLACES[last] + 1 };
+            let protection = [NONE, READ, READ | WRITE, READ | WRITE][below(4)];
+            match below(12) {
+                0..3 => Operation::Map(pages, protection),
+                3..5 => Operation::Unmap(pages),
+                5..7 => Operation::Protect(pages, protection),
+                7 => Operation::Discard(pages),
+                8 if below(2) == 0 => Operation::Fork,
+                _ => Operation::Fault(pages.start, number),
+            }
+        })
+        .collect()
+}
+
+/// What goes wrong.
+type Wrong = Result<MapError, Fault>;
+
+/// What there is at the places, and between each and the next one.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct State {
+    mapped: BTreeMap<u64, Protection>,
+    words: BTreeMap<u64, u64>,
+}
+
+/// Pages that stand for others: the places, and those after them.
+fn pages() -> impl Iterator<Item = u64> {
+    PLACES.iter().flat_map(|&page| [page, page + 1])
+}
+
+impl State {
+    fn apply(&mut self, operation: Operation) -> Result<(), Wrong> {
+        let of = |range: Pages| pages().filter(move |&page| range.contains(page));
+        match operation {
+            Operation::Map(range, protection) => {
+                if of(range).any(|page| self.mapped.contains_key(&page)) {
+                    return Err(Ok(MapError::Occupied));
+                }
+                self.mapped.extend(of(range).map(|page| (page, protection)));
+            }
+            Operation::Unmap(range) => {
+                self.mapped.retain(|&page, _| !range.contains(page));
+                self.words.retain(|&page, _| !range.contains(page));
+            }
+            Operation::Protect(range, protection) => {
+                if of(range).any(|page| !self.mapped.contains_key(&page)) {
+                    return Err(Ok(MapError::OutOfRange));
+                }
+                self.mapped.extend(of(range).map(|page| (page, protection)));
+            }
+            Operation::Fork => (),
+            Operation::Discard(range) => self.words.retain(|&page, _| !range.contains(page)),
+            Operation::Fault(page, number) => match self.mapped.get(&page) {
+                None => return Err(Err(Fault::Unmapped)),
+                Some(protection) if !protection.allows(WRITE) => return Err(Err(Fault::Forbidden)),
+                Some(_) => drop(self.words.insert(page, number)),
+            },
+        }
+        Ok(())
+    }
+
+    /// What there is in a space.
+    fn of<'m>(cpu: &Cpu<'m, Small>, space: &Space<'m, Small>) -> State {
+        let mapped = pages().filter_map(|page| Some((page, space.query(cpu, page)?))).collect();
+        let word = |page| Some((page, word(cpu.machine(), space, page)?.load(Relaxed)));
+        State { mapped, words: pages().filter_map(word).collect() }
+    }
+}
+
+/// The first word of a page that is present.
+fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: u64) -> Option<&'a AtomicU64> {
+    let mut frame = space.table();
+    for level in (0..X86_64::LEVELS).rev() {
+        let slot = (page >> (9 * u32::from(level))) as usize % 512;
+        // SAFETY: tables stay as long as the space, and the CPU is ours.
+        let entry = unsafe { machine.address(frame).cast::<AtomicU64>().add(slot).as_ref() };
+        frame = match X86_64::read(entry.load(Relaxed), level) {
+            Entry::Table(next) => next,
+            Entry::Page { frame, .. } | Entry::Parked(frame) | Entry::Leaving(frame) => frame,
+            Entry::Absent => return None,
+        };
+    }
+    // SAFETY: as above, for pages.
+    Some(unsafe { machine.address(frame).cast().as_ref() })
+}
+
+fn apply<'m>(
+    cpu: &Cpu<'m, Small>,
+    space: &Space<'m, Small>,
+    operation: Operation,
+    copies: &mut Vec<Space<'m, Small>>,
+) -> Result<(), Wrong> {
+    match operation {
+        Operation::Map(pages, protection) => space.map(cpu, pages, protection).map_err(Ok),
+        Operation::Unmap(pages) => space.unmap(cpu, pages).map_err(Ok),
+        Operation::Protect(pages, protection) => space.protect(cpu, pages, protection).map_err(Ok),
+        Operation::Discard(pages) => space.discard(cpu, pages).map_err(Ok),
+        Operation::Fork => {
+            copies.push(space.fork(cpu).map_err(Ok)?);
+            Ok(())
+        }
+        Operation::Fault(page, number) => {
+            space.fault(cpu, page, WRITE).map_err(Err)?;
+            word(cpu.machine(), space, page).expect("it is present").store(number, Relaxed);
+            Ok(())
+        }
+    }
+}
+
+/// Calls `with` with so much left, and says how much is left then.
+fn limited<R>(
+    left: &'static std::thread::LocalKey<Cell<u64>>,
+    count: &mut u64,
+    with: impl FnOnce() -> R,
+) -> R {
+    left.set(*count);
+    let result = with();
+    *count = left.replace(u64::MAX);
+    result
+}
+
+/// Runs a trace where only so many can be had until the first failure. The operation that failed, by its
+/// place from 1 on, and 0 for the space itself.
+fn run(
+    trace: &[Operation],
+    left: &'static std::thread::LocalKey<Cell<u64>>,
+    mut count: u64,
+) -> Option<usize> {
+    let machine = Small(Hosted::new(512, 1));
+    let all = machine.0.free_frames();
+    let mut failed = None;
+    {
+        // SAFETY: it is the only one.
+        let cpu = unsafe { Cpu::new(&machine, 0) };
+        let space = match limited(left, &mut count, || Space::new(&cpu)) {
+            Ok(space) => space,
+            Err(OutOfMemory) => {
+                failed = Some(0);
+                count = u64::MAX;
+                Space::new(&cpu).expect("there is memory again")
+            }
+        };
+        let mut state = State::default();
+        // Room for all, as the heap ends for tests as well.
+        let (mut copies, mut states) = (Vec::with_capacity(trace.len()), Vec::new());
+        for (place, &operation) in trace.iter().enumerate() {
+            let mut result =
+                limited(left, &mut count, || apply(&cpu, &space, operation, &mut copies));
+            if matches!(result, Err(Ok(MapError::OutOfMemory) | Err(Fault::OutOfMemory))) {
+                assert_eq!(failed, None, "{operation:?} fails while there is memory");
+                check(&cpu, &space, &state, operation);
+                failed = Some(place + 1);
+                count = u64::MAX;
+                result = apply(&cpu, &space, operation, &mut copies);
+            }
+            assert_eq!(result, state.apply(operation), "{operation:?}");
+            check(&cpu, &space, &state, operation);
+            if matches!(operation, Operation::Fork) {
+                states.push(state.clone());
+            }
+        }
+        for (copy, state) in copies.iter().zip(&states) {
+            check(&cpu, copy, state, Operation::Fork);
+        }
+    }
+    assert_eq!(machine.0.free_frames(), all, "all frames come back");
+    failed
+}
+
+fn check<'m>(cpu: &Cpu<'m, Small>, space: &Space<'m, Small>, state: &State, operation: Operation) {
+    assert_eq!(&State::of(cpu, space), state, "after {operation:?}");
+    space.audit(cpu);
+}
+
+/// Runs traces with more and more until nothing fails. Each kind of operation that may need memory has
+/// failed somewhere.
+fn every_place(left: &'static std::thread::LocalKey<Cell<u64>>) {
+    let mut kinds = [false; 6];
+    for seed in 1..12 {
+        let trace = trace(seed);
+        for count in 0.. {
+            let failed = std::thread::scope(|scope| {
+                scope.spawn(|| run(&trace, left, count)).join().unwrap()
+            });
+            match failed {
+                None => break,
+                Some(0) => kinds[0] = true,
+                Some(place) => match trace[place - 1] {
+                    Operation::Map(..) => kinds[1] = true,
+                    Operation::Unmap(_) => kinds[2] = true,
+                    Operation::Protect(..) => kinds[3] = true,
+                    Operation::Fault(..) => kinds[4] = true,
+                    Operation::Fork => kinds[5] = true,
+                    Operation::Discard(_) => panic!("to discard needs nothing"),
+                },
+            }
+        }
+    }
+    assert_eq!(kinds, [true; 6], "what has failed: new, map, unmap, protect, fault, fork");
+}
+
+#[test]
+fn what_finds_no_frame_changes_nothing() {
+    every_place(&FRAMES);
+}
+
+#[test]
+fn what_finds_no_heap_changes_nothing() {
+    every_place(&ALLOCATIONS);
+}
