@@ -85,6 +85,9 @@ unsafe impl Send for Leaf {}
 // SAFETY: as above.
 unsafe impl Send for Branch {}
 
+/// Branches above a node, at most: five levels have all addresses of 57 bits.
+pub(crate) const MOST_ABOVE: usize = 4;
+
 /// Pages that one entry of a table of this level stands for.
 pub(crate) const fn reach(level: u8) -> u64 {
     1 << (BITS * level as u32)
@@ -176,17 +179,27 @@ impl Node {
     /// above: who looks the other way passes it.
     #[inline]
     pub(crate) fn find_above(&self, page: u64) -> Option<Attributes> {
-        let branch = self.above()?;
-        let above = branch.node.find_above(page);
-        above.or_else(|| branch.extents().and_then(|extents| extents.find(page)))
+        let found = |branch: &Branch| branch.extents().and_then(|extents| extents.find(page));
+        self.from_root().find_map(found)
     }
 
     /// Whether a branch above has any of these pages. Under this node's lock, and under an epoch. From the
     /// root down, as above.
     #[inline]
     pub(crate) fn overlaps_above(&self, pages: Pages) -> bool {
-        let Some(branch) = self.above() else { return false };
-        branch.node.overlaps_above(pages) || branch.overlaps(pages)
+        self.from_root().any(|branch| branch.overlaps(pages))
+    }
+
+    /// The branches above, the root first.
+    #[inline]
+    fn from_root(&self) -> impl Iterator<Item = &Branch> {
+        let mut branches = [None; MOST_ABOVE];
+        let mut next = self.above();
+        for place in branches.iter_mut().rev() {
+            *place = next;
+            next = next.and_then(|branch| branch.node.above());
+        }
+        branches.into_iter().flatten()
     }
 
     #[inline]

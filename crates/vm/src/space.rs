@@ -15,7 +15,7 @@ use crate::error::{Fault, MapError, OutOfMemory};
 use crate::extents::Extents;
 use crate::format::{Entry, Format};
 use crate::machine::{Flush, Machine};
-use crate::node::{Any, Branch, Leaf, reach};
+use crate::node::{Any, Branch, Leaf, MOST_ABOVE, reach};
 use crate::page::{BITS, Frame, PAGE, Pages, Protection};
 use crate::quota::{Account, Quota};
 use crate::removal::{Removal, release};
@@ -115,6 +115,7 @@ impl<'m, M: Machine> Space<'m, M> {
         cpu: &Cpu<'m, M>,
         quota: Option<Arc<Quota>>,
     ) -> Result<Space<'m, M>, OutOfMemory> {
+        const { assert!(M::Format::LEVELS as usize <= MOST_ABOVE + 1, "five levels at most") };
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let machine = cpu.machine();
         let active = CpuSet::new(machine.cpus())?;
@@ -896,8 +897,6 @@ fn change_extents(
 
 impl<M: Machine> Drop for Space<'_, M> {
     fn drop(&mut self) {
-        let levels = M::Format::LEVELS;
-        debug_assert!(u32::from(levels) * BITS <= 52);
         if let Some(quota) = self.account.quota() {
             // Nobody uses the space any more, as if all of it was locked.
             let count = mapped(Any::Branch(self.root()), self.pages());

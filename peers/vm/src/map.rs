@@ -1,7 +1,9 @@
 //! What a map of an address space does.
 
+use std::sync::Arc;
+
 use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{Pages, Protection, Space};
+use knee_vm::{Pages, Protection, Quota, Space};
 
 /// What all areas allow.
 pub(crate) const WRITABLE: Protection = Protection::READ_WRITE;
@@ -32,8 +34,21 @@ pub(crate) struct Knee {
 
 impl Knee {
     pub(crate) fn new() -> &'static Knee {
+        Knee::with_quota(None)
+    }
+
+    /// With a limit of pages that may be mapped.
+    pub(crate) fn with_quota(limit: Option<u64>) -> &'static Knee {
         let machine: &'static Hosted = Box::leak(Box::new(Hosted::new(1 << 17, 3)));
-        let space = Space::new(&machine.cpu(2)).expect("there is memory");
+        let cpu = machine.cpu(2);
+        let space = match limit {
+            None => Space::new(&cpu),
+            Some(limit) => {
+                let quota = Quota::new(machine, limit).expect("there is memory");
+                Space::with_quota(&cpu, Arc::new(quota))
+            }
+        };
+        let space = space.expect("there is memory");
         Box::leak(Box::new(Knee { machine, space }))
     }
 }

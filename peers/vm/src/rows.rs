@@ -18,7 +18,7 @@ const LARGE: u64 = 1 << 15;
 
 pub(crate) fn of(group: &str) -> Vec<Row> {
     match group {
-        "map" => of_all(&[churn, large]),
+        "map" => of_all(&[churn, large]).into_iter().chain(anywhere()).collect(),
         "look" => of_all(&[look]),
         _ => faults(),
     }
@@ -123,6 +123,29 @@ impl<M: Map> Shared for Named<M> {
         });
         (0..AREAS).for_each(|number| self.1.unmap(&thread, area(round.thread, number)));
     }
+}
+
+/// Where the space chooses: with what was unmapped before, and with a quota as well.
+fn anywhere() -> Vec<Row> {
+    let row = |name: &str, quota| {
+        let knee = Knee::with_quota(quota);
+        Row::new(format!("**knee-vm**, {name}"), move |round| {
+            let (cpu, mut random) = (knee.thread(round.thread), Random(1));
+            let map = |number| knee.space.map_anywhere(&cpu, 1 + number % PLACE, WRITABLE);
+            let map = |number| map(number).expect("there is room");
+            let mut areas: Vec<Pages> = (0..AREAS).map(map).collect();
+            round.time(|| {
+                let number = random.below(AREAS);
+                knee.unmap(&cpu, areas[number as usize]);
+                areas[number as usize] = map(number);
+            });
+            areas.into_iter().for_each(|area| knee.unmap(&cpu, area));
+        })
+    };
+    vec![
+        row("unmap one of 1,024 areas and map one anywhere", None),
+        row("the same with a quota", Some(1 << 20)),
+    ]
 }
 
 /// What only knee-vm has: page tables.
