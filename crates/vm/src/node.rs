@@ -180,19 +180,19 @@ impl Node {
     #[inline]
     pub(crate) fn find_above(&self, page: u64) -> Option<Attributes> {
         let found = |branch: &Branch| branch.extents().and_then(|extents| extents.find(page));
-        self.from_root().find_map(found)
+        self.above_from_root().find_map(found)
     }
 
     /// Whether a branch above has any of these pages. Under this node's lock, and under an epoch. From the
     /// root down, as above.
     #[inline]
     pub(crate) fn overlaps_above(&self, pages: Pages) -> bool {
-        self.from_root().any(|branch| branch.overlaps(pages))
+        self.above_from_root().any(|branch| branch.overlaps(pages))
     }
 
     /// The branches above, the root first.
     #[inline]
-    fn from_root(&self) -> impl Iterator<Item = &Branch> {
+    fn above_from_root(&self) -> impl Iterator<Item = &Branch> {
         let mut branches = [None; MOST_ABOVE];
         let mut next = self.above();
         for place in branches.iter_mut().rev() {

@@ -16,7 +16,7 @@ use crate::extents::Extents;
 use crate::format::{Entry, Format};
 use crate::machine::{Flush, Machine};
 use crate::node::{Any, Branch, Leaf, MOST_ABOVE, reach};
-use crate::page::{BITS, Frame, PAGE, Pages, Protection};
+use crate::page::{Frame, PAGE, Pages, Protection};
 use crate::quota::{Account, Quota};
 use crate::removal::{Removal, release};
 
