@@ -107,11 +107,6 @@ impl Codes {
         (!self.has_room(more)).then_some(room)
     }
 
-    /// The room that is needed before attributes of these pages are changed.
-    pub(crate) fn lacks_room_to_change(&mut self) -> Option<usize> {
-        self.lacks_room(self.kinds.0.len())
-    }
-
     /// Uses other memory, with more room; returns the old.
     pub(crate) fn make_room(&mut self, mut kinds: Kinds) -> Kinds {
         debug_assert!(kinds.0.is_empty() && kinds.capacity() >= self.kinds.0.len());
@@ -146,7 +141,8 @@ impl Codes {
         self.codes[slots].fill(NOTHING);
     }
 
-    /// Changes what is mapped in these; there is [room](Codes::lacks_room_to_change).
+    /// Changes what is mapped in these; there is [room](Codes::lacks_room) for as many
+    /// [kinds](Codes::kinds) more.
     pub(crate) fn change(
         &mut self,
         slots: Range<usize>,
@@ -210,7 +206,7 @@ mod tests {
                             let place = KINDS.iter().position(|&kind| kind == old.protection);
                             Attributes::anonymous(KINDS[(place.unwrap() + 1) % 4])
                         };
-                        let lacks = codes.lacks_room_to_change();
+                        let lacks = codes.lacks_room(codes.kinds());
                         room(&mut codes, lacks);
                         codes.change(slots.clone(), next);
                         array[slots].iter_mut().for_each(|old| *old = old.map(next));

@@ -417,9 +417,9 @@ impl<'m, M: Machine> Space<'m, M> {
                 return Ok(false);
             }
             self.prepare(locked, spare)?;
-            let mut lists = Lists::default();
-            lists.count(locked.top, pages);
-            spare.has_kinds(lists.kinds, lists.room_of_kinds)?;
+            let mut kinds = Lists::default();
+            kinds.count_kinds(locked.top, pages);
+            spare.has_kinds(kinds.count, kinds.room)?;
             self.protect_in(locked.top, pages, protection, spare, &mut removal)?;
             Ok(true)
         })?;
@@ -466,9 +466,9 @@ impl<'m, M: Machine> Space<'m, M> {
             self.hand_down(branch, extents, pages.start, spare)?;
             return Err(Lack::Nothing);
         }
-        let mut lists = Lists::default();
-        lists.count(locked.top, pages);
-        spare.has(lists.extents, lists.room)
+        let mut extents = Lists::default();
+        extents.count_extents(locked.top, pages);
+        spare.has(extents.count, extents.room)
     }
 
     /// Moves the extents of a branch that have pages of one child to the child.
@@ -775,32 +775,38 @@ pub(crate) fn mapped(node: Any<'_>, pages: Pages) -> u64 {
     }
 }
 
-/// The lists that a change of some pages may need, and the largest room of each.
+/// How many lists a change of some pages may need, and the largest room of them.
 #[derive(Debug, Default)]
 struct Lists {
-    extents: usize,
+    count: usize,
     room: usize,
-    kinds: usize,
-    room_of_kinds: usize,
 }
 
 impl Lists {
-    /// Adds those of a node that is locked and of those below.
-    fn count(&mut self, node: Any<'_>, pages: Pages) {
+    fn need(&mut self, room: usize) {
+        self.count += 1;
+        self.room = self.room.max(room);
+    }
+
+    /// Adds those of extents, of a node that is locked and of those below.
+    fn count_extents(&mut self, node: Any<'_>, pages: Pages) {
+        let Any::Branch(branch) = node else { return };
+        if branch.overlaps(pages) {
+            self.need(branch.extents().map_or(0, Extents::len) + 2);
+        }
+        branch.children(pages).for_each(|child| self.count_extents(child, pages));
+    }
+
+    /// Adds those of kinds, of a node that is locked and of those below.
+    fn count_kinds(&mut self, node: Any<'_>, pages: Pages) {
         match node {
-            // SAFETY: it is locked.
-            Any::Leaf(leaf) => unsafe {
-                if let Some(room) = leaf.with_codes(|codes| codes.lacks_room_to_change()) {
-                    self.kinds += 1;
-                    self.room_of_kinds = self.room_of_kinds.max(room);
-                }
-            },
+            Any::Leaf(leaf) => {
+                // SAFETY: it is locked.
+                let room = unsafe { leaf.with_codes(|codes| codes.lacks_room(codes.kinds())) };
+                room.into_iter().for_each(|room| self.need(room));
+            }
             Any::Branch(branch) => {
-                if branch.overlaps(pages) {
-                    self.extents += 1;
-                    self.room = self.room.max(branch.extents().map_or(0, Extents::len) + 2);
-                }
-                branch.children(pages).for_each(|child| self.count(child, pages));
+                branch.children(pages).for_each(|child| self.count_kinds(child, pages));
             }
         }
     }
@@ -846,9 +852,7 @@ fn change_leaf(
     // SAFETY: it is locked.
     unsafe {
         leaf.with_codes(|codes| {
-            if let Some(room) = codes.lacks_room_to_change() {
-                codes.make_room(spare.kinds(room)?);
-            }
+            make_room(codes, codes.kinds(), spare)?;
             codes.change(leaf.slots(pages), change);
             Ok(())
         })
