@@ -2,6 +2,7 @@
 //! threads, with and without a thread that opens and closes connections. See `--help`.
 
 use std::hint::black_box;
+use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::ExitCode;
 use std::sync::Barrier;
@@ -35,17 +36,29 @@ const PAUSE: Duration = Duration::from_micros(100);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
-        println!("{HELP}");
-        return ExitCode::SUCCESS;
-    }
-    let Some((most, seconds)) = parse(&arguments) else {
+    let said = if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        writeln!(io::stdout(), "{HELP}")
+    } else if let Some((most, seconds)) = parse(&arguments) {
+        compare(&mut io::stdout(), most, seconds)
+    } else {
         eprintln!("conn_table: 1 to {MOST_THREADS} threads, and 0.001 to 3600 seconds; see --help");
         return ExitCode::from(2);
     };
-    println!("million lookups per second, all threads together\n");
-    println!("{:>21}{:>26}", "alone", "with a writer");
-    println!("threads  read lock   epoch      read lock   epoch");
+    match said {
+        // A reader such as `head` has what it wanted.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("conn_table: cannot write to standard output: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Says what each table does at 1, 2, 4 … threads, line by line.
+fn compare(out: &mut impl Write, most: u32, seconds: f64) -> io::Result<()> {
+    writeln!(out, "million lookups per second, all threads together\n")?;
+    writeln!(out, "{:>21}{:>26}", "alone", "with a writer")?;
+    writeln!(out, "threads  read lock   epoch      read lock   epoch")?;
     let doubled = std::iter::successors(Some(1), |threads| Some(2 * threads));
     for threads in doubled.take_while(|&threads| threads < most).chain([most]) {
         let measured = [false, true].map(|with_writer| {
@@ -58,12 +71,13 @@ fn main() -> ExitCode {
             ]
         });
         let [[locked, epoch], [locked_with_writer, epoch_with_writer]] = measured;
-        println!(
+        writeln!(
+            out,
             "{threads:7}  {locked:9.1} {epoch:7.1}      {locked_with_writer:9.1} \
              {epoch_with_writer:7.1}"
-        );
+        )?;
     }
-    ExitCode::SUCCESS
+    Ok(())
 }
 
 /// Threads at most, and seconds.

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::mutant::order;
+use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, Cell, constant};
 
@@ -61,7 +61,7 @@ impl<T> Biased<T> {
 
     /// Whether the owner is inside, for those who have executed `heavy` since they were last there. If
     /// not, they see what it did there, and when it comes next it sees what they did before `heavy`.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "alloc")]
     pub(crate) fn owner_is_inside(&self) -> bool {
         self.inside.load(order!(Acquire, "biased_skip"))
     }
@@ -82,10 +82,10 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Whether somebody is inside, or wants to be.
+    /// Whether somebody is inside, or wants to be; in the child of a fork, which has one thread.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(crate) fn is_busy(&self) -> bool {
-        self.inside.load(Acquire) || self.wanted.load(Acquire)
+        self.inside.load(Relaxed) || self.wanted.load(Relaxed)
     }
 
     /// Uses the value without the lock.
@@ -110,9 +110,11 @@ impl<T> Biased<T> {
     /// threads that both announce several have to agree on an order.
     pub(crate) fn announce(&self, platform: &impl Platform) {
         // Relaxed: `heavy`, which comes next, is a full fence of ours: it acquires what the visitor
-        // before has done, and an owner that sees this waits, and takes nothing from it. (loom cannot
-        // order exchanges of two threads that spin, so no model shows it.)
-        platform.wait_while(|| self.wanted.swap(true, Relaxed));
+        // before has done, and an owner that sees this waits, and takes nothing from it.
+        platform.wait_while(|| {
+            self.wanted.compare_exchange(false, true, Relaxed, Relaxed).is_err()
+                && !is_mutant!("biased_crowd")
+        });
     }
 
     /// The second half of a visit.
@@ -162,6 +164,19 @@ mod modelled {
             visitor.join().unwrap();
             // SAFETY: as in `add`.
             lock.visit(&Model, |count| count.with(|count| assert_eq!(unsafe { *count }, 3)));
+        });
+    }
+
+    #[test]
+    fn visitors_exclude_each_other() {
+        check(3, || {
+            let lock = Arc::new(Biased::new(Cell::new(0)));
+            let visitor = thread::spawn({
+                let lock = lock.clone();
+                move || lock.visit(&Model, add)
+            });
+            lock.visit(&Model, add);
+            visitor.join().unwrap();
         });
     }
 

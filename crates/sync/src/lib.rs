@@ -34,9 +34,10 @@
 //! is deferred has an [`epoch::Entry`] inside.
 //!
 //! # How it is tested
-//! loom tries all orders of the protocols with two fences (`modelled.rs`), Miri runs the unit tests
-//! with many seeds, and a torture on real CPUs has to notice each of a list of mutants of the crate
-//! (`tests/mutants`), as no tool knows what membarrier(2) does.
+//! loom tries all orders of the protocols with two fences (`modelled.rs`), shuttle tries schedules of more
+//! threads (`scheduled.rs`), Miri runs the unit tests with many seeds, and a torture runs on real CPUs, as
+//! no tool knows what membarrier(2) does. Each of a list of mutants of the crate has to be noticed
+//! (`tests/mutants`).
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -49,18 +50,28 @@ pub mod epoch;
 #[cfg(feature = "alloc")]
 pub mod hazard;
 pub mod invalidation;
-#[cfg(all(target_os = "linux", feature = "std", not(loom)))]
+#[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle))))]
 pub mod lock;
 #[cfg(feature = "alloc")]
 pub mod refs;
 pub mod rm;
 
 mod biased;
+#[cfg(any(
+    test,
+    all(
+        target_os = "linux",
+        feature = "std",
+        not(any(miri, loom, sanitize_thread, strict_fences))
+    )
+))]
+mod combiner;
+mod event;
 #[cfg(feature = "std")]
 mod fork;
-#[cfg(all(target_os = "linux", feature = "std", not(loom)))]
+#[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle))))]
 mod futex;
-#[cfg(all(test, loom))]
+#[cfg(all(test, any(loom, shuttle)))]
 mod model;
 mod mutant;
 #[cfg(all(feature = "std", not(loom)))]

@@ -65,6 +65,8 @@ impl RawPiMutex {
         }
         loop {
             match futex::lock_pi(&self.owner).map_err(|error| error.raw_os_error()) {
+                // Acquire, with what the kernel stored for the owner before: its own exchange is a full
+                // fence, of which no tool knows.
                 // Who forgot a guard may have lent the value for ever, so its lock is not ours.
                 Ok(()) if self.owner.load(Acquire) & libc::FUTEX_OWNER_DIED == 0 => return,
                 Ok(()) | Err(Some(libc::ESRCH)) => {
@@ -147,6 +149,27 @@ mod tests {
             }
         });
         assert_eq!(*count.lock(), 80_000);
+    }
+
+    #[test]
+    fn who_has_it_sees_what_was_done_with_it() {
+        // What the process has once is made before, lest it bring the threads into an order.
+        assert_eq!(*PiMutex::new(0).lock(), 0);
+        let count = PiMutex::new(0);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                // Nobody waits: Miri has no futex for that.
+                scope.spawn(|| {
+                    loop {
+                        match count.try_lock() {
+                            Some(mut count) => break *count += 1,
+                            None => thread::yield_now(),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(count.into_inner(), 2);
     }
 
     #[test]

@@ -9,7 +9,7 @@ macro_rules! is_mutant {
         #[cfg(mutants)]
         {
             static IS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-            *IS.get_or_init(|| std::env::var_os("KNEE_MUTANT").is_some_and(|name| name == $name))
+            *IS.get_or_init(|| $crate::mutant::name().is_some_and(|name| name == $name))
         }
         #[cfg(not(mutants))]
         {
@@ -27,6 +27,14 @@ macro_rules! order {
             $order
         }
     };
+}
+
+/// Which mutant it is. It is asked for once: to ask takes a lock, by which Miri would see threads in an
+/// order that the mutant does not have.
+#[cfg(mutants)]
+pub(crate) fn name() -> Option<&'static str> {
+    static NAME: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    NAME.get_or_init(|| std::env::var("KNEE_MUTANT").ok()).as_deref()
 }
 
 pub(crate) use {is_mutant, order};

@@ -45,7 +45,7 @@ pub(crate) fn forked() {
     NUMBERS.others(joined().map(|part| part.node)).for_each(Node::release);
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
 

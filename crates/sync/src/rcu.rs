@@ -141,7 +141,7 @@ impl<T: Send + Sync + 'static, P: Platform + 'static> Drop for Rcu<T, P> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use std::sync::LazyLock;
     use std::thread;

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::mutant::order;
+use crate::mutant::{is_mutant, order};
 use crate::primitive::{AtomicBool, AtomicPtr, constant};
 
 /// A place in a registry, in lines of its own.
@@ -40,7 +40,8 @@ impl<T> Node<T> {
 
     /// Takes it if nobody has it.
     pub(crate) fn try_take(&self) -> bool {
-        !self.taken.load(Relaxed) && !self.taken.swap(true, order!(AcqRel, "registry_take"))
+        let is_taken = |order| self.taken.swap(true, order) && !is_mutant!("registry_gives_twice");
+        !self.taken.load(Relaxed) && !is_taken(order!(Acquire, "registry_take"))
     }
 
     /// Gives the node back: somebody else may take it. What the node's thread did before is seen by
@@ -138,7 +139,7 @@ unsafe impl<T: Sync + Send> Send for Registry<T> {}
 #[cfg(feature = "alloc")]
 impl<T> Drop for Registry<T> {
     fn drop(&mut self) {
-        let mut next = self.first.load(Acquire);
+        let mut next = self.first.load(Relaxed);
         while let Some(node) = NonNull::new(next) {
             // SAFETY: the registry is exclusively ours, so nobody has a reference from it.
             let (after, boxed) = unsafe { (node.as_ref().next.load(Relaxed), node.as_ref().boxed) };

@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::Instant;
 
 use crate::mutant::is_mutant;
@@ -57,7 +56,7 @@ unsafe impl Platform for System {
     fn heavy(&self) {
         match self.symmetric || is_mutant!("own_fence") {
             true => fence(SeqCst),
-            false => COMBINER.barrier(self),
+            false => membarrier::barrier(self),
         }
     }
 
@@ -103,56 +102,10 @@ fn ask() -> u32 {
     THREAD.get()
 }
 
-/// One barrier for all who want one at the moment.
-///
-/// The kernel executes barriers one after the other, so two threads that each ask for one wait twice
-/// as long. A barrier serves everybody who came before it began. They are numbered: who comes while
-/// number `n` was the last to begin needs number `n + 1`, whoever executes it.
-struct Combiner {
-    begun: AtomicU64,
-    ended: AtomicU64,
-    /// Somebody executes one.
-    busy: AtomicBool,
-}
-
-static COMBINER: Combiner = Combiner::new();
-
-impl Combiner {
-    const fn new() -> Combiner {
-        Combiner {
-            begun: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-            busy: AtomicBool::new(false),
-        }
-    }
-
-    fn barrier(&self, system: &System) {
-        // What this thread wrote comes before a barrier that another executes for it.
-        fence(SeqCst);
-        // The last one that has begun may have begun before.
-        let wanted = self.begun.load(SeqCst) + u64::from(!is_mutant!("joins_late"));
-        let mut round = 0;
-        while self.ended.load(Acquire) < wanted {
-            if self.busy.swap(true, AcqRel) {
-                system.relax(round);
-                round = round.saturating_add(1);
-                continue;
-            }
-            // The last one before may have been enough.
-            if self.ended.load(Acquire) < wanted {
-                let number = self.begun.fetch_add(1, SeqCst) + 1;
-                membarrier::execute();
-                self.ended.store(number, Release);
-            }
-            self.busy.store(false, Release);
-        }
-    }
-}
-
-/// After a fork, in the child: who executed a barrier is not there any more.
+/// After a fork, in the child.
 #[cfg(all(unix, not(any(loom, miri))))]
 pub(crate) fn forked() {
-    COMBINER.busy.store(false, Release);
+    membarrier::forked();
     THREAD.set(0);
 }
 
@@ -160,10 +113,15 @@ pub(crate) fn forked() {
 mod membarrier {
     use libc::{c_int, c_long};
 
+    use super::System;
+    use crate::combiner::Combiner;
+
     // linux/membarrier.h
     const QUERY: c_int = 0;
     const PRIVATE_EXPEDITED: c_int = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
+
+    static COMBINER: Combiner = Combiner::new();
 
     fn call(command: c_int) -> c_long {
         // SAFETY: membarrier takes no pointers.
@@ -177,7 +135,16 @@ mod membarrier {
         known >= 0 && known & wanted == wanted && call(REGISTER_PRIVATE_EXPEDITED) == 0
     }
 
-    pub(super) fn execute() {
+    /// One that has begun and ended since the call.
+    pub(super) fn barrier(system: &System) {
+        COMBINER.barrier(system, execute);
+    }
+
+    pub(super) fn forked() {
+        COMBINER.forked();
+    }
+
+    fn execute() {
         // A seccomp filter that was set after registration is the only way to fail. To go on without
         // the barrier would free memory that is read.
         if call(PRIVATE_EXPEDITED) != 0 {
@@ -197,32 +164,10 @@ mod membarrier {
         false
     }
 
-    pub(super) fn execute() {
+    #[cfg(all(unix, not(any(loom, miri))))]
+    pub(super) fn forked() {}
+
+    pub(super) fn barrier(_: &super::System) {
         unreachable!("there is no asymmetric system without membarrier(2)");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    use std::thread;
-
-    #[test]
-    fn a_barrier_serves_all_who_came_before_it_began() {
-        let system = System::detect();
-        if system.is_symmetric() {
-            eprintln!("skipped: there is no membarrier(2) here");
-            return;
-        }
-        let combiner = Combiner::new();
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| (0..200).for_each(|_| combiner.barrier(&system)));
-            }
-        });
-        let executed = combiner.ended.load(SeqCst);
-        // Each thread alone needs one for each of its calls; and nobody executes one for nothing.
-        assert!((200..=800).contains(&executed), "{executed}");
     }
 }

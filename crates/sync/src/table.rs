@@ -3,14 +3,14 @@
 use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 use core::slice;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::mutant::order;
 use crate::padded::Padded;
 use crate::primitive::AtomicPtr;
 
 /// Entries of the first chunk; each chunk has twice as many as the one before.
-const FIRST: usize = if cfg!(loom) { 2 } else { 8 };
+const FIRST: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
 /// Chunks for 2^32 threads; loom pays for each.
 const CHUNKS: usize = if cfg!(loom) { 1 } else { 29 };
@@ -84,7 +84,7 @@ impl<T> Table<T> {
 impl<T> Drop for Table<T> {
     fn drop(&mut self) {
         for (chunk, first) in self.chunks.iter().enumerate() {
-            let first = first.load(Acquire);
+            let first = first.load(Relaxed);
             if !first.is_null() {
                 let all = ptr::slice_from_raw_parts_mut(first, entries(chunk));
                 // SAFETY: `make` made it as a box of this many, and nobody else has the table.
@@ -99,11 +99,11 @@ unsafe impl<T: Sync + Send> Sync for Table<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync + Send> Send for Table<T> {}
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::atomic::AtomicUsize;
     use std::thread;
 
     #[test]

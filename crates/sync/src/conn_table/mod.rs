@@ -48,7 +48,7 @@
 
 mod epoch;
 mod locked;
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests;
 
 use std::net::SocketAddrV4;

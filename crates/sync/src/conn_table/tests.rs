@@ -144,3 +144,25 @@ fn a_lookup_never_gives_a_freed_connection() {
     gives_no_freed_connection(&LockedTable::with_buckets(1));
     gives_no_freed_connection(&EpochTable::with_buckets(1));
 }
+
+#[test]
+fn a_connection_is_found_whole_whatever_led_to_it() {
+    // What the process has once is made before, lest it bring the threads into an order.
+    is_found_until_it_is_removed(&EpochTable::with_buckets(1));
+    for is_first in [true, false] {
+        let table = EpochTable::with_buckets(1);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while table.lookup(&id(1), |number| assert_eq!(*number, 1)).is_none() {
+                    thread::yield_now();
+                }
+            });
+            assert_eq!(table.insert(id(1), 1), Ok(()));
+            if !is_first {
+                // Who comes now is led there by the other's end.
+                assert_eq!(table.insert(id(2), 2), Ok(()));
+                assert_eq!(table.remove(&id(2)), Some(2));
+            }
+        });
+    }
+}

@@ -334,7 +334,7 @@ impl<P: Platform> Domain<P> {
         // Acquire: what is called comes after all that sections read, whoever has looked. No model shows
         // it: where both sides execute a fence, that of `own` is enough, and three threads that
         // interrupt each other are too much for loom.
-        let read = self.read.load(Acquire);
+        let read = self.read.load(order!(Acquire, "epoch_free"));
         // SAFETY: the caller owns the record.
         let ready = unsafe {
             record.garbage.own(&self.platform, |garbage| {
@@ -350,7 +350,7 @@ impl<P: Platform> Domain<P> {
     fn adopt(&self) {
         let left = |node: &&Node<Record>| node.value.watch.weight.load(Relaxed) > 0;
         for node in self.records.nodes().filter(left) {
-            if node.try_take() {
+            if node.try_take() || is_mutant!("epoch_adopts_all") {
                 // SAFETY: it is ours until it is given back.
                 unsafe { self.free(&node.value) };
                 node.release();
@@ -364,18 +364,23 @@ impl<P: Platform> Domain<P> {
         for record in self.records.values() {
             record.garbage.visit(&self.platform, |garbage| garbage.seal(|| self.tag()));
         }
-        self.synchronize();
-        let read = self.read.load(Acquire);
+        let now = self.cookie();
+        self.wait(now);
         for record in self.records.values() {
             let ready = record.garbage.visit(&self.platform, |garbage| {
-                let ready = garbage.take_ready(read, usize::MAX);
+                let ready = garbage.take_ready(now.0, usize::MAX);
                 record.watch.weight.store(garbage.weight() as u64, Relaxed);
                 take(record, ready)
             });
             call(record, ready);
             // What its owner took before has to end as well.
-            let begun = record.watch.begun.load(Acquire);
-            self.platform.wait_while(|| record.watch.ended.load(Acquire) < begun);
+            // Relaxed: the visit above acquires what its owner has taken before. Acquire: what was called
+            // is over.
+            let begun = record.watch.begun.load(Relaxed);
+            let ended = || record.watch.ended.load(order!(Acquire, "epoch_ended"));
+            if !is_mutant!("epoch_no_wait_for_calls") {
+                self.platform.wait_while(|| ended() < begun);
+            }
         }
     }
 }
@@ -398,7 +403,7 @@ fn call(record: &Record, ready: Queue) -> usize {
 
     impl Drop for Ended<'_> {
         fn drop(&mut self) {
-            self.0.watch.ended.fetch_add(self.1 as u64, Release);
+            self.0.watch.ended.fetch_add(self.1 as u64, order!(Release, "epoch_end_calls"));
         }
     }
 

@@ -151,6 +151,13 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.domain.flush(self.record()) };
     }
 
+    /// Seals, and frees what others have found ready.
+    #[cfg(all(test, loom))]
+    pub(super) fn free_what_is_ready(&self) {
+        // SAFETY: the handle's thread is the owner.
+        unsafe { self.domain.seal(self.record()) };
+    }
+
     /// As [`Handle::flush`], if that is due.
     #[cfg(feature = "std")]
     pub(super) fn flush_if_due(&self) {

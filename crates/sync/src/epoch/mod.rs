@@ -139,8 +139,10 @@ mod local;
 mod modelled;
 mod online;
 mod record;
+#[cfg(all(test, shuttle))]
+mod scheduled;
 mod section;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 pub use domain::{Cookie, Domain, Stall};

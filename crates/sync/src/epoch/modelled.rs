@@ -7,7 +7,7 @@ use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::domain::Domain;
-use crate::model::{Model, check, check_symmetric, interrupt, thread};
+use crate::model::{Model, check, check_on, check_symmetric, interrupt, thread};
 
 /// Two objects, of which number `current` can be found.
 struct World {
@@ -31,12 +31,18 @@ fn read(world: &World, times: u32) {
     }
 }
 
+impl World {
+    fn new() -> World {
+        World {
+            domain: Domain::new(Model),
+            current: AtomicUsize::new(0),
+            objects: [UnsafeCell::new(0), UnsafeCell::new(1)],
+        }
+    }
+}
+
 fn world() -> Arc<World> {
-    Arc::new(World {
-        domain: Domain::new(Model),
-        current: AtomicUsize::new(0),
-        objects: [UnsafeCell::new(0), UnsafeCell::new(1)],
-    })
+    Arc::new(World::new())
 }
 
 #[test]
@@ -121,6 +127,67 @@ fn what_one_thread_has_unlinked_is_not_read_after_another_one_has_looked() {
             world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
         reader.join().unwrap();
+        looks.join().unwrap();
+    });
+}
+
+#[test]
+fn who_waits_for_a_barrier_sees_what_was_called() {
+    check_symmetric(2, || {
+        let world = world();
+        let handle = world.domain.register();
+        let calls = world.clone();
+        // SAFETY: nobody else is there; loom sees to it.
+        let call = move || calls.objects[0].with_mut(|object| unsafe { *object = 9 });
+        handle.pin().defer(call);
+        handle.leave_rest();
+        let other = thread::spawn({
+            let world = world.clone();
+            move || world.domain.register().flush()
+        });
+        world.domain.barrier();
+        // SAFETY: as above.
+        world.objects[0].with(|object| assert_eq!(unsafe { *object }, 9));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn what_another_one_has_looked_for_is_freed_after_all_reads() {
+    check_on(false, 1, || {
+        // What is deferred has one as well, and is there at the end.
+        let world = std::sync::Arc::new(World::new());
+        let handle = world.domain.register();
+        let guard = handle.pin();
+        let found = world.current.load(Acquire);
+        let frees = thread::spawn({
+            let world = world.clone();
+            move || {
+                let handle = world.domain.register();
+                let old = world.current.swap(1, AcqRel);
+                let calls = world.clone();
+                handle.pin().defer(move || {
+                    // SAFETY: nobody reads it any more; loom sees to it.
+                    calls.objects[old].with_mut(|object| unsafe { *object = 9 });
+                });
+                handle.free_what_is_ready();
+                thread::yield_now();
+                handle.free_what_is_ready();
+                handle.leave_rest();
+            }
+        });
+        let looks = thread::spawn({
+            let world = world.clone();
+            move || world.domain.poll(world.domain.cookie())
+        });
+        thread::yield_now();
+        interrupt();
+        // SAFETY: as in `read`.
+        world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
+        drop(guard);
+        thread::yield_now();
+        handle.leave_rest();
+        frees.join().unwrap();
         looks.join().unwrap();
     });
 }

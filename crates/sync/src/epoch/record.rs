@@ -158,7 +158,7 @@ impl Reader {
     /// In a child after a fork: its thread is not there.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn abandon(&self) {
-        self.word.store(0, Release);
+        self.word.store(0, Relaxed);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::primitive::AtomicPtr;
 
@@ -48,9 +48,9 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
 
     /// Replaces what is in it.
     pub fn store(&self, new: Option<Box<T>>) {
-        // Release: whoever loads the new box sees what is in it. Acquire: whoever frees the old one
-        // sees it as its writer left it.
-        let old = self.pointer.swap(into_raw(new), AcqRel);
+        // Release: whoever loads the new box sees what is in it. Who frees the old one executes a heavy
+        // fence before, and acquires by that what its writer did.
+        let old = self.pointer.swap(into_raw(new), Release);
         // SAFETY: the exchange took it out, and nobody else gets it from there.
         unsafe { retire_any(old) };
     }
@@ -68,7 +68,8 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
     ) -> Result<(), Option<Box<T>>> {
         let current = current.map_or(ptr::null_mut(), Guard::as_ptr);
         let new = into_raw(new);
-        match self.pointer.compare_exchange(current, new, AcqRel, Acquire) {
+        // As in `store`.
+        match self.pointer.compare_exchange(current, new, Release, Relaxed) {
             Ok(old) => {
                 // SAFETY: as in `store`.
                 unsafe { retire_any(old) };

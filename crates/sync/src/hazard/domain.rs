@@ -135,7 +135,9 @@ impl<P: Platform> Domain<P> {
         let mut first = self.orphans.load(Relaxed);
         loop {
             // SAFETY: nobody else has it before the exchange succeeds.
-            unsafe { &*orphans }.next.with(|next| unsafe { *next = first });
+            unsafe { &*orphans }.next.with(|next| unsafe {
+                *next = if is_mutant!("hazard_loses_orphans") { ptr::null_mut() } else { first };
+            });
             // Release: who adopts them sees the list, and their removal from the structure.
             let release = order!(Release, "hazard_leave");
             match self.orphans.compare_exchange_weak(first, orphans, release, Relaxed) {

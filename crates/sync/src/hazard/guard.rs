@@ -12,10 +12,10 @@ use crate::primitive::{AtomicBool, AtomicPtr};
 use crate::registry::Node;
 
 /// Slots of a record, which then fills its two lines. A thread that needs more takes another record.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(super) const SLOTS: usize = 8;
-/// loom tries all orders of what touches them.
-#[cfg(loom)]
+/// loom tries all orders of what touches them, and with shuttle more threads need more.
+#[cfg(any(loom, shuttle))]
 pub(super) const SLOTS: usize = 1;
 
 /// The slots of a thread.

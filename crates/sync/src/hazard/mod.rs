@@ -52,7 +52,9 @@ mod guard;
 mod modelled;
 #[cfg(all(feature = "std", not(loom)))]
 mod process;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, shuttle))]
+mod scheduled;
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 #[cfg(all(feature = "std", not(loom)))]

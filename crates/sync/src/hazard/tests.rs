@@ -234,6 +234,28 @@ fn a_box_is_replaced_if_it_is_what_was_loaded() {
 }
 
 #[test]
+fn a_box_is_found_as_it_was_made() {
+    // What the process has once is made before, lest it bring the threads into an order.
+    assert_eq!(*AtomicBox::new(7).load().unwrap(), 7);
+    let (stored, exchanged) = (AtomicBox::empty(), AtomicBox::empty());
+    thread::scope(|scope| {
+        for found in [&stored, &exchanged] {
+            scope.spawn(move || {
+                let number = loop {
+                    match found.load() {
+                        Some(number) => break number,
+                        None => thread::yield_now(),
+                    }
+                };
+                assert_eq!(*number, 7);
+            });
+        }
+        stored.store(Some(Box::new(7)));
+        assert!(exchanged.compare_exchange(None, Some(Box::new(7))).is_ok());
+    });
+}
+
+#[test]
 fn increments_of_a_box_are_not_lost() {
     let number = AtomicBox::new(0);
     thread::scope(|scope| {

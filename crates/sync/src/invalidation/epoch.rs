@@ -50,9 +50,9 @@ impl Invalidation for Epoch {
     #[inline]
     unsafe fn begin(&self, place: &EpochPlace, platform: &impl Platform) {
         // Acquire: a waiter does not wait for those who have read its new time, so that they have to
-        // see what it did before; no model shows it yet. Release: a waiter for the section before may
+        // see what it did before. Release: a waiter for the section before may
         // find this one, see `Slots`.
-        let now = self.clock.load(Acquire);
+        let now = self.clock.load(order!(Acquire, "di_epoch_clock"));
         place.0.store(now, order!(Release, "di_epoch_begin"));
         // With the heavy fence of `wait`: either the waiter sees this store and waits for us, or all
         // that the section does comes after what the waiter did before.
@@ -73,7 +73,7 @@ impl Invalidation for Epoch {
         _: &Stamp,
         platform: &impl Platform,
     ) {
-        let now = self.clock.fetch_add(1, AcqRel) + 1;
+        let now = self.clock.fetch_add(1, order!(AcqRel, "di_epoch_tick")) + 1;
         if !is_mutant!("di_epoch_no_fence") {
             platform.heavy();
         }
@@ -81,7 +81,8 @@ impl Invalidation for Epoch {
             // Who reads the clock from now on gets `now` or later; who has an older time has begun
             // before, or has read it before and is a little late: to wait for that one is no harm.
             platform.wait_while(|| {
-                (IDLE + 1..now).contains(&place.0.load(order!(Acquire, "di_epoch_wait")))
+                (IDLE + 1..now - u64::from(is_mutant!("di_epoch_early")))
+                    .contains(&place.0.load(order!(Acquire, "di_epoch_wait")))
             });
         }
     }

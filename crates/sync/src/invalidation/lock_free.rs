@@ -9,13 +9,13 @@
 //! It is "lock-free" in that a thread which finds a link on its way does not wait for its owner but
 //! tries again, to the same effect. FreeBSD keeps the owner on its CPU meanwhile; a process cannot.
 
-use std::ptr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-
-use portable_atomic::AtomicU128;
+use core::ptr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use super::tracker::{Invalidation, Stamp};
+use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
+use crate::primitive::AtomicU128;
 
 /// Delayed invalidation as in FreeBSD since 2019.
 ///
@@ -58,25 +58,30 @@ impl Link {
         Link(AtomicU128::new(Pair { number, next }.pack()))
     }
 
-    /// Acquire, with [`replace`](Link::replace). No model shows the orders of links: loom has no word of
-    /// 128 bits.
+    /// Acquire, with [`replace`](Link::replace).
     fn load(&self) -> Pair {
-        Pair::unpack(self.0.load(Acquire))
+        Pair::unpack(self.0.load(order!(Acquire, "link_load")))
     }
 
+    /// By the owner, while nobody else changes it. Relaxed: who comes to the link comes by a pair that was
+    /// put into the list after this; and what others had put here before is what
+    /// [`close`](Link::close) has acquired.
     fn store(&self, pair: Pair) {
-        self.0.store(pair.pack(), Release);
+        self.0.store(pair.pack(), Relaxed);
     }
 
     /// Release: who sees the new number sees what the section did whose number it is. Acquire: and
     /// what those did who put theirs here before.
     fn replace(&self, old: Pair, new: Pair) -> bool {
-        self.0.compare_exchange(old.pack(), new.pack(), AcqRel, Relaxed).is_ok()
+        self.0
+            .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "link_replace"), Relaxed)
+            .is_ok()
     }
 
     /// Makes the pair invalid, and returns what it was.
     fn close(&self) -> Pair {
-        Pair::unpack(self.0.fetch_or(Pair { number: 0, next: INVALID }.pack(), AcqRel))
+        let invalid = Pair { number: 0, next: INVALID };
+        Pair::unpack(self.0.fetch_or(invalid.pack(), order!(AcqRel, "link_close")))
     }
 
     /// The address as the link before this one has it.
@@ -148,7 +153,7 @@ impl Invalidation for LockFree {
             if let Some((before, pair)) = self.find(place.name()) {
                 // From here on nobody appends to us or hands a number to us, so the pair that goes to
                 // the link before is the last that we have.
-                let mine = place.close();
+                let mine = if is_mutant!("link_stays_open") { place.load() } else { place.close() };
                 if before.replace(pair, mine) {
                     return;
                 }

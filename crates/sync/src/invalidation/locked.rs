@@ -4,34 +4,41 @@
 //! that its number is finished, and with it all smaller ones. Another section hands its number to the
 //! next older one instead: when that ends, both are over.
 
-use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU64};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use lock_api::{Mutex, RawMutex};
 
 use super::tracker::{Invalidation, Stamp};
+use crate::event::Event;
+use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
+use crate::primitive::{AtomicPtr, AtomicU64};
 
 /// Delayed invalidation as in FreeBSD from 2016 to 2019, and today on CPUs without `cmpxchg16b`.
 ///
 /// All sections of the system meet in one mutex, twice each. A wait is for sections that marked the
-/// page and for older ones; waiters sleep.
-#[derive(Debug, Default)]
-pub struct Locked {
-    list: Mutex<List>,
+/// page and for older ones; waiters spin first, and sleep then where the platform can (on Linux). `R`
+/// is the mutex, parking_lot's unless another is named: `Locked::<R>::default()`.
+#[derive(Debug)]
+pub struct Locked<
+    #[cfg(feature = "std")] R: RawMutex = parking_lot::RawMutex,
+    #[cfg(not(feature = "std"))] R: RawMutex,
+> {
+    list: Mutex<R, List>,
     /// The largest number such that no section with it or a smaller one is active.
     finished: AtomicU64,
-    progress: Condvar,
+    progress: Event,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct List {
     newest: AtomicPtr<LockedPlace>,
     waiters: usize,
 }
 
 /// A thread's place in [`Locked`]. Its links are written and read with the mutex.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LockedPlace {
     /// The section's number; 0 outside of any.
     number: AtomicU64,
@@ -39,28 +46,38 @@ pub struct LockedPlace {
     older: AtomicPtr<LockedPlace>,
 }
 
+#[cfg(feature = "std")]
 impl Locked {
     /// The form, without sections.
     pub fn new() -> Locked {
         Locked::default()
     }
+}
 
-    fn list(&self) -> MutexGuard<'_, List> {
-        // Nothing panics with it.
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+impl<R: RawMutex> Default for Locked<R> {
+    fn default() -> Locked<R> {
+        Locked {
+            list: Mutex::new(List { newest: AtomicPtr::new(ptr::null_mut()), waiters: 0 }),
+            finished: AtomicU64::new(0),
+            progress: Event::new(),
+        }
     }
 }
 
-impl Invalidation for Locked {
+impl<R: RawMutex + Sync> Invalidation for Locked<R> {
     type Place = LockedPlace;
 
     fn place(&self) -> LockedPlace {
-        LockedPlace::default()
+        LockedPlace {
+            number: AtomicU64::new(0),
+            newer: AtomicPtr::new(ptr::null_mut()),
+            older: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 
     unsafe fn begin(&self, place: &LockedPlace, _: &impl Platform) {
         let me = ptr::from_ref(place).cast_mut();
-        let list = self.list();
+        let list = self.list.lock();
         let newest = list.newest.load(Relaxed);
         // SAFETY: places in the list stay where they are, says `begin`'s caller.
         let before = match unsafe { newest.as_ref() } {
@@ -85,7 +102,7 @@ impl Invalidation for Locked {
     }
 
     unsafe fn finish(&self, place: &LockedPlace, _: &impl Platform) {
-        let list = self.list();
+        let list = self.list.lock();
         let number = place.number.load(Relaxed);
         let (newer, older) = (place.newer.load(Relaxed), place.older.load(Relaxed));
         // SAFETY: as in `begin`.
@@ -97,32 +114,37 @@ impl Invalidation for Locked {
         match unsafe { older.as_ref() } {
             Some(older) => {
                 older.newer.store(newer, Relaxed);
-                older.number.store(number, Relaxed);
+                if !is_mutant!("locked_keeps") {
+                    older.number.store(number, Relaxed);
+                }
             }
             None => {
                 // Those who handed their numbers down did so with the mutex, so what they did comes
                 // before this as well.
-                self.finished.store(number, Release);
+                self.finished.store(number, order!(Release, "locked_finish"));
                 if list.waiters > 0 {
-                    self.progress.notify_all();
+                    self.progress.notify();
                 }
             }
         }
         place.number.store(0, Relaxed);
     }
 
-    fn wait<'a>(&self, _: impl Iterator<Item = &'a LockedPlace>, stamp: &Stamp, _: &impl Platform) {
+    fn wait<'a>(
+        &self,
+        _: impl Iterator<Item = &'a LockedPlace>,
+        stamp: &Stamp,
+        platform: &impl Platform,
+    ) {
         let number = stamp.0.load(Relaxed);
-        // Acquire: who does not take the mutex sees what those sections did. No model shows it: these
-        // are std's mutex and condition variable.
-        if number <= self.finished.load(Acquire) {
+        // Acquire: we do not take the mutex, and see what those sections did.
+        let is_over = || number <= self.finished.load(order!(Acquire, "locked_wait"));
+        if is_over() {
             return;
         }
-        let mut list = self.list();
-        list.waiters += 1;
-        while number > self.finished.load(Relaxed) {
-            list = self.progress.wait(list).unwrap_or_else(PoisonError::into_inner);
-        }
-        list.waiters -= 1;
+        // With the mutex: whoever ends after this finds a waiter there, and who has ended before is seen.
+        self.list.lock().waiters += 1;
+        self.progress.wait(platform, is_over);
+        self.list.lock().waiters -= 1;
     }
 }

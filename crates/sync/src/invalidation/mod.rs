@@ -49,33 +49,31 @@
 //! |---|---|---|---|
 //! | [`Slots`] | three stores to the thread's own line | those with a page of the same of 64 bits | a look at each thread, if the page was ever marked |
 //! | [`Locked`] | a mutex twice | older ones | a load |
-//! | `LockFree` | a walk over active sections and a 128-bit compare-exchange each | older ones | a load |
+//! | [`LockFree`] | a walk over active sections and a 128-bit compare-exchange each | older ones | a load |
 //! | [`Epoch`] | two stores to the thread's own line | all | a heavy fence and a look at each thread |
 //!
 //! [`Slots`] is the one to use. The others are what FreeBSD had and has, to compare.
 //!
 //! # Source
 //! FreeBSD, `sys/amd64/amd64/pmap.c`: `pmap_delayed_invl_*`, K. Belousov 2016 (here [`Locked`]) and
-//! revision 347695 of 2019 (here `LockFree`); M. Macy's experiment with epochs of 2018 (here
+//! revision 347695 of 2019 (here [`LockFree`]); M. Macy's experiment with epochs of 2018 (here
 //! [`Epoch`]), which lives in `sys/powerpc/aim/mmu_radix.c`.
 
 mod epoch;
-#[cfg(all(feature = "std", not(loom)))]
 mod lock_free;
-#[cfg(all(feature = "std", not(loom)))]
 mod locked;
 mod slots;
 mod tracker;
 
 #[cfg(all(test, loom))]
 mod modelled;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, shuttle))]
+mod scheduled;
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 pub use epoch::{Epoch, EpochPlace};
-#[cfg(all(feature = "std", not(loom)))]
 pub use lock_free::{Link, LockFree};
-#[cfg(all(feature = "std", not(loom)))]
 pub use locked::{Locked, LockedPlace};
 pub use slots::{Slots, SlotsPlace};
 pub use tracker::{Invalidation, Member, Section, Stamp, Tracker};

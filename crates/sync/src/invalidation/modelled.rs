@@ -4,8 +4,8 @@ use loom::sync::atomic::AtomicBool;
 use loom::sync::{Arc, Mutex};
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use super::{Epoch, Invalidation, Slots, Stamp, Tracker};
-use crate::model::{Model, check, interrupt, thread};
+use super::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
+use crate::model::{Model, RawLock, check, check_symmetric, interrupt, thread};
 use crate::primitive::Cell;
 
 struct Place<F: Invalidation> {
@@ -134,4 +134,42 @@ fn an_epoch_is_waited_for_without_a_lock() {
         place.flushed[0].with(|flushed| unsafe { *flushed = true });
         reader.join().unwrap();
     });
+}
+
+#[test]
+fn a_locked_section_is_waited_for() {
+    one_marks(Locked::<RawLock>::default, &[true, false]);
+}
+
+#[test]
+fn sections_that_are_linked_are_waited_for() {
+    one_marks(lock_free, &[true, false]);
+}
+
+fn lock_free() -> LockFree {
+    LockFree::new().expect("models have words of 128 bits")
+}
+
+/// Two threads have a section each, and the second waits for both.
+fn two_mark<F: Invalidation + Send + 'static>(preemptions: usize, form: fn() -> F) {
+    check_symmetric(preemptions, move || {
+        let place = place(form());
+        let marker = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || place.mark(&[true]))
+        };
+        place.mark(&[true]);
+        place.wait();
+        marker.join().unwrap();
+    });
+}
+
+#[test]
+fn two_locked_sections_are_waited_for() {
+    two_mark(3, Locked::<RawLock>::default);
+}
+
+#[test]
+fn two_sections_that_are_linked_are_waited_for() {
+    two_mark(2, lock_free);
 }

@@ -12,7 +12,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::tracker::{Invalidation, Stamp};
-use crate::mutant::order;
+use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::AtomicU64;
 
@@ -74,6 +74,9 @@ impl Invalidation for Slots {
 
     #[inline]
     fn mark(&self, place: &SlotsPlace, stamp: &Stamp) {
+        if is_mutant!("slots_mark_once") && place.marked.load(Relaxed) != 0 {
+            return;
+        }
         // The stores of `begin` and this one come before the release of the page's lock.
         place.marked.store(place.marked.load(Relaxed) | bit(stamp), order!(Release, "slots_mark"));
     }

@@ -13,8 +13,9 @@
 //! - To ask "is anybody there?" and never how many: [`Snzi`].
 
 mod percpu;
-#[cfg(feature = "std")]
 pub mod refcache;
+#[cfg(all(test, shuttle))]
+mod scheduled;
 mod snzi;
 
 pub use percpu::PerCpuRef;

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use core::fmt;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
@@ -53,7 +53,7 @@ impl AtomicWord {
     /// made it so has been there; the exchange hands that on.
     fn replace(&self, old: Word, new: Word) -> bool {
         self.0
-            .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "snzi_replace"), Acquire)
+            .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "snzi_replace"), Relaxed)
             .is_ok()
     }
 }
@@ -183,6 +183,9 @@ impl Snzi {
                 break;
             }
         }
+        if is_mutant!("snzi_stays") {
+            return;
+        }
         (0..too_often).for_each(|_| self.depart_from_node(parent));
     }
 
@@ -276,7 +279,7 @@ impl fmt::Debug for Arrival<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

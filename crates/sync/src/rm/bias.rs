@@ -22,9 +22,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use lock_api::RawRwLockRecursive;
 
-use super::event::Event;
 use super::readers::Readers;
 use super::slots::{Slot, Slots};
+use crate::event::Event;
 use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64, constant};
@@ -34,7 +34,7 @@ use crate::primitive::{AtomicU32, AtomicU64, constant};
 const PATIENCE: u64 = 9;
 
 /// Reads of a shut lock for which nobody asks how late it is. A clock costs more than a lock.
-const READS: u32 = if cfg!(loom) { 1 } else { 16 };
+const READS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// What `open` is if the lock is not.
 const SHUT: u64 = 0;
@@ -86,7 +86,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
     }
 
     /// The lock below, to see who waits there.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn below(&self) -> &R {
         &self.below
     }

@@ -46,7 +46,6 @@
 //! one, and readers execute no fence (see [`Platform`](crate::Platform)).
 
 mod bias;
-mod event;
 // Locks are constants, which those of a model cannot be.
 #[cfg(not(loom))]
 mod raw;
@@ -57,7 +56,9 @@ mod thread;
 
 #[cfg(all(test, loom))]
 mod modelled;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, shuttle))]
+mod scheduled;
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 #[cfg(not(loom))]

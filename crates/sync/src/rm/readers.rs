@@ -50,7 +50,7 @@ impl Readers {
     }
 
     /// Threads that there were at the same time.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn count(&self) -> usize {
         self.0.nodes().count()
     }

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::mutant::order;
+use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64};
 
@@ -115,7 +115,8 @@ impl Slot {
     /// Whether a writer of this lock waits for the slot. Whoever sees that it need not sees also
     /// what the thread did before it left.
     pub(super) fn holds(&self, lock: u64) -> bool {
-        self.lock.load(order!(Acquire, "rm_holds")) & !NESTED == lock
+        let nested = if is_mutant!("rm_nested") { 0 } else { NESTED };
+        self.lock.load(order!(Acquire, "rm_holds")) & !nested == lock
     }
 
     /// Whether the thread reads this lock once, and by the slot alone.

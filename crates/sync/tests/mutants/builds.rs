@@ -13,17 +13,25 @@ impl Program {
         build(if flags.is_empty() { "real" } else { "mutants" }, flags, "build", &arguments, &[])
     }
 
-    /// The models. The mutants are told to the compiler of this crate alone, so that loom is built as
-    /// it is.
+    /// The models for loom. The mutants are told to the compiler of this crate alone, so that loom is
+    /// built as it is.
     pub(crate) fn models() -> Program {
-        let arguments = ["--lib", "--profile", "test"];
-        build("loom", "--cfg loom", "rustc", &arguments, &["--", "--cfg", "mutants"])
+        Program::tests("loom", "--cfg loom")
+    }
+
+    /// The models for shuttle.
+    pub(crate) fn schedules() -> Program {
+        Program::tests("shuttle", "--cfg shuttle")
     }
 
     /// The unit tests.
     pub(crate) fn units() -> Program {
+        Program::tests("units", "")
+    }
+
+    fn tests(name: &str, flags: &str) -> Program {
         let arguments = ["--lib", "--profile", "test"];
-        build("units", "", "rustc", &arguments, &["--", "--cfg", "mutants"])
+        build(name, flags, "rustc", &arguments, &["--", "--cfg", "mutants"])
     }
 
     /// Runs it as this mutant, or as it is.

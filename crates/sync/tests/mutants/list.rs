@@ -1,11 +1,13 @@
 //! What can be wrong, and who notices.
 
-use Notices::{Model, Torture, Unit};
+use Notices::{Model, Schedule, Torture, Unit};
 
 /// Who notices a mutant.
 pub(crate) enum Notices {
-    /// A model, by name.
+    /// A model of loom's, by name.
     Model(&'static str),
+    /// A model of shuttle's, by name.
+    Schedule(&'static str),
     /// The torture, in this mode.
     Torture(&'static [&'static str]),
     /// A unit test, by name.
@@ -40,6 +42,15 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
 
     ("biased_again", Model("biased::modelled::an_owner_that_has_waited_sees_the_last_of_the_visits")),
 
+    ("biased_crowd", Model("biased::modelled::visitors_exclude_each_other")),
+
+    ("combiner_end", Model("combiner::modelled::who_returns_was_seen_by_a_barrier")),
+    ("combiner_give", Model("combiner::modelled::who_returns_was_seen_by_a_barrier")),
+    ("combiner_no_fence", Model("combiner::modelled::who_returns_was_seen_by_a_barrier")),
+    ("combiner_over", Model("combiner::modelled::who_returns_was_seen_by_a_barrier")),
+    ("combiner_take", Model("combiner::modelled::who_returns_was_seen_by_a_barrier")),
+    ("joins_late", Model("combiner::modelled::who_returns_was_seen_by_a_barrier")),
+
     ("epoch_enter", Model("epoch::modelled::a_section_that_follows_another_one_does_not_hide_it")),
     ("epoch_enter_clock", Model("epoch::modelled::a_section_that_follows_another_one_does_not_hide_it")),
     ("epoch_leave", Model("epoch::modelled::a_section_that_follows_another_one_does_not_hide_it")),
@@ -55,6 +66,11 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("epoch_read", Model("epoch::modelled::what_is_found_in_a_section_is_not_written_after_a_grace_period")),
     ("epoch_tag", Model("epoch::modelled::what_is_found_in_a_section_is_not_written_after_a_grace_period")),
     ("own_fence", Model("epoch::modelled::what_is_found_in_a_section_is_not_written_after_a_grace_period")),
+
+    ("epoch_end_calls", Model("epoch::modelled::who_waits_for_a_barrier_sees_what_was_called")),
+    ("epoch_ended", Model("epoch::modelled::who_waits_for_a_barrier_sees_what_was_called")),
+
+    ("epoch_free", Model("epoch::modelled::what_another_one_has_looked_for_is_freed_after_all_reads")),
 
     ("hazard_again", Model("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
     ("hazard_clear", Model("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
@@ -78,7 +94,19 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("di_epoch_finish", Model("invalidation::modelled::an_epoch_is_waited_for")),
     ("di_epoch_wait", Model("invalidation::modelled::an_epoch_is_waited_for")),
 
+    ("di_epoch_clock", Model("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
+    ("di_epoch_early", Model("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
+
     ("di_epoch_no_fence", Model("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
+    ("di_epoch_tick", Model("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
+
+    ("locked_finish", Model("invalidation::modelled::a_locked_section_is_waited_for")),
+    ("locked_wait", Model("invalidation::modelled::a_locked_section_is_waited_for")),
+
+    ("link_load", Model("invalidation::modelled::sections_that_are_linked_are_waited_for")),
+    ("link_replace", Model("invalidation::modelled::sections_that_are_linked_are_waited_for")),
+
+    ("link_close", Model("invalidation::modelled::two_sections_that_are_linked_are_waited_for")),
 
     ("percpu_last", Model("refs::percpu::modelled::a_new_user_comes_before_the_end_or_not_at_all")),
     ("percpu_no_fence", Model("refs::percpu::modelled::a_new_user_comes_before_the_end_or_not_at_all")),
@@ -139,4 +167,37 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("table_make", Model("table::modelled::an_entry_is_seen_as_it_was_made")),
 
     ("refcache_skips_zero", Unit("refs::refcache::mid_tick::a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_zero")),
+
+    // What is wrong in any order, in schedules of more threads than loom can have.
+    ("joins_late", Schedule("combiner::scheduled::who_returns_was_seen_by_a_barrier")),
+
+    ("epoch_adopts_all", Schedule("epoch::scheduled::threads_that_come_and_go_find_what_is_there_and_leave_nothing")),
+    ("future", Schedule("epoch::scheduled::threads_that_come_and_go_find_what_is_there_and_leave_nothing")),
+
+    ("early", Schedule("epoch::scheduled::a_wait_is_for_guards_and_for_sections_that_change_threads")),
+
+    ("epoch_no_wait_for_calls", Schedule("epoch::scheduled::a_barrier_returns_when_all_was_called_that_was_deferred_before")),
+
+    ("hazard_loses_orphans", Schedule("hazard::scheduled::objects_are_freed_once_and_not_while_one_of_three_readers_has_them")),
+    ("hazard_no_recheck", Schedule("hazard::scheduled::objects_are_freed_once_and_not_while_one_of_three_readers_has_them")),
+
+    ("registry_gives_twice", Schedule("invalidation::scheduled::slots_wait_for_who_marked")),
+    ("slots_mark_once", Schedule("invalidation::scheduled::slots_wait_for_who_marked")),
+    ("di_epoch_early", Schedule("invalidation::scheduled::an_epoch_waits_for_who_marked")),
+    ("locked_keeps", Schedule("invalidation::scheduled::the_locked_form_waits_for_who_marked")),
+    ("link_stays_open", Schedule("invalidation::scheduled::the_lock_free_form_waits_for_who_marked")),
+
+    ("percpu_adds_twice", Schedule("refs::scheduled::each_life_of_a_count_ends_once_whoever_gets_and_puts_and_kills")),
+    ("percpu_no_mark", Schedule("refs::scheduled::each_life_of_a_count_ends_once_whoever_gets_and_puts_and_kills")),
+    ("percpu_no_mark", Schedule("refs::scheduled::a_count_that_two_threads_kill_is_dead_for_both")),
+
+    ("snzi_no_help", Schedule("refs::scheduled::somebody_is_there_if_any_of_five_threads_is")),
+    ("snzi_stays", Schedule("refs::scheduled::somebody_is_there_if_any_of_five_threads_is")),
+    ("snzi_unsets", Schedule("refs::scheduled::somebody_is_there_if_any_of_five_threads_is")),
+
+    ("refcache_early", Schedule("refs::refcache::scheduled::objects_stay_with_their_references_and_go_by_the_third_tick")),
+    ("refcache_skips_zero", Schedule("refs::refcache::scheduled::objects_stay_with_their_references_and_go_by_the_third_tick")),
+
+    ("rm_nested", Schedule("rm::scheduled::writers_exclude_three_readers_that_nest_and_come_and_go")),
+    ("rm_no_recheck", Schedule("rm::scheduled::writers_exclude_three_readers_that_nest_and_come_and_go")),
 ];

@@ -3,9 +3,9 @@
 //!
 //! The places are marked in the sources with `order!` and `is_mutant!`, and `list.rs` says who notices
 //! which. loom tries every order of the protocols' accesses; it notices weak orders, which an x86 CPU
-//! does not have. The torture runs on real CPUs, as no tool knows what membarrier(2) does. Unit tests
-//! notice what is wrong in any order. With `KNEE_TORTURE=long` the torture takes
-//! minutes.
+//! does not have. shuttle tries schedules of more threads, and notices what is wrong in any order; so do
+//! unit tests. The torture runs on real CPUs, as no tool knows what membarrier(2) does. With
+//! `KNEE_TORTURE=long` the torture takes minutes.
 
 mod builds;
 mod list;
@@ -13,6 +13,7 @@ mod list;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Output;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, fs, thread};
 
@@ -30,18 +31,50 @@ fn failed(output: &Output) -> bool {
     !output.status.success() && said(output).contains("test result: FAILED")
 }
 
+/// The real code passes the tests of this name, and each mutant fails the one that `notices` says.
+fn hold_and_notice(
+    tests: &Program,
+    name: &str,
+    notices: impl Fn(&Notices) -> Option<&'static str> + Sync,
+) {
+    let real = tests.run(None, &[name]);
+    assert!(real.status.success(), "{}", said(&real));
+    let next = AtomicUsize::new(0);
+    let notice = || {
+        while let Some((mutant, by)) = MUTANTS.get(next.fetch_add(1, Relaxed)) {
+            if let Some(test) = notices(by) {
+                let output = tests.run(Some(mutant), &["--exact", test]);
+                assert!(failed(&output), "{mutant} survives {test}: {}", said(&output));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..cpus() {
+            scope.spawn(notice);
+        }
+    });
+}
+
+fn cpus() -> usize {
+    thread::available_parallelism().map_or(1, |cpus| cpus.get())
+}
+
 #[test]
 fn models_hold_and_those_of_mutants_do_not() {
     let _alone = one_at_a_time();
-    let models = Program::models();
-    let real = models.run(None, &["modelled"]);
-    assert!(real.status.success(), "{}", said(&real));
-    for (mutant, notices) in MUTANTS {
-        if let Notices::Model(name) = notices {
-            let output = models.run(Some(mutant), &["--exact", name]);
-            assert!(failed(&output), "{mutant} survives {name}: {}", said(&output));
-        }
-    }
+    hold_and_notice(&Program::models(), "modelled::", |notices| match notices {
+        Notices::Model(name) => Some(name),
+        _ => None,
+    });
+}
+
+#[test]
+fn schedules_hold_and_those_of_mutants_do_not() {
+    let _alone = one_at_a_time();
+    hold_and_notice(&Program::schedules(), "scheduled::", |notices| match notices {
+        Notices::Schedule(name) => Some(name),
+        _ => None,
+    });
 }
 
 #[test]
@@ -74,7 +107,7 @@ const ATTEMPTS: usize = 6;
 
 #[test]
 fn the_torture_notices_each_mutant_and_nothing_in_the_real_code() {
-    if thread::available_parallelism().map_or(1, |cpus| cpus.get()) < 2 {
+    if cpus() < 2 {
         eprintln!("skipped: on one CPU nothing happens at once");
         return;
     }

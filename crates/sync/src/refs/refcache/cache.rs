@@ -1,19 +1,24 @@
 //! Counts, the caches of their changes, and the review of those that are zero.
 
-use std::array;
-use std::mem;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::{Arc, PoisonError};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::array;
+use core::fmt;
+use core::mem;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::Ordering::Relaxed;
+
+use lock_api::{Mutex, RawMutex};
 
 use crate::biased::Biased;
 use crate::mutant::is_mutant;
 use crate::platform::Platform;
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Mutex, MutexGuard};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 use crate::registry::{Node, Registry};
 
 /// Places of a cache, which then has 4 KiB. sv6 has 4096 for a CPU and all its threads.
-const WAYS: usize = if cfg!(loom) { 2 } else { 256 };
+const WAYS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 
 /// Caches that are flushed after one heavy fence. The owner of the last waits for all to be flushed,
 /// a few microseconds for each.
@@ -23,9 +28,9 @@ pub(super) const GROUP: usize = 16;
 const DYING: usize = 1;
 
 /// The count of an object, at the object's beginning.
-pub(super) struct Header {
-    state: Mutex<State>,
-    free: unsafe fn(NonNull<Header>),
+pub(super) struct Header<R> {
+    state: Mutex<R, State>,
+    free: unsafe fn(NonNull<Header<R>>),
 }
 
 struct State {
@@ -39,30 +44,25 @@ struct State {
     weak: Option<Arc<Word>>,
 }
 
-impl Header {
+impl<R: RawMutex> Header<R> {
     /// A count of one, of an object that `free` frees.
-    pub(super) fn new(free: unsafe fn(NonNull<Header>)) -> Header {
+    pub(super) fn new(free: unsafe fn(NonNull<Header<R>>)) -> Header<R> {
         Header {
             state: Mutex::new(State { count: 1, touched: 0, queued: false, weak: None }),
             free,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nobody panics with the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The word of the object's weak references.
     ///
     /// # Safety
     /// The caller has a reference, and the pointer is good for all of the object.
-    pub(super) unsafe fn word(object: NonNull<Header>) -> Arc<Word> {
+    pub(super) unsafe fn word(object: NonNull<Header<R>>) -> Arc<Word> {
         // SAFETY: said by the caller.
-        let mut state = unsafe { object.as_ref() }.lock();
+        let mut state = unsafe { object.as_ref() }.state.lock();
         let queued = state.queued;
         let word = state.weak.get_or_insert_with(|| {
-            let word = Word(AtomicPtr::new(object.as_ptr()));
+            let word = Word(AtomicPtr::new(object.as_ptr().cast()));
             // A review that finds the bit missing would wait for another two epochs.
             if queued {
                 word.set_dying();
@@ -76,71 +76,73 @@ impl Header {
 /// What weak references know of their object: its address and [`DYING`], or null.
 ///
 /// It decides between an upgrade and the end, and publishes nothing: the object came with the weak
-/// reference, and what was done with it comes to the review through caches and the object's lock. So
-/// its orders are stronger than they need be, and no model notices their loss.
-pub(super) struct Word(AtomicPtr<Header>);
+/// reference, and what was done with it comes to the review through caches and the object's lock. That
+/// an upgrade does not find what the word was long ago is due to the fences of `flush` and of owners. So
+/// its accesses need no order.
+pub(super) struct Word(AtomicPtr<()>);
 
 impl Word {
     /// Under the object's lock.
     fn set_dying(&self) {
         let word = self.0.load(Relaxed);
-        self.0.store(word.map_addr(|address| address | DYING), Release);
+        self.0.store(word.map_addr(|address| address | DYING), Relaxed);
     }
 
     /// Under the object's lock.
     fn clear_dying(&self) {
         let word = self.0.load(Relaxed);
-        self.0.store(word.map_addr(|address| address & !DYING), Release);
+        self.0.store(word.map_addr(|address| address & !DYING), Relaxed);
     }
 
     /// Ends it if nobody has upgraded since it was set to dying.
     fn end(&self) -> bool {
         let word = self.0.load(Relaxed);
         word.addr() & DYING != 0
-            && self.0.compare_exchange(word, ptr::null_mut(), AcqRel, Relaxed).is_ok()
+            && self.0.compare_exchange(word, ptr::null_mut(), Relaxed, Relaxed).is_ok()
     }
 }
 
 /// A change of an object's count that its global count does not know yet.
-#[derive(Clone, Copy)]
-struct Way {
-    object: *mut Header,
+struct Way<R> {
+    object: *mut Header<R>,
     delta: i64,
 }
 
-/// A place that no object has.
-const EMPTY: Way = Way { object: ptr::null_mut(), delta: 0 };
+impl<R> Way<R> {
+    /// A place that no object has.
+    const EMPTY: Way<R> = Way { object: ptr::null_mut(), delta: 0 };
+}
 
 /// The changes of one thread.
-struct Cache {
-    ways: [Way; WAYS],
+struct Cache<R> {
+    ways: [Way<R>; WAYS],
     /// Objects that its evictions have left at zero.
-    queue: Queue,
+    queue: Queue<R>,
 }
 
 /// The place of an object: the highest bits of a product with the golden ratio (Knuth), as objects are
 /// often a power of two apart.
 #[inline]
-fn place(object: NonNull<Header>) -> usize {
+fn place<R>(object: NonNull<Header<R>>) -> usize {
     let product = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (product >> (u64::BITS - WAYS.ilog2())) as usize
 }
 
 /// Objects that are to be reviewed. Each has `queued` set and is in no other queue.
-type Queue = Vec<NonNull<Header>>;
+type Queue<R> = Vec<NonNull<Header<R>>>;
 
 /// Adds a delta to the object's global count, in this epoch at the latest.
 ///
 /// # Safety
 /// If the way is not empty, the object is there. It is, as long as a cache has a delta of it: see the
 /// module.
-unsafe fn evict(way: Way, epoch: u64, queue: &mut Queue) {
+unsafe fn evict<R: RawMutex>(way: Way<R>, epoch: u64, queue: &mut Queue<R>) {
     let Some(object) = NonNull::new(way.object) else { return };
     if is_mutant!("refcache_skips_zero") && way.delta == 0 {
         return;
     }
     // SAFETY: said by the caller.
-    let mut state = unsafe { object.as_ref() }.lock();
+    let mut state = unsafe { object.as_ref() }.state.lock();
     state.count += way.delta;
     if state.count != 0 {
         return;
@@ -156,56 +158,60 @@ unsafe fn evict(way: Way, epoch: u64, queue: &mut Queue) {
 }
 
 /// A thread's place.
-pub(super) struct Member {
-    cache: Biased<Box<Cache>>,
+struct Member<R> {
+    cache: Biased<Box<Cache<R>>>,
     /// There is something in the cache.
     used: AtomicBool,
 }
 
 // SAFETY: the pointers of the cache are used by whoever has it, and what they point to is `Sync`.
-unsafe impl Sync for Member {}
+unsafe impl<R: Send + Sync> Sync for Member<R> {}
 // SAFETY: as above.
-unsafe impl Send for Member {}
+unsafe impl<R: Send + Sync> Send for Member<R> {}
 
-impl Member {
-    fn new() -> Member {
-        let cache = Box::new(Cache { ways: [EMPTY; WAYS], queue: Vec::new() });
+impl<R> Member<R> {
+    fn new() -> Member<R> {
+        let cache = Box::new(Cache { ways: [Way::EMPTY; WAYS], queue: Vec::new() });
         Member { cache: Biased::new(cache), used: AtomicBool::new(false) }
     }
 }
 
-/// Threads, their caches, and the epoch.
-pub(super) struct Refcache<P: Platform> {
+/// Threads, their caches, and the epoch: a process has [one](super::Process), and a kernel makes its own,
+/// see [the module](super#without-an-operating-system). `R` is the lock of each object.
+pub struct Refcache<P, R> {
     platform: P,
-    members: Registry<Member>,
+    members: Registry<Member<R>>,
     epoch: AtomicU64,
     /// Objects that are to be reviewed, for the one who ticks.
-    queue: Mutex<Pending>,
+    queue: Mutex<R, Pending<R>>,
 }
 
-struct Pending(Queue);
+struct Pending<R>(Queue<R>);
 
 // SAFETY: what is there is `Send` and `Sync`: whoever makes an object promises it.
-unsafe impl Send for Pending {}
+unsafe impl<R: Send + Sync> Send for Pending<R> {}
 
-impl<P: Platform> Refcache<P> {
-    pub(super) fn new(platform: P) -> Refcache<P> {
-        Refcache {
-            platform,
-            members: Registry::new(),
-            epoch: AtomicU64::new(0),
-            queue: Mutex::new(Pending(Vec::new())),
+impl<P: Platform, R: RawMutex> Refcache<P, R> {
+    constant! {
+        /// In which nobody takes part.
+        pub fn new(platform: P) -> Refcache<P, R> {
+            Refcache {
+                platform,
+                members: Registry::new(),
+                epoch: AtomicU64::new(0),
+                queue: Mutex::new(Pending(Vec::new())),
+            }
         }
     }
 
-    /// Takes part, as one thread.
-    pub(super) fn join(&self) -> Local<'_, P> {
+    /// Takes part, as one thread. It allocates the thread's cache if no other has left before.
+    pub fn join(&self) -> Local<'_, P, R> {
         Local { refcache: self, node: self.members.take_or_make(Member::new) }
     }
 
     /// Ends the epoch: flushes the caches that were used, reviews what is at zero, and frees what has
-    /// been there long enough.
-    pub(super) fn tick(&self) {
+    /// been there long enough. See [`tick`](super#the-algorithm).
+    pub fn tick(&self) {
         let dead = self.end_epoch();
         // Without the lock: a destructor may drop other references, and may even tick.
         for object in dead {
@@ -215,9 +221,9 @@ impl<P: Platform> Refcache<P> {
         }
     }
 
-    fn end_epoch(&self) -> Queue {
+    fn end_epoch(&self) -> Queue<R> {
         // One at a time: an epoch that ends has flushed all caches.
-        let mut pending = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.queue.lock();
         let queue = &mut pending.0;
         let epoch = self.epoch.load(Relaxed);
         self.flush(epoch, queue);
@@ -235,7 +241,7 @@ impl<P: Platform> Refcache<P> {
         dead
     }
 
-    fn flush(&self, epoch: u64, queue: &mut Queue) {
+    fn flush(&self, epoch: u64, queue: &mut Queue<R>) {
         // An owner's section that began before this fence is seen as inside; one that begins later
         // sees what we wrote before: words that are dying or null, and the epoch that began last.
         if !is_mutant!("refcache_no_fence") {
@@ -257,11 +263,11 @@ impl<P: Platform> Refcache<P> {
                 self.platform.heavy();
             }
             for member in group() {
-                let flush = |cache: &mut Box<Cache>| {
+                let flush = |cache: &mut Box<Cache<R>>| {
                     for way in &mut cache.ways {
                         // A delta of zero as well: the object was in use in this epoch.
                         // SAFETY: there is a delta of it.
-                        unsafe { evict(mem::replace(way, EMPTY), epoch, queue) };
+                        unsafe { evict(mem::replace(way, Way::EMPTY), epoch, queue) };
                     }
                     queue.append(&mut cache.queue);
                     member.used.store(false, Relaxed);
@@ -280,9 +286,9 @@ enum Verdict {
 }
 
 /// What becomes of an object that is in the queue, at the beginning of the epoch.
-fn review(object: NonNull<Header>, epoch: u64) -> Verdict {
+fn review<R: RawMutex>(object: NonNull<Header<R>>, epoch: u64) -> Verdict {
     // SAFETY: objects of a queue are there: only a review frees them.
-    let mut state = unsafe { object.as_ref() }.lock();
+    let mut state = unsafe { object.as_ref() }.state.lock();
     if state.count != 0 {
         state.queued = false;
         if let Some(word) = &state.weak {
@@ -304,27 +310,39 @@ fn review(object: NonNull<Header>, epoch: u64) -> Verdict {
     }
 }
 
-/// A thread's part. It is a copy of what the thread has taken, which [`leave`](Local::leave) gives
-/// back.
-pub(super) struct Local<'d, P: Platform> {
-    refcache: &'d Refcache<P>,
-    node: &'d Node<Member>,
+impl<P, R> fmt::Debug for Refcache<P, R> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Refcache").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
 }
 
-impl<P: Platform> Clone for Local<'_, P> {
+/// A thread's part. It is a copy of what the thread has taken, which [`leave`](Local::leave) gives
+/// back.
+pub struct Local<'d, P, R> {
+    refcache: &'d Refcache<P, R>,
+    node: &'d Node<Member<R>>,
+}
+
+impl<P, R> Clone for Local<'_, P, R> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Platform> Copy for Local<'_, P> {}
+impl<P, R> Copy for Local<'_, P, R> {}
 
-impl<P: Platform> Local<'_, P> {
+impl<P, R> fmt::Debug for Local<'_, P, R> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("Local")
+    }
+}
+
+impl<P: Platform, R: RawMutex> Local<'_, P, R> {
     /// The thread takes part no more. Its cache is flushed with the others.
     ///
     /// # Safety
     /// The thread has joined, and uses no copy after this.
-    pub(super) unsafe fn leave(self) {
+    pub unsafe fn leave(self) {
         self.node.release();
     }
 
@@ -334,7 +352,7 @@ impl<P: Platform> Local<'_, P> {
     /// This is the thread that has joined. The object is there, and the caller has a reference, which
     /// it gives up with a change of -1.
     #[inline]
-    pub(super) unsafe fn add(self, object: NonNull<Header>, change: i64) {
+    pub(super) unsafe fn add(self, object: NonNull<Header<R>>, change: i64) {
         let member = &self.node.value;
         // SAFETY: said by the caller; `note` does not come back here.
         unsafe {
@@ -346,19 +364,19 @@ impl<P: Platform> Local<'_, P> {
     ///
     /// # Safety
     /// This is the thread that has joined.
-    pub(super) unsafe fn upgrade(self, word: &Word) -> Option<NonNull<Header>> {
-        let upgrade = |cache: &mut Box<Cache>| {
+    pub(super) unsafe fn upgrade(self, word: &Word) -> Option<NonNull<Header<R>>> {
+        let upgrade = |cache: &mut Box<Cache<R>>| {
             // As long as we are inside, our cache is not flushed, so fewer than two epochs end: what
             // the word shows us is not freed.
-            let mut found = word.0.load(Acquire);
+            let mut found = word.0.load(Relaxed);
             while found.addr() & DYING != 0 {
                 let alive = found.map_addr(|address| address & !DYING);
-                match word.0.compare_exchange(found, alive, AcqRel, Acquire) {
+                match word.0.compare_exchange(found, alive, Relaxed, Relaxed) {
                     Ok(_) => found = alive,
                     Err(other) => found = other,
                 }
             }
-            let object = NonNull::new(found)?;
+            let object = NonNull::new(found)?.cast();
             // SAFETY: as above.
             unsafe { self.note(cache, object, 1) };
             Some(object)
@@ -370,7 +388,7 @@ impl<P: Platform> Local<'_, P> {
     /// # Safety
     /// The object is there, and stays so as long as the thread is inside.
     #[inline]
-    unsafe fn note(self, cache: &mut Cache, object: NonNull<Header>, change: i64) {
+    unsafe fn note(self, cache: &mut Cache<R>, object: NonNull<Header<R>>, change: i64) {
         let way = &mut cache.ways[place(object)];
         if ptr::eq(way.object, object.as_ptr()) {
             way.delta += change;
@@ -387,7 +405,7 @@ impl<P: Platform> Local<'_, P> {
     /// # Safety
     /// As with [`evict`].
     #[cold]
-    unsafe fn make_room(self, old: Way, queue: &mut Queue) {
+    unsafe fn make_room(self, old: Way<R>, queue: &mut Queue<R>) {
         // A `tick` that had looked at this cache before we came in may end the epoch at any moment;
         // the one after it waits for us. So the next epoch is the latest that this can be.
         // The fences of `flush` and of owners see to it, so no order is needed.

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst, fence};
 
 use crate::platform::Platform;
 
-use super::cache::{GROUP, Header, Local, Refcache};
+use super::cache::{self, GROUP, Refcache};
+
+type Header = cache::Header<parking_lot::RawMutex>;
+type Local = cache::Local<'static, Stage, parking_lot::RawMutex>;
 
 /// Fences until then, and what is to be done.
 type Later = (usize, Box<dyn FnOnce()>);
@@ -67,12 +70,12 @@ unsafe fn free(header: NonNull<Header>) {
 
 /// Threads in three groups, and an object with one reference.
 struct Scene {
-    refcache: &'static Refcache<Stage>,
+    refcache: &'static Refcache<Stage, parking_lot::RawMutex>,
     /// Of the first group that is flushed.
-    early: Local<'static, Stage>,
+    early: Local,
     /// Of the last one.
-    late: Local<'static, Stage>,
-    others: Vec<Local<'static, Stage>>,
+    late: Local,
+    others: Vec<Local>,
     object: NonNull<Object>,
 }
 
@@ -118,7 +121,7 @@ fn object() -> NonNull<Object> {
     NonNull::from(keep(object))
 }
 
-fn add(local: Local<Stage>, object: NonNull<Object>, change: i64) {
+fn add(local: Local, object: NonNull<Object>, change: i64) {
     // SAFETY: this thread has joined for all; objects are kept.
     unsafe { local.add(object.cast(), change) };
 }

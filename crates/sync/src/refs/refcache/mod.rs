@@ -67,22 +67,73 @@
 //! And where the paper notes that an object is *dirty* and reviews it again two epochs after the first
 //! review, this notes when it was touched, so that the wait never begins anew at a review.
 //!
+//! # Without an operating system
+//! A kernel says who refers by [`Threads`]: a cache for each CPU, which whoever uses it does not leave
+//! meanwhile, and a lock. Somebody calls [`Refcache::tick`].
+//!
+//! ```
+//! # use std::sync::atomic::{Ordering, fence};
+//!
+//! use knee_sync::Platform;
+//! use knee_sync::refs::refcache::{Local, Refcache, Shared, Threads};
+//!
+//! struct Kernel;
+//! # // SAFETY: both sides execute a full fence.
+//! # unsafe impl Platform for Kernel {
+//! #     fn is_symmetric(&self) -> bool { true }
+//! #     fn heavy(&self) { fence(Ordering::SeqCst) }
+//! #     fn relax(&self, _round: u32) { std::hint::spin_loop() }
+//! #     fn now(&self) -> u64 { 0 }
+//! #     fn thread(&self) -> u64 { 0 }
+//! # }
+//! # type SpinLock = parking_lot::RawMutex; // Any `lock_api::RawMutex`.
+//!
+//! static CACHES: Refcache<Kernel, SpinLock> = Refcache::new(Kernel);
+//!
+//! std::thread_local! { // As many as there are CPUs.
+//!     static CPU: Local<'static, Kernel, SpinLock> = CACHES.join();
+//! }
+//!
+//! // SAFETY: nobody else has this thread's part.
+//! unsafe impl Threads for Kernel {
+//!     type Platform = Kernel;
+//!     type Lock = SpinLock;
+//!     fn refcache() -> &'static Refcache<Kernel, SpinLock> {
+//!         &CACHES
+//!     }
+//!     fn with_local<R>(with: impl FnOnce(Local<'static, Kernel, SpinLock>) -> R) -> R {
+//!         CPU.with(|&local| with(local)) // Without preemption.
+//!     }
+//! }
+//!
+//! let page = Shared::<_, Kernel>::new_in([0u8; 4096]);
+//! let cached = page.downgrade();
+//! drop(page);
+//! (0..3).for_each(|_| CACHES.tick());
+//! assert!(cached.upgrade().is_none());
+//! ```
+//!
 //! Source: A. Clements, M. F. Kaashoek, N. Zeldovich, "RadixVM: Scalable Address Spaces for
 //! Multithreaded Applications", EuroSys 2013, section 3.1, and sv6's refcache.
 
 mod cache;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod mid_tick;
 #[cfg(all(test, loom))]
 mod modelled;
-#[cfg(not(loom))]
+#[cfg(all(feature = "std", not(loom)))]
 mod process;
+#[cfg(all(test, shuttle))]
+mod scheduled;
 #[cfg(not(loom))]
 mod shared;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod threads;
 
-#[cfg(not(loom))]
-pub use process::{Ticker, tick};
+pub use cache::{Local, Refcache};
+#[cfg(all(feature = "std", not(loom)))]
+pub use process::{Process, Ticker, tick};
 #[cfg(not(loom))]
 pub use shared::{Shared, Weak};
+pub use threads::Threads;

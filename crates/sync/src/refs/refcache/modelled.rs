@@ -4,9 +4,12 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::cache::{Header, Local, Refcache, Word};
-use crate::model::{Model, check, interrupt, thread};
+use super::cache::{self, Refcache, Word};
+use crate::model::{Model, RawLock, check, interrupt, thread};
 use crate::primitive::Cell;
+
+type Header = cache::Header<RawLock>;
+type Local<'a> = cache::Local<'a, Model, RawLock>;
 
 /// An object that stays when it is freed: loom complains of a use that is not ordered with that.
 #[repr(C)]
@@ -40,7 +43,7 @@ impl Pointer {
         unsafe { Header::word(self.0.cast()) }
     }
 
-    fn add(self, local: Local<Model>, change: i64) {
+    fn add(self, local: Local, change: i64) {
         // SAFETY: the caller is the thread that has joined; the object is kept.
         unsafe { local.add(self.0.cast(), change) };
     }

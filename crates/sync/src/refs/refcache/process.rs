@@ -11,18 +11,15 @@ use crate::per_thread::{self, Part, per_thread};
 use crate::system::System;
 
 use super::cache::{Local, Refcache};
+use super::threads::Threads;
 
-static REFCACHE: OnceLock<Refcache<System>> = OnceLock::new();
+type Member = Local<'static, System, parking_lot::RawMutex>;
 
-fn refcache() -> &'static Refcache<System> {
-    REFCACHE.get_or_init(|| Refcache::new(System::detect()))
-}
+per_thread!(Member);
 
-per_thread!(Local<'static, System>);
-
-impl Part for Local<'static, System> {
+impl Part for Member {
     fn join() -> Self {
-        refcache().join()
+        Process::refcache().join()
     }
 
     fn leave(self) -> bool {
@@ -32,10 +29,25 @@ impl Part for Local<'static, System> {
     }
 }
 
-/// Calls `with` with the calling thread's part, which it may use within the call.
-#[inline]
-pub(super) fn with_local<R>(with: impl FnOnce(Local<'static, System>) -> R) -> R {
-    per_thread::with(part(), with)
+/// The threads of this process.
+#[derive(Debug)]
+pub struct Process(());
+
+// SAFETY: a part belongs to the thread that has joined, until that is about to exit. membarrier(2) reaches
+// all threads of the process.
+unsafe impl Threads for Process {
+    type Platform = System;
+    type Lock = parking_lot::RawMutex;
+
+    fn refcache() -> &'static Refcache<System, parking_lot::RawMutex> {
+        static REFCACHE: OnceLock<Refcache<System, parking_lot::RawMutex>> = OnceLock::new();
+        REFCACHE.get_or_init(|| Refcache::new(System::detect()))
+    }
+
+    #[inline]
+    fn with_local<R>(with: impl FnOnce(Member) -> R) -> R {
+        per_thread::with(part(), with)
+    }
 }
 
 /// Ends an epoch of the process: flushes the caches that threads have used since the last one, and
@@ -45,7 +57,7 @@ pub(super) fn with_local<R>(with: impl FnOnce(Local<'static, System>) -> R) -> R
 /// by the third tick after that. What is freed is dropped by the calling thread. A tick costs a heavy fence, and another one for each 16 threads that have
 /// used their caches; sv6 ticks every 10 milliseconds. Who does not want to call it starts a [`Ticker`].
 pub fn tick() {
-    refcache().tick();
+    Process::refcache().tick();
 }
 
 /// A thread that [ticks](tick) now and then, until this is dropped.

@@ -1,18 +1,21 @@
 //! References that own, and weak ones.
 
-use std::fmt;
-use std::marker::PhantomData;
-use std::ops::Deref;
-use std::ptr::NonNull;
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::NonNull;
 
 use super::cache::{Header, Word};
-use super::process::with_local;
+#[cfg(feature = "std")]
+use super::process::Process;
+use super::threads::Threads;
 
 #[repr(C)]
-struct Object<T> {
+struct Object<T, R> {
     /// At the beginning: its address is the object's.
-    header: Header,
+    header: Header<R>,
     value: T,
 }
 
@@ -25,56 +28,70 @@ struct Object<T> {
 /// than needed: pages, entries of caches, nodes of a tree. Do not use it where the end has to come at
 /// once, nor where references hardly move: 48 bytes for each object and 4 KiB for each thread are
 /// more than an `Arc` needs. As with `Arc`, cycles are never freed.
-pub struct Shared<T: Send + Sync + 'static> {
-    object: NonNull<Object<T>>,
-    owns: PhantomData<Object<T>>,
+///
+/// `C` are those who refer, the threads of the process unless others are named.
+pub struct Shared<
+    T: Send + Sync + 'static,
+    #[cfg(feature = "std")] C: Threads = Process,
+    #[cfg(not(feature = "std"))] C: Threads,
+> {
+    object: NonNull<Object<T, C::Lock>>,
+    owns: PhantomData<Object<T, C::Lock>>,
 }
 
 // SAFETY: a reference gives others `&T`, and the last one drops `T` on any thread.
-unsafe impl<T: Send + Sync + 'static> Send for Shared<T> {}
+unsafe impl<T: Send + Sync + 'static, C: Threads> Send for Shared<T, C> {}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync + 'static> Sync for Shared<T> {}
+unsafe impl<T: Send + Sync + 'static, C: Threads> Sync for Shared<T, C> {}
 
+#[cfg(feature = "std")]
 impl<T: Send + Sync + 'static> Shared<T> {
-    /// The first reference of a value.
+    /// The first reference of a value, among the threads of the process.
     pub fn new(value: T) -> Shared<T> {
-        unsafe fn free<T>(header: NonNull<Header>) {
+        Shared::new_in(value)
+    }
+}
+
+impl<T: Send + Sync + 'static, C: Threads> Shared<T, C> {
+    /// The first reference of a value.
+    pub fn new_in(value: T) -> Shared<T, C> {
+        unsafe fn free<T, R>(header: NonNull<Header<R>>) {
             // SAFETY: the header is the beginning of the box below.
-            drop(unsafe { Box::from_raw(header.cast::<Object<T>>().as_ptr()) });
+            drop(unsafe { Box::from_raw(header.cast::<Object<T, R>>().as_ptr()) });
         }
-        let object = Box::new(Object { header: Header::new(free::<T>), value });
+        let object = Box::new(Object { header: Header::new(free::<T, C::Lock>), value });
         Shared { object: NonNull::from(Box::leak(object)), owns: PhantomData }
     }
 
     /// A reference that does not keep the value.
-    pub fn downgrade(&self) -> Weak<T> {
+    pub fn downgrade(&self) -> Weak<T, C> {
         // SAFETY: we have a reference, and the pointer comes from the object's box.
-        let word = unsafe { Header::word(self.object.cast()) };
+        let word = unsafe { Header::<C::Lock>::word(self.object.cast()) };
         Weak { word, value: PhantomData }
     }
 
     fn add(&self, change: i64) {
         // SAFETY: the local part is this thread's, and we have a reference, or give it up.
-        with_local(|local| unsafe { local.add(self.object.cast(), change) });
+        C::with_local(|local| unsafe { local.add(self.object.cast(), change) });
     }
 }
 
-impl<T: Send + Sync + 'static> Clone for Shared<T> {
+impl<T: Send + Sync + 'static, C: Threads> Clone for Shared<T, C> {
     #[inline]
-    fn clone(&self) -> Shared<T> {
+    fn clone(&self) -> Shared<T, C> {
         self.add(1);
         Shared { object: self.object, owns: PhantomData }
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Shared<T> {
+impl<T: Send + Sync + 'static, C: Threads> Drop for Shared<T, C> {
     #[inline]
     fn drop(&mut self) {
         self.add(-1);
     }
 }
 
-impl<T: Send + Sync + 'static> Deref for Shared<T> {
+impl<T: Send + Sync + 'static, C: Threads> Deref for Shared<T, C> {
     type Target = T;
 
     #[inline]
@@ -84,7 +101,7 @@ impl<T: Send + Sync + 'static> Deref for Shared<T> {
     }
 }
 
-impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Shared<T> {
+impl<T: Send + Sync + fmt::Debug + 'static, C: Threads> fmt::Debug for Shared<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.debug_tuple("Shared").field(&**self).finish()
     }
@@ -95,28 +112,32 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Shared<T> {
 /// An upgrade succeeds until the value is freed, so also after the last [`Shared`] has gone: a cache
 /// whose entries are weak finds again what was dropped a moment ago. All weak references of a value
 /// share one word, and an `Arc` of it.
-pub struct Weak<T: Send + Sync + 'static> {
+pub struct Weak<
+    T: Send + Sync + 'static,
+    #[cfg(feature = "std")] C: Threads = Process,
+    #[cfg(not(feature = "std"))] C: Threads,
+> {
     word: Arc<Word>,
-    value: PhantomData<Shared<T>>,
+    value: PhantomData<Shared<T, C>>,
 }
 
-impl<T: Send + Sync + 'static> Weak<T> {
+impl<T: Send + Sync + 'static, C: Threads> Weak<T, C> {
     /// A reference, if the value is still there.
-    pub fn upgrade(&self) -> Option<Shared<T>> {
+    pub fn upgrade(&self) -> Option<Shared<T, C>> {
         // SAFETY: the local part is this thread's.
-        let header = with_local(|local| unsafe { local.upgrade(&self.word) })?;
+        let header = C::with_local(|local| unsafe { local.upgrade(&self.word) })?;
         // The word came from an object of this type.
         Some(Shared { object: header.cast(), owns: PhantomData })
     }
 }
 
-impl<T: Send + Sync + 'static> Clone for Weak<T> {
-    fn clone(&self) -> Weak<T> {
+impl<T: Send + Sync + 'static, C: Threads> Clone for Weak<T, C> {
+    fn clone(&self) -> Weak<T, C> {
         Weak { word: Arc::clone(&self.word), value: PhantomData }
     }
 }
 
-impl<T: Send + Sync + 'static> fmt::Debug for Weak<T> {
+impl<T: Send + Sync + 'static, C: Threads> fmt::Debug for Weak<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("Weak")
     }

@@ -1,38 +1,38 @@
-//! A sleep until readers are out.
+//! A sleep until others have done something.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::platform::Platform;
 use crate::primitive::{AtomicU32, constant, fence};
 
-/// Rounds of the platform's wait before the thread sleeps: most readers are out sooner.
-#[cfg(all(target_os = "linux", feature = "std", not(any(loom, miri))))]
+/// Rounds of the platform's wait before the thread sleeps: most waits are over sooner.
+#[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const AWAKE: u32 = 80;
 
-/// How long one sleep is at most. A wake-up may be missed, where readers execute no fence for it
-/// (see `Bias::leave`); it is late then, and not lost.
-#[cfg(all(target_os = "linux", feature = "std", not(any(loom, miri))))]
-const SLEEP: core::time::Duration = core::time::Duration::from_millis(1);
+/// How long one sleep is at most. A wake-up may be missed, where readers of a lock execute no fence for
+/// it (see `rm::bias::Bias::leave`); it is late then, and not lost.
+#[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
+const SLEEP: core::time::Duration = core::time::Duration::from_micros(200);
 
-/// What one thread waits for and others tell.
+/// What some threads wait for and others tell.
 #[derive(Debug)]
-pub(super) struct Event {
+pub(crate) struct Event {
     /// 1 while somebody sleeps, or is about to.
     sleeping: AtomicU32,
 }
 
 impl Event {
     constant! {
-        pub(super) fn new() -> Event {
+        pub(crate) fn new() -> Event {
             Event { sleeping: AtomicU32::new(0) }
         }
     }
 
     /// Waits until `is_over` is true.
-    pub(super) fn wait(&self, platform: &impl Platform, is_over: impl Fn() -> bool) {
+    pub(crate) fn wait(&self, platform: &impl Platform, is_over: impl Fn() -> bool) {
         let mut round = 0;
         while !is_over() {
-            #[cfg(all(target_os = "linux", feature = "std", not(any(loom, miri))))]
+            #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
             if round >= AWAKE {
                 self.sleeping.store(1, Relaxed);
                 // With the fence of `notify`: if it came first, `is_over` sees what was told; if
@@ -41,8 +41,9 @@ impl Event {
                 if !is_over() {
                     crate::futex::wait(&self.sleeping, 1, SLEEP);
                 }
-                continue;
             }
+            // Also between sleeps: the platform may have something to do meanwhile that those whom we
+            // wait for wait for, as a kernel's CPU takes interrupts while a thread sleeps.
             platform.relax(round);
             round = round.saturating_add(1);
         }
@@ -50,11 +51,11 @@ impl Event {
 
     /// Wakes those who wait: something has changed.
     #[cold]
-    pub(super) fn notify(&self) {
+    pub(crate) fn notify(&self) {
         fence(SeqCst);
         if self.sleeping.load(Relaxed) == 1 {
             self.sleeping.store(0, Relaxed);
-            #[cfg(all(target_os = "linux", feature = "std", not(any(loom, miri))))]
+            #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
             crate::futex::wake_all(&self.sleeping);
         }
     }

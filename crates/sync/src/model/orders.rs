@@ -1,4 +1,4 @@
-//! A platform for loom, and threads that it can interrupt.
+//! A platform for loom, which tries orders of accesses, and threads that it can interrupt.
 //!
 //! loom knows full fences and nothing like membarrier(2). So each model runs twice: on a symmetric
 //! platform, and on one whose heavy fence has each other thread execute a full fence before it returns.
@@ -161,12 +161,18 @@ pub(crate) fn check_symmetric(preemptions: usize, threads: impl Fn() + Sync + Se
     check_on(true, preemptions, threads);
 }
 
-fn check_on(symmetric: bool, preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
+pub(crate) fn check_on(
+    symmetric: bool,
+    preemptions: usize,
+    threads: impl Fn() + Sync + Send + 'static,
+) {
     SYMMETRIC.set(symmetric);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(move || {
         BEGUN.set(1);
+        // Who comes to a static acquires from the one who came first.
+        ASKED.load(Relaxed);
         come();
         threads();
     });

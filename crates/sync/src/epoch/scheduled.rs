@@ -1,0 +1,163 @@
+//! Schedules of threads that come, read, replace, free and go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::domain::Domain;
+use super::online::Online;
+use crate::model::{Model, check, thread};
+use crate::primitive::AtomicU64;
+
+const OBJECTS: usize = 16;
+
+/// Objects, of which number `current` can be found.
+struct World {
+    domain: Domain<Model>,
+    current: AtomicU64,
+    next: AtomicU64,
+    /// No part of the model: whoever looks sees it.
+    freed: [AtomicBool; OBJECTS],
+}
+
+impl World {
+    fn new() -> Arc<World> {
+        Arc::new(World {
+            domain: Domain::new(Model),
+            current: AtomicU64::new(0),
+            next: AtomicU64::new(1),
+            freed: Default::default(),
+        })
+    }
+
+    fn is_freed(&self, object: u64) -> bool {
+        self.freed[object as usize].load(Relaxed)
+    }
+
+    /// What can be found now, which stays for as long as the caller is inside.
+    fn find(&self) -> u64 {
+        let found = self.current.load(Relaxed);
+        self.look(found);
+        found
+    }
+
+    /// Looks at what was found, after others had time to free it.
+    fn look(&self, found: u64) {
+        thread::yield_now();
+        assert!(!self.is_freed(found), "what is found in a section was freed");
+    }
+
+    /// Replaces what can be found, and defers its end.
+    fn replace(self: &Arc<World>, handle: &super::Handle<Model>) {
+        let old = self.current.swap(self.next.fetch_add(1, Relaxed), Relaxed);
+        let world = Arc::clone(self);
+        handle.pin().defer(move || {
+            thread::yield_now();
+            assert!(!world.freed[old as usize].swap(true, Relaxed), "freed twice");
+        });
+    }
+
+    /// At the end: all but what can be found was freed.
+    fn is_over(&self) {
+        self.domain.barrier();
+        let current = self.current.load(Relaxed);
+        assert!((0..current).all(|object| self.is_freed(object)), "something was never freed");
+    }
+}
+
+fn in_thread(world: &Arc<World>, does: fn(&Arc<World>)) -> thread::JoinHandle<()> {
+    let world = Arc::clone(world);
+    thread::spawn(move || does(&world))
+}
+
+/// Reads in sections that nest and are refreshed, of a thread that comes twice.
+fn read(world: &Arc<World>) {
+    for _ in 0..2 {
+        let handle = world.domain.register();
+        let mut guard = handle.pin();
+        let first = world.find();
+        let inner = handle.pin();
+        world.look(first);
+        drop(inner);
+        world.look(first);
+        guard.refresh();
+        world.find();
+    }
+}
+
+/// Replaces, comes again, and frees or leaves it to others.
+fn write(world: &Arc<World>) {
+    for round in 0..3 {
+        let handle = world.domain.register();
+        world.replace(&handle);
+        if round == 1 {
+            handle.flush();
+        }
+    }
+}
+
+#[test]
+fn threads_that_come_and_go_find_what_is_there_and_leave_nothing() {
+    check(|| {
+        let world = World::new();
+        let all = [read, read, read, write, write].map(|does| in_thread(&world, does));
+        all.into_iter().for_each(|thread| thread.join().unwrap());
+        world.is_over();
+    });
+}
+
+#[test]
+fn a_wait_is_for_guards_and_for_sections_that_change_threads() {
+    check(|| {
+        let world = World::new();
+        let travels = in_thread(&world, |world| {
+            let section = world.domain.section();
+            let found = world.find();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    world.look(found);
+                    drop(section);
+                });
+            });
+        });
+        let online = in_thread(&world, |world| {
+            let mut online = Online::new(world.domain.register());
+            for _ in 0..2 {
+                world.find();
+                online.quiescent();
+            }
+        });
+        let waits = [(), ()].map(|()| {
+            in_thread(&world, |world| {
+                let old = world.current.swap(world.next.fetch_add(1, Relaxed), Relaxed);
+                world.domain.synchronize();
+                world.freed[old as usize].store(true, Relaxed);
+            })
+        });
+        let polls = in_thread(&world, |world| {
+            let cookie = world.domain.cookie();
+            while !world.domain.poll(cookie) {
+                thread::yield_now();
+            }
+            assert!(world.domain.is_over(cookie));
+        });
+        let all = [travels, online, polls].into_iter().chain(waits);
+        all.for_each(|thread| thread.join().unwrap());
+        world.is_over();
+    });
+}
+
+#[test]
+fn a_barrier_returns_when_all_was_called_that_was_deferred_before() {
+    check(|| {
+        let world = World::new();
+        let before = world.domain.register();
+        world.replace(&before);
+        let others = [read, write, write].map(|does| in_thread(&world, does));
+        before.leave_rest();
+        let frees = in_thread(&world, |world| world.domain.register().flush());
+        world.domain.barrier();
+        assert!(world.is_freed(0), "it was deferred before the barrier");
+        others.into_iter().chain([frees]).for_each(|thread| thread.join().unwrap());
+        world.is_over();
+    });
+}

@@ -1,0 +1,164 @@
+//! Schedules of users of counts, of those who end them, and of those who ask.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+
+use super::{PerCpuRef, Snzi};
+use crate::model::{Model, check, thread};
+
+/// A count, and what is true of it. That is no part of the model: whoever looks sees it.
+struct Counted {
+    count: PerCpuRef<Model>,
+    references: AtomicI64,
+    /// Lives that have begun and ended.
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+impl Counted {
+    fn new() -> Arc<Counted> {
+        Arc::new(Counted {
+            count: PerCpuRef::new(Model),
+            references: AtomicI64::new(1),
+            begun: AtomicUsize::new(1),
+            ended: AtomicUsize::new(0),
+        })
+    }
+
+    fn use_it(&self) {
+        assert!(self.references.load(Relaxed) > 0);
+        assert!(self.ended.load(Relaxed) < self.begun.load(Relaxed), "used after its release");
+    }
+
+    /// Puts a reference that somebody has got.
+    fn put(&self, thread: usize) {
+        self.use_it();
+        self.references.fetch_sub(1, Relaxed);
+        // SAFETY: the number is the caller's.
+        self.release_if(unsafe { self.count.put_as(thread) });
+    }
+
+    fn release_if(&self, is_last: bool) {
+        if is_last {
+            assert_eq!(self.references.load(Relaxed), 0, "released with references");
+            let ended = self.ended.fetch_add(1, Relaxed) + 1;
+            assert_eq!(ended, self.begun.load(Relaxed), "released twice");
+        }
+    }
+}
+
+#[test]
+fn each_life_of_a_count_ends_once_whoever_gets_and_puts_and_kills() {
+    const USERS: usize = 4;
+    check(|| {
+        let counted = Counted::new();
+        let users = (0..USERS).map(|user| {
+            let counted = Arc::clone(&counted);
+            thread::spawn(move || {
+                // SAFETY: the number is this thread's.
+                while unsafe { counted.count.tryget_live_as(user) } {
+                    counted.references.fetch_add(1, Relaxed);
+                    counted.use_it();
+                    // SAFETY: as above.
+                    unsafe { counted.count.get_as(user) };
+                    counted.references.fetch_add(1, Relaxed);
+                    counted.put(user);
+                    // The other one is put by another thread, by the number of another counter.
+                    let other = Arc::clone(&counted);
+                    thread::spawn(move || other.put(USERS + user)).join().unwrap();
+                }
+            })
+        });
+        let users: Vec<_> = users.collect();
+        let kills = {
+            let counted = Arc::clone(&counted);
+            thread::spawn(move || {
+                for life in 1..=3 {
+                    counted.references.fetch_sub(1, Relaxed);
+                    counted.release_if(counted.count.kill());
+                    // SAFETY: the number is this thread's.
+                    assert!(!unsafe { counted.count.tryget_live_as(2 * USERS) }, "it was killed");
+                    while !counted.count.is_zero() {
+                        thread::yield_now();
+                    }
+                    if life == 3 {
+                        return;
+                    }
+                    // Whoever put the last reference is about to say so.
+                    while counted.ended.load(Relaxed) < life {
+                        thread::yield_now();
+                    }
+                    counted.references.store(1, Relaxed);
+                    counted.begun.fetch_add(1, Relaxed);
+                    counted.count.reinit();
+                }
+            })
+        };
+        users.into_iter().chain([kills]).for_each(|thread| thread.join().unwrap());
+        assert_eq!(counted.ended.load(Relaxed), 3);
+    });
+}
+
+#[test]
+fn a_count_that_two_threads_kill_is_dead_for_both() {
+    check(|| {
+        let counted = Counted::new();
+        let does = |does: fn(&Counted, usize), thread: usize| {
+            let counted = Arc::clone(&counted);
+            thread::spawn(move || does(&counted, thread))
+        };
+        // SAFETY: the number is this thread's.
+        unsafe { counted.count.get_as(0) };
+        counted.references.fetch_add(1, Relaxed);
+        let uses = |counted: &Counted, thread: usize| {
+            // SAFETY: as above.
+            if unsafe { counted.count.tryget_live_as(thread) } {
+                counted.references.fetch_add(1, Relaxed);
+                counted.put(thread);
+            }
+        };
+        let kills = |counted: &Counted, thread: usize| {
+            let is_last = counted.count.kill();
+            assert!(counted.count.is_dead());
+            // SAFETY: as above.
+            assert!(!unsafe { counted.count.tryget_live_as(thread) }, "it was killed");
+            // There is the reference that the first thread got.
+            assert!(!is_last, "released with references");
+        };
+        let all = [does(uses, 1), does(uses, 2), does(kills, 3), does(kills, 4)];
+        all.into_iter().for_each(|thread| thread.join().unwrap());
+        // The owner's was put by a kill.
+        counted.references.fetch_sub(1, Relaxed);
+        counted.put(0);
+        assert_eq!(counted.ended.load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn somebody_is_there_if_any_of_five_threads_is() {
+    check(|| {
+        // Nine leaves have a node between some of them and the root.
+        let snzi = Arc::new(Snzi::new(9));
+        let there = Arc::new(AtomicI64::new(0));
+        let all = [0, 0, 1, 7, 8].map(|leaf| {
+            let (snzi, there) = (Arc::clone(&snzi), Arc::clone(&there));
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let arrival = snzi.arrive_at(leaf);
+                    there.fetch_add(1, Relaxed);
+                    assert!(snzi.query(), "this thread has arrived");
+                    there.fetch_sub(1, Relaxed);
+                    drop(arrival);
+                }
+            })
+        });
+        for _ in 0..3 {
+            // Who was there before and is there after is not missed.
+            let before = there.load(Relaxed);
+            let is_there = snzi.query();
+            assert!(is_there || before < all.len() as i64, "all have arrived");
+        }
+        all.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(!snzi.query(), "all have departed");
+    });
+}
