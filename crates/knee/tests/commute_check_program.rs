@@ -102,6 +102,18 @@ fn lookups_under_a_read_mostly_lock_share_nothing_not_even_of_one_key() {
     }
 }
 
+/// The promise of knee-vm; and that two who go to one table share its lock, so that this can fail.
+#[test]
+fn operations_of_two_cpus_on_pages_of_their_own_share_nothing() {
+    let Some(results) = check_all("vm_space", &[]) else { return };
+    assert!(results.len() > 70, "{results:?}");
+    for test in results {
+        let is_beside = test["test"] == "beside_fault,beside_fault/0.0";
+        let expected = if is_beside { "conflict" } else { "conflict-free" };
+        assert_eq!(test["verdict"], expected, "{test}");
+    }
+}
+
 #[test]
 fn lookups_in_different_shards_of_a_map_share_nothing() {
     let scratch = Scratch::new();

@@ -9,28 +9,32 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use knee_agent::{CONSOLE, DISK, Outcome, Plan, Report};
+use knee_agent::{CONSOLE, DISK, MSR, Outcome, Plan, Report, msr_parameter};
 use knee_commute::Test;
 use knee_marks::kernel_symbols;
 
 use crate::channel::Channel;
-use crate::datum::Resolver;
+use crate::datum::{Datum, Resolver};
 use crate::disk::Disk;
 use crate::error::GuestError;
 use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
+use crate::modules::module;
 use crate::process::Tracing;
 use crate::record::{Record, TestResult, TracedAccess};
 use crate::results::Results;
 
-/// How often a test is run whose calls share something each time. What they do not share in one run
-/// they need not share, so a run without conflicts is the last.
+/// How often a test is run whose calls share something else each time. What they do not share in one
+/// run they need not share, so a run without conflicts is the last, and so is one with the same as the
+/// one before: hardly another would tell more.
 const MOST_RUNS: u32 = 3;
 /// Tests that are worth a guest of their own: to boot takes as long as some hundred tests.
 const TESTS_PER_GUEST: usize = 300;
 /// Guests in a row that may end before they have begun a test.
 const FALSE_STARTS: u32 = 2;
+/// Module of the driver that agents want: see `apart` of crate knee-agent.
+const DRIVER: &str = "msr";
 /// Checked tests that wait to be told.
 const MOST_WAITING: usize = 1000;
 
@@ -177,12 +181,14 @@ pub fn check(
     for (at, job) in jobs.into_iter().enumerate() {
         hands[at % guests].push(job);
     }
+    // Where there is none, it may be built in, and without it all goes well and slowly.
+    let msr = module(kernel, DRIVER).unwrap_or_default();
     let functions = OnceLock::new();
     thread::scope(|scope| {
         let (to, from) = sync_channel(MOST_WAITING);
         let player = |hand| {
-            let (to, functions) = (to.clone(), &functions);
-            scope.spawn(move || play(kernel, hand, options, functions, &to))
+            let (to, functions, msr) = (to.clone(), &functions, msr.as_deref());
+            scope.spawn(move || play(kernel, hand, options, msr, functions, &to))
         };
         let players: Vec<_> = hands.into_iter().map(player).collect();
         drop(to);
@@ -214,12 +220,13 @@ fn play(
     kernel: &Kernel,
     mut jobs: Vec<Job>,
     options: &CheckOptions,
+    msr: Option<&[u8]>,
     functions: &OnceLock<Arc<Functions>>,
     to: &SyncSender<Told>,
 ) -> Result<(), CheckError> {
     let mut false_starts = 0;
     while !jobs.is_empty() {
-        let mut game = Game::start(kernel, &jobs, options, functions)?;
+        let mut game = Game::start(kernel, &jobs, options, msr, functions)?;
         let end = loop {
             match game.next()? {
                 Next::Checked(nr, checked) => {
@@ -285,6 +292,29 @@ struct Game<'a> {
     /// How often a test is run at most, and how often the one at hand has been.
     most_runs: u32,
     runs_now: u32,
+    /// What its calls shared in its last run that counts.
+    shared_before: Option<Shared>,
+}
+
+/// What calls share in a run, whatever the lines are.
+#[derive(PartialEq, Eq)]
+struct Shared(Vec<Option<Datum>>);
+
+impl Shared {
+    /// None of a run that does not count.
+    fn of(run: &TestResult) -> Option<Shared> {
+        if run.is_disturbed() || run.is_incomplete() {
+            return None;
+        }
+        let lines = run.conflicts.iter().filter(|conflict| !conflict.by_position);
+        let mut data: Vec<_> = lines.map(|conflict| conflict.datum.clone()).collect();
+        data.sort();
+        Some(Shared(data))
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl<'a> Game<'a> {
@@ -292,6 +322,7 @@ impl<'a> Game<'a> {
         kernel: &Kernel,
         jobs: &'a [Job],
         options: &CheckOptions,
+        msr: Option<&[u8]>,
         functions: &'a OnceLock<Arc<Functions>>,
     ) -> Result<Game<'a>, CheckError> {
         let plans: Vec<&Plan> = jobs.iter().map(|job| &job.plan).collect();
@@ -303,6 +334,10 @@ impl<'a> Game<'a> {
         let shared = Some(channel.ram());
         let mut guest = GuestOptions { channel: shared, tracing, ..options.guest.clone() };
         let mut files = Initramfs::new().file("init", 0o755, knee_artefacts::AGENT);
+        guest.parameters.push(msr_parameter());
+        if let Some(msr) = msr {
+            files = files.file(MSR, 0o600, msr);
+        }
         if let Some(disk) = &options.disk {
             guest.parameters.extend_from_slice(disk.parameters());
             files = files.file(DISK, 0o600, disk.file());
@@ -321,6 +356,7 @@ impl<'a> Game<'a> {
             trace: Vec::new(),
             most_runs: if options.trace { 1 } else { MOST_RUNS },
             runs_now: 0,
+            shared_before: None,
         })
     }
 
@@ -345,10 +381,11 @@ impl<'a> Game<'a> {
                         resolver.resolve(&mut result);
                     }
                     self.runs_now += 1;
+                    let shared = Shared::of(&result);
                     if result.is_awaited() {
-                        self.go_on()?;
+                        self.go_on(shared)?;
                     } else {
-                        self.runs_now = 0;
+                        self.next_test();
                     }
                     self.results.add(result);
                     self.reports.extend(self.channel.reports()?);
@@ -365,13 +402,22 @@ impl<'a> Game<'a> {
     }
 
     /// Lets a guest go on that waits after a run: it runs the same test again, or the next.
-    fn go_on(&mut self) -> Result<(), CheckError> {
-        let again = self.runs_now < self.most_runs;
-        if !again {
-            self.runs_now = 0;
+    fn go_on(&mut self, shared: Option<Shared>) -> Result<(), CheckError> {
+        let is_clear = match &shared {
+            None => false,
+            Some(shared) => shared.is_nothing() || self.shared_before.as_ref() == Some(shared),
+        };
+        let again = self.runs_now < self.most_runs && !is_clear;
+        match again {
+            true => self.shared_before = shared.or(self.shared_before.take()),
+            false => self.next_test(),
         }
         self.channel.ask_again(again)?;
         Ok(self.guest.resume()?)
+    }
+
+    fn next_test(&mut self) {
+        (self.runs_now, self.shared_before) = (0, None);
     }
 
     /// The first test that is reported and all of whose results have come.

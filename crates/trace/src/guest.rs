@@ -31,8 +31,9 @@ const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.pani
 ///   that `rep` is good): TCG executes them a byte or a word at a time, at fifty times the cost of
 ///   the loops that kernels have instead;
 /// * cmpxchg16b: with that of QEMU 7.2 the flags are sometimes garbage, and Linux 6.12, whose slabs
-///   use it, dies of a double fault.
-const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off";
+///   use it, dies of a double fault;
+/// * smap, so that the flag AC means nothing to the kernel: agents mark windows with it.
+const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
 /// What Linux says last, at a level that `quiet` lets through (kernel_power_off of kernel/reboot.c).
 const POWER_DOWN: &str = "reboot: Power down";
 const PANIC: &str = "Kernel panic - not syncing";

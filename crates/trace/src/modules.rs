@@ -140,6 +140,31 @@ impl Modules {
     }
 }
 
+/// One module of a kernel, decompressed, if there is one of this name: of a package no more is read
+/// than that takes.
+pub(crate) fn module(kernel: &Kernel, name: &str) -> Result<Option<Vec<u8>>, KernelError> {
+    let mut modules = Modules { by_name: BTreeMap::new(), places: Vec::new() };
+    for place in places(kernel) {
+        if place.is_dir() {
+            modules.walk(&place.join("kernel"));
+        } else if place.exists() {
+            files(&place, |inside, file| {
+                if name_of(inside).as_deref() != Some(name) {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let mut content = Vec::new();
+                file.read_to_end(&mut content)?;
+                modules.add(place.join(inside), Some(content));
+                Ok(ControlFlow::Break(()))
+            })?;
+        }
+        if let Some(stored) = modules.by_name.get(name) {
+            return stored.content().map(Some);
+        }
+    }
+    Ok(None)
+}
+
 /// Packages and directories that may have a kernel's modules.
 fn places(kernel: &Kernel) -> Vec<PathBuf> {
     let release = kernel.release();

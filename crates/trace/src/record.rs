@@ -169,6 +169,10 @@ pub struct Conflict {
     /// What the kernel has there, once a [`Resolver`](crate::Resolver) has been asked.
     #[serde(skip)]
     pub datum: Option<Datum>,
+    /// Whether it is false sharing that depends on where an object happens to lie, as far as a
+    /// [`Resolver`](crate::Resolver) can tell.
+    #[serde(skip)]
+    pub by_position: bool,
 }
 
 impl Conflict {

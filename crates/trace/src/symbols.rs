@@ -219,7 +219,8 @@ mod tests {
         let code = function as *const () as u64;
         assert_eq!(names.functions().at(code), Some("knee_trace::symbols::tests::function"));
         let sides = vec![Touch { writers: vec![code], ..touch(0, 0, 1) }, touch(1, 1, 0)];
-        let conflicts = vec![Conflict { line: 0, overlap: true, sides, datum: None }];
+        let conflicts =
+            vec![Conflict { line: 0, overlap: true, sides, datum: None, by_position: false }];
         let mut run = TestResult {
             test: 0,
             sides: Vec::new(),
@@ -255,7 +256,13 @@ mod tests {
         let line = VARIABLE.as_ptr() as u64;
         let datum = |sides: [Touch; 3]| {
             let sides = sides.into();
-            let datum = names.datum(&Conflict { line, overlap: false, sides, datum: None });
+            let datum = names.datum(&Conflict {
+                line,
+                overlap: false,
+                sides,
+                datum: None,
+                by_position: false,
+            });
             datum.to_string().replace("knee_trace::symbols::tests::VARIABLE", "")
         };
         let bytes = |side, byte: u64| touch(side, 1 << byte, 1 << byte);

@@ -11,6 +11,8 @@ use std::ptr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::module;
+
 /// Where the host leaves it in the initramfs, without the root.
 pub const DISK: &str = "disk";
 /// The first RAM disk: Linux gives brd major number 1 (Documentation/admin-guide/devices.txt).
@@ -52,7 +54,7 @@ impl<'a> Disk<'a> {
         for &(name, content) in &self.modules {
             let parameters =
                 if name == "brd" { self.parameters().join(" ") } else { String::new() };
-            load(content, &parameters)
+            module::load(content, &parameters)
                 .map_err(|error| told(&error, &format!("cannot load module {name}")))?;
         }
         let (device, major, minor) = DEVICE;
@@ -111,19 +113,6 @@ pub(crate) fn mount(at: &CStr) -> io::Result<bool> {
     // The initramfs lives in memory.
     fs::remove_file(path)?;
     Ok(true)
-}
-
-/// Loads a module unless the kernel has it.
-fn load(module: &[u8], parameters: &str) -> io::Result<()> {
-    let parameters = CString::new(parameters)?;
-    // SAFETY: the memory of a module with its length, and a valid C string.
-    let loaded = unsafe {
-        libc::syscall(libc::SYS_init_module, module.as_ptr(), module.len(), parameters.as_ptr())
-    };
-    match io::Error::last_os_error() {
-        error if loaded != 0 && error.raw_os_error() != Some(libc::EEXIST) => Err(error),
-        _ => Ok(()),
-    }
 }
 
 fn told(error: &io::Error, what: &str) -> io::Error {

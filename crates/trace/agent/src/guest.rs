@@ -10,6 +10,7 @@ use std::ptr;
 
 use knee_marks::{Mark, say_entries};
 
+use crate::apart;
 use crate::channel::{Report, Shared, Word};
 use crate::cost;
 use crate::disk;
@@ -50,6 +51,7 @@ fn work() -> io::Result<()> {
         mount(c"tmpfs", WORK)?;
     }
     std::env::set_current_dir(OsStr::from_bytes(WORK.to_bytes()))?;
+    apart::load_driver();
     let mut shared = shared()?;
     let kallsyms = fs::read_to_string("/proc/kallsyms")?;
     shared.symbols(&kallsyms)?;
@@ -77,6 +79,7 @@ fn work() -> io::Result<()> {
 
 fn run_all(shared: &mut Shared) -> io::Result<()> {
     fault::install();
+    apart::prepare(online());
     let workers = Workers::start(CALLS)?;
     Mark::Arm.say();
     std::thread::yield_now();
@@ -92,6 +95,11 @@ fn run_all(shared: &mut Shared) -> io::Result<()> {
         shared.report(&Report { plan: nr, done, seen })?;
     }
     Ok(())
+}
+
+/// How many CPUs there are.
+fn online() -> usize {
+    std::thread::available_parallelism().map_or(1, |cpus| cpus.get())
 }
 
 /// Maps the memory of the device.

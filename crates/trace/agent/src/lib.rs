@@ -13,12 +13,14 @@
 //! In a guest it can do something else instead: have an operation done over and over by tasks on many
 //! CPUs, so that its cost can be counted.
 
+mod apart;
 mod channel;
 mod compare;
 mod cost;
 mod disk;
 mod fault;
 mod guest;
+mod module;
 mod plan;
 mod process;
 mod returned;
@@ -27,6 +29,7 @@ mod set_up;
 mod steps;
 mod workers;
 
+pub use apart::{MSR, parameter as msr_parameter};
 pub use channel::{Report, Word, channel, reports};
 pub use cost::{COST, CostRequest, EXPERIMENT, Experiment, Made, Mode, OPERATIONS, Operation};
 pub use disk::{DISK, Disk};

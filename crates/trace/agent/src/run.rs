@@ -76,8 +76,9 @@ fn once(workers: &Workers, plan: &Plan, nr: usize, seen: bool) -> Result<Run, St
     }
     for &nr in &plan.orders[nr].calls {
         let (process, call) = plan.calls[nr];
-        if let Worked::Returned(seen) = workers.tell(process.into(), nr, Command::Call(call)) {
-            run.returned[nr] = seen;
+        let call = Command::Call(call, seen);
+        if let Worked::Returned(returned) = workers.tell(process.into(), nr, call) {
+            run.returned[nr] = returned;
         }
     }
     if seen {

@@ -5,8 +5,7 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
-use knee_marks::Mark;
-
+use crate::apart;
 use crate::fault;
 use crate::plan::{Call, Home, MOST, Nr, Opened, Plan, Step, Whence, ZEROES};
 use crate::returned::Returned;
@@ -239,26 +238,26 @@ thread_local! {
     static BUFFER: RefCell<[u8; PAGE]> = const { RefCell::new([0; PAGE]) };
 }
 
-/// Makes call `nr` of a test, in its window.
-pub(crate) fn call(call: &Call, nr: usize) -> Returned {
+/// Makes call `nr` of a test, in its window; the plugin may see it or not.
+pub(crate) fn call(call: &Call, nr: usize, seen: bool) -> Returned {
     BUFFER.with_borrow_mut(|page| {
         match *call {
             Call::Write { datum, .. } | Call::Pwrite { datum, .. } => page.fill(content(datum)),
             Call::Read { .. } | Call::Pread { .. } => page.fill(0),
             _ => {}
         }
-        call_with(page, call, nr)
+        call_with(page, call, nr, seen)
     })
 }
 
-fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize) -> Returned {
+fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Returned {
     let mut ends = [0; 2];
     // SAFETY: `stat` is plain data.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     let name = |nr: Nr| NAMES[usize::from(nr)].as_ptr();
     let bytes = |pages: i64| pages.wrapping_mul(PAGE as i64);
     let side = nr as u8;
-    Mark::Open(side).say();
+    apart::open(side, seen);
     // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
     // Descriptors are whatever the test says, all of them of tests; memory that is mapped, unmapped
     // and protected is in the range that is kept for tests, or where the kernel finds room.
@@ -313,17 +312,17 @@ fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize) -> Returned {
             }
             Call::Memread { va } => {
                 let loaded = fault::load(page_at(va));
-                Mark::Close(side).say();
+                apart::close(side);
                 return loaded;
             }
             Call::Memwrite { va, datum } => {
                 let stored = fault::store(page_at(va), content(datum));
-                Mark::Close(side).say();
+                apart::close(side);
                 return stored;
             }
         }
     };
-    Mark::Close(side).say();
+    apart::close(side);
     let errno = if returned == -1 { errno() } else { 0 };
     if returned == -1 {
         return Returned::Error(errno);

@@ -35,7 +35,8 @@ pub(crate) const STEPS_BY: [usize; PROCESSES] = [0, 1];
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Command {
     Step(Step),
-    Call(Call),
+    /// And whether the plugin sees it.
+    Call(Call, bool),
     /// After a test.
     Clean,
     /// After a test that was broken off.
@@ -195,7 +196,7 @@ fn execute(command: &Command, nr: usize, main: i32) -> Result {
             Ok(()) => Result::Done,
             Err(failed) => Result::Failed(failed),
         },
-        Command::Call(call) => Result::Returned(steps::call(call, nr)),
+        Command::Call(call, seen) => Result::Returned(steps::call(call, nr, *seen)),
         Command::Clean => {
             steps::clean();
             Result::Done

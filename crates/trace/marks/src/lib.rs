@@ -19,6 +19,12 @@
 //! come before `Arm`: code that is already translated is not looked at again. Where the plugin is to
 //! know which CPU has which line, `Flush` comes before the first test of each experiment.
 //!
+//! Callbacks cost time, and only what happens in windows wants them. QEMU
+//! translates code again where certain flags of the CPU differ. A guest that sets such a flag right
+//! behind `Open`, clears it right before `Close`, and has it nowhere else, nor in windows outside of
+//! tests, may say `Apart` before `Arm`: what is then translated while no window is open gets no
+//! callbacks. Its virtual CPUs have to share one thread of the host.
+//!
 //! ```
 //! use knee_marks::{Mark, entries};
 //!

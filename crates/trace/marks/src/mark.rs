@@ -14,6 +14,7 @@ const BEGIN: u32 = 0x01;
 const END: u32 = 0x02;
 const ARM: u32 = 0x03;
 const FLUSH: u32 = 0x04;
+const APART: u32 = 0x05;
 const OPEN: u32 = 0x10;
 const CLOSE: u32 = 0x20;
 
@@ -28,6 +29,9 @@ pub enum Mark {
     Arm,
     /// From here on no virtual CPU has any line, as far as the plugin knows where lines are.
     Flush,
+    /// From here on, kernel code is only watched if it is translated while a window is open: see the
+    /// crate's documentation. It comes before `Arm`.
+    Apart,
     /// From here on, what this virtual CPU does belongs to the side (below [`SIDES`]).
     Open(u8),
     /// … up to here.
@@ -42,6 +46,7 @@ impl Mark {
             Mark::End => END,
             Mark::Arm => ARM,
             Mark::Flush => FLUSH,
+            Mark::Apart => APART,
             Mark::Open(side) => OPEN + u32::from(side),
             Mark::Close(side) => CLOSE + u32::from(side),
         };
@@ -60,6 +65,7 @@ impl Mark {
             END => Some(Mark::End),
             ARM => Some(Mark::Arm),
             FLUSH => Some(Mark::Flush),
+            APART => Some(Mark::Apart),
             code => side(OPEN, code).map(Mark::Open).or_else(|| side(CLOSE, code).map(Mark::Close)),
         }
     }
@@ -75,6 +81,7 @@ impl Mark {
             Mark::End => say::<END>(),
             Mark::Arm => say::<ARM>(),
             Mark::Flush => say::<FLUSH>(),
+            Mark::Apart => say::<APART>(),
             Mark::Open(0) => say::<OPEN>(),
             Mark::Open(1) => say::<{ OPEN + 1 }>(),
             Mark::Open(2) => say::<{ OPEN + 2 }>(),
@@ -109,7 +116,8 @@ mod tests {
     #[test]
     fn every_mark_is_understood_and_padding_is_none() {
         let sides = (0..SIDES as u8).flat_map(|side| [Mark::Open(side), Mark::Close(side)]);
-        for mark in [Mark::Begin, Mark::End, Mark::Arm, Mark::Flush].into_iter().chain(sides) {
+        let others = [Mark::Begin, Mark::End, Mark::Arm, Mark::Flush, Mark::Apart];
+        for mark in others.into_iter().chain(sides) {
             assert_eq!(Mark::decode(&mark.code()), Some(mark));
         }
         assert_eq!(Mark::decode(&[0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0]), None);

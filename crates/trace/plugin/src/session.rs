@@ -26,6 +26,8 @@ struct Session {
     /// Where lines are, if that is asked for.
     caches: Option<Caches>,
     armed: bool,
+    /// The guest has what is executed in windows translated apart.
+    apart: bool,
     /// The test that has begun and not ended.
     test: Option<u64>,
     begun: u64,
@@ -38,6 +40,8 @@ struct Session {
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 static ENTRIES: RwLock<Option<HashMap<u64, EntryKind>>> = RwLock::new(None);
 static USER: AtomicBool = AtomicBool::new(false);
+/// Whether what is translated now may be executed in a window.
+static WATCHING: AtomicBool = AtomicBool::new(true);
 
 /// Opens the output, and what it waits for.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
@@ -50,8 +54,9 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
     USER.store(user, Relaxed);
     let sides = std::array::from_fn(|_| Some(Box::new(Side::new())));
     let caches = moves.then(Caches::default);
-    let (armed, test, begun, stray) = (false, None, 0, 0);
-    let session = Session { output, resume, trace, caches, armed, test, begun, sides, stray };
+    let (armed, apart, test, begun, stray) = (false, false, None, 0, 0);
+    let session =
+        Session { output, resume, trace, caches, armed, apart, test, begun, sides, stray };
     *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
     Ok(())
 }
@@ -63,6 +68,17 @@ fn with<T>(does: impl FnOnce(&mut Session) -> T) -> Option<T> {
 /// Whether what happens in user mode counts.
 pub(crate) fn counts_user() -> bool {
     USER.load(Relaxed)
+}
+
+/// Whether what is translated now may be executed in a window.
+pub(crate) fn is_watching() -> bool {
+    WATCHING.load(Relaxed)
+}
+
+/// The guest has what is executed in windows translated apart.
+pub(crate) fn apart() {
+    with(|session| session.apart = true);
+    WATCHING.store(false, Relaxed);
 }
 
 /// The guest names an entry.
@@ -190,6 +206,7 @@ pub(crate) fn open(side: usize, cpu: c_uint, vcpu: &mut Vcpu) {
         free.count.cpu = cpu;
         free.count.opened += 1;
         vcpu.open(side, free);
+        WATCHING.store(true, Relaxed);
     });
 }
 
@@ -206,6 +223,11 @@ pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
             return;
         }
         done.count.closed += 1;
+        // The flag that tells windows apart is the CPU's, so a task that is switched out leaves it to
+        // another one, which may keep it. From then on it tells nothing of what is translated.
+        session.apart &= done.count.switches == 0;
         session.sides[open] = Some(done);
+        let all_closed = session.sides.iter().all(Option::is_some);
+        WATCHING.store(!(session.apart && all_closed), Relaxed);
     });
 }

@@ -2,8 +2,9 @@
 //!
 //! Kernel code, told by addresses in the upper half, gets one per block and one per access to
 //! memory. User code gets them with `user=on` only, so that user threads that wait for each other
-//! by spinning cost nothing. Before arming, nothing gets any but the mark that arms: callbacks on
-//! everything make a guest boot nine times slower.
+//! by spinning cost nothing. Before arming, nothing gets any but the marks of then: callbacks on
+//! everything make a guest boot nine times slower. Of a guest that has the code of windows translated
+//! apart (`Mark::Apart`), kernel code gets none that is translated while no window is open.
 
 use std::ffi::{c_uint, c_void};
 
@@ -21,7 +22,7 @@ fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
 
-/// Looks for entries and for the mark that arms, in user code.
+/// Looks for entries and for the marks that come before tests, in user code.
 pub(crate) fn before_arming(block: &Block) {
     for insn in block.instructions() {
         if is_kernel(insn.address()) {
@@ -30,8 +31,8 @@ pub(crate) fn before_arming(block: &Block) {
         let code = insn.code();
         if let Some(entry) = Entry::decode(&code) {
             session::learn(entry);
-        } else if Mark::decode(&code) == Some(Mark::Arm) {
-            insn.on_execute(on_arm, 0);
+        } else if let Some(mark @ (Mark::Apart | Mark::Arm)) = Mark::decode(&code) {
+            on_mark(insn, mark);
         }
     }
 }
@@ -44,6 +45,9 @@ pub(crate) fn armed(block: &Block) {
     let counted = if is_repeated_string(&first.code()) { length - 1 } else { length };
     let kernel = is_kernel(first.address());
     let user = session::counts_user();
+    if kernel && !session::is_watching() {
+        return;
+    }
     if kernel || user {
         let enters = if kernel { session::entry_at(first.address()) } else { None };
         let ends = block.instructions().last().map_or(Ends::Otherwise, |last| ends(&last.code()));
@@ -142,7 +146,8 @@ fn on_mark(insn: Instruction<'_>, mark: Mark) {
         Mark::Open(side) => insn.on_execute(on_open, side.into()),
         Mark::Close(side) => insn.on_execute(on_close, side.into()),
         Mark::Flush => insn.on_execute(on_flush, 0),
-        Mark::Arm => {}
+        Mark::Apart => insn.on_execute(on_apart, 0),
+        Mark::Arm => insn.on_execute(on_arm, 0),
     }
 }
 
@@ -162,6 +167,10 @@ extern "C" fn on_end(_: c_uint, _: *mut c_void) {
 
 extern "C" fn on_flush(_: c_uint, _: *mut c_void) {
     session::flush();
+}
+
+extern "C" fn on_apart(_: c_uint, _: *mut c_void) {
+    session::apart();
 }
 
 extern "C" fn on_open(cpu: c_uint, side: *mut c_void) {

@@ -143,6 +143,7 @@ impl Resolver {
     pub fn resolve(&mut self, result: &mut TestResult) {
         for conflict in &mut result.conflicts {
             conflict.datum = Some(self.datum(conflict));
+            conflict.by_position = self.is_by_position(conflict);
         }
     }
 
@@ -158,6 +159,16 @@ impl Resolver {
         let mut beside = self.fields(conflict, touched & !written);
         beside.retain(|field| !fields.contains(field));
         Datum::falsely_shared(fields, beside)
+    }
+
+    /// Whether a line is shared only since objects lie there as they do: calls touch different bytes,
+    /// and objects of this cache are no multiple of a line apart. So which of their fields share a
+    /// line differs from object to object.
+    fn is_by_position(&mut self, conflict: &Conflict) -> bool {
+        let Some(types) = &mut self.types else { return false };
+        let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));
+        let Some(Page::Slab { cache, .. }) = page else { return false };
+        conflict.shared_bytes() == 0 && !types.keeps_lines(&self.memory, cache)
     }
 
     /// What the bytes of a line are part of.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::LINE_BYTES;
 use super::btf::{Btf, Kind, TypeId};
 use super::memory::Memory;
 
@@ -63,6 +64,11 @@ impl Cache {
     /// From the begin of a slab to that of the object which has the byte at `offset`.
     pub(crate) fn object_at(&self, offset: u64) -> u64 {
         offset / self.step * self.step + self.left
+    }
+
+    /// Whether all objects begin at the same place in a line.
+    pub(crate) fn keeps_lines(&self) -> bool {
+        self.step.is_multiple_of(LINE_BYTES)
     }
 
     /// Whether it is for objects of any type.
@@ -152,4 +158,18 @@ fn type_of(btf: &Btf, cache: &str, object: u64) -> Option<TypeId> {
     let found: Vec<TypeId> = names.iter().filter_map(|name| fits(name)).collect();
     // `inode` and `inode_info` both exist: what leaves least room over is it.
     found.into_iter().max_by_key(|of| btf.bytes(*of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_keep_their_place_in_a_line_if_they_are_whole_lines_apart() {
+        let keeps = |step| {
+            let name = "shmem_inode_cache".to_owned();
+            Cache { name, object: step, of: None, step, left: 0 }.keeps_lines()
+        };
+        assert_eq!([64, 192, 712, 200].map(keeps), [true, true, false, false]);
+    }
 }

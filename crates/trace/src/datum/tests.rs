@@ -19,7 +19,13 @@ fn conflict(physical: u64, address: u64, written: u64, read: u64) -> Conflict {
         callers: Vec::new(),
     };
     let sides = vec![touch(0, 0, written), touch(1, read, 0)];
-    Conflict { line: physical, overlap: written & read != 0, sides, datum: None }
+    Conflict {
+        line: physical,
+        overlap: written & read != 0,
+        sides,
+        datum: None,
+        by_position: false,
+    }
 }
 
 /// What a byte of physical memory is called, which the kernel sees in its direct map.

@@ -9,7 +9,7 @@ use super::memory::{Memory, PAGE_BYTES};
 use super::pages::Pages;
 use super::propagate::{Known, Scan};
 use super::role;
-use super::slab::Caches;
+use super::slab::{Cache, Caches};
 use super::statics::Statics;
 use super::symbols::Symbols;
 
@@ -118,6 +118,14 @@ impl Types {
                 Named { name: format!("{name}{place}"), bytes: 8 - offset % 8 }
             }
         }
+    }
+
+    /// Whether all objects of the cache that is described there begin at the same place in a line;
+    /// also if it is none.
+    pub(super) fn keeps_lines(&mut self, memory: &Memory, cache: u64) -> bool {
+        let caches = self.caches.as_mut();
+        let cache = caches.and_then(|caches| caches.get(memory, &self.btf, cache));
+        cache.is_none_or(Cache::keeps_lines)
     }
 
     /// What an object without a type of its own is. What it was when the code touched it may be

@@ -28,7 +28,8 @@ pub enum Verdict {
     ConflictFree,
     /// They share the same in every run that counts.
     Conflict,
-    /// They share something in some run, and nothing in all of them.
+    /// They share something in some run, and nothing in all of them, or only by the position of
+    /// objects.
     Sometimes,
     /// They were not observed in peace: a task was switched out, or something is missing.
     Disturbed,
@@ -67,6 +68,10 @@ pub struct SharedLine {
     pub line: String,
     /// Whether one call touched a byte that another wrote; otherwise it is false sharing.
     pub same_bytes: bool,
+    /// Whether it is false sharing that depends on where an object happens to lie: of another object
+    /// of the same type other fields share a line.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_position: bool,
     /// By number of the call, from 0 in the order of the id: what it did there.
     pub sides: BTreeMap<usize, Touched>,
 }
@@ -172,6 +177,7 @@ impl SharedLine {
             },
             line: format!("{:#x}", conflict.line),
             same_bytes: conflict.overlap,
+            by_position: conflict.by_position,
             sides: conflict
                 .sides
                 .iter()

@@ -22,15 +22,17 @@
 //!
 //! # Which conflicts a test has
 //!
-//! A test is run several times. The first run fills caches and does not count, nor does one that was
-//! disturbed or is incomplete. A conflict of the test is what its calls share in **every** run that
+//! A test is run until two runs share the same or one shares nothing, and at most three times. One that was
+//! disturbed or is incomplete does not count. A conflict of the test is what its calls share in **every** run that
 //! counts: the same datum, or, where that is not known, a line that the same functions write.
 //!
 //! * `conflict-free`: they share nothing in any run.
 //! * `conflict`: they share something in every run, and `conflicts` has it. The line's address and
 //!   its functions are those of the last run.
 //! * `sometimes`: they share something in some run, but nothing in all; `conflicts` has what they
-//!   shared in any, each once. Caches are refilled from shared lists now and then.
+//!   shared in any, each once. Caches are refilled from shared lists now and then. What is shared
+//!   `by_position` counts so, in however many runs it is: calls touch different bytes, and of another
+//!   object of the same type other bytes share a line.
 //! * `disturbed`: no run counts.
 //! * `died`: the guest did not survive the test, and `died` says how it ended.
 //!

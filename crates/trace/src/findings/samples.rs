@@ -81,6 +81,7 @@ pub(super) fn shared(name: &str, at: usize) -> SharedLine {
         data,
         line: format!("{:#x}", 0x1000 + 64 * at),
         same_bytes: true,
+        by_position: false,
         sides: sides.into_iter().enumerate().collect(),
     }
 }
@@ -110,12 +111,12 @@ pub(super) fn any_line() -> impl Strategy<Value = TestLine> {
     let shared = (
         prop::collection::vec(any::<String>(), 0..3),
         any::<u64>(),
-        any::<bool>(),
+        any::<[bool; 2]>(),
         prop::collection::btree_map(0usize..4, touched, 0..3),
     )
-        .prop_map(|(data, line, same_bytes, sides)| {
+        .prop_map(|(data, line, [same_bytes, by_position], sides)| {
             let line = format!("{line:#x}");
-            SharedLine { data, line, same_bytes, sides }
+            SharedLine { data, line, same_bytes, by_position, sides }
         });
     let id = ("[a-z]{1,3},[a-z]{1,3}", any::<String>()).prop_map(|(a, b)| format!("{a}/{b}"));
     (

@@ -8,7 +8,8 @@ use super::line::{SharedLine, Verdict};
 ///
 /// Objects of the kernel lie elsewhere in the next run, so that no address tells which line is
 /// which; names do, and where several lines have one name, how many there are. Of a line with several
-/// data those are left that are in every run.
+/// data those are left that are in every run. What is shared by position only is no conflict, in however
+/// many runs it is: another placement of the same objects does without it.
 pub(super) fn verdict(runs: &[Vec<SharedLine>]) -> (Verdict, Vec<SharedLine>) {
     let Some((last, others)) = runs.split_last() else { return (Verdict::Disturbed, Vec::new()) };
     if runs.iter().all(Vec::is_empty) {
@@ -30,7 +31,7 @@ pub(super) fn verdict(runs: &[Vec<SharedLine>]) -> (Verdict, Vec<SharedLine>) {
         _ => false,
     };
     let mut in_all = Vec::new();
-    for line in last {
+    for line in last.iter().filter(|line| !line.by_position) {
         let taken: Vec<String> = line.names().into_iter().filter(&mut take).collect();
         if taken.is_empty() {
             continue;
@@ -48,7 +49,7 @@ pub(super) fn verdict(runs: &[Vec<SharedLine>]) -> (Verdict, Vec<SharedLine>) {
 
 fn count(run: &[SharedLine]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for line in run {
+    for line in run.iter().filter(|line| !line.by_position) {
         for name in line.names() {
             *counts.entry(name).or_default() += 1;
         }
@@ -88,6 +89,21 @@ mod tests {
     fn something_in_some_run_and_nothing_in_all_is_sometimes() {
         assert_eq!(of(&[&["a"], &[]]), named(Verdict::Sometimes, &["a"]));
         assert_eq!(of(&[&["b"], &["a"]]), named(Verdict::Sometimes, &["a", "b"]));
+    }
+
+    #[test]
+    fn what_is_shared_by_position_alone_is_no_conflict_in_however_many_runs() {
+        let by_position = |line: SharedLine| SharedLine { by_position: true, ..line };
+        let only: Vec<_> = run(&["a"]).into_iter().map(by_position).collect();
+        let told = |runs: &[Vec<SharedLine>]| {
+            let (verdict, conflicts) = verdict(runs);
+            (verdict, conflicts.iter().map(SharedLine::name).collect())
+        };
+        assert_eq!(told(&[only.clone(), only.clone()]), named(Verdict::Sometimes, &["a"]));
+        let with = [run(&["b"]), only].concat();
+        assert_eq!(told(&[with.clone(), with.clone()]), named(Verdict::Conflict, &["b"]));
+        // Of the same name, and elsewhere not by position.
+        assert_eq!(told(&[with, run(&["a"])]), named(Verdict::Sometimes, &["a", "b"]));
     }
 
     #[test]

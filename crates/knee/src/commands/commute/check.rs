@@ -31,8 +31,9 @@ const TMPFS: &str = "tmpfs";
 /// Runs the tests of `posix` in which the calls commute on an unmodified kernel, one call after the
 /// other on a virtual CPU of its own; what the kernel reads and writes in each call is recorded, and
 /// a line of memory (64 bytes) that both touch and one writes is a conflict: cores that make these
-/// calls at once wait for each other. A test with conflicts is run three times, and what it does not
-/// share each time is told apart. Neither a big machine nor its speed matters.
+/// calls at once wait for each other. A test with conflicts is run again, and what it does not share
+/// each time, or only by where objects happen to lie, is told apart. Neither a big machine nor its
+/// speed matters.
 ///
 /// With --program it does the same for a library, without a kernel: see docs/libraries.md.
 #[derive(clap::Args)]

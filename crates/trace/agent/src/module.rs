@@ -1,0 +1,17 @@
+//! Modules of the kernel.
+
+use std::ffi::CString;
+use std::io;
+
+/// Loads a module unless the kernel has it.
+pub(crate) fn load(module: &[u8], parameters: &str) -> io::Result<()> {
+    let parameters = CString::new(parameters)?;
+    // SAFETY: the memory of a module with its length, and a valid C string.
+    let loaded = unsafe {
+        libc::syscall(libc::SYS_init_module, module.as_ptr(), module.len(), parameters.as_ptr())
+    };
+    match io::Error::last_os_error() {
+        error if loaded != 0 && error.raw_os_error() != Some(libc::EEXIST) => Err(error),
+        _ => Ok(()),
+    }
+}
