@@ -5,6 +5,7 @@ use crate::cpu::Cpu;
 use crate::error::MapError;
 use crate::machine::Machine;
 use crate::node::Any;
+use crate::object::{Object, Sharing};
 use crate::page::{Pages, Protection};
 use crate::space::Space;
 
@@ -40,6 +41,90 @@ impl<'m, M: Machine> Space<'m, M> {
         count: u64,
         protection: Protection,
     ) -> Result<Pages, MapError> {
+        self.anywhere(cpu, count, |pages| self.map(cpu, pages, protection))
+    }
+
+    /// Maps so many pages of an object from page `first` on where nothing is mapped, and says where: as
+    /// [`map_anywhere`](Space::map_anywhere) and [`map_object`](Space::map_object).
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    ///
+    /// # Panics
+    /// If the object is of another machine.
+    pub fn map_object_anywhere(
+        &self,
+        cpu: &Cpu<'m, M>,
+        count: u64,
+        object: &Object<'m, M>,
+        first: u64,
+        protection: Protection,
+        sharing: Sharing,
+    ) -> Result<Pages, MapError> {
+        self.anywhere(cpu, count, |pages| {
+            self.map_object(cpu, pages, object, first, protection, sharing)
+        })
+    }
+
+    /// Maps so many pages of the space's own memory with as many [guards](Protection::GUARD) as said before and
+    /// after, and says where, without the guards: a stack. They are unmapped as any pages are.
+    ///
+    /// ```
+    /// use knee_vm::hosted::Hosted;
+    /// use knee_vm::{Fault, PAGE, Protection, Space};
+    ///
+    /// let machine = Hosted::new(1024, 2);
+    /// let cpu = machine.cpu(0);
+    /// let space = Space::new(&cpu)?;
+    /// let stack = space.map_guarded(&cpu, 16, 1, Protection::READ_WRITE)?;
+    /// let below = (stack.start - 1) * PAGE as u64;
+    /// assert_eq!(cpu.store(&space, below, 1), Err(Fault::Guard));
+    /// # Ok::<(), knee_vm::MapError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn map_guarded(
+        &self,
+        cpu: &Cpu<'m, M>,
+        count: u64,
+        guards: u64,
+        protection: Protection,
+    ) -> Result<Pages, MapError> {
+        if count == 0 {
+            return Err(MapError::OutOfRange);
+        }
+        let all = guards.checked_mul(2).and_then(|guards| guards.checked_add(count));
+        let within = |pages: Pages| Pages { start: pages.start + guards, end: pages.end - guards };
+        let pages = self.anywhere(cpu, all.ok_or(MapError::NoRange)?, |pages| {
+            let parts = [
+                (Pages { end: pages.start + guards, ..pages }, Protection::GUARD),
+                (Pages { start: pages.end - guards, ..pages }, Protection::GUARD),
+                (within(pages), protection),
+            ];
+            for (place, (part, protection)) in parts.into_iter().enumerate() {
+                if !part.is_empty()
+                    && let Err(error) = self.map(cpu, part, protection)
+                {
+                    // If there is no memory for that either, a guard stays, which costs nothing.
+                    for (part, _) in parts[..place].iter().filter(|(part, _)| !part.is_empty()) {
+                        let _ = self.unmap(cpu, *part);
+                    }
+                    return Err(error);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(within(pages))
+    }
+
+    /// Finds so many pages where nothing is mapped, for `map` to map them.
+    pub(crate) fn anywhere(
+        &self,
+        cpu: &Cpu<'m, M>,
+        count: u64,
+        mut map: impl FnMut(Pages) -> Result<(), MapError>,
+    ) -> Result<Pages, MapError> {
         self.check_cpu(cpu);
         if count == 0 {
             return Err(MapError::OutOfRange);
@@ -50,7 +135,7 @@ impl<'m, M: Machine> Space<'m, M> {
         loop {
             let range = self.candidate(cpu, count).or_else(|| self.first_fit(cpu, count));
             let range = range.ok_or(MapError::NoRange)?;
-            if let Some(pages) = self.map_within(cpu, range, count, protection)? {
+            if let Some(pages) = self.map_within(cpu, range, count, &mut map)? {
                 return Ok(pages);
             }
         }
@@ -74,10 +159,10 @@ impl<'m, M: Machine> Space<'m, M> {
         cpu: &Cpu<'m, M>,
         range: Pages,
         count: u64,
-        protection: Protection,
+        map: impl FnOnce(Pages) -> Result<(), MapError>,
     ) -> Result<Option<Pages>, MapError> {
         let pages = place(range, count);
-        match self.map(cpu, pages, protection) {
+        match map(pages) {
             Ok(()) => {
                 self.give(cpu, Pages { start: range.start, end: pages.start });
                 self.give(cpu, Pages { start: pages.end, end: range.end });
@@ -141,7 +226,7 @@ impl<'m, M: Machine> Space<'m, M> {
             let used = {
                 let _guard = cpu.pin();
                 let platform = self.machine().epoch().platform();
-                first_mapped::<M>(Any::Branch(self.root()), *rest, platform)
+                first_mapped::<M>(Any::Branch(self.tree().root()), *rest, platform)
             };
             gap = Pages { start: rest.start, end: used.map_or(rest.end, |used| used.start) };
             rest.start = used.map_or(rest.end, |used| used.end);
@@ -185,7 +270,7 @@ fn first_mapped<M: Machine>(node: Any<'_>, pages: Pages, platform: &M::Platform)
     }
 }
 
-#[cfg(all(test, feature = "std"))]
+#[cfg(all(test, feature = "std", not(loom)))]
 mod tests {
     use super::*;
 

@@ -12,6 +12,7 @@ use crate::machine::Machine;
 use crate::node::{Any, Branch, Leaf, reach};
 use crate::page::{ENTRIES, Frame, Pages};
 use crate::space::Space;
+use crate::tree::Locked;
 
 /// What a space has.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,13 @@ impl AddAssign for Audit {
 const EVERYWHERE: Pages = Pages { start: 0, end: u64::MAX };
 
 impl<'m, M: Machine> Space<'m, M> {
+    /// The frame of a page that is present.
+    #[doc(hidden)]
+    pub fn frame(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Frame> {
+        let frame = |locked: &Locked<'_>| locked.frame::<M>(page);
+        self.tree().locked(cpu, Pages::new(page, 1), |locked, _| Ok(frame(locked))).ok().flatten()
+    }
+
     /// Counts what there is, with all nodes locked.
     ///
     /// # Panics
@@ -44,11 +52,30 @@ impl<'m, M: Machine> Space<'m, M> {
     #[doc(hidden)]
     pub fn audit(&self, cpu: &Cpu<'m, M>) -> Audit {
         self.with_root_locked(cpu, |root| {
-            let mut frames = HashSet::new();
-            let tree = branch::<M>(root, &mut Vec::new(), &mut frames);
-            assert_eq!(frames.len() as u64, tree.present + tree.tables, "a frame is in two places");
+            let mut frames = Frames { machine: cpu.machine(), own: HashSet::new(), objects: 0 };
+            let tree = branch(root, &mut Vec::new(), &mut frames);
+            let all = frames.own.len() as u64 + frames.objects;
+            assert_eq!(all, tree.present + tree.tables, "a frame is in two places");
             tree
         })
+    }
+}
+
+/// The frames that were found.
+struct Frames<'m, M: Machine> {
+    machine: &'m M,
+    /// The space's own.
+    own: HashSet<Frame>,
+    /// Entries that have one of an object.
+    objects: u64,
+}
+
+impl<M: Machine> Frames<'_, M> {
+    fn insert(&mut self, frame: Frame) {
+        match self.machine.note(frame).is_object() {
+            true => self.objects += 1,
+            false => _ = self.own.insert(frame),
+        }
     }
 }
 
@@ -56,7 +83,7 @@ impl<'m, M: Machine> Space<'m, M> {
 fn branch<M: Machine>(
     branch: &Branch,
     above: &mut Vec<Extent>,
-    frames: &mut HashSet<Frame>,
+    frames: &mut Frames<'_, M>,
 ) -> Audit {
     let (level, span) = (branch.level(), branch.span());
     let entries = branch.table().expect("a branch has a table");
@@ -71,7 +98,7 @@ fn branch<M: Machine>(
         assert!(!pages.is_empty() && span.covers(pages), "{pages:?} is not in {span:?}");
         let twice = above.iter().find(|other| other.pages.overlaps(pages));
         assert!(twice.is_none(), "{extent:?} of level {level} is in {twice:?} as well");
-        found.mapped += pages.count();
+        found.mapped += if extent.attributes.is_guard() { 0 } else { pages.count() };
     }
     for pair in own.windows(2) {
         assert!(pair[0].pages.end <= pair[1].pages.start, "{pair:?} overlap");
@@ -94,8 +121,8 @@ fn branch<M: Machine>(
         let table = node.table().map_or(ABSENT, |_| M::Format::table(node.table_frame()));
         assert_eq!(entry.load(Relaxed), table, "slot {slot} of {span:?}");
         found += match child {
-            Any::Branch(child) => self::branch::<M>(child, above, frames),
-            Any::Leaf(child) => leaf::<M>(child, above, frames),
+            Any::Branch(child) => self::branch(child, above, frames),
+            Any::Leaf(child) => leaf(child, above, frames),
         };
     }
     assert!(listed.next().is_none(), "a slot of {span:?} is marked as used");
@@ -103,7 +130,7 @@ fn branch<M: Machine>(
     found
 }
 
-fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut HashSet<Frame>) -> Audit {
+fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -> Audit {
     let mut found = Audit::default();
     if leaf.table().is_some() {
         frames.insert(leaf.table_frame());
@@ -116,7 +143,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut HashSet<Frame>) 
         let own = unsafe { leaf.with_codes(|codes| codes.get(slot)) };
         let other = above.iter().find(|extent| extent.pages.contains(page));
         assert!(own.is_none() || other.is_none(), "page {page:#x} is in {other:?} as well");
-        found.mapped += u64::from(own.is_some());
+        found.mapped += u64::from(own.is_some_and(|own| !own.is_guard()));
         let attributes = own.or(other.map(|extent| extent.attributes));
         let entry = leaf.table().map_or(ABSENT, |entries| entries[slot].load(Relaxed));
         let (frame, protection) = match M::Format::read(entry, 0) {

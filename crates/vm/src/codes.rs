@@ -17,6 +17,9 @@ const NOTHING: u16 = 0;
 #[derive(Debug)]
 pub(crate) struct Codes {
     codes: [u16; ENTRIES],
+    /// How many pages are mapped: tables stay when all of theirs are unmapped, and to look at one should
+    /// cost nothing then.
+    mapped: usize,
     /// Of code `n` at place `n - 1`. It is written when a kind is new: nobody counts the pages of a kind, as
     /// counts of two tables may be in one line.
     kinds: Kinds,
@@ -41,7 +44,7 @@ impl Kinds {
 
 impl Codes {
     pub(crate) const fn new() -> Codes {
-        Codes { codes: [NOTHING; ENTRIES], kinds: Kinds(Vec::new()) }
+        Codes { codes: [NOTHING; ENTRIES], mapped: 0, kinds: Kinds(Vec::new()) }
     }
 
     /// What is mapped.
@@ -51,11 +54,15 @@ impl Codes {
         Some(self.kinds.0[code.checked_sub(1)?])
     }
 
-    /// The same in other memory, which has [room](Codes::kinds) for it.
-    pub(crate) fn copy(&self, mut kinds: Kinds) -> Codes {
+    /// The same in other memory, which has [room](Codes::kinds) for it, of what `change` makes of each kind.
+    pub(crate) fn copy(
+        &self,
+        mut kinds: Kinds,
+        change: impl FnMut(Attributes) -> Attributes,
+    ) -> Codes {
         debug_assert!(kinds.0.is_empty() && kinds.capacity() >= self.kinds());
-        kinds.0.extend_from_slice(&self.kinds.0);
-        Codes { codes: self.codes, kinds }
+        kinds.0.extend(self.kinds.0.iter().copied().map(change));
+        Codes { codes: self.codes, mapped: self.mapped, kinds }
     }
 
     /// How many kinds there are, some of which no page may have.
@@ -66,12 +73,17 @@ impl Codes {
     /// Whether nothing is mapped in any of these.
     #[inline]
     pub(crate) fn is_free(&self, slots: Range<usize>) -> bool {
-        self.codes[slots].iter().all(|&code| code == NOTHING)
+        self.mapped == 0 || self.codes[slots].iter().all(|&code| code == NOTHING)
     }
 
-    /// How many of these are mapped.
+    /// How many of these are mapped, and no guards.
     pub(crate) fn mapped(&self, slots: Range<usize>) -> usize {
-        self.codes[slots].iter().filter(|&&code| code != NOTHING).count()
+        if self.mapped == 0 {
+            return 0;
+        }
+        let guard = |kind: &Attributes| kind.is_guard();
+        let guard = self.kinds.0.iter().position(guard).map_or(NOTHING, |place| place as u16 + 1);
+        self.codes[slots].iter().filter(|&&code| code != NOTHING && code != guard).count()
     }
 
     /// The room of kinds that is needed before so many more can be added; none if there is enough.
@@ -88,6 +100,45 @@ impl Codes {
     /// Forgets kinds that no page has, and looks again.
     #[cold]
     fn still_lacks_room(&mut self, more: usize) -> Option<usize> {
+        self.forget_unused();
+        let kept = self.kinds();
+        let room = (2 * kept).max(kept + more).max(4);
+        (!self.has_room(more)).then_some(room)
+    }
+
+    /// The kinds, of each of which there is a page.
+    pub(crate) fn used_kinds(&mut self) -> &[Attributes] {
+        self.forget_unused();
+        &self.kinds.0
+    }
+
+    /// Whether any page may be of an object.
+    #[inline]
+    pub(crate) fn may_have_backings(&self) -> bool {
+        self.kinds.0.iter().any(|kind| kind.backing.is_some())
+    }
+
+    /// What the first of these is, and how many are the same from there on.
+    pub(crate) fn run(&self, slots: Range<usize>) -> Option<(Attributes, usize)> {
+        let attributes = self.get(slots.start)?;
+        let code = self.codes[slots.start];
+        Some((attributes, self.codes[slots].iter().take_while(|&&other| other == code).count()))
+    }
+
+    /// Calls `with` for each run of these that are mapped, with its length.
+    pub(crate) fn for_each_run(
+        &self,
+        slots: Range<usize>,
+        mut with: impl FnMut(Attributes, usize),
+    ) {
+        for run in self.codes[slots].chunk_by(|one, other| one == other) {
+            if let Some(kind) = usize::from(run[0]).checked_sub(1) {
+                with(self.kinds.0[kind], run.len());
+            }
+        }
+    }
+
+    fn forget_unused(&mut self) {
         let kinds = &mut self.kinds.0;
         let mut kept = 0;
         for place in 0..kinds.len() {
@@ -103,8 +154,6 @@ impl Codes {
             }
         }
         kinds.truncate(kept);
-        let room = (2 * kept).max(kept + more).max(4);
-        (!self.has_room(more)).then_some(room)
     }
 
     /// Uses other memory, with more room; returns the old.
@@ -120,6 +169,7 @@ impl Codes {
     #[inline]
     pub(crate) fn set(&mut self, slots: Range<usize>, attributes: Attributes) {
         let code = self.code(attributes);
+        self.mapped += slots.len();
         self.codes[slots].fill(code);
     }
 
@@ -138,7 +188,11 @@ impl Codes {
     /// Unmaps these.
     #[inline]
     pub(crate) fn clear(&mut self, slots: Range<usize>) {
-        self.codes[slots].fill(NOTHING);
+        if self.mapped > 0 {
+            let codes = &mut self.codes[slots];
+            self.mapped -= codes.iter().filter(|&&code| code != NOTHING).count();
+            codes.fill(NOTHING);
+        }
     }
 
     /// Changes what is mapped in these; there is [room](Codes::lacks_room) for as many

@@ -9,12 +9,15 @@ use core::ptr::NonNull;
 
 use knee_sync::epoch::{Guard, Handle};
 
+use crate::backing::Backing;
 use crate::codes::Kinds;
 use crate::error::OutOfMemory;
 use crate::extents::Extents;
 use crate::machine::Machine;
-use crate::node::{Branch, Leaf, Table};
+use crate::node::{Branch, Leaf, Node, Table};
+use crate::object::Block;
 use crate::page::{Frame, PAGE};
+use crate::tree::Tree;
 
 /// Frames that a CPU takes from the machine at once, and gives back at once.
 const BATCH: usize = 32;
@@ -39,6 +42,12 @@ pub(crate) enum Lack {
     Extents { count: usize, room: usize },
     /// So many lists of kinds with room for so many.
     Kinds { count: usize, room: usize },
+    /// A page of zeros.
+    Page,
+    /// A table of an object.
+    Block,
+    /// So many backings.
+    Backings(usize),
 }
 
 /// Numbers of what a tree is made of.
@@ -70,6 +79,10 @@ pub(crate) struct Spare {
     #[expect(clippy::vec_box)]
     extents: Vec<Box<Extents>>,
     kinds: Vec<Kinds>,
+    block: Option<Box<Block>>,
+    // Boxed, as backings stay where they are.
+    #[expect(clippy::vec_box)]
+    backings: Vec<Box<MaybeUninit<Backing>>>,
     /// Lists that others may read until an epoch is over. There is room for as many as there are in
     /// `extents`, and one more.
     retired: Vec<NonNull<Extents>>,
@@ -80,7 +93,7 @@ pub(crate) struct Spare {
 unsafe impl Send for Spare {}
 
 /// A box, or none if there is no memory.
-fn try_box<T>(value: T) -> Result<Box<T>, OutOfMemory> {
+pub(crate) fn try_box<T>(value: T) -> Result<Box<T>, OutOfMemory> {
     let mut new = try_box_uninit::<T>()?;
     new.write(value);
     // SAFETY: it is written.
@@ -134,9 +147,20 @@ impl Spare {
         if have { Ok(()) } else { Err(Lack::Nodes(nodes)) }
     }
 
-    /// A frame of zeros, which the caller has seen to.
-    pub(crate) fn page(&mut self) -> Frame {
-        self.page.take().expect("a fault begins with a page")
+    /// A frame of zeros.
+    pub(crate) fn page(&mut self) -> Result<Frame, Lack> {
+        self.page.take().ok_or(Lack::Page)
+    }
+
+    /// Whether there is one.
+    pub(crate) fn has_page(&self) -> Result<(), Lack> {
+        if self.page.is_some() { Ok(()) } else { Err(Lack::Page) }
+    }
+
+    /// Takes back what was not needed, and is zero still.
+    pub(crate) fn keep_page(&mut self, page: Frame) {
+        debug_assert!(self.page.is_none(), "there is one");
+        self.page = Some(page);
     }
 
     /// An empty list, if there is one with this room.
@@ -166,6 +190,29 @@ impl Spare {
     pub(crate) fn has_kinds(&self, count: usize, room: usize) -> Result<(), Lack> {
         let have = self.kinds.iter().filter(|kinds| kinds.capacity() >= room).count();
         if have >= count { Ok(()) } else { Err(Lack::Kinds { count, room }) }
+    }
+
+    /// Memory of zeros.
+    pub(crate) fn block(&mut self) -> Result<Box<Block>, Lack> {
+        self.block.take().ok_or(Lack::Block)
+    }
+
+    /// Takes back what was not needed.
+    pub(crate) fn keep_block(&mut self, block: Box<Block>) {
+        self.block = Some(block);
+    }
+
+    /// A backing that stays where it is.
+    pub(crate) fn backing(&mut self, backing: Backing) -> Result<NonNull<Backing>, Lack> {
+        let mut new = self.backings.pop().ok_or(Lack::Backings(1))?;
+        new.write(backing);
+        // SAFETY: it is written.
+        Ok(NonNull::from(Box::leak(unsafe { new.assume_init() })))
+    }
+
+    /// Whether there are so many.
+    pub(crate) fn has_backings(&self, count: usize) -> Result<(), Lack> {
+        if self.backings.len() >= count { Ok(()) } else { Err(Lack::Backings(count)) }
     }
 
     /// Takes back what was not needed.
@@ -252,6 +299,16 @@ impl<'m, M: Machine> Cpu<'m, M> {
                     spare.extents.push(try_box(Extents::with_room(room)?)?);
                 }
             }
+            Lack::Page if spare.page.is_some() => (),
+            Lack::Page => spare.page = Some(self.zeroed(&mut spare.frames)?),
+            Lack::Block if spare.block.is_some() => (),
+            Lack::Block => spare.block = Some(try_box(Block::zeroed())?),
+            Lack::Backings(count) => {
+                spare.backings.try_reserve(count)?;
+                while spare.backings.len() < count {
+                    spare.backings.push(try_box_uninit()?);
+                }
+            }
             Lack::Kinds { count, room } => {
                 // Those with less room will not be asked for again.
                 spare.kinds.clear();
@@ -264,30 +321,23 @@ impl<'m, M: Machine> Cpu<'m, M> {
         Ok(())
     }
 
-    /// A root with a table.
-    pub(crate) fn root(&self, root: Branch) -> Result<NonNull<Branch>, OutOfMemory> {
+    /// A tree whose root has a table.
+    pub(crate) fn tree(&self, tree: Tree) -> Result<NonNull<Tree>, OutOfMemory> {
         self.stock(Nodes::TABLE)?;
-        let root = try_box(root)?;
+        let tree = try_box(tree)?;
         let frame = self.spare.borrow_mut().tables.pop().ok_or(OutOfMemory)?;
         // SAFETY: nobody else knows it, and it has none; the frame is zeroed and ours.
-        unsafe { root.set_table(frame, table_at(self.machine, frame)) };
-        Ok(NonNull::from(Box::leak(root)))
+        unsafe { tree.root().set_table(frame, table_at(self.machine, frame)) };
+        Ok(NonNull::from(Box::leak(tree)))
     }
 
-    /// Sees to it that there is a page of zeros.
+    /// Gets a page of zeros if there is none, and there is one to be had.
     #[inline]
-    pub(crate) fn stock_page(&self) -> Result<(), OutOfMemory> {
+    pub(crate) fn stock_page(&self) {
         let spare = &mut *self.spare.borrow_mut();
         if spare.page.is_none() {
-            spare.page = Some(self.zeroed(&mut spare.frames)?);
+            spare.page = self.zeroed(&mut spare.frames).ok();
         }
-        Ok(())
-    }
-
-    /// Whether the page of zeros was used.
-    #[inline]
-    pub(crate) fn lacks_page(&self) -> bool {
-        self.spare.borrow().page.is_none()
     }
 
     /// A frame of zeros.
@@ -323,6 +373,18 @@ impl<'m, M: Machine> Cpu<'m, M> {
         }
         self.machine.reuse(frame);
         frames.push(frame);
+    }
+
+    /// Has a node freed when nobody looks at it any more.
+    ///
+    /// # Safety
+    /// It came from a box, and was taken out of its tree.
+    pub(crate) unsafe fn retire_node(&self, node: NonNull<Node>) {
+        // SAFETY: said by the caller. A node of level 0 is a leaf.
+        unsafe {
+            let free = if node.as_ref().level() == 0 { Leaf::free } else { Branch::free };
+            self.epoch.defer_entry(Node::entry(node), free);
+        }
     }
 
     /// Has what was retired freed when nobody can read it any more.

@@ -3,9 +3,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU64, fence};
 
 use crate::error::OutOfMemory;
+use crate::mutant::is_mutant;
+use crate::primitive::{AtomicU64, fence};
 
 /// CPUs by number, which others may add to at any time.
 #[derive(Debug)]
@@ -31,13 +32,18 @@ impl CpuSet {
         self.0[cpu / 64].fetch_or(1 << (cpu % 64), Relaxed);
         // The CPU goes on to read tables, and who has changed these executes a fence as well and goes on
         // to read the set: one of them sees what the other has done.
-        fence(SeqCst);
+        if !is_mutant!("activates_unfenced") {
+            fence(SeqCst);
+        }
     }
 
     /// Those in it, in order.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(word, bits)| {
             let mut bits = bits.load(Relaxed);
+            if is_mutant!("skips_a_cpu") {
+                bits &= bits.wrapping_sub(1);
+            }
             core::iter::from_fn(move || {
                 let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
                 bits &= bits - 1;

@@ -7,6 +7,14 @@ use core::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory;
 
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no memory for it")
+    }
+}
+
+impl core::error::Error for OutOfMemory {}
+
 impl From<TryReserveError> for OutOfMemory {
     fn from(_: TryReserveError) -> OutOfMemory {
         OutOfMemory
@@ -55,8 +63,17 @@ pub enum Fault {
     Unmapped,
     /// What is mapped does not allow it (SIGSEGV, `SEGV_ACCERR`).
     Forbidden,
+    /// It is a [guard](crate::Protection::GUARD): somebody has gone beyond the end of what is next to it.
+    Guard,
     /// There is no frame for it.
     OutOfMemory,
+    /// The object that is mapped there ends before (SIGBUS, `BUS_ADRERR`).
+    BeyondEnd,
+    /// The page is on its way in or out: the access is to be tried again, after whatever the CPU has to do
+    /// meanwhile.
+    Later,
+    /// The object's pager has failed (SIGBUS).
+    Failed,
 }
 
 impl From<OutOfMemory> for Fault {
@@ -70,7 +87,11 @@ impl fmt::Display for Fault {
         f.write_str(match self {
             Fault::Unmapped => "nothing is mapped there",
             Fault::Forbidden => "what is mapped there does not allow it",
+            Fault::Guard => "it is a guard",
             Fault::OutOfMemory => "there is no frame for it",
+            Fault::BeyondEnd => "the object that is mapped there ends before",
+            Fault::Later => "the page is on its way",
+            Fault::Failed => "the object's pager has failed",
         })
     }
 }

@@ -74,6 +74,16 @@ impl Extents {
         self.list.extend_from_slice(&others.list);
     }
 
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Extent> {
+        self.list.iter()
+    }
+
+    /// Changes the attributes of all. Those that differ have to differ afterwards.
+    pub(crate) fn change(&mut self, change: impl Fn(Attributes) -> Attributes) {
+        self.list.iter_mut().for_each(|extent| extent.attributes = change(extent.attributes));
+    }
+
     /// What the page is in.
     pub(crate) fn find(&self, page: u64) -> Option<Attributes> {
         let after = self.list.partition_point(|extent| extent.pages.end <= page);

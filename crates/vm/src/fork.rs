@@ -2,8 +2,10 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::backing::{Backing, Marked, copied};
 use crate::cpu::{Cpu, Nodes, Spare};
 use crate::error::MapError;
+use crate::lineage::Links;
 use crate::machine::Machine;
 use crate::node::{Any, Branch, Leaf};
 use crate::removal::Removal;
@@ -18,6 +20,7 @@ struct Size {
     room: usize,
     /// The most kinds of a leaf.
     kinds: usize,
+    backings: Marked,
 }
 
 impl Size {
@@ -26,6 +29,8 @@ impl Size {
         if let Some(extents) = branch.extents() {
             self.extents += 1;
             self.room = self.room.max(extents.len());
+            // SAFETY: they are mapped, and locked.
+            extents.iter().for_each(|extent| unsafe { self.backings.add(extent.attributes) });
         }
         for child in branch.children(branch.span()) {
             match child {
@@ -37,9 +42,14 @@ impl Size {
                 Any::Leaf(leaf) => {
                     self.nodes.leaves += 1;
                     self.nodes.tables += usize::from(leaf.table().is_some());
-                    // SAFETY: the leaf is locked.
-                    let kinds = unsafe { leaf.with_codes(|codes| codes.kinds()) };
-                    self.kinds = self.kinds.max(kinds);
+                    // SAFETY: the leaf is locked, and each kind has a page.
+                    unsafe {
+                        leaf.with_codes(|codes| {
+                            let kinds = codes.used_kinds();
+                            self.kinds = self.kinds.max(kinds.len());
+                            kinds.iter().for_each(|&kind| self.backings.add(kind));
+                        });
+                    }
                 }
             }
         }
@@ -54,41 +64,89 @@ impl<'m, M: Machine> Space<'m, M> {
     /// # Errors
     /// There is no memory for its tree, or the quota does not allow so many pages more. Nothing has changed.
     pub fn fork(&self, cpu: &Cpu<'m, M>) -> Result<Space<'m, M>, MapError> {
-        let copy = Space::new_within(cpu, self.account.quota().cloned())?;
+        let mut is_own = false;
+        loop {
+            match self.fork_once(cpu, is_own)? {
+                Some(copy) => return Ok(copy),
+                None => self.own_all(cpu, self.pages(), false)?,
+            }
+            is_own = true;
+        }
+    }
+
+    /// A copy, or none if pages are of too many origins, unless the caller has seen to it that all are of the space's
+    /// own.
+    fn fork_once(&self, cpu: &Cpu<'m, M>, is_own: bool) -> Result<Option<Space<'m, M>>, MapError> {
+        let copy = Space::new_within(cpu, self.tree().account.quota().cloned())?;
         let platform = self.machine().epoch().platform();
         let mut removal = Removal::new();
-        let charged = self.locked(cpu, self.pages(), |locked, spare| {
+        let mut links = Some(Links::new()?);
+        let charged = self.tree().locked(cpu, self.pages(), |locked, spare| {
             let Any::Branch(root) = locked.top else { unreachable!("the root has all pages") };
+            // SAFETY: the root is locked, as all is; and new pages are of the space's own origin.
+            unsafe {
+                let lineage = &self.tree().lineage;
+                if is_own {
+                    lineage.forget_others(platform);
+                } else if lineage.is_full() {
+                    return Ok(Ok(false));
+                }
+            }
             let mut size = Size::default();
             size.count(root);
             spare.has_nodes(size.nodes)?;
             spare.has(size.extents, size.room)?;
             spare.has_kinds(size.nodes.leaves, size.kinds)?;
+            spare.has_backings(size.backings.count())?;
             let count = mapped(locked.top, self.pages());
-            let charge = match copy.account.charge(cpu.number(), count, platform) {
+            let charge = match copy.tree().account.charge(cpu.number(), count, platform) {
                 Ok(charge) => charge,
                 Err(error) => return Ok(Err(error)),
             };
-            self.set_forking(true);
-            copy.copy_branch(root, copy.root(), spare, &mut removal);
+            self.tree().set_forking(true);
+            // Others find the copy as soon as anything is attached, and wait for the end of it.
+            copy.tree().root().lock(platform);
+            // SAFETY: both roots are locked.
+            unsafe {
+                let links = links.take().expect("this is done once");
+                self.tree().lineage.inherit(copy.tree_pointer(), links, cpu);
+            }
+            size.backings.copy(|backing| {
+                let new = spare.backing(backing.copied(copy.tree_pointer()));
+                let new = new.expect("they were counted");
+                // SAFETY: the other one is attached; the new one is until nothing of the copy is mapped by it.
+                unsafe { Backing::attach(new, cpu, true) };
+                new
+            });
+            copy.copy_branch(cpu, root, copy.tree().root(), spare, &mut removal);
+            copy.tree().root().unlock();
             charge.keep();
-            Ok(Ok(()))
+            Ok(Ok(true))
         })?;
         // SAFETY: nothing was removed.
-        unsafe { removal.finish(self, cpu) };
-        if charged.is_ok() {
-            self.set_forking(false);
+        unsafe { removal.finish(self.tree(), cpu) };
+        if charged == Ok(true) {
+            self.tree().set_forking(false);
         }
-        charged.map(|()| copy)
+        Ok(charged?.then_some(copy))
     }
 
     /// Copies what is below a branch that is locked to one of this space, which nobody else knows. All that
     /// is needed is there.
-    fn copy_branch(&self, from: &Branch, to: &Branch, spare: &mut Spare, removal: &mut Removal) {
+    fn copy_branch(
+        &self,
+        cpu: &Cpu<'m, M>,
+        from: &Branch,
+        to: &Branch,
+        spare: &mut Spare,
+        removal: &mut Removal,
+    ) {
         const COUNTED: &str = "it was counted";
         if let Some(extents) = from.extents() {
             let mut list = spare.extents(extents.len()).expect(COUNTED);
             list.copy(extents);
+            // SAFETY: backings were marked and copied.
+            list.change(|attributes| unsafe { copied(attributes) });
             // SAFETY: nobody else knows the branch. It had none.
             unsafe { to.publish(Some(list)) };
         }
@@ -97,11 +155,11 @@ impl<'m, M: Machine> Space<'m, M> {
             self.add_child(to, first, spare).expect(COUNTED);
             match (child, to.child(to.slot(first))) {
                 (Any::Branch(from), Some(Any::Branch(to))) => {
-                    self.copy_branch(from, to, spare, removal);
+                    self.copy_branch(cpu, from, to, spare, removal);
                     to.unlock();
                 }
                 (Any::Leaf(from), Some(Any::Leaf(to))) => {
-                    self.copy_leaf(from, to, spare, removal);
+                    self.copy_leaf(cpu, from, to, spare, removal);
                     to.unlock();
                 }
                 _ => unreachable!("children of one level are of one kind"),
@@ -109,13 +167,20 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    fn copy_leaf(&self, from: &Leaf, to: &Leaf, spare: &mut Spare, removal: &mut Removal) {
+    fn copy_leaf(
+        &self,
+        cpu: &Cpu<'m, M>,
+        from: &Leaf,
+        to: &Leaf,
+        spare: &mut Spare,
+        removal: &mut Removal,
+    ) {
         const COUNTED: &str = "it was counted";
-        // SAFETY: both are locked.
+        // SAFETY: both are locked; kinds have pages, and backings were marked and copied.
         unsafe {
             let kinds = from.with_codes(|codes| codes.kinds());
             let kinds = spare.kinds(kinds).expect(COUNTED);
-            let codes = from.with_codes(|codes| codes.copy(kinds));
+            let codes = from.with_codes(|codes| codes.copy(kinds, |kind| copied(kind)));
             to.with_codes(|own| *own = codes);
         }
         if from.table().is_some() {
@@ -124,8 +189,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 entries[slot].store(entry, Relaxed);
                 to.present().set(to.present().get() + 1);
             });
-            // Nobody knows the copy yet, so it is on whichever CPU.
-            self.account.came(0, to.present().get().into());
+            self.tree().account.came(cpu.number(), to.present().get().into());
         }
     }
 }

@@ -53,24 +53,38 @@
 //! Who does not say where to map is given pages of the CPU's own [arena](Space::map_anywhere), and what
 //! is mapped is charged to a [quota](Quota) from the CPU's own share.
 //!
+//! # Objects and copies
+//! An [`Object`] is memory that spaces map together: a file with its [`Pager`], or shared memory. Of each
+//! mapping there is one *backing*, which the object finds in an index by its pages, and nothing for each
+//! page: where a page is mapped is computed, and compared with what the tables have. So to take a page away
+//! from everybody ([`Object::evict`]) is to look where it may be; who faults meanwhile looks for the
+//! object's page under the lock of its own leaf, and is before or after that.
+//!
+//! A copy of a space shares its pages, until one of both writes. Pages know the space in which they came to
+//! be, and that knows its copies: [`Space::sharers`]. Copies of copies have an end: a space whose pages
+//! came from five makes them its own before it is copied again.
+//!
 //! # What there is not yet
-//! Memory that is shared, objects with pagers, reverse mapping, large pages. Empty nodes stay until
-//! their space goes.
+//! Large pages, swap for what spaces have for themselves, and the lazy kind of shootdown.
 //!
 //! # Sources
 //! CortenMM (SOSP 2025): one level, the page table is the map, and its lock protocol. RadixVM (EuroSys
-//! 2013): radix tree, and disjoint operations that share nothing. Linux' `mm/` and FreeBSD's
-//! `sys/vm`, `pmap`: what a virtual-memory subsystem has to do.
+//! 2013): radix tree, and disjoint operations that share nothing. DragonFly BSD (2019, `vm_map_backing`):
+//! reverse mapping by backings, and chains of copies with an end. Linux' `mm/` and FreeBSD's `sys/vm`,
+//! `pmap`: what a virtual-memory subsystem has to do.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
 
+mod address_space;
 mod anywhere;
 mod arena;
 mod attributes;
 #[cfg(feature = "std")]
 mod audit;
+mod backing;
+pub mod classic;
 mod codes;
 mod cpu;
 mod cpus;
@@ -78,15 +92,28 @@ mod error;
 mod extents;
 mod fork;
 mod format;
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(loom)))]
 pub mod hosted;
+mod lineage;
 mod machine;
+#[cfg(feature = "memory_set")]
+pub mod memory_set;
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, loom))]
+mod modelled;
+mod mutant;
 mod node;
+mod object;
+mod padded;
 mod page;
+mod primitive;
 mod quota;
 mod removal;
 mod space;
+mod tree;
 
+pub use address_space::AddressSpace;
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub use audit::Audit;
@@ -95,6 +122,12 @@ pub use cpus::CpuSet;
 pub use error::{Fault, MapError, OutOfMemory};
 pub use format::{AArch64, ABSENT, Entry, Format, RiscV, Sv39, Sv48, X86_64};
 pub use machine::{Flush, Machine, Note};
+pub use object::{Object, Pager, PagerError, Sharing};
 pub use page::{Frame, PAGE, Pages, Protection};
 pub use quota::Quota;
 pub use space::Space;
+
+/// `docs/vm.md`, whose code is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/vm.md")]
+struct HowToEmbed;

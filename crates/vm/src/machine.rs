@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use knee_sync::Platform;
@@ -10,7 +10,9 @@ use knee_sync::epoch::Domain;
 
 use crate::cpus::CpuSet;
 use crate::format::Format;
+use crate::lineage::Origin;
 use crate::page::{Frame, Pages};
+use crate::primitive::AtomicU64;
 
 /// A kernel's, hypervisor's or emulator's memory and CPUs.
 ///
@@ -50,18 +52,19 @@ pub unsafe trait Machine: Sync + Sized {
     /// What this crate notes of a frame.
     fn note(&self, frame: Frame) -> &Note;
 
-    /// Has the CPUs of `on` forget what they know of some pages of a space, or of all of them. When it
+    /// Has the CPUs of `on` forget what they know of some pages of a space, or of all of them, and of tables
+    /// on the way there. When it
     /// returns none of them uses it any more, nor will they: an access that comes after reads the tables
     /// as they were when this was called, or later. The calling CPU may be one of them.
     ///
     /// # Safety
-    /// The caller is CPU `cpu`, and has no locks of a space.
+    /// The caller is CPU `cpu`, and has no lock that other CPUs wait for without answering.
     unsafe fn shoot_down(&self, cpu: usize, on: &CpuSet, space: u64, pages: Flush);
 
     /// Waits while `condition` is true, on CPU `cpu`, which meanwhile does what other CPUs want of it.
     ///
     /// # Safety
-    /// The caller is that CPU, and has no locks of a space.
+    /// The caller is that CPU, and has no lock that other CPUs wait for without answering.
     unsafe fn wait_while(&self, _cpu: usize, condition: impl FnMut() -> bool) {
         self.epoch().platform().wait_while(condition);
     }
@@ -80,19 +83,81 @@ pub enum Flush {
     All,
 }
 
-/// What this crate notes of each frame: sixteen bytes of the embedder's memory, zero at first.
+/// What this crate notes of each frame: a cache line of the embedder's memory, zero at first. CPUs that use
+/// frames next to each other share nothing.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub struct Note {
     /// The next in a list of frames that are on their way back.
     pub(crate) next: Cell<u64>,
-    /// Entries of tables that have the frame, beside one.
+    /// Entries of tables that have the frame, beside one, if it is a space's own.
     shares: AtomicU64,
+    /// Whose it is: one of the constants below. Changed by who has the frame for itself, but for [`DIRTY`].
+    owner: AtomicU8,
+    /// Where a space's own came to be, and at which page there. Under the lock of an entry that has it.
+    origin: Cell<Option<NonNull<Origin>>>,
+    index: Cell<u64>,
 }
 
-// SAFETY: the cell belongs to whoever has the frame for itself.
+/// It is a space's own, or nobody's.
+const PRIVATE: u8 = 0;
+/// It is an object's, which entries do not count in.
+const OBJECT: u8 = 1;
+/// It is an object's, and somebody has written to it since it came from its pager.
+const DIRTY: u8 = 2;
+
+// SAFETY: cells are written by whoever has the frame for itself, and read by others that have it since.
 unsafe impl Sync for Note {}
+// SAFETY: as above.
+unsafe impl Send for Note {}
 
 impl Note {
+    /// Puts it into a list. By who has the frame for itself.
+    pub(crate) fn set_next(&self, next: Option<Frame>) {
+        self.next.set(next.map_or(u64::MAX, |frame| frame.0));
+    }
+
+    /// The next in the list. By who has the frame for itself.
+    pub(crate) fn take_next(&self) -> Option<Frame> {
+        Some(Frame(self.next.replace(u64::MAX))).filter(|frame| frame.0 != u64::MAX)
+    }
+
+    /// It is a space's own that came to be at this page. By who has the only entry that has it, or will have.
+    #[inline]
+    pub(crate) fn set_origin(&self, origin: NonNull<Origin>, page: u64) {
+        self.origin.set(Some(origin));
+        self.index.set(page);
+    }
+
+    /// Where it came to be. Under the lock of an entry that has it, which is a space's own.
+    pub(crate) fn origin(&self) -> (NonNull<Origin>, u64) {
+        (self.origin.get().expect("it has come to be"), self.index.get())
+    }
+
+    /// Whether it is an object's.
+    #[inline]
+    pub(crate) fn is_object(&self) -> bool {
+        self.owner.load(Relaxed) != PRIVATE
+    }
+
+    /// It is an object's from now on, which its pager knows all of; or a space's or nobody's.
+    pub(crate) fn set_object(&self, is_object: bool) {
+        self.owner.store(if is_object { OBJECT } else { PRIVATE }, Relaxed);
+    }
+
+    /// Somebody has written to it, or could. It is an object's.
+    pub(crate) fn set_dirty(&self) {
+        if self.owner.load(Relaxed) != DIRTY {
+            self.owner.store(DIRTY, Relaxed);
+        }
+    }
+
+    /// Whether somebody has written to it that its pager does not know of. It is an object's, and no CPU can
+    /// write to it.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.owner.load(Relaxed) == DIRTY
+    }
+
     /// Whether other entries have it, too. Who has the lock of the only one that has it is told no, and
     /// that stays so. Acquire: what was done by way of the others is over.
     #[inline]

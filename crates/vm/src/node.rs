@@ -5,14 +5,17 @@ use core::cell::{Cell, UnsafeCell};
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use knee_sync::Platform;
+use knee_sync::epoch::Entry;
 
 use crate::attributes::Attributes;
 use crate::codes::Codes;
 use crate::extents::Extents;
+use crate::format::{self, Format};
+use crate::mutant::{is_mutant, order};
 use crate::page::{BITS, ENTRIES, Frame, Pages};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Guarded, set};
 
 /// The entries of a table.
 pub(crate) type Table = [AtomicU64; ENTRIES];
@@ -24,6 +27,9 @@ pub(crate) type Table = [AtomicU64; ENTRIES];
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Node {
+    /// First, so that its address is that of the node. A cell, as others may look at the node when it begins to
+    /// wait.
+    retired: UnsafeCell<Entry>,
     locked: AtomicBool,
     /// 0 for a leaf.
     level: u8,
@@ -36,6 +42,8 @@ pub(crate) struct Node {
     table: AtomicPtr<Table>,
     /// The table's frame.
     frame: Cell<Frame>,
+    /// The next of those that the same one has taken out of the tree. The one's own.
+    next_pruned: Cell<Option<NonNull<Node>>>,
 }
 
 /// A node whose entries are pages.
@@ -44,7 +52,7 @@ pub(crate) struct Node {
 pub(crate) struct Leaf {
     node: Node,
     /// Under the lock.
-    codes: UnsafeCell<Codes>,
+    codes: Guarded<Codes>,
     /// Under the lock: entries that are not absent.
     present: Cell<u32>,
     /// Somebody has changed entries, and CPUs have not forgotten the old ones yet. Set under the lock.
@@ -64,7 +72,7 @@ pub(crate) struct Branch {
     /// the lock; read under an epoch. Null for none.
     extents: AtomicPtr<Extents>,
     /// A bit for each child that there is. Under the lock.
-    used: [AtomicU64; ENTRIES / 64],
+    used: [AtomicU64; ENTRIES.div_ceil(64)],
     /// Set under the lock, read under an epoch.
     children: [AtomicPtr<Node>; ENTRIES],
 }
@@ -97,6 +105,7 @@ impl Node {
     /// A node that its maker has locked.
     fn new(level: u8, first: u64, parent: Option<NonNull<Branch>>) -> Node {
         Node {
+            retired: UnsafeCell::new(Entry::new()),
             locked: AtomicBool::new(true),
             level,
             stray: Cell::new(false),
@@ -104,6 +113,7 @@ impl Node {
             parent,
             table: AtomicPtr::new(ptr::null_mut()),
             frame: Cell::new(Frame(0)),
+            next_pruned: Cell::new(None),
         }
     }
 
@@ -130,26 +140,43 @@ impl Node {
 
     #[inline]
     pub(crate) fn lock(&self, platform: &impl Platform) {
-        if self.locked.swap(true, Acquire) {
+        if set(&self.locked, order!(Acquire, "node_lock")) {
             self.lock_slowly(platform);
         }
     }
 
     #[cold]
     fn lock_slowly(&self, platform: &impl Platform) {
-        platform.wait_while(|| self.locked.load(Relaxed) || self.locked.swap(true, Acquire));
+        platform.wait_while(|| {
+            self.locked.load(Relaxed) || set(&self.locked, order!(Acquire, "node_lock_slowly"))
+        });
     }
 
     /// By whoever has locked it.
     #[inline]
     pub(crate) fn unlock(&self) {
-        self.locked.store(false, Release);
+        debug_assert!(self.locked.load(Relaxed), "nobody else unlocks it");
+        self.locked.store(false, order!(Release, "node_unlock"));
     }
 
     /// Under the lock.
     #[inline]
     pub(crate) fn is_stray(&self) -> bool {
         self.stray.get()
+    }
+
+    /// Puts it into the list of who has taken it out of the tree.
+    pub(crate) fn set_next(&self, next: Option<NonNull<Node>>) {
+        self.next_pruned.set(next);
+    }
+
+    pub(crate) fn take_next(&self) -> Option<NonNull<Node>> {
+        self.next_pruned.take()
+    }
+
+    /// What has a node wait for the end of an epoch, without an allocation.
+    pub(crate) fn entry(node: NonNull<Node>) -> NonNull<Entry> {
+        node.cast()
     }
 
     /// The table, once there is one.
@@ -199,6 +226,9 @@ impl Node {
             *place = next;
             next = next.and_then(|branch| branch.node.above());
         }
+        if is_mutant!("above_from_leaf") {
+            branches.reverse();
+        }
         branches.into_iter().flatten()
     }
 
@@ -210,10 +240,27 @@ impl Node {
 }
 
 impl Leaf {
+    /// Frees a leaf whose epoch is over.
+    ///
+    /// # Safety
+    /// It is the [`entry`](Node::entry) of a leaf that came from a box and that nobody finds any more.
+    pub(crate) unsafe fn free(entry: NonNull<Entry>) {
+        // SAFETY: said by the caller; the entry is the first field.
+        drop(unsafe { Box::from_raw(entry.cast::<Leaf>().as_ptr()) });
+    }
+
+    /// Under the lock: whether nothing is mapped or present here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.present.get() == 0
+            && self.leaving.get() == 0
+            // SAFETY: the caller has the lock.
+            && unsafe { self.with_codes(|codes| codes.is_free(0..ENTRIES)) }
+    }
+
     pub(crate) fn new(first: u64, parent: NonNull<Branch>) -> Leaf {
         Leaf {
             node: Node::new(0, first, Some(parent)),
-            codes: UnsafeCell::new(Codes::new()),
+            codes: Guarded::new(Codes::new()),
             present: Cell::new(0),
             flushing: AtomicBool::new(false),
             leaving: Cell::new(0),
@@ -228,7 +275,34 @@ impl Leaf {
     #[inline]
     pub(crate) unsafe fn with_codes<R>(&self, with: impl FnOnce(&mut Codes) -> R) -> R {
         // SAFETY: the caller has the lock.
-        with(unsafe { &mut *self.codes.get() })
+        self.codes.with(|codes| with(unsafe { &mut *codes }))
+    }
+
+    /// What a page is. Under the lock, and under an epoch.
+    #[inline]
+    pub(crate) fn attributes(&self, page: u64) -> Option<Attributes> {
+        // SAFETY: the caller has the lock.
+        let own = unsafe { self.with_codes(|codes| codes.get(self.slot(page))) };
+        own.or_else(|| self.find_above(page))
+    }
+
+    /// Those of these pages that are present, with their entries and frames. Under the lock.
+    #[inline]
+    pub(crate) fn present_in<F: Format>(
+        &self,
+        pages: Pages,
+    ) -> impl Iterator<Item = (u64, &AtomicU64, Frame)> {
+        let pages = pages.and(self.span());
+        let entries = self.table().filter(|_| self.present.get() > 0 && !pages.is_empty());
+        let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
+        (pages.start..).zip(entries).filter_map(|(page, entry)| {
+            match F::read(entry.load(Relaxed), 0) {
+                format::Entry::Page { frame, .. } | format::Entry::Parked(frame) => {
+                    Some((page, entry, frame))
+                }
+                _ => None,
+            }
+        })
     }
 
     /// The slots of those of these pages that are in the span.
@@ -290,9 +364,23 @@ impl Branch {
         Branch {
             node: Node::new(0, 0, None),
             extents: AtomicPtr::new(ptr::null_mut()),
-            used: [const { AtomicU64::new(0) }; ENTRIES / 64],
-            children: [const { AtomicPtr::new(ptr::null_mut()) }; ENTRIES],
+            used: core::array::from_fn(|_| AtomicU64::new(0)),
+            children: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
         }
+    }
+
+    /// Frees a branch whose epoch is over, as [`Leaf::free`] does.
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn free(entry: NonNull<Entry>) {
+        // SAFETY: said by the caller; the entry is the first field.
+        drop(unsafe { Box::from_raw(entry.cast::<Branch>().as_ptr()) });
+    }
+
+    /// Under the lock: whether nothing is said here, and there is no child.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.extents.load(Relaxed).is_null() && self.used.iter().all(|word| word.load(Relaxed) == 0)
     }
 
     /// The root of a tree, which is not locked.
@@ -312,7 +400,7 @@ impl Branch {
     pub(crate) fn extents(&self) -> Option<&Extents> {
         // SAFETY: what is replaced is freed by the epoch, under which the caller is. Acquire: it was
         // written before it was published.
-        unsafe { self.extents.load(Acquire).as_ref() }
+        unsafe { self.extents.load(order!(Acquire, "extents_load")).as_ref() }
     }
 
     /// Under an epoch.
@@ -329,14 +417,14 @@ impl Branch {
         let new = new.map_or(ptr::null_mut(), Box::into_raw);
         // Release: readers see what is in it.
         let old = self.extents.load(Relaxed);
-        self.extents.store(new, Release);
+        self.extents.store(new, order!(Release, "extents_publish"));
         NonNull::new(old)
     }
 
     /// Under an epoch.
     #[inline]
     pub(crate) fn child(&self, slot: usize) -> Option<Any<'_>> {
-        let node = NonNull::new(self.children[slot].load(Acquire))?;
+        let node = NonNull::new(self.children[slot].load(order!(Acquire, "child_load")))?;
         // SAFETY: `add` and `remove` see to it that it is there, for as long as somebody under an epoch
         // may have found it. A child of a branch of level 1 is a leaf.
         Some(unsafe {
@@ -347,15 +435,37 @@ impl Branch {
         })
     }
 
+    /// A child, for who frees it. Under the lock.
+    pub(crate) fn pointer(&self, slot: usize) -> NonNull<Node> {
+        NonNull::new(self.children[slot].load(Relaxed)).expect("it is there")
+    }
+
     /// Makes a node a child.
     ///
     /// # Safety
     /// Under the lock. The node is a leaf if this is of level 1, and else a branch, of the level below;
     /// it was made for this slot, there is none, and it stays until it is removed and an epoch is over.
     pub(crate) unsafe fn add(&self, slot: usize, child: NonNull<Node>) {
-        self.children[slot].store(child.as_ptr(), Release);
+        self.children[slot].store(child.as_ptr(), order!(Release, "child_add"));
         let used = &self.used[slot / 64];
         used.store(used.load(Relaxed) | 1 << (slot % 64), Relaxed);
+    }
+
+    /// Takes a child out, which is stray then. Others may have found it, and look at it until their epochs end.
+    ///
+    /// # Safety
+    /// Under both locks; it is there and empty. Its lock is given back.
+    pub(crate) unsafe fn remove(&self, slot: usize) -> NonNull<Node> {
+        let child = self.pointer(slot);
+        self.children[slot].store(ptr::null_mut(), Relaxed);
+        let used = &self.used[slot / 64];
+        used.store(used.load(Relaxed) & !(1 << (slot % 64)), Relaxed);
+        // SAFETY: the caller has its lock.
+        unsafe {
+            child.as_ref().stray.set(true);
+            child.as_ref().unlock();
+        }
+        child
     }
 
     /// Children that have any of these pages, in their order. Under the lock, or by whoever has the
@@ -381,6 +491,19 @@ impl Branch {
                 self.child(slot)
             })
         })
+    }
+}
+
+/// The first leaf that has any of these pages, at a node and below. Under an epoch, without locks.
+pub(crate) fn first_leaf(node: Any<'_>, pages: Pages) -> Option<&Leaf> {
+    let pages = pages.and(node.node().span());
+    match node {
+        _ if pages.is_empty() => None,
+        Any::Leaf(leaf) => Some(leaf),
+        Any::Branch(branch) => {
+            let slots = branch.slot(pages.start)..=branch.slot(pages.end - 1);
+            slots.filter_map(|slot| branch.child(slot)).find_map(|child| first_leaf(child, pages))
+        }
     }
 }
 

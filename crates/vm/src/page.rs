@@ -7,7 +7,12 @@ use core::ops::{BitAnd, BitOr};
 pub const PAGE: usize = 4096;
 
 /// Bits of an address that one table resolves, in every [`Format`](crate::Format) that there is.
+#[cfg(not(loom))]
 pub(crate) const BITS: u32 = 9;
+
+/// Those of a model.
+#[cfg(loom)]
+pub(crate) const BITS: u32 = 2;
 
 /// Entries of a table.
 pub(crate) const ENTRIES: usize = 1 << BITS;
@@ -83,11 +88,18 @@ impl Protection {
     pub const READ_WRITE: Protection = Protection(3);
     /// Instructions.
     pub const EXECUTE: Protection = Protection(4);
+    /// Nothing is to be there: nobody else maps anything, who goes there is told so, and it counts in no
+    /// quota. It comes and goes by map and unmap only.
+    pub const GUARD: Protection = Protection(8);
 
     /// With reading, if it allows anything: hardware knows no pages that may be written or executed and
     /// not read.
     pub(crate) const fn readable(self) -> Protection {
-        if self.0 == 0 { self } else { Protection(self.0 | Protection::READ.0) }
+        match self.0 {
+            0 => self,
+            bits if bits & Protection::GUARD.0 != 0 => Protection::GUARD,
+            bits => Protection(bits | Protection::READ.0),
+        }
     }
 
     /// What it allows beside `other`.
@@ -119,6 +131,9 @@ impl BitAnd for Protection {
 
 impl fmt::Debug for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Protection::GUARD {
+            return f.write_str("guard");
+        }
         let letter = |of: Protection, letter| if self.allows(of) { letter } else { '-' };
         let (read, write) = (letter(Protection::READ, 'r'), letter(Protection::WRITE, 'w'));
         write!(f, "{read}{write}{}", letter(Protection::EXECUTE, 'x'))

@@ -16,7 +16,6 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -24,19 +23,7 @@ use knee_sync::Platform;
 
 use crate::error::{MapError, OutOfMemory};
 use crate::machine::Machine;
-
-/// A value in lines of its own: two, as CPUs fetch them in pairs.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Padded<T>(T);
-
-/// One for each CPU.
-fn for_each_cpu<T: Default>(cpus: usize) -> Result<Box<[T]>, OutOfMemory> {
-    let mut all = Vec::new();
-    all.try_reserve_exact(cpus)?;
-    all.resize_with(cpus, T::default);
-    Ok(all.into_boxed_slice())
-}
+use crate::padded::{self, Padded};
 
 /// A closed share, which is not to be changed: there is no limit as high.
 const CLOSED: u64 = 1 << 63;
@@ -115,10 +102,10 @@ impl Quota {
         Quota::with_shares(machine.cpus(), limit)
     }
 
-    fn with_shares(cpus: usize, limit: u64) -> Result<Quota, OutOfMemory> {
+    pub(crate) fn with_shares(cpus: usize, limit: u64) -> Result<Quota, OutOfMemory> {
         let limit = limit.min(CLOSED - 1);
         let rest = Rest { locked: AtomicBool::new(false), pages: AtomicU64::new(limit) };
-        Ok(Quota { limit, shares: for_each_cpu(cpus)?, rest: Padded(rest) })
+        Ok(Quota { limit, shares: padded::for_each(cpus)?, rest: Padded(rest) })
     }
 
     /// The limit.
@@ -225,7 +212,7 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn new(cpus: usize, quota: Option<Arc<Quota>>) -> Result<Account, OutOfMemory> {
-        Ok(Account { quota, resident: for_each_cpu(cpus)? })
+        Ok(Account { quota, resident: padded::for_each(cpus)? })
     }
 
     /// Takes pages from the quota, if there is one.
@@ -277,7 +264,7 @@ impl Account {
     }
 }
 
-#[cfg(all(test, feature = "std"))]
+#[cfg(all(test, feature = "std", not(loom)))]
 mod tests {
     use super::*;
 

@@ -3,15 +3,15 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use crate::attributes::Attributes;
+use crate::backing::{Backing, Backings};
 use crate::cpu::Cpu;
 use crate::format::{ABSENT, Entry, Format};
 use crate::machine::{Flush, Machine};
+use crate::mutant::is_mutant;
 use crate::node::Leaf;
 use crate::page::{Frame, Pages, Protection};
-use crate::space::Space;
-
-/// The end of a list of frames.
-const END: u64 = u64::MAX;
+use crate::tree::Tree;
 
 /// Frames that are free as soon as CPUs have forgotten them, in a list through their notes; the pages that
 /// CPUs have to forget, and the leaves of these.
@@ -22,38 +22,79 @@ const END: u64 = u64::MAX;
 /// while a CPU still has them.
 #[derive(Debug)]
 pub(crate) struct Removal {
-    first: u64,
+    first: Option<Frame>,
     pages: Pages,
     leaves: Option<NonNull<Leaf>>,
+    /// Where pages are that were moved.
+    arriving: Option<Pages>,
+    /// Entries for frames of objects that were taken out: these frames are not ours.
+    objects: u64,
+    /// Backings by which nothing is mapped any more.
+    backings: Backings,
 }
 
 impl Removal {
     pub(crate) fn new() -> Removal {
-        Removal { first: END, pages: Pages { start: u64::MAX, end: 0 }, leaves: None }
+        Removal {
+            first: None,
+            pages: Pages { start: u64::MAX, end: 0 },
+            leaves: None,
+            arriving: None,
+            objects: 0,
+            backings: Backings::default(),
+        }
     }
 
     /// An entry of a leaf that is locked, and that is not being flushed for others, has changed.
     fn flush(&mut self, leaf: &Leaf, page: u64) {
         // SAFETY: that is what it takes.
         self.leaves = unsafe { leaf.begin_flush(self.leaves) };
+        if is_mutant!("flushes_one_page") && !self.pages.is_empty() {
+            return;
+        }
         self.pages.start = self.pages.start.min(page);
         self.pages.end = self.pages.end.max(page + 1);
+    }
+
+    /// These pages are not mapped by what the attributes say any more.
+    ///
+    /// # Safety
+    /// They were, and their nodes are locked.
+    #[inline]
+    pub(crate) unsafe fn unmapped(&mut self, attributes: Attributes, pages: u64) {
+        // SAFETY: said by the caller.
+        unsafe {
+            if let Some(backing) = attributes.backing
+                && backing.as_ref().unmapped(pages)
+            {
+                self.backings.push(backing);
+            }
+        }
     }
 
     /// Takes what is present of these pages out of a leaf's table. The leaf is locked,
     /// and not being flushed for others.
     pub(crate) fn take<M: Machine>(&mut self, machine: &M, leaf: &Leaf, pages: Pages) {
-        let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
-        let pages = pages.and(leaf.span());
-        for page in pages.start..pages.end {
-            let entry = &entries[leaf.slot(page)];
-            let (Entry::Page { frame, .. } | Entry::Parked(frame)) =
-                M::Format::read(entry.load(Relaxed), 0)
-            else {
+        self.take_if(machine, leaf, pages, |_, _| true);
+    }
+
+    /// The same for those pages whose frames are `wanted`.
+    #[inline]
+    pub(crate) fn take_if<M: Machine>(
+        &mut self,
+        machine: &M,
+        leaf: &Leaf,
+        pages: Pages,
+        wanted: impl Fn(u64, Frame) -> bool,
+    ) {
+        for (page, entry, frame) in leaf.present_in::<M::Format>(pages) {
+            if !wanted(page, frame) {
                 continue;
-            };
+            }
             self.flush(leaf, page);
-            if machine.note(frame).is_shared() {
+            let note = machine.note(frame);
+            let is_object = note.is_object();
+            if !is_object && note.is_shared() && !is_mutant!("takes_shared_at_once") {
                 // Whose list it is in is not ours to say, and who has it last must not free it before
                 // our CPUs have forgotten it: the entry keeps it until then.
                 entry.store(M::Format::leaving(frame), Relaxed);
@@ -61,13 +102,62 @@ impl Removal {
                 continue;
             }
             entry.store(ABSENT, Relaxed);
-            machine.note(frame).next.set(self.first);
-            self.first = frame.0;
+            if is_object {
+                self.objects += 1;
+            } else {
+                note.set_next(self.first);
+                self.first = Some(frame);
+            }
             leaf.present().set(leaf.present().get() - 1);
             if leaf.present().get() == 0 {
                 break;
             }
         }
+    }
+
+    /// Moves the frame of a page that is present to another entry, which is absent. As with
+    /// [`take`](Removal::take), for both leaves. All that are moved are exclusive, and no others are taken.
+    pub(crate) fn relocate<M: Machine>(
+        &mut self,
+        (leaf, page): (&Leaf, u64),
+        (to, new): (&Leaf, u64),
+        frame: Frame,
+    ) {
+        let (Some(from_entries), Some(to_entries)) = (leaf.table(), to.table()) else {
+            unreachable!("both have tables");
+        };
+        from_entries[leaf.slot(page)].store(ABSENT, Relaxed);
+        leaf.present().set(leaf.present().get() - 1);
+        self.flush(leaf, page);
+        // Nobody goes there by the new entry while others may by the old one.
+        to_entries[to.slot(new)].store(M::Format::leaving(frame), Relaxed);
+        to.present().set(to.present().get() + 1);
+        to.leaving().set(to.leaving().get() + 1);
+        // SAFETY: it is locked, and not being flushed for others.
+        self.leaves = unsafe { to.begin_flush(self.leaves) };
+        let arriving = self.arriving.get_or_insert(Pages::new(new, 1));
+        (arriving.start, arriving.end) = (arriving.start.min(new), arriving.end.max(new + 1));
+    }
+
+    /// Has pages that were moved be present.
+    fn arrive<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf, pages: Pages) {
+        let _guard = cpu.pin();
+        leaf.lock(cpu.machine().epoch().platform());
+        let pages = pages.and(leaf.span());
+        let Some(entries) = leaf.table() else { unreachable!("its entries leave") };
+        for page in pages.start..pages.end {
+            let entry = &entries[leaf.slot(page)];
+            let Entry::Leaving(frame) = M::Format::read(entry.load(Relaxed), 0) else { continue };
+            let attributes = leaf.attributes(page).expect("it is mapped there");
+            let mut protection = attributes.protection;
+            if cpu.machine().note(frame).is_object() {
+                // Whether it may be written to is found out when somebody does.
+                protection = protection.without(Protection::WRITE);
+            }
+            entry.store(M::Format::page_or_parked(frame, protection), Release);
+            leaf.leaving().set(leaf.leaving().get() - 1);
+        }
+        leaf.unlock();
     }
 
     /// Lets go of the pages of a leaf that were on their way out, which CPUs have forgotten; returns how
@@ -105,12 +195,19 @@ impl Removal {
         let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
         for (slot, entry) in entries.iter().enumerate() {
             let new = match M::Format::read(entry.load(Relaxed), 0) {
+                // An object's, which may be written to if it is shared, by both.
+                Entry::Page { frame, protection, .. } if machine.note(frame).is_object() => {
+                    M::Format::page(frame, protection)
+                }
+                Entry::Parked(frame) if machine.note(frame).is_object() => M::Format::parked(frame),
                 Entry::Page { frame, protection, .. } => {
                     machine.note(frame).share();
                     let new = M::Format::page(frame, protection.without(Protection::WRITE));
                     if protection.allows(Protection::WRITE) {
                         entry.store(new, Release);
-                        self.flush(leaf, leaf.span().start + slot as u64);
+                        if !is_mutant!("fork_no_flush") {
+                            self.flush(leaf, leaf.span().start + slot as u64);
+                        }
                     }
                     new
                 }
@@ -124,22 +221,27 @@ impl Removal {
         }
     }
 
-    /// Takes away from what is present of these pages what may not be done any more. As
-    /// with [`take`](Removal::take).
-    pub(crate) fn protect<M: Machine>(&mut self, leaf: &Leaf, pages: Pages, new: Protection) {
-        let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
-        let pages = pages.and(leaf.span());
-        for page in pages.start..pages.end {
-            let entry = &entries[leaf.slot(page)];
-            let Entry::Page { frame, protection: old, .. } =
-                M::Format::read(entry.load(Relaxed), 0)
+    /// Takes away from what is present of these pages what may not be done any more: `allowed` says of a page, its
+    /// frame and what could be done what still may. As with [`take`](Removal::take).
+    #[inline]
+    pub(crate) fn protect<M: Machine>(
+        &mut self,
+        leaf: &Leaf,
+        pages: Pages,
+        allowed: impl Fn(u64, Frame, Protection) -> Protection,
+    ) {
+        for (page, entry, frame) in leaf.present_in::<M::Format>(pages) {
+            let Entry::Page { protection: old, .. } = M::Format::read(entry.load(Relaxed), 0)
             else {
                 continue;
             };
             // What it allows beyond that comes with the next fault.
-            let allowed = old & new;
+            let allowed = old & allowed(page, frame, old);
             if allowed != old {
                 entry.store(M::Format::page_or_parked(frame, allowed), Release);
+                if is_mutant!("protect_no_flush") {
+                    continue;
+                }
                 self.flush(leaf, page);
             }
         }
@@ -149,32 +251,64 @@ impl Removal {
     ///
     /// # Safety
     /// The frames are in no table.
-    pub(crate) unsafe fn finish<'m, M: Machine>(self, space: &Space<'m, M>, cpu: &Cpu<'m, M>) {
-        if self.pages.is_empty() {
-            return;
+    pub(crate) unsafe fn finish<M: Machine>(mut self, tree: &Tree, cpu: &Cpu<'_, M>) {
+        if !self.pages.is_empty() {
+            // SAFETY: said by the caller.
+            unsafe { self.flush_all(tree, cpu) };
         }
-        space.shoot_down(cpu, Flush::Some(self.pages));
-        let (mut leaves, mut count) = (self.leaves, 0);
+        // Not before: who looks for pages of an object has to find those whose CPUs have not forgotten.
+        while let Some(backing) = self.backings.pop() {
+            // SAFETY: it is ours, and there until it is detached.
+            let backing_of = unsafe { backing.as_ref() };
+            if backing_of.has_gone_in_parts() && !is_mutant!("no_wait_for_parts") {
+                // Others may wait for CPUs to forget theirs.
+                let waited = tree.locked(cpu, backing_of.pages(), |_, _| Ok(()));
+                debug_assert!(waited.is_ok(), "it lacks nothing");
+            }
+            // SAFETY: nothing is mapped by it, and all CPUs know.
+            unsafe { Backing::detach(backing, cpu.machine()) };
+        }
+    }
+
+    /// # Safety
+    /// As of [`finish`](Removal::finish).
+    unsafe fn flush_all<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) {
+        let flush = || tree.shoot_down(cpu, Flush::Some(self.pages));
+        if !is_mutant!("remove_no_flush", "flush_after_leaves", "flush_last") {
+            flush();
+        }
+        let (mut leaves, mut count) = (self.leaves, self.objects);
         while let Some(leaf) = leaves {
             // SAFETY: leaves stay as long as their space, and we have begun.
             unsafe {
                 let leaf = leaf.as_ref();
                 // Only we have entries here that leave.
                 if leaf.leaving().get() > 0 {
-                    count += self.let_go(cpu, leaf);
+                    match self.arriving {
+                        Some(pages) => self.arrive(cpu, leaf, pages),
+                        None => count += self.let_go(cpu, leaf),
+                    }
                 }
                 leaves = leaf.end_flush();
             }
         }
+        if is_mutant!("flush_after_leaves") {
+            flush();
+        }
         let mut next = self.first;
-        while next != END {
-            let frame = Frame(next);
+        while let Some(frame) = next {
             count += 1;
-            next = cpu.machine().note(frame).next.get();
+            next = cpu.machine().note(frame).take_next();
+            if is_mutant!("frames_stay") {
+                continue;
+            }
             // SAFETY: no table has it, and no CPU remembers it.
             unsafe { cpu.free(frame) };
         }
-        space.account.went(cpu.number(), count);
+        if is_mutant!("flush_last") {
+            flush();
+        }
+        tree.account.went(cpu.number(), count);
     }
 }
 
@@ -183,7 +317,7 @@ impl Removal {
 /// # Safety
 /// The entry has it no more, and no CPU goes there by it.
 pub(crate) unsafe fn release<M: Machine>(cpu: &Cpu<'_, M>, frame: Frame) {
-    if cpu.machine().note(frame).release() {
+    if cpu.machine().note(frame).release() && !is_mutant!("shared_frames_stay") {
         // SAFETY: no entry has it.
         unsafe { cpu.free(frame) };
     }

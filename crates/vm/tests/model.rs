@@ -1,36 +1,15 @@
 //! A space against a map of pages: what is mapped, what may be done, and what was stored.
 
-use std::collections::BTreeMap;
+mod reference;
 
-use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{Fault, MapError, PAGE, Pages, Protection, Space};
+use std::fs;
+use std::path::Path;
+
+use knee_vm::hosted::Hosted;
+use knee_vm::{PAGE, Pages, Protection, Space};
 use proptest::prelude::*;
 
-const READ: Protection = Protection::READ;
-const WRITE: Protection = Protection::WRITE;
-
-/// Pages of the universe, by small numbers: around the ends of tables of three levels, where ranges are
-/// in one table, in two, or cover many.
-fn page(number: u64) -> u64 {
-    match number {
-        0..24 => 500 + number,
-        24..48 => 512 * 512 - 12 + number - 24,
-        _ => 512 * 512 * 3 + 512 * (number - 48),
-    }
-}
-
-const NUMBERS: u64 = 72;
-
-#[derive(Debug, Clone)]
-enum Operation {
-    Map(Pages, Protection),
-    Unmap(Pages),
-    Protect(Pages, Protection),
-    Discard(Pages),
-    Populate(Pages),
-    Store(u64, u64),
-    Load(u64),
-}
+use reference::{Model, NUMBERS, Operation, READ, WRITE, apply, page};
 
 fn pages() -> impl Strategy<Value = Pages> {
     prop_oneof![
@@ -60,107 +39,6 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What is mapped: runs of pages, and what was stored in the first word of pages.
-#[derive(Default)]
-struct Model {
-    runs: BTreeMap<u64, (u64, Protection)>,
-    words: BTreeMap<u64, u64>,
-}
-
-impl Model {
-    fn find(&self, page: u64) -> Option<Protection> {
-        let (_, &(end, protection)) = self.runs.range(..=page).next_back()?;
-        (page < end).then_some(protection)
-    }
-
-    /// Cuts runs so that none goes across an end of these pages.
-    fn cut(&mut self, pages: Pages) {
-        for at in [pages.start, pages.end] {
-            let Some((&start, &(end, protection))) = self.runs.range(..at).next_back() else {
-                continue;
-            };
-            if at < end {
-                self.runs.insert(start, (at, protection));
-                self.runs.insert(at, (end, protection));
-            }
-        }
-    }
-
-    fn mapped(&self, pages: Pages) -> u64 {
-        self.runs.iter().map(|(&start, &(end, _))| Pages { start, end }.and(pages).count()).sum()
-    }
-
-    fn apply(&mut self, operation: &Operation) -> Result<u64, Result<MapError, Fault>> {
-        match *operation {
-            Operation::Map(pages, protection) => {
-                if self.mapped(pages) > 0 {
-                    return Err(Ok(MapError::Occupied));
-                }
-                self.runs.insert(pages.start, (pages.end, protection));
-            }
-            Operation::Unmap(pages) => {
-                self.cut(pages);
-                self.runs.retain(|start, _| !pages.contains(*start));
-                self.words.retain(|page, _| !pages.contains(*page));
-            }
-            Operation::Protect(pages, protection) => {
-                if self.mapped(pages) < pages.count() {
-                    return Err(Ok(MapError::OutOfRange));
-                }
-                self.cut(pages);
-                for (_, run) in self.runs.range_mut(pages.start..pages.end) {
-                    run.1 = protection;
-                }
-            }
-            Operation::Discard(pages) => self.words.retain(|page, _| !pages.contains(*page)),
-            Operation::Populate(pages) if self.mapped(pages) < pages.count() => {
-                return Err(Err(Fault::Unmapped));
-            }
-            Operation::Populate(_) => (),
-            Operation::Store(page, value) => {
-                self.allows(page, WRITE)?;
-                self.words.insert(page, value);
-            }
-            Operation::Load(page) => {
-                self.allows(page, READ)?;
-                return Ok(self.words.get(&page).copied().unwrap_or(0));
-            }
-        }
-        Ok(0)
-    }
-
-    fn allows(&self, page: u64, access: Protection) -> Result<(), Result<MapError, Fault>> {
-        match self.find(page) {
-            None => Err(Err(Fault::Unmapped)),
-            Some(protection) if !protection.allows(access) => Err(Err(Fault::Forbidden)),
-            Some(_) => Ok(()),
-        }
-    }
-}
-
-fn apply<'m>(
-    cpu: &Processor<'m>,
-    space: &Space<'m, Hosted>,
-    operation: &Operation,
-) -> Result<u64, Result<MapError, Fault>> {
-    let address = |page: u64| page * PAGE as u64;
-    match *operation {
-        Operation::Map(pages, protection) => {
-            space.map(cpu, pages, protection).map(|()| 0).map_err(Ok)
-        }
-        Operation::Unmap(pages) => space.unmap(cpu, pages).map(|()| 0).map_err(Ok),
-        Operation::Protect(pages, protection) => {
-            space.protect(cpu, pages, protection).map(|()| 0).map_err(Ok)
-        }
-        Operation::Discard(pages) => space.discard(cpu, pages).map(|()| 0).map_err(Ok),
-        Operation::Populate(pages) => space.populate(cpu, pages).map(|()| 0).map_err(Err),
-        Operation::Store(page, value) => {
-            cpu.store(space, address(page), value).map(|()| 0).map_err(Err)
-        }
-        Operation::Load(page) => cpu.load(space, address(page)).map_err(Err),
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
@@ -176,15 +54,28 @@ proptest! {
             let mut model = Model::default();
             for operation in &operations {
                 prop_assert_eq!(apply(&cpu, &space, operation), model.apply(operation));
-                for number in 0..NUMBERS {
-                    let page = page(number);
-                    prop_assert_eq!(space.query(&cpu, page), model.find(page), "{:#x}", page);
-                }
-                prop_assert_eq!(space.audit(&cpu).mapped, model.mapped(space.pages()));
+                model.check(&cpu, &space);
             }
         }
         prop_assert_eq!(machine.free_frames(), all, "all frames come back");
     }
+
+    #[test]
+    fn spaces_of_a_family_do_what_their_maps_do(text in prop::collection::vec(any::<u8>(), 4..320)) {
+        reference::family(&text);
+    }
+}
+
+/// Texts that the fuzzer has found to go other ways, and those that have failed.
+#[test]
+fn what_the_fuzzer_has_kept_is_done_as_it_has_to_be() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/vm_space");
+    let mut texts = 0;
+    for file in fs::read_dir(corpus).unwrap() {
+        reference::family(&fs::read(file.unwrap().path()).unwrap());
+        texts += 1;
+    }
+    assert!(texts > 0, "no corpus of vm_space");
 }
 
 /// It went on for ever: the page was mapped, and the hardware found none that may be written only.

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::Hosted;
 use knee_vm::{
-    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, Machine, MapError, Note, OutOfMemory, Pages,
-    Protection, Space, X86_64,
+    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, Machine, MapError, Note, Object, OutOfMemory,
+    Pages, Protection, Sharing, Space, X86_64,
 };
 
 const NONE: Protection = Protection::NONE;
@@ -101,6 +101,10 @@ unsafe impl Machine for Small {
 #[derive(Debug, Clone, Copy)]
 enum Operation {
     Map(Pages, Protection),
+    /// Pages of an object, which become the space's own when they are written to.
+    MapObject(Pages, Protection),
+    /// One or two pages, from where one of the places is.
+    Remap(Pages, u64),
     Unmap(Pages),
     Protect(Pages, Protection),
     Discard(Pages),
@@ -146,7 +150,12 @@ fn trace(seed: u64) -> Vec<Operation> {
             let last = (first + below(most)).min(PLACES.len() - 1);
             let pages = Pages { start: PLACES[first], end: PLACES[last] + 1 };
             let protection = [NONE, READ, READ | WRITE, READ | WRITE][below(4)];
-            match below(12) {
+            match below(16) {
+                12 | 13 => Operation::MapObject(pages, protection),
+                14 | 15 => {
+                    let old = Pages::new(pages.start, 1 + below(2) as u64);
+                    Operation::Remap(old, PLACES[below(PLACES.len())])
+                }
                 0..3 => Operation::Map(pages, protection),
                 3..5 => Operation::Unmap(pages),
                 5..7 => Operation::Protect(pages, protection),
@@ -177,7 +186,7 @@ impl State {
     fn apply(&mut self, operation: Operation) -> Result<(), Wrong> {
         let of = |range: Pages| pages().filter(move |&page| range.contains(page));
         match operation {
-            Operation::Map(range, protection) => {
+            Operation::Map(range, protection) | Operation::MapObject(range, protection) => {
                 if of(range).any(|page| self.mapped.contains_key(&page)) {
                     return Err(Ok(MapError::Occupied));
                 }
@@ -192,6 +201,23 @@ impl State {
                     return Err(Ok(MapError::OutOfRange));
                 }
                 self.mapped.extend(of(range).map(|page| (page, protection)));
+            }
+            Operation::Remap(old, to) => {
+                let new = Pages::new(to, old.count());
+                let is_mapped = |page| self.mapped.contains_key(&page);
+                if old.start != to && old.overlaps(new) || !(old.start..old.end).all(is_mapped) {
+                    return Err(Ok(MapError::OutOfRange));
+                }
+                if old.start != to && (new.start..new.end).any(is_mapped) {
+                    return Err(Ok(MapError::Occupied));
+                }
+                for (page, there) in (old.start..old.end).zip(to..) {
+                    let protection = self.mapped.remove(&page).expect("it is mapped");
+                    self.mapped.insert(there, protection);
+                    if let Some(word) = self.words.remove(&page) {
+                        self.words.insert(there, word);
+                    }
+                }
             }
             Operation::Fork => (),
             Operation::Discard(range) => self.words.retain(|&page, _| !range.contains(page)),
@@ -232,11 +258,17 @@ fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: u64) -> Option<&
 fn apply<'m>(
     cpu: &Cpu<'m, Small>,
     space: &Space<'m, Small>,
+    object: &Object<'m, Small>,
     operation: Operation,
     copies: &mut Vec<Space<'m, Small>>,
 ) -> Result<(), Wrong> {
     match operation {
         Operation::Map(pages, protection) => space.map(cpu, pages, protection).map_err(Ok),
+        Operation::MapObject(pages, protection) => {
+            let first = pages.start;
+            space.map_object(cpu, pages, object, first, protection, Sharing::Private).map_err(Ok)
+        }
+        Operation::Remap(old, to) => space.remap(cpu, old, Pages::new(to, old.count())).map_err(Ok),
         Operation::Unmap(pages) => space.unmap(cpu, pages).map_err(Ok),
         Operation::Protect(pages, protection) => space.protect(cpu, pages, protection).map_err(Ok),
         Operation::Discard(pages) => space.discard(cpu, pages).map_err(Ok),
@@ -277,12 +309,13 @@ fn run(
     {
         // SAFETY: it is the only one.
         let cpu = unsafe { Cpu::new(&machine, 0) };
-        let space = match limited(left, &mut count, || Space::new(&cpu)) {
-            Ok(space) => space,
+        let begin = || Ok((Space::new(&cpu)?, Object::new(&cpu, 1 << 28)?));
+        let (space, object) = match limited(left, &mut count, begin) {
+            Ok(both) => both,
             Err(OutOfMemory) => {
                 failed = Some(0);
                 count = u64::MAX;
-                Space::new(&cpu).expect("there is memory again")
+                begin().expect("there is memory again")
             }
         };
         let mut state = State::default();
@@ -290,13 +323,13 @@ fn run(
         let (mut copies, mut states) = (Vec::with_capacity(trace.len()), Vec::new());
         for (place, &operation) in trace.iter().enumerate() {
             let mut result =
-                limited(left, &mut count, || apply(&cpu, &space, operation, &mut copies));
+                limited(left, &mut count, || apply(&cpu, &space, &object, operation, &mut copies));
             if matches!(result, Err(Ok(MapError::OutOfMemory) | Err(Fault::OutOfMemory))) {
                 assert_eq!(failed, None, "{operation:?} fails while there is memory");
                 check(&cpu, &space, &state, operation);
                 failed = Some(place + 1);
                 count = u64::MAX;
-                result = apply(&cpu, &space, operation, &mut copies);
+                result = apply(&cpu, &space, &object, operation, &mut copies);
             }
             assert_eq!(result, state.apply(operation), "{operation:?}");
             check(&cpu, &space, &state, operation);
@@ -320,7 +353,7 @@ fn check<'m>(cpu: &Cpu<'m, Small>, space: &Space<'m, Small>, state: &State, oper
 /// Runs traces with more and more until nothing fails. Each kind of operation that may need memory has
 /// failed somewhere.
 fn every_place(left: &'static std::thread::LocalKey<Cell<u64>>) {
-    let mut kinds = [false; 6];
+    let mut kinds = [false; 8];
     for seed in 1..12 {
         let trace = trace(seed);
         for count in 0.. {
@@ -336,12 +369,17 @@ fn every_place(left: &'static std::thread::LocalKey<Cell<u64>>) {
                     Operation::Protect(..) => kinds[3] = true,
                     Operation::Fault(..) => kinds[4] = true,
                     Operation::Fork => kinds[5] = true,
+                    Operation::MapObject(..) => kinds[6] = true,
+                    Operation::Remap(..) => kinds[7] = true,
                     Operation::Discard(_) => panic!("to discard needs nothing"),
                 },
             }
         }
     }
-    assert_eq!(kinds, [true; 6], "what has failed: new, map, unmap, protect, fault, fork");
+    assert_eq!(
+        kinds, [true; 8],
+        "what has failed: new, map, unmap, protect, fault, fork, object, remap"
+    );
 }
 
 #[test]

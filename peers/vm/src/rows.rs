@@ -7,10 +7,11 @@ use knee_vm::{Pages, Protection};
 use side_by_side::Row;
 
 use crate::map::{Knee, Map, WRITABLE};
+use crate::strategies;
 use crate::tree::Tree;
 
 /// Areas that are mapped and unmapped, of 1 to 8 pages, in places of 8 pages.
-const AREAS: u64 = 1024;
+pub(crate) const AREAS: u64 = 1024;
 /// Pages of such a place.
 const PLACE: u64 = 8;
 /// Pages of 128 MiB, as in will-it-scale's mmap1.
@@ -20,6 +21,7 @@ pub(crate) fn of(group: &str) -> Vec<Row> {
     match group {
         "map" => of_all(&[churn, large]).into_iter().chain(anywhere()).collect(),
         "look" => of_all(&[look]),
+        "designs" => strategies::rows(),
         _ => faults(),
     }
 }
@@ -68,11 +70,11 @@ fn of_all(make: &[Make]) -> Vec<Row> {
 }
 
 /// Numbers that look random: Knuth's linear congruential generator.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     #[inline]
-    fn below(&mut self, count: u64) -> u64 {
+    pub(crate) fn below(&mut self, count: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 32) * count) >> 32
@@ -80,11 +82,11 @@ impl Random {
 }
 
 /// Where a thread's pages begin.
-fn base(thread: usize) -> u64 {
+pub(crate) fn base(thread: usize) -> u64 {
     (thread as u64 + 1) << 24
 }
 
-fn area(thread: usize, number: u64) -> Pages {
+pub(crate) fn area(thread: usize, number: u64) -> Pages {
     Pages::new(base(thread) + number * PLACE, 1 + number % PLACE)
 }
 

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::Hosted;
 use super::mailbox::Mailbox;
 use super::tlb::Known;
+use crate::address_space::AddressSpace;
 use crate::cpu::{Cpu, table_at};
 use crate::error::Fault;
 use crate::format::{Entry, Format};
 use crate::machine::{Flush, Machine};
 use crate::page::{BITS, ENTRIES, PAGE, Protection};
-use crate::space::Space;
 
 /// A CPU of a [`Hosted`] machine, which its thread is.
 pub struct Processor<'m> {
@@ -43,7 +43,11 @@ impl<'m> Processor<'m> {
     /// # Panics
     /// If the address is not a multiple of eight.
     #[inline]
-    pub fn load(&self, space: &Space<'m, Hosted>, address: u64) -> Result<u64, Fault> {
+    pub fn load(
+        &self,
+        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
+        address: u64,
+    ) -> Result<u64, Fault> {
         self.access(space, address, Protection::READ, |word| word.load(Relaxed))
     }
 
@@ -55,14 +59,19 @@ impl<'m> Processor<'m> {
     /// # Panics
     /// If the address is not a multiple of eight.
     #[inline]
-    pub fn store(&self, space: &Space<'m, Hosted>, address: u64, value: u64) -> Result<(), Fault> {
+    pub fn store(
+        &self,
+        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
+        address: u64,
+        value: u64,
+    ) -> Result<(), Fault> {
         self.access(space, address, Protection::WRITE, |word| word.store(value, Relaxed))
     }
 
     #[inline]
     fn access<R>(
         &self,
-        space: &Space<'m, Hosted>,
+        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
         address: u64,
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
@@ -86,13 +95,21 @@ impl<'m> Processor<'m> {
             unsafe {
                 self.mailbox().forget(space.number(), Flush::Some(crate::Pages::new(page, 1)))
             };
-            space.fault(&self.cpu, page, access)?;
+            match space.fault(&self.cpu, page, access) {
+                Err(Fault::Later) => std::thread::yield_now(),
+                result => result?,
+            }
         }
     }
 
     /// Finds a page in the tables, as the hardware does, and remembers it.
     #[cold]
-    fn walk(&self, space: &Space<'m, Hosted>, page: u64, access: Protection) -> Option<Known> {
+    fn walk(
+        &self,
+        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
+        page: u64,
+        access: Protection,
+    ) -> Option<Known> {
         type Tables = <Hosted as Machine>::Format;
         space.activate(&self.cpu);
         if !space.pages().contains(page) {
@@ -141,7 +158,7 @@ impl<'m> Processor<'m> {
     }
 }
 
-/// What the operations of a [`Space`] want.
+/// What the operations of an address space want.
 impl<'m> Deref for Processor<'m> {
     type Target = Cpu<'m, Hosted>;
 

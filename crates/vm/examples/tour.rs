@@ -1,0 +1,196 @@
+//! A tour of knee-vm, for who has an `mm/` to write: from an empty address space to fork and shootdown, and
+//! what each step leaves behind.
+//!
+//! ```sh
+//! cargo run -p knee-vm --example tour
+//! ```
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use knee_vm::hosted::{Hosted, Processor};
+use knee_vm::{Fault, MapError, Object, PAGE, Pages, Protection, Quota, Sharing, Space};
+
+type Error = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Error> {
+    tour(&mut std::io::stdout().lock())
+}
+
+pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
+    // A kernel has frames and CPUs; here both are in this process. A CPU is whatever thread has it.
+    let machine = Hosted::new(4096, 2);
+    let cpu = machine.cpu(0);
+
+    chapter(out, "An empty address space")?;
+    let quota = Arc::new(Quota::new(&machine, 100_000)?);
+    let space = Space::with_quota(&cpu, Arc::clone(&quota))?;
+    writeln!(out, "It has {:#x} pages, of which none is mapped.", space.pages().count())?;
+    report(out, &space, &quota)?;
+
+    chapter(out, "Map: nothing is there yet")?;
+    let heap = Pages::new(0x400, 32 << 10);
+    space.map(&cpu, heap, Protection::READ_WRITE)?;
+    writeln!(
+        out,
+        "128 MiB are mapped at {:#x}. That took one entry in one node.",
+        address(heap.start)
+    )?;
+    report(out, &space, &quota)?;
+
+    chapter(out, "Fault: a page comes when somebody goes there")?;
+    cpu.store(&space, address(heap.start), 42)?;
+    cpu.store(&space, address(heap.start + 1000), 43)?;
+    writeln!(
+        out,
+        "Two words are written, so two pages have frames, and the tables above them are there."
+    )?;
+    report(out, &space, &quota)?;
+    writeln!(
+        out,
+        "Nobody has been at the page between: it reads {}.",
+        cpu.load(&space, address(heap.start + 1))?
+    )?;
+    writeln!(out, "Below the heap: {}.", cpu.load(&space, address(heap.start - 1)).unwrap_err())?;
+
+    chapter(out, "Protect: a part of what is mapped")?;
+    let part = Pages::new(heap.start + 1000, 1);
+    space.protect(&cpu, part, Protection::READ)?;
+    let now = space.query(&cpu, part.start).expect("it is mapped");
+    writeln!(out, "Page {:#x} is {now:?} now.", part.start)?;
+    writeln!(out, "To read it gives {}.", cpu.load(&space, address(part.start))?)?;
+    let refused = cpu.store(&space, address(part.start), 44);
+    writeln!(out, "To write to it: {}.", refused.expect_err("it may only be read"))?;
+
+    chapter(out, "Anywhere, and nowhere")?;
+    let stack = space.map_anywhere(&cpu, 16, Protection::READ_WRITE)?;
+    writeln!(out, "16 pages where there is room: {stack:?}.")?;
+    let again = space.map(&cpu, stack, Protection::READ);
+    writeln!(out, "To map there again: {}.", again.expect_err("it is mapped"))?;
+    let too_much = space.map_anywhere(&cpu, 100_000, Protection::READ);
+    assert_eq!(too_much, Err(MapError::Limit));
+    writeln!(out, "Another 100,000: {}.", MapError::Limit)?;
+    space.unmap(&cpu, stack)?;
+
+    chapter(out, "Discard: the pages stay mapped, their frames go")?;
+    space.discard(&cpu, Pages::new(heap.start, 8))?;
+    writeln!(
+        out,
+        "The first word of the heap is {} again.",
+        cpu.load(&space, address(heap.start))?
+    )?;
+    cpu.store(&space, address(heap.start), 42)?;
+
+    chapter(out, "Fork: what is written to is copied, in either")?;
+    let child = space.fork(&cpu)?;
+    writeln!(out, "The child has {} frames together with its parent.", child.resident())?;
+    cpu.store(&child, address(heap.start), 1042)?;
+    let (parent_has, child_has) =
+        (cpu.load(&space, address(heap.start))?, cpu.load(&child, address(heap.start))?);
+    writeln!(out, "The child wrote {child_has}; the parent still reads {parent_has}.")?;
+    drop(child);
+    writeln!(out, "The child goes, and its frames with it.")?;
+
+    chapter(out, "Objects: pages that spaces share")?;
+    share(out, &cpu, &space)?;
+
+    chapter(out, "Shootdown: two CPUs in one space")?;
+    shoot_down(out, &machine, &cpu, &space)?;
+
+    chapter(out, "The end")?;
+    space.unmap(&cpu, space.pages())?;
+    report(out, &space, &quota)?;
+    drop(space);
+    drop(cpu);
+    writeln!(out, "All {} frames are free again.", machine.free_frames())?;
+    Ok(())
+}
+
+/// Maps an object in a second space as well.
+fn share<'m>(
+    out: &mut impl Write,
+    cpu: &Processor<'m>,
+    space: &Space<'m, Hosted>,
+) -> Result<(), Error> {
+    let file = Object::new(cpu, 16)?;
+    let (here, there) = (Pages::new(0x10, 16), Pages::new(0x20, 16));
+    let other = Space::new(cpu)?;
+    space.map_object(cpu, here, &file, 0, Protection::READ_WRITE, Sharing::Shared)?;
+    other.map_object(cpu, there, &file, 0, Protection::READ_WRITE, Sharing::Private)?;
+
+    cpu.store(space, address(here.start), 7)?;
+    writeln!(
+        out,
+        "One space writes 7 to a shared page; the other reads {}.",
+        cpu.load(&other, address(there.start))?
+    )?;
+    let mut mapped = 0;
+    file.mappings(cpu, 0, |_, _| mapped += 1);
+    writeln!(out, "The reverse map finds page 0 of the object in {mapped} places.")?;
+    cpu.store(&other, address(there.start), 8)?;
+    writeln!(
+        out,
+        "The other has it private: it writes 8, and the first still reads {}.",
+        cpu.load(space, address(here.start))?
+    )?;
+    let freed = file.discard(cpu, 0..16);
+    writeln!(
+        out,
+        "A hole is punched: {freed} frame goes, and the first reads {}.",
+        cpu.load(space, address(here.start))?
+    )?;
+    Ok(())
+}
+
+/// Has another CPU use a page that this one then unmaps.
+fn shoot_down<'m>(
+    out: &mut impl Write,
+    machine: &'m Hosted,
+    cpu: &Processor<'m>,
+    space: &Space<'m, Hosted>,
+) -> Result<(), Error> {
+    let pages = space.map_anywhere(cpu, 1, Protection::READ_WRITE)?;
+    cpu.store(space, address(pages.start), 1)?;
+    let is_used = AtomicBool::new(false);
+    let (reads, fault) = thread::scope(|scope| {
+        let user = scope.spawn(|| {
+            let other = machine.cpu(1);
+            let mut reads = 0_u64;
+            loop {
+                // From its TLB, but for the first time. Between two accesses it answers interrupts.
+                match other.load(space, address(pages.start)) {
+                    Ok(_) => reads += 1,
+                    Err(fault) => return (reads, fault),
+                }
+                is_used.store(true, Relaxed);
+            }
+        });
+        while !is_used.load(Relaxed) {
+            cpu.answer();
+            thread::yield_now();
+        }
+        // Takes the page out of the table, has CPU 1 forget it, waits for its answer and frees the frame.
+        space.unmap(cpu, pages).map(|()| user.join().expect("it does not panic"))
+    })?;
+    assert!(reads > 0 && fault == Fault::Unmapped);
+    writeln!(out, "CPU 1 read a page in a loop, by its TLB, while CPU 0 unmapped it.")?;
+    writeln!(
+        out,
+        "When unmap returned no CPU could go there; the next read was a fault: {fault}."
+    )?;
+    Ok(())
+}
+
+fn address(page: u64) -> u64 {
+    page * PAGE as u64
+}
+
+fn chapter(out: &mut impl Write, title: &str) -> std::io::Result<()> {
+    writeln!(out, "\n{title}\n{}", "-".repeat(title.len()))
+}
+
+fn report(out: &mut impl Write, space: &Space<'_, Hosted>, quota: &Quota) -> std::io::Result<()> {
+    writeln!(out, "{} pages are mapped, {} of them have a frame.", quota.used(), space.resident())
+}

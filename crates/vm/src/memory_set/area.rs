@@ -1,0 +1,75 @@
+//! A range that is mapped.
+
+use core::fmt;
+
+use memory_addr::AddrRange;
+
+use super::backend::MappingBackend;
+
+/// A range of addresses that is mapped by one backend with the same flags.
+pub struct MemoryArea<B: MappingBackend> {
+    range: AddrRange<B::Addr>,
+    flags: B::Flags,
+    backend: B,
+}
+
+impl<B: MappingBackend> MemoryArea<B> {
+    /// An area of `size` bytes, which is not mapped yet.
+    ///
+    /// # Panics
+    /// If it goes beyond all addresses.
+    pub fn new(start: B::Addr, size: usize, flags: B::Flags, backend: B) -> Self {
+        MemoryArea { range: AddrRange::from_start_size(start, size), flags, backend }
+    }
+
+    /// Its addresses.
+    pub const fn va_range(&self) -> AddrRange<B::Addr> {
+        self.range
+    }
+
+    /// What may be done with it.
+    pub const fn flags(&self) -> B::Flags {
+        self.flags
+    }
+
+    /// The first address.
+    pub const fn start(&self) -> B::Addr {
+        self.range.start
+    }
+
+    /// The one after the last.
+    pub const fn end(&self) -> B::Addr {
+        self.range.end
+    }
+
+    /// Its bytes.
+    pub fn size(&self) -> usize {
+        self.range.size()
+    }
+
+    /// Who maps it.
+    pub const fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The part of it within `range`, with these flags; none if that is empty.
+    pub(super) fn part(&self, range: AddrRange<B::Addr>, flags: B::Flags) -> Option<Self> {
+        let start = self.start().max(range.start);
+        let end = self.end().min(range.end);
+        let range = (start < end).then(|| AddrRange::new(start, end))?;
+        Some(MemoryArea { range, flags, backend: self.backend.clone() })
+    }
+}
+
+impl<B: MappingBackend> fmt::Debug for MemoryArea<B>
+where
+    B::Addr: fmt::Debug,
+    B::Flags: fmt::Debug,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryArea")
+            .field("va_range", &self.range)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,223 @@
+//! The areas of an address space, by their addresses.
+
+use alloc::collections::BTreeMap;
+use core::fmt;
+
+use memory_addr::{AddrRange, MemoryAddr};
+
+use super::area::MemoryArea;
+use super::backend::MappingBackend;
+use super::{MappingError, MappingResult};
+
+/// The areas of an address space, of which no two overlap.
+pub struct MemorySet<B: MappingBackend> {
+    /// By their first addresses.
+    areas: BTreeMap<B::Addr, MemoryArea<B>>,
+}
+
+impl<B: MappingBackend> MemorySet<B> {
+    /// No area.
+    pub const fn new() -> Self {
+        MemorySet { areas: BTreeMap::new() }
+    }
+
+    /// How many areas there are.
+    pub fn len(&self) -> usize {
+        self.areas.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.areas.is_empty()
+    }
+
+    /// All areas, in the order of addresses.
+    pub fn iter(&self) -> impl Iterator<Item = &MemoryArea<B>> {
+        self.areas.values()
+    }
+
+    /// Whether any area has an address of the range.
+    pub fn overlaps(&self, range: AddrRange<B::Addr>) -> bool {
+        !range.is_empty() && self.first_in(range).is_some()
+    }
+
+    /// The area that an address is in.
+    pub fn find(&self, addr: B::Addr) -> Option<&MemoryArea<B>> {
+        let (_, last) = self.areas.range(..=addr).next_back()?;
+        Some(last).filter(|area| addr < area.end())
+    }
+
+    /// The first of the areas that have an address of a range that is not empty.
+    fn first_in(&self, range: AddrRange<B::Addr>) -> Option<&MemoryArea<B>> {
+        let within = || self.areas.range(range.start..range.end).next().map(|(_, area)| area);
+        self.find(range.start).or_else(within)
+    }
+
+    /// Where `size` bytes are free: the first multiple of `align` from `hint` and from the beginning of
+    /// `limit` on from which all are free and within `limit`. The size has to be a multiple, too.
+    ///
+    /// It is as slow as there are areas between.
+    ///
+    /// # Panics
+    /// If `align` is 0.
+    pub fn find_free_area(
+        &self,
+        hint: B::Addr,
+        size: usize,
+        limit: AddrRange<B::Addr>,
+        align: usize,
+    ) -> Option<B::Addr> {
+        if !size.is_multiple_of(align) {
+            return None;
+        }
+        let up = |addr: B::Addr| {
+            let up = addr.into().checked_next_multiple_of(align).map(B::Addr::from);
+            up.filter(|&start| start.checked_add(size).is_some_and(|end| end <= limit.end))
+        };
+        let mut start = up(hint.max(limit.start))?;
+        if let Some((_, before)) = self.areas.range(..start).next_back() {
+            start = up(start.max(before.end()))?;
+        }
+        for (&next, area) in self.areas.range(start..) {
+            if start.wrapping_add(size) <= next {
+                break;
+            }
+            start = up(area.end())?;
+        }
+        Some(start)
+    }
+
+    /// Maps an area. What is mapped there is unmapped first if `unmap_overlap` says so.
+    ///
+    /// # Errors
+    /// [`MappingError::InvalidParam`] if it is empty, [`MappingError::AlreadyExists`] if something is there
+    /// and to stay, [`MappingError::BadState`] if the backend could not map it or unmap what was there.
+    pub fn map(
+        &mut self,
+        area: MemoryArea<B>,
+        page_table: &mut B::PageTable,
+        unmap_overlap: bool,
+    ) -> MappingResult {
+        let range = area.va_range();
+        if range.is_empty() {
+            return Err(MappingError::InvalidParam);
+        }
+        if self.overlaps(range) {
+            if !unmap_overlap {
+                return Err(MappingError::AlreadyExists);
+            }
+            self.unmap(range.start, range.size(), page_table)?;
+        }
+        done(area.backend().map(range.start, range.size(), area.flags(), page_table))?;
+        self.areas.insert(range.start, area);
+        Ok(())
+    }
+
+    /// Unmaps what is mapped of `size` bytes; areas that have more than that become smaller, or two.
+    ///
+    /// # Errors
+    /// [`MappingError::InvalidParam`] if the range goes beyond all addresses, [`MappingError::BadState`] if
+    /// a backend could not unmap its part: the areas from there on stay.
+    pub fn unmap(
+        &mut self,
+        start: B::Addr,
+        size: usize,
+        page_table: &mut B::PageTable,
+    ) -> MappingResult {
+        self.change(start, size, |part| {
+            done(part.backend().unmap(part.start(), part.size(), page_table))?;
+            Ok(Becomes::Gone)
+        })
+    }
+
+    /// Unmaps all.
+    ///
+    /// # Errors
+    /// [`MappingError::BadState`] if a backend could not unmap its area, which stays, and those after it.
+    pub fn clear(&mut self, page_table: &mut B::PageTable) -> MappingResult {
+        while let Some(first) = self.areas.first_entry() {
+            let area = first.get();
+            done(area.backend().unmap(area.start(), area.size(), page_table))?;
+            first.remove();
+        }
+        Ok(())
+    }
+
+    /// Changes what may be done with what is mapped of `size` bytes. `update_flags` says what the flags of
+    /// an area become, or that they stay.
+    ///
+    /// # Errors
+    /// [`MappingError::InvalidParam`] if the range goes beyond all addresses.
+    pub fn protect(
+        &mut self,
+        start: B::Addr,
+        size: usize,
+        update_flags: impl Fn(B::Flags) -> Option<B::Flags>,
+        page_table: &mut B::PageTable,
+    ) -> MappingResult {
+        self.change(start, size, |part| {
+            let Some(flags) = update_flags(part.flags()) else { return Ok(Becomes::Same) };
+            // As in memory_set: backends say no where nothing is present.
+            let _ = part.backend().protect(part.start(), part.size(), flags, page_table);
+            Ok(Becomes::With(flags))
+        })
+    }
+
+    /// Calls `with` with the part of each area within the range, in the order of addresses.
+    fn change(
+        &mut self,
+        start: B::Addr,
+        size: usize,
+        mut with: impl FnMut(&MemoryArea<B>) -> MappingResult<Becomes<B::Flags>>,
+    ) -> MappingResult {
+        let range = AddrRange::try_from_start_size(start, size);
+        let mut rest = range.ok_or(MappingError::InvalidParam)?;
+        while !rest.is_empty()
+            && let Some(area) = self.first_in(rest)
+        {
+            let flags = area.flags();
+            let part = area.part(rest, flags).expect("it has an address of the range");
+            let (first, part_range) = (area.start(), part.va_range());
+            let left = area.part(AddrRange::new(first, part_range.start), flags);
+            let right = area.part(AddrRange::new(part_range.end, area.end()), flags);
+            rest.start = part_range.end;
+            let part = match with(&part)? {
+                Becomes::Same => continue,
+                Becomes::With(flags) => part.part(part_range, flags),
+                Becomes::Gone => None,
+            };
+            self.areas.remove(&first);
+            let parts = [left, part, right].into_iter().flatten();
+            self.areas.extend(parts.map(|part| (part.start(), part)));
+        }
+        Ok(())
+    }
+}
+
+/// What becomes of a part of an area.
+enum Becomes<F> {
+    Same,
+    With(F),
+    Gone,
+}
+
+/// What a backend says.
+fn done(is_done: bool) -> MappingResult {
+    if is_done { Ok(()) } else { Err(MappingError::BadState) }
+}
+
+impl<B: MappingBackend> Default for MemorySet<B> {
+    fn default() -> Self {
+        MemorySet::new()
+    }
+}
+
+impl<B: MappingBackend> fmt::Debug for MemorySet<B>
+where
+    B::Addr: fmt::Debug,
+    B::Flags: fmt::Debug,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.areas.values()).finish()
+    }
+}

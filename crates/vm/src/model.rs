@@ -1,0 +1,302 @@
+//! A machine for loom: tables of four entries, two CPUs that each remember what they know of tables, and
+//! a shootdown that waits for the access of the other.
+
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as Plain;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+
+use knee_sync::Platform;
+use knee_sync::epoch::Domain;
+use loom::sync::Mutex;
+
+use crate::cpu::{Cpu, table_at};
+use crate::cpus::CpuSet;
+use crate::error::Fault;
+use crate::format::{Entry, Format, X86_64};
+use crate::machine::{Flush, Machine, Note};
+use crate::node::Table;
+use crate::page::{BITS, ENTRIES, Frame, Protection};
+use crate::primitive::{AtomicU64, fence};
+use crate::space::Space;
+
+/// CPUs, of which the first is the main thread's.
+const CPUS: usize = 3;
+
+/// Frames, which are enough for all models.
+const FRAMES: u64 = 16;
+
+/// Fences as loom knows them: all of them are full.
+#[derive(Debug)]
+pub(crate) struct Fences;
+
+// SAFETY: it is symmetric, and its fence is a full one.
+unsafe impl Platform for Fences {
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
+    fn heavy(&self) {
+        fence(SeqCst);
+    }
+
+    fn relax(&self, _: u32) {
+        loom::thread::yield_now();
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn thread(&self) -> u64 {
+        0
+    }
+}
+
+/// x86-64 with so many levels.
+pub(crate) enum Levels<const LEVELS: u8> {}
+
+impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
+    const LEVELS: u8 = LEVELS_;
+
+    fn table(frame: Frame) -> u64 {
+        X86_64::table(frame)
+    }
+
+    fn page(frame: Frame, protection: Protection) -> u64 {
+        X86_64::page(frame, protection)
+    }
+
+    fn read(entry: u64, level: u8) -> Entry {
+        X86_64::read(entry, level)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    frame: Frame,
+    protection: Protection,
+    generation: u64,
+}
+
+/// The machine.
+pub(crate) struct Tiny<const LEVELS: u8> {
+    epoch: Domain<Fences>,
+    memory: Box<[Table]>,
+    notes: Box<[Note]>,
+    /// Of each frame. Not loom's: a frame that is used again too early is found in any order.
+    generations: Box<[Plain]>,
+    free: Mutex<Vec<Frame>>,
+    /// A CPU has the lock of its own while it goes to memory: nobody interrupts an access.
+    tlbs: [Mutex<BTreeMap<u64, Known>>; CPUS],
+}
+
+// SAFETY: as the hosted machine's. Memory is loom's atomics, which are each of a word's use.
+unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
+    type Platform = Fences;
+    type Format = Levels<LEVELS>;
+
+    /// To write zeros over what loom knows would be too much for it.
+    const ZEROED: bool = true;
+
+    fn epoch(&self) -> &Domain<Fences> {
+        &self.epoch
+    }
+
+    fn cpus(&self) -> usize {
+        CPUS
+    }
+
+    fn allocate(&self, frames: &mut [Frame]) -> usize {
+        match self.free.lock().unwrap().pop() {
+            Some(frame) => {
+                frames[0] = frame;
+                1
+            }
+            None => 0,
+        }
+    }
+
+    unsafe fn free(&self, frames: &[Frame]) {
+        for &frame in frames {
+            self.generations[frame.0 as usize].fetch_add(1, Relaxed);
+            self.memory[frame.0 as usize].iter().for_each(|word| word.store(0, Relaxed));
+        }
+        self.free.lock().unwrap().extend_from_slice(frames);
+    }
+
+    fn address(&self, frame: Frame) -> NonNull<u8> {
+        NonNull::from(&self.memory[frame.0 as usize]).cast()
+    }
+
+    fn note(&self, frame: Frame) -> &Note {
+        &self.notes[frame.0 as usize]
+    }
+
+    unsafe fn shoot_down(&self, _: usize, on: &CpuSet, _: u64, pages: Flush) {
+        fence(SeqCst);
+        for cpu in on.iter() {
+            self.tlbs[cpu].lock().unwrap().retain(|&page, _| match pages {
+                Flush::Some(pages) => !pages.contains(page),
+                Flush::All => false,
+            });
+        }
+    }
+}
+
+impl<const LEVELS: u8> Tiny<LEVELS> {
+    fn new() -> Tiny<LEVELS> {
+        let table = || core::array::from_fn::<_, ENTRIES, _>(|_| AtomicU64::new(0));
+        Tiny {
+            epoch: Domain::new(Fences),
+            memory: (0..FRAMES).map(|_| table()).collect(),
+            notes: (0..FRAMES).map(|_| Note::default()).collect(),
+            generations: (0..FRAMES).map(|_| Plain::new(0)).collect(),
+            free: Mutex::new((0..FRAMES).rev().map(Frame).collect()),
+            tlbs: core::array::from_fn(|_| Mutex::new(BTreeMap::new())),
+        }
+    }
+}
+
+/// A CPU of the machine, in a space.
+pub(crate) struct Processor<const LEVELS: u8> {
+    cpu: Cpu<'static, Tiny<LEVELS>>,
+    machine: &'static Tiny<LEVELS>,
+}
+
+// SAFETY: loom has one thread.
+unsafe impl<const LEVELS: u8> Send for Processor<LEVELS> {}
+
+impl<const LEVELS: u8> Deref for Processor<LEVELS> {
+    type Target = Cpu<'static, Tiny<LEVELS>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.cpu
+    }
+}
+
+impl<const LEVELS: u8> Processor<LEVELS> {
+    pub(crate) fn load(&self, space: &Of<LEVELS>, page: u64) -> Result<u64, Fault> {
+        self.access(space, page, Protection::READ, |word| word.load(Relaxed))
+    }
+
+    pub(crate) fn store(&self, space: &Of<LEVELS>, page: u64, value: u64) -> Result<(), Fault> {
+        self.access(space, page, Protection::WRITE, |word| word.store(value, Relaxed))
+    }
+
+    fn access<R>(
+        &self,
+        space: &Of<LEVELS>,
+        page: u64,
+        access: Protection,
+        with: impl FnOnce(&AtomicU64) -> R,
+    ) -> Result<R, Fault> {
+        loop {
+            {
+                let mut tlb = self.machine.tlbs[self.cpu.number()].lock().unwrap();
+                let known = tlb.get(&page).copied();
+                let known = known.filter(|known| known.protection.allows(access));
+                if let Some(known) = known.or_else(|| self.walk(space, page, access)) {
+                    let frame = known.frame.0 as usize;
+                    let is_stale =
+                        self.machine.generations[frame].load(Relaxed) != known.generation;
+                    assert!(!is_stale, "CPU {} has kept page {page}", self.cpu.number());
+                    tlb.insert(page, known);
+                    return Ok(with(&self.machine.memory[frame][0]));
+                }
+                tlb.remove(&page);
+            }
+            space.fault(&self.cpu, page, access)?;
+        }
+    }
+
+    fn walk(&self, space: &Of<LEVELS>, page: u64, access: Protection) -> Option<Known> {
+        space.activate(&self.cpu);
+        let mut frame = space.table();
+        for level in (0..LEVELS).rev() {
+            // SAFETY: tables are freed with their space.
+            let table = unsafe { table_at(self.machine, frame).as_ref() };
+            let slot = (page >> (BITS * u32::from(level))) as usize % ENTRIES;
+            match X86_64::read(table[slot].load(Acquire), level) {
+                Entry::Table(next) => frame = next,
+                Entry::Page { frame, protection, .. } if protection.allows(access) => {
+                    let generation = self.machine.generations[frame.0 as usize].load(Relaxed);
+                    return Some(Known { frame, protection, generation });
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+}
+
+/// A space of the machine.
+pub(crate) type Of<const LEVELS: u8> = Space<'static, Tiny<LEVELS>>;
+
+/// A space and its machine.
+struct World<const LEVELS: u8> {
+    space: ManuallyDrop<Of<LEVELS>>,
+    machine: NonNull<Tiny<LEVELS>>,
+}
+
+// SAFETY: loom has one thread.
+unsafe impl<const LEVELS: u8> Send for World<LEVELS> {}
+// SAFETY: as above.
+unsafe impl<const LEVELS: u8> Sync for World<LEVELS> {}
+
+impl<const LEVELS: u8> World<LEVELS> {
+    fn processor(&self, number: usize) -> Processor<LEVELS> {
+        // SAFETY: processors go before the world.
+        let machine = unsafe { self.machine.as_ref() };
+        // SAFETY: each number is used once.
+        Processor { cpu: unsafe { Cpu::new(machine, number) }, machine }
+    }
+}
+
+/// Tries all orders of two CPUs in a space, with at most so many switches that no CPU asks for. `before`
+/// comes first, and `after` when both are done. All frames come back.
+pub(crate) fn check<const LEVELS: u8>(
+    preemptions: usize,
+    before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+    one: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+    other: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+    after: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(move || {
+        let machine = NonNull::from(Box::leak(Box::new(Tiny::<LEVELS>::new())));
+        // SAFETY: it stays to the end of this function.
+        let of: &'static Tiny<LEVELS> = unsafe { machine.as_ref() };
+        {
+            // SAFETY: there is no other CPU 0.
+            let first = Processor { cpu: unsafe { Cpu::new(of, 0) }, machine: of };
+            let space = ManuallyDrop::new(Space::new(&first.cpu).unwrap());
+            let world = Arc::new(World { space, machine });
+            before(&first, &world.space);
+            let (own, second) = (world.processor(1), world.processor(2));
+            let thread = loom::thread::spawn({
+                let world = Arc::clone(&world);
+                move || {
+                    other(&second, &world.space);
+                    drop(world);
+                    second
+                }
+            });
+            one(&own, &world.space);
+            let second = thread.join().unwrap();
+            after(&first, &world.space);
+            drop((own, second));
+            let mut world = Arc::into_inner(world).expect("the other has none");
+            // SAFETY: nobody uses it any more.
+            unsafe { ManuallyDrop::drop(&mut world.space) };
+        }
+        assert_eq!(of.free.lock().unwrap().len() as u64, FRAMES, "all frames come back");
+        // SAFETY: nobody has it any more.
+        drop(unsafe { Box::from_raw(machine.as_ptr()) });
+    });
+}

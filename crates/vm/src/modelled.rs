@@ -1,0 +1,281 @@
+//! Every order of the lock protocol's accesses: `RUSTFLAGS="--cfg loom" cargo test -p knee-vm --release
+//! --lib modelled`.
+//!
+//! Tables have four entries here: pages 0 to 3 are those of one leaf, and a branch above leaves has 16.
+
+use crate::error::{Fault, MapError};
+use crate::model::{Of, Processor, check};
+use crate::page::{Pages, Protection};
+
+const NONE: Protection = Protection::NONE;
+const READ: Protection = Protection::READ;
+const WRITE: Protection = Protection::READ_WRITE;
+
+/// Switches that no CPU asks for.
+const PREEMPTIONS: usize = 3;
+
+fn pages(start: u64, end: u64) -> Pages {
+    Pages { start, end }
+}
+
+/// A leaf that nothing is mapped in, as all its pages were unmapped.
+fn leaf<const LEVELS: u8>(processor: &Processor<LEVELS>, space: &Of<LEVELS>) {
+    space.map(processor, pages(0, 1), READ).unwrap();
+    space.unmap(processor, pages(0, 1)).unwrap();
+}
+
+#[test]
+fn two_who_map_pages_of_a_new_leaf_both_do() {
+    check::<2>(
+        PREEMPTIONS,
+        |_, _| (),
+        |one, space| space.map(one, pages(0, 1), READ).unwrap(),
+        |other, space| space.map(other, pages(1, 3), WRITE).unwrap(),
+        |cpu, space| {
+            let found = [0, 1, 2, 3].map(|page| space.query(cpu, page));
+            assert_eq!(found, [Some(READ), Some(WRITE), Some(WRITE), None]);
+            space.audit(cpu);
+        },
+    );
+}
+
+/// One finds no child below the root and locks that, while the other adds the child and uses it.
+#[test]
+fn who_looks_for_pages_of_a_new_leaf_does_not_disturb_who_makes_it() {
+    check::<2>(
+        PREEMPTIONS,
+        |_, _| (),
+        |one, space| {
+            space.query(one, 0);
+            space.map(one, pages(0, 1), READ).unwrap();
+        },
+        |other, space| space.map(other, pages(1, 3), WRITE).unwrap(),
+        |cpu, space| assert_eq!(space.audit(cpu).mapped, 3),
+    );
+}
+
+#[test]
+fn of_two_who_map_a_page_one_does() {
+    check::<2>(
+        PREEMPTIONS,
+        leaf,
+        |one, space| {
+            let result = space.map(one, pages(1, 2), READ);
+            assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
+        },
+        |other, space| {
+            // In two leaves, so that the branch above says it.
+            let result = space.map(other, pages(0, 8), WRITE);
+            assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
+        },
+        |cpu, space| {
+            let found = [0, 1, 4].map(|page| space.query(cpu, page));
+            let ways = [[None, Some(READ), None], [Some(WRITE); 3]];
+            assert!(ways.contains(&found), "{found:?}");
+            space.audit(cpu);
+        },
+    );
+}
+
+#[test]
+fn two_who_fault_where_there_is_no_leaf_share_the_one_that_is_made() {
+    check::<2>(
+        PREEMPTIONS,
+        |cpu, space| space.map(cpu, pages(0, 8), WRITE).unwrap(),
+        |one, space| one.store(space, 0, 7).unwrap(),
+        |other, space| other.store(space, 1, 8).unwrap(),
+        |cpu, space| {
+            assert_eq!([0, 1, 2].map(|page| cpu.load(space, page)), [Ok(7), Ok(8), Ok(0)]);
+            assert_eq!(space.audit(cpu).present, 3);
+        },
+    );
+}
+
+/// What a branch says goes to its child, while others look for it.
+#[test]
+fn what_is_handed_down_to_a_leaf_is_found() {
+    check::<2>(
+        2,
+        |cpu, space| space.map(cpu, pages(0, 8), READ).unwrap(),
+        |one, space| space.protect(one, pages(1, 2), NONE).unwrap(),
+        |other, space| {
+            assert_eq!(other.load(space, 2), Ok(0));
+            assert_eq!(space.query(other, 3), Some(READ));
+        },
+        |cpu, space| assert_eq!(space.audit(cpu).mapped, 8),
+    );
+}
+
+/// A leaf whose pages are said by the root, which hands them to the branch between: whoever looks has the
+/// lock of the leaf only.
+#[test]
+fn what_is_handed_down_to_a_branch_is_found() {
+    check::<3>(
+        PREEMPTIONS,
+        |cpu, space| {
+            leaf(cpu, space);
+            space.map(cpu, pages(0, 32), READ).unwrap();
+        },
+        |one, space| space.protect(one, pages(4, 12), NONE).unwrap(),
+        |other, space| assert_eq!(other.load(space, 2), Ok(0)),
+        |cpu, space| assert_eq!(space.audit(cpu).mapped, 32),
+    );
+}
+
+/// The same for who looks without any lock, as there is no leaf yet.
+#[test]
+fn what_is_handed_down_to_a_branch_is_found_where_there_is_no_leaf() {
+    check::<3>(
+        2,
+        |cpu, space| space.map(cpu, pages(0, 32), READ).unwrap(),
+        |one, space| space.protect(one, pages(4, 12), NONE).unwrap(),
+        |other, space| assert_eq!(other.load(space, 2), Ok(0)),
+        |cpu, space| assert_eq!(space.audit(cpu).mapped, 32),
+    );
+}
+
+/// Nodes that others have made are found as they were made.
+#[test]
+fn a_branch_that_somebody_makes_is_seen_whole() {
+    check::<3>(
+        2,
+        |_, _| (),
+        |one, space| space.map(one, pages(0, 8), READ).unwrap(),
+        |other, space| {
+            let found = space.query(other, 1);
+            assert!(found.is_none() || found == Some(READ));
+            let fault = space.fault(other, 1, READ);
+            assert!(fault == Ok(()) || fault == Err(Fault::Unmapped) && found.is_none());
+        },
+        |cpu, space| assert_eq!(space.audit(cpu).mapped, 8),
+    );
+}
+
+/// Two ranges that have nodes in common are locked in one order.
+#[test]
+fn who_changes_pages_of_two_leaves_excludes_who_changes_those_of_one() {
+    check::<2>(
+        PREEMPTIONS,
+        |cpu, space| {
+            leaf(cpu, space);
+            space.map(cpu, pages(0, 8), WRITE).unwrap();
+        },
+        |one, space| {
+            let result = space.protect(one, pages(2, 6), READ);
+            assert!(matches!(result, Ok(()) | Err(MapError::OutOfRange)));
+        },
+        |other, space| space.unmap(other, pages(0, 8)).unwrap(),
+        |cpu, space| assert_eq!(space.audit(cpu).mapped, 0),
+    );
+}
+
+/// A CPU that comes to a space is told of what goes, or finds it gone.
+#[test]
+fn who_comes_to_a_space_does_not_keep_what_is_unmapped() {
+    check::<2>(
+        PREEMPTIONS,
+        |cpu, space| {
+            space.map(cpu, pages(0, 1), READ).unwrap();
+            space.populate(cpu, pages(0, 1)).unwrap();
+        },
+        |one, space| {
+            space.unmap(one, pages(0, 1)).unwrap();
+            // What it had is somebody else's now.
+            space.map(one, pages(2, 3), WRITE).unwrap();
+            one.store(space, 2, 7).unwrap();
+        },
+        |other, space| {
+            for _ in 0..2 {
+                let found = other.load(space, 0);
+                assert!(found == Ok(0) || found == Err(Fault::Unmapped), "{found:?}");
+            }
+        },
+        |_, _| (),
+    );
+}
+
+/// Pages are mapped again when those before have been forgotten.
+#[test]
+fn who_maps_pages_again_finds_no_old_content() {
+    check::<2>(
+        2,
+        |cpu, space| space.map(cpu, pages(0, 1), WRITE).unwrap(),
+        |one, space| {
+            one.store(space, 0, 7).unwrap();
+            space.unmap(one, pages(0, 1)).unwrap();
+        },
+        |other, space| {
+            let before = other.load(space, 0);
+            if space.map(other, pages(0, 1), WRITE).is_ok() {
+                assert_eq!(other.load(space, 0), Ok(0), "{before:?} before");
+            }
+        },
+        |_, _| (),
+    );
+}
+
+/// What is discarded while another goes there is one page or the other, and no frame is lost.
+#[test]
+fn a_page_that_is_discarded_comes_again() {
+    check::<2>(
+        PREEMPTIONS,
+        |cpu, space| {
+            space.map(cpu, pages(0, 1), WRITE).unwrap();
+            cpu.store(space, 0, 7).unwrap();
+        },
+        |one, space| {
+            space.discard(one, pages(0, 1)).unwrap();
+            assert_eq!(one.load(space, 0), Ok(0));
+        },
+        |other, space| {
+            for _ in 0..2 {
+                let found = other.load(space, 0);
+                assert!(found == Ok(7) || found == Ok(0), "{found:?}");
+            }
+        },
+        |cpu, space| assert_eq!(cpu.load(space, 0), Ok(0)),
+    );
+}
+
+/// Who has found a leaf that is taken out of the tree meanwhile looks again.
+#[test]
+fn who_maps_in_a_leaf_that_goes_does_so_in_the_next() {
+    check::<2>(
+        PREEMPTIONS,
+        leaf,
+        |one, space| {
+            space.prune(one, pages(0, 16));
+        },
+        |other, space| {
+            space.map(other, pages(1, 2), WRITE).unwrap();
+            other.store(space, 1, 7).unwrap();
+        },
+        |cpu, space| {
+            assert_eq!(cpu.load(space, 1), Ok(7));
+            space.audit(cpu);
+        },
+    );
+}
+
+/// As above, by way of a fault: what is mapped is said above.
+#[test]
+fn who_goes_to_a_page_of_a_leaf_that_goes_finds_it_in_the_next() {
+    check::<2>(
+        PREEMPTIONS,
+        |cpu, space| {
+            leaf(cpu, space);
+            space.map(cpu, pages(2, 6), WRITE).unwrap();
+        },
+        |one, space| {
+            space.prune(one, pages(0, 16));
+        },
+        |other, space| {
+            other.store(space, 2, 7).unwrap();
+            assert_eq!(other.load(space, 2), Ok(7));
+        },
+        |cpu, space| {
+            assert_eq!(cpu.load(space, 2), Ok(7));
+            space.audit(cpu);
+        },
+    );
+}

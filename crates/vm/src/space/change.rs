@@ -1,0 +1,296 @@
+//! To map, unmap, protect and discard.
+
+use super::Space;
+use super::said::{Lists, change_all, change_extents, change_leaf, map_leaf};
+use crate::attributes::Attributes;
+use crate::backing::Backing;
+use crate::cpu::{Cpu, Lack, Spare};
+use crate::error::{Fault, MapError, OutOfMemory};
+use crate::machine::Machine;
+use crate::node::{Any, Branch, reach};
+use crate::object::{Object, Sharing};
+use crate::page::{Pages, Protection};
+use crate::removal::Removal;
+
+/// To unmap so many pages frees tables as well: a gibibyte, what a branch above leaves is for.
+const PRUNED_AT_ONCE: u64 = reach(2);
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// Maps memory of the space's own at these pages, where nothing is mapped.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn map(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Pages,
+        protection: Protection,
+    ) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        self.map_as(cpu, pages, Attributes::anonymous(protection.readable()))
+    }
+
+    /// Maps pages of an object from page `first` on at these pages, where nothing is mapped. The object need
+    /// not have them now, but when somebody goes there.
+    ///
+    /// # Errors
+    /// See [`MapError`]; [`MapError::OutOfRange`] for guards as well.
+    ///
+    /// # Panics
+    /// If the object is of another machine.
+    pub fn map_object(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Pages,
+        object: &Object<'m, M>,
+        first: u64,
+        protection: Protection,
+        sharing: Sharing,
+    ) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        assert!(core::ptr::eq(self.machine, object.machine()), "the object is of another machine");
+        // A guard is of nothing.
+        let is_guard = protection.readable() == Protection::GUARD;
+        if is_guard || first.checked_add(pages.count()).is_none() {
+            return Err(MapError::OutOfRange);
+        }
+        cpu.stock(Lack::Backings(1))?;
+        let backing = Backing::new(object.core(), first, pages, self.tree_pointer(), sharing);
+        let backing = cpu.with_spare(|spare| spare.backing(backing)).map_err(|_| OutOfMemory)?;
+        let attributes = Attributes { protection: protection.readable(), backing: Some(backing) };
+        // SAFETY: the caller has the object. It is detached here, or when nothing is mapped by it.
+        unsafe { Backing::attach(backing, cpu, false) };
+        let result = self.map_as(cpu, pages, attributes);
+        if result.is_err() {
+            // SAFETY: nothing was mapped.
+            unsafe { Backing::detach(backing, self.machine) };
+        }
+        result
+    }
+
+    pub(super) fn map_as(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Pages,
+        attributes: Attributes,
+    ) -> Result<(), MapError> {
+        let platform = self.machine.epoch().platform();
+        let count = if attributes.is_guard() { 0 } else { pages.count() };
+        let charge = self.tree().account.charge(cpu.number(), count, platform)?;
+        let is_mapped = self.tree().locked(cpu, pages, |locked, spare| match locked.top {
+            Any::Leaf(leaf) => map_leaf(leaf, pages, attributes, spare),
+            Any::Branch(branch) => self.map_branch(branch, pages, attributes, spare),
+        })?;
+        if !is_mapped {
+            return Err(MapError::Occupied);
+        }
+        charge.keep();
+        Ok(())
+    }
+
+    fn map_branch(
+        &self,
+        branch: &Branch,
+        pages: Pages,
+        attributes: Attributes,
+        spare: &mut Spare,
+    ) -> Result<bool, Lack> {
+        if branch.overlaps(pages) || branch.children(pages).any(|child| is_used(child, pages)) {
+            return Ok(false);
+        }
+        if branch.is_one_slot(pages) {
+            self.add_child(branch, pages.start, spare)?;
+            return Err(Lack::Nothing);
+        }
+        change_extents(branch, 0, spare, |new| new.set(pages, Some(attributes)))?;
+        Ok(true)
+    }
+
+    /// Unmaps these pages, of which some or all may not be mapped. When it returns no CPU can go there.
+    ///
+    /// # Errors
+    /// See [`MapError`]: to unmap the middle of something needs memory.
+    pub fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        let mut removal = Removal::new();
+        let count = self.tree().locked(cpu, pages, |locked, spare| {
+            self.prepare(locked, spare)?;
+            let count = mapped(locked.top, pages);
+            self.unmap_in(locked.top, pages, spare, &mut removal)?;
+            Ok(count)
+        })?;
+        // SAFETY: what was removed is not in the tables any more.
+        unsafe { removal.finish(self.tree(), cpu) };
+        self.tree().account.give_back(cpu.number(), count, self.machine.epoch().platform());
+        self.give_range(cpu, pages, count);
+        if pages.count() >= PRUNED_AT_ONCE {
+            self.prune(cpu, pages);
+        }
+        Ok(())
+    }
+
+    pub(super) fn unmap_in(
+        &self,
+        node: Any<'_>,
+        pages: Pages,
+        spare: &mut Spare,
+        removal: &mut Removal,
+    ) -> Result<(), Lack> {
+        match node {
+            Any::Leaf(leaf) => {
+                let slots = leaf.slots(pages);
+                // SAFETY: it is locked, and what is mapped by its codes is so.
+                unsafe {
+                    leaf.with_codes(|codes| {
+                        if codes.may_have_backings() {
+                            codes.for_each_run(slots.clone(), |attributes, count| {
+                                removal.unmapped(attributes, count as u64);
+                            });
+                        }
+                        codes.clear(slots);
+                    });
+                }
+                removal.take(self.machine, leaf, pages);
+            }
+            Any::Branch(branch) => {
+                if branch.overlaps(pages) {
+                    for extent in branch.extents().map_or(&[][..], |own| own.overlapping(pages)) {
+                        // SAFETY: it is locked, and these are mapped.
+                        unsafe {
+                            let count = extent.pages.and(pages).count();
+                            removal.unmapped(extent.attributes, count);
+                        }
+                    }
+                    change_extents(branch, 0, spare, |new| new.set(pages, None))?;
+                }
+                for child in branch.children(pages) {
+                    self.unmap_in(child, pages, spare, removal)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees the frames of these pages, of which some or all may not be mapped: they are zero again when
+    /// somebody goes there, `MADV_DONTNEED`.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn discard(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        let mut removal = Removal::new();
+        self.tree().locked(cpu, pages, |locked, _| {
+            take_below(self.machine, locked.top, pages, &mut removal);
+            Ok(())
+        })?;
+        // SAFETY: what was removed is not in the tables any more.
+        unsafe { removal.finish(self.tree(), cpu) };
+        Ok(())
+    }
+
+    /// Makes these pages present, all of which are mapped, as if somebody had read each: `MAP_POPULATE`,
+    /// `MADV_POPULATE_READ`. Pages of the space's own that nobody shares may be written to as well then.
+    ///
+    /// # Errors
+    /// See [`Fault`]: pages before the one that fails are present. A pager may have it come [again
+    /// later](Fault::Later).
+    pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
+        (pages.start..pages.end).try_for_each(|page| self.fault(cpu, page, Protection::NONE))
+    }
+
+    /// Changes what may be done with these pages, all of which are mapped.
+    ///
+    /// # Errors
+    /// See [`MapError`]; [`MapError::OutOfRange`] if some are not mapped, or are guards or to be.
+    pub fn protect(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Pages,
+        protection: Protection,
+    ) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        let protection = protection.readable();
+        if protection == Protection::GUARD {
+            return Err(MapError::OutOfRange);
+        }
+        let mut removal = Removal::new();
+        let is_mapped = self.tree().locked(cpu, pages, |locked, spare| {
+            if mapped(locked.top, pages) < pages.count() {
+                return Ok(false);
+            }
+            self.prepare(locked, spare)?;
+            let mut kinds = Lists::default();
+            kinds.count_kinds(locked.top, pages);
+            spare.has_kinds(kinds.count, kinds.room)?;
+            self.protect_in(locked.top, pages, protection, spare, &mut removal)?;
+            Ok(true)
+        })?;
+        // SAFETY: nothing was removed.
+        unsafe { removal.finish(self.tree(), cpu) };
+        if is_mapped { Ok(()) } else { Err(MapError::OutOfRange) }
+    }
+
+    fn protect_in(
+        &self,
+        node: Any<'_>,
+        pages: Pages,
+        protection: Protection,
+        spare: &mut Spare,
+        removal: &mut Removal,
+    ) -> Result<(), Lack> {
+        let change = |old| Attributes { protection, ..old };
+        match node {
+            Any::Leaf(leaf) => {
+                change_leaf(leaf, spare, pages, change)?;
+                removal.protect::<M>(leaf, pages, |_, _, _| protection);
+            }
+            Any::Branch(branch) => {
+                if branch.overlaps(pages) {
+                    change_extents(branch, 0, spare, |new| change_all(new, pages, change))?;
+                }
+                for child in branch.children(pages) {
+                    self.protect_in(child, pages, protection, spare, removal)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes what is present of these pages out of the tables of a node that is locked and of those below.
+fn take_below<M: Machine>(machine: &M, node: Any<'_>, pages: Pages, removal: &mut Removal) {
+    match node {
+        Any::Leaf(leaf) => removal.take(machine, leaf, pages),
+        Any::Branch(branch) => {
+            branch.children(pages).for_each(|child| take_below(machine, child, pages, removal));
+        }
+    }
+}
+
+/// Whether anything is mapped there, in a node that is locked or below.
+pub(super) fn is_used(node: Any<'_>, pages: Pages) -> bool {
+    match node {
+        // SAFETY: it is locked.
+        Any::Leaf(leaf) => unsafe { leaf.with_codes(|codes| !codes.is_free(leaf.slots(pages))) },
+        Any::Branch(branch) => {
+            branch.overlaps(pages) || branch.children(pages).any(|child| is_used(child, pages))
+        }
+    }
+}
+
+/// How many of these pages are mapped and no guards, in a node that is locked and below.
+pub(crate) fn mapped(node: Any<'_>, pages: Pages) -> u64 {
+    match node {
+        // SAFETY: it is locked.
+        Any::Leaf(leaf) => unsafe {
+            leaf.with_codes(|codes| codes.mapped(leaf.slots(pages)) as u64)
+        },
+        Any::Branch(branch) => {
+            let extents = branch.extents().map_or(&[][..], |extents| extents.overlapping(pages));
+            let own = extents.iter().filter(|extent| !extent.attributes.is_guard());
+            let own: u64 = own.map(|extent| extent.pages.and(pages).count()).sum();
+            let below: u64 = branch.children(pages).map(|child| mapped(child, pages)).sum();
+            own + below
+        }
+    }
+}

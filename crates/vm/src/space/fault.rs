@@ -1,0 +1,384 @@
+//! The handler of page faults.
+
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use super::Space;
+use crate::attributes::Attributes;
+use crate::cpu::{Cpu, Lack, Spare, table_at};
+use crate::error::{Fault, OutOfMemory};
+use crate::format::{Entry, Format};
+use crate::machine::{Flush, Machine};
+use crate::mutant::is_mutant;
+use crate::node::{Any, Leaf, first_leaf};
+use crate::object::{Found, Held, Sharing};
+use crate::page::{Frame, PAGE, Pages, Protection};
+use crate::primitive::AtomicU64;
+use crate::removal::release;
+use crate::tree::{Locked, lock};
+
+/// What a fault comes to.
+enum Step<'a, 'm, M: Machine> {
+    /// It goes on as it was, or can not.
+    Done(Result<(), Fault>),
+    /// It goes on, with a page more.
+    Came,
+    /// CPUs have to forget something first.
+    Wait(&'a Leaf),
+    /// The page is one that others have, too.
+    Unshare(Shared<'a>),
+    /// The object's pager has to bring this page.
+    PageIn(Held<'m, M>, u64),
+}
+
+/// A page that is on its way out of an entry, to make room for a copy.
+struct Shared<'a> {
+    leaf: &'a Leaf,
+    frame: Frame,
+    /// CPUs may know it.
+    is_known: bool,
+    attributes: Attributes,
+}
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// Makes a page present that a CPU has gone to for this access, or says why not: the handler of page
+    /// faults.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
+        self.check_cpu(cpu);
+        if !self.pages().contains(page) {
+            return Err(Fault::Unmapped);
+        }
+        self.go_on(cpu, page, |spare| self.fault_once(page, access, spare))
+    }
+
+    /// Makes those of these pages that are present the space's own that came to be elsewhere, and, if they are to
+    /// be `alone`, those that others have too.
+    pub(crate) fn own_all(
+        &self,
+        cpu: &Cpu<'m, M>,
+        mut pages: Pages,
+        alone: bool,
+    ) -> Result<(), OutOfMemory> {
+        let next = |pages| {
+            let _guard = cpu.pin();
+            first_leaf(Any::Branch(self.tree().root()), pages).map(|leaf| leaf.span())
+        };
+        while let Some(span) = next(pages) {
+            let own = pages.and(span);
+            pages.start = span.end;
+            let result = (own.start..own.end).try_for_each(|page| self.own(cpu, page, alone));
+            result.map_err(|_: Fault| OutOfMemory)?;
+        }
+        Ok(())
+    }
+
+    fn own(&self, cpu: &Cpu<'m, M>, page: u64, alone: bool) -> Result<(), Fault> {
+        self.go_on(cpu, page, |spare| {
+            let Some(leaf) = first_leaf(Any::Branch(self.tree().root()), Pages::new(page, 1))
+            else {
+                return Ok(Step::Done(Ok(())));
+            };
+            leaf.lock(self.machine.epoch().platform());
+            let step = self.own_in(leaf, page, alone, spare);
+            leaf.unlock();
+            step
+        })
+    }
+
+    /// Does step by step what a fault comes to.
+    #[inline]
+    fn go_on<'a>(
+        &'a self,
+        cpu: &Cpu<'m, M>,
+        page: u64,
+        mut step: impl FnMut(&mut Spare) -> Result<Step<'a, 'm, M>, Lack>,
+    ) -> Result<(), Fault> {
+        loop {
+            // Most faults need one, and those that do not should not fail for it.
+            cpu.stock_page();
+            let next = {
+                let _guard = cpu.pin();
+                let next = cpu.with_spare(&mut step);
+                if let Ok(Step::Wait(leaf)) = next {
+                    let waits = || leaf.is_flushing() || self.tree().is_forking();
+                    // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+                    unsafe { self.machine.wait_while(cpu.number(), waits) };
+                    continue;
+                }
+                next
+            };
+            match next {
+                Ok(Step::Done(result)) => return result,
+                Ok(Step::Came) => {
+                    self.tree().account.came(cpu.number(), 1);
+                    return Ok(());
+                }
+                Ok(Step::PageIn(object, index)) => object.page_in(cpu, index)?,
+                Ok(Step::Wait(_)) => unreachable!("it has waited"),
+                Ok(Step::Unshare(shared)) => {
+                    self.unshare(cpu, page, shared);
+                    return Ok(());
+                }
+                Err(lack) => cpu.stock(lack)?,
+            }
+        }
+    }
+
+    /// As with [`own`](Space::own), for a leaf that is locked.
+    fn own_in<'a>(
+        &self,
+        leaf: &'a Leaf,
+        page: u64,
+        alone: bool,
+        spare: &mut Spare,
+    ) -> Result<Step<'a, 'm, M>, Lack> {
+        if leaf.is_stray() {
+            return Err(Lack::Nothing);
+        }
+        let done = Ok(Step::Done(Ok(())));
+        let Some(entries) = leaf.table() else { return done };
+        if self.tree().is_forking() {
+            return Ok(Step::Wait(leaf));
+        }
+        let entry = &entries[leaf.slot(page)];
+        let frame = match M::Format::read(entry.load(Relaxed), 0) {
+            Entry::Leaving(_) => return Ok(Step::Wait(leaf)),
+            Entry::Page { frame, .. } | Entry::Parked(frame) => frame,
+            _ => return done,
+        };
+        let (note, own) = (self.machine.note(frame), self.tree().lineage.own());
+        if note.is_object() || note.origin().0 == own && !(alone && note.is_shared()) {
+            return done;
+        }
+        if !note.is_shared() {
+            note.set_origin(own, page);
+            return done;
+        }
+        if leaf.is_flushing() {
+            return Ok(Step::Wait(leaf));
+        }
+        spare.has_page()?;
+        let attributes = leaf.attributes(page).expect("what is present is mapped");
+        let shared = Shared { leaf, frame, is_known: true, attributes };
+        // SAFETY: the leaf is locked, and not being flushed.
+        Ok(unsafe { self.leave(entry, shared) })
+    }
+
+    /// Takes a page out of an entry, to make room for a copy.
+    ///
+    /// # Safety
+    /// The leaf is locked, and not being flushed.
+    unsafe fn leave<'a>(&self, entry: &AtomicU64, shared: Shared<'a>) -> Step<'a, 'm, M> {
+        let Shared { leaf, frame, is_known, .. } = shared;
+        // CPUs forget the old page before any of them gets the new one: else one would see what another
+        // has written, and a third would not.
+        entry.store(M::Format::leaving(frame), Relaxed);
+        leaf.leaving().set(leaf.leaving().get() + 1);
+        leaf.present().set(leaf.present().get() + u32::from(!is_known));
+        // SAFETY: said by the caller.
+        unsafe { leaf.begin_flush(None) };
+        Step::Unshare(shared)
+    }
+
+    /// Gives a page of its own to an entry that had one with others, and that the caller has made leave.
+    fn unshare(&self, cpu: &Cpu<'m, M>, page: u64, shared: Shared<'_>) {
+        let Shared { leaf, frame, is_known, attributes } = shared;
+        let flush = || self.tree().shoot_down(cpu, Flush::Some(Pages::new(page, 1)));
+        if is_known {
+            if !is_mutant!("unshare_no_flush", "unshare_flush_last") {
+                flush();
+            }
+        } else {
+            self.tree().account.came(cpu.number(), 1);
+        }
+        let own = cpu.with_spare(Spare::page).expect("it was there, and is the CPU's");
+        let (from, to) = (self.machine.address(frame), self.machine.address(own));
+        // SAFETY: the new frame is ours, and of the old one the entry has a part until we release it:
+        // nobody frees it, or writes there if it is not an object's. Who frees an object's waits until
+        // the leaf is flushed; who writes there meanwhile does so by words.
+        unsafe { from.copy_to_nonoverlapping(to, PAGE) };
+        self.machine.note(own).set_origin(self.tree().lineage.own(), page);
+        leaf.lock(self.machine.epoch().platform());
+        let entries = leaf.table().expect("the entry is in it");
+        // Who wants to change the leaf waits until it is flushed: all is as it was. Release: who finds the
+        // frame finds the copy.
+        let new = M::Format::page_or_parked(own, attributes.protection);
+        let is_private = !self.machine.note(frame).is_object();
+        entries[leaf.slot(page)].store(new, Release);
+        leaf.leaving().set(leaf.leaving().get() - 1);
+        leaf.unlock();
+        if is_mutant!("unshare_flush_last") {
+            flush();
+        }
+        // SAFETY: `leave` has begun it; the old frame is not in the entry any more, and CPUs have
+        // forgotten it.
+        unsafe {
+            leaf.end_flush();
+            if is_private && !is_mutant!("unshare_no_release") {
+                release(cpu, frame);
+            }
+        }
+    }
+
+    fn fault_once(
+        &self,
+        page: u64,
+        access: Protection,
+        spare: &mut Spare,
+    ) -> Result<Step<'_, 'm, M>, Lack> {
+        let platform = self.machine.epoch().platform();
+        let mut branch = self.tree().root();
+        let mut above = None;
+        let leaf = loop {
+            above = branch.extents().and_then(|extents| extents.find(page)).or(above);
+            match branch.child(branch.slot(page)) {
+                Some(Any::Branch(child)) => branch = child,
+                Some(Any::Leaf(leaf)) => break leaf,
+                None => {
+                    // What is handed down is in the child before it is gone from above.
+                    let Some(attributes) = above else {
+                        return Ok(Step::Done(Err(Fault::Unmapped)));
+                    };
+                    if let Err(fault) = allowed(attributes, access) {
+                        return Ok(Step::Done(Err(fault)));
+                    }
+                    let locked = Locked { top: Any::Branch(branch), pages: Pages::new(page, 1) };
+                    lock::<M>(locked.top, locked.pages, platform);
+                    let is_free = branch.child(branch.slot(page)).is_none();
+                    if !branch.is_stray() && (is_free || is_mutant!("adds_twice")) {
+                        self.add_child(branch, page, spare)?;
+                    }
+                    return Err(Lack::Nothing);
+                }
+            }
+        };
+        leaf.lock(platform);
+        let result = self.fault_in(leaf, page, access, spare);
+        leaf.unlock();
+        result
+    }
+
+    #[inline]
+    fn fault_in<'a>(
+        &self,
+        leaf: &'a Leaf,
+        page: u64,
+        access: Protection,
+        spare: &mut Spare,
+    ) -> Result<Step<'a, 'm, M>, Lack> {
+        if leaf.is_stray() {
+            return Err(Lack::Nothing);
+        }
+        if self.tree().is_forking() && !is_mutant!("fault_while_forking") {
+            return Ok(Step::Wait(leaf));
+        }
+        let Some(attributes) = leaf.attributes(page) else {
+            return Ok(Step::Done(Err(Fault::Unmapped)));
+        };
+        let mut protection = attributes.protection;
+        if let Err(fault) = allowed(attributes, access) {
+            return Ok(Step::Done(Err(fault)));
+        }
+        let entries = match leaf.table() {
+            Some(entries) => entries,
+            None => self.add_table(leaf, page, spare)?,
+        };
+        let entry = &entries[leaf.slot(page)];
+        let is_write = access.allows(Protection::WRITE);
+        // SAFETY: the leaf is locked, and the page is mapped by it.
+        let backing = unsafe { attributes.backing() };
+        let mut old = Protection::NONE;
+        let (frame, is_known) = match M::Format::read(entry.load(Relaxed), 0) {
+            Entry::Leaving(_) if !is_mutant!("fault_while_leaving") => return Ok(Step::Wait(leaf)),
+            // Somebody else was here before, or the protection has changed since.
+            Entry::Page { frame, protection, .. } => {
+                old = protection;
+                (frame, true)
+            }
+            Entry::Parked(frame) => (frame, true),
+            _ => match backing {
+                None => {
+                    let frame = spare.page()?;
+                    self.machine.note(frame).set_origin(self.tree().lineage.own(), page);
+                    (frame, false)
+                }
+                Some(backing) => {
+                    let (object, index) = (backing.object(), backing.index(page));
+                    match object.find(self.machine, index, spare)? {
+                        Found::Frame(frame) => (frame, false),
+                        Found::Away => {
+                            return Ok(Step::PageIn(Held::new(object, self.machine), index));
+                        }
+                        Found::Fault(fault) => return Ok(Step::Done(Err(fault))),
+                    }
+                }
+            },
+        };
+        let note = self.machine.note(frame);
+        let shared = backing.filter(|backing| backing.sharing == Sharing::Shared);
+        if let Some(shared) = shared {
+            // A pager is told of what was written to: who only reads may not write.
+            if shared.object().has_pager() {
+                if !is_write {
+                    // But for those that write already: nobody has told their CPUs to forget that.
+                    if !old.allows(Protection::WRITE) {
+                        protection = protection.without(Protection::WRITE);
+                    }
+                } else if shared.object().has(shared.index(page), frame) {
+                    note.set_dirty();
+                } else {
+                    return Ok(Step::Done(Err(Fault::Later)));
+                }
+            }
+        } else if note.is_object() || note.is_shared() && !is_mutant!("writes_to_shared") {
+            if is_write {
+                if leaf.is_flushing() && !is_mutant!("unshare_while_flushing") {
+                    return Ok(Step::Wait(leaf));
+                }
+                // The one that there was may have become the object's.
+                spare.has_page()?;
+                let shared = Shared { leaf, frame, is_known, attributes };
+                // SAFETY: it is locked, and not being flushed.
+                return Ok(unsafe { self.leave(entry, shared) });
+            }
+            protection = protection.without(Protection::WRITE);
+        }
+        // Release: who finds the frame finds zeros.
+        entry.store(M::Format::page_or_parked(frame, protection), Release);
+        if is_known {
+            return Ok(Step::Done(Ok(())));
+        }
+        leaf.present().set(leaf.present().get() + 1);
+        Ok(Step::Came)
+    }
+
+    /// Gives a leaf that is locked its table.
+    #[cold]
+    pub(crate) fn add_table<'a>(
+        &self,
+        leaf: &'a Leaf,
+        page: u64,
+        spare: &mut Spare,
+    ) -> Result<&'a crate::node::Table, Lack> {
+        let frame = spare.table()?;
+        // SAFETY: it has none, and the frame is zeroed and ours.
+        unsafe { leaf.set_table(frame, table_at(self.machine, frame)) };
+        let parent = leaf.above().expect("a leaf has a parent");
+        let entries = parent.table().expect("branches have tables");
+        // The entry of the parent's table belongs to who has the child's lock.
+        entries[parent.slot(page)].store(M::Format::table(frame), Release);
+        Ok(leaf.table().expect("it has one now"))
+    }
+}
+
+/// Whether what is mapped allows an access.
+#[inline]
+fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
+    match attributes.protection {
+        Protection::GUARD => Err(Fault::Guard),
+        protection if protection.allows(access) => Ok(()),
+        _ => Err(Fault::Forbidden),
+    }
+}

@@ -1,0 +1,329 @@
+//! To move what is mapped, and make it longer or shorter.
+
+use super::Space;
+use super::change::{is_used, mapped};
+use super::said::{Lists, change_extents, make_room};
+use crate::attributes::Attributes;
+use crate::backing::{Backing, Marked, copied};
+use crate::cpu::{Cpu, Lack, Spare};
+use crate::error::MapError;
+use crate::extents::Extents;
+use crate::machine::Machine;
+use crate::node::{Any, Leaf};
+use crate::page::{ENTRIES, Pages};
+use crate::removal::Removal;
+use crate::tree::Locked;
+
+/// What a look at what is to be moved comes to.
+enum Outcome {
+    Moved,
+    Failed(MapError),
+    /// Others have this page as well, which is not an object's.
+    Shared(u64),
+}
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// Moves what is mapped at `old`, all of it, with what is present, to where `new` begins, and makes it as
+    /// long as `new`: more pages are as the last one is, and of an object those that follow. What is mapped there
+    /// is in the way, but `new` may begin where `old` begins: `mremap`.
+    ///
+    /// Pages that were shared with a [copy](Space::fork) of the space are copied when they move.
+    ///
+    /// ```
+    /// use knee_vm::hosted::Hosted;
+    /// use knee_vm::{PAGE, Pages, Protection, Space};
+    ///
+    /// let machine = Hosted::new(1024, 2);
+    /// let cpu = machine.cpu(0);
+    /// let space = Space::new(&cpu)?;
+    /// space.map(&cpu, Pages::new(100, 2), Protection::READ_WRITE)?;
+    /// cpu.store(&space, 101 * PAGE as u64, 42).unwrap();
+    /// space.remap(&cpu, Pages::new(100, 2), Pages::new(200, 8))?;
+    /// assert_eq!(cpu.load(&space, 201 * PAGE as u64), Ok(42));
+    /// # Ok::<(), knee_vm::MapError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`MapError`]; [`MapError::OutOfRange`] if some are not mapped, or the ranges overlap and do not begin
+    /// together. To move and to change the length are two steps: where memory ends between them what was
+    /// to go away is still there, or, if that cannot be undone for the same reason, what was to come is.
+    pub fn remap(&self, cpu: &Cpu<'m, M>, old: Pages, new: Pages) -> Result<(), MapError> {
+        self.check(cpu, old)?;
+        self.check(cpu, new)?;
+        let moves = old.start != new.start;
+        if moves && old.overlaps(new) {
+            return Err(MapError::OutOfRange);
+        }
+        self.mapped_all(cpu, old)?;
+        let kept = Pages::new(old.start, old.count().min(new.count()));
+        let more = Pages { start: new.start + kept.count(), ..new };
+        let extended = match more.is_empty() {
+            true => false,
+            false => self.extend(cpu, old.end - 1, more).map(|()| true)?,
+        };
+        if moves && let Err(error) = self.relocate(cpu, kept, new.start) {
+            if extended {
+                // They were mapped as one, and nobody was told of them.
+                let _ = self.unmap(cpu, more);
+            }
+            return Err(error);
+        }
+        let less = Pages { start: kept.end, ..old };
+        if less.is_empty() { Ok(()) } else { self.unmap(cpu, less) }
+    }
+
+    /// The same, wherever there is room: where it is, if that is possible. Says where it is.
+    ///
+    /// # Errors
+    /// See [`remap`](Space::remap).
+    pub fn remap_anywhere(
+        &self,
+        cpu: &Cpu<'m, M>,
+        old: Pages,
+        count: u64,
+    ) -> Result<Pages, MapError> {
+        self.check(cpu, old)?;
+        let here = old.start.checked_add(count).map(|end| Pages { end, ..old });
+        let here = here.ok_or(MapError::NoRange)?;
+        match self.remap(cpu, old, here) {
+            Err(MapError::Occupied | MapError::OutOfRange) if count > old.count() => {
+                self.anywhere(cpu, count, |new| match new.overlaps(old) {
+                    true => Err(MapError::Occupied),
+                    false => self.remap(cpu, old, new),
+                })
+            }
+            result => result.map(|()| here),
+        }
+    }
+
+    fn mapped_all(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
+        let count = self.tree().locked(cpu, pages, |locked, _| Ok(mapped(locked.top, pages)))?;
+        if count == pages.count() { Ok(()) } else { Err(MapError::OutOfRange) }
+    }
+
+    /// Maps more pages as one is, or of its object those that follow.
+    fn extend(&self, cpu: &Cpu<'m, M>, last: u64, more: Pages) -> Result<(), MapError> {
+        // The object is there as long as the page is mapped: what follows is attached at once.
+        let attributes = self.tree().locked(cpu, Pages::new(last, 1), |locked, spare| {
+            let Some(attributes) = locked.attributes(last) else { return Ok(None) };
+            // SAFETY: the page is mapped and locked.
+            let Some(backing) = (unsafe { attributes.backing() }) else {
+                return Ok(Some(attributes));
+            };
+            let first = backing.index(last) + 1;
+            if first.checked_add(more.count()).is_none() {
+                return Ok(None);
+            }
+            let more = backing.at(first, more, self.tree_pointer());
+            let more = spare.backing(more)?;
+            // SAFETY: this space is attached, as the page is mapped.
+            unsafe { Backing::attach(more, cpu, false) };
+            Ok(Some(Attributes { backing: Some(more), ..attributes }))
+        })?;
+        let attributes = attributes.ok_or(MapError::OutOfRange)?;
+        let result = self.map_as(cpu, more, attributes);
+        if let (Err(_), Some(backing)) = (&result, attributes.backing) {
+            // SAFETY: nothing was mapped.
+            unsafe { Backing::detach(backing, self.machine) };
+        }
+        result
+    }
+
+    /// Moves what is mapped to where `to` begins.
+    fn relocate(&self, cpu: &Cpu<'m, M>, old: Pages, to: u64) -> Result<(), MapError> {
+        let new = Pages::new(to, old.count());
+        let hull = Pages { start: old.start.min(to), end: old.end.max(new.end) };
+        loop {
+            let mut removal = Removal::new();
+            let outcome = self.tree().locked(cpu, hull, |locked, spare| {
+                self.relocate_in(cpu, locked, old, new, spare, &mut removal)
+            })?;
+            // SAFETY: frames were moved, and none is free.
+            unsafe { removal.finish(self.tree(), cpu) };
+            match outcome {
+                Outcome::Moved => {
+                    self.give_range(cpu, old, old.count());
+                    return Ok(());
+                }
+                Outcome::Failed(error) => return Err(error),
+                Outcome::Shared(page) => {
+                    self.own_all(cpu, Pages { start: page, ..old }, true)?;
+                }
+            }
+        }
+    }
+
+    fn relocate_in(
+        &self,
+        cpu: &Cpu<'m, M>,
+        locked: &Locked<'_>,
+        old: Pages,
+        new: Pages,
+        spare: &mut Spare,
+        removal: &mut Removal,
+    ) -> Result<Outcome, Lack> {
+        let top = locked.top;
+        if mapped(top, old) < old.count() {
+            return Ok(Outcome::Failed(MapError::OutOfRange));
+        }
+        if is_used(top, new) {
+            return Ok(Outcome::Failed(MapError::Occupied));
+        }
+        let there = |page: u64| page - old.start + new.start;
+        // Others may move other pages of the same backings.
+        let _alone = self.tree().alone_to_move(self.machine.epoch().platform());
+        // All that will be needed, before anything changes.
+        let mut marked = Marked::default();
+        let mut lists = Lists::default();
+        lists.count_extents(top, old);
+        let mut runs = 0;
+        for (pages, attributes) in runs_of(top, old) {
+            runs += 1;
+            // SAFETY: it is mapped, and locked.
+            unsafe { marked.add(attributes) };
+            self.lowest_in(top, Pages::new(there(pages.start), pages.count()), spare)?;
+        }
+        for (pages, _) in runs_of(top, old) {
+            match self.lowest_in(top, Pages::new(there(pages.start), pages.count()), spare)? {
+                // SAFETY: it is locked.
+                Any::Leaf(leaf) => unsafe {
+                    leaf.with_codes(|codes| make_room(codes, runs.min(ENTRIES), spare))?;
+                },
+                Any::Branch(branch) => lists.need(branch.extents().map_or(0, Extents::len)),
+            }
+        }
+        // For each run, one list of the old place and one of the new, in which it may split one.
+        spare.has(2 * runs, lists.room + 4 * runs)?;
+        spare.has_backings(marked.count())?;
+        let mut shared = None;
+        locked.for_each_leaf(|leaf| {
+            for (page, _, frame) in leaf.present_in::<M::Format>(old) {
+                let note = self.machine.note(frame);
+                if !note.is_object() && note.is_shared() && shared.is_none() {
+                    shared = Some(page);
+                }
+            }
+        });
+        if let Some(page) = shared {
+            return Ok(Outcome::Shared(page));
+        }
+        let mut lack = Ok(());
+        locked.for_each_leaf(|leaf| {
+            for (page, _, _) in leaf.present_in::<M::Format>(old) {
+                if lack.is_ok() {
+                    lack = self.leaf_in(top, there(page), spare).map(|_| ());
+                }
+            }
+        });
+        lack?;
+        // Now nothing lacks.
+        marked.copy(|backing| {
+            let pages = backing.pages().and(old);
+            let moved = Pages::new(there(pages.start), pages.count());
+            let moved = backing.at(backing.index(pages.start), moved, self.tree_pointer());
+            let moved = spare.backing(moved).expect("they were counted");
+            // SAFETY: this space is attached to the object. It stays until nothing is mapped by it.
+            unsafe {
+                moved.as_ref().set_mapped(0);
+                Backing::attach(moved, cpu, true);
+            }
+            moved
+        });
+        locked.for_each_leaf(|leaf| {
+            for (page, _, frame) in leaf.present_in::<M::Format>(old) {
+                let note = self.machine.note(frame);
+                if !note.is_object() {
+                    note.set_origin(self.tree().lineage.own(), there(page));
+                }
+                let to = self.leaf_in(top, there(page), spare).expect("it is there");
+                removal.relocate::<M>((leaf, page), (to, there(page)), frame);
+            }
+        });
+        // Run by run, from both sides: what is said here is not said there yet.
+        let mut rest = old;
+        while let Some((pages, attributes)) = runs_of(top, rest).next() {
+            rest.start = pages.end;
+            // SAFETY: backings were marked and copied.
+            let new = unsafe { copied(attributes) };
+            // SAFETY: it is mapped by it from now on, under the locks.
+            if let Some(backing) = unsafe { new.backing() } {
+                backing.set_mapped(backing.mapped() + pages.count());
+            }
+            self.unmap_in(top, pages, spare, removal).expect("nothing lacks");
+            let moved = Pages::new(there(pages.start), pages.count());
+            let result = match self.lowest_in(top, moved, spare).expect("nothing lacks") {
+                Any::Leaf(leaf) => {
+                    let slots = leaf.slots(moved);
+                    // SAFETY: it is locked.
+                    unsafe { leaf.with_codes(|codes| codes.set(slots, new)) };
+                    Ok(())
+                }
+                Any::Branch(branch) => {
+                    change_extents(branch, 0, spare, |list| list.set(moved, Some(new)))
+                }
+            };
+            result.expect("nothing lacks");
+        }
+        Ok(Outcome::Moved)
+    }
+
+    /// The lowest node that has all these pages, at a node that is locked or below, with all nodes on the way.
+    /// Nothing is mapped there.
+    fn lowest_in<'a>(
+        &self,
+        top: Any<'a>,
+        pages: Pages,
+        spare: &mut Spare,
+    ) -> Result<Any<'a>, Lack> {
+        let mut node = top;
+        while let Any::Branch(branch) = node
+            && branch.is_one_slot(pages)
+        {
+            match branch.child(branch.slot(pages.start)) {
+                Some(child) => node = child,
+                None => self.add_child(branch, pages.start, spare)?,
+            }
+        }
+        Ok(node)
+    }
+
+    /// The leaf of a page with a table, at a node that is locked or below.
+    fn leaf_in<'a>(&self, top: Any<'a>, page: u64, spare: &mut Spare) -> Result<&'a Leaf, Lack> {
+        let Any::Leaf(leaf) = self.lowest_in(top, Pages::new(page, 1), spare)? else {
+            unreachable!("one page is in one slot");
+        };
+        if leaf.table().is_none() {
+            self.add_table(leaf, page, spare)?;
+        }
+        Ok(leaf)
+    }
+}
+
+/// What these pages are, all of which are mapped, in a node that is locked and below.
+fn runs_of(top: Any<'_>, mut pages: Pages) -> impl Iterator<Item = (Pages, Attributes)> {
+    core::iter::from_fn(move || {
+        let (run, attributes) = run_at(top, pages).filter(|_| !pages.is_empty())?;
+        pages.start = run.end;
+        Some((run, attributes))
+    })
+}
+
+/// The first of these pages, and those after it that are said to be the same in the same place.
+fn run_at(node: Any<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
+    match node {
+        // SAFETY: it is locked.
+        Any::Leaf(leaf) => unsafe {
+            leaf.with_codes(|codes| {
+                let (attributes, count) = codes.run(leaf.slots(pages))?;
+                Some((Pages::new(pages.start, count as u64), attributes))
+            })
+        },
+        Any::Branch(branch) => {
+            let extents = branch.extents().map_or(&[][..], |extents| extents.overlapping(pages));
+            match extents.first().filter(|extent| extent.pages.contains(pages.start)) {
+                Some(extent) => Some((extent.pages.and(pages), extent.attributes)),
+                None => run_at(branch.child(branch.slot(pages.start))?, pages),
+            }
+        }
+    }
+}

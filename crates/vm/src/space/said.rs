@@ -1,0 +1,233 @@
+//! What nodes say of pages: to change it with all that the change needs.
+
+use core::sync::atomic::Ordering::Release;
+
+use super::Space;
+use crate::attributes::Attributes;
+use crate::codes::Codes;
+use crate::cpu::{Lack, Spare};
+use crate::extents::Extents;
+use crate::format::Format;
+use crate::machine::Machine;
+use crate::mutant::is_mutant;
+use crate::node::{Any, Branch, Leaf, reach};
+use crate::page::Pages;
+use crate::tree::Locked;
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// Adds the child that has this page, locked.
+    pub(crate) fn add_child(
+        &self,
+        branch: &Branch,
+        page: u64,
+        spare: &mut Spare,
+    ) -> Result<(), Lack> {
+        let reach = reach(branch.level());
+        let (first, slot) = (page / reach * reach, branch.slot(page));
+        let child = match branch.level() {
+            1 => spare.leaf(first, branch)?.cast(),
+            _ => {
+                let child = spare.branch(self.machine, first, branch)?;
+                // SAFETY: we have just made it.
+                let frame = unsafe { child.as_ref() }.table_frame();
+                let entries = branch.table().expect("branches have tables");
+                entries[slot].store(M::Format::table(frame), Release);
+                child.cast()
+            }
+        };
+        // SAFETY: `spare` made what belongs there; the caller has the lock and has found none.
+        unsafe { branch.add(slot, child) };
+        Ok(())
+    }
+
+    /// Sees to it that pages can be changed without a lack in the middle: hands what covers them down
+    /// to the child that they are all in, and counts the lists that will be needed.
+    pub(super) fn prepare(&self, locked: &Locked<'_>, spare: &mut Spare) -> Result<(), Lack> {
+        let pages = locked.pages;
+        if let Any::Branch(branch) = locked.top
+            && branch.is_one_slot(pages)
+            && let Some(extents) = branch.extents()
+            && extents.overlapping(pages).iter().any(|extent| !pages.covers(extent.pages))
+        {
+            self.hand_down(branch, extents, pages.start, spare)?;
+            return Err(Lack::Nothing);
+        }
+        let mut extents = Lists::default();
+        extents.count_extents(locked.top, pages);
+        spare.has(extents.count, extents.room)
+    }
+
+    /// Moves the extents of a branch that have pages of one child to the child.
+    fn hand_down(
+        &self,
+        branch: &Branch,
+        extents: &Extents,
+        page: u64,
+        spare: &mut Spare,
+    ) -> Result<(), Lack> {
+        let Some(child) = branch.child(branch.slot(page)) else {
+            return self.add_child(branch, page, spare);
+        };
+        let span = child.node().span();
+        let moved = extents.overlapping(span);
+        let room = |list: &Extents| list.len() + moved.len() + 2;
+        let below = match child {
+            Any::Leaf(_) => 0,
+            Any::Branch(below) => below.extents().map_or(0, room),
+        };
+        spare.has(2, room(extents).max(below))?;
+        if is_mutant!("hands_down_late") {
+            change_extents(branch, 0, spare, |list| list.set(span, None))?;
+        }
+        // The child has them first: who goes down the tree without locks finds them in one place at least.
+        match child {
+            // SAFETY: the child is locked, as it has pages that its parent was locked for.
+            Any::Leaf(leaf) => unsafe {
+                leaf.with_codes(|codes| -> Result<(), Lack> {
+                    make_room(codes, moved.len(), spare)?;
+                    for extent in moved {
+                        codes.set(leaf.slots(extent.pages), extent.attributes);
+                    }
+                    Ok(())
+                })?;
+            },
+            Any::Branch(below) => change_extents(below, moved.len(), spare, |list| {
+                for extent in moved {
+                    list.set(extent.pages.and(span), Some(extent.attributes));
+                }
+            })?,
+        }
+        if is_mutant!("hands_down_late") {
+            return Ok(());
+        }
+        change_extents(branch, 0, spare, |list| list.set(span, None))
+    }
+}
+
+/// How many lists a change of some pages may need, and the largest room of them.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    pub(super) count: usize,
+    pub(super) room: usize,
+}
+
+impl Lists {
+    pub(super) fn need(&mut self, room: usize) {
+        self.count += 1;
+        self.room = self.room.max(room);
+    }
+
+    /// Adds those of extents, of a node that is locked and of those below.
+    pub(super) fn count_extents(&mut self, node: Any<'_>, pages: Pages) {
+        let Any::Branch(branch) = node else { return };
+        if branch.overlaps(pages) {
+            self.need(branch.extents().map_or(0, Extents::len) + 2);
+        }
+        branch.children(pages).for_each(|child| self.count_extents(child, pages));
+    }
+
+    /// Adds those of kinds, of a node that is locked and of those below.
+    pub(super) fn count_kinds(&mut self, node: Any<'_>, pages: Pages) {
+        match node {
+            Any::Leaf(leaf) => {
+                // SAFETY: it is locked.
+                let room = unsafe { leaf.with_codes(|codes| codes.lacks_room(codes.kinds())) };
+                room.into_iter().for_each(|room| self.need(room));
+            }
+            Any::Branch(branch) => {
+                branch.children(pages).for_each(|child| self.count_kinds(child, pages));
+            }
+        }
+    }
+}
+
+/// Sees to it that there is room for so many more kinds.
+#[inline]
+pub(super) fn make_room(codes: &mut Codes, more: usize, spare: &mut Spare) -> Result<(), Lack> {
+    if let Some(room) = codes.lacks_room(more) {
+        codes.make_room(spare.kinds(room)?);
+    }
+    Ok(())
+}
+
+#[inline]
+pub(super) fn map_leaf(
+    leaf: &Leaf,
+    pages: Pages,
+    attributes: Attributes,
+    spare: &mut Spare,
+) -> Result<bool, Lack> {
+    let slots = leaf.slots(pages);
+    // SAFETY: it is locked.
+    unsafe {
+        leaf.with_codes(|codes| {
+            if !codes.is_free(slots.clone()) {
+                return Ok(false);
+            }
+            make_room(codes, 1, spare)?;
+            codes.set(slots, attributes);
+            Ok(true)
+        })
+    }
+}
+
+/// Changes what has these pages in a leaf that is locked.
+pub(super) fn change_leaf(
+    leaf: &Leaf,
+    spare: &mut Spare,
+    pages: Pages,
+    change: impl Fn(Attributes) -> Attributes,
+) -> Result<(), Lack> {
+    // SAFETY: it is locked.
+    unsafe {
+        leaf.with_codes(|codes| {
+            make_room(codes, codes.kinds(), spare)?;
+            codes.change(leaf.slots(pages), change);
+            Ok(())
+        })
+    }
+}
+
+/// Changes the attributes of those of these pages that are in extents.
+pub(super) fn change_all(
+    extents: &mut Extents,
+    mut pages: Pages,
+    change: impl Fn(Attributes) -> Attributes,
+) {
+    while !pages.is_empty()
+        && let Some(first) = extents.overlapping(pages).first()
+    {
+        let (part, new) = (first.pages.and(pages), change(first.attributes));
+        extents.set(part, Some(new));
+        pages.start = part.end;
+    }
+}
+
+/// Replaces the extents of a branch that is locked by a copy that `change` has changed, which adds so
+/// many at most, and splits one or two.
+pub(super) fn change_extents(
+    branch: &Branch,
+    more: usize,
+    spare: &mut Spare,
+    change: impl FnOnce(&mut Extents),
+) -> Result<(), Lack> {
+    let old = branch.extents();
+    let room = old.map_or(0, Extents::len) + more + 2;
+    spare.has(1, room)?;
+    let mut new = spare.extents(room)?;
+    if let Some(old) = old {
+        new.copy(old);
+    }
+    change(&mut new);
+    // SAFETY: it is locked.
+    let old = unsafe {
+        if new.is_empty() {
+            spare.keep(new);
+            branch.publish(None)
+        } else {
+            branch.publish(Some(new))
+        }
+    };
+    spare.retire(old);
+    Ok(())
+}

@@ -1,0 +1,341 @@
+//! A space as others find it: its nodes, and who has to be told of changes.
+
+use alloc::boxed::Box;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use knee_sync::Platform;
+
+use crate::attributes::Attributes;
+use crate::cpu::{Cpu, Lack, Spare};
+use crate::cpus::CpuSet;
+use crate::error::OutOfMemory;
+use crate::lineage::Lineage;
+use crate::machine::{Flush, Machine};
+use crate::mutant::is_mutant;
+use crate::node::{Any, Branch, Leaf};
+use crate::padded::Padded;
+use crate::page::{Frame, Pages};
+use crate::primitive::{AtomicBool, give_way};
+use crate::quota::Account;
+
+/// The part of a space that stays where it is as long as anybody uses it.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Tree {
+    root: Branch,
+    number: u64,
+    /// CPUs that may know pages of it.
+    active: CpuSet,
+    pub(crate) account: Account,
+    pub(crate) lineage: Lineage,
+    /// Somebody copies it, and CPUs may still write to pages that the copy has. Set with all nodes locked.
+    forking: AtomicBool,
+    /// Somebody moves pages.
+    moving: AtomicBool,
+    /// Its space, and those that have come by a [reverse mapping](crate::backing): in a line of their own, as
+    /// all read what is above.
+    users: Padded<AtomicU64>,
+}
+
+/// Nodes that are locked: the lowest that has all that is known of some pages, and those below that
+/// have any of them.
+pub(crate) struct Locked<'a> {
+    pub(crate) top: Any<'a>,
+    pub(crate) pages: Pages,
+}
+
+impl Locked<'_> {
+    /// Calls `with` with the leaves that have any of the pages.
+    pub(crate) fn for_each_leaf(&self, mut with: impl FnMut(&Leaf)) {
+        fn below(node: Any<'_>, pages: Pages, with: &mut dyn FnMut(&Leaf)) {
+            match node {
+                Any::Leaf(leaf) => with(leaf),
+                Any::Branch(branch) => {
+                    branch.children(pages).for_each(|child| below(child, pages, with));
+                }
+            }
+        }
+        below(self.top, self.pages, &mut with);
+    }
+
+    /// What the page is, if it is mapped and the only one that is locked.
+    pub(crate) fn attributes(&self, page: u64) -> Option<Attributes> {
+        debug_assert_eq!(self.pages, Pages::new(page, 1));
+        match self.top {
+            // SAFETY: it is locked.
+            Any::Leaf(leaf) => unsafe { leaf.with_codes(|codes| codes.get(leaf.slot(page))) },
+            Any::Branch(branch) => branch.extents().and_then(|extents| extents.find(page)),
+        }
+    }
+
+    /// The frame of a page that is present.
+    pub(crate) fn frame<M: Machine>(&self, page: u64) -> Option<Frame> {
+        let mut found = None;
+        self.for_each_leaf(|leaf| {
+            for (_, _, frame) in leaf.present_in::<M::Format>(Pages::new(page, 1)) {
+                found = Some(frame);
+            }
+        });
+        found
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        unlock(self.top, self.pages);
+    }
+}
+
+/// Locks a node and those below that have any of these pages, in the order of their pages: whoever locks
+/// more than one node does so in this order.
+pub(crate) fn lock<M: Machine>(node: Any<'_>, pages: Pages, platform: &M::Platform) {
+    if !is_mutant!("locks_below_first") {
+        node.node().lock(platform);
+    }
+    if let Any::Branch(branch) = node {
+        branch.children(pages).for_each(|child| lock::<M>(child, pages, platform));
+    }
+    if is_mutant!("locks_below_first") {
+        node.node().lock(platform);
+    }
+}
+
+/// Unlocks them: children first, as there may be more as soon as their parent is not locked.
+fn unlock(node: Any<'_>, pages: Pages) {
+    if is_mutant!("unlocks_above_first") {
+        node.node().unlock();
+        // Where loom does not look for a switch by itself.
+        give_way();
+    }
+    if let Any::Branch(branch) = node {
+        branch.children(pages).for_each(|child| unlock(child, pages));
+    }
+    if !is_mutant!("unlocks_above_first") {
+        node.node().unlock();
+    }
+}
+
+impl Tree {
+    /// A tree whose root has no table yet, with one user.
+    pub(crate) fn new(level: u8, active: CpuSet, account: Account) -> Tree {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        Tree {
+            root: Branch::root(level),
+            number: NUMBER.fetch_add(1, Relaxed),
+            active,
+            account,
+            lineage: Lineage::new(),
+            forking: AtomicBool::new(false),
+            moving: AtomicBool::new(false),
+            users: Padded(AtomicU64::new(1)),
+        }
+    }
+
+    pub(crate) fn root(&self) -> &Branch {
+        &self.root
+    }
+
+    /// The space's number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// All pages that there are.
+    pub(crate) fn pages(&self) -> Pages {
+        self.root.span()
+    }
+
+    /// The CPU goes to pages of the space from now on.
+    pub(crate) fn activate(&self, cpu: usize) {
+        if !self.active.contains(cpu) {
+            self.active.add(cpu);
+        }
+    }
+
+    /// Whether somebody copies the space, and CPUs may still write to pages that the copy has. Others
+    /// wait: what they did now would not be in the copy, and what they wrote next might. Under a lock of
+    /// the space it is seen if it began before. Acquire: it is over everywhere then.
+    #[inline]
+    pub(crate) fn is_forking(&self) -> bool {
+        self.forking.load(Acquire)
+    }
+
+    /// All nodes are locked, or it is over.
+    pub(crate) fn set_forking(&self, is: bool) {
+        self.forking.store(is, Release);
+    }
+
+    /// Has CPUs forget what they know of these pages.
+    pub(crate) fn shoot_down<M: Machine>(&self, cpu: &Cpu<'_, M>, pages: Flush) {
+        // SAFETY: a `Cpu` stays on its CPU; the caller has no locks.
+        unsafe { cpu.machine().shoot_down(cpu.number(), &self.active, self.number, pages) };
+    }
+
+    /// Locks what has all that is known of these pages. Under an epoch.
+    #[inline]
+    pub(crate) fn lock_pages<M: Machine>(&self, machine: &M, pages: Pages) -> Locked<'_> {
+        loop {
+            let top = self.lowest(pages);
+            lock::<M>(top, pages, machine.epoch().platform());
+            let locked = Locked { top, pages };
+            // What others have done before we had the lock.
+            let node = top.node();
+            let is_lowest = match top {
+                Any::Leaf(_) => true,
+                Any::Branch(branch) => is_end(branch, pages),
+            };
+            let is_lowest = is_lowest || is_mutant!("lock_not_lowest");
+            let is_below = node.overlaps_above(pages) && !is_mutant!("lock_not_above");
+            if is_lowest && !node.is_stray() && !is_below {
+                return locked;
+            }
+        }
+    }
+
+    /// The lowest node that has all that is known of these pages, at this moment.
+    #[inline]
+    fn lowest(&self, pages: Pages) -> Any<'_> {
+        let mut branch = &self.root;
+        loop {
+            if is_end(branch, pages) {
+                return Any::Branch(branch);
+            }
+            match branch.child(branch.slot(pages.start)) {
+                Some(Any::Branch(child)) => branch = child,
+                Some(leaf) => return leaf,
+                None => return Any::Branch(branch),
+            }
+        }
+    }
+
+    /// Calls `step` with the pages locked until it lacks nothing.
+    #[inline]
+    pub(crate) fn locked<M: Machine, R>(
+        &self,
+        cpu: &Cpu<'_, M>,
+        pages: Pages,
+        mut step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
+    ) -> Result<R, OutOfMemory> {
+        let machine = cpu.machine();
+        loop {
+            let result = {
+                let _guard = cpu.pin();
+                let locked = self.lock_pages(machine, pages);
+                let leaf = flushing(locked.top, pages).filter(|_| !is_mutant!("no_wait_for_flush"));
+                let forks = || self.is_forking() && !is_mutant!("no_wait_for_fork");
+                if leaf.is_some() || forks() {
+                    drop(locked);
+                    let waits = || leaf.is_some_and(Leaf::is_flushing) || forks();
+                    // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+                    unsafe { machine.wait_while(cpu.number(), waits) };
+                    continue;
+                }
+                cpu.with_spare(|spare| step(&locked, spare))
+            };
+            cpu.defer();
+            match result {
+                Ok(result) => return Ok(result),
+                Err(lack) => cpu.stock(lack)?,
+            }
+        }
+    }
+
+    /// Waits until nobody else moves pages, as long as the result is there. Under locks of nodes, which others
+    /// that have this do not wait for.
+    pub(crate) fn alone_to_move(&self, platform: &impl Platform) -> AloneToMove<'_> {
+        platform.wait_while(|| self.moving.swap(true, Acquire));
+        AloneToMove(self)
+    }
+
+    /// Another user has come.
+    ///
+    /// # Safety
+    /// There is one who does not leave meanwhile.
+    pub(crate) unsafe fn visit(&self) {
+        self.users.0.fetch_add(1, Relaxed);
+    }
+
+    /// A user leaves; the last frees it.
+    ///
+    /// # Safety
+    /// The caller is a user of a tree that came from a box, and no CPU goes to its pages after the last.
+    pub(crate) unsafe fn leave<M: Machine>(tree: NonNull<Tree>, machine: &M) {
+        // SAFETY: the caller is a user.
+        if unsafe { tree.as_ref() }.users.0.fetch_sub(1, AcqRel) == 1 {
+            // SAFETY: it was the last.
+            unsafe {
+                free_below(machine, &tree.as_ref().root);
+                drop(Box::from_raw(tree.as_ptr()));
+            }
+        }
+    }
+}
+
+/// See [`Tree::alone_to_move`].
+pub(crate) struct AloneToMove<'a>(&'a Tree);
+
+impl Drop for AloneToMove<'_> {
+    fn drop(&mut self) {
+        self.0.moving.store(false, Release);
+    }
+}
+
+/// Whether what is known of these pages ends in this branch: some of its extents have any, or not all
+/// of them are in one child.
+#[inline]
+fn is_end(branch: &Branch, pages: Pages) -> bool {
+    !branch.is_one_slot(pages)
+        || branch.overlaps(pages)
+        || branch.child(branch.slot(pages.start)).is_none()
+}
+
+/// A leaf that is being flushed, at a node that is locked or below.
+#[inline]
+fn flushing(node: Any<'_>, pages: Pages) -> Option<&Leaf> {
+    match node {
+        Any::Leaf(leaf) => leaf.is_flushing().then_some(leaf),
+        Any::Branch(branch) => branch.children(pages).find_map(|child| flushing(child, pages)),
+    }
+}
+
+/// Frees what a branch has.
+///
+/// # Safety
+/// Nobody uses the branch or anything below.
+unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
+    for child in branch.children(branch.span()) {
+        let node = branch.pointer(branch.slot(child.node().span().start));
+        match child {
+            Any::Branch(child) => {
+                // SAFETY: it was made by a box, and the caller says that nobody uses it.
+                unsafe {
+                    free_below(machine, child);
+                    drop(Box::from_raw(node.cast::<Branch>().as_ptr()));
+                }
+            }
+            Any::Leaf(leaf) => {
+                for (_, _, frame) in leaf.present_in::<M::Format>(leaf.span()) {
+                    if machine.note(frame).release() {
+                        // SAFETY: the caller says that nobody uses it, and no other entry has it.
+                        unsafe { machine.free(&[frame]) };
+                    }
+                }
+                if leaf.table().is_some() {
+                    // SAFETY: as above.
+                    unsafe { machine.free(&[leaf.table_frame()]) };
+                }
+                // SAFETY: as above.
+                drop(unsafe { Box::from_raw(node.cast::<Leaf>().as_ptr()) });
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe {
+        machine.free(&[branch.table_frame()]);
+        if let Some(extents) = branch.publish(None) {
+            drop(Box::from_raw(extents.as_ptr()));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Copies of copies against a model: what they have, and who shares it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use knee_vm::hosted::{Hosted, Processor};
+use knee_vm::{Fault, PAGE, Pages, Protection, Space};
+use proptest::prelude::*;
+
+/// Pages of each space: around the end of a leaf.
+const FIRST: u64 = 506;
+const PAGES: u64 = 12;
+
+#[derive(Debug, Clone)]
+enum Operation {
+    /// This one's copy comes.
+    Fork(usize),
+    /// This one goes.
+    Drop(usize),
+    Store(usize, u64, u64),
+    Load(usize, u64),
+    Discard(usize, u64),
+    Protect(usize, u64, bool),
+    Unmap(usize, u64),
+    Map(usize, u64),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let at = || (any::<prop::sample::Index>(), FIRST..FIRST + PAGES);
+    let space = |index: prop::sample::Index| index.index(1 << 16);
+    prop_oneof![
+        // The newest in most cases, so that chains are long.
+        3 => Just(Operation::Fork(0)),
+        2 => any::<prop::sample::Index>().prop_map(move |at| Operation::Fork(space(at))),
+        2 => any::<prop::sample::Index>().prop_map(move |at| Operation::Drop(space(at))),
+        6 => (at(), 1_u64..).prop_map(move |((at, page), value)| Operation::Store(space(at), page, value)),
+        3 => at().prop_map(move |(at, page)| Operation::Load(space(at), page)),
+        1 => at().prop_map(move |(at, page)| Operation::Discard(space(at), page)),
+        2 => (at(), any::<bool>()).prop_map(move |((at, page), is)| Operation::Protect(space(at), page, is)),
+        1 => at().prop_map(move |(at, page)| Operation::Unmap(space(at), page)),
+        1 => at().prop_map(move |(at, page)| Operation::Map(space(at), page)),
+    ]
+}
+
+/// Whether a page may be written to, and what was.
+type Model = BTreeMap<u64, (bool, u64)>;
+
+fn apply<'m>(
+    cpu: &Processor<'m>,
+    all: &mut Vec<(Space<'m, Hosted>, Model)>,
+    operation: &Operation,
+) -> Result<(), TestCaseError> {
+    let count = all.len();
+    // The newest is the first of numbers.
+    let place = |space: usize| count - 1 - space % count;
+    let address = |page: u64| page * PAGE as u64;
+    match *operation {
+        Operation::Fork(space) => {
+            let (space, model) = &all[place(space)];
+            let copy = (space.fork(cpu).unwrap(), model.clone());
+            all.push(copy);
+        }
+        Operation::Drop(_) if count == 1 => (),
+        Operation::Drop(space) => drop(all.remove(place(space))),
+        Operation::Store(space, page, value) => {
+            let (space, model) = &mut all[place(space)];
+            let expected = match model.get_mut(&page) {
+                None => Err(Fault::Unmapped),
+                Some((false, _)) => Err(Fault::Forbidden),
+                Some((true, word)) => {
+                    *word = value;
+                    Ok(())
+                }
+            };
+            prop_assert_eq!(cpu.store(space, address(page), value), expected);
+        }
+        Operation::Load(space, page) => {
+            let (space, model) = &all[place(space)];
+            let expected = model.get(&page).map(|&(_, word)| word).ok_or(Fault::Unmapped);
+            prop_assert_eq!(cpu.load(space, address(page)), expected);
+        }
+        Operation::Discard(space, page) => {
+            let (space, model) = &mut all[place(space)];
+            space.discard(cpu, Pages::new(page, 1)).unwrap();
+            model.entry(page).and_modify(|(_, word)| *word = 0);
+        }
+        Operation::Protect(space, page, is_writable) => {
+            let (space, model) = &mut all[place(space)];
+            let protection = if is_writable { Protection::READ_WRITE } else { Protection::READ };
+            let is_mapped = space.protect(cpu, Pages::new(page, 1), protection).is_ok();
+            prop_assert_eq!(is_mapped, model.contains_key(&page));
+            model.entry(page).and_modify(|(is, _)| *is = is_writable);
+        }
+        Operation::Unmap(space, page) => {
+            let (space, model) = &mut all[place(space)];
+            space.unmap(cpu, Pages::new(page, 1)).unwrap();
+            model.remove(&page);
+        }
+        Operation::Map(space, page) => {
+            let (space, model) = &mut all[place(space)];
+            let is_new = space.map(cpu, Pages::new(page, 1), Protection::READ_WRITE).is_ok();
+            prop_assert_eq!(is_new, !model.contains_key(&page));
+            model.entry(page).or_insert((true, 0));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn who_shares_a_page_is_found_and_nobody_else(
+        operations in prop::collection::vec(operation(), 1..80)
+    ) {
+        let machine = Hosted::new(4096, 1);
+        let free = machine.free_frames();
+        {
+            let cpu = machine.cpu(0);
+            let first = Space::new(&cpu).unwrap();
+            let pages = Pages::new(FIRST, PAGES);
+            first.map(&cpu, pages, Protection::READ_WRITE).unwrap();
+            let model = (pages.start..pages.end).map(|page| (page, (true, 0))).collect();
+            let mut all = vec![(first, model)];
+            for operation in &operations {
+                apply(&cpu, &mut all, operation)?;
+                let mut places: BTreeMap<_, BTreeSet<(u64, u64)>> = BTreeMap::new();
+                for (space, _) in &all {
+                    for page in pages.start..pages.end {
+                        if let Some(frame) = space.frame(&cpu, page) {
+                            places.entry(frame).or_default().insert((space.number(), page));
+                        }
+                    }
+                }
+                for (space, _) in &all {
+                    for page in pages.start..pages.end {
+                        let mut found = BTreeSet::new();
+                        space.sharers(&cpu, page, |space, page| assert!(found.insert((space, page))));
+                        let frame = space.frame(&cpu, page);
+                        let expected = frame.map(|frame| places[&frame].clone()).unwrap_or_default();
+                        prop_assert_eq!(found, expected);
+                    }
+                    space.audit(&cpu);
+                }
+            }
+            for (space, model) in &all {
+                for (&page, &(_, word)) in model {
+                    prop_assert_eq!(cpu.load(space, page * PAGE as u64), Ok(word));
+                }
+            }
+        }
+        prop_assert_eq!(machine.free_frames(), free, "all frames come back");
+    }
+}
+
+/// A chain has an end: who has copied a space whose pages are of five others has none of theirs.
+#[test]
+fn pages_of_the_sixth_generation_are_its_own() {
+    const GENERATIONS: u64 = 12;
+    let machine = Hosted::new(1024, 1);
+    let cpu = machine.cpu(0);
+    let pages = Pages::new(16, GENERATIONS);
+    let first = Space::new(&cpu).unwrap();
+    first.map(&cpu, pages, Protection::READ_WRITE).unwrap();
+    let mut all = vec![first];
+    for generation in 0..GENERATIONS {
+        let space = all.last().unwrap();
+        cpu.store(space, (16 + generation) * PAGE as u64, generation + 1).unwrap();
+        all.push(space.fork(&cpu).unwrap());
+    }
+    // The first page, which nobody has written to again, is shared by some generations, and then by others.
+    let mut shared = Vec::new();
+    for space in &all {
+        let mut count = 0;
+        space.sharers(&cpu, 16, |_, _| count += 1);
+        shared.push(count);
+        let words =
+            (0..GENERATIONS).map(|page| cpu.load(space, (16 + page) * PAGE as u64).unwrap());
+        assert!(words.enumerate().all(|(page, word)| word == 0 || word == page as u64 + 1));
+    }
+    assert!(shared.iter().all(|&count| (2..=6).contains(&count)), "{shared:?}");
+    let newest = all.last().unwrap();
+    for page in 0..GENERATIONS {
+        assert_eq!(cpu.load(newest, (16 + page) * PAGE as u64), Ok(page + 1));
+    }
+}

@@ -1,0 +1,171 @@
+//! The facade of memory_set beside that crate: one kernel, compiled against each.
+
+use std::sync::Arc;
+
+use knee_vm::hosted::Hosted;
+use knee_vm::memory_set::{Anonymous, MappingError, MemoryArea, MemorySet, SpaceTable};
+use knee_vm::{Fault, PAGE, Protection, Space};
+use memory_addr::va;
+use proptest::prelude::*;
+
+mod theirs {
+    use memory_set as the_crate;
+    include!("usage.rs");
+}
+
+mod ours {
+    use knee_vm::memory_set as the_crate;
+    include!("usage.rs");
+}
+
+const BYTES: usize = 64;
+
+/// An area: its ends and its flags.
+type Listed = (usize, usize, u8);
+
+/// What may be done with each address.
+#[derive(Debug, Clone, PartialEq)]
+struct Table([u8; BYTES]);
+
+impl Default for Table {
+    fn default() -> Table {
+        Table([0; BYTES])
+    }
+}
+
+impl Table {
+    /// Whether each of these addresses may have what it is to have instead.
+    fn replace(&mut self, start: usize, size: usize, with: impl Fn(u8) -> Option<u8>) -> bool {
+        let entries = &mut self.0[start..start + size];
+        let is_right = entries.iter().all(|&old| with(old).is_some());
+        if is_right {
+            entries.iter_mut().for_each(|entry| *entry = with(*entry).unwrap_or(*entry));
+        }
+        is_right
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Map { start: usize, size: usize, flags: u8, replace: bool },
+    Unmap { start: usize, size: usize },
+    Protect { start: usize, size: usize, flags: u8 },
+    Clear,
+}
+
+/// A beginning, and a size that may be 0.
+fn range() -> impl Strategy<Value = (usize, usize)> {
+    (0..BYTES).prop_flat_map(|start| (Just(start), 0..=(BYTES - start).min(20)))
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        6 => (range(), 1_u8..32, any::<bool>()).prop_map(|((start, size), flags, replace)| {
+            Change::Map { start, size, flags, replace }
+        }),
+        3 => range().prop_map(|(start, size)| Change::Unmap { start, size }),
+        1 => (0..BYTES).prop_map(|start| Change::Unmap { start, size: usize::MAX }),
+        // Of no bytes it is one of the differences.
+        4 => (range(), 1_u8..8).prop_filter_map("empty", |((start, size), flags)| {
+            (size > 0).then_some(Change::Protect { start, size, flags })
+        }),
+        1 => Just(Change::Clear),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_kernel_does_not_notice_which_of_both_it_has(
+        changes in prop::collection::vec(change(), 1..60)
+    ) {
+        let (mut theirs, mut ours) = (theirs::Kernel::new(), ours::Kernel::new());
+        for change in &changes {
+            prop_assert_eq!(theirs.change(change), ours.change(change), "{:?}", change);
+            prop_assert_eq!(theirs.listed(), ours.listed());
+            prop_assert_eq!(theirs.table(), ours.table());
+        }
+        for address in 0..BYTES {
+            prop_assert_eq!(theirs.flags_at(address), ours.flags_at(address));
+            for size in 1..BYTES - address {
+                prop_assert_eq!(theirs.overlaps(address, size), ours.overlaps(address, size));
+            }
+            for align in [1, 4, 8] {
+                for size in (0..=BYTES).step_by(align) {
+                    let (their, our) =
+                        (theirs.free(address, size, align), ours.free(address, size, align));
+                    // Theirs may end beyond the limit, which is the end of the table here.
+                    let within = their.filter(|start| start + size <= BYTES);
+                    prop_assert_eq!(within, our, "{} bytes from {}", size, address);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_found_free_ends_within_the_limit() {
+    let limit = memory_addr::va_range!(0..0x3000);
+    let machine = Hosted::new(256, 1);
+    let cpu = machine.cpu(0);
+    let space = Arc::new(Space::new(&cpu).unwrap());
+    let mut table = SpaceTable::new(&space, &cpu);
+    let mut set = MemorySet::new();
+    let area =
+        |start: usize| MemoryArea::new(va!(start), PAGE, Protection::READ, Anonymous::default());
+    set.map(area(0x1000), &mut table, false).unwrap();
+    set.map(area(0x8000), &mut table, false).unwrap();
+    assert_eq!(set.find_free_area(va!(0), 0x1000, limit, 0x1000), Some(va!(0)));
+    assert_eq!(set.find_free_area(va!(0x1000), 0x1000, limit, 0x1000), Some(va!(0x2000)));
+    assert_eq!(set.find_free_area(va!(0x1000), 0x2000, limit, 0x1000), None);
+}
+
+#[test]
+fn a_set_has_a_space_for_its_page_tables() {
+    let machine = Hosted::new(1024, 2);
+    let cpu = machine.cpu(0);
+    let space = Arc::new(Space::new(&cpu).unwrap());
+    let mut table = SpaceTable::new(&space, &cpu);
+    let mut set = MemorySet::new();
+    let area = |start: usize, pages: usize| {
+        MemoryArea::new(va!(start), pages * PAGE, Protection::READ_WRITE, Anonymous::default())
+    };
+    set.map(area(0x10_0000, 16), &mut table, false).unwrap();
+    let taken = set.map(area(0x10_4000, 1), &mut table, false);
+    assert_eq!(taken, Err(MappingError::AlreadyExists));
+    // Faults go by the set, and its lock.
+    for page in 0..16 {
+        cpu.store(&*space, 0x10_0000 + page * PAGE as u64, page).unwrap();
+    }
+    set.protect(va!(0x10_2000), 2 * PAGE, |_| Some(Protection::READ), &mut table).unwrap();
+    assert_eq!(cpu.store(&*space, 0x10_3000, 1), Err(Fault::Forbidden));
+    assert_eq!(cpu.load(&*space, 0x10_3000), Ok(3));
+    set.unmap(va!(0x10_8000), 4 * PAGE, &mut table).unwrap();
+    assert_eq!(cpu.load(&*space, 0x10_8000), Err(Fault::Unmapped));
+    let listed: Vec<_> =
+        set.iter().map(|area| (area.start().as_usize(), area.size() / PAGE)).collect();
+    assert_eq!(listed, [(0x10_0000, 2), (0x10_2000, 2), (0x10_4000, 4), (0x10_c000, 4)]);
+    assert_eq!(space.resident(), 12);
+
+    // What is not made of pages is refused.
+    let odd = MemoryArea::new(va!(0x20_0800), PAGE, Protection::READ, Anonymous::default());
+    assert_eq!(set.map(odd, &mut table, false), Err(MappingError::BadState));
+    set.clear(&mut table).unwrap();
+    assert!(set.is_empty());
+    assert_eq!(space.resident(), 0);
+}
+
+#[test]
+fn what_a_backend_could_not_unmap_stays_and_what_was_before_it_is_gone() {
+    let machine = Hosted::new(256, 1);
+    let cpu = machine.cpu(0);
+    let space = Arc::new(Space::new(&cpu).unwrap());
+    let mut table = SpaceTable::new(&space, &cpu);
+    let mut set = MemorySet::new();
+    for start in [0x10_0000, 0x20_0000] {
+        let area = MemoryArea::new(va!(start), PAGE, Protection::READ, Anonymous::default());
+        set.map(area, &mut table, false).unwrap();
+    }
+    let result = set.unmap(va!(0x10_0000), 0x10_0800, &mut table);
+    assert_eq!(result, Err(MappingError::BadState), "the second area would end within a page");
+    assert_eq!(set.iter().map(MemoryArea::start).collect::<Vec<_>>(), [va!(0x20_0000)]);
+}

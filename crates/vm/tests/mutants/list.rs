@@ -1,0 +1,69 @@
+//! What can be wrong, and who notices.
+
+use Notices::{Hosted, Model, Stepped};
+
+/// Who notices a mutant.
+pub(crate) enum Notices {
+    /// A model, by name.
+    Model(&'static str),
+    /// A test of `tests/stepped`, by name.
+    Stepped(&'static str),
+    /// A test of `tests/concurrent.rs`, by name.
+    Hosted(&'static str),
+}
+
+/// Mutants by their names in the sources.
+#[rustfmt::skip]
+pub(crate) const MUTANTS: &[(&str, Notices)] = &[
+    // A flush that is missing, is late, or is not told to all or for all.
+    ("remove_no_flush", Stepped("what_is_unmapped_is_forgotten_by_all")),
+    ("remove_no_flush", Stepped("what_is_discarded_is_forgotten_by_all")),
+    ("protect_no_flush", Stepped("what_may_not_be_written_any_more_is_written_by_nobody")),
+    ("fork_no_flush", Stepped("a_copy_is_what_there_was_when_all_had_forgotten_how_to_write")),
+    ("unshare_no_flush", Stepped("what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own")),
+    ("unshare_flush_last", Stepped("nobody_has_the_new_page_while_another_has_the_old_one")),
+    ("flush_last", Stepped("frames_are_not_used_again_before_all_have_forgotten_them")),
+    ("flush_after_leaves", Stepped("frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them")),
+    ("takes_shared_at_once", Stepped("frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them")),
+    ("skips_a_cpu", Stepped("what_is_unmapped_is_forgotten_by_all")),
+    ("skips_a_cpu", Stepped("what_is_discarded_is_forgotten_by_all")),
+    ("skips_a_cpu", Stepped("what_may_not_be_written_any_more_is_written_by_nobody")),
+    ("skips_a_cpu", Stepped("a_copy_is_what_there_was_when_all_had_forgotten_how_to_write")),
+    ("flushes_one_page", Stepped("what_is_unmapped_is_forgotten_by_all")),
+    ("hosted_answers_only", Hosted("pages_of_one_leaf_have_what_was_stored_since_they_were_mapped")),
+
+    // Somebody who does not wait for one.
+    ("no_wait_for_flush", Stepped("who_changes_pages_that_are_being_flushed_waits")),
+    ("no_wait_for_parts", Stepped("who_unmaps_the_last_pages_of_an_object_waits_for_who_unmaps_the_others")),
+    ("no_wait_for_fork", Stepped("a_copy_is_what_there_was_when_all_had_forgotten_how_to_write")),
+    ("fault_while_forking", Stepped("a_copy_is_what_there_was_when_all_had_forgotten_how_to_write")),
+    ("fault_while_leaving", Stepped("who_goes_to_a_page_that_is_on_its_way_out_waits")),
+    ("unshare_while_flushing", Stepped("who_needs_a_copy_waits_for_the_flush_of_other_pages")),
+
+    // Frames that are lost, or written by two.
+    ("frames_stay", Stepped("frames_are_not_used_again_before_all_have_forgotten_them")),
+    ("shared_frames_stay", Stepped("frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them")),
+    ("unshare_no_release", Stepped("frames_of_two_spaces_come_back")),
+    ("writes_to_shared", Stepped("a_copy_is_what_there_was_when_all_had_forgotten_how_to_write")),
+
+    // The lock protocol.
+    ("node_lock", Model("two_who_map_pages_of_a_new_leaf_both_do")),
+    ("node_lock_slowly", Model("two_who_map_pages_of_a_new_leaf_both_do")),
+    ("node_unlock", Model("two_who_map_pages_of_a_new_leaf_both_do")),
+    ("child_add", Model("a_branch_that_somebody_makes_is_seen_whole")),
+    ("child_load", Model("a_branch_that_somebody_makes_is_seen_whole")),
+    ("extents_publish", Model("what_is_handed_down_to_a_branch_is_found")),
+    ("extents_load", Model("what_is_handed_down_to_a_branch_is_found")),
+    ("lock_not_lowest", Model("two_who_map_pages_of_a_new_leaf_both_do")),
+    ("lock_not_above", Model("of_two_who_map_a_page_one_does")),
+    ("locks_below_first", Model("two_who_map_pages_of_a_new_leaf_both_do")),
+    ("unlocks_above_first", Model("who_looks_for_pages_of_a_new_leaf_does_not_disturb_who_makes_it")),
+    ("adds_twice", Model("two_who_fault_where_there_is_no_leaf_share_the_one_that_is_made")),
+    ("hands_down_late", Model("what_is_handed_down_to_a_branch_is_found")),
+    ("hands_down_late", Model("what_is_handed_down_to_a_branch_is_found_where_there_is_no_leaf")),
+    ("above_from_leaf", Model("what_is_handed_down_to_a_branch_is_found")),
+    ("activates_unfenced", Model("who_comes_to_a_space_does_not_keep_what_is_unmapped")),
+    ("no_wait_for_flush", Model("who_maps_pages_again_finds_no_old_content")),
+    ("flush_last", Model("a_page_that_is_discarded_comes_again")),
+    ("remove_no_flush", Model("who_maps_pages_again_finds_no_old_content")),
+];

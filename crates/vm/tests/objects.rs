@@ -1,0 +1,763 @@
+//! Objects in two spaces against a model: who sees what was stored, what a pager gets, and where pages are
+//! mapped.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use knee_vm::hosted::{Hosted, Processor};
+use knee_vm::{
+    Fault, MapError, Object, PAGE, Pager, PagerError, Pages, Protection, Sharing, Space,
+};
+use proptest::prelude::*;
+
+const READ: Protection = Protection::READ;
+const WRITE: Protection = Protection::READ_WRITE;
+
+/// Pages of each space: around the end of a leaf.
+const FIRST: u64 = 500;
+const PAGES: u64 = 24;
+/// Pages that objects can have.
+const CAPACITY: u64 = 12;
+
+/// First words of pages by number; one who is not ready every third time.
+#[derive(Default, Clone)]
+struct Store {
+    words: Arc<Mutex<BTreeMap<u64, Box<[u8; PAGE]>>>>,
+    asked: Arc<Mutex<u64>>,
+}
+
+impl Store {
+    fn is_ready(&self) -> bool {
+        let mut asked = self.asked.lock().unwrap();
+        *asked += 1;
+        !asked.is_multiple_of(3)
+    }
+
+    fn word(&self, index: u64) -> u64 {
+        let words = self.words.lock().unwrap();
+        words.get(&index).map_or(0, |page| u64::from_ne_bytes(page[..8].try_into().unwrap()))
+    }
+}
+
+impl Pager for Store {
+    fn page_in(&self, index: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError> {
+        if !self.is_ready() {
+            page.fill(0xff);
+            return Err(PagerError::Later);
+        }
+        if let Some(stored) = self.words.lock().unwrap().get(&index) {
+            page.copy_from_slice(&**stored);
+        }
+        Ok(())
+    }
+
+    fn page_out(&self, index: u64, page: &[u8; PAGE]) -> Result<(), PagerError> {
+        if !self.is_ready() {
+            return Err(PagerError::Later);
+        }
+        self.words.lock().unwrap().insert(index, Box::new(*page));
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Map(usize, Pages, Protection),
+    MapObject(usize, Pages, usize, u64, Protection, Sharing),
+    Unmap(usize, Pages),
+    Protect(usize, Pages, Protection),
+    Discard(usize, Pages),
+    Remap(usize, Pages, Pages),
+    Store(usize, u64, u64),
+    Load(usize, u64),
+    /// The second space is a copy of the first from now on.
+    Fork,
+    Resize(usize, u64),
+    Evict(u64, u64),
+    WriteBack(u64, u64),
+    Punch(usize, u64, u64),
+}
+
+fn pages() -> impl Strategy<Value = Pages> {
+    (0..PAGES, 1_u64..10).prop_map(|(first, count)| Pages {
+        start: FIRST + first,
+        end: FIRST + (first + count).min(PAGES),
+    })
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let protection = || prop_oneof![Just(READ), Just(WRITE), Just(Protection::NONE)];
+    let sharing = || prop_oneof![Just(Sharing::Shared), Just(Sharing::Private)];
+    let page = || FIRST..FIRST + PAGES;
+    let map = (0..2_usize, pages(), 0..2_usize, 0..CAPACITY, protection(), sharing());
+    prop_oneof![
+        1 => (0..2_usize, pages(), protection())
+            .prop_map(|(space, pages, protection)| Operation::Map(space, pages, protection)),
+        4 => map.prop_map(|(space, pages, object, first, protection, sharing)| {
+            Operation::MapObject(space, pages, object, first, protection, sharing)
+        }),
+        2 => (0..2_usize, pages()).prop_map(|(space, pages)| Operation::Unmap(space, pages)),
+        2 => (0..2_usize, pages(), protection())
+            .prop_map(|(space, pages, protection)| Operation::Protect(space, pages, protection)),
+        1 => (0..2_usize, pages()).prop_map(|(space, pages)| Operation::Discard(space, pages)),
+        3 => (0..2_usize, pages(), pages()).prop_map(|(space, old, new)| Operation::Remap(space, old, new)),
+        8 => (0..2_usize, page(), 1_u64..)
+            .prop_map(|(space, page, value)| Operation::Store(space, page, value)),
+        4 => (0..2_usize, page()).prop_map(|(space, page)| Operation::Load(space, page)),
+        1 => Just(Operation::Fork),
+        1 => (0..2_usize, 0..=CAPACITY).prop_map(|(object, pages)| Operation::Resize(object, pages)),
+        1 => (0..CAPACITY, 0..=CAPACITY).prop_map(|(start, end)| Operation::Evict(start, end)),
+        1 => (0..CAPACITY, 0..=CAPACITY).prop_map(|(start, end)| Operation::WriteBack(start, end)),
+        1 => (0..2_usize, 0..CAPACITY, 0..=CAPACITY)
+            .prop_map(|(object, start, end)| Operation::Punch(object, start, end)),
+    ]
+}
+
+/// What a page of a space is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Mapped {
+    protection: Protection,
+    object: Option<(usize, u64, Sharing)>,
+}
+
+/// Space by space, page by page.
+#[derive(Default, Clone)]
+struct ModelSpace {
+    mapped: BTreeMap<u64, Mapped>,
+    /// What the space has for itself.
+    own: BTreeMap<u64, u64>,
+}
+
+struct ModelObject {
+    len: u64,
+    words: BTreeMap<u64, u64>,
+}
+
+struct Model {
+    spaces: [ModelSpace; 2],
+    objects: [ModelObject; 2],
+    /// What the second object's pager has.
+    stored: BTreeMap<u64, u64>,
+}
+
+type Outcome = Result<u64, Result<MapError, Fault>>;
+
+impl Model {
+    fn new() -> Model {
+        let object = || ModelObject { len: CAPACITY, words: BTreeMap::new() };
+        Model {
+            spaces: [const { ModelSpace { mapped: BTreeMap::new(), own: BTreeMap::new() } }; 2],
+            objects: [object(), object()],
+            stored: BTreeMap::new(),
+        }
+    }
+
+    fn word(&self, object: usize, index: u64) -> u64 {
+        let stored = || (object == 1).then(|| self.stored.get(&index)).flatten();
+        self.objects[object].words.get(&index).or_else(stored).copied().unwrap_or(0)
+    }
+
+    fn map(&mut self, space: usize, pages: Pages, mapped: impl Fn(u64) -> Mapped) -> Outcome {
+        let space = &mut self.spaces[space];
+        if space.mapped.range(pages.start..pages.end).next().is_some() {
+            return Err(Ok(MapError::Occupied));
+        }
+        space.mapped.extend((pages.start..pages.end).map(|page| (page, mapped(page))));
+        Ok(0)
+    }
+
+    fn remap(&mut self, space: usize, old: Pages, new: Pages) -> Outcome {
+        let space = &mut self.spaces[space];
+        if old.start != new.start && old.overlaps(new) {
+            return Err(Ok(MapError::OutOfRange));
+        }
+        let old_pages: Vec<_> =
+            (old.start..old.end).map_while(|page| space.mapped.get(&page).copied()).collect();
+        if (old_pages.len() as u64) < old.count() {
+            return Err(Ok(MapError::OutOfRange));
+        }
+        let others = |page: &u64| old.start != new.start || !old.contains(*page);
+        if (new.start..new.end).filter(others).any(|page| space.mapped.contains_key(&page)) {
+            return Err(Ok(MapError::Occupied));
+        }
+        let words: Vec<_> = (old.start..old.end).map(|page| space.own.remove(&page)).collect();
+        space.mapped.retain(|&page, _| !old.contains(page));
+        for (page, number) in (new.start..new.end).zip(0..) {
+            let last = number.min(old_pages.len() - 1);
+            let mut mapped = old_pages[last];
+            if let Some((_, index, _)) = &mut mapped.object {
+                *index += (number - last) as u64;
+            }
+            space.mapped.insert(page, mapped);
+            if let Some(&Some(word)) = words.get(number) {
+                space.own.insert(page, word);
+            }
+        }
+        Ok(0)
+    }
+
+    fn find(
+        &self,
+        space: usize,
+        page: u64,
+        access: Protection,
+    ) -> Result<Mapped, Result<MapError, Fault>> {
+        let mapped = *self.spaces[space].mapped.get(&page).ok_or(Err(Fault::Unmapped))?;
+        if !mapped.protection.allows(access) {
+            return Err(Err(Fault::Forbidden));
+        }
+        let is_own = self.spaces[space].own.contains_key(&page);
+        match mapped.object {
+            Some((object, index, _)) if !is_own && index >= self.objects[object].len => {
+                Err(Err(Fault::BeyondEnd))
+            }
+            _ => Ok(mapped),
+        }
+    }
+
+    fn apply(&mut self, operation: &Operation) -> Outcome {
+        match *operation {
+            Operation::Map(space, pages, protection) => {
+                self.map(space, pages, |_| Mapped { protection, object: None })
+            }
+            Operation::MapObject(space, pages, object, first, protection, sharing) => {
+                let index = |page| first + page - pages.start;
+                self.map(space, pages, |page| Mapped {
+                    protection,
+                    object: Some((object, index(page), sharing)),
+                })
+            }
+            Operation::Unmap(space, pages) => {
+                self.spaces[space].mapped.retain(|&page, _| !pages.contains(page));
+                self.spaces[space].own.retain(|&page, _| !pages.contains(page));
+                Ok(0)
+            }
+            Operation::Protect(space, pages, protection) => {
+                let range = || pages.start..pages.end;
+                if range().any(|page| !self.spaces[space].mapped.contains_key(&page)) {
+                    return Err(Ok(MapError::OutOfRange));
+                }
+                for (_, mapped) in self.spaces[space].mapped.range_mut(range()) {
+                    mapped.protection = protection;
+                }
+                Ok(0)
+            }
+            Operation::Discard(space, pages) => {
+                self.spaces[space].own.retain(|&page, _| !pages.contains(page));
+                Ok(0)
+            }
+            Operation::Remap(space, old, new) => self.remap(space, old, new),
+            Operation::Store(space, page, value) => {
+                match self.find(space, page, WRITE)?.object {
+                    Some((object, index, Sharing::Shared)) => {
+                        self.objects[object].words.insert(index, value);
+                    }
+                    _ => {
+                        self.spaces[space].own.insert(page, value);
+                    }
+                }
+                Ok(0)
+            }
+            Operation::Load(space, page) => {
+                let mapped = self.find(space, page, READ)?;
+                Ok(match (self.spaces[space].own.get(&page), mapped.object) {
+                    (Some(&value), _) => value,
+                    (None, Some((object, index, _))) => self.word(object, index),
+                    (None, None) => 0,
+                })
+            }
+            Operation::Fork => {
+                self.spaces[1] = self.spaces[0].clone();
+                Ok(0)
+            }
+            Operation::Resize(object, len) => {
+                self.objects[object].len = len;
+                self.objects[object].words.retain(|&index, _| index < len);
+                Ok(0)
+            }
+            // Of what was written to, the pager may not have taken all.
+            Operation::Evict(..) | Operation::WriteBack(..) => Ok(0),
+            Operation::Punch(object, start, end) => {
+                self.objects[object].words.retain(|&index, _| index < start || index >= end);
+                Ok(0)
+            }
+        }
+    }
+}
+
+struct Real<'c, 'm> {
+    cpu: &'c Processor<'m>,
+    spaces: [Space<'m, Hosted>; 2],
+    objects: [Object<'m, Hosted>; 2],
+}
+
+impl Real<'_, '_> {
+    fn apply(&mut self, operation: &Operation) -> Outcome {
+        let cpu = self.cpu;
+        let address = |page: u64| page * PAGE as u64;
+        match *operation {
+            Operation::Map(space, pages, protection) => {
+                self.spaces[space].map(cpu, pages, protection).map_err(Ok)?;
+            }
+            Operation::MapObject(space, pages, object, first, protection, sharing) => {
+                let object = &self.objects[object];
+                self.spaces[space]
+                    .map_object(cpu, pages, object, first, protection, sharing)
+                    .map_err(Ok)?;
+            }
+            Operation::Unmap(space, pages) => self.spaces[space].unmap(cpu, pages).map_err(Ok)?,
+            Operation::Protect(space, pages, protection) => {
+                self.spaces[space].protect(cpu, pages, protection).map_err(Ok)?;
+            }
+            Operation::Discard(space, pages) => {
+                self.spaces[space].discard(cpu, pages).map_err(Ok)?
+            }
+            Operation::Remap(space, old, new) => {
+                self.spaces[space].remap(cpu, old, new).map_err(Ok)?;
+            }
+            Operation::Store(space, page, value) => {
+                cpu.store(&self.spaces[space], address(page), value).map_err(Err)?;
+            }
+            Operation::Load(space, page) => {
+                return cpu.load(&self.spaces[space], address(page)).map_err(Err);
+            }
+            Operation::Fork => self.spaces[1] = self.spaces[0].fork(cpu).map_err(Ok)?,
+            Operation::Resize(object, len) => self.objects[object].resize(cpu, len).unwrap(),
+            Operation::Evict(start, end) => {
+                let _ = self.objects[1].evict(cpu, start..end);
+            }
+            Operation::WriteBack(start, end) => {
+                let _ = self.objects[1].write_back(cpu, start..end);
+            }
+            Operation::Punch(object, start, end) => {
+                self.objects[object].discard(cpu, start..end);
+            }
+        }
+        Ok(0)
+    }
+
+    /// Where a page of an object is mapped and present, by a look at all pages.
+    fn walk(&self, model: &Model, object: usize, index: u64) -> BTreeSet<(u64, u64)> {
+        let frame = self.objects[object].frame(index);
+        let mut found = BTreeSet::new();
+        for (space, modelled) in self.spaces.iter().zip(&model.spaces) {
+            for (&page, mapped) in &modelled.mapped {
+                let is_it = mapped.object.is_some_and(|(of, at, _)| (of, at) == (object, index));
+                let own = space.frame(self.cpu, page);
+                if own.is_some() && own == frame {
+                    assert!(is_it, "page {page:#x} has a frame of another");
+                    found.insert((space.number(), page));
+                }
+            }
+        }
+        found
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn objects_are_what_was_stored_and_are_found_where_they_are(
+        operations in prop::collection::vec(operation(), 1..80)
+    ) {
+        let machine = Hosted::new(4096, 1);
+        let all = machine.free_frames();
+        {
+            let cpu = machine.cpu(0);
+            let store = Store::default();
+            let mut real = Real {
+                cpu: &cpu,
+                spaces: [Space::new(&cpu).unwrap(), Space::new(&cpu).unwrap()],
+                objects: [
+                    Object::new(&cpu, CAPACITY).unwrap(),
+                    Object::with_pager(&cpu, CAPACITY, CAPACITY, Box::new(store.clone())).unwrap(),
+                ],
+            };
+            let mut model = Model::new();
+            for operation in &operations {
+                let before = model.objects[1].words.clone();
+                prop_assert_eq!(real.apply(operation), model.apply(operation), "{:?}", operation);
+                // What the pager has got is what there was, and only that is what it has.
+                for index in 0..CAPACITY {
+                    let word = store.word(index);
+                    if word != model.stored.get(&index).copied().unwrap_or(0) {
+                        prop_assert!(matches!(operation, Operation::Evict(..) | Operation::WriteBack(..)));
+                        prop_assert_eq!(before.get(&index), Some(&word));
+                        model.stored.insert(index, word);
+                    }
+                }
+                if let Operation::Evict(start, end) = *operation {
+                    for index in start..end {
+                        let is_gone = real.objects[1].frame(index).is_none();
+                        let is_stored = before.get(&index).is_none_or(|&word| word == store.word(index));
+                        prop_assert!(!is_gone || is_stored, "page {} was lost", index);
+                    }
+                }
+                for object in 0..2 {
+                    for index in 0..CAPACITY {
+                        let mut found = BTreeSet::new();
+                        real.objects[object].mappings(&cpu, index, |space, page| {
+                            assert!(found.insert((space, page)), "twice");
+                        });
+                        prop_assert_eq!(found, real.walk(&model, object, index));
+                    }
+                }
+                for (space, modelled) in real.spaces.iter().zip(&model.spaces) {
+                    let audit = space.audit(&cpu);
+                    prop_assert_eq!(audit.mapped, modelled.mapped.len() as u64);
+                    prop_assert_eq!(audit.present, space.resident());
+                }
+            }
+        }
+        prop_assert_eq!(machine.free_frames(), all, "all frames come back");
+    }
+}
+
+/// An object outlives its handle while it is mapped, wherever that is.
+#[test]
+fn what_is_mapped_lives() {
+    let machine = Hosted::new(256, 2);
+    let all = machine.free_frames();
+    {
+        let cpu = machine.cpu(0);
+        let object = Object::new(&cpu, 4).unwrap();
+        let space = Space::new(&cpu).unwrap();
+        space.map_object(&cpu, Pages::new(16, 4), &object, 0, WRITE, Sharing::Shared).unwrap();
+        cpu.store(&space, 17 * PAGE as u64, 1).unwrap();
+        drop(object);
+        let copy = space.fork(&cpu).unwrap();
+        space.unmap(&cpu, Pages::new(16, 4)).unwrap();
+        assert_eq!(cpu.load(&copy, 17 * PAGE as u64), Ok(1));
+        drop(space);
+        // What is mapped no more in parts is gone with the last.
+        copy.unmap(&cpu, Pages::new(17, 2)).unwrap();
+        copy.unmap(&cpu, Pages::new(16, 1)).unwrap();
+        assert_eq!(cpu.load(&copy, 19 * PAGE as u64), Ok(0));
+        copy.unmap(&cpu, Pages::new(19, 1)).unwrap();
+    }
+    assert_eq!(machine.free_frames(), all);
+}
+
+/// Each thread has a word of each page that nobody else writes to: what it reads is what it wrote, wherever
+/// the page has been meanwhile.
+#[test]
+fn nothing_that_was_written_is_lost_while_pages_come_and_go() {
+    const THREADS: u64 = 3;
+    const ROUNDS: u64 = 5000;
+    let machine = Hosted::new(4096, THREADS as usize + 1);
+    let all = machine.free_frames();
+    {
+        let store = Store::default();
+        let (object, done) = {
+            let cpu = machine.cpu(0);
+            let pager = Box::new(store.clone());
+            (Object::with_pager(&cpu, 8, 8, pager).unwrap(), AtomicBool::new(false))
+        };
+        let space = Space::new(&machine.cpu(0)).unwrap();
+        thread::scope(|scope| {
+            let (machine, object, space, done) = (&machine, &object, &space, &done);
+            let workers: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    scope.spawn(move || {
+                        let cpu = machine.cpu(1 + thread as usize);
+                        let mine = Space::new(&cpu).unwrap();
+                        let pages = |at| Pages::new(at, 8);
+                        // One mapping is in all threads' space, one in the thread's own, one comes and goes.
+                        let common = pages(512 * (1 + thread));
+                        space.map_object(&cpu, common, object, 0, WRITE, Sharing::Shared).unwrap();
+                        mine.map_object(&cpu, pages(508), object, 0, WRITE, Sharing::Shared)
+                            .unwrap();
+                        let mut written = [0; 8];
+                        let mut random = 88_172_645_463_325_252 + thread;
+                        for round in 1..=ROUNDS {
+                            random ^= random << 13;
+                            random ^= random >> 7;
+                            random ^= random << 17;
+                            let page = random % 8;
+                            let offset = page * PAGE as u64 + 8 * thread;
+                            let address = |start: u64| start * PAGE as u64 + offset;
+                            match random >> 8 & 7 {
+                                0..3 => {
+                                    cpu.store(space, address(common.start), round).unwrap();
+                                    written[page as usize] = round;
+                                }
+                                3..5 => {
+                                    cpu.store(&mine, address(508), round).unwrap();
+                                    written[page as usize] = round;
+                                }
+                                5 => {
+                                    let copy = mine.fork(&cpu).unwrap();
+                                    let found = cpu.load(&copy, address(508));
+                                    assert_eq!(found, Ok(written[page as usize]));
+                                    cpu.store(&copy, address(508), round).unwrap();
+                                    written[page as usize] = round;
+                                }
+                                6 => {
+                                    space.unmap(&cpu, common).unwrap();
+                                    space
+                                        .map_object(&cpu, common, object, 0, WRITE, Sharing::Shared)
+                                        .unwrap();
+                                }
+                                _ => space.discard(&cpu, common).unwrap(),
+                            }
+                            let found = cpu.load(space, address(common.start));
+                            assert_eq!(found, Ok(written[page as usize]), "in the common space");
+                            let found = cpu.load(&mine, address(508));
+                            assert_eq!(found, Ok(written[page as usize]), "in its own space");
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(move || {
+                let cpu = machine.cpu(0);
+                // The pager is not ready at times: what it took before is seen below.
+                while !done.load(Relaxed) {
+                    cpu.answer();
+                    let _ = object.evict(&cpu, 0..8);
+                    let _ = object.write_back(&cpu, 2..6);
+                }
+            });
+            workers.into_iter().for_each(|worker| worker.join().unwrap());
+            done.store(true, Relaxed);
+        });
+        assert!(!store.words.lock().unwrap().is_empty(), "nothing has gone");
+    }
+    assert_eq!(machine.free_frames(), all);
+}
+
+/// Who writes already goes on without a fault: that is not taken away in passing.
+#[test]
+fn what_is_written_after_somebody_has_read_is_not_lost() {
+    let machine = Hosted::new(256, 1);
+    let cpu = machine.cpu(0);
+    let object = Object::with_pager(&cpu, 4, 4, Box::new(Store::default())).unwrap();
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(16, 4);
+    space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+    let address = 17 * PAGE as u64;
+    cpu.store(&space, address, 1).unwrap();
+    // Page 1 is there; others may have to come again.
+    let _ = space.populate(&cpu, Pages::new(17, 1));
+    while object.write_back(&cpu, 0..4).is_err() {}
+    cpu.store(&space, address, 2).unwrap();
+    while object.evict(&cpu, 0..4).is_err() {}
+    assert_eq!(cpu.load(&space, address), Ok(2));
+}
+
+#[test]
+fn objects_have_no_guards_and_no_pages_beyond_numbers() {
+    let machine = Hosted::new(256, 1);
+    let cpu = machine.cpu(0);
+    let object = Object::new(&cpu, 4).unwrap();
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(16, 10);
+    let map = |first, protection| {
+        space.map_object(&cpu, pages, &object, first, protection, Sharing::Shared)
+    };
+    assert_eq!(map(0, Protection::GUARD), Err(MapError::OutOfRange));
+    assert_eq!(map(u64::MAX - 9, WRITE), Err(MapError::OutOfRange));
+    map(u64::MAX - 10, WRITE).unwrap();
+    assert_eq!(cpu.load(&space, 16 * PAGE as u64), Err(Fault::BeyondEnd));
+    assert_eq!(space.remap(&cpu, pages, Pages::new(16, 100)), Err(MapError::OutOfRange));
+    object.mappings(&cpu, u64::MAX, |_, _| panic!("there is no such page"));
+    let (start, end) = (9, 3);
+    assert_eq!(object.discard(&cpu, start..end), 0);
+}
+
+/// What one does in each round.
+type Thread<'a, 'm> = &'a (dyn Fn(&Processor<'m>, u64) + Sync);
+
+/// Rounds of threads that begin together.
+fn storm<'m>(machine: &'m Hosted, rounds: u64, threads: &[Thread<'_, 'm>]) {
+    let start = std::sync::Barrier::new(threads.len());
+    let failed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (number, thread) in threads.iter().enumerate() {
+            let (start, failed) = (&start, &failed);
+            scope.spawn(move || {
+                let mut cpu = machine.cpu(number + 1);
+                for round in 0..rounds {
+                    cpu.rest(|| start.wait());
+                    let run = || thread(&cpu, round);
+                    if failed.load(Relaxed) {
+                        continue;
+                    }
+                    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
+                        failed.store(true, Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert!(!failed.load(Relaxed), "a thread has failed");
+}
+
+/// Parts of one mapping go by two CPUs, and the object's pages after that, while a third has them in its TLB.
+#[test]
+fn pages_that_go_in_parts_are_forgotten_before_their_frames_go() {
+    let machine = Hosted::new(1024, 4);
+    let all = machine.free_frames();
+    {
+        let space = Space::new(&machine.cpu(0)).unwrap();
+        let object = Object::new(&machine.cpu(0), 8).unwrap();
+        let rounds = 400;
+        let (here, there) = (Pages::new(508, 4), Pages::new(512, 4));
+        storm(
+            &machine,
+            2 * rounds,
+            &[
+                &|cpu, round| match round % 2 {
+                    0 => {
+                        let pages = Pages { start: here.start, end: there.end };
+                        space.map_object(cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+                        for page in pages.start..pages.end {
+                            cpu.store(&space, page * PAGE as u64, round).unwrap();
+                        }
+                    }
+                    _ => space.unmap(cpu, here).unwrap(),
+                },
+                &|cpu, round| {
+                    if round % 2 == 1 {
+                        space.unmap(cpu, there).unwrap();
+                        object.discard(cpu, 0..8);
+                    }
+                },
+                &|cpu, _| {
+                    for _ in 0..20 {
+                        let _ = cpu.load(&space, 509 * PAGE as u64);
+                        thread::yield_now();
+                    }
+                },
+            ],
+        );
+    }
+    assert_eq!(machine.free_frames(), all);
+}
+
+/// A space is copied while pages of its object go: the copy has them not, or they are still there.
+#[test]
+fn pages_do_not_go_while_a_copy_gets_them() {
+    let machine = Hosted::new(2048, 4);
+    let all = machine.free_frames();
+    {
+        let space = Space::new(&machine.cpu(0)).unwrap();
+        let object = Object::new(&machine.cpu(0), 8).unwrap();
+        let pages = Pages::new(508, 8);
+        space.map_object(&machine.cpu(0), pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+        storm(
+            &machine,
+            400,
+            &[
+                &|cpu, round| {
+                    for page in pages.start..pages.end {
+                        cpu.store(&space, page * PAGE as u64, round).unwrap();
+                    }
+                    let copy = space.fork(cpu).unwrap();
+                    for page in pages.start..pages.end {
+                        let found = cpu.load(&copy, page * PAGE as u64);
+                        assert!(found == Ok(round) || found == Ok(0), "{found:?}");
+                    }
+                },
+                &|cpu, _| {
+                    object.discard(cpu, 0..8);
+                },
+                &|cpu, _| object.mappings(cpu, 3, |_, _| cpu.answer()),
+            ],
+        );
+    }
+    assert_eq!(machine.free_frames(), all);
+}
+
+/// Pages come while the object gets shorter.
+#[test]
+fn pages_beyond_the_end_do_not_come() {
+    let machine = Hosted::new(1024, 4);
+    let all = machine.free_frames();
+    {
+        let spaces = [0, 1].map(|_| Space::new(&machine.cpu(0)).unwrap());
+        let object = Object::new(&machine.cpu(0), 8).unwrap();
+        for space in &spaces {
+            let pages = Pages::new(16, 8);
+            space.map_object(&machine.cpu(0), pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+        }
+        fn touch<'m>(cpu: &Processor<'m>, space: &Space<'m, Hosted>) {
+            for page in 16..24 {
+                match cpu.store(space, page * PAGE as u64, 1) {
+                    Ok(()) | Err(Fault::BeyondEnd) => (),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        storm(
+            &machine,
+            1000,
+            &[&|cpu, _| touch(cpu, &spaces[0]), &|cpu, _| touch(cpu, &spaces[1]), &|cpu, round| {
+                object.resize(cpu, if round.is_multiple_of(2) { 3 } else { 8 }).unwrap()
+            }],
+        );
+        object.resize(&machine.cpu(0), 3).unwrap();
+        assert!((3..8).all(|index| object.frame(index).is_none()));
+    }
+    assert_eq!(machine.free_frames(), all);
+}
+
+/// Two CPUs move pages of one mapping, each in tables of its own.
+#[test]
+fn parts_of_a_mapping_that_two_move_stay_what_they_are() {
+    let machine = Hosted::new(1024, 3);
+    let all = machine.free_frames();
+    {
+        let (space, object) = {
+            let cpu = machine.cpu(0);
+            let (space, object) = (Space::new(&cpu).unwrap(), Object::new(&cpu, 600).unwrap());
+            space.map_object(&cpu, Pages::new(0, 600), &object, 0, WRITE, Sharing::Shared).unwrap();
+            for page in [5, 520] {
+                cpu.store(&space, page * PAGE as u64, page).unwrap();
+                // What is changed is said in the table of these pages from now on.
+                space.protect(&cpu, Pages::new(page, 1), READ).unwrap();
+                space.unmap(&cpu, Pages::new(page + 10, 1)).unwrap();
+            }
+            (space, object)
+        };
+        fn to_and_fro<'m>(cpu: &Processor<'m>, space: &Space<'m, Hosted>, round: u64, page: u64) {
+            let (from, to) =
+                if round.is_multiple_of(2) { (page, page + 10) } else { (page + 10, page) };
+            space.remap(cpu, Pages::new(from, 1), Pages::new(to, 1)).unwrap();
+            assert_eq!(cpu.load(space, to * PAGE as u64), Ok(page));
+        }
+        storm(
+            &machine,
+            1000,
+            &[&|cpu, round| to_and_fro(cpu, &space, round, 5), &|cpu, round| {
+                to_and_fro(cpu, &space, round, 520)
+            }],
+        );
+        for page in [5, 520] {
+            let mut found = Vec::new();
+            object.mappings(&machine.cpu(0), page, |_, page| found.push(page));
+            assert_eq!(found, [page]);
+        }
+    }
+    assert_eq!(machine.free_frames(), all);
+}
+
+/// A range in the lists of free ones may have been mapped otherwise, and be near what is to move.
+#[test]
+fn what_grows_where_others_are_moves_to_where_nobody_is() {
+    let machine = Hosted::new(256, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let free = space.map_anywhere(&cpu, 100, WRITE).unwrap();
+    space.unmap(&cpu, free).unwrap();
+    let old = Pages::new(free.start + 10, 5);
+    space.map(&cpu, old, WRITE).unwrap();
+    space.map(&cpu, Pages::new(old.end + 3, 1), WRITE).unwrap();
+    cpu.store(&space, old.start * PAGE as u64, 7).unwrap();
+    let new = space.remap_anywhere(&cpu, old, 20).unwrap();
+    assert_eq!(new.count(), 20);
+    assert_eq!(cpu.load(&space, new.start * PAGE as u64), Ok(7));
+    assert_eq!(space.map_guarded(&cpu, 0, 1, WRITE), Err(MapError::OutOfRange));
+}

@@ -1,0 +1,115 @@
+//! Tables of empty parts go when they are asked for, under whatever others do.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use knee_vm::hosted::Hosted;
+use knee_vm::{PAGE, Pages, Protection, Space};
+
+const WRITE: Protection = Protection::READ_WRITE;
+const GIBIBYTE: u64 = 512 * 512;
+
+#[test]
+fn what_is_empty_goes_and_nothing_else() {
+    let machine = Hosted::new(4096, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let tables = || space.audit(&cpu).tables;
+    let root = tables();
+    // Leaves of two branches, and one of another half of the space.
+    let places = [0, 5 * 512, GIBIBYTE - 512, GIBIBYTE + 7, 512 * GIBIBYTE * 3];
+    for &place in &places {
+        space.map(&cpu, Pages::new(place, 4), WRITE).unwrap();
+        cpu.store(&space, place * PAGE as u64, place + 1).unwrap();
+    }
+    let full = tables();
+    assert_eq!(space.prune(&cpu, space.pages()), 0, "nothing is empty");
+    for &place in &places[..3] {
+        space.unmap(&cpu, Pages::new(place, 4)).unwrap();
+    }
+    assert_eq!(tables(), full, "tables stay for the next");
+    // Three leaves, and the branch that had no others.
+    assert_eq!(space.prune(&cpu, space.pages()), 4);
+    assert_eq!(tables(), full - 4);
+    for &place in &places[3..] {
+        assert_eq!(cpu.load(&space, place * PAGE as u64), Ok(place + 1));
+        space.unmap(&cpu, Pages::new(place, 4)).unwrap();
+    }
+    // Only where it is asked for.
+    assert!(space.prune(&cpu, Pages::new(GIBIBYTE, 1024)) > 0);
+    space.prune(&cpu, space.pages());
+    assert_eq!(tables(), root);
+    space.map(&cpu, Pages::new(3, 1), WRITE).unwrap();
+    assert_eq!(cpu.load(&space, 3 * PAGE as u64), Ok(0));
+}
+
+#[test]
+fn much_that_is_unmapped_at_once_leaves_no_tables() {
+    let machine = Hosted::new(4096, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let before = space.audit(&cpu).tables;
+    let pages = Pages::new(100, 2 * GIBIBYTE);
+    space.map(&cpu, pages, WRITE).unwrap();
+    for page in (pages.start..pages.end).step_by(3000) {
+        cpu.store(&space, page * PAGE as u64, page).unwrap();
+    }
+    space.unmap(&cpu, pages).unwrap();
+    // The one that has had all of them stays.
+    assert_eq!(space.audit(&cpu).tables, before + 1);
+}
+
+/// Threads that map, touch and unmap in the same leaves and in their own, while one takes what is empty away.
+#[test]
+fn nothing_is_lost_with_tables_that_go() {
+    const THREADS: u64 = 3;
+    const ROUNDS: u64 = 3000;
+    let machine = Hosted::new(4096, THREADS as usize + 1);
+    let all = machine.free_frames();
+    {
+        let space = Space::new(&machine.cpu(0)).unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (machine, space, done) = (&machine, &space, &done);
+            let workers: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    scope.spawn(move || {
+                        let cpu = machine.cpu(1 + thread as usize);
+                        for round in 1..=ROUNDS {
+                            // A few leaves for all, each with a place for each thread.
+                            let leaf = 512 * (round % 3) + GIBIBYTE * (round % 2);
+                            let pages = Pages::new(leaf + 16 * thread, 1 + round % 8);
+                            space.map(&cpu, pages, WRITE).unwrap();
+                            for page in pages.start..pages.end {
+                                cpu.store(space, page * PAGE as u64, round).unwrap();
+                            }
+                            if round % 64 == 0 {
+                                let copy = space.fork(&cpu).unwrap();
+                                assert_eq!(cpu.load(&copy, pages.start * PAGE as u64), Ok(round));
+                            }
+                            for page in pages.start..pages.end {
+                                assert_eq!(cpu.load(space, page * PAGE as u64), Ok(round));
+                            }
+                            space.unmap(&cpu, pages).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(move || {
+                let cpu = machine.cpu(0);
+                while !done.load(Relaxed) {
+                    cpu.answer();
+                    space.prune(&cpu, space.pages());
+                    thread::yield_now();
+                }
+            });
+            let results: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            done.store(true, Relaxed);
+            results.into_iter().for_each(|result| result.unwrap());
+        });
+        let cpu = machine.cpu(0);
+        space.prune(&cpu, space.pages());
+        assert_eq!(space.audit(&cpu).tables, 1);
+    }
+    assert_eq!(machine.free_frames(), all);
+}

@@ -1,0 +1,263 @@
+//! What a space is to who knows nothing of nodes and tables: runs of pages, and what was stored.
+//!
+//! `tests/model.rs` and the fuzz target `vm_space` use this file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use knee_vm::hosted::{Hosted, Processor};
+use knee_vm::{Fault, MapError, PAGE, Pages, Protection, Quota, Space};
+
+pub(crate) const READ: Protection = Protection::READ;
+pub(crate) const WRITE: Protection = Protection::WRITE;
+
+/// Pages of the universe, by small numbers: around the ends of tables of three levels, where ranges are
+/// in one table, in two, or cover many.
+pub(crate) fn page(number: u64) -> u64 {
+    match number {
+        0..24 => 500 + number,
+        24..48 => 512 * 512 - 12 + number - 24,
+        _ => 512 * 512 * 3 + 512 * (number - 48),
+    }
+}
+
+pub(crate) const NUMBERS: u64 = 72;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Operation {
+    Map(Pages, Protection),
+    Unmap(Pages),
+    Protect(Pages, Protection),
+    Discard(Pages),
+    Populate(Pages),
+    Store(u64, u64),
+    Load(u64),
+}
+
+/// What goes wrong: a change of the map, or an access.
+pub(crate) type Wrong = Result<MapError, Fault>;
+
+/// What is mapped: runs of pages, and what was stored in the first word of pages.
+#[derive(Default, Clone)]
+pub(crate) struct Model {
+    runs: BTreeMap<u64, (u64, Protection)>,
+    words: BTreeMap<u64, u64>,
+}
+
+impl Model {
+    pub(crate) fn find(&self, page: u64) -> Option<Protection> {
+        let (_, &(end, protection)) = self.runs.range(..=page).next_back()?;
+        (page < end).then_some(protection)
+    }
+
+    /// Cuts runs so that none goes across an end of these pages.
+    fn cut(&mut self, pages: Pages) {
+        for at in [pages.start, pages.end] {
+            let Some((&start, &(end, protection))) = self.runs.range(..at).next_back() else {
+                continue;
+            };
+            if at < end {
+                self.runs.insert(start, (at, protection));
+                self.runs.insert(at, (end, protection));
+            }
+        }
+    }
+
+    pub(crate) fn mapped(&self, pages: Pages) -> u64 {
+        self.runs.iter().map(|(&start, &(end, _))| Pages { start, end }.and(pages).count()).sum()
+    }
+
+    pub(crate) fn apply(&mut self, operation: &Operation) -> Result<u64, Wrong> {
+        match *operation {
+            Operation::Map(pages, protection) => {
+                if self.mapped(pages) > 0 {
+                    return Err(Ok(MapError::Occupied));
+                }
+                self.runs.insert(pages.start, (pages.end, protection));
+            }
+            Operation::Unmap(pages) => {
+                self.cut(pages);
+                self.runs.retain(|start, _| !pages.contains(*start));
+                self.words.retain(|page, _| !pages.contains(*page));
+            }
+            Operation::Protect(pages, protection) => {
+                if self.mapped(pages) < pages.count() {
+                    return Err(Ok(MapError::OutOfRange));
+                }
+                self.cut(pages);
+                for (_, run) in self.runs.range_mut(pages.start..pages.end) {
+                    run.1 = protection;
+                }
+            }
+            Operation::Discard(pages) => self.words.retain(|page, _| !pages.contains(*page)),
+            Operation::Populate(pages) if self.mapped(pages) < pages.count() => {
+                return Err(Err(Fault::Unmapped));
+            }
+            Operation::Populate(_) => (),
+            Operation::Store(page, value) => {
+                self.allows(page, WRITE)?;
+                self.words.insert(page, value);
+            }
+            Operation::Load(page) => {
+                self.allows(page, READ)?;
+                return Ok(self.words.get(&page).copied().unwrap_or(0));
+            }
+        }
+        Ok(0)
+    }
+
+    fn check_pages<'m>(&self, cpu: &Processor<'m>, space: &Space<'m, Hosted>) {
+        for number in 0..NUMBERS {
+            let page = page(number);
+            assert_eq!(space.query(cpu, page), self.find(page), "page {page:#x}");
+        }
+    }
+
+    fn allows(&self, page: u64, access: Protection) -> Result<(), Wrong> {
+        match self.find(page) {
+            None => Err(Err(Fault::Unmapped)),
+            Some(protection) if !protection.allows(access) => Err(Err(Fault::Forbidden)),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The space is whole, and says of all pages of the universe what this does.
+    pub(crate) fn check<'m>(&self, cpu: &Processor<'m>, space: &Space<'m, Hosted>) {
+        self.check_pages(cpu, space);
+        assert_eq!(space.audit(cpu).mapped, self.mapped(space.pages()));
+    }
+}
+
+pub(crate) fn apply<'m>(
+    cpu: &Processor<'m>,
+    space: &Space<'m, Hosted>,
+    operation: &Operation,
+) -> Result<u64, Wrong> {
+    let address = |page: u64| page * PAGE as u64;
+    match *operation {
+        Operation::Map(pages, protection) => {
+            space.map(cpu, pages, protection).map(|()| 0).map_err(Ok)
+        }
+        Operation::Unmap(pages) => space.unmap(cpu, pages).map(|()| 0).map_err(Ok),
+        Operation::Protect(pages, protection) => {
+            space.protect(cpu, pages, protection).map(|()| 0).map_err(Ok)
+        }
+        Operation::Discard(pages) => space.discard(cpu, pages).map(|()| 0).map_err(Ok),
+        Operation::Populate(pages) => space.populate(cpu, pages).map(|()| 0).map_err(Err),
+        Operation::Store(page, value) => {
+            cpu.store(space, address(page), value).map(|()| 0).map_err(Err)
+        }
+        Operation::Load(page) => cpu.load(space, address(page)).map_err(Err),
+    }
+}
+
+/// Pages that all spaces of a family may have mapped: fewer than the large ranges together.
+const LIMIT: u64 = 5 * 512 * 512;
+
+/// Operations of a text, of four bytes each; more would need more memory than the machine has.
+const MOST: usize = 120;
+
+/// A space and what it has to be.
+struct Member<'m> {
+    space: Space<'m, Hosted>,
+    model: Model,
+    /// What was mapped where the space wanted.
+    found: Vec<Pages>,
+}
+
+/// Does what a text says, four bytes for each operation, in two spaces of one quota, of which one may become
+/// a copy of the other at any time.
+///
+/// # Panics
+/// If a space is not what it has to be.
+pub(crate) fn family(text: &[u8]) {
+    let machine = Hosted::new(1024, 1);
+    let all = machine.free_frames();
+    {
+        let cpu = machine.cpu(0);
+        let quota = Arc::new(Quota::new(&machine, LIMIT).expect("there is memory"));
+        let mut family = [(); 2].map(|()| Member {
+            space: Space::with_quota(&cpu, Arc::clone(&quota)).expect("there is memory"),
+            model: Model::default(),
+            found: Vec::new(),
+        });
+        for (nr, operation) in text.chunks_exact(4).take(MOST).enumerate() {
+            step(&cpu, &quota, &mut family, operation);
+            let used: u64 = family.iter().map(|one| one.model.mapped(one.space.pages())).sum();
+            assert_eq!(quota.used(), used);
+            for Member { space, model, .. } in &family {
+                model.check_pages(&cpu, space);
+                // To look at all nodes takes as long as many operations.
+                if nr.is_multiple_of(16) {
+                    model.check(&cpu, space);
+                }
+            }
+        }
+        for Member { space, model, .. } in &mut family {
+            model.check(&cpu, space);
+            for number in 0..NUMBERS {
+                let load = Operation::Load(page(number));
+                assert_eq!(apply(&cpu, space, &load), model.apply(&load), "{load:?}");
+            }
+        }
+    }
+    assert_eq!(machine.free_frames(), all, "all frames come back");
+}
+
+fn step<'m>(cpu: &Processor<'m>, quota: &Quota, family: &mut [Member<'m>; 2], text: &[u8]) {
+    let &[kind, first, second, value] = text else { unreachable!("it is of four bytes") };
+    let (who, kind) = (usize::from(kind & 1), kind >> 1 & 15);
+    let left = quota.limit() - quota.used();
+    let number = u64::from(first) % NUMBERS;
+    let pages = match second {
+        0..200 => Pages::new(page(number), 1 + u64::from(second) % 24),
+        _ => {
+            let other = u64::from(second - 200) % NUMBERS;
+            Pages { start: page(number.min(other)), end: page(number.max(other)) + 1 }
+        }
+    };
+    let protection = [READ, READ | WRITE, Protection::NONE, READ | WRITE][usize::from(value % 4)];
+    let Member { space, model, found } = &mut family[who];
+    let operation = match kind {
+        0..3 if pages.count() > left => {
+            let result = space.map(cpu, pages, protection);
+            return assert_eq!(result, Err(MapError::Limit), "{pages:?}");
+        }
+        0..3 => Operation::Map(pages, protection),
+        3 | 4 => Operation::Unmap(pages),
+        5 | 6 => Operation::Protect(pages, protection),
+        7 => Operation::Discard(pages),
+        8 => Operation::Populate(Pages::new(pages.start, 1 + u64::from(second % 4))),
+        9..12 => Operation::Store(pages.start, 1 + u64::from(value)),
+        12 => Operation::Load(pages.start),
+        13 => {
+            let copied = model.mapped(space.pages());
+            match space.fork(cpu) {
+                Ok(copy) => {
+                    assert!(copied <= left);
+                    let (model, found) = (model.clone(), found.clone());
+                    family[1 - who] = Member { space: copy, model, found };
+                }
+                Err(error) => assert!(error == MapError::Limit && copied > left, "{error}"),
+            }
+            return;
+        }
+        14 => {
+            let count = 1 + u64::from(second);
+            match space.map_anywhere(cpu, count, protection) {
+                Ok(pages) => {
+                    assert_eq!(pages.count(), count);
+                    model.apply(&Operation::Map(pages, protection)).expect("it was free");
+                    found.push(pages);
+                }
+                Err(error) => assert!(error == MapError::Limit && count > left, "{error}"),
+            }
+            return;
+        }
+        _ => match found.len() {
+            0 => return,
+            count => Operation::Unmap(found.swap_remove(usize::from(first) % count)),
+        },
+    };
+    assert_eq!(apply(cpu, space, &operation), model.apply(&operation), "{operation:?}");
+}

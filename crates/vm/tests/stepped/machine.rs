@@ -1,0 +1,219 @@
+//! A machine whose CPUs are on one thread, so that a test says what others do while a CPU has them asked
+//! to forget pages, or waits.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use knee_sync::epoch::Domain;
+use knee_vm::hosted::Hosted;
+use knee_vm::{
+    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, Machine, Note, PAGE, Protection, Space, X86_64,
+};
+
+/// What a CPU does when it would wait: only the test can go on.
+struct Waits;
+
+/// What a CPU remembers of a page: for ever, unless it is told to forget.
+#[derive(Clone, Copy)]
+struct Known {
+    frame: Frame,
+    protection: Protection,
+    /// The frame's, when this was made.
+    generation: u64,
+}
+
+type Tlb = BTreeMap<(u64, u64), Known>;
+
+/// CPUs on one thread. Its frames are those of a hosted machine.
+pub(crate) struct Stepped {
+    hosted: Hosted,
+    generations: RefCell<BTreeMap<Frame, u64>>,
+    tlbs: Vec<RefCell<Tlb>>,
+    others: Cell<Option<*mut dyn FnMut()>>,
+}
+
+// SAFETY: it is not given to another thread: `with_machine` alone makes it, and its users stay there.
+unsafe impl Sync for Stepped {}
+
+/// Calls `with` with a machine and its three CPUs. All frames come back.
+pub(crate) fn with_machine(with: impl for<'m> FnOnce(&'m Stepped, [Cpu<'m, Stepped>; 3])) {
+    let machine = Stepped {
+        hosted: Hosted::new(512, 3),
+        generations: RefCell::default(),
+        tlbs: (0..3).map(|_| RefCell::default()).collect(),
+        others: Cell::new(None),
+    };
+    let all = machine.hosted.free_frames();
+    // SAFETY: one thread has all of them, each once.
+    with(&machine, [0, 1, 2].map(|cpu| unsafe { Cpu::new(&machine, cpu) }));
+    assert_eq!(machine.hosted.free_frames(), all, "all frames come back");
+}
+
+/// Whether an operation waits for another CPU. Then it is abandoned.
+pub(crate) fn waits<R>(operation: impl FnOnce() -> R) -> bool {
+    match catch_unwind(AssertUnwindSafe(operation)) {
+        Ok(_) => false,
+        Err(payload) if payload.is::<Waits>() => true,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+impl Stepped {
+    /// Runs `operation`, and `others` where it first has CPUs asked to forget pages, before any has.
+    pub(crate) fn meanwhile<R>(
+        &self,
+        mut others: impl FnMut(),
+        operation: impl FnOnce() -> R,
+    ) -> R {
+        let mut went = false;
+        let mut others = || {
+            went = true;
+            others();
+        };
+        let pointer: *mut (dyn FnMut() + '_) = &raw mut others;
+        // SAFETY: only the lifetime changes. It is called while `operation` runs at most: it is taken back
+        // below, and if that panics nobody uses the machine any more.
+        self.others.set(Some(unsafe {
+            std::mem::transmute::<*mut (dyn FnMut() + '_), *mut (dyn FnMut() + 'static)>(pointer)
+        }));
+        let result = operation();
+        self.others.set(None);
+        assert!(went, "nobody was asked to forget anything");
+        result
+    }
+
+    pub(crate) fn load<'m>(
+        &'m self,
+        cpu: &Cpu<'m, Stepped>,
+        space: &Space<'m, Stepped>,
+        page: u64,
+    ) -> Result<u64, Fault> {
+        self.access(cpu, space, page, Protection::READ, |word| word.load(Relaxed))
+    }
+
+    pub(crate) fn store<'m>(
+        &'m self,
+        cpu: &Cpu<'m, Stepped>,
+        space: &Space<'m, Stepped>,
+        page: u64,
+        value: u64,
+    ) -> Result<(), Fault> {
+        self.access(cpu, space, page, Protection::WRITE, |word| word.store(value, Relaxed))
+    }
+
+    fn access<'m, R>(
+        &'m self,
+        cpu: &Cpu<'m, Stepped>,
+        space: &Space<'m, Stepped>,
+        page: u64,
+        access: Protection,
+        with: impl FnOnce(&AtomicU64) -> R,
+    ) -> Result<R, Fault> {
+        let tlb = &self.tlbs[cpu.number()];
+        let key = (space.number(), page);
+        loop {
+            let known = tlb.borrow().get(&key).copied();
+            let known = known.filter(|known| known.protection.allows(access));
+            if let Some(known) = known.or_else(|| self.walk(cpu, space, page, access)) {
+                let is_stale = self.generation(known.frame) != known.generation;
+                assert!(!is_stale, "CPU {} has kept page {page:#x} too long", cpu.number());
+                // SAFETY: the machine's memory, at a word.
+                return Ok(with(unsafe { self.address(known.frame).cast().as_ref() }));
+            }
+            tlb.borrow_mut().remove(&key);
+            space.fault(cpu, page, access)?;
+        }
+    }
+
+    fn walk<'m>(
+        &'m self,
+        cpu: &Cpu<'m, Stepped>,
+        space: &Space<'m, Stepped>,
+        page: u64,
+        access: Protection,
+    ) -> Option<Known> {
+        space.activate(cpu);
+        let mut frame = space.table();
+        for level in (0..X86_64::LEVELS).rev() {
+            let slot = (page >> (9 * u32::from(level))) as usize % 512;
+            // SAFETY: tables stay as long as the space.
+            let entry = unsafe { self.address(frame).cast::<AtomicU64>().add(slot).as_ref() };
+            match X86_64::read(entry.load(Relaxed), level) {
+                Entry::Table(next) => frame = next,
+                Entry::Page { frame, protection, .. } if protection.allows(access) => {
+                    let known = Known { frame, protection, generation: self.generation(frame) };
+                    self.tlbs[cpu.number()].borrow_mut().insert((space.number(), page), known);
+                    return Some(known);
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    fn generation(&self, frame: Frame) -> u64 {
+        self.generations.borrow().get(&frame).copied().unwrap_or(0)
+    }
+}
+
+// SAFETY: frames are the hosted machine's; CPUs forget at once.
+unsafe impl Machine for Stepped {
+    type Platform = <Hosted as Machine>::Platform;
+    type Format = X86_64;
+
+    fn epoch(&self) -> &Domain<Self::Platform> {
+        self.hosted.epoch()
+    }
+
+    fn cpus(&self) -> usize {
+        self.tlbs.len()
+    }
+
+    fn allocate(&self, frames: &mut [Frame]) -> usize {
+        self.hosted.allocate(frames)
+    }
+
+    unsafe fn free(&self, frames: &[Frame]) {
+        for &frame in frames {
+            self.reuse(frame);
+            // SAFETY: nobody uses the frame. What is found in it later is no zero.
+            unsafe { self.address(frame).write_bytes(0xa5, PAGE) };
+        }
+        // SAFETY: said by the caller.
+        unsafe { self.hosted.free(frames) }
+    }
+
+    fn reuse(&self, frame: Frame) {
+        *self.generations.borrow_mut().entry(frame).or_default() += 1;
+    }
+
+    fn address(&self, frame: Frame) -> NonNull<u8> {
+        self.hosted.address(frame)
+    }
+
+    fn note(&self, frame: Frame) -> &Note {
+        self.hosted.note(frame)
+    }
+
+    unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
+        if let Some(others) = self.others.take() {
+            // SAFETY: `meanwhile` is running, and waits for us.
+            unsafe { (*others)() };
+        }
+        for cpu in on.iter() {
+            self.tlbs[cpu].borrow_mut().retain(|&(of, page), _| {
+                of != space || matches!(pages, Flush::Some(pages) if !pages.contains(page))
+            });
+        }
+    }
+
+    unsafe fn wait_while(&self, _: usize, mut condition: impl FnMut() -> bool) {
+        if condition() {
+            resume_unwind(Box::new(Waits));
+        }
+    }
+}

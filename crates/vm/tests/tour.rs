@@ -1,0 +1,13 @@
+//! The example `tour` says what happens, and it happens.
+
+#[path = "../examples/tour.rs"]
+#[allow(dead_code, reason = "the example's own `main`")]
+mod tour;
+
+#[test]
+fn the_tour_goes_as_it_is_written_down() {
+    let mut out = Vec::new();
+    tour::tour(&mut out).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    snapbox::assert_data_eq!(out, snapbox::file!["data/tour.txt"]);
+}
