@@ -74,7 +74,9 @@ fn the_list_names_every_family_and_what_a_testcase_needs() {
     let json = finish(&mut scratch.knee(&["list", "--json"])).stdout;
     let list: serde_json::Value = serde_json::from_str(&json).unwrap();
     let testcases = list["testcases"].as_array().unwrap();
-    for family in ["memory", "file", "directory", "lock", "ipc", "network", "process", "sync"] {
+    let families =
+        ["memory", "file", "directory", "lock", "ipc", "network", "process", "sync", "vm"];
+    for family in families {
         assert!(testcases.iter().any(|t| t["family"] == family), "{family}");
     }
     for testcase in testcases {

@@ -31,7 +31,8 @@ fn every_testcase_runs_in_every_variant_in_both_modes_at_one_and_two_tasks() {
                     continue;
                 }
                 // Threads that share an object; processes would have one each.
-                if case["family"] == "sync" && mode == "processes" {
+                let shares = case["family"] == "sync" || case["family"] == "vm";
+                if shares && mode == "processes" {
                     assert!(!samples.iter().any(is_point), "{} {mode}", case["name"]);
                     continue;
                 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * A [`testcase`] is an endless loop of one operation; [`testcases`] holds the built-in ones,
-//!   [`select`] finds them by name, [`needs`] says whether the machine offers what they want.
+//!   [`select`] finds them by name, [`design`] has parameters of some, [`needs`] says whether the machine offers what they want.
 //! * A [`task`] is one running copy of it; [`call`] says which call failed.
 //! * A [`runner`] is one fresh process that runs one round of one point: it forks the tasks,
 //!   samples their counters ([`area`]) and ends them. A [`job`] goes in, events come out.
@@ -32,6 +32,7 @@ pub mod call;
 mod child;
 mod clock;
 mod command;
+pub mod design;
 pub mod interrupt;
 pub mod job;
 pub mod launch;

@@ -2,6 +2,7 @@
 
 use glob::Pattern;
 
+use crate::design::NoChoice;
 use crate::testcase::{Family, Testcase, Variant};
 use crate::testcases;
 
@@ -44,7 +45,7 @@ impl Selected {
         if self.variant == self.testcase.default_variant() {
             self.testcase.name.to_owned()
         } else {
-            format!("{}@{}", self.testcase.name, self.variant.as_str())
+            format!("{}@{}", self.testcase.name, self.variant.name())
         }
     }
 
@@ -71,6 +72,14 @@ pub enum SelectError {
         name: String,
         /// What may have been meant.
         nearest: Vec<String>,
+    },
+    /// A design that a testcase does not have.
+    #[error("{testcase} has {missing}")]
+    NoChoice {
+        /// Its name.
+        testcase: String,
+        /// What was asked for, and what it has.
+        missing: NoChoice,
     },
     /// A glob that cannot be one.
     #[error("{pattern:?} is not a glob: {reason}")]
@@ -130,17 +139,17 @@ fn select_one(word: &str) -> Result<Vec<Selected>, SelectError> {
         None => Ok(vec![Selected::default(testcase)]),
         Some(variant) => match testcase.variant(variant) {
             Some(variant) => Ok(vec![Selected { testcase, variant }]),
-            None => Err(SelectError::Unknown {
-                what: "variant",
-                name: word.to_owned(),
-                nearest: testcase
-                    .variants
-                    .iter()
-                    .map(|v| format!("{name}@{}", v.as_str()))
-                    .collect(),
-            }),
+            None => Err(no_variant(word, testcase, variant)),
         },
     }
+}
+
+fn no_variant(word: &str, testcase: &Testcase, variant: &str) -> SelectError {
+    if let Some(Err(missing)) = testcase.design(variant) {
+        return SelectError::NoChoice { testcase: testcase.name.to_owned(), missing };
+    }
+    let nearest = testcase.variants.iter().map(|v| format!("{}@{}", testcase.name, v.name()));
+    SelectError::Unknown { what: "variant", name: word.to_owned(), nearest: nearest.collect() }
 }
 
 fn glob(word: &str) -> Result<Vec<Selected>, SelectError> {
@@ -152,7 +161,8 @@ fn glob(word: &str) -> Result<Vec<Selected>, SelectError> {
             .flat_map(|testcase| {
                 testcase.variants.iter().map(move |&variant| Selected { testcase, variant })
             })
-            .filter(|s| pattern.matches(&format!("{}@{}", s.testcase.name, s.variant.as_str())))
+            .filter(|s| pattern.matches(&format!("{}@{}", s.testcase.name, s.variant.name())))
+            .chain(unlisted(word))
             .collect()
     } else {
         testcases::all()
@@ -168,6 +178,17 @@ fn glob(word: &str) -> Result<Vec<Selected>, SelectError> {
         });
     }
     Ok(matching)
+}
+
+/// Testcases in the design that a word says after its `@`, of those that no list has.
+fn unlisted(word: &str) -> Vec<Selected> {
+    let Some((name, variant)) = word.split_once('@') else { return Vec::new() };
+    let Ok(pattern) = Pattern::new(name) else { return Vec::new() };
+    let with = |testcase: &'static Testcase| {
+        let variant = testcase.variant(variant)?;
+        (!testcase.variants.contains(&variant)).then_some(Selected { testcase, variant })
+    };
+    testcases::all().filter(|testcase| pattern.matches(testcase.name)).filter_map(with).collect()
 }
 
 fn unknown<'a>(
@@ -201,6 +222,16 @@ mod tests {
     }
 
     #[test]
+    fn a_design_is_chosen_in_one_thing_or_more() {
+        let label = "vm_mmap1@map=rcu,di=epoch";
+        assert_eq!(labels(&["vm_mmap1@di=epoch", "vm_mmap1@di=epoch,map=rcu"])[1], label);
+        assert!(labels(&["vm_*@di=epoch,map=rcu"]).contains(&label.to_owned()));
+        assert!(labels(&["vm_*@di=epoch"]).contains(&"vm_mmap1@di=epoch".to_owned()));
+        let error = select(&["vm_mmap1@di=foo"]).err().unwrap().to_string();
+        assert_eq!(error, "vm_mmap1 has no di=foo: mutex, epoch, lockfree, slots");
+    }
+
+    #[test]
     fn what_is_named_twice_runs_once() {
         assert_eq!(labels(&["getppid1", "getpp*", "getppid1"]), ["getppid1"]);
     }
@@ -222,7 +253,8 @@ mod tests {
     #[test]
     fn the_quick_set_touches_every_service_of_the_system() {
         let selected = select(QUICK).unwrap();
-        for family in Family::ALL.into_iter().filter(|&family| family != Family::Sync) {
+        let libraries = [Family::Sync, Family::Vm];
+        for family in Family::ALL.into_iter().filter(|family| !libraries.contains(family)) {
             assert!(selected.iter().any(|s| s.testcase.family == family), "{family}");
         }
     }

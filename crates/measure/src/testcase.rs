@@ -3,6 +3,7 @@
 //! Names and meaning follow will-it-scale, so that figures compare. What the tasks of a testcase
 //! share is a [`Variant`] of it, written after an `@`: `read1@same-file`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
@@ -10,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::area::SharedObject;
+use crate::design::{Design, NoChoice};
 use crate::task::{Outcome, Task, TaskError};
 
 /// Whether the tasks of a point are processes or threads of one process.
@@ -62,6 +64,8 @@ pub enum Family {
     Process,
     /// The crate knee-sync and what it rivals.
     Sync,
+    /// The crate knee-vm: what `memory` does with the kernel, with a library.
+    Vm,
     /// Testcases loaded with `--plugin`.
     Plugin,
     /// Whole commands, of `knee ab`.
@@ -70,7 +74,7 @@ pub enum Family {
 
 impl Family {
     /// Every family of built-in testcases, in the order of `knee list`.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Memory,
         Self::File,
         Self::Directory,
@@ -79,6 +83,7 @@ impl Family {
         Self::Network,
         Self::Process,
         Self::Sync,
+        Self::Vm,
     ];
 
     /// The name after `family:`.
@@ -92,6 +97,7 @@ impl Family {
             Self::Network => "network",
             Self::Process => "process",
             Self::Sync => "sync",
+            Self::Vm => "vm",
             Self::Plugin => "plugin",
             Self::Command => "command",
         }
@@ -135,12 +141,16 @@ pub enum Variant {
     SameCpu,
     /// The helper runs on the next CPU of the placement.
     NextCpu,
+    /// The address space is of knee-vm's own design.
+    OwnDesign,
+    /// It is of an older one.
+    Design(Design),
 }
 
 impl Variant {
     /// The name after the `@`.
-    pub fn as_str(self) -> &'static str {
-        match self {
+    pub fn name(self) -> Cow<'static, str> {
+        let name = match self {
             Self::Plain => "plain",
             Self::OwnFile => "own-file",
             Self::SameFile => "same-file",
@@ -155,7 +165,10 @@ impl Variant {
             Self::SystemPages => "system-pages",
             Self::SameCpu => "same-cpu",
             Self::NextCpu => "next-cpu",
-        }
+            Self::OwnDesign => "own-design",
+            Self::Design(design) => return design.to_string().into(),
+        };
+        name.into()
     }
 }
 
@@ -264,6 +277,13 @@ impl Testcase {
 
     /// The variant named `name` after an `@`.
     pub fn variant(&self, name: &str) -> Option<Variant> {
-        self.variants.iter().copied().find(|v| v.as_str() == name)
+        let listed = self.variants.iter().copied().find(|v| v.name() == name);
+        listed.or_else(|| self.design(name)?.ok().map(Variant::Design))
+    }
+
+    /// The design named `name`, of a testcase that has designs: of these not each is listed.
+    pub fn design(&self, name: &str) -> Option<Result<Design, NoChoice>> {
+        let has_designs = self.variants.contains(&Variant::OwnDesign);
+        has_designs.then(|| Design::parse(name))
     }
 }

@@ -20,7 +20,8 @@ use crate::stdout;
 
 A * marks the quick set that a bare `knee run` measures. Some testcases have variants, written
 NAME@VARIANT, that say what tasks share: `knee run read1 read1@same-file` measures reading a file
-for each task, and one file for all. The first variant in the list is what the bare NAME means.")]
+for each task, and one file for all. The first variant in the list is what the bare NAME means.
+Those of family:vm with a = can be combined: vm_mmap1@map=rcu,di=epoch.")]
 pub(crate) struct Args {
     /// Names, globs or family:NAME; all without
     #[arg(value_name = "NAME | GLOB | family:NAME")]
@@ -62,7 +63,7 @@ fn as_text(testcases: &[&Testcase]) -> String {
             let mut notes = Vec::new();
             if testcase.variants.len() > 1 {
                 let names: Vec<String> =
-                    testcase.variants.iter().map(|v| format!("@{}", v.as_str())).collect();
+                    testcase.variants.iter().map(|v| format!("@{}", v.name())).collect();
                 notes.push(names.join(" "));
             }
             if testcase.unit.name != Unit::ITERATIONS.name {
@@ -102,7 +103,7 @@ fn legend(testcases: &[&Testcase]) -> String {
         "\n{bold}variants{bold:#}  knee run NAME@VARIANT; a bare NAME means the first one of its list"
     );
     for variant in variants {
-        let _ = writeln!(text, "  {:20} {}", format!("@{}", variant.as_str()), meaning(variant));
+        let _ = writeln!(text, "  {:20} {}", format!("@{}", variant.name()), meaning(variant));
     }
     text
 }
@@ -125,6 +126,8 @@ fn meaning(variant: Variant) -> &'static str {
         Variant::SystemPages => "with whatever pages the system gives, as in will-it-scale",
         Variant::SameCpu => "the helper of a task on the CPU of the task",
         Variant::NextCpu => "the helper of a task on the next CPU of the placement",
+        Variant::OwnDesign => "the design of knee-vm",
+        Variant::Design(design) => design.meaning(),
     }
 }
 
@@ -152,8 +155,8 @@ fn as_json(testcases: &[&Testcase]) -> String {
                 "description": t.description,
                 "unit": t.unit.name,
                 "bytes": t.unit.bytes,
-                "variants": t.variants.iter().map(|v| v.as_str()).collect::<Vec<_>>(),
-                "will_it_scale_variant": t.original.map(|v| v.as_str()),
+                "variants": t.variants.iter().map(|v| v.name()).collect::<Vec<_>>(),
+                "will_it_scale_variant": t.original.map(|v| v.name()),
                 "needs": t.needs.iter().map(|&n| describe(n)).collect::<Vec<_>>(),
                 "quick": QUICK.contains(&t.name),
             })

@@ -13,6 +13,7 @@ mod memory;
 mod network;
 mod process;
 mod sync;
+mod vm;
 
 use crate::testcase::Testcase;
 
@@ -26,6 +27,7 @@ const FAMILIES: &[&[&[Testcase]]] = &[
     network::TABLES,
     process::TABLES,
     sync::TABLES,
+    vm::TABLES,
 ];
 
 /// All built-in testcases, in the order of `knee list`.

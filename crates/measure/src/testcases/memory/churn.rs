@@ -17,7 +17,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
         ..Testcase::new(Family::Memory, |task| {
             let maps = match task.mode() {
                 Mode::Processes => MAPS,
-                Mode::Threads => share(MAPS, task.tasks(), task.nr()),
+                Mode::Threads => share(task),
             };
             churn(task, maps)
         })
@@ -30,7 +30,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
 ];
 
 /// Live maps.
-const MAPS: usize = 1024;
+pub(in crate::testcases) const MAPS: usize = 1024;
 /// Largest one, in KiB.
 const LARGEST: u32 = 32;
 
@@ -50,12 +50,21 @@ fn churn(task: &Task<'_>, live: usize) -> Outcome {
 }
 
 fn map(random: &mut Rand32) -> Result<Region, TaskError> {
-    let kib = random.rand_range(1..LARGEST + 1) as usize;
-    Region::anonymous(kib << 10).map_err(explain)
+    Region::anonymous(size(random)).map_err(explain)
+}
+
+/// Bytes of a new map.
+pub(in crate::testcases) fn size(random: &mut Rand32) -> usize {
+    (random.rand_range(1..LARGEST + 1) as usize) << 10
+}
+
+/// How many of [`MAPS`] are this task's.
+pub(in crate::testcases) fn share(task: &Task<'_>) -> usize {
+    part(MAPS, task.tasks(), task.nr())
 }
 
 /// The part of `total` that task `nr` of `tasks` has; at least 1.
-fn share(total: usize, tasks: usize, nr: usize) -> usize {
+fn part(total: usize, tasks: usize, nr: usize) -> usize {
     (total / tasks + usize::from(nr < total % tasks)).max(1)
 }
 
@@ -79,10 +88,10 @@ mod tests {
     #[test]
     fn tasks_split_the_maps_among_them_and_nobody_goes_without() {
         for tasks in [1, 2, 5, 1024] {
-            let shares = (0..tasks).map(|nr| share(MAPS, tasks, nr));
+            let shares = (0..tasks).map(|nr| part(MAPS, tasks, nr));
             assert_eq!(shares.sum::<usize>(), MAPS);
         }
-        assert_eq!(share(MAPS, 2000, 1999), 1);
+        assert_eq!(part(MAPS, 2000, 1999), 1);
     }
 
     #[test]

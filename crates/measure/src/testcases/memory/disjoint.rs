@@ -14,7 +14,7 @@ pub(super) const TESTCASES: &[Testcase] = &[Testcase {
 }];
 
 /// What each task maps.
-const BYTES: usize = 64 << 10;
+pub(in crate::testcases) const BYTES: usize = 64 << 10;
 /// Distance from task to task: what one page of the second level of the page table spans (with
 /// 4 KiB pages), so that no task has entries in another's pages of the two lowest levels.
 const ZONE: usize = 1 << 30;
@@ -23,10 +23,15 @@ const ZONE: usize = 1 << 30;
 /// smallest 64-bit address spaces (256 GiB).
 const FIRST: usize = 64 << 30;
 
+/// Where the zone of this task begins.
+pub(in crate::testcases) fn zone(task: &Task<'_>) -> usize {
+    FIRST + task.nr() * ZONE
+}
+
 fn disjoint(task: &Task<'_>) -> Outcome {
     choose_page_size(task)?;
     let page = page_size();
-    let address = FIRST + task.nr() * ZONE;
+    let address = zone(task);
     Region::anonymous_at(address, BYTES).and_then(Region::unmap).map_err(|error| {
         TaskError::found(format!("{error}: {address:#x} is not free here; use fewer tasks"))
     })?;

@@ -1,14 +1,16 @@
 //! Address spaces: maps, page faults, TLB shootdown, the heap.
 
 mod brk;
-mod churn;
-mod disjoint;
+pub(super) mod churn;
+pub(super) mod disjoint;
+pub(super) mod fork;
 mod malloc;
 mod map;
 mod map_and_fault;
-mod page_fault;
-mod region;
-mod tlb_flush;
+pub(super) mod page_fault;
+mod protect;
+pub(super) mod region;
+pub(super) mod tlb_flush;
 mod zero_fill;
 
 use crate::testcase::Testcase;
@@ -23,4 +25,6 @@ pub(super) const TABLES: &[&[Testcase]] = &[
     tlb_flush::TESTCASES,
     churn::TESTCASES,
     disjoint::TESTCASES,
+    protect::TESTCASES,
+    fork::TESTCASES,
 ];

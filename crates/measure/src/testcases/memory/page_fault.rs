@@ -8,10 +8,10 @@ use crate::task::{Outcome, Task, TaskError};
 use crate::testcase::{Family, Need, Testcase, Unit, Variant};
 
 /// What [`LARGE`] takes when it is in memory once.
-const ONCE: u64 = LARGE as u64;
+pub(in crate::testcases) const ONCE: u64 = LARGE as u64;
 
 /// Pages that the page cache has already: nothing is filled or copied.
-const MAPPED: Unit = Unit { bytes: 0, ..Unit::PAGES };
+pub(in crate::testcases) const MAPPED: Unit = Unit { bytes: 0, ..Unit::PAGES };
 
 pub(super) const TESTCASES: &[Testcase] = &[
     // Original: counts touches; with huge pages "always" one fault serves 512 of them.

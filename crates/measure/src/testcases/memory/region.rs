@@ -4,7 +4,9 @@
 use std::ffi::c_void;
 use std::fs::{self, File};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
+};
 use rustix::param::page_size;
 use rustix::thread::disable_transparent_huge_pages;
 
@@ -12,7 +14,7 @@ use crate::task::{During, Task, TaskError};
 use crate::testcase::Variant;
 
 /// What the testcases of will-it-scale map.
-pub(super) const LARGE: usize = 128 << 20;
+pub(in crate::testcases) const LARGE: usize = 128 << 20;
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
@@ -87,6 +89,20 @@ impl Region {
         // SAFETY: the range lies in this mapping, which holds bytes that are only accessed through
         // `read` and `write`; whatever an advice makes of them are valid bytes.
         unsafe { madvise(self.base.add(offset).cast(), len, what) }.during("madvise")
+    }
+
+    /// `mprotect` of it all, to read, and to write if `is_writable`.
+    ///
+    /// A write while it is not is SIGSEGV.
+    #[inline]
+    pub(super) fn protect(&self, is_writable: bool) -> Result<(), TaskError> {
+        let flags = if is_writable {
+            MprotectFlags::READ | MprotectFlags::WRITE
+        } else {
+            MprotectFlags::READ
+        };
+        // SAFETY: the range is this mapping, to whose bytes there are no references.
+        unsafe { mprotect(self.base.cast(), self.len, flags) }.during("mprotect")
     }
 
     /// Where the first multiple of `alignment` is in it.

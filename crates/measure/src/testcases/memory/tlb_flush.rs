@@ -11,9 +11,9 @@ use crate::task::{Outcome, Task, TaskError};
 use crate::testcase::{Family, Need, Testcase, Unit, Variant};
 
 /// Pages, of which nothing is filled or moved to speak of.
-const UNIT: Unit = Unit { bytes: 0, ..Unit::PAGES };
+pub(in crate::testcases) const UNIT: Unit = Unit { bytes: 0, ..Unit::PAGES };
 /// Bytes of anonymous memory that `tlb_flush2` maps at a time.
-const SMALL: usize = 1 << 20;
+pub(in crate::testcases) const SMALL: usize = 1 << 20;
 
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {

@@ -1,0 +1,52 @@
+//! Address spaces of knee-vm in older designs, chosen after an `@`.
+
+mod support;
+
+use support::{Scratch, finish};
+
+#[test]
+fn a_design_is_measured_under_the_name_of_what_was_chosen() {
+    let scratch = Scratch::new();
+    let asked = ["vm_mmap_disjoint1@di=epoch,map=rcu", "vm_mmap_disjoint1@di=mutex", "mmap1"];
+    finish(scratch.run(&["-m", "threads", "-t", "2"]).args(asked)).assert_code(0);
+    let samples = scratch.samples();
+    for name in ["vm_mmap_disjoint1@map=rcu,di=epoch", "vm_mmap_disjoint1@di=mutex", "mmap1"] {
+        assert!(samples.iter().any(|line| line["testcase"] == name), "{name}");
+    }
+}
+
+#[test]
+fn two_designs_are_measured_in_turns() {
+    let scratch = Scratch::new();
+    let mut ab = scratch.knee(&["ab", "-q", "-r", "6", "-t", "2", "-s", "1", "-o", "record"]);
+    ab.args(["--interval", "0.02", "--warmup", "0"]);
+    ab.args(["--before", "vm_brk1@di=mutex", "--after", "vm_brk1@di=epoch"]);
+    finish(&mut ab).assert_code(0);
+    let samples = scratch.samples();
+    let counts = ["before:vm_brk1@di=mutex", "after:vm_brk1@di=epoch"]
+        .map(|side| samples.iter().filter(|line| line["testcase"] == side).count());
+    assert_eq!(counts, [6, 6]);
+}
+
+#[test]
+fn what_is_no_design_is_refused_with_those_that_there_are() {
+    let scratch = Scratch::new();
+    let refuse = |name, said| {
+        finish(&mut scratch.knee(&["run", name])).assert_code(2).assert_stderr_has(said);
+    };
+    refuse("vm_mmap1@di=foo", "vm_mmap1 has no di=foo: mutex, epoch, lockfree, slots");
+    refuse("vm_mmap1@tree", "vm_mmap1 has no tree: map=, rmap=, di=, accounting=");
+    refuse("vm_mmap1@di=mutex,di=epoch", "no second di=");
+    // Objects are of knee-vm's own design alone, and the kernel has none to choose.
+    refuse("vm_mmap2@di=mutex", "no variant");
+    refuse("mmap1@di=mutex", "no variant");
+
+    let listed = finish(&mut scratch.knee(&["list", "vm_mmap1", "vm_mmap2"])).stdout;
+    let of = |name: &str| {
+        let mut lines = listed.lines().skip_while(|line| !line.trim_start().starts_with(name));
+        lines.nth(1).unwrap().to_owned()
+    };
+    assert!(of("vm_mmap1 ").contains("@own-design @map=tree @map=rcu @rmap=pv"), "{listed}");
+    assert!(!of("vm_mmap2 ").contains('@'), "{listed}");
+    assert!(listed.contains("delayed invalidation with an epoch"), "{listed}");
+}

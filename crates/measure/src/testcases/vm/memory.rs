@@ -1,0 +1,19 @@
+//! A space, whatever its design.
+
+use knee_vm::hosted::{Hosted, Processor};
+use knee_vm::{AddressSpace, MapError};
+
+/// A CPU of the machine that all tasks are.
+pub(super) type Cpu = Processor<'static>;
+
+/// A space. Each call goes through a table, which costs all designs the same nanosecond.
+pub(super) trait Memory: AddressSpace<'static, Hosted> {
+    /// [`AddressSpace::fork`], of a space whose design the caller does not know.
+    fn fork_boxed(&self, cpu: &Cpu) -> Result<Box<dyn Memory>, MapError>;
+}
+
+impl<S: AddressSpace<'static, Hosted> + 'static> Memory for S {
+    fn fork_boxed(&self, cpu: &Cpu) -> Result<Box<dyn Memory>, MapError> {
+        Ok(Box::new(self.fork(cpu)?))
+    }
+}
