@@ -1,0 +1,115 @@
+//! The file of a capture.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::{Capture, SCHEMA};
+
+/// Why a capture cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The file cannot be opened, read or written.
+    #[error("{}: {error}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// It is not what it should be.
+    #[error("{}: {reason}", .path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+}
+
+impl Capture {
+    /// Writes the capture; an existing file is replaced when all is written.
+    ///
+    /// # Errors
+    /// [`CaptureError::File`] if it cannot be written; what was there stays.
+    pub fn write(&self, path: &Path) -> Result<(), CaptureError> {
+        let failed = |error| CaptureError::File { path: path.to_owned(), error };
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let file = tempfile::Builder::new()
+            .prefix(".capture")
+            .tempfile_in(dir.unwrap_or(Path::new(".")))
+            .map_err(failed)?;
+        let mut writer = BufWriter::new(file);
+        serde_json::to_writer(&mut writer, self).map_err(|error| failed(error.into()))?;
+        writer.write_all(b"\n").map_err(failed)?;
+        let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
+        file.persist(path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+
+    /// Reads what [`Capture::write`] has written.
+    ///
+    /// # Errors
+    /// [`CaptureError`] says what is wrong with the file.
+    pub fn open(path: &Path) -> Result<Capture, CaptureError> {
+        let mut text = Vec::new();
+        File::open(path)
+            .and_then(|mut file| file.read_to_end(&mut text))
+            .map_err(|error| CaptureError::File { path: path.to_owned(), error })?;
+        Capture::parse(&text)
+            .map_err(|reason| CaptureError::Content { path: path.to_owned(), reason })
+    }
+
+    /// Reads the text of a capture, and checks that all its numbers lead somewhere.
+    ///
+    /// # Errors
+    /// In words: what is wrong, and what to do.
+    pub fn parse(text: &[u8]) -> Result<Capture, String> {
+        let value: serde_json::Value =
+            serde_json::from_slice(text).map_err(|error| match error.is_eof() {
+                true => "it ends in the middle: take the capture again".to_owned(),
+                false => format!("this is no capture of knee profile: {error}"),
+            })?;
+        match value.get("schema").and_then(serde_json::Value::as_u64) {
+            Some(schema) if schema == u64::from(SCHEMA) => (),
+            Some(found) => {
+                return Err(format!(
+                    "it has schema {found}, and this knee reads {SCHEMA}: use the knee that wrote it"
+                ));
+            }
+            None => return Err("this is no capture of knee profile: it has no schema".to_owned()),
+        }
+        let capture: Capture = serde_json::from_value(value)
+            .map_err(|error| format!("this is no capture of knee profile: {error}"))?;
+        capture.check()?;
+        Ok(capture)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let damaged = |what: &str, place: usize| {
+            Err(format!(
+                "{what} {place} leads nowhere: the file is damaged; take the capture again"
+            ))
+        };
+        for (place, stack) in self.stacks.iter().enumerate() {
+            let is_child = stack.parent.is_none_or(|parent| (parent as usize) < place);
+            if !is_child || stack.function as usize >= self.functions.len() {
+                return damaged("stack", place);
+            }
+        }
+        for (place, count) in self.counts.iter().enumerate() {
+            let is_stack = count.stack.is_none_or(|stack| (stack as usize) < self.stacks.len());
+            if !is_stack || count.program as usize >= self.programs.len() {
+                return damaged("count", place);
+            }
+        }
+        let sum = |of: fn(&super::Count) -> u64| {
+            self.counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(of(count)))
+        };
+        if sum(|count| count.samples).is_none() || sum(|count| count.weight).is_none() {
+            return Err("its counts are beyond all measure: the file is damaged".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn about() -> About {
+    About {
+        title: "a test".into(),
+        machine: Machine::default(),
+        clock: Clock { event: "cpu-clock".into(), unit: Unit::Nanoseconds, frequency: Some(997) },
+        seconds: Some(1.5),
+        cpu_seconds: None,
+        work: None,
+        losses: Losses::default(),
+    }
+}
+
+fn function(name: &str) -> Function {
+    Function { module: Some("/bin/x".into()), ..Function::new(name, Kind::User) }
+}
+
+fn small() -> Capture {
+    let mut stacks = Stacks::default();
+    let (main, work) = (function("main"), function("work"));
+    stacks.add("x", [&main, &work], 2, 20);
+    stacks.add("x", [&main], 1, 10);
+    stacks.add("x", [&main, &work], 1, 10);
+    stacks.add("y", [], 1, 5);
+    stacks.finish(about())
+}
+
+#[test]
+fn equal_stacks_are_counted_together() {
+    let capture = small();
+    assert_eq!((capture.stacks.len(), capture.counts.len()), (2, 3));
+    assert_eq!((capture.samples(), capture.weight()), (5, 45));
+    let deepest = capture.counts.iter().find(|count| count.stack == Some(1)).unwrap();
+    assert_eq!((deepest.samples, deepest.weight), (3, 30));
+    let names: Vec<_> = capture.functions_of(deepest.stack).map(|place| place as usize).collect();
+    assert_eq!(
+        names.iter().map(|&at| &capture.functions[at].name).collect::<Vec<_>>(),
+        ["work", "main"]
+    );
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("capture.json");
+    small().write(&path).unwrap();
+    assert_eq!(Capture::open(&path).unwrap(), small());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
+}
+
+#[test]
+fn damage_is_named() {
+    let reason = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut value = serde_json::to_value(small()).unwrap();
+        change(&mut value);
+        Capture::parse(&serde_json::to_vec(&value).unwrap()).unwrap_err()
+    };
+    let newer = reason(&|value| value["schema"] = 2.into());
+    assert_eq!(newer, "it has schema 2, and this knee reads 1: use the knee that wrote it");
+    let cyclic = reason(&|value| value["stacks"][0]["parent"] = 0.into());
+    assert!(cyclic.starts_with("stack 0 leads nowhere"), "{cyclic}");
+    let wild = reason(&|value| value["counts"][1]["program"] = 9.into());
+    assert!(wild.starts_with("count 1 leads nowhere"), "{wild}");
+    let huge = reason(&|value| {
+        for count in value["counts"].as_array_mut().unwrap() {
+            count["weight"] = u64::MAX.into();
+        }
+    });
+    assert!(huge.starts_with("its counts"), "{huge}");
+    let text = serde_json::to_vec(&small()).unwrap();
+    let cut = Capture::parse(&text[..text.len() / 2]).unwrap_err();
+    assert_eq!(cut, "it ends in the middle: take the capture again");
+    assert!(Capture::parse(b"main;work 3").unwrap_err().starts_with("this is no capture"));
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Capture::parse(&text);
+    }
+
+    #[test]
+    fn no_cut_makes_the_reader_panic(at in 0_usize..2000, byte in any::<u8>()) {
+        let mut text = serde_json::to_vec(&small()).unwrap();
+        let at = at % text.len();
+        text[at] = byte;
+        let _ = Capture::parse(&text);
+    }
+}
+
+#[test]
+fn the_schema_is_committed() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/capture.schema.json");
+    let current = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+    if std::env::var_os("SNAPSHOTS").is_some_and(|mode| mode == "overwrite") {
+        std::fs::write(path, &current).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(path).unwrap_or_default(),
+        current,
+        "SNAPSHOTS=overwrite renews it"
+    );
+}
