@@ -7,6 +7,9 @@
 //! * A [`capture`] is what one sampling came to: distinct stacks of functions, and how often each was
 //!   seen. It is one file, and holds names: whoever reads it needs neither the machine nor its programs.
 //! * [`Stacks`] collects one, whoever delivers the samples.
+//! * [`import`] reads what other tools have sampled.
+//! * [`view`] shows a capture: tables, call trees, flame graphs, files of other tools.
+//! * [`mod@diff`] compares two captures by function, and says what exceeds the sampling error.
 //!
 //! This crate prints nothing and starts no processes.
 //!
@@ -21,5 +24,8 @@
 //! ```
 
 pub mod capture;
+pub mod diff;
+pub mod import;
+pub mod view;
 
 pub use capture::{Capture, Stacks};

@@ -1,0 +1,101 @@
+use proptest::prelude::*;
+use snapbox::{assert_data_eq, str};
+
+use super::*;
+use crate::capture::{Function, Stacks};
+use crate::view::example::{about, dearer, example, with_work};
+
+#[test]
+fn shares_are_compared_where_work_is_unknown() {
+    assert_data_eq!(table(&diff(&example(), &dearer()), 5).to_string(), str![[r#"
+      before        after  self                    total                   function
+      29.6 %       43.7 %  +14.1 % ± 3.9 *         +14.1 % ± 3.9 *         copy_page
+      50.0 %       40.0 %  -10.0 % ± 4.1 *         -10.0 % ± 4.1 *         mix
+      20.0 %       16.0 %  -4.0 % ± 3.2 *          -4.0 % ± 3.2 *          fib(int)
+       0.0 %        0.0 %  +0.0 % ± 0.3            +15.0 % ± 3.8 *         [libc.so.6]
+       0.0 %        0.0 %  +0.0 % ± 0.3            +14.1 % ± 3.9 *         entry_SYSCALL_64
+(2 more, 1 of them beyond the sampling error)
+
+"#]]);
+}
+
+/// `copy_page` takes twice as long and the rest as long as before, whatever the shares say.
+#[test]
+fn cost_per_iteration_is_compared_where_work_is_known() {
+    let (before, mut after) = (with_work(example(), 10_000), with_work(dearer(), 10_000));
+    after.cpu_seconds = Some(1.25);
+    let diff = diff(&before, &after);
+    assert_data_eq!(table(&diff, 5).to_string(), str![[r#"
+An iteration: 100000.0 ns before, 125000.0 ns after.
+      before        after  self                    total                   function
+  29600.0 ns   54600.0 ns  +25000.0 ns ± 5687.3 *  +25000.0 ns ± 5687.3 *  copy_page
+      0.0 ns       0.0 ns  +0.0 ns ± 277.2         +25000.0 ns ± 5367.6 *  [libc.so.6]
+      0.0 ns       0.0 ns  +0.0 ns ± 277.2         +25000.0 ns ± 5687.3 *  entry_SYSCALL_64
+    300.0 ns     300.0 ns  +0.0 ns ± 480.1         +25000.0 ns ± 8668.3 *  main
+      0.0 ns       0.0 ns  +0.0 ns ± 277.2         +25000.0 ns ± 8199.1 *  work
+(2 more, 0 of them beyond the sampling error)
+
+"#]]);
+    let real: Vec<&str> =
+        diff.rows.iter().filter(|row| row.own.is_real).map(|row| row.name.as_str()).collect();
+    assert_eq!(real, ["copy_page"]);
+}
+
+#[test]
+fn a_capture_does_not_differ_from_itself() {
+    for capture in [example(), with_work(example(), 10_000)] {
+        let diff = diff(&capture, &capture);
+        assert!(diff.rows.iter().all(|row| row.own.change() == 0.0 && !row.total.is_real));
+    }
+}
+
+#[test]
+fn a_function_that_is_new_has_nothing_before() {
+    let mut stacks = Stacks::default();
+    stacks.add("prog", [&Function::new("new", Kind::User)], 1000, 1000);
+    let diff = diff(&example(), &stacks.finish(about()));
+    let new = diff.rows.iter().find(|row| row.name == "new").unwrap();
+    assert_eq!((new.own.before, new.own.after, new.own.is_real), (0.0, 1.0, true));
+}
+
+/// The textbook's two proportions: 60 of 200 and 90 of 200 have z = 3.098, p = 0.00195.
+#[test]
+fn the_test_is_that_of_two_proportions() {
+    let scale = Scale { measure: Measure::Share, whole: (1.0, 1.0), samples: (200, 200) };
+    let mut difference = Difference { samples: (60, 90), ..Difference::default() };
+    scale.fill(vec![&mut difference]);
+    assert!((difference.p - 0.001_946).abs() < 2e-5, "{}", difference.p);
+    // 1.96 √(0.3·0.7/200 + 0.45·0.55/200)
+    assert!((difference.error - 0.093_79).abs() < 1e-4, "{}", difference.error);
+}
+
+/// Two counts of Poisson distributions with equal exposure: z = (b − a)/√(a + b).
+#[test]
+fn the_test_of_costs_is_that_of_two_rates() {
+    let measure = Measure::NanosecondsPerIteration;
+    let scale = Scale { measure, whole: (1000.0, 1000.0), samples: (1000, 1000) };
+    let mut difference = Difference { samples: (100, 144), ..Difference::default() };
+    scale.fill(vec![&mut difference]);
+    let z = 44.0 / 244.0_f64.sqrt();
+    assert!((difference.p - erfc(z / 2.0_f64.sqrt())).abs() < 1e-12);
+}
+
+proptest! {
+    /// Captures of one population: the marked functions are few.
+    #[test]
+    fn chance_alone_is_rarely_marked(seed in any::<u64>()) {
+        let sample = |mut state: u64| {
+            let mut stacks = Stacks::default();
+            let functions: Vec<_> =
+                (0..100).map(|n| Function::new(format!("f{n}"), Kind::User)).collect();
+            for _ in 0..5000 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                stacks.add("p", [&functions[(state >> 33) as usize % 100]], 1, 1);
+            }
+            stacks.finish(about())
+        };
+        let diff = diff(&sample(seed), &sample(!seed));
+        let marked = diff.rows.iter().filter(|row| row.own.is_real).count();
+        prop_assert!(marked <= 5, "{marked}");
+    }
+}

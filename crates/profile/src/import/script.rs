@@ -1,0 +1,264 @@
+//! What `perf script` prints.
+//!
+//! ```text
+//! # cmdline : /usr/bin/perf record -g ./prog             with --header
+//! two words  1755/1756 [001]  1325.548184:    2004008 cpu-clock:ppp:
+//!         ffffffff815eebb1 handle_mm_fault+0x201 ([kernel.kallsyms])
+//!                     126d maps+0x51 (/usr/bin/prog)
+//!                     1260 inline_part (inlined)
+//!
+//! ```
+//!
+//! A sample is a line that says who, when and of which event, then its stack from the innermost
+//! function outwards, then an empty line. Process, CPU, time and period may be missing (`-F`); a
+//! sample without call graph has its one function on the first line. A name of a program may hold
+//! spaces and numbers: the process number is the first number that a CPU or a time follows.
+//!
+//! The rules are those of `stackcollapse-perf.pl` and of inferno's `collapse::perf`, with these
+//! differences, all on texts which those misread: a module's path may hold spaces and `(deleted)`;
+//! `a->b` is an inlined Java method only in code of a JIT compiler, as C++ has `operator->`; what is
+//! in `[vdso]` is not the kernel; a tracepoint's fields are not taken for a stack.
+//!
+//! Only one event is read, as samples of two do not add up.
+//!
+//! A line is looked at as bytes, and what it says of a function is worked out once for all its
+//! occurrences. What is held grows with distinct stacks, whatever the length of the text.
+
+mod first_line;
+mod frame;
+
+use std::collections::HashMap;
+use std::io::{self, BufRead};
+
+use first_line::FirstLine;
+use frame::Frame;
+
+use crate::capture::{About, Capture, Clock, Losses, Machine, Stacks, Unit};
+
+/// What a text of `perf script` holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Script {
+    /// Its samples of one event.
+    pub capture: Capture,
+    /// Samples of other events, which are left out.
+    pub other_events: u64,
+}
+
+/// Reads what `perf script` prints.
+///
+/// Samples of `event` are read, which may lack its modifier (`cycles` for `cycles:u`); without one,
+/// those of the event that comes first.
+///
+/// # Errors
+/// Those of reading. Text that is none of perf's is no error: it has no samples, and
+/// [`Losses::unreadable`] says how many lines were not understood.
+pub fn script(reader: impl BufRead, title: &str, event: Option<&str>) -> io::Result<Script> {
+    let mut text = Text::new(event);
+    text.read(reader)?;
+    Ok(text.finish(title))
+}
+
+struct Text {
+    stacks: Stacks,
+    /// What a frame says, without its address and offset, to its place among the functions: more
+    /// than one where a JIT compiler has named inlined methods in it.
+    frames: HashMap<Box<[u8]>, (u32, u32)>,
+    functions: Vec<u32>,
+    /// The key of a frame, kept to spare an allocation.
+    key: Vec<u8>,
+    event: Option<Vec<u8>>,
+    sample: Option<Sample>,
+    /// The sample's functions, as ranges of `functions`, from the innermost outwards.
+    stack: Vec<(u32, u32)>,
+    /// Lines of the sample's stack, readable or not.
+    lines: u64,
+    weight: u64,
+    machine: Machine,
+    times: Option<(f64, f64)>,
+    has_periods: bool,
+    losses: Losses,
+    other_events: u64,
+}
+
+/// A sample whose stack is being read.
+struct Sample {
+    program: u32,
+    period: Option<u64>,
+    is_wanted: bool,
+}
+
+impl Text {
+    fn new(event: Option<&str>) -> Text {
+        Text {
+            stacks: Stacks::default(),
+            frames: HashMap::new(),
+            functions: Vec::new(),
+            key: Vec::new(),
+            event: event.map(|name| name.as_bytes().to_owned()),
+            sample: None,
+            stack: Vec::new(),
+            lines: 0,
+            weight: 0,
+            machine: Machine::default(),
+            times: None,
+            has_periods: false,
+            losses: Losses::default(),
+            other_events: 0,
+        }
+    }
+
+    fn read(&mut self, mut reader: impl BufRead) -> io::Result<()> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if reader.read_until(b'\n', &mut line)? == 0 {
+                self.end_sample();
+                return Ok(());
+            }
+            let content = line.trim_ascii_end();
+            if line.last() != Some(&b'\n') && !content.is_empty() {
+                // The line may be the beginning of a longer one, and of its stack the rest is
+                // missing.
+                self.losses.unreadable += 1;
+                return Ok(());
+            }
+            match content {
+                [] => self.end_sample(),
+                [b'#', header @ ..] => self.header(header),
+                _ if self.sample.is_none() => self.first_line(content),
+                // Samples of a tracepoint without call graph have no empty line between them.
+                [byte, ..] if *byte != b'\t' && FirstLine::parse(content).is_some() => {
+                    self.end_sample();
+                    self.first_line(content);
+                }
+                frame => self.frame(frame),
+            }
+        }
+    }
+
+    fn first_line(&mut self, line: &[u8]) {
+        let Some(first) = FirstLine::parse(line) else {
+            self.losses.unreadable += 1;
+            return;
+        };
+        if let Some(record) = first.event.strip_prefix(b"PERF_RECORD_") {
+            self.losses.lost = self.losses.lost.saturating_add(lost(record));
+            return;
+        }
+        let wanted = self.event.get_or_insert_with(|| first.event.to_owned());
+        let is_wanted = first.event == wanted.as_slice()
+            || first.event.strip_prefix(wanted.as_slice()).is_some_and(|rest| rest[0] == b':');
+        if is_wanted {
+            if let Some(time) = first.time {
+                let (begin, end) = self.times.unwrap_or((time, time));
+                self.times = Some((begin.min(time), end.max(time)));
+            }
+            self.has_periods |= first.period.is_some();
+        }
+        let program = match is_wanted {
+            true => self.stacks.program(&String::from_utf8_lossy(first.program)),
+            false => 0,
+        };
+        self.sample = Some(Sample { program, period: first.period, is_wanted });
+        if Frame::parse(first.rest).is_some() {
+            self.frame(first.rest);
+            self.end_sample();
+        }
+    }
+
+    fn frame(&mut self, line: &[u8]) {
+        self.lines += 1;
+        if self.sample.as_ref().is_some_and(|sample| !sample.is_wanted) {
+            return;
+        }
+        let Some(frame) = Frame::parse(line) else { return };
+        self.key.clear();
+        self.key.extend_from_slice(frame.symbol);
+        self.key.push(b'\n' + u8::from(frame.is_high));
+        self.key.extend_from_slice(frame.module);
+        let place = match self.frames.get(self.key.as_slice()) {
+            Some(place) => *place,
+            None => {
+                let begin = self.functions.len() as u32;
+                for function in frame.functions() {
+                    self.functions.push(self.stacks.function(&function));
+                }
+                let place = (begin, self.functions.len() as u32);
+                self.frames.insert(self.key.as_slice().into(), place);
+                place
+            }
+        };
+        self.stack.push(place);
+    }
+
+    fn end_sample(&mut self) {
+        let Some(sample) = self.sample.take() else { return };
+        let lines = std::mem::take(&mut self.lines);
+        match sample.is_wanted {
+            false => self.other_events += 1,
+            true if lines > 0 && self.stack.is_empty() => self.losses.unreadable += 1,
+            true => {
+                let weight = sample.period.unwrap_or(1);
+                let Some(sum) = self.weight.checked_add(weight) else {
+                    self.losses.unreadable += 1;
+                    self.stack.clear();
+                    return;
+                };
+                self.weight = sum;
+                let mut node = None;
+                for (begin, end) in self.stack.iter().rev() {
+                    for function in &self.functions[*begin as usize..*end as usize] {
+                        node = Some(self.stacks.node(node, *function));
+                    }
+                }
+                self.stacks.count(sample.program, node, 1, weight);
+            }
+        }
+        self.stack.clear();
+    }
+
+    fn header(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let Some((name, value)) = text.split_once(':') else { return };
+        match name.trim() {
+            "os release" => self.machine.kernel = format!("Linux {}", value.trim()),
+            "nrcpus online" => self.machine.cpus = value.trim().parse().unwrap_or(0),
+            _ => (),
+        }
+    }
+
+    fn finish(self, title: &str) -> Script {
+        let event = String::from_utf8_lossy(&self.event.unwrap_or_default()).into_owned();
+        let unit = match event.split(':').next().unwrap_or_default() {
+            _ if !self.has_periods => Unit::Events,
+            "cpu-clock" | "task-clock" => Unit::Nanoseconds,
+            "cycles" | "cpu-cycles" => Unit::Cycles,
+            _ => Unit::Events,
+        };
+        let about = About {
+            title: title.to_owned(),
+            machine: self.machine,
+            clock: Clock { event, unit, frequency: None },
+            seconds: self.times.map(|(begin, end)| end - begin),
+            cpu_seconds: None,
+            work: None,
+            losses: self.losses,
+        };
+        Script { capture: self.stacks.finish(about), other_events: self.other_events }
+    }
+}
+
+/// The samples that a record of lost ones stands for.
+fn lost(record: &[u8]) -> u64 {
+    let text = String::from_utf8_lossy(record);
+    let mut words = text.split_ascii_whitespace();
+    match words.next() {
+        Some("LOST" | "LOST_SAMPLES") => {
+            words.find_map(|word| word.parse().ok()).unwrap_or_default()
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+use snapbox::{assert_data_eq, str};
+
+use super::*;
+use crate::view::example::example;
+
+#[test]
+fn equal_lines_are_one() {
+    assert_data_eq!(
+        folded(&example(), FoldedOptions::default()),
+        str![[r#"
+prog;main 3
+prog;main;fib 20
+prog;main;fib;fib 60
+prog;main;fib;fib;fib 120
+prog;main;work;[libc.so.6];entry_SYSCALL_64;copy_page 250
+prog;main;work;mix 400
+two_words 1
+two_words;entry_SYSCALL_64;copy_page 46
+two_words;work;mix 100
+
+"#]]
+    );
+    let options = FoldedOptions { annotate: true, counted: Counted::Weight };
+    assert_data_eq!(
+        folded(&example(), options),
+        str![[r#"
+prog;main 3000000
+prog;main;fib 20000000
+prog;main;fib;fib 60000000
+prog;main;fib;fib;fib 120000000
+prog;main;work;[libc.so.6];entry_SYSCALL_64_[k];copy_page_[k] 250000000
+prog;main;work;mix_[i] 400000000
+two_words 1000000
+two_words;entry_SYSCALL_64_[k];copy_page_[k] 46000000
+two_words;work;mix 100000000
+
+"#]]
+    );
+}
+
+#[test]
+fn parameters_are_left_out_and_parts_of_names_are_not() {
+    let cases = [
+        ("go/build.(*importReader).readByte", "go/build.(*importReader).readByte"),
+        ("foo<Vec::<usize>>(Vec<usize>)", "foo<Vec::<usize>>"),
+        (".run()V", ".run"),
+        ("base(BasicType) const", "base"),
+        (
+            "std::function<void (int, int)>::operator(int, int)",
+            "std::function<void (int, int)>::operator",
+        ),
+        ("{lambda(int, int)#2}::operator()", "{lambda(int, int)#2}::operator"),
+        ("(anonymous namespace)::bar()", "(anonymous namespace)::bar"),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(without_parameters(name), expected);
+    }
+}

@@ -1,0 +1,146 @@
+//! The table of functions.
+//!
+//! ```text
+//!  self                      total                     function
+//!  41.2 % ± 3.0 %    412     50.1 % ± 3.1 %    501     native_queued_spin_lock_slowpath [kernel]
+//! ```
+//!
+//! *Self* are samples that were taken in the function itself, *total* those with the function
+//! anywhere in the stack, once for each sample however often it calls itself.
+//!
+//! **Sampling error.** A share of n samples that are independent is that of a binomial distribution.
+//! The error is half the width of its 95 % interval after Wilson ("Probable inference, the law of
+//! succession, and statistical inference", Journal of the American Statistical Association 22, 1927),
+//! which holds for small counts too. It says how far chance alone moves a share, not how far a clock
+//! that is in step with the program does.
+
+use std::fmt::{self, Display};
+
+use super::first_of_name;
+use crate::capture::{Capture, Kind};
+
+/// The quantile of the normal distribution for an interval of 95 %.
+pub(crate) const Z95: f64 = 1.959_963_984_540_054;
+
+/// A function's part of a capture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// The file of the first function of that name.
+    pub module: Option<String>,
+    /// Where it is.
+    pub kind: Kind,
+    /// Samples in the function itself, and what they stand for.
+    pub own: Part,
+    /// Samples with the function in their stack, and what they stand for.
+    pub total: Part,
+}
+
+/// A part of all samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Part {
+    /// Samples.
+    pub samples: u64,
+    /// Their weight, in the unit of the capture's clock.
+    pub weight: u64,
+    /// Share of all samples, 0 to 1.
+    pub share: f64,
+    /// What chance alone adds to or takes from the share in 95 of 100 captures.
+    pub error: f64,
+}
+
+/// All functions, by own samples, the most first; by total and name where those are equal.
+pub fn functions(capture: &Capture) -> Vec<Row> {
+    let first = first_of_name(capture);
+    let mut own = vec![(0_u64, 0_u64); capture.functions.len()];
+    let mut total = own.clone();
+    // The count that a function was last seen in, so that it is not counted twice.
+    let mut seen = vec![usize::MAX; capture.functions.len()];
+    for (place, count) in capture.counts.iter().enumerate() {
+        let add = |sum: &mut (u64, u64)| *sum = (sum.0 + count.samples, sum.1 + count.weight);
+        for (depth, function) in capture.functions_of(count.stack).enumerate() {
+            let function = first[function as usize] as usize;
+            if depth == 0 {
+                add(&mut own[function]);
+            }
+            if seen[function] != place {
+                seen[function] = place;
+                add(&mut total[function]);
+            }
+        }
+    }
+    let all = capture.samples();
+    let part = |(samples, weight): (u64, u64)| {
+        let (share, error) = share(samples, all);
+        Part { samples, weight, share, error }
+    };
+    let mut rows: Vec<Row> = (capture.functions.iter().enumerate())
+        .filter(|(place, _)| total[*place].0 > 0)
+        .map(|(place, function)| Row {
+            name: function.name.clone(),
+            module: function.module.clone(),
+            kind: function.kind,
+            own: part(own[place]),
+            total: part(total[place]),
+        })
+        .collect();
+    rows.sort_by(|a, b| {
+        (b.own.samples.cmp(&a.own.samples))
+            .then_with(|| b.total.samples.cmp(&a.total.samples))
+            .then_with(|| (&a.name, a.kind).cmp(&(&b.name, b.kind)))
+    });
+    rows
+}
+
+/// A share, and half the width of its 95 % interval after Wilson.
+fn share(samples: u64, all: u64) -> (f64, f64) {
+    let n = all.max(1) as f64;
+    let p = samples as f64 / n;
+    let z = Z95;
+    let half = z / (1.0 + z * z / n) * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
+    (p, half)
+}
+
+/// The table, of at most so many rows; what is left out is said.
+pub fn table(rows: &[Row], most: usize) -> impl Display + '_ {
+    Table { rows, most }
+}
+
+struct Table<'a> {
+    rows: &'a [Row],
+    most: usize,
+}
+
+impl Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (shown, rest) = self.rows.split_at(self.rows.len().min(self.most));
+        writeln!(f, "{:<27}{:<27}function", "self", "total")?;
+        for row in shown {
+            let part = |part: &Part| {
+                let (share, error) = (100.0 * part.share, 100.0 * part.error);
+                format!("{share:5.1} % ± {error:.1} % {:>9}", part.samples)
+            };
+            let module = row.module.as_deref().map(short);
+            let module = module.filter(|module| format!("[{module}]") != row.name);
+            let module = module.map(|module| format!("  {module}")).unwrap_or_default();
+            let (own, total) = (part(&row.own), part(&row.total));
+            writeln!(f, "{own:<27}{total:<27}{}{module}", row.name)?;
+        }
+        match rest.len() {
+            0 => Ok(()),
+            more => {
+                let own: f64 = rest.iter().map(|row| row.own.share).sum();
+                writeln!(f, "({more} more, with {:.1} % of their own)", 100.0 * own)
+            }
+        }
+    }
+}
+
+/// The last part of a path.
+fn short(module: &str) -> &str {
+    module.rsplit('/').next().unwrap_or(module)
+}
+
+#[cfg(test)]
+mod tests;

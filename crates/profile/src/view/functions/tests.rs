@@ -1,0 +1,45 @@
+use snapbox::{assert_data_eq, str};
+
+use super::*;
+use crate::view::example::example;
+
+#[test]
+fn the_table() {
+    assert_data_eq!(
+        table(&functions(&example()), 5).to_string(),
+        str![[r#"
+self                       total                      function
+ 50.0 % ± 3.1 %       500   50.0 % ± 3.1 %       500  mix  prog
+ 29.6 % ± 2.8 %       296   29.6 % ± 2.8 %       296  copy_page  [kernel]
+ 20.0 % ± 2.5 %       200   20.0 % ± 2.5 %       200  fib(int)  prog
+  0.3 % ± 0.4 %         3   85.3 % ± 2.2 %       853  main  prog
+  0.0 % ± 0.2 %         0   75.0 % ± 2.7 %       750  work  prog
+(2 more, with 0.0 % of their own)
+
+"#]]
+    );
+}
+
+#[test]
+fn a_function_that_calls_itself_counts_once() {
+    let rows = functions(&example());
+    let fib = rows.iter().find(|row| row.name == "fib(int)").unwrap();
+    assert_eq!((fib.own.samples, fib.total.samples), (200, 200));
+    assert_eq!((fib.own.weight, fib.total.weight), (200_000_000, 200_000_000));
+}
+
+#[test]
+fn an_inlined_function_is_the_same_function() {
+    let rows = functions(&example());
+    let mix: Vec<_> = rows.iter().filter(|row| row.name == "mix").collect();
+    assert_eq!(mix.len(), 1);
+    assert_eq!(mix[0].own.samples, 500);
+}
+
+/// The interval of 10 of 20 is 0.299 to 0.701, and that of none of 20 is 0 to 0.161.
+#[test]
+fn the_error_is_that_of_wilson() {
+    assert!((share(10, 20).1 - (0.7007 - 0.2993) / 2.0).abs() < 1e-4);
+    assert!((share(0, 20).1 - 0.1611 / 2.0).abs() < 1e-4);
+    assert_eq!(share(0, 0).0, 0.0);
+}
