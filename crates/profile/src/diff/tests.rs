@@ -7,7 +7,9 @@ use crate::view::example::{about, dearer, example, with_work};
 
 #[test]
 fn shares_are_compared_where_work_is_unknown() {
-    assert_data_eq!(table(&diff(&example(), &dearer()), 5).to_string(), str![[r#"
+    assert_data_eq!(
+        table(&diff(&example(), &dearer()), 5).to_string(),
+        str![[r#"
       before        after  self                    total                   function
       29.6 %       43.7 %  +14.1 % ± 3.9 *         +14.1 % ± 3.9 *         copy_page
       50.0 %       40.0 %  -10.0 % ± 4.1 *         -10.0 % ± 4.1 *         mix
@@ -16,7 +18,8 @@ fn shares_are_compared_where_work_is_unknown() {
        0.0 %        0.0 %  +0.0 % ± 0.3            +14.1 % ± 3.9 *         entry_SYSCALL_64
 (2 more, 1 of them beyond the sampling error)
 
-"#]]);
+"#]]
+    );
 }
 
 /// `copy_page` takes twice as long and the rest as long as before, whatever the shares say.
@@ -25,7 +28,9 @@ fn cost_per_iteration_is_compared_where_work_is_known() {
     let (before, mut after) = (with_work(example(), 10_000), with_work(dearer(), 10_000));
     after.cpu_seconds = Some(1.25);
     let diff = diff(&before, &after);
-    assert_data_eq!(table(&diff, 5).to_string(), str![[r#"
+    assert_data_eq!(
+        table(&diff, 5).to_string(),
+        str![[r#"
 An iteration: 100000.0 ns before, 125000.0 ns after.
       before        after  self                    total                   function
   29600.0 ns   54600.0 ns  +25000.0 ns ± 5687.3 *  +25000.0 ns ± 5687.3 *  copy_page
@@ -35,7 +40,8 @@ An iteration: 100000.0 ns before, 125000.0 ns after.
       0.0 ns       0.0 ns  +0.0 ns ± 277.2         +25000.0 ns ± 8199.1 *  work
 (2 more, 0 of them beyond the sampling error)
 
-"#]]);
+"#]]
+    );
     let real: Vec<&str> =
         diff.rows.iter().filter(|row| row.own.is_real).map(|row| row.name.as_str()).collect();
     assert_eq!(real, ["copy_page"]);

@@ -14,7 +14,7 @@
 
 #[cfg(test)]
 pub(crate) mod example;
-//X pub mod flame;
+pub mod flame;
 pub mod folded;
 pub mod functions;
 //X pub mod pprof;

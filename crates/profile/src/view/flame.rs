@@ -1,0 +1,169 @@
+//! Flame graphs.
+//!
+//! A frame is a function in its callers, as wide as its share of the samples. Callers stand below,
+//! siblings in the order of their names, so that the same stack is in the same place of every graph.
+//! (Brendan Gregg, "The Flame Graph", Communications of the ACM 59, 2016.)
+//!
+//! **Colour means something.** In the graph of one capture it says where code runs: kernel, program,
+//! inlined into its caller. In that of two ([`difference`]) frames are red that take more in the
+//! second, blue that take less, the stronger the larger the difference is, and grey where it is
+//! within the sampling error, all frames considered together (see [`mod@crate::diff`]). Names say the
+//! same to those who do not see colours: every frame has a title with its numbers.
+//!
+//! **The file** is one SVG that loads nothing. It shows without its script, too, but does not move
+//! then. With it: click or Enter zooms, Escape goes back, the field or Ctrl-F searches by a regular
+//! expression and says which share of the samples is below what was found, arrows walk along the
+//! stacks. Widths follow those of the window.
+//!
+//! Why not inferno, which draws good flame graphs of one capture: it colours a difference by its sign
+//! and size alone, and takes colours of names, so that neither error nor place can be in them.
+
+mod frames;
+mod svg;
+
+use frames::{Frame, frames};
+use svg::{Bar, Graph};
+
+use crate::capture::{Capture, Clock, Unit};
+use crate::diff::{Difference, Measure, Scale};
+
+/// Frames narrower than this share of the graph are not drawn: a tenth of a pixel.
+const NARROWEST: f64 = 0.0001;
+
+/// Which capture a difference takes its widths from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Widths {
+    /// The first: what is gone in the second is seen.
+    Before,
+    /// The second: what is new in it is seen.
+    #[default]
+    After,
+}
+
+/// The flame graph of a capture: an SVG.
+pub fn flame(capture: &Capture) -> String {
+    let frames = frames(&[capture]);
+    let all = capture.samples();
+    let width = |frame: &Frame| frame.samples.0 as f64 / all.max(1) as f64;
+    let bar = |frame: &Frame| {
+        let (samples, share) = (frame.samples.0, 100.0 * width(frame));
+        let place = frame.place.words();
+        Bar {
+            class: frame.place.class().to_owned(),
+            fill: None,
+            title: format!("{} ({place}, {samples} samples, {share:.2} %)", frame.name),
+        }
+    };
+    Graph {
+        title: capture.title.clone(),
+        subtitle: vec![about(capture)],
+        legend: &[
+            ("kernel", "kernel"),
+            ("user", "program"),
+            ("inlined", "inlined"),
+            ("none", "no function"),
+        ],
+    }
+    .draw(&frames, &width, &bar)
+}
+
+/// The flame graph of the difference between two captures: an SVG.
+pub fn difference(before: &Capture, after: &Capture, widths: Widths) -> String {
+    let frames = frames(&[before, after]);
+    let scale = Scale::of(before, after);
+    let mut differences: Vec<Difference> = (frames.iter())
+        .map(|frame| Difference { samples: frame.samples, ..Difference::default() })
+        .collect();
+    scale.fill(differences.iter_mut().collect());
+    let whole = match widths {
+        Widths::Before => scale.whole.0,
+        Widths::After => scale.whole.1,
+    };
+    let difference = |frame: &Frame| &differences[frame.number];
+    let width = |frame: &Frame| match widths {
+        Widths::Before => difference(frame).before / whole,
+        Widths::After => difference(frame).after / whole,
+    };
+    let largest = (differences.iter().filter(|difference| difference.is_real))
+        .map(|difference| difference.change().abs())
+        .fold(f64::MIN_POSITIVE, f64::max);
+    let bar = |frame: &Frame| {
+        let difference = difference(frame);
+        let strength = (difference.change().abs() / largest).sqrt();
+        let (class, fill, verdict) = match (difference.is_real, difference.change() > 0.0) {
+            (false, _) => ("same", None, ", within the sampling error"),
+            (true, true) => ("more", Some(blend([253, 220, 214], [236, 104, 84], strength)), ""),
+            (true, false) => ("less", Some(blend([219, 233, 250], [96, 160, 230], strength)), ""),
+        };
+        let title = format!("{} ({}{verdict})", frame.name, words(difference, scale.measure));
+        Bar { class: class.to_owned(), fill, title }
+    };
+    let measure = match scale.measure {
+        Measure::Share => "shares of the samples",
+        Measure::NanosecondsPerIteration => "CPU time per iteration",
+        Measure::CyclesPerIteration => "cycles per iteration",
+    };
+    let side = match widths {
+        Widths::Before => "before",
+        Widths::After => "after",
+    };
+    Graph {
+        title: format!("{} → {}", before.title, after.title),
+        subtitle: vec![
+            format!("Widths: {measure} {side}."),
+            format!("Before: {}", about(before)),
+            format!("After: {}", about(after)),
+        ],
+        legend: &[("more", "more"), ("less", "less"), ("same", "within the sampling error")],
+    }
+    .draw(&frames, &width, &bar)
+}
+
+/// What is shown of a difference in words.
+fn words(difference: &Difference, measure: Measure) -> String {
+    let (factor, unit) = match measure {
+        Measure::Share => (100.0, "%"),
+        Measure::NanosecondsPerIteration => (1.0, "ns"),
+        Measure::CyclesPerIteration => (1.0, "cycles"),
+    };
+    let Difference { before, after, error, samples, .. } = difference;
+    let change = difference.change();
+    let [before, after, change, error] = [before, after, &change, error].map(|n| n * factor);
+    let (from, to) = samples;
+    format!(
+        "{before:.2} → {after:.2} {unit}, {change:+.2} ± {error:.2} {unit}, {from} → {to} samples"
+    )
+}
+
+fn blend(weak: [u8; 3], strong: [u8; 3], strength: f64) -> [u8; 3] {
+    std::array::from_fn(|place| {
+        let (weak, strong) = (f64::from(weak[place]), f64::from(strong[place]));
+        (weak + (strong - weak) * strength.min(1.0)).round() as u8
+    })
+}
+
+/// What was sampled how, and what is missing.
+fn about(capture: &Capture) -> String {
+    let Clock { event, unit, frequency } = &capture.clock;
+    let mut text = format!("{} samples of {event}", capture.samples());
+    if let Some(frequency) = frequency {
+        text.push_str(&format!(" at {frequency} Hz"));
+    }
+    if *unit == Unit::Nanoseconds {
+        text.push_str(&format!(", {:.2} s of CPU time", capture.weight() as f64 / 1e9));
+    }
+    match capture.losses.lost {
+        0 => text.push_str(", none lost"),
+        lost => text.push_str(&format!(", {lost} lost")),
+    }
+    if capture.losses.cut > 0 {
+        text.push_str(&format!(", {} with stacks cut short", capture.losses.cut));
+    }
+    if !capture.machine.kernel.is_empty() {
+        text.push_str(&format!("; {}, {} CPUs", capture.machine.kernel, capture.machine.cpus));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
