@@ -17,8 +17,8 @@ pub(crate) mod example;
 pub mod flame;
 pub mod folded;
 pub mod functions;
-//X pub mod pprof;
-//X pub mod speedscope;
+pub mod pprof;
+pub mod speedscope;
 pub mod tree;
 
 use std::collections::HashMap;
