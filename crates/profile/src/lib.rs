@@ -26,6 +26,9 @@
 pub mod capture;
 pub mod diff;
 pub mod import;
+mod records;
+pub mod sampling;
+mod symbols;
 pub mod view;
 
 pub use capture::{Capture, Stacks};

@@ -1,0 +1,227 @@
+//! From the kernel's records to distinct stacks, whether they come from our own ring buffers or from a
+//! file of `perf record`.
+//!
+//! A sample is a few addresses. Equal ones are counted together at once, and get names when sampling is
+//! over, or when there are so many of them that memory is better spent on names: names of different
+//! processes are the same, addresses are not.
+
+mod order;
+mod space;
+
+use std::collections::HashMap;
+
+use linux_perf_event_reader::constants::{
+    PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER,
+};
+use linux_perf_event_reader::{CpuMode, EventRecord, SampleRecord};
+
+pub(crate) use order::InOrder;
+pub(crate) use space::{Area, Place, Spaces};
+
+use crate::capture::{Losses, Stacks};
+use crate::symbols::{KernelNames, Symbols};
+
+/// Distinct stacks of addresses that are kept before they get names: some 100 MiB of deep ones.
+const STACKS_WITHOUT_NAMES: usize = 1 << 17;
+
+/// What samples of unknown programs are counted under.
+const UNKNOWN_PROGRAM: &str = "[unknown]";
+
+/// The maps of a stack in which user space does not occur.
+const NO_MAPS: u32 = u32::MAX;
+
+/// Collects records into stacks.
+pub(crate) struct Records {
+    /// The program of each thread.
+    programs: HashMap<i32, u32>,
+    spaces: Spaces,
+    /// Samples and weight by stack: its program and maps, then addresses from the innermost, with the
+    /// kernel's marks between them.
+    unnamed: HashMap<Box<[u64]>, (u64, u64)>,
+    key: Vec<u64>,
+    symbols: Symbols,
+    stacks: Stacks,
+    losses: Losses,
+    /// Addresses that a stack can have, if it is known.
+    deepest: Option<usize>,
+    /// A thread that is there for the others, and whose samples nobody wants.
+    without: Option<i32>,
+}
+
+impl Records {
+    pub(crate) fn new(kernel: KernelNames) -> Records {
+        Records {
+            programs: HashMap::new(),
+            spaces: Spaces::default(),
+            unnamed: HashMap::new(),
+            key: Vec::new(),
+            symbols: Symbols::new(kernel),
+            stacks: Stacks::default(),
+            losses: Losses::default(),
+            deepest: None,
+            without: None,
+        }
+    }
+
+    /// Counts stacks of so many addresses as cut.
+    pub(crate) fn with_deepest(mut self, addresses: usize) -> Records {
+        self.deepest = Some(addresses);
+        self
+    }
+
+    /// Leaves out the samples of a thread.
+    pub(crate) fn leave_out(&mut self, thread: i32) {
+        self.without = Some(thread);
+    }
+
+    pub(crate) fn losses(&mut self) -> &mut Losses {
+        &mut self.losses
+    }
+
+    pub(crate) fn spaces(&mut self) -> &mut Spaces {
+        &mut self.spaces
+    }
+
+    /// A thread runs a program.
+    pub(crate) fn name(&mut self, thread: i32, program: &str) {
+        let program = self.stacks.program(program);
+        self.programs.insert(thread, program);
+    }
+
+    /// Samples so far.
+    pub(crate) fn seen(&self) -> u64 {
+        self.unnamed.values().map(|count| count.0).sum::<u64>() + self.stacks.seen()
+    }
+
+    /// Takes in one record. They come in the order of their times.
+    pub(crate) fn take(&mut self, record: EventRecord<'_>) {
+        match record {
+            EventRecord::Sample(sample) => self.sample(&sample),
+            EventRecord::Comm(comm) => {
+                if comm.is_execve {
+                    self.spaces.exec(comm.pid);
+                }
+                self.name(comm.tid, &String::from_utf8_lossy(&comm.name.as_slice()));
+            }
+            EventRecord::Fork(fork) => {
+                if let Some(program) = self.programs.get(&fork.ptid) {
+                    self.programs.insert(fork.tid, *program);
+                }
+                if fork.pid != fork.ppid {
+                    self.spaces.fork(fork.ppid, fork.pid);
+                }
+            }
+            EventRecord::Exit(exit) => {
+                self.programs.remove(&exit.tid);
+                if exit.pid == exit.tid {
+                    self.spaces.exit(exit.pid);
+                }
+            }
+            EventRecord::Mmap2(map) => {
+                let area = Area { start: map.address, end: map.address.saturating_add(map.length) };
+                let path = map.path.as_slice();
+                self.map(map.cpu_mode, map.pid, area, map.page_offset, &path);
+            }
+            EventRecord::Mmap(map) if map.is_executable => {
+                let area = Area { start: map.address, end: map.address.saturating_add(map.length) };
+                let path = map.path.as_slice();
+                self.map(map.cpu_mode, map.pid, area, map.page_offset, &path);
+            }
+            EventRecord::Lost(lost) => self.losses.lost += lost.count,
+            EventRecord::Throttle(_) => self.losses.throttled += 1,
+            _ => (),
+        }
+    }
+
+    fn map(&mut self, mode: CpuMode, pid: i32, area: Area, offset: u64, path: &[u8]) {
+        let path = String::from_utf8_lossy(path);
+        match mode {
+            CpuMode::Kernel | CpuMode::GuestKernel | CpuMode::Hypervisor => {
+                self.symbols.kernel_mapped(&path, area, offset);
+            }
+            _ => self.spaces.map(pid, area, offset, &path),
+        }
+    }
+
+    fn sample(&mut self, sample: &SampleRecord<'_>) {
+        let thread = sample.tid.unwrap_or(-1);
+        if self.without == Some(thread) {
+            return;
+        }
+        if self.unnamed.len() >= STACKS_WITHOUT_NAMES {
+            self.give_names();
+        }
+        let program = match self.programs.get(&thread) {
+            Some(program) => *program,
+            None if thread == 0 => self.stacks.program("swapper"),
+            None => self.stacks.program(UNKNOWN_PROGRAM),
+        };
+        self.key.clear();
+        self.key.push(0);
+        let mut depth = 0;
+        match sample.callchain {
+            Some(chain) if !chain.is_empty() => {
+                for address in (0..chain.len()).filter_map(|place| chain.get(place)) {
+                    depth += usize::from(address < PERF_CONTEXT_MAX);
+                    self.key.push(address);
+                }
+            }
+            _ => {
+                let is_kernel = matches!(sample.cpu_mode, CpuMode::Kernel | CpuMode::GuestKernel);
+                self.key.push(if is_kernel { PERF_CONTEXT_KERNEL } else { PERF_CONTEXT_USER });
+                self.key.extend(sample.ip);
+            }
+        }
+        let maps = match self.key.contains(&PERF_CONTEXT_USER) {
+            true => self.spaces.of(sample.pid.unwrap_or(-1)),
+            false => NO_MAPS,
+        };
+        self.key[0] = u64::from(program) << 32 | u64::from(maps);
+        self.losses.cut += u64::from(self.deepest.is_some_and(|deepest| depth >= deepest));
+        let weight = sample.period.unwrap_or(1);
+        match self.unnamed.get_mut(self.key.as_slice()) {
+            Some(count) => (count.0, count.1) = (count.0 + 1, count.1 + weight),
+            None => drop(self.unnamed.insert(self.key.as_slice().into(), (1, weight))),
+        }
+    }
+
+    /// Gives names to the stacks that have none.
+    fn give_names(&mut self) {
+        let mut functions = Vec::new();
+        for (key, (samples, weight)) in self.unnamed.drain() {
+            let (program, maps) = ((key[0] >> 32) as u32, key[0] as u32);
+            functions.clear();
+            let mut is_user = false;
+            // The innermost is where it was; the others are where it will go on, after the call.
+            let mut is_return = 0;
+            for &address in &key[1..] {
+                if address >= PERF_CONTEXT_MAX {
+                    is_user = address == PERF_CONTEXT_USER;
+                    is_return = 0;
+                    continue;
+                }
+                let at = address.saturating_sub(is_return);
+                is_return = 1;
+                functions.extend_from_slice(match is_user {
+                    true => self.symbols.user(self.spaces.find(maps, at), at, &mut self.stacks),
+                    false => self.symbols.kernel(at, &mut self.stacks),
+                });
+            }
+            let mut node = None;
+            for &function in functions.iter().rev() {
+                node = Some(self.stacks.node(node, function));
+            }
+            self.stacks.count(program, node, samples, weight);
+        }
+        self.spaces.forget_old();
+    }
+
+    /// What was collected, and what is missing.
+    pub(crate) fn finish(mut self) -> (Stacks, Losses) {
+        self.give_names();
+        (self.stacks, self.losses)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! What is mapped where, in each process and at each time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::rc::Rc;
+
+/// A range of addresses, without its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Area {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Code that is mapped from a file.
+#[derive(Debug, Clone)]
+struct Mapped {
+    end: u64,
+    file: Rc<str>,
+    offset: u64,
+}
+
+/// Where an address is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) file: Rc<str>,
+    pub(crate) offset: u64,
+    /// The process that mapped it first, by whose number a just-in-time compiler leaves its names.
+    pub(crate) pid: i32,
+}
+
+/// The code that a process has mapped. Processes that were forked and have changed nothing have the same.
+#[derive(Debug, Clone, Default)]
+struct Maps {
+    pid: i32,
+    /// The place in [`Spaces::kept`], if samples refer to it.
+    kept: Option<u32>,
+    mapped: BTreeMap<u64, Mapped>,
+}
+
+/// The code of all processes.
+#[derive(Debug, Default)]
+pub(crate) struct Spaces {
+    current: HashMap<i32, Rc<Maps>>,
+    kept: Vec<Rc<Maps>>,
+    files: HashMap<String, Rc<str>>,
+}
+
+impl Spaces {
+    fn change(&mut self, pid: i32) -> &mut Maps {
+        let maps =
+            self.current.entry(pid).or_insert_with(|| Rc::new(Maps { pid, ..Maps::default() }));
+        let maps = Rc::make_mut(maps);
+        // Samples before this refer to the maps as they were.
+        maps.kept = None;
+        maps
+    }
+
+    pub(crate) fn exec(&mut self, pid: i32) {
+        self.current.insert(pid, Rc::new(Maps { pid, ..Maps::default() }));
+    }
+
+    pub(crate) fn fork(&mut self, from: i32, to: i32) {
+        if let Some(maps) = self.current.get(&from) {
+            self.current.insert(to, Rc::clone(maps));
+        }
+    }
+
+    pub(crate) fn exit(&mut self, pid: i32) {
+        self.current.remove(&pid);
+    }
+
+    pub(crate) fn map(&mut self, pid: i32, area: Area, offset: u64, file: &str) {
+        let file = match self.files.get(file) {
+            Some(file) => Rc::clone(file),
+            None => {
+                let name: Rc<str> = file.into();
+                self.files.insert(file.to_owned(), Rc::clone(&name));
+                name
+            }
+        };
+        let mapped = &mut self.change(pid).mapped;
+        let before = mapped.range(..area.end).next_back();
+        // Most are apart from all others.
+        if before.is_some_and(|(_, before)| before.end > area.start) {
+            cut(mapped, area);
+        }
+        mapped.insert(area.start, Mapped { end: area.end, file, offset });
+    }
+
+    /// The number of what a process has mapped now.
+    pub(crate) fn of(&mut self, pid: i32) -> u32 {
+        let maps =
+            self.current.entry(pid).or_insert_with(|| Rc::new(Maps { pid, ..Maps::default() }));
+        if let Some(number) = maps.kept {
+            return number;
+        }
+        let number = self.kept.len() as u32;
+        Rc::make_mut(maps).kept = Some(number);
+        self.kept.push(Rc::clone(maps));
+        number
+    }
+
+    /// Where an address was, by the number of the maps of its time.
+    pub(crate) fn find(&self, maps: u32, address: u64) -> Option<Place> {
+        let maps = self.kept.get(maps as usize)?;
+        let (start, mapped) = maps.mapped.range(..=address).next_back()?;
+        (address < mapped.end).then(|| Place {
+            file: Rc::clone(&mapped.file),
+            offset: address - start + mapped.offset,
+            pid: maps.pid,
+        })
+    }
+
+    /// No sample refers to maps by number any more.
+    pub(crate) fn forget_old(&mut self) {
+        self.kept.clear();
+        for maps in self.current.values_mut() {
+            if maps.kept.is_some() {
+                Rc::make_mut(maps).kept = None;
+            }
+        }
+    }
+
+    /// Reads what a process that runs already has mapped.
+    pub(crate) fn read(&mut self, pid: i32) {
+        let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else { return };
+        self.exec(pid);
+        for line in String::from_utf8_lossy(&text).lines() {
+            if let Some((area, offset, file)) = executable(line) {
+                self.map(pid, area, offset, file);
+            }
+        }
+    }
+}
+
+/// Makes room: what overlaps an area loses that part.
+fn cut(mapped: &mut BTreeMap<u64, Mapped>, area: Area) {
+    let overlapping: Vec<u64> = mapped
+        .range(..area.end)
+        .rev()
+        .take_while(|(_, old)| old.end > area.start)
+        .map(|(start, _)| *start)
+        .collect();
+    for start in overlapping {
+        let old = mapped.remove(&start).expect("it was found");
+        if old.end > area.end {
+            let offset = old.offset + (area.end - start);
+            mapped.insert(area.end, Mapped { offset, ..old.clone() });
+        }
+        if start < area.start {
+            mapped.insert(start, Mapped { end: area.start, ..old });
+        }
+    }
+}
+
+/// A line of `/proc/PID/maps`, if it is of code.
+fn executable(line: &str) -> Option<(Area, u64, &str)> {
+    let mut words = line.splitn(6, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    let area = Area { start: number(start)?, end: number(end)? };
+    let is_code = words.next()?.as_bytes().get(2) == Some(&b'x');
+    let offset = number(words.next()?)?;
+    let file = words.nth(2)?.trim_start();
+    is_code.then_some((area, offset, if file.is_empty() { "//anon" } else { file }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(spaces: &Spaces, maps: u32, address: u64) -> Option<(String, u64)> {
+        spaces.find(maps, address).map(|place| (place.file.to_string(), place.offset))
+    }
+
+    #[test]
+    fn a_map_replaces_what_it_covers() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, Area { start: 0x1000, end: 0x9000 }, 0x100, "old");
+        spaces.map(1, Area { start: 0x3000, end: 0x4000 }, 0, "new");
+        let maps = spaces.of(1);
+        assert_eq!(found(&spaces, maps, 0x2fff), Some(("old".into(), 0x20ff)));
+        assert_eq!(found(&spaces, maps, 0x3000), Some(("new".into(), 0)));
+        assert_eq!(found(&spaces, maps, 0x4000), Some(("old".into(), 0x3100)));
+        assert_eq!(found(&spaces, maps, 0x9000), None);
+    }
+
+    #[test]
+    fn samples_keep_the_maps_of_their_time() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, Area { start: 0x1000, end: 0x2000 }, 0, "before");
+        let before = spaces.of(1);
+        assert_eq!(spaces.of(1), before);
+        spaces.fork(1, 2);
+        assert_eq!(spaces.of(2), before, "what is forked is the same");
+        spaces.exec(1);
+        spaces.map(1, Area { start: 0x1000, end: 0x2000 }, 0, "after");
+        let after = spaces.of(1);
+        assert_eq!(found(&spaces, before, 0x1000).unwrap().0, "before");
+        assert_eq!(found(&spaces, after, 0x1000).unwrap().0, "after");
+        assert_eq!(spaces.of(2), before);
+    }
+
+    #[test]
+    fn lines_of_proc_are_read() {
+        let line = "55d0c8a00000-55d0c8a02000 r-xp 00002000 fe:00 1234   /usr/bin/a program";
+        let area = Area { start: 0x55d0_c8a0_0000, end: 0x55d0_c8a0_2000 };
+        assert_eq!(executable(line), Some((area, 0x2000, "/usr/bin/a program")));
+        assert_eq!(executable("55d0c8a00000-55d0c8a02000 rw-p 00002000 fe:00 1234 /a"), None);
+        let (_, _, file) = executable("7f0000000000-7f0000001000 rwxp 00000000 00:00 0 ").unwrap();
+        assert_eq!(file, "//anon");
+        assert_eq!(executable("what is this"), None);
+    }
+
+    #[test]
+    fn our_own_code_is_found() {
+        let mut spaces = Spaces::default();
+        let pid = std::process::id() as i32;
+        spaces.read(pid);
+        let maps = spaces.of(pid);
+        let place = spaces.find(maps, our_own_code_is_found as *const () as u64).unwrap();
+        assert_eq!(place.file.as_ref(), std::env::current_exe().unwrap().to_str().unwrap());
+    }
+}

@@ -1,0 +1,165 @@
+use linux_perf_event_reader::{
+    CommOrExecRecord, ForkOrExitRecord, LostRecord, Mmap2FileId, Mmap2InodeAndVersion, Mmap2Record,
+    RawData, RawDataU64,
+};
+
+use super::*;
+
+fn map(pid: i32, path: &'static str) -> EventRecord<'static> {
+    let inode = Mmap2InodeAndVersion { major: 0, minor: 0, inode: 0, inode_generation: 0 };
+    EventRecord::Mmap2(Mmap2Record {
+        pid,
+        tid: pid,
+        address: 0x1000,
+        length: 0x1000,
+        page_offset: 0,
+        file_id: Mmap2FileId::InodeAndVersion(inode),
+        protection: 5,
+        flags: 2,
+        cpu_mode: CpuMode::User,
+        path: RawData::from(path.as_bytes()),
+    })
+}
+
+fn comm(pid: i32, name: &'static str, is_execve: bool) -> EventRecord<'static> {
+    let name = RawData::from(name.as_bytes());
+    EventRecord::Comm(CommOrExecRecord { pid, tid: pid, name, is_execve })
+}
+
+fn fork(ppid: i32, pid: i32) -> EventRecord<'static> {
+    EventRecord::Fork(ForkOrExitRecord { pid, ppid, tid: pid, ptid: ppid, timestamp: 0 })
+}
+
+fn exit(pid: i32) -> EventRecord<'static> {
+    EventRecord::Exit(ForkOrExitRecord { pid, ppid: 1, tid: pid, ptid: 1, timestamp: 0 })
+}
+
+fn sample(records: &mut Records, tid: i32, addresses: &[u64]) {
+    let bytes: Vec<u8> = addresses.iter().flat_map(|address| address.to_le_bytes()).collect();
+    let chain =
+        RawDataU64::from_raw_data::<byteorder::LittleEndian>(RawData::from(bytes.as_slice()));
+    records.take(EventRecord::Sample(SampleRecord {
+        id: None,
+        addr: None,
+        stream_id: None,
+        raw: None,
+        ip: None,
+        timestamp: None,
+        pid: Some(tid),
+        tid: Some(tid),
+        cpu: None,
+        period: Some(10),
+        user_regs: None,
+        user_stack: None,
+        callchain: Some(chain),
+        phys_addr: None,
+        data_page_size: None,
+        code_page_size: None,
+        intr_regs: None,
+        cpu_mode: CpuMode::User,
+    }));
+}
+
+/// Stacks as text, from the outermost function, with their samples.
+fn collected(records: Records) -> Vec<String> {
+    let about = crate::capture::About {
+        title: String::new(),
+        machine: Default::default(),
+        clock: crate::capture::Clock {
+            event: "cpu-clock".into(),
+            unit: crate::capture::Unit::Nanoseconds,
+            frequency: None,
+        },
+        seconds: None,
+        cpu_seconds: None,
+        work: None,
+        losses: Losses::default(),
+    };
+    let capture = records.finish().0.finish(about);
+    let line = |count: &crate::capture::Count| {
+        let mut names: Vec<&str> = capture
+            .functions_of(count.stack)
+            .map(|function| capture.functions[function as usize].name.as_str())
+            .collect();
+        names.push(&capture.programs[count.program as usize]);
+        names.reverse();
+        format!("{} {}", names.join(";"), count.samples)
+    };
+    let mut lines: Vec<_> = capture.counts.iter().map(line).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn processes_have_the_code_of_their_time() {
+    let mut records = Records::new(KernelNames::Unknown);
+    records.take(comm(1, "shell", true));
+    records.take(map(1, "/no/shell"));
+    records.take(fork(1, 2));
+    sample(&mut records, 1, &[PERF_CONTEXT_USER, 0x1010, 0x1020]);
+    sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010, 0x1020]);
+    records.take(comm(2, "program", true));
+    sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010]);
+    records.take(map(2, "/no/program"));
+    sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010]);
+    records.take(exit(2));
+    records.take(fork(1, 2));
+    sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010]);
+    assert_eq!(
+        collected(records),
+        [
+            "program;[program] 1",
+            "program;[unknown] 1",
+            "shell;[shell] 1",
+            "shell;[shell];[shell] 2",
+        ]
+    );
+}
+
+#[test]
+fn the_kernel_is_above_those_who_call_it() {
+    let mut records = Records::new(KernelNames::Unknown);
+    records.take(comm(7, "x", false));
+    let kernel = 0xffff_ffff_8100_0000;
+    let stack = [PERF_CONTEXT_KERNEL, kernel, kernel + 9, PERF_CONTEXT_USER, 0x5000];
+    sample(&mut records, 7, &stack);
+    sample(&mut records, 7, &stack[..3]);
+    sample(&mut records, 99, &[]);
+    let lines = collected(records);
+    let expected =
+        ["[unknown];[unknown] 1", "x;[unknown];[unknown] 1", "x;[unknown];[unknown];[unknown] 1"];
+    assert_eq!(lines[1..], expected[1..]);
+}
+
+#[test]
+fn what_is_missing_is_counted() {
+    let mut records = Records::new(KernelNames::Unknown).with_deepest(2);
+    records.take(EventRecord::Lost(LostRecord { id: 1, count: 5 }));
+    sample(&mut records, 1, &[PERF_CONTEXT_USER, 1]);
+    sample(&mut records, 1, &[PERF_CONTEXT_USER, 1, 2]);
+    let (stacks, losses) = records.finish();
+    assert_eq!((losses.lost, losses.cut, stacks.seen()), (5, 1, 2));
+}
+
+#[test]
+fn many_stacks_get_names_early_and_count_the_same() {
+    let mut records = Records::new(KernelNames::Unknown);
+    records.take(comm(1, "x", false));
+    records.take(map(1, "/no/file"));
+    let rounds = STACKS_WITHOUT_NAMES as u64 + 100;
+    for round in 0..rounds {
+        sample(&mut records, 1, &[PERF_CONTEXT_USER, 0x1000 + round % 0x800, 0x3000 + round]);
+    }
+    assert!(records.unnamed.len() < 200);
+    assert_eq!(records.seen(), rounds);
+    assert_eq!(collected(records), [format!("x;[unknown];[file] {rounds}")]);
+}
+
+#[test]
+fn who_is_left_out_is_not_seen() {
+    let mut records = Records::new(KernelNames::Unknown);
+    records.leave_out(1);
+    sample(&mut records, 1, &[PERF_CONTEXT_USER, 1]);
+    sample(&mut records, 2, &[PERF_CONTEXT_USER, 1]);
+    assert_eq!(records.seen(), 1);
+}

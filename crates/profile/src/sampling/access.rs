@@ -1,0 +1,76 @@
+//! Why something cannot be sampled, and what to do about it.
+
+use std::io;
+
+/// Why something cannot be sampled.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleError {
+    /// The CPUs, or a means to wait, cannot be had.
+    #[error("cannot sample: {0}")]
+    Cpus(#[source] io::Error),
+    /// The process is not there, or no more.
+    #[error("there is no process {pid}: see `ps`")]
+    NoProcess {
+        /// Its number.
+        pid: i32,
+    },
+    /// The machine does not count cycles.
+    #[error(
+        "this machine does not let us count cycles ({error}): use --event cpu-clock, which any can"
+    )]
+    NoCycles {
+        /// What the kernel says.
+        #[source]
+        error: io::Error,
+    },
+    /// The kernel does not let us.
+    #[error("{}", denied(.paranoid, *.system))]
+    Denied {
+        /// The content of `perf_event_paranoid`, where it can be read.
+        paranoid: Option<i32>,
+        /// Whether all processes were asked for.
+        system: bool,
+    },
+    /// There is no memory for the buffers that we may have.
+    #[error(
+        "the kernel gives no memory for buffers ({error}): raise kernel.perf_event_mlock_kb \
+         (`sysctl kernel.perf_event_mlock_kb=4096` as root), or `ulimit -l`"
+    )]
+    NoBuffer {
+        /// What the kernel says.
+        #[source]
+        error: io::Error,
+    },
+    /// Too many threads on too many CPUs.
+    #[error(
+        "{threads} open files are too few: there is one for each thread on each CPU; raise \
+         `ulimit -n`, or sample all processes with -a"
+    )]
+    TooManyFiles {
+        /// How many may be open.
+        threads: u64,
+    },
+    /// The kernel says no in another way.
+    #[error("perf_event_open: {0}")]
+    Refused(#[source] io::Error),
+}
+
+/// Who may sample what: Documentation/admin-guide/sysctl/kernel.rst, and 3 and 4 of Debian and Ubuntu.
+fn denied(paranoid: &Option<i32>, system: bool) -> String {
+    let (needed, what) = match system {
+        true => (0, "all processes"),
+        false => (2, "your own processes"),
+    };
+    let is = paranoid.map_or(String::new(), |level| format!(", here it is {level}"));
+    format!(
+        "not permitted: to sample {what}, kernel.perf_event_paranoid must be {needed} or \
+         less{is}: `sysctl kernel.perf_event_paranoid={needed}` as root, or run knee as root, or with \
+         CAP_PERFMON; in a container, seccomp must allow perf_event_open"
+    )
+}
+
+/// The content of `perf_event_paranoid`.
+pub(super) fn paranoid() -> Option<i32> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
+    text.trim().parse().ok()
+}

@@ -1,0 +1,271 @@
+//! One event of the kernel's.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use linux_perf_event_reader::{Endianness, PerfEventAttr, RecordParseInfo};
+use perf_event_open_sys::{bindings, ioctls, perf_event_open};
+use rustix::io::Errno;
+
+use super::access::{SampleError, paranoid};
+use super::ring::Ring;
+use super::{Every, Options, Target, unit};
+use crate::capture::Clock;
+
+type Attr = bindings::perf_event_attr;
+
+/// What an event is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Says what happens to processes.
+    Tracking,
+    /// Samples.
+    Sampling,
+    /// Counts CPU time.
+    CpuTime,
+}
+
+/// What the machine has of what was asked for.
+#[derive(Debug, Clone)]
+pub(super) struct Chosen {
+    every: Every,
+    frequency: u64,
+    sees_kernel: bool,
+    counts_lost: bool,
+    on_exec: bool,
+    system: bool,
+}
+
+/// An open event.
+#[derive(Debug)]
+pub(super) struct Event {
+    fd: OwnedFd,
+    role: Role,
+    counts_lost: bool,
+}
+
+/// Finds out what the machine can do, by trying.
+pub(super) fn choose(target: &Target, options: &Options) -> Result<Chosen, SampleError> {
+    let mut chosen = Chosen {
+        every: if options.every == Every::Best { Every::Cycles } else { options.every },
+        frequency: options.frequency,
+        sees_kernel: true,
+        counts_lost: true,
+        on_exec: matches!(target, Target::Exec(_)),
+        system: *target == Target::System,
+    };
+    let (thread, cpu) = match target {
+        Target::System => (-1, 0),
+        Target::Process(pid) | Target::Exec(pid) => (*pid, -1),
+    };
+    loop {
+        let mut attr = chosen.attr(Role::Sampling);
+        // To inherit is not allowed with all that is asked for, on no CPU; nor is it needed to try.
+        attr.set_inherit(0);
+        let error = match open(&mut attr, thread, cpu) {
+            Ok(_) => return Ok(chosen),
+            Err(error) => error,
+        };
+        match Errno::from_io_error(&error) {
+            Some(Errno::ACCESS | Errno::PERM) if chosen.sees_kernel && !chosen.system => {
+                chosen.sees_kernel = false;
+            }
+            Some(Errno::ACCESS | Errno::PERM) => {
+                return Err(SampleError::Denied { paranoid: paranoid(), system: chosen.system });
+            }
+            // Linux before 6.0.
+            Some(Errno::INVAL) if chosen.counts_lost => chosen.counts_lost = false,
+            Some(Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV)
+                if chosen.every == Every::Cycles =>
+            {
+                match options.every {
+                    Every::Best => chosen.every = Every::CpuClock,
+                    _ => return Err(SampleError::NoCycles { error }),
+                }
+            }
+            Some(Errno::SRCH) => return Err(super::gone(target)),
+            _ => return Err(SampleError::Refused(error)),
+        }
+    }
+}
+
+impl Chosen {
+    fn attr(&self, role: Role) -> Attr {
+        let mut attr = Attr { size: size_of::<Attr>() as u32, ..Attr::default() };
+        attr.type_ = bindings::PERF_TYPE_SOFTWARE;
+        attr.config = match (role, self.every) {
+            (Role::Tracking, _) => bindings::PERF_COUNT_SW_DUMMY.into(),
+            (Role::CpuTime, _) => bindings::PERF_COUNT_SW_TASK_CLOCK.into(),
+            (Role::Sampling, Every::CpuClock) => bindings::PERF_COUNT_SW_CPU_CLOCK.into(),
+            (Role::Sampling, _) => {
+                attr.type_ = bindings::PERF_TYPE_HARDWARE;
+                bindings::PERF_COUNT_HW_CPU_CYCLES.into()
+            }
+        };
+        if self.counts_lost && role != Role::CpuTime {
+            attr.read_format = bindings::PERF_FORMAT_LOST.into();
+        }
+        attr.set_disabled(u64::from(role != Role::Tracking));
+        attr.set_enable_on_exec(u64::from(self.on_exec && role != Role::Tracking));
+        attr.set_inherit(u64::from(!self.system));
+        attr.set_exclude_kernel(u64::from(!self.sees_kernel));
+        attr.set_exclude_hv(1);
+        if role == Role::CpuTime {
+            return attr;
+        }
+        // Both roles write alike, so that their records are read alike.
+        attr.sample_type = u64::from(
+            bindings::PERF_SAMPLE_IP
+                | bindings::PERF_SAMPLE_TID
+                | bindings::PERF_SAMPLE_TIME
+                | bindings::PERF_SAMPLE_CALLCHAIN
+                | bindings::PERF_SAMPLE_PERIOD,
+        );
+        attr.set_exclude_callchain_kernel(u64::from(!self.sees_kernel));
+        attr.set_sample_id_all(1);
+        attr.set_use_clockid(1);
+        attr.clockid = libc::CLOCK_MONOTONIC;
+        attr.set_watermark(1);
+        attr.__bindgen_anon_2.wakeup_watermark = (Ring::BYTES / 4) as u32;
+        match role {
+            Role::Sampling => {
+                attr.set_freq(1);
+                attr.__bindgen_anon_1.sample_freq = self.frequency;
+            }
+            _ => {
+                attr.set_mmap(1);
+                attr.set_mmap2(1);
+                attr.set_comm(1);
+                attr.set_comm_exec(1);
+                attr.set_task(1);
+            }
+        }
+        attr
+    }
+
+    /// How records of these events are read.
+    pub(super) fn parse_info(&self) -> RecordParseInfo {
+        let attr = self.attr(Role::Sampling);
+        // SAFETY: all bytes of it are initialised, padding has none: it is the kernel's interface.
+        let bytes = unsafe {
+            std::slice::from_raw_parts((&raw const attr).cast::<u8>(), size_of::<Attr>())
+        };
+        // The reader knows attributes up to some size, and the head of larger ones.
+        let (attr, _) = PerfEventAttr::parse::<_, byteorder::NativeEndian>(bytes)
+            .expect("these attributes are well-formed");
+        let endian = if cfg!(target_endian = "big") {
+            Endianness::BigEndian
+        } else {
+            Endianness::LittleEndian
+        };
+        RecordParseInfo::new(&attr, endian)
+    }
+
+    pub(super) fn sees_kernel(&self) -> bool {
+        self.sees_kernel
+    }
+
+    pub(super) fn clock(&self, frequency: u64) -> Clock {
+        let event = if self.every == Every::CpuClock { "cpu-clock" } else { "cycles" };
+        Clock { event: event.into(), unit: unit(self.every), frequency: Some(frequency) }
+    }
+}
+
+fn open(attr: &mut Attr, thread: i32, cpu: i32) -> io::Result<OwnedFd> {
+    let flags = bindings::PERF_FLAG_FD_CLOEXEC.into();
+    // SAFETY: the attributes are initialised, and ask for nothing that writes to our memory.
+    let fd = unsafe { perf_event_open(attr, thread, cpu, -1, flags) };
+    match fd {
+        0.. => {
+            // SAFETY: it is new, and ours.
+            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Event {
+    /// `None` if the thread is gone.
+    pub(super) fn open(
+        chosen: &Chosen,
+        role: Role,
+        thread: i32,
+        cpu: i32,
+    ) -> Result<Option<Event>, SampleError> {
+        let counts_lost = chosen.counts_lost;
+        match open(&mut chosen.attr(role), thread, cpu) {
+            Ok(fd) => Ok(Some(Event { fd, role, counts_lost })),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::SRCH) => Ok(None),
+                Some(Errno::MFILE) => Err(SampleError::TooManyFiles {
+                    threads: rustix::process::getrlimit(rustix::process::Resource::Nofile)
+                        .current
+                        .unwrap_or(u64::MAX),
+                }),
+                Some(Errno::ACCESS | Errno::PERM) => {
+                    Err(SampleError::Denied { paranoid: paranoid(), system: chosen.system })
+                }
+                _ => Err(SampleError::Refused(error)),
+            },
+        }
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Has the event write into a buffer that another one has.
+    pub(super) fn write_into(&self, ring: &Ring) -> Result<(), SampleError> {
+        self.control(|fd| {
+            // SAFETY: both are events.
+            unsafe { ioctls::SET_OUTPUT(fd, ring.fd().as_raw_fd()) }
+        })
+    }
+
+    pub(super) fn enable(&self) -> Result<(), SampleError> {
+        // SAFETY: it is an event.
+        self.control(|fd| unsafe { ioctls::ENABLE(fd, 0) })
+    }
+
+    pub(super) fn disable(&self) -> Result<(), SampleError> {
+        // SAFETY: it is an event.
+        self.control(|fd| unsafe { ioctls::DISABLE(fd, 0) })
+    }
+
+    fn control(&self, with: impl FnOnce(RawFd) -> i32) -> Result<(), SampleError> {
+        match with(self.fd.as_raw_fd()) {
+            0.. => Ok(()),
+            _ => Err(SampleError::Refused(io::Error::last_os_error())),
+        }
+    }
+
+    /// Records for which there was no room; `None` if the kernel does not count them.
+    pub(super) fn lost(&self) -> Option<u64> {
+        if self.role == Role::CpuTime {
+            return Some(0);
+        }
+        let [_, lost] = self.counts_lost.then(|| self.read())??;
+        Some(lost)
+    }
+
+    /// CPU time in nanoseconds, if that is what it counts.
+    pub(super) fn cpu_time(&self) -> Option<u64> {
+        let [time, _] = (self.role == Role::CpuTime).then(|| self.read())??;
+        Some(time)
+    }
+
+    fn read(&self) -> Option<[u64; 2]> {
+        let mut bytes = [0; 16];
+        rustix::io::read(&self.fd, &mut bytes).ok()?;
+        let (value, lost) = bytes.split_at(8);
+        let number = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes);
+        Some([number(value).ok()?, number(lost).ok()?])
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

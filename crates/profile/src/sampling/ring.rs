@@ -1,0 +1,90 @@
+//! The buffer that the kernel writes records of one CPU into.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perf_event_open_sys::bindings::perf_event_mmap_page;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::param::page_size;
+
+use super::access::SampleError;
+use super::event::Event;
+
+/// A buffer: a page of the kernel's that says where it is, and a ring of bytes behind it.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// Of the event that the buffer belongs to.
+    fd: OwnedFd,
+    page: NonNull<perf_event_mmap_page>,
+    /// Bytes of the ring, a power of two.
+    bytes: usize,
+}
+
+// SAFETY: the mapping is ours alone, and only `read` goes to it, which has the ring for itself.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Bytes that we ask for: what `perf record` does, and a second of deep stacks.
+    pub(super) const BYTES: usize = 512 << 10;
+
+    /// Bytes that we are content with where memory for buffers is short.
+    const LEAST: usize = 32 << 10;
+
+    /// Maps the buffer of an event.
+    pub(super) fn map(event: &Event) -> Result<Ring, SampleError> {
+        let fd = event.as_fd().try_clone_to_owned().map_err(SampleError::Cpus)?;
+        let mut bytes = Ring::BYTES.max(page_size());
+        loop {
+            let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+            let length = page_size() + bytes;
+            // SAFETY: where it is mapped is for the kernel to say.
+            let mapped = unsafe { mmap(std::ptr::null_mut(), length, protection, flags, &fd, 0) };
+            match mapped {
+                Ok(page) => {
+                    let page = NonNull::new(page.cast()).expect("the kernel maps nothing at 0");
+                    return Ok(Ring { fd, page, bytes });
+                }
+                Err(_) if bytes / 2 >= Ring::LEAST.max(page_size()) => bytes /= 2,
+                Err(error) => return Err(SampleError::NoBuffer { error: io::Error::from(error) }),
+            }
+        }
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Appends what is in the buffer, and makes room.
+    pub(super) fn read(&mut self, into: &mut Vec<u8>) {
+        let page = self.page.as_ptr();
+        // SAFETY: the page is mapped, the two fields are aligned, and the kernel writes them as a whole.
+        let (head, tail) = unsafe {
+            (
+                AtomicU64::from_ptr(&raw mut (*page).data_head),
+                AtomicU64::from_ptr(&raw mut (*page).data_tail),
+            )
+        };
+        // Acquire: what is before the head is written.
+        let (end, start) = (head.load(Ordering::Acquire), tail.load(Ordering::Relaxed));
+        let length = (end - start) as usize;
+        let offset = start as usize & (self.bytes - 1);
+        let first = length.min(self.bytes - offset);
+        // SAFETY: the ring is behind the page, and the kernel does not write between tail and head.
+        unsafe {
+            let ring = page.cast::<u8>().add(page_size());
+            into.extend_from_slice(std::slice::from_raw_parts(ring.add(offset), first));
+            into.extend_from_slice(std::slice::from_raw_parts(ring, length - first));
+        }
+        // Release: we have read all of it before the kernel writes there again.
+        tail.store(end, Ordering::Release);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: it is what was mapped, and nothing refers to it any more.
+        let _ = unsafe { munmap(self.page.as_ptr().cast(), page_size() + self.bytes) };
+    }
+}

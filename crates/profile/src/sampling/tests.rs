@@ -1,0 +1,151 @@
+use std::collections::HashMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+use crate::capture::Kind;
+
+/// Builds `tests/programs/known.c`; a reason if that cannot be done here.
+fn known(dir: &Path, rounds: u32) -> Result<PathBuf, String> {
+    let program = dir.join("known");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/known.c");
+    let mut gcc = Command::new("gcc");
+    gcc.args([
+        "-O1",
+        "-g",
+        "-fno-omit-frame-pointer",
+        "-mno-omit-leaf-frame-pointer",
+        "-pthread",
+        "-o",
+    ]);
+    gcc.arg(&program).arg(source).arg(format!("-DROUNDS={rounds}"));
+    match gcc.status() {
+        Ok(status) => {
+            assert!(status.success());
+            Ok(program)
+        }
+        Err(error) => Err(format!("gcc: {error}")),
+    }
+}
+
+/// A program that waits to become one until it is let: its process is there already.
+fn held(program: &Path) -> (Child, impl FnOnce()) {
+    let (mut release, wait) = std::io::pipe().map(|(read, write)| (write, read)).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "read line; exec \"$0\""]).arg(program);
+    command.stdin(Stdio::from(wait)).process_group(0);
+    let child = command.spawn().unwrap();
+    (child, move || std::io::Write::write_all(&mut release, b"go\n").unwrap())
+}
+
+/// Samples of a function, in all and by itself, as shares.
+fn shares(capture: &Capture) -> HashMap<&str, (f64, f64)> {
+    let mut shares: HashMap<&str, (u64, u64)> = HashMap::new();
+    for count in &capture.counts {
+        let names: Vec<&str> = capture
+            .functions_of(count.stack)
+            .map(|function| capture.functions[function as usize].name.as_str())
+            .collect();
+        if let Some(innermost) = names.first() {
+            shares.entry(innermost).or_default().1 += count.samples;
+        }
+        let mut seen = names.clone();
+        seen.sort_unstable();
+        seen.dedup();
+        for name in seen {
+            shares.entry(name).or_default().0 += count.samples;
+        }
+    }
+    let all = capture.samples() as f64;
+    let share = |(total, own): (u64, u64)| (total as f64 / all, own as f64 / all);
+    shares.into_iter().map(|(name, counts)| (name, share(counts))).collect()
+}
+
+#[test]
+fn a_known_program_has_its_known_shares() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = match known(dir.path(), 2500) {
+        Ok(program) => program,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let (mut child, go) = held(&program);
+    let sampler = match Sampler::open(&Target::Exec(child.id() as i32), &Options::default()) {
+        Ok(sampler) => sampler,
+        Err(error) => {
+            child.kill().and_then(|()| child.wait()).unwrap();
+            return println!("skipped: {error}");
+        }
+    };
+    go();
+    assert!(child.wait().unwrap().success());
+    let capture = sampler.finish("known", "", None).unwrap();
+
+    let samples = capture.samples() as f64;
+    assert!(samples > 200.0, "{samples} samples are too few to say anything");
+    assert_eq!(capture.programs, ["sh", "known"].map(String::from)[..capture.programs.len()]);
+    assert_eq!(capture.losses.lost, 0);
+    let shares = shares(&capture);
+    let all = shares["work"].0;
+    // Five standard deviations of a binomial count: once in a million.
+    let error = |share: f64| 5.0 * (share * (1.0 - share) / samples).sqrt();
+    for (name, share) in
+        [("one_of_ten", 0.1), ("three_of_ten", 0.3), ("two_of_ten", 0.2), ("down", 0.4)]
+    {
+        let found = shares[name].0 / all;
+        assert!(
+            (found - share).abs() < error(share),
+            "{name}: {found:.3}, not {share}; {samples} samples"
+        );
+    }
+    let unit = shares["unit"].1 / all;
+    assert!((unit - 0.8).abs() < error(0.8), "unit itself: {unit:.3}");
+    let inlined = capture.functions.iter().find(|function| function.name == "folded_in").unwrap();
+    assert!(inlined.inlined && inlined.kind == Kind::User);
+    assert_eq!(inlined.module.as_deref(), program.to_str());
+
+    let deepest = capture
+        .counts
+        .iter()
+        .map(|count| {
+            let names = capture.functions_of(count.stack);
+            names.filter(|name| capture.functions[*name as usize].name == "down").count()
+        })
+        .max();
+    assert_eq!(deepest, Some(41), "each level of a recursion is there");
+    let cpu = capture.cpu_seconds.unwrap();
+    let of_samples = capture.weight() as f64 / 1e9;
+    if capture.clock.unit == Unit::Nanoseconds {
+        assert!((of_samples / cpu - 1.0).abs() < 0.2, "{of_samples} s sampled, {cpu} s used");
+    }
+}
+
+#[test]
+fn a_process_that_runs_is_joined_and_left() {
+    let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let target = Target::Process(child.id() as i32);
+    let result = Sampler::open(&target, &Options::default()).and_then(|mut sampler| {
+        sampler.enable()?;
+        while sampler.seen() < 30 && child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        sampler.finish("sh", "2026-11-22T10:00:00Z", None)
+    });
+    child.kill().and_then(|()| child.wait()).unwrap();
+    let capture = match result {
+        Ok(capture) => capture,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    assert_eq!(capture.programs, ["sh"]);
+    assert!(capture.samples() >= 30);
+    assert!(capture.seconds.unwrap() > 0.0 && capture.cpu_seconds.unwrap() > 0.0);
+    let is_named = |function: &&crate::capture::Function| !function.name.starts_with('[');
+    assert!(capture.functions.iter().any(|function| is_named(&function)));
+}
+
+#[test]
+fn who_is_not_there_is_named() {
+    // Numbers of processes end at 4 million.
+    let error = Sampler::open(&Target::Process(5_000_000), &Options::default()).unwrap_err();
+    assert_eq!(error.to_string(), "there is no process 5000000: see `ps`");
+}

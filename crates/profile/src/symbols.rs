@@ -1,0 +1,224 @@
+//! Names of addresses.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+
+use blazesym::symbolize::source::{Elf, Kernel, Source};
+use blazesym::symbolize::{Input, Sym, Symbolized, Symbolizer};
+use blazesym::{MaybeDefault, symbolize};
+
+use crate::capture::{Function, Kind, Stacks};
+use crate::records::{Area, Place};
+
+/// Where names of the kernel's functions come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KernelNames {
+    /// From the running kernel.
+    Running,
+    /// From nowhere, as addresses are of another.
+    Unknown,
+}
+
+impl KernelNames {
+    /// Whether we may have the names of the running kernel's functions: `kptr_restrict` can hide them.
+    pub(crate) fn of_running() -> KernelNames {
+        match address_of("_text").or_else(|| address_of("_stext")) {
+            Some(1..) => KernelNames::Running,
+            _ => KernelNames::Unknown,
+        }
+    }
+}
+
+/// The module of the kernel's own functions.
+const KERNEL: &str = "[kernel]";
+
+/// Names of addresses, as numbers of functions, from the innermost inlined one outward.
+pub(crate) struct Symbols {
+    symbolizer: Symbolizer,
+    kernel: KernelNames,
+    /// How much further up the running kernel is than the one with the addresses.
+    kernel_moved: u64,
+    of_kernel: HashMap<u64, Box<[u32]>>,
+    of_files: HashMap<Rc<str>, HashMap<u64, Box<[u32]>>>,
+    perf_maps: HashMap<i32, PerfMap>,
+    unknown: Option<Box<[u32]>>,
+}
+
+impl Symbols {
+    pub(crate) fn new(kernel: KernelNames) -> Symbols {
+        let symbolizer = Symbolizer::builder()
+            .enable_auto_reload(false)
+            // Without, there is nothing about what is inlined.
+            .enable_code_info(true)
+            .enable_inlined_fns(true)
+            .enable_demangling(true)
+            .build();
+        Symbols {
+            symbolizer,
+            kernel,
+            kernel_moved: 0,
+            of_kernel: HashMap::new(),
+            of_files: HashMap::new(),
+            perf_maps: HashMap::new(),
+            unknown: None,
+        }
+    }
+
+    /// A file of `perf record` says where the kernel's text was. The same kernel is elsewhere after each
+    /// boot.
+    pub(crate) fn kernel_mapped(&mut self, path: &str, _area: Area, offset: u64) {
+        if self.kernel == KernelNames::Running && path.starts_with("[kernel.kallsyms]") {
+            // perf writes the address of the symbol behind the name in the offset.
+            let symbol = path.trim_start_matches("[kernel.kallsyms]");
+            match address_of(symbol).filter(|now| *now != 0 && offset != 0) {
+                Some(now) => self.kernel_moved = now.wrapping_sub(offset),
+                None => self.kernel = KernelNames::Unknown,
+            }
+        }
+    }
+
+    /// The functions at an address of the kernel.
+    pub(crate) fn kernel(&mut self, address: u64, stacks: &mut Stacks) -> &[u32] {
+        let Symbols { symbolizer, kernel, kernel_moved, of_kernel, .. } = self;
+        of_kernel.entry(address).or_insert_with(|| {
+            // kallsyms has the modules' functions as well, and what is in memory, not what was built.
+            let source =
+                Source::Kernel(Kernel { vmlinux: MaybeDefault::None, ..Kernel::default() });
+            let at = Input::AbsAddr(address.wrapping_add(*kernel_moved));
+            let is_known = *kernel == KernelNames::Running;
+            let found = is_known.then(|| symbolizer.symbolize_single(&source, at));
+            let (name, module) = match &found {
+                Some(Ok(Symbolized::Sym(sym))) => (&*sym.name, sym.module.as_deref()),
+                _ => ("[unknown]", None),
+            };
+            let module = module.and_then(OsStr::to_str).unwrap_or(KERNEL);
+            [function(stacks, name, module, Kind::Kernel, false)].into()
+        })
+    }
+
+    /// The functions at a place of a file; the address counts where the place is no file.
+    pub(crate) fn user(
+        &mut self,
+        place: Option<Place>,
+        address: u64,
+        stacks: &mut Stacks,
+    ) -> &[u32] {
+        let Some(Place { file, offset, pid }) = place else {
+            return self.unknown.get_or_insert_with(|| {
+                let unknown = Function::new("[unknown]", Kind::User);
+                [stacks.function(&unknown)].into()
+            });
+        };
+        let is_file = file.starts_with('/') && !file.starts_with("//");
+        // Each process has other things in memory that is no file's.
+        let at = if is_file { offset } else { address ^ (pid as u64) << 48 };
+        let of_file = self.of_files.entry(Rc::clone(&file)).or_default();
+        let (symbolizer, perf_maps) = (&self.symbolizer, &mut self.perf_maps);
+        of_file.entry(at).or_insert_with(|| {
+            if !is_file {
+                let names = perf_maps.entry(pid).or_insert_with(|| PerfMap::read(pid));
+                if let Some(name) = names.find(address) {
+                    return [function(stacks, name, &file, Kind::User, false)].into();
+                }
+            }
+            let found = is_file.then(|| {
+                let source = Source::Elf(Elf::new(Path::new(&*file)));
+                symbolizer.symbolize_single(&source, Input::FileOffset(offset))
+            });
+            match found {
+                Some(Ok(Symbolized::Sym(sym))) => named(&sym, &file, stacks),
+                _ => [function(stacks, &bracketed(&file), &file, Kind::User, false)].into(),
+            }
+        })
+    }
+}
+
+fn function(stacks: &mut Stacks, name: &str, module: &str, kind: Kind, inlined: bool) -> u32 {
+    stacks.function(&Function { name: name.into(), module: Some(module.into()), kind, inlined })
+}
+
+fn named(sym: &Sym<'_>, file: &str, stacks: &mut Stacks) -> Box<[u32]> {
+    let inlined = sym.inlined.iter().rev();
+    let inlined = inlined.map(|inlined: &symbolize::InlinedFn<'_>| {
+        function(stacks, &inlined.name, file, Kind::User, true)
+    });
+    let mut functions: Vec<u32> = inlined.collect();
+    functions.push(function(stacks, &sym.name, file, Kind::User, false));
+    functions.into()
+}
+
+/// What stands for functions of a file that has no names: its own, as stackcollapse-perf.pl writes it.
+fn bracketed(file: &str) -> String {
+    if file.starts_with("//") {
+        return "[unknown]".to_owned();
+    }
+    let name = file.rsplit('/').next().unwrap_or(file);
+    format!("[{}]", name.trim_start_matches('[').trim_end_matches(']'))
+}
+
+/// Where the running kernel has a symbol; 0 if we may not know.
+fn address_of(symbol: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/kallsyms").ok()?;
+    let line = text.lines().find(|line| line.split(' ').nth(2) == Some(symbol))?;
+    u64::from_str_radix(line.split(' ').next()?, 16).ok()
+}
+
+/// Names that a just-in-time compiler left for us: `/tmp/perf-PID.map`, from
+/// `tools/perf/Documentation/jit-interface.txt`.
+#[derive(Debug, Default)]
+struct PerfMap {
+    /// Start, end and name, in order.
+    names: Vec<(u64, u64, String)>,
+}
+
+impl PerfMap {
+    fn read(pid: i32) -> PerfMap {
+        PerfMap::parse(&fs::read(format!("/tmp/perf-{pid}.map")).unwrap_or_default())
+    }
+
+    fn parse(text: &[u8]) -> PerfMap {
+        let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+        let line = |line: &str| {
+            let mut words = line.splitn(3, ' ');
+            let (start, size) = (number(words.next()?)?, number(words.next()?)?);
+            Some((start, start.checked_add(size)?, words.next()?.to_owned()))
+        };
+        let mut names: Vec<_> = String::from_utf8_lossy(text).lines().filter_map(line).collect();
+        // Code that was compiled again stands further down, and counts.
+        names.reverse();
+        names.sort_by_key(|name| name.0);
+        names.dedup_by_key(|name| name.0);
+        PerfMap { names }
+    }
+
+    fn find(&self, address: u64) -> Option<&str> {
+        let place = self.names.partition_point(|name| name.0 <= address).checked_sub(1)?;
+        let (_, end, name) = &self.names[place];
+        (address < *end).then_some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_without_names_stand_for_their_functions() {
+        assert_eq!(bracketed("/usr/lib/libc.so.6"), "[libc.so.6]");
+        assert_eq!(bracketed("[vdso]"), "[vdso]");
+        assert_eq!(bracketed("//anon"), "[unknown]");
+    }
+
+    #[test]
+    fn compilers_names_are_read() {
+        let names =
+            PerfMap::parse(b"1000 10 old\n0x2000 20 Foo::bar (int)\nnonsense\n1000 8 new\n");
+        assert_eq!(names.find(0x1007), Some("new"));
+        assert_eq!(names.find(0x1008), None);
+        assert_eq!(names.find(0x201f), Some("Foo::bar (int)"));
+        assert_eq!(names.find(0xfff), None);
+    }
+}
