@@ -154,6 +154,14 @@ pub(crate) fn processes_in(dir: &Path) -> Vec<String> {
 
 /// Starts a command whose output nobody reads.
 pub(crate) fn start(command: &mut Command) -> Child {
+    let heeds_ctrl_c = || {
+        // Shells have what they start with & ignore it, and knee would then as well.
+        // SAFETY: that a signal has its default action runs none of our code.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: between fork and exec it makes one system call, and allocates nothing.
+    unsafe { command.pre_exec(heeds_ctrl_c) };
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
