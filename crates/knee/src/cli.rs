@@ -21,6 +21,7 @@ pub(crate) enum Command {
     Ab(Box<commands::ab::Args>),
     History(commands::history::Args),
     Fit(commands::fit::Args),
+    Profile(Box<commands::profile::Args>),
     Report(commands::report::Args),
     Commute(commands::commute::Args),
     Kernel(commands::kernel::Args),
@@ -36,6 +37,7 @@ Examples:
   knee run mmap1 'page_fault*'       these testcases, as processes and as threads
   knee compare runs/A runs/B         what changed from one run to another
   knee ab --before ./old --after ./new   which is faster? measured in turns
+  knee profile growth mmap1          what grows with the cores
   knee list                          what can be measured
   knee doctor                        what works on this machine, and what is missing
 

@@ -22,6 +22,8 @@ pub(crate) enum ExitStatus {
     Environment,
     /// 4: a testcase died, hung or returned, or a model of an interface did.
     TestcaseDied,
+    /// That of a command which knee ran on behalf of its user, as a shell would have it.
+    OfCommand(i32),
     /// 128 + the signal: interrupted; what was measured is kept and marked as incomplete.
     Interrupted(i32),
 }
@@ -60,6 +62,7 @@ impl From<ExitStatus> for ExitCode {
             ExitStatus::Usage => 2,
             ExitStatus::Environment => 3,
             ExitStatus::TestcaseDied => 4,
+            ExitStatus::OfCommand(status) => status as u8,
             ExitStatus::Interrupted(signal) => 128 + signal as u8,
         })
     }

@@ -22,6 +22,9 @@ fn main() -> ExitCode {
         Some(arg) if arg == knee_measure::runner::SUBCOMMAND => {
             std::process::exit(knee_measure::runner::main())
         }
+        Some(arg) if arg == knee_measure::held::SUBCOMMAND => {
+            std::process::exit(knee_measure::held::main())
+        }
         Some(arg) if arg == knee_agent::SUBCOMMAND => std::process::exit(knee_agent::main()),
         _ => {}
     }
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Command::Ab(args) => commands::ab::run(&args),
         Command::History(args) => commands::history::run(&args),
         Command::Fit(args) => commands::fit::run(&args),
+        Command::Profile(args) => commands::profile::run(&args),
         Command::Report(args) => commands::report::run(&args),
         Command::Commute(args) => commands::commute::run(&args),
         Command::Kernel(args) => commands::kernel::run(&args),

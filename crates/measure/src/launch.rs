@@ -74,9 +74,23 @@ impl Launcher {
             let sample = command::run(command, job, interrupt)?;
             return receive(&command.line, sample).map_err(Stopped::ByReceiver);
         }
+        self.run_watched(job, interrupt, |_| Ok(()), receive)
+    }
+
+    /// Like [`Launcher::run`], for what has a runner; `watch` gets the runner's process number before
+    /// there are any tasks. Tasks are its children, in processes or threads of their own.
+    pub fn run_watched(
+        &self,
+        job: &Job,
+        interrupt: &Interrupt,
+        watch: impl FnOnce(i32) -> io::Result<()>,
+        mut receive: impl FnMut(&str, Sample) -> io::Result<()>,
+    ) -> Result<(), Stopped> {
         let _seat = Seat::take(job.sampler_cpu);
-        let mut runner = Runner::start(&self.program, job)
-            .map_err(|e| Failure::runner(format!("cannot start a runner: {e}")))?;
+        let failed = |e: io::Error| Failure::runner(format!("cannot start a runner: {e}"));
+        let mut runner = Runner::start(&self.program, job).map_err(failed)?;
+        watch(runner.child.id().cast_signed()).map_err(Stopped::ByReceiver)?;
+        runner.send(job).map_err(failed)?;
         let mut description = String::new();
         let startup = Duration::from_secs_f64(job.start_timeout);
         let mut patience = startup + STARTUP_PATIENCE;
@@ -132,10 +146,7 @@ impl Runner {
         let exit = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
             .inspect_err(|_| drop(child.kill().and_then(|()| child.wait())))?;
         let input = child.stdin.take();
-        let mut runner =
-            Self { child, exit, input, tasks: None, events: Vec::new(), stderr: Vec::new() };
-        runner.send(job)?;
-        Ok(runner)
+        Ok(Self { child, exit, input, tasks: None, events: Vec::new(), stderr: Vec::new() })
     }
 
     fn send(&mut self, job: &Job) -> io::Result<()> {

@@ -12,6 +12,7 @@
 //! * A [`runner`] is one fresh process that runs one round of one point: it forks the tasks,
 //!   samples their counters ([`area`]) and ends them. A [`job`] goes in, events come out.
 //! * [`launch`] is the other side: it starts runners and makes sure that they end.
+//! * A [`held`] command waits, before it is one, until it is let.
 //! * A [`sweep`] runs rounds of all points of a [`plan`], interleaved, into a [`record`].
 //! * [`summary`] makes curves of a record; [`noise`] knows what chance alone shows.
 //! * [`results`] are what can be compared, whoever measured them.
@@ -33,6 +34,7 @@ mod child;
 mod clock;
 mod command;
 pub mod design;
+pub mod held;
 pub mod interrupt;
 pub mod job;
 pub mod launch;

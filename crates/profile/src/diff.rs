@@ -27,6 +27,7 @@
 use std::collections::HashMap;
 
 use knee_stats::benjamini_hochberg;
+use serde::Serialize;
 use statrs::function::erf::erfc;
 
 use crate::capture::{Capture, Kind, Unit, Work};
@@ -44,7 +45,8 @@ pub const FALSE_SHARE: f64 = 0.05;
 const FEWEST: u64 = 5;
 
 /// What differences are measured in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// Shares of all samples, 0 to 1.
     Share,
@@ -82,7 +84,7 @@ pub struct Row {
 }
 
 /// A difference, after less before.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Difference {
     /// Samples before and after.
     pub samples: (u64, u64),

@@ -10,6 +10,8 @@
 //! * [`import`] reads what other tools have sampled.
 //! * [`view`] shows a capture: tables, call trees, flame graphs, files of other tools.
 //! * [`mod@diff`] compares two captures by function, and says what exceeds the sampling error.
+//! * [`mod@growth`] ranks functions by how much more each iteration costs with more tasks.
+//! * [`sampling`] takes captures here.
 //!
 //! This crate prints nothing and starts no processes.
 //!
@@ -25,6 +27,7 @@
 
 pub mod capture;
 pub mod diff;
+pub mod growth;
 pub mod import;
 mod records;
 pub mod sampling;

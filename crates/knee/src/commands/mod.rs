@@ -9,6 +9,7 @@ pub(crate) mod generate;
 pub(crate) mod history;
 pub(crate) mod kernel;
 pub(crate) mod list;
+pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod show;

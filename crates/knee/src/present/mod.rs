@@ -15,6 +15,7 @@ pub(crate) mod fit;
 pub(crate) mod history;
 pub(crate) mod json;
 pub(crate) mod number;
+pub(crate) mod profile;
 pub(crate) mod progress;
 pub(crate) mod table;
 pub(crate) mod warnings;

@@ -1,7 +1,8 @@
-//! Captures that other tools have taken, read as text.
+//! Captures that other tools have taken.
 //!
 //! | file | what it is |
 //! | --- | --- |
+//! | [`mod@perf_data`] | the file of `perf record` |
 //! | [`mod@script`] | what `perf script` prints |
 //! | [`mod@folded`] | folded stacks: `program;outer;inner 12` |
 //!
@@ -9,8 +10,65 @@
 //! a text that ends in the middle still shows where the time went.
 
 pub mod folded;
+pub mod perf_data;
 mod rust_name;
 pub mod script;
 
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::path::Path;
+
 pub use folded::folded;
+pub use perf_data::perf_data;
 pub use script::script;
+
+use crate::capture::{Capture, CaptureError};
+
+/// Reads a capture of any of these kinds, or one of ours; `-` is standard input, for text.
+///
+/// # Errors
+/// [`CaptureError`] says what is wrong, and what to do.
+pub fn open(path: &Path) -> Result<Capture, CaptureError> {
+    let failed = |error| CaptureError::File { path: path.to_owned(), error };
+    let wrong = |reason| CaptureError::Content { path: path.to_owned(), reason };
+    let title = path.display().to_string();
+    if path == Path::new("-") {
+        return text(BufReader::new(io::stdin()), "standard input").map_err(failed)?.map_err(wrong);
+    }
+    let mut file = File::open(path).map_err(failed)?;
+    let mut start = [0; perf_data::MAGIC.len()];
+    let length = file.read(&mut start).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    match &start[..length] {
+        perf_data::MAGIC => perf_data(file, &title).map_err(wrong),
+        [b'{', ..] => Capture::open(path),
+        _ => text(BufReader::new(file), &title).map_err(failed)?.map_err(wrong),
+    }
+}
+
+/// Text of either kind: a line of folded stacks ends in a number, the first line of a sample of
+/// perf script in a colon.
+fn text(mut reader: impl BufRead, title: &str) -> io::Result<Result<Capture, String>> {
+    let mut head = Vec::new();
+    while reader.read_until(b'\n', &mut head)? > 0 {
+        let line = head.split(|byte| *byte == b'\n').rev().nth(1).unwrap_or(&head).trim_ascii();
+        if !line.is_empty() && !line.starts_with(b"#") {
+            break;
+        }
+    }
+    let first = head.trim_ascii_end();
+    let is_folded = first.contains(&b';') && first.last().is_some_and(u8::is_ascii_digit);
+    let whole = head.as_slice().chain(reader);
+    let capture = match is_folded {
+        true => folded(whole, title)?,
+        false => script(whole, title, None)?.capture,
+    };
+    Ok(match capture.samples() {
+        0 => Err(
+            "there is no sample in it: it is no capture of knee profile, no file of perf record, \
+                  no text of perf script, and no folded stacks"
+                .to_owned(),
+        ),
+        _ => Ok(capture),
+    })
+}

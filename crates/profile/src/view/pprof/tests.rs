@@ -32,7 +32,9 @@ fn go(arguments: &[&str]) -> Option<String> {
 #[test]
 fn go_reads_the_samples() {
     if let Some(text) = go(&["-top", "-sample_index=samples"]) {
-        assert_data_eq!(text, str![[r#"
+        assert_data_eq!(
+            text,
+            str![[r#"
 File: prog
 prog <1>
 Type: samples
@@ -47,14 +49,17 @@ Showing nodes accounting for 999, 99.90% of 1000 total
          0     0% 99.90%        296 29.60%  entry_SYSCALL_64
          0     0% 99.90%        750 75.00%  work
 
-"#]]);
+"#]]
+        );
     }
 }
 
 #[test]
 fn go_reads_the_time_and_the_programs() {
     if let Some(text) = go(&["-traces", "-sample_index=cpu", "-focus=mix"]) {
-        assert_data_eq!(text, str![[r#"
+        assert_data_eq!(
+            text,
+            str![[r#"
 File: prog
 prog <1>
 Type: cpu
@@ -70,7 +75,8 @@ Duration: 1.25s, Total samples = 1s (80.00%)
              work
 -----------+-------------------------------------------------------
 
-"#]]);
+"#]]
+        );
     }
 }
 

@@ -1,0 +1,134 @@
+//! `knee profile growth`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use knee_measure::interrupt::Interrupt;
+use knee_measure::machine::cgroup;
+use knee_profile::Capture;
+use knee_profile::growth::{growth, table};
+use knee_profile::import;
+use knee_profile::sampling::Sampler;
+
+use super::super::run::tasks::Tasks;
+use super::sample::tell_how;
+use super::testcase::Bench;
+use super::{HowArgs, ModeArg};
+use crate::exit::{ExitStatus, usage};
+use crate::present::number;
+use crate::present::profile::losses;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Rank functions by how much more each iteration takes of them with more tasks
+///
+/// Samples a testcase at one task, at its knee and at the most, and compares the cost of an iteration
+/// by function: CPU time of all tasks over iterations. What grew is what the tasks cost each other; who
+/// called it is named. The time for which tasks have no CPU, as they sleep, is shown beside it.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee profile growth mmap1 -m threads           at 1 task, at the knee, at all CPUs
+  knee profile growth page_fault1 -t 1,4,16      at these
+  knee profile growth mmap1 -m threads -o mmap1  and keeps the captures: mmap1/1.json …
+  knee profile growth --from 1.json 16.json      of captures that were taken before
+  knee profile growth mmap1 --json | jq '.rows[0]'")]
+pub(super) struct Args {
+    /// A testcase, as of `knee list`
+    #[arg(value_name = "TESTCASE", required_unless_present = "from")]
+    testcase: Option<String>,
+
+    /// Numbers of tasks, such as 1,4,16 [default: 1, the knee, and as many as there are CPUs]
+    #[arg(short, long, value_name = "LIST")]
+    tasks: Option<Tasks>,
+
+    /// Processes or threads [default: what the testcase can, processes first]
+    #[arg(short, long, value_enum)]
+    mode: Option<ModeArg>,
+
+    /// Seconds to sample at each
+    #[arg(short, long, value_name = "SECONDS", default_value = "3", value_parser = super::super::seconds)]
+    duration: f64,
+
+    /// Captures of knee profile TESTCASE, instead of new ones
+    #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["testcase", "tasks", "mode", "output"])]
+    from: Vec<PathBuf>,
+
+    /// A directory to keep the captures in, by number of tasks
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Functions that are shown at most
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 15, conflicts_with = "json")]
+    most: usize,
+
+    /// As JSON, for programs
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let captures = match &args.testcase {
+        None => {
+            args.from.iter().map(|file| Ok(import::open(file)?)).collect::<anyhow::Result<_>>()?
+        }
+        Some(name) => match take(args, name)? {
+            Ok(captures) => captures,
+            Err(status) => return Ok(status),
+        },
+    };
+    let Some(growth) = growth(&captures) else {
+        return Err(usage(
+            "growth needs captures of a testcase, with two or more numbers of tasks: take them with \
+             knee profile TESTCASE -t N, or name the testcase and -t 1,N",
+        ));
+    };
+    match args.json {
+        true => stdout::print(&(serde_json::to_string_pretty(&growth)? + "\n"))?,
+        false => stdout::print(&table(&growth, args.most).to_string())?,
+    }
+    captures.iter().for_each(losses);
+    Ok(ExitStatus::Done)
+}
+
+/// Takes captures at all numbers of tasks, in ascending order.
+fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStatus>> {
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let bench = Bench::of(name, args.mode, &args.how)?;
+    let most = bench.topology.usable().len() as u32;
+    let tasks = match &args.tasks {
+        Some(tasks) => tasks.resolve(&bench.topology, cgroup::cpu_quota()),
+        None if most == 1 => vec![1, 2],
+        None => vec![1, most],
+    };
+    if let Some(dir) = &args.output {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    }
+    let mut captures = Vec::new();
+    for (place, &tasks) in tasks.iter().enumerate() {
+        let told = |sampler: &Sampler| {
+            if !args.how.quiet && place == 0 {
+                tell_how(sampler);
+            }
+        };
+        if !args.how.quiet {
+            let seconds = args.duration;
+            tell!("knee: {} {} for {seconds} s", bench.label(), number::tasks(tasks));
+        }
+        match bench.sample(tasks, args.duration, &interrupt, told)?.capture(&bench.label()) {
+            Ok(capture) => {
+                if let Some(dir) = &args.output {
+                    capture.write(&dir.join(format!("{tasks}.json")))?;
+                }
+                captures.push(capture);
+            }
+            Err((words, status)) => {
+                tell!("knee: {words}");
+                return Ok(Err(status));
+            }
+        }
+    }
+    Ok(Ok(captures))
+}

@@ -1,0 +1,97 @@
+//! Sampling what is not ours: a process, a command, the machine.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context;
+use knee_measure::held::{Ended, Held, shell_status};
+use knee_measure::interrupt::Interrupt;
+use knee_measure::machine::utc::rfc3339;
+use knee_profile::Capture;
+use knee_profile::sampling::{Options, Sampler, Target};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::sample::tell_how;
+use crate::exit::ExitStatus;
+
+/// Samples a command until it ends, or for some seconds; then it goes on.
+pub(super) fn command(
+    command: &[OsString],
+    duration: Option<f64>,
+    options: &Options,
+    interrupt: &Interrupt,
+    quiet: bool,
+) -> anyhow::Result<(Capture, ExitStatus)> {
+    let started_at = rfc3339(SystemTime::now());
+    let mut held = Held::start(command).context("cannot start a process")?;
+    let sampler = Sampler::open(&Target::Exec(held.id()), options)?;
+    if !quiet {
+        tell_how(&sampler);
+    }
+    held.release().context("the process of the command is gone")?;
+    let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let mut ended = held.wait(until, interrupt)?;
+    let capture = sampler.finish(words.join(" "), started_at, None)?;
+    if ended.is_none() {
+        ended = held.wait(None, interrupt)?;
+    }
+    let status = match ended {
+        Some(Ended::Itself(status)) => ExitStatus::OfCommand(shell_status(status)),
+        Some(Ended::Interrupted(signal)) => ExitStatus::Interrupted(signal),
+        None => unreachable!("without a deadline it waits until something has happened"),
+    };
+    Ok((capture, status))
+}
+
+/// Samples a process, or all, until it ends, or for some seconds, or until Ctrl-C.
+pub(super) fn running(
+    target: &Target,
+    duration: Option<f64>,
+    options: &Options,
+    interrupt: &Interrupt,
+    quiet: bool,
+) -> anyhow::Result<(Capture, ExitStatus)> {
+    let started_at = rfc3339(SystemTime::now());
+    let mut sampler = Sampler::open(target, options)?;
+    sampler.enable()?;
+    if !quiet {
+        tell_how(&sampler);
+    }
+    wait(target, duration, interrupt)?;
+    let title = match target {
+        Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
+        Target::System => "all CPUs".to_owned(),
+    };
+    Ok((sampler.finish(title, started_at, None)?, ExitStatus::Done))
+}
+
+/// Until it is over. Ctrl-C ends the sampling as its user wants it to, and is no failure.
+fn wait(target: &Target, duration: Option<f64>, interrupt: &Interrupt) -> anyhow::Result<()> {
+    let exit = match target {
+        Target::Process(pid) | Target::Exec(pid) => {
+            let pid = Pid::from_raw(*pid).context("no process has this number")?;
+            Some(pidfd_open(pid, PidfdFlags::empty()).context("cannot watch the process")?)
+        }
+        Target::System => None,
+    };
+    let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    loop {
+        let mut fds = vec![PollFd::new(interrupt, PollFlags::IN)];
+        fds.extend(exit.as_ref().map(|exit| PollFd::new(exit, PollFlags::IN)));
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        match poll(&mut fds, left.as_ref()) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error).context("cannot wait"),
+        }
+    }
+    let _ = interrupt.take();
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Sampling a testcase while it runs.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use knee_measure::interrupt::Interrupt;
+use knee_measure::job::{Failure, Job, Phase, START_TIMEOUT};
+use knee_measure::launch::{Launcher, Stopped};
+use knee_measure::machine::{Topology, utc::rfc3339};
+use knee_measure::needs::{self, TMPFS};
+use knee_measure::plan::Case;
+use knee_measure::select::{Selected, select};
+use knee_measure::sweep::spare_cpu;
+use knee_measure::testcase::{Mode, Need};
+use knee_measure::workdir::WorkDir;
+use knee_profile::Capture;
+use knee_profile::capture::Work;
+use knee_profile::sampling::{Options, Sampler, Target};
+
+use super::super::run::{WARMUP, existing, topology};
+use super::{HowArgs, ModeArg};
+use crate::exit::{ExitStatus, usage};
+
+/// Seconds from count to count; an interrupted sampling keeps what was counted by then.
+const INTERVAL: f64 = 0.1;
+
+/// A testcase that is to be sampled.
+pub(super) struct Bench<'a> {
+    selected: Selected,
+    case: Case,
+    pub(super) mode: Mode,
+    pub(super) topology: Topology,
+    how: &'a HowArgs,
+    dir: PathBuf,
+}
+
+/// How the sampling of a point ended.
+pub(super) enum Sampled {
+    Done(Box<Capture>),
+    Failed(Failure),
+    Interrupted(i32),
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn of(
+        name: &str,
+        mode: Option<ModeArg>,
+        how: &'a HowArgs,
+    ) -> anyhow::Result<Bench<'a>> {
+        let selected = select(&[name]).map_err(|error| {
+            usage(format!("{error}; a command stands behind --, as in: knee profile -- {name}"))
+        })?;
+        let [selected] = selected[..] else {
+            return Err(usage(format!("{name} is {} testcases: name one", selected.len())));
+        };
+        let case = Case::built_in(&selected);
+        let asked = match mode {
+            Some(mode) => mode.modes().modes(),
+            None => vec![Mode::Processes, Mode::Threads],
+        };
+        let Some(&mode) = case.modes(&asked).first() else {
+            let other = if asked == [Mode::Processes] { "threads" } else { "processes" };
+            return Err(usage(format!("{name} has {other} only: use -m {other}")));
+        };
+        let dir = match &how.dir {
+            Some(dir) => existing("--dir", dir)?,
+            None if selected.testcase.needs.contains(&Need::Tmpfs) => TMPFS.into(),
+            None => existing("TMPDIR", &std::env::temp_dir())?,
+        };
+        Ok(Bench { selected, case, mode, topology: topology(None)?, how, dir })
+    }
+
+    pub(super) fn label(&self) -> String {
+        self.selected.label()
+    }
+
+    /// Runs so many tasks, and samples them for so many seconds once they have warmed up. `started` is
+    /// told when sampling begins.
+    pub(super) fn sample(
+        &self,
+        tasks: u32,
+        seconds: f64,
+        interrupt: &Interrupt,
+        mut started: impl FnMut(&Sampler),
+    ) -> anyhow::Result<Sampled> {
+        let context = needs::Context { dir: &self.dir, mode: self.mode, tasks };
+        if let Some(failure) =
+            self.case.needs().iter().find_map(|&need| needs::check(need, &context).err())
+        {
+            return Ok(Sampled::Failed(failure));
+        }
+        let started_at = rfc3339(SystemTime::now());
+        let mut work = WorkDir::create(&self.dir)
+            .with_context(|| format!("cannot write to {}", self.dir.display()))?;
+        let dir = work.begin_round()?;
+        let cpus = self.how.placement.order(&self.topology);
+        let samples = (seconds / INTERVAL).ceil().max(1.0) as u64;
+        let job = Job {
+            source: self.case.source(),
+            mode: self.mode,
+            tasks,
+            sampler_cpu: spare_cpu(&cpus, tasks, &self.case),
+            cpus,
+            pin: self.how.placement.pins(),
+            warmup: WARMUP,
+            interval: seconds / samples as f64,
+            start_timeout: START_TIMEOUT,
+            samples: Some(samples),
+            dir: dir.clone(),
+            layout: 0,
+        };
+        let sampler = RefCell::new(None);
+        let mut iterations = 0.0;
+        let mut taken = 0;
+        let watch = |runner: i32| {
+            let options = Options {
+                every: self.how.event.into(),
+                frequency: self.how.frequency,
+                without: Some(runner),
+            };
+            let opened = Sampler::open(&Target::Process(runner), &options);
+            *sampler.borrow_mut() = Some(opened.map_err(io::Error::other)?);
+            Ok(())
+        };
+        let result = Launcher::this_program().run_watched(&job, interrupt, watch, |_, sample| {
+            let mut sampler = sampler.borrow_mut();
+            let sampler = sampler.as_mut().expect("it was opened before there were tasks");
+            match sample.phase {
+                Phase::Warmup => {
+                    sampler.enable().map_err(io::Error::other)?;
+                    started(sampler);
+                }
+                Phase::Measure => {
+                    let rate: f64 = sample.rates.iter().sum();
+                    iterations += rate / self.case.steps as f64 * sample.seconds;
+                    taken += 1;
+                    if taken == samples {
+                        sampler.disable().map_err(io::Error::other)?;
+                    }
+                }
+            }
+            Ok(())
+        });
+        work.end_round(&dir)?;
+        match result {
+            Ok(()) => {}
+            Err(Stopped::Failed(failure)) => return Ok(Sampled::Failed(failure)),
+            Err(Stopped::Interrupted(signal)) => return Ok(Sampled::Interrupted(signal)),
+            Err(Stopped::ByReceiver(error)) => return Err(error.into()),
+        }
+        let sampler = sampler.into_inner().expect("the round is over");
+        let work = Work {
+            testcase: self.label(),
+            mode: self.mode.to_string(),
+            tasks,
+            iterations: iterations.round() as u64,
+        };
+        let title = format!("{} {} ×{tasks}", self.label(), self.mode);
+        Ok(Sampled::Done(Box::new(sampler.finish(title, started_at, Some(work))?)))
+    }
+}
+
+impl Sampled {
+    /// The capture, or what is to be said and returned instead.
+    pub(super) fn capture(self, label: &str) -> Result<Capture, (String, ExitStatus)> {
+        match self {
+            Sampled::Done(capture) => Ok(*capture),
+            Sampled::Failed(failure) => Err((
+                format!("{label}: {}; {}", failure.reason, failure.remedy),
+                ExitStatus::of_failure(failure.kind),
+            )),
+            Sampled::Interrupted(signal) => {
+                Err((format!("{label}: interrupted"), ExitStatus::Interrupted(signal)))
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What is said of a capture beside its views.
+
+use knee_profile::Capture;
+
+use super::number;
+use crate::stderr::tell;
+
+/// What was sampled, in a line or two.
+pub(crate) fn summary(capture: &Capture) -> String {
+    let mut line = format!("{}: {} samples", capture.title, capture.samples());
+    if let Some(seconds) = capture.seconds {
+        line += &format!(" in {}", number::time(seconds));
+    }
+    line += &format!(" by {}", capture.clock.event);
+    if let Some(cpu) = capture.cpu_seconds {
+        line += &format!(", {} of CPU time", number::time(cpu));
+    }
+    if let (Some(work), Some(cpu)) = (&capture.work, capture.cpu_seconds)
+        && work.iterations > 0
+    {
+        let cost = cpu / work.iterations as f64;
+        line += &format!(", {} for each iteration", number::time(cost));
+    }
+    line + "\n"
+}
+
+/// Says what a capture lacks.
+pub(crate) fn losses(capture: &Capture) {
+    let losses = capture.losses;
+    let all = capture.samples() + losses.lost;
+    let share = |part: u64| number::percent(part as f64 / all.max(1) as f64);
+    if capture.samples() == 0 {
+        tell!("knee: no samples: it ended at once, or had no CPU; sample for longer with -d");
+    }
+    if losses.lost > 0 {
+        tell!("knee: {} samples were lost ({}): try a lower -F", losses.lost, share(losses.lost));
+    }
+    if losses.throttled > 0 {
+        tell!(
+            "knee: the kernel stopped sampling for a while, {} times: try a lower -F",
+            losses.throttled
+        );
+    }
+    if losses.cut > 0 {
+        tell!(
+            "knee: {} stacks ({}) are deeper than the kernel records, and lack their outermost \
+             functions: sysctl kernel.perf_event_max_stack=1024 as root",
+            losses.cut,
+            share(losses.cut)
+        );
+    }
+    if losses.unreadable > 0 {
+        tell!("knee: {} records could not be read, and are left out", losses.unreadable);
+    }
+}

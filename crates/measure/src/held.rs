@@ -1,0 +1,142 @@
+//! A command that waits, before it is one, until it is let: whoever wants to watch it from its first
+//! instruction knows its process by then.
+//!
+//! The process is knee itself, which reads from a pipe and then becomes the command.
+
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::interrupt::Interrupt;
+use crate::launch::timespec;
+use crate::signal::reset_signals;
+
+/// The hidden subcommand of knee that waits and becomes another program.
+pub const SUBCOMMAND: &str = "held";
+
+/// What a shell returns for what it does not find.
+const NOT_FOUND: i32 = 127;
+
+/// How long an interrupted command may take to end by itself.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A command that waits. Dropping it ends the command, begun or not.
+#[derive(Debug)]
+pub struct Held {
+    child: Child,
+    release: Option<PipeWriter>,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself.
+    Itself(ExitStatus),
+    /// This signal told knee to stop, and the command was ended.
+    Interrupted(i32),
+}
+
+impl Held {
+    /// Starts a process that will become a command, with knee's own input and output.
+    ///
+    /// # Errors
+    /// No process can be started.
+    pub fn start(command: &[OsString]) -> io::Result<Held> {
+        let (wait, release) = io::pipe()?;
+        // The child finds it by its number.
+        fcntl_setfd(&wait, fcntl_getfd(&wait)? - FdFlags::CLOEXEC)?;
+        let child = Command::new("/proc/self/exe")
+            .arg0("knee")
+            .arg(SUBCOMMAND)
+            .arg(wait.as_raw_fd().to_string())
+            .args(command)
+            .spawn()?;
+        Ok(Held { child, release: Some(release) })
+    }
+
+    /// The number of the process.
+    pub fn id(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Lets it become the command.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn release(&mut self) -> io::Result<()> {
+        self.release.take().map_or(Ok(()), |mut pipe| pipe.write_all(b"!"))
+    }
+
+    /// Waits until it has ended, or `until`, or somebody interrupts, which ends it.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn wait(
+        &mut self,
+        until: Option<Instant>,
+        interrupt: &Interrupt,
+    ) -> io::Result<Option<Ended>> {
+        let exit = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        loop {
+            let mut fds =
+                [PollFd::new(&exit, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            match poll(&mut fds, left.map(timespec).as_ref()) {
+                Ok(0) => return Ok(None),
+                Ok(_) | Err(Errno::INTR) => (),
+                Err(error) => return Err(error.into()),
+            }
+            let [ended, interrupted] = fds.map(|fd| !fd.revents().is_empty());
+            if ended {
+                return Ok(Some(Ended::Itself(self.child.wait()?)));
+            }
+            if interrupted && let Some(signal) = interrupt.take() {
+                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+                let _ =
+                    poll(&mut [PollFd::new(&exit, PollFlags::IN)], Some(&timespec(END_PATIENCE)));
+                return Ok(Some(Ended::Interrupted(signal)));
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The status that a shell gives for how a command ended.
+pub fn shell_status(status: ExitStatus) -> i32 {
+    status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(NOT_FOUND)
+}
+
+/// The whole life of the process that waits. Returns only if it cannot become the command.
+pub fn main() -> i32 {
+    let mut words = std::env::args_os().skip(2);
+    let pipe = words.next().and_then(|fd| fd.to_str()?.parse().ok());
+    let (Some(pipe), Some(program)) = (pipe, words.next()) else {
+        eprintln!("knee {SUBCOMMAND} is started by knee profile, not by hand");
+        return 2;
+    };
+    // SAFETY: it was left open for us, and nobody else here knows it.
+    let mut pipe = PipeReader::from(unsafe { OwnedFd::from_raw_fd(pipe) });
+    let mut byte = [0];
+    if !matches!(pipe.read(&mut byte), Ok(1)) {
+        // Whoever held us is gone.
+        return 1;
+    }
+    drop(pipe);
+    reset_signals();
+    let error = Command::new(&program).args(words).exec();
+    eprintln!("knee: cannot start {}: {error}", program.display());
+    NOT_FOUND
+}

@@ -1,0 +1,148 @@
+//! What grows with the cores: the cost of an iteration, by function, at one task and at more.
+//!
+//! A flame graph of one point says where time goes, not what does not scale. An iteration that costs more
+//! with many tasks than with one says it: whatever a function takes *more* for each iteration is what the
+//! cores cost each other there, be it that they wait in a loop for a lock, or for a cache line that
+//! another core had.
+//!
+//! Costs are CPU time (or cycles) over iterations, of all tasks. Where tasks sleep, no CPU time passes:
+//! that is shown beside it, as the time for which a task has no CPU.
+
+use serde::Serialize;
+
+use crate::capture::{Capture, Kind};
+use crate::diff::{Difference, Measure, diff};
+use crate::view::functions::functions;
+
+mod callers;
+mod table;
+
+pub use table::table;
+
+/// What grew from the first of some captures to the last.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Growth {
+    /// What was sampled.
+    pub testcase: String,
+    /// What costs are in, for each iteration.
+    pub measure: Measure,
+    /// The captures, in order.
+    pub points: Vec<Point>,
+    /// Functions, by how much more of themselves an iteration takes at the last point, the most first;
+    /// those that exceed the sampling error before the others.
+    pub rows: Vec<Row>,
+}
+
+/// A capture, in short.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// Number of tasks.
+    pub tasks: u32,
+    /// Iterations of all tasks for each second.
+    pub rate: f64,
+    /// What an iteration costs.
+    pub cost: f64,
+    /// Nanoseconds for each iteration for which its task has no CPU; `None` where it is not known.
+    pub waiting: Option<f64>,
+    /// Samples.
+    pub samples: u64,
+}
+
+/// A function's cost.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// The file it is in.
+    pub module: Option<String>,
+    /// Where it is.
+    pub kind: Kind,
+    /// What it takes itself of an iteration, at each point.
+    pub own: Vec<f64>,
+    /// What it takes with what it calls, at each point.
+    pub total: Vec<f64>,
+    /// From the first point to the last, of what it takes itself.
+    pub own_growth: Difference,
+    /// From the first point to the last, with what it calls.
+    pub total_growth: Difference,
+    /// Who called it where it grew most: its caller, the caller's caller, and so on.
+    pub from: Vec<String>,
+}
+
+/// What grew from the first of these captures to the last; `None` if there are fewer than two, or if one
+/// does not know what was done.
+pub fn growth(captures: &[Capture]) -> Option<Growth> {
+    let [first, .., last] = captures else { return None };
+    let points = captures.iter().map(Point::of).collect::<Option<Vec<_>>>()?;
+    let difference = diff(first, last);
+    if difference.measure == Measure::Share {
+        return None;
+    }
+    let between: Vec<_> = captures
+        .iter()
+        .zip(&points)
+        .map(|(capture, point)| (functions(capture), point.cost / capture.samples().max(1) as f64))
+        .collect();
+    let callers = callers::Callers::of(first, last, difference.whole);
+    let mut rows: Vec<Row> = difference
+        .rows
+        .into_iter()
+        .map(|row| {
+            let at = |of: &dyn Fn(&crate::view::functions::Row) -> u64| {
+                let cost = |(functions, each): &(Vec<crate::view::functions::Row>, f64)| {
+                    let found = functions.iter().find(|f| f.name == row.name && f.kind == row.kind);
+                    found.map_or(0.0, |function| of(function) as f64 * each)
+                };
+                between.iter().map(cost).collect()
+            };
+            Row {
+                own: at(&|function| function.own.samples),
+                total: at(&|function| function.total.samples),
+                from: callers.of_growth(&row.name, row.kind),
+                name: row.name,
+                module: row.module,
+                kind: row.kind,
+                own_growth: row.own,
+                total_growth: row.total,
+            }
+        })
+        .collect();
+    rows.sort_by(|a, b| {
+        let rank = |row: &Row| (row.own_growth.is_real, row.own_growth.change());
+        let (a, b) = (rank(a), rank(b));
+        b.0.cmp(&a.0).then_with(|| b.1.total_cmp(&a.1))
+    });
+    let testcase = last.work.as_ref()?.testcase.clone();
+    Some(Growth { testcase, measure: difference.measure, points, rows })
+}
+
+impl Point {
+    fn of(capture: &Capture) -> Option<Point> {
+        let work = capture.work.as_ref().filter(|work| work.iterations > 0)?;
+        let iterations = work.iterations as f64;
+        let seconds = capture.seconds?;
+        let waiting = capture.cpu_seconds.map(|cpu| {
+            let all = seconds * f64::from(work.tasks);
+            (all - cpu).max(0.0) * 1e9 / iterations
+        });
+        let cpu = capture.cpu_seconds.map_or(capture.weight() as f64, |seconds| seconds * 1e9);
+        Some(Point {
+            tasks: work.tasks,
+            rate: iterations / seconds,
+            cost: cpu / iterations,
+            waiting,
+            samples: capture.samples(),
+        })
+    }
+}
+
+impl Growth {
+    /// Functions that take more of themselves at the last point than chance explains.
+    pub fn grew(&self) -> impl Iterator<Item = &Row> {
+        let is_more = |row: &&Row| row.own_growth.is_real && row.own_growth.change() > 0.0;
+        self.rows.iter().filter(is_more)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+use snapbox::{assert_data_eq, str};
+
+use super::*;
+use crate::capture::{About, Clock, Function, Losses, Machine, Stacks, Unit, Work};
+
+/// A capture of so many tasks; samples of a millisecond by stack, from the outermost function.
+fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
+    let mut collected = Stacks::default();
+    for (names, samples) in stacks {
+        let functions: Vec<_> =
+            names.iter().map(|name| Function::new(*name, Kind::Kernel)).collect();
+        collected.add("knee", &functions, *samples, samples * 1_000_000);
+    }
+    let all: u64 = stacks.iter().map(|stack| stack.1).sum();
+    let mode = "threads".into();
+    collected.finish(About {
+        title: "mmap1".into(),
+        machine: Machine::default(),
+        clock: Clock { event: "cpu-clock".into(), unit: Unit::Nanoseconds, frequency: Some(1000) },
+        seconds: Some(1.0),
+        cpu_seconds: Some(all as f64 / 1e3),
+        work: Some(Work { testcase: "mmap1".into(), mode, tasks, iterations }),
+        losses: Losses::default(),
+    })
+}
+
+fn example() -> [Capture; 2] {
+    let one = capture(
+        1,
+        100_000,
+        &[(&["mmap", "vma_merge"], 600), (&["mmap", "down_write", "spin"], 400)],
+    );
+    let two = capture(
+        2,
+        120_000,
+        &[
+            (&["mmap", "vma_merge"], 720),
+            (&["mmap", "down_write", "spin"], 600),
+            (&["mmap", "up_write", "spin"], 80),
+            (&["mmap"], 3),
+        ],
+    );
+    [one, two]
+}
+
+#[test]
+fn what_costs_more_for_each_iteration_grew() {
+    let growth = growth(&example()).unwrap();
+    let grew: Vec<&Row> = growth.grew().collect();
+    assert_eq!(grew.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["spin"]);
+    assert_eq!(grew[0].from, ["down_write", "mmap"]);
+    let close = |value: f64, expected: f64| (value - expected).abs() < 1e-6;
+    // 400 ms for 100,000 iterations are 4 µs; 680 ms for 120,000 are 5.67 µs.
+    assert!(close(grew[0].own[0], 4000.0) && close(grew[0].own[1], 680e6 / 120e3));
+    let merge = growth.rows.iter().find(|row| row.name == "vma_merge").unwrap();
+    assert!(close(merge.own_growth.change(), 0.0), "its share fell, its cost did not");
+    assert!(close(growth.points[0].waiting.unwrap(), 0.0));
+    assert!(close(growth.points[1].waiting.unwrap(), (2.0 - 1.403) * 1e9 / 120e3));
+}
+
+#[test]
+fn the_table_is_read_from_the_top() {
+    let growth = growth(&example()).unwrap();
+    assert_data_eq!(
+        table(&growth, 10).to_string(),
+        str![[r#"
+mmap1                            1 task    2 tasks
+iterations per second             100 k      120 k
+cost of an iteration            10.0 µs    11.7 µs
+  and without a CPU             0.00 ns    4.97 µs
+
+growth of itself                                22  function
++1.67 µs ± 579 ns               4.00 µs    5.67 µs  spin
+                              from down_write < mmap
+(4 others did not grow, or within the sampling error)
+
+"#]]
+    );
+}
+
+#[test]
+fn what_was_not_counted_has_no_growth() {
+    let [one, mut two] = example();
+    assert!(growth(std::slice::from_ref(&one)).is_none());
+    two.work = None;
+    assert!(growth(&[one, two]).is_none());
+}
+
+#[test]
+fn equal_captures_show_no_growth() {
+    let [one, _] = example();
+    let growth = growth(&[one.clone(), one]).unwrap();
+    assert_eq!(growth.grew().count(), 0);
+    assert!(table(&growth, 10).to_string().contains("No function grew"));
+}

@@ -1,0 +1,95 @@
+//! A file that ends in the middle, as one that ends where its last whole record does.
+//!
+//! When perf is killed, or its disk is full, the header does not say how much there is, or says more than
+//! there is, and what should follow the records is missing. All readers refuse such a file, although
+//! hours of samples may be in it.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+
+/// Bytes of the header.
+const HEADER: usize = 104;
+/// Where the header has the place and the length of the records.
+const RECORDS: usize = 40;
+/// Where it has which other sections follow them, a bit for each.
+const FEATURES: usize = 72;
+/// Bytes that say where such a section is.
+const SECTION: u64 = 16;
+/// Bytes of a record's header.
+const RECORD_HEADER: u64 = 8;
+
+/// The file, with a header that is true of it.
+pub(super) struct Mended {
+    file: File,
+    header: Vec<u8>,
+    place: u64,
+    is_cut: bool,
+}
+
+impl Mended {
+    pub(super) fn of(mut file: File) -> io::Result<Mended> {
+        let length = file.seek(SeekFrom::End(0))?;
+        file.rewind()?;
+        let mut header = vec![0; HEADER];
+        file.read_exact(&mut header).map_err(|_| io::Error::other("it ends in its header"))?;
+        let number = |at: usize| -> u64 {
+            u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"))
+        };
+        let (start, said) = (number(RECORDS), number(RECORDS + 8));
+        let sections: u32 = header[FEATURES..].iter().map(|byte| byte.count_ones()).sum();
+        let end = start.saturating_add(said).saturating_add(u64::from(sections) * SECTION);
+        let is_cut = said == 0 || end > length;
+        if is_cut && start <= length {
+            let whole = whole_records(&mut file, start, length)?;
+            header[RECORDS + 8..RECORDS + 16].copy_from_slice(&whole.to_le_bytes());
+            header[FEATURES..].fill(0);
+        }
+        file.rewind()?;
+        Ok(Mended { file, header, place: 0, is_cut })
+    }
+
+    /// Whether something is missing.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+}
+
+/// Bytes of whole records from `start` on.
+fn whole_records(file: &mut File, start: u64, length: u64) -> io::Result<u64> {
+    file.seek(SeekFrom::Start(start))?;
+    let mut reader = BufReader::new(&*file);
+    let mut place = start;
+    let mut header = [0; RECORD_HEADER as usize];
+    while place + RECORD_HEADER <= length {
+        reader.read_exact(&mut header)?;
+        let size = u64::from(u16::from_le_bytes([header[6], header[7]]));
+        if size < RECORD_HEADER || place + size > length {
+            break;
+        }
+        place += size;
+        reader.seek_relative((size - RECORD_HEADER) as i64)?;
+    }
+    Ok(place - start)
+}
+
+impl Read for Mended {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let in_header = self.header.get(self.place as usize..).filter(|left| !left.is_empty());
+        let count = match in_header {
+            Some(mut left) => left.read(into)?,
+            None => self.file.read(into)?,
+        };
+        if in_header.is_some() {
+            self.file.seek_relative(count as i64)?;
+        }
+        self.place += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for Mended {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.place = self.file.seek(to)?;
+        Ok(self.place)
+    }
+}
