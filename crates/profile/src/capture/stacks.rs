@@ -1,6 +1,6 @@
 //! Distinct stacks, as samples come in.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use super::{Capture, Clock, Count, Function, Losses, Machine, SCHEMA, Stack, Work};
 

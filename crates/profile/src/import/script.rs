@@ -21,16 +21,16 @@
 //!
 //! Only one event is read, as samples of two do not add up.
 //!
-//! A line is looked at as bytes, and what it says of a function is worked out once for all its
-//! occurrences. What is held grows with distinct stacks, whatever the length of the text.
+//! A line of a stack is worked out once for all its occurrences. What is held grows with distinct
+//! addresses and stacks, whatever the length of the text.
 
 mod first_line;
 mod frame;
 
-use std::collections::HashMap;
 use std::io::{self, BufRead};
 
 use first_line::FirstLine;
+use foldhash::{HashMap, HashMapExt};
 use frame::Frame;
 
 use crate::capture::{About, Capture, Clock, Losses, Machine, Stacks, Unit};
@@ -60,12 +60,10 @@ pub fn script(reader: impl BufRead, title: &str, event: Option<&str>) -> io::Res
 
 struct Text {
     stacks: Stacks,
-    /// What a frame says, without its address and offset, to its place among the functions: more
-    /// than one where a JIT compiler has named inlined methods in it.
+    /// Lines of stacks, as they are, to a range of `functions`: more than one where a JIT compiler
+    /// has named inlined methods in it.
     frames: HashMap<Box<[u8]>, (u32, u32)>,
     functions: Vec<u32>,
-    /// The key of a frame, kept to spare an allocation.
-    key: Vec<u8>,
     event: Option<Vec<u8>>,
     sample: Option<Sample>,
     /// The sample's functions, as ranges of `functions`, from the innermost outwards.
@@ -93,7 +91,6 @@ impl Text {
             stacks: Stacks::default(),
             frames: HashMap::new(),
             functions: Vec::new(),
-            key: Vec::new(),
             event: event.map(|name| name.as_bytes().to_owned()),
             sample: None,
             stack: Vec::new(),
@@ -171,20 +168,16 @@ impl Text {
         if self.sample.as_ref().is_some_and(|sample| !sample.is_wanted) {
             return;
         }
-        let Some(frame) = Frame::parse(line) else { return };
-        self.key.clear();
-        self.key.extend_from_slice(frame.symbol);
-        self.key.push(b'\n' + u8::from(frame.is_high));
-        self.key.extend_from_slice(frame.module);
-        let place = match self.frames.get(self.key.as_slice()) {
+        let place = match self.frames.get(line) {
             Some(place) => *place,
             None => {
+                let Some(frame) = Frame::parse(line) else { return };
                 let begin = self.functions.len() as u32;
                 for function in frame.functions() {
                     self.functions.push(self.stacks.function(&function));
                 }
                 let place = (begin, self.functions.len() as u32);
-                self.frames.insert(self.key.as_slice().into(), place);
+                self.frames.insert(line.into(), place);
                 place
             }
         };
