@@ -11,6 +11,14 @@ use knee_measure::noise::NoiseFloors;
 use knee_measure::record::Record;
 use knee_measure::results::{Compared, Results, history};
 use knee_measure::summary::summarise;
+use knee_profile::Capture;
+use knee_profile::diff::{diff, table};
+use knee_profile::view::flame::{Widths, difference, flame};
+use knee_profile::view::folded::{FoldedOptions, folded};
+use knee_profile::view::functions::functions;
+use knee_profile::view::pprof::pprof;
+use knee_profile::view::speedscope::speedscope;
+use knee_profile::view::tree::{Root, tree};
 use knee_report::{Matrix, Page, render};
 use knee_stats::ministat::{Comparison, DataSet, Quantiles, Reader, plot};
 use knee_stats::{ChangeOptions, CompareOptions};
@@ -174,4 +182,51 @@ pub fn cpu_list(text: &[u8]) {
             assert!(named, "{error:?} names no piece of {text:?}");
         }
     }
+}
+
+/// Captures of `knee profile`, in every view.
+pub fn capture_json(text: &[u8]) {
+    if let Ok(capture) = Capture::parse(text) {
+        let written = serde_json::to_vec(&capture).unwrap();
+        assert_eq!(Capture::parse(&written).as_ref(), Ok(&capture));
+        views(&capture);
+    }
+}
+
+/// What `perf script` prints.
+pub fn perf_script(text: &[u8]) {
+    let script = knee_profile::import::script(text, "perf script", None).unwrap();
+    imported(&script.capture);
+}
+
+/// Folded stacks.
+pub fn folded_stacks(text: &[u8]) {
+    imported(&knee_profile::import::folded(text, "folded stacks").unwrap());
+}
+
+fn imported(capture: &Capture) {
+    let written = serde_json::to_vec(capture).unwrap();
+    Capture::parse(&written).expect("what is imported is a capture");
+    views(capture);
+}
+
+fn views(capture: &Capture) {
+    let all = capture.samples();
+    let own: u64 = functions(capture).iter().map(|row| row.own.samples).sum();
+    assert!(own <= all);
+    assert_eq!(tree(capture, Root::All).map(|tree| tree.samples()), Some(all));
+    for function in capture.functions.iter().take(3) {
+        for root in [Root::Function(&function.name), Root::Callers(&function.name)] {
+            assert!(tree(capture, root).is_none_or(|tree| tree.samples() <= all));
+        }
+    }
+    let changed = diff(capture, capture).rows.iter().any(|row| row.total.is_real);
+    assert!(!changed, "a capture differs from itself");
+    table(&diff(capture, capture), 10).to_string();
+    for graph in [flame(capture), difference(capture, capture, Widths::After)] {
+        assert!(!graph.contains("NaN"), "{graph}");
+    }
+    folded(capture, FoldedOptions { annotate: true, ..FoldedOptions::default() });
+    serde_json::from_str::<serde_json::Value>(&speedscope(capture)).unwrap();
+    pprof(capture);
 }

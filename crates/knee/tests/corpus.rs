@@ -222,3 +222,24 @@ fn lists_of_cpus() {
         }
     }
 }
+
+#[test]
+fn captures() {
+    for (_, text) in corpus("capture_json") {
+        readers::capture_json(&text);
+    }
+}
+
+#[test]
+fn text_of_perf_script() {
+    for (_, text) in corpus("perf_script") {
+        readers::perf_script(&text);
+    }
+}
+
+#[test]
+fn folded_stacks() {
+    for (_, text) in corpus("folded_stacks") {
+        readers::folded_stacks(&text);
+    }
+}

@@ -207,12 +207,13 @@ impl Scale {
     fn p(&self, difference: &Difference) -> f64 {
         let (before, after) = difference.samples;
         let (a, b) = self.of_a_sample();
-        if before + after < FEWEST || a == 0.0 || b == 0.0 {
+        let both = before.saturating_add(after);
+        if both < FEWEST || a == 0.0 || b == 0.0 {
             return 1.0;
         }
         // What one unit of the measure is in samples of each, and how many units all of them are.
         let exposure = (1.0 / a, 1.0 / b);
-        let rate = (before + after) as f64 / (exposure.0 + exposure.1);
+        let rate = both as f64 / (exposure.0 + exposure.1);
         let left = match self.measure {
             Measure::Share => 1.0 - rate,
             _ => 1.0,
