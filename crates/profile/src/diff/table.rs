@@ -9,7 +9,7 @@
 
 use std::fmt::{self, Display};
 
-use super::{Diff, Difference, Measure, Row};
+use super::{Diff, Difference, FALSE_SHARE, Measure, Row};
 
 /// The table, of at most so many rows; what is left out is said.
 pub fn table(diff: &Diff, most: usize) -> impl Display + '_ {
@@ -66,9 +66,13 @@ impl Display for Table<'_> {
         }
         let rest = rows.get(self.most..).unwrap_or_default();
         let real = rest.iter().filter(|row| row.own.is_real || row.total.is_real).count();
-        match rest.len() {
-            0 => Ok(()),
-            more => writeln!(f, "({more} more, {real} of them beyond the sampling error)"),
+        if !rest.is_empty() {
+            writeln!(f, "({} more, {real} of them beyond the sampling error)", rest.len())?;
         }
+        if rows.iter().any(|row| row.own.is_real || row.total.is_real) {
+            let chance = 100.0 * FALSE_SHARE;
+            writeln!(f, "* beyond the sampling error; of all such marks {chance} % may be chance")?;
+        }
+        Ok(())
     }
 }

@@ -17,6 +17,7 @@ fn shares_are_compared_where_work_is_unknown() {
        0.0 %        0.0 %  +0.0 % ± 0.3            +15.0 % ± 3.8 *         [libc.so.6]
        0.0 %        0.0 %  +0.0 % ± 0.3            +14.1 % ± 3.9 *         entry_SYSCALL_64
 (2 more, 1 of them beyond the sampling error)
+* beyond the sampling error; of all such marks 5 % may be chance
 
 "#]]
     );
@@ -39,6 +40,7 @@ An iteration: 100000.0 ns before, 125000.0 ns after.
     300.0 ns     300.0 ns  +0.0 ns ± 480.1         +25000.0 ns ± 8668.3 *  main
       0.0 ns       0.0 ns  +0.0 ns ± 277.2         +25000.0 ns ± 8199.1 *  work
 (2 more, 0 of them beyond the sampling error)
+* beyond the sampling error; of all such marks 5 % may be chance
 
 "#]]
     );
