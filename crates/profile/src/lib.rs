@@ -29,6 +29,7 @@ pub mod capture;
 pub mod diff;
 pub mod growth;
 pub mod import;
+mod kernel_symbols;
 mod records;
 pub mod sampling;
 mod symbols;

@@ -1,36 +1,16 @@
 //! Names of addresses.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
-use blazesym::symbolize::source::{Elf, Kernel, Source};
-use blazesym::symbolize::{Input, Sym, Symbolized, Symbolizer};
-use blazesym::{MaybeDefault, symbolize};
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{InlinedFn, Input, Sym, Symbolized, Symbolizer};
 
 use crate::capture::{Function, Kind, Stacks};
-use crate::records::{Area, Place};
-
-/// Where names of the kernel's functions come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KernelNames {
-    /// From the running kernel.
-    Running,
-    /// From nowhere, as addresses are of another.
-    Unknown,
-}
-
-impl KernelNames {
-    /// Whether we may have the names of the running kernel's functions: `kptr_restrict` can hide them.
-    pub(crate) fn of_running() -> KernelNames {
-        match address_of("_text").or_else(|| address_of("_stext")) {
-            Some(1..) => KernelNames::Running,
-            _ => KernelNames::Unknown,
-        }
-    }
-}
+use crate::kernel_symbols::KernelSymbols;
+use crate::records::Place;
 
 /// The module of the kernel's own functions.
 const KERNEL: &str = "[kernel]";
@@ -38,7 +18,8 @@ const KERNEL: &str = "[kernel]";
 /// Names of addresses, as numbers of functions, from the innermost inlined one outward.
 pub(crate) struct Symbols {
     symbolizer: Symbolizer,
-    kernel: KernelNames,
+    /// None of a kernel of which we do not know where its functions are.
+    kernel: Option<KernelSymbols>,
     /// How much further up the running kernel is than the one with the addresses.
     kernel_moved: u64,
     of_kernel: HashMap<u64, Box<[u32]>>,
@@ -48,7 +29,8 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    pub(crate) fn new(kernel: KernelNames) -> Symbols {
+    /// `kernel` has the names of the kernel's functions, if there are any.
+    pub(crate) fn new(kernel: Option<KernelSymbols>) -> Symbols {
         let symbolizer = Symbolizer::builder()
             .enable_auto_reload(false)
             // Without, there is nothing about what is inlined.
@@ -67,35 +49,25 @@ impl Symbols {
         }
     }
 
-    /// A file of `perf record` says where the kernel's text was. The same kernel is elsewhere after each
-    /// boot.
-    pub(crate) fn kernel_mapped(&mut self, path: &str, _area: Area, offset: u64) {
-        if self.kernel == KernelNames::Running && path.starts_with("[kernel.kallsyms]") {
-            // perf writes the address of the symbol behind the name in the offset.
-            let symbol = path.trim_start_matches("[kernel.kallsyms]");
-            match address_of(symbol).filter(|now| *now != 0 && offset != 0) {
-                Some(now) => self.kernel_moved = now.wrapping_sub(offset),
-                None => self.kernel = KernelNames::Unknown,
-            }
+    /// A file of `perf record` says where a symbol of the kernel was, by its name and address: the same
+    /// kernel is elsewhere after each boot.
+    pub(crate) fn kernel_mapped(&mut self, path: &str, address: u64) {
+        let Some(symbol) = path.strip_prefix("[kernel.kallsyms]") else { return };
+        let now = self.kernel.as_ref().and_then(|kernel| kernel.start(symbol));
+        match now.filter(|_| address != 0) {
+            Some(now) => self.kernel_moved = now.wrapping_sub(address),
+            None => self.kernel = None,
         }
     }
 
     /// The functions at an address of the kernel.
     pub(crate) fn kernel(&mut self, address: u64, stacks: &mut Stacks) -> &[u32] {
-        let Symbols { symbolizer, kernel, kernel_moved, of_kernel, .. } = self;
+        let Symbols { kernel, kernel_moved, of_kernel, .. } = self;
         of_kernel.entry(address).or_insert_with(|| {
-            // kallsyms has the modules' functions as well, and what is in memory, not what was built.
-            let source =
-                Source::Kernel(Kernel { vmlinux: MaybeDefault::None, ..Kernel::default() });
-            let at = Input::AbsAddr(address.wrapping_add(*kernel_moved));
-            let is_known = *kernel == KernelNames::Running;
-            let found = is_known.then(|| symbolizer.symbolize_single(&source, at));
-            let (name, module) = match &found {
-                Some(Ok(Symbolized::Sym(sym))) => (&*sym.name, sym.module.as_deref()),
-                _ => ("[unknown]", None),
-            };
-            let module = module.and_then(OsStr::to_str).unwrap_or(KERNEL);
-            [function(stacks, name, module, Kind::Kernel, false)].into()
+            let found =
+                kernel.as_ref().and_then(|names| names.find(address.wrapping_add(*kernel_moved)));
+            let (name, module) = found.unwrap_or(("[unknown]", None));
+            [function(stacks, name, module.unwrap_or(KERNEL), Kind::Kernel, false)].into()
         })
     }
 
@@ -142,9 +114,8 @@ fn function(stacks: &mut Stacks, name: &str, module: &str, kind: Kind, inlined: 
 
 fn named(sym: &Sym<'_>, file: &str, stacks: &mut Stacks) -> Box<[u32]> {
     let inlined = sym.inlined.iter().rev();
-    let inlined = inlined.map(|inlined: &symbolize::InlinedFn<'_>| {
-        function(stacks, &inlined.name, file, Kind::User, true)
-    });
+    let inlined = inlined
+        .map(|inlined: &InlinedFn<'_>| function(stacks, &inlined.name, file, Kind::User, true));
     let mut functions: Vec<u32> = inlined.collect();
     functions.push(function(stacks, &sym.name, file, Kind::User, false));
     functions.into()
@@ -157,13 +128,6 @@ fn bracketed(file: &str) -> String {
     }
     let name = file.rsplit('/').next().unwrap_or(file);
     format!("[{}]", name.trim_start_matches('[').trim_end_matches(']'))
-}
-
-/// Where the running kernel has a symbol; 0 if we may not know.
-fn address_of(symbol: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/kallsyms").ok()?;
-    let line = text.lines().find(|line| line.split(' ').nth(2) == Some(symbol))?;
-    u64::from_str_radix(line.split(' ').next()?, 16).ok()
 }
 
 /// Names that a just-in-time compiler left for us: `/tmp/perf-PID.map`, from

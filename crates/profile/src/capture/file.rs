@@ -10,7 +10,7 @@ use super::{Capture, SCHEMA};
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The file cannot be opened, read or written.
-    #[error("{}: {error}", .path.display())]
+    #[error("{}", .path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -36,6 +36,8 @@ impl Capture {
     pub fn write(&self, path: &Path) -> Result<(), CaptureError> {
         let failed = |error| CaptureError::File { path: path.to_owned(), error };
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        // Said of the directory, not of a file in it that nobody has heard of.
+        dir.map_or(Ok(()), |dir| dir.metadata().map(drop)).map_err(failed)?;
         let file = tempfile::Builder::new()
             .prefix(".capture")
             .tempfile_in(dir.unwrap_or(Path::new(".")))

@@ -14,15 +14,15 @@ use std::io::BufReader;
 use linux_perf_data::linux_perf_event_reader::constants::PERF_RECORD_MISC_MMAP_BUILD_ID;
 use linux_perf_data::{PerfFile, PerfFileReader, PerfFileRecord};
 use linux_perf_event_reader::{
-    HardwareEventId, PerfEventAttr, PerfEventType, RawEventRecord, RecordType, SamplingPolicy,
-    SoftwareCounterType,
+    Endianness, HardwareEventId, PerfEventAttr, PerfEventType, RawEventRecord, RecordType,
+    SampleFormat, SamplingPolicy, SoftwareCounterType,
 };
 
 use mended::Mended;
 
 use crate::capture::{About, Capture, Clock, Losses, Machine, Unit};
+use crate::kernel_symbols::KernelSymbols;
 use crate::records::Records;
-use crate::symbols::KernelNames;
 
 /// What a file begins with.
 pub const MAGIC: &[u8] = b"PERFILE2";
@@ -47,7 +47,7 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
     else {
         return Err("it has no samples: record with perf record -g".to_owned());
     };
-    let mut records = Records::new(kernel_names(&file));
+    let mut records = Records::new(kernel_symbols(&file));
     records.losses().unreadable += u64::from(is_cut);
     let mut times: Option<(u64, u64)> = None;
     loop {
@@ -77,22 +77,55 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
 }
 
 fn take(records: &mut Records, record: &RawEventRecord<'_>) {
-    // The reader believes this length, and would panic.
-    let is_with_build_id = record.record_type == RecordType::MMAP2
-        && record.misc & PERF_RECORD_MISC_MMAP_BUILD_ID != 0;
-    let length = record.data.get(32..33).map(|length| length.as_slice()[0]);
-    let is_sane = !is_with_build_id || length.is_some_and(|length| length <= 20);
-    match is_sane.then(|| record.parse()) {
+    match has_sane_lengths(record).then(|| record.parse()) {
         Some(Ok(parsed)) => {
             if record.record_type == RecordType::LOST_SAMPLES {
-                let lost = record.data.get(0..8).map(|bytes| bytes.as_slice().to_vec());
-                let lost = lost.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
-                records.losses().lost += lost.unwrap_or(0);
+                records.losses().lost += number(record, 0).unwrap_or(0);
             }
             records.take(parsed);
         }
         _ => records.losses().unreadable += 1,
     }
+}
+
+/// Whether a record is as long as it says of itself: its parser believes that.
+fn has_sane_lengths(record: &RawEventRecord<'_>) -> bool {
+    let is_with_build_id = record.misc & PERF_RECORD_MISC_MMAP_BUILD_ID != 0;
+    match record.record_type {
+        // Behind process and thread, address, length and offset.
+        RecordType::MMAP2 if is_with_build_id => {
+            number(record, 32).is_some_and(|length| length & 0xff <= 20)
+        }
+        RecordType::SAMPLE => {
+            let format = record.parse_info.sample_format;
+            if !format.contains(SampleFormat::CALLCHAIN) || format.contains(SampleFormat::READ) {
+                return true;
+            }
+            let before = SampleFormat::IDENTIFIER
+                | SampleFormat::IP
+                | SampleFormat::TID
+                | SampleFormat::TIME
+                | SampleFormat::ADDR
+                | SampleFormat::ID
+                | SampleFormat::STREAM_ID
+                | SampleFormat::CPU
+                | SampleFormat::PERIOD;
+            let start = 8 * format.intersection(before).bits().count_ones() as usize;
+            let room = record.data.len().saturating_sub(start + 8) as u64 / 8;
+            number(record, start).is_some_and(|length| length <= room)
+        }
+        _ => true,
+    }
+}
+
+/// The number at a place of a record.
+fn number(record: &RawEventRecord<'_>, at: usize) -> Option<u64> {
+    let bytes = record.data.get(at..at + 8)?;
+    let bytes = bytes.as_slice().as_ref().try_into().ok()?;
+    Some(match record.parse_info.endian {
+        Endianness::LittleEndian => u64::from_le_bytes(bytes),
+        Endianness::BigEndian => u64::from_be_bytes(bytes),
+    })
 }
 
 fn is_sampled(attr: &PerfEventAttr) -> bool {
@@ -101,14 +134,12 @@ fn is_sampled(attr: &PerfEventAttr) -> bool {
 }
 
 /// Only a kernel of the same release has the same functions.
-fn kernel_names(file: &PerfFile) -> KernelNames {
+fn kernel_symbols(file: &PerfFile) -> Option<KernelSymbols> {
     let here = rustix::system::uname();
-    match file.os_release() {
-        Ok(Some(release)) if release.as_bytes() == here.release().to_bytes() => {
-            KernelNames::of_running()
-        }
-        _ => KernelNames::Unknown,
-    }
+    let release = file.os_release().ok().flatten()?;
+    let is_same = release.as_bytes() == here.release().to_bytes();
+    let symbols = KernelSymbols::of_running().ok().filter(|_| is_same);
+    symbols.filter(KernelSymbols::are_known)
 }
 
 fn about(file: &PerfFile, event: usize, title: &str, losses: Losses) -> About {

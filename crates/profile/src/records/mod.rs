@@ -19,7 +19,8 @@ pub(crate) use order::InOrder;
 pub(crate) use space::{Area, Place, Spaces};
 
 use crate::capture::{Losses, Stacks};
-use crate::symbols::{KernelNames, Symbols};
+use crate::kernel_symbols::KernelSymbols;
+use crate::symbols::Symbols;
 
 /// Distinct stacks of addresses that are kept before they get names: some 100 MiB of deep ones.
 const STACKS_WITHOUT_NAMES: usize = 1 << 17;
@@ -49,7 +50,8 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    pub(crate) fn new(kernel: KernelNames) -> Records {
+    /// `kernel` has the names of the kernel's functions, if there are any.
+    pub(crate) fn new(kernel: Option<KernelSymbols>) -> Records {
         Records {
             programs: HashMap::new(),
             spaces: Spaces::default(),
@@ -137,7 +139,7 @@ impl Records {
         let path = String::from_utf8_lossy(path);
         match mode {
             CpuMode::Kernel | CpuMode::GuestKernel | CpuMode::Hypervisor => {
-                self.symbols.kernel_mapped(&path, area, offset);
+                self.symbols.kernel_mapped(&path, offset);
             }
             _ => self.spaces.map(pid, area, offset, &path),
         }

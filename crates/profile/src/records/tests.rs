@@ -92,7 +92,7 @@ fn collected(records: Records) -> Vec<String> {
 
 #[test]
 fn processes_have_the_code_of_their_time() {
-    let mut records = Records::new(KernelNames::Unknown);
+    let mut records = Records::new(None);
     records.take(comm(1, "shell", true));
     records.take(map(1, "/no/shell"));
     records.take(fork(1, 2));
@@ -118,7 +118,7 @@ fn processes_have_the_code_of_their_time() {
 
 #[test]
 fn the_kernel_is_above_those_who_call_it() {
-    let mut records = Records::new(KernelNames::Unknown);
+    let mut records = Records::new(None);
     records.take(comm(7, "x", false));
     let kernel = 0xffff_ffff_8100_0000;
     let stack = [PERF_CONTEXT_KERNEL, kernel, kernel + 9, PERF_CONTEXT_USER, 0x5000];
@@ -133,7 +133,7 @@ fn the_kernel_is_above_those_who_call_it() {
 
 #[test]
 fn what_is_missing_is_counted() {
-    let mut records = Records::new(KernelNames::Unknown).with_deepest(2);
+    let mut records = Records::new(None).with_deepest(2);
     records.take(EventRecord::Lost(LostRecord { id: 1, count: 5 }));
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 1]);
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 1, 2]);
@@ -143,7 +143,7 @@ fn what_is_missing_is_counted() {
 
 #[test]
 fn many_stacks_get_names_early_and_count_the_same() {
-    let mut records = Records::new(KernelNames::Unknown);
+    let mut records = Records::new(None);
     records.take(comm(1, "x", false));
     records.take(map(1, "/no/file"));
     let rounds = STACKS_WITHOUT_NAMES as u64 + 100;
@@ -157,7 +157,7 @@ fn many_stacks_get_names_early_and_count_the_same() {
 
 #[test]
 fn who_is_left_out_is_not_seen() {
-    let mut records = Records::new(KernelNames::Unknown);
+    let mut records = Records::new(None);
     records.leave_out(1);
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 1]);
     sample(&mut records, 2, &[PERF_CONTEXT_USER, 1]);

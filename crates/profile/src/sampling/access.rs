@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
     /// The CPUs, or a means to wait, cannot be had.
-    #[error("cannot sample: {0}")]
+    #[error("cannot sample")]
     Cpus(#[source] io::Error),
     /// The process is not there, or no more.
     #[error("there is no process {pid}: see `ps`")]
@@ -15,9 +15,7 @@ pub enum SampleError {
         pid: i32,
     },
     /// The machine does not count cycles.
-    #[error(
-        "this machine does not let us count cycles ({error}): use --event cpu-clock, which any can"
-    )]
+    #[error("this machine does not let us count cycles: use --event cpu-clock, which any can")]
     NoCycles {
         /// What the kernel says.
         #[source]
@@ -33,7 +31,7 @@ pub enum SampleError {
     },
     /// There is no memory for the buffers that we may have.
     #[error(
-        "the kernel gives no memory for buffers ({error}): raise kernel.perf_event_mlock_kb \
+        "the kernel gives no memory for buffers: raise kernel.perf_event_mlock_kb \
          (`sysctl kernel.perf_event_mlock_kb=4096` as root), or `ulimit -l`"
     )]
     NoBuffer {
@@ -51,7 +49,7 @@ pub enum SampleError {
         threads: u64,
     },
     /// The kernel says no in another way.
-    #[error("perf_event_open: {0}")]
+    #[error("perf_event_open")]
     Refused(#[source] io::Error),
 }
 

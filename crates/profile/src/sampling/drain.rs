@@ -11,8 +11,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::Target;
 use super::ring::Ring;
 use crate::capture::{Losses, Stacks};
+use crate::kernel_symbols::KernelSymbols;
 use crate::records::{InOrder, Records};
-use crate::symbols::KernelNames;
 
 /// Milliseconds from look to look at buffers that are not a quarter full.
 const PAUSE: i64 = 200;
@@ -35,8 +35,13 @@ pub(super) struct Drained {
 }
 
 impl Drain {
-    pub(super) fn new(rings: Vec<Ring>, info: RecordParseInfo, without: Option<i32>) -> Drain {
-        let mut records = Records::new(KernelNames::of_running()).with_deepest(deepest());
+    pub(super) fn new(
+        rings: Vec<Ring>,
+        info: RecordParseInfo,
+        kernel: Option<KernelSymbols>,
+        without: Option<i32>,
+    ) -> Drain {
+        let mut records = Records::new(kernel).with_deepest(deepest());
         if let Some(thread) = without {
             records.leave_out(thread);
         }

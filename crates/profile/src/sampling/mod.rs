@@ -28,7 +28,7 @@ use event::{Event, Role};
 use ring::Ring;
 
 use crate::capture::{About, Capture, Clock, Losses, Machine, Unit, Work};
-use crate::symbols::KernelNames;
+use crate::kernel_symbols::KernelSymbols;
 
 /// Samples per second and CPU unless the user says otherwise. No divisor of what programs do by the
 /// clock, as Brendan Gregg has it.
@@ -84,6 +84,7 @@ pub struct Sampler {
     drain: Option<JoinHandle<drain::Drained>>,
     clock: Clock,
     sees_kernel: bool,
+    knows_kernel: bool,
     on_since: Option<Instant>,
     seconds: f64,
 }
@@ -134,6 +135,8 @@ impl Sampler {
         let seen = Arc::new(AtomicU64::new(0));
         let (info, sees_kernel) = (chosen.parse_info(), chosen.sees_kernel());
         let clock = chosen.clock(options.frequency);
+        let kernel = KernelSymbols::of_running().ok().filter(KernelSymbols::are_known);
+        let knows_kernel = kernel.is_some();
         let (ready, is_ready) = std::sync::mpsc::channel();
         let drain = {
             let (target, without) = (target.clone(), options.without);
@@ -141,7 +144,7 @@ impl Sampler {
             std::thread::Builder::new()
                 .name("drain".into())
                 .spawn(move || {
-                    let mut drain = Drain::new(rings, info, without);
+                    let mut drain = Drain::new(rings, info, kernel, without);
                     drain.read_processes(&target, &threads);
                     let _ = ready.send(());
                     drain.run(&enough, &seen)
@@ -157,6 +160,7 @@ impl Sampler {
             drain: Some(drain),
             clock,
             sees_kernel,
+            knows_kernel,
             on_since: matches!(target, Target::Exec(_)).then(Instant::now),
             seconds: 0.0,
         })
@@ -200,7 +204,7 @@ impl Sampler {
 
     /// Whether functions of the kernel have names for us.
     pub fn knows_kernel_names(&self) -> bool {
-        KernelNames::of_running() == KernelNames::Running
+        self.knows_kernel
     }
 
     /// What makes a sample due.
@@ -290,4 +294,4 @@ fn unit(every: Every) -> Unit {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,7 +7,7 @@ use super::*;
 use crate::capture::Kind;
 
 /// Builds `tests/programs/known.c`; a reason if that cannot be done here.
-fn known(dir: &Path, rounds: u32) -> Result<PathBuf, String> {
+pub(crate) fn known(dir: &Path, rounds: u32) -> Result<PathBuf, String> {
     let program = dir.join("known");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/known.c");
     let mut gcc = Command::new("gcc");

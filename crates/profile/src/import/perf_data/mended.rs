@@ -9,7 +9,9 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
 /// Bytes of the header.
 const HEADER: usize = 104;
-/// Where the header has the place and the length of the records.
+/// Where the header has the place and the length of what was sampled.
+const EVENTS: usize = 24;
+/// Where it has those of the records.
 const RECORDS: usize = 40;
 /// Where it has which other sections follow them, a bit for each.
 const FEATURES: usize = 72;
@@ -35,23 +37,42 @@ impl Mended {
         let number = |at: usize| -> u64 {
             u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"))
         };
+        let is_inside =
+            |(start, count): (u64, u64)| start.checked_add(count).is_some_and(|end| end <= length);
+        if !is_inside((number(EVENTS), number(EVENTS + 8))) {
+            return Err(io::Error::other("its header says that events are beyond its end"));
+        }
         let (start, said) = (number(RECORDS), number(RECORDS + 8));
         let sections: u32 = header[FEATURES..].iter().map(|byte| byte.count_ones()).sum();
-        let end = start.saturating_add(said).saturating_add(u64::from(sections) * SECTION);
-        let is_cut = said == 0 || end > length;
-        if is_cut && start <= length {
-            let whole = whole_records(&mut file, start, length)?;
+        let end = start.saturating_add(said);
+        // The reader takes as much memory as sections say that they need.
+        let is_whole = said > 0
+            && is_inside((end, u64::from(sections) * SECTION))
+            && sections_at(&mut file, end, sections)?.into_iter().all(is_inside);
+        if !is_whole && start <= length {
+            let end = if said == 0 { length } else { length.min(end) };
+            let whole = whole_records(&mut file, start, end)?;
             header[RECORDS + 8..RECORDS + 16].copy_from_slice(&whole.to_le_bytes());
             header[FEATURES..].fill(0);
         }
         file.rewind()?;
-        Ok(Mended { file, header, place: 0, is_cut })
+        Ok(Mended { file, header, place: 0, is_cut: !is_whole })
     }
 
     /// Whether something is missing.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
+}
+
+/// Places and lengths of the sections behind the records.
+fn sections_at(file: &mut File, start: u64, count: u32) -> io::Result<Vec<(u64, u64)>> {
+    file.seek(SeekFrom::Start(start))?;
+    let mut table = vec![0; count as usize * SECTION as usize];
+    file.read_exact(&mut table)?;
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    let sections = table.chunks(SECTION as usize);
+    Ok(sections.map(|section| (number(&section[..8]), number(&section[8..]))).collect())
 }
 
 /// Bytes of whole records from `start` on.

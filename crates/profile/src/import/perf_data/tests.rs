@@ -1,1 +1,115 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use super::*;
+use crate::view::folded::{FoldedOptions, folded};
+
+/// A file of `perf record`, of a program with known functions; a reason if there is none to be had here.
+fn recorded(dir: &Path) -> Result<PathBuf, String> {
+    let program = crate::sampling::tests::known(dir, 300)?;
+    let file = dir.join("perf.data");
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "-e", "cpu-clock", "-F", "997", "-g", "-o"])
+        .arg(&file)
+        .arg(&program);
+    match perf.output() {
+        Ok(output) if output.status.success() => Ok(file),
+        Ok(output) => Err(format!("perf: {}", String::from_utf8_lossy(&output.stderr))),
+        Err(error) => Err(format!("perf: {error}")),
+    }
+}
+
+fn read(file: &Path) -> Result<Capture, String> {
+    perf_data(File::open(file).unwrap(), "perf.data")
+}
+
+#[test]
+fn perf_script_finds_the_same_stacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = match recorded(dir.path()) {
+        Ok(file) => file,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let script = Command::new("perf").arg("script").arg("-i").arg(&file).output().unwrap();
+    let text = script.stdout.as_slice();
+    let theirs = crate::import::script(text, "", None).unwrap().capture;
+    let ours = read(&file).unwrap();
+    // perf finds what is inlined only where addr2line is.
+    let lines = |capture: &Capture| {
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for line in folded(capture, FoldedOptions::default()).lines() {
+            let (stack, count) = line.rsplit_once(' ').unwrap();
+            *counts.entry(stack.replace(";folded_in", "")).or_default() +=
+                count.parse::<u64>().unwrap();
+        }
+        counts
+    };
+    assert_eq!(ours.samples(), theirs.samples());
+    assert_eq!(lines(&ours), lines(&theirs));
+    assert!(
+        ours.samples() > 100
+            && lines(&ours).keys().any(|stack| stack.ends_with(";three_of_ten;unit"))
+    );
+    assert!(ours.functions.iter().any(|function| function.name == "folded_in" && function.inlined));
+    assert_eq!((ours.clock.unit, ours.clock.frequency), (Unit::Nanoseconds, Some(997)));
+    assert!(ours.machine.cpus > 0 && ours.seconds.unwrap() > 0.0);
+    assert_eq!(ours.losses, Losses::default());
+}
+
+#[test]
+fn of_a_file_that_ends_in_the_middle_the_whole_records_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = match recorded(dir.path()) {
+        Ok(file) => file,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let whole = fs::read(&file).unwrap();
+    let all = read(&file).unwrap().samples();
+    // As perf leaves it when it is killed: the header does not say how much there is.
+    let mut killed = whole.clone();
+    killed[48..56].fill(0);
+    for bytes in [&whole[..whole.len() * 2 / 3], &killed[..whole.len() / 2]] {
+        fs::write(&file, bytes).unwrap();
+        let part = read(&file).unwrap();
+        assert!(part.samples() > 0 && part.samples() < all, "{} of {all}", part.samples());
+        assert!(part.losses.unreadable > 0);
+    }
+    for length in [0, 50, 103, 110] {
+        fs::write(&file, &whole[..length]).unwrap();
+        assert!(read(&file).unwrap_err().contains("perf"), "{length} bytes");
+    }
+}
+
+#[test]
+fn damage_does_not_end_the_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = match recorded(dir.path()) {
+        Ok(file) => file,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let whole = fs::read(&file).unwrap();
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..100 {
+        let mut bytes = whole.clone();
+        for _ in 0..20 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            // Most in the head, where lengths and places are.
+            let end = if random & 1 == 0 { 4096.min(bytes.len()) } else { bytes.len() };
+            bytes[(random >> 20) as usize % end] = (random >> 8) as u8;
+        }
+        fs::write(&file, bytes).unwrap();
+        let _ = read(&file);
+    }
+}
+
+#[test]
+fn what_is_no_file_of_perfs_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("text");
+    fs::write(&file, "PERFILE1 and what was before 2009".repeat(10)).unwrap();
+    assert!(read(&file).unwrap_err().contains("perf script"));
+}
