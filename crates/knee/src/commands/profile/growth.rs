@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use knee_measure::interrupt::Interrupt;
-use knee_measure::machine::cgroup;
+use knee_measure::launch::Stopped;
+use knee_measure::machine::{auto_tasks, cgroup};
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::import;
@@ -12,13 +13,18 @@ use knee_profile::sampling::Sampler;
 
 use super::super::run::tasks::Tasks;
 use super::sample::tell_how;
-use super::testcase::Bench;
+use super::testcase::{Bench, told};
 use super::{HowArgs, ModeArg};
 use crate::exit::{ExitStatus, usage};
 use crate::present::number;
 use crate::present::profile::losses;
 use crate::stderr::tell;
 use crate::stdout;
+
+/// Seconds at each number of tasks to find the knee.
+const LOOK: f64 = 0.3;
+/// Efficiency below which a curve has its knee, as of `knee run`.
+const KNEE: f64 = 0.8;
 
 /// Rank functions by how much more each iteration takes of them with more tasks
 ///
@@ -97,18 +103,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStatus>> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let bench = Bench::of(name, args.mode, &args.how)?;
-    let most = bench.topology.usable().len() as u32;
     let tasks = match &args.tasks {
         Some(tasks) => tasks.resolve(&bench.topology, cgroup::cpu_quota()),
-        None if most == 1 => vec![1, 2],
-        None => vec![1, most],
+        None => match points(args, &bench, &interrupt)? {
+            Ok(tasks) => tasks,
+            Err(stopped) => return Ok(Err(told(stopped, &bench)?)),
+        },
     };
     if let Some(dir) = &args.output {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
     let mut captures = Vec::new();
     for (place, &tasks) in tasks.iter().enumerate() {
-        let told = |sampler: &Sampler| {
+        let how = |sampler: &Sampler| {
             if !args.how.quiet && place == 0 {
                 tell_how(sampler);
             }
@@ -117,18 +124,43 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStat
             let seconds = args.duration;
             tell!("knee: {} {} for {seconds} s", bench.label(), number::tasks(tasks));
         }
-        match bench.sample(tasks, args.duration, &interrupt, told)?.capture(&bench.label()) {
+        match bench.sample(tasks, args.duration, &interrupt, how)? {
             Ok(capture) => {
                 if let Some(dir) = &args.output {
                     capture.write(&dir.join(format!("{tasks}.json")))?;
                 }
                 captures.push(capture);
             }
-            Err((words, status)) => {
-                tell!("knee: {words}");
-                return Ok(Err(status));
-            }
+            Err(stopped) => return Ok(Err(told(stopped, &bench)?)),
         }
     }
     Ok(Ok(captures))
+}
+
+/// 1, the knee, and the most that is measured by itself: after a short look at all numbers of tasks.
+fn points(
+    args: &Args,
+    bench: &Bench<'_>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Result<Vec<u32>, Stopped>> {
+    let all = auto_tasks(&bench.topology, cgroup::cpu_quota());
+    let &[first, .., last] = &all[..] else { return Ok(Ok(vec![1, 2])) };
+    if all.len() == 2 {
+        return Ok(Ok(all));
+    }
+    if !args.how.quiet {
+        tell!("knee: looking for the knee of {}", bench.label());
+    }
+    let mut alone = None;
+    for &tasks in &all {
+        let rate = match bench.rate(tasks, LOOK, interrupt)? {
+            Ok(rate) => rate,
+            Err(stopped) => return Ok(Err(stopped)),
+        };
+        let alone = *alone.get_or_insert(rate / f64::from(tasks));
+        if rate < KNEE * alone * f64::from(tasks) && tasks != last {
+            return Ok(Ok(vec![first, tasks, last]));
+        }
+    }
+    Ok(Ok(vec![first, last]))
 }

@@ -8,7 +8,7 @@ use knee_profile::Capture;
 use knee_profile::sampling::{Options, Sampler, Target};
 use knee_profile::view::functions::{functions, table};
 
-use super::testcase::Bench;
+use super::testcase::{Bench, told};
 use super::{SampleArgs, target};
 use crate::exit::{ExitStatus, usage};
 use crate::present::profile::{losses, summary};
@@ -30,17 +30,14 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
         let bench = Bench::of(name, args.mode, how)?;
         let tasks = args.tasks.unwrap_or(bench.topology.usable().len() as u32);
         let seconds = args.duration.unwrap_or(SECONDS);
-        let told = |sampler: &Sampler| {
+        let begun = |sampler: &Sampler| {
             if !how.quiet {
                 tell_how(sampler);
             }
         };
-        match bench.sample(tasks, seconds, &interrupt, told)?.capture(&bench.label()) {
+        match bench.sample(tasks, seconds, &interrupt, begun)? {
             Ok(capture) => (capture, ExitStatus::Done),
-            Err((words, status)) => {
-                tell!("knee: {words}");
-                return Ok(status);
-            }
+            Err(stopped) => return told(stopped, &bench),
         }
     } else if let Some(pid) = args.pid {
         target::running(&Target::Process(pid), args.duration, &options, &interrupt, how.quiet)?

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use knee_measure::interrupt::Interrupt;
-use knee_measure::job::{Failure, Job, Phase, START_TIMEOUT};
+use knee_measure::job::{Job, Phase, START_TIMEOUT, Sample};
 use knee_measure::launch::{Launcher, Stopped};
 use knee_measure::machine::{Topology, utc::rfc3339};
 use knee_measure::needs::{self, TMPFS};
@@ -23,9 +23,15 @@ use knee_profile::sampling::{Options, Sampler, Target};
 use super::super::run::{WARMUP, existing, topology};
 use super::{HowArgs, ModeArg};
 use crate::exit::{ExitStatus, usage};
+use crate::stderr::tell;
 
 /// Seconds from count to count; an interrupted sampling keeps what was counted by then.
 const INTERVAL: f64 = 0.1;
+
+/// Intervals of so many seconds.
+fn count(seconds: f64) -> u64 {
+    (seconds / INTERVAL).ceil().max(1.0) as u64
+}
 
 /// A testcase that is to be sampled.
 pub(super) struct Bench<'a> {
@@ -35,13 +41,6 @@ pub(super) struct Bench<'a> {
     pub(super) topology: Topology,
     how: &'a HowArgs,
     dir: PathBuf,
-}
-
-/// How the sampling of a point ended.
-pub(super) enum Sampled {
-    Done(Box<Capture>),
-    Failed(Failure),
-    Interrupted(i32),
 }
 
 impl<'a> Bench<'a> {
@@ -85,33 +84,8 @@ impl<'a> Bench<'a> {
         seconds: f64,
         interrupt: &Interrupt,
         mut started: impl FnMut(&Sampler),
-    ) -> anyhow::Result<Sampled> {
-        let context = needs::Context { dir: &self.dir, mode: self.mode, tasks };
-        if let Some(failure) =
-            self.case.needs().iter().find_map(|&need| needs::check(need, &context).err())
-        {
-            return Ok(Sampled::Failed(failure));
-        }
+    ) -> anyhow::Result<Result<Capture, Stopped>> {
         let started_at = rfc3339(SystemTime::now());
-        let mut work = WorkDir::create(&self.dir)
-            .with_context(|| format!("cannot write to {}", self.dir.display()))?;
-        let dir = work.begin_round()?;
-        let cpus = self.how.placement.order(&self.topology);
-        let samples = (seconds / INTERVAL).ceil().max(1.0) as u64;
-        let job = Job {
-            source: self.case.source(),
-            mode: self.mode,
-            tasks,
-            sampler_cpu: spare_cpu(&cpus, tasks, &self.case),
-            cpus,
-            pin: self.how.placement.pins(),
-            warmup: WARMUP,
-            interval: seconds / samples as f64,
-            start_timeout: START_TIMEOUT,
-            samples: Some(samples),
-            dir: dir.clone(),
-            layout: 0,
-        };
         let sampler = RefCell::new(None);
         let mut iterations = 0.0;
         let mut taken = 0;
@@ -125,7 +99,8 @@ impl<'a> Bench<'a> {
             *sampler.borrow_mut() = Some(opened.map_err(io::Error::other)?);
             Ok(())
         };
-        let result = Launcher::this_program().run_watched(&job, interrupt, watch, |_, sample| {
+        let samples = count(seconds);
+        let result = self.round(tasks, seconds, interrupt, watch, |sample| {
             let mut sampler = sampler.borrow_mut();
             let sampler = sampler.as_mut().expect("it was opened before there were tasks");
             match sample.phase {
@@ -144,12 +119,8 @@ impl<'a> Bench<'a> {
             }
             Ok(())
         });
-        work.end_round(&dir)?;
-        match result {
-            Ok(()) => {}
-            Err(Stopped::Failed(failure)) => return Ok(Sampled::Failed(failure)),
-            Err(Stopped::Interrupted(signal)) => return Ok(Sampled::Interrupted(signal)),
-            Err(Stopped::ByReceiver(error)) => return Err(error.into()),
+        if let Err(stopped) = result? {
+            return Ok(Err(stopped));
         }
         let sampler = sampler.into_inner().expect("the round is over");
         let work = Work {
@@ -159,22 +130,81 @@ impl<'a> Bench<'a> {
             iterations: iterations.round() as u64,
         };
         let title = format!("{} {} ×{tasks}", self.label(), self.mode);
-        Ok(Sampled::Done(Box::new(sampler.finish(title, started_at, Some(work))?)))
+        Ok(Ok(sampler.finish(title, started_at, Some(work))?))
+    }
+
+    /// The iterations per second of so many tasks, which are not sampled.
+    pub(super) fn rate(
+        &self,
+        tasks: u32,
+        seconds: f64,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Result<f64, Stopped>> {
+        let (mut iterations, mut all) = (0.0, 0.0);
+        let result = self.round(
+            tasks,
+            seconds,
+            interrupt,
+            |_| Ok(()),
+            |sample| {
+                if sample.phase == Phase::Measure {
+                    iterations += sample.rates.iter().sum::<f64>() * sample.seconds;
+                    all += sample.seconds;
+                }
+                Ok(())
+            },
+        )?;
+        Ok(result.map(|()| iterations / all))
+    }
+
+    /// One round of so many tasks, in intervals that make so many seconds once they have warmed up.
+    fn round(
+        &self,
+        tasks: u32,
+        seconds: f64,
+        interrupt: &Interrupt,
+        watch: impl FnOnce(i32) -> io::Result<()>,
+        mut receive: impl FnMut(Sample) -> io::Result<()>,
+    ) -> anyhow::Result<Result<(), Stopped>> {
+        let context = needs::Context { dir: &self.dir, mode: self.mode, tasks };
+        let needs = self.case.needs();
+        if let Some(failure) = needs.iter().find_map(|&need| needs::check(need, &context).err()) {
+            return Ok(Err(failure.into()));
+        }
+        let mut work = WorkDir::create(&self.dir)
+            .with_context(|| format!("cannot write to {}", self.dir.display()))?;
+        let dir = work.begin_round()?;
+        let cpus = self.how.placement.order(&self.topology);
+        let samples = count(seconds);
+        let job = Job {
+            source: self.case.source(),
+            mode: self.mode,
+            tasks,
+            sampler_cpu: spare_cpu(&cpus, tasks, &self.case),
+            cpus,
+            pin: self.how.placement.pins(),
+            warmup: WARMUP,
+            interval: seconds / samples as f64,
+            start_timeout: START_TIMEOUT,
+            samples: Some(samples),
+            dir: dir.clone(),
+            layout: 0,
+        };
+        let launcher = Launcher::this_program();
+        let result = launcher.run_watched(&job, interrupt, watch, |_, sample| receive(sample));
+        work.end_round(&dir)?;
+        Ok(result)
     }
 }
 
-impl Sampled {
-    /// The capture, or what is to be said and returned instead.
-    pub(super) fn capture(self, label: &str) -> Result<Capture, (String, ExitStatus)> {
-        match self {
-            Sampled::Done(capture) => Ok(*capture),
-            Sampled::Failed(failure) => Err((
-                format!("{label}: {}; {}", failure.reason, failure.remedy),
-                ExitStatus::of_failure(failure.kind),
-            )),
-            Sampled::Interrupted(signal) => {
-                Err((format!("{label}: interrupted"), ExitStatus::Interrupted(signal)))
-            }
+/// Says why there is no capture, and what knee returns then.
+pub(super) fn told(stopped: Stopped, bench: &Bench<'_>) -> anyhow::Result<ExitStatus> {
+    match stopped {
+        Stopped::Failed(failure) => {
+            tell!("knee: {}: {}; {}", bench.label(), failure.reason, failure.remedy);
+            Ok(ExitStatus::of_failure(failure.kind))
         }
+        Stopped::Interrupted(signal) => Ok(ExitStatus::Interrupted(signal)),
+        Stopped::ByReceiver(error) => Err(error.into()),
     }
 }
