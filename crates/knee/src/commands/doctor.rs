@@ -113,6 +113,7 @@ fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
     checks.push(host::open_files(environment));
     checks.push(host::huge_pages(environment));
     checks.push(host::shared_memory());
+    checks.push(host::sampling());
     checks.push(tools::compiler());
     checks
 }

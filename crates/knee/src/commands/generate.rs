@@ -36,7 +36,7 @@ enum What {
     Schema {
         /// run (run.json), sample (a line of samples.jsonl), noise (noise.json), check (check.json),
         /// check-test (a line of tests.jsonl), or what --json prints: check-matrix (of `knee commute
-        /// matrix DIR`), check-diff (`diff`), check-explain (`explain`)
+        /// matrix DIR`), check-diff (`diff`), check-explain (`explain`); capture (of `knee profile`)
         file: SchemaFile,
     },
 }
@@ -51,6 +51,7 @@ enum SchemaFile {
     CheckMatrix,
     CheckDiff,
     CheckExplain,
+    Capture,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
@@ -71,6 +72,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
                 SchemaFile::CheckMatrix => matrix_schema(),
                 SchemaFile::CheckDiff => diff_schema(),
                 SchemaFile::CheckExplain => explain_schema(),
+                SchemaFile::Capture => knee_profile::capture::schema(),
             };
             text = format!("{schema:#}\n").into_bytes();
         }

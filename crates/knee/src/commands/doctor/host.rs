@@ -1,5 +1,7 @@
 //! The machine itself: CPUs, what disturbs them, limits.
 
+use knee_profile::sampling::{Options, Sampler, Target};
+
 use super::{Check, command, statement};
 use knee_measure::machine::{Environment, Topology, filesystem};
 use std::fs;
@@ -129,6 +131,35 @@ pub(super) fn turbo(environment: &Environment) -> Check {
             Some(_) => "turbo is the host's business; a guest can neither see nor set it",
             None => "this machine has no switch for it in the kernel; look in the firmware",
         })),
+    }
+}
+
+/// What of this process could be sampled.
+pub(super) fn sampling() -> Check {
+    let check = |detail: String| Check::ok("sampling", "knee profile: where the cycles go", detail);
+    let ours = Target::Process(std::process::id().cast_signed());
+    match Sampler::open(&ours, &Options::default()) {
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            check("not permitted".to_owned()).missing(statement(format!("{error:#}")))
+        }
+        Ok(sampler) => {
+            let event = &sampler.clock().event;
+            let check = match event.as_str() {
+                "cycles" => check("by cycles".to_owned()),
+                _ => check(format!("by {event}, a timer, as no cycles can be counted here")),
+            };
+            match (sampler.sees_kernel(), sampler.knows_kernel_names()) {
+                (true, true) => check,
+                (false, _) => Check { detail: "without the kernel".to_owned(), ..check }
+                    .limited(command("sudo sysctl kernel.perf_event_paranoid=1")),
+                (true, false) => {
+                    Check { detail: "kernel functions without names".to_owned(), ..check }.limited(
+                        command("sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"),
+                    )
+                }
+            }
+        }
     }
 }
 

@@ -104,7 +104,12 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStat
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let bench = Bench::of(name, args.mode, &args.how)?;
     let tasks = match &args.tasks {
-        Some(tasks) => tasks.resolve(&bench.topology, cgroup::cpu_quota()),
+        Some(tasks) => match tasks.resolve(&bench.topology, cgroup::cpu_quota()) {
+            tasks if tasks.len() < 2 => {
+                return Err(usage("growth is from one number of tasks to another: -t 1,2"));
+            }
+            tasks => tasks,
+        },
         None => match points(args, &bench, &interrupt)? {
             Ok(tasks) => tasks,
             Err(stopped) => return Ok(Err(told(stopped, &bench)?)),

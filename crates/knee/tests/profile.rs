@@ -1,0 +1,165 @@
+//! `knee profile`: the real binary samples what runs on this machine.
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use rustix::process::Signal;
+use support::{Finished, Scratch, assert_schema, finish, signal, start, wait_until};
+
+/// Runs knee, unless the kernel lets us sample nothing here.
+fn profile(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
+    let finished = finish(scratch.knee(&["profile"]).args(args));
+    if finished.stderr.contains("not permitted") {
+        println!("skipped: {}", finished.stderr);
+        return None;
+    }
+    Some(finished)
+}
+
+fn capture(scratch: &Scratch, file: &str) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(scratch.path().join(file)).unwrap()).unwrap()
+}
+
+fn samples(capture: &serde_json::Value) -> u64 {
+    capture["counts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|count| count["samples"].as_u64().unwrap())
+        .sum()
+}
+
+#[test]
+fn a_testcase_is_sampled_down_to_the_leaves_of_the_kernel() {
+    let scratch = Scratch::new();
+    let args = ["mmap_churn1", "-t", "2", "-d", "1", "-o", "churn.json"];
+    let Some(sampled) = profile(&scratch, &args) else { return };
+    sampled.assert_code(0).assert_stdout_has("for each iteration");
+    sampled.assert_stderr_has("knee profile show churn.json");
+    let capture = capture(&scratch, "churn.json");
+    assert_schema("capture", &capture);
+    assert_eq!(capture["work"]["tasks"], 2);
+    assert!(capture["work"]["iterations"].as_u64().unwrap() > 0);
+    assert_eq!(capture["losses"]["lost"], 0);
+    assert!(scratch.leftovers().is_empty());
+    if !sampled.stderr.contains("without the kernel") && !sampled.stderr.contains("no names") {
+        let tree =
+            profile(&scratch, &["show", "churn.json", "--root", "__x64_sys_munmap"]).unwrap();
+        tree.assert_code(0).assert_stdout_has("__x64_sys_munmap(100.000% ");
+        // Whatever the kernel calls them: several levels further down.
+        let deepest = tree.stdout.lines().map(|line| line.len() - line.trim_start().len()).max();
+        assert!(deepest >= Some(10), "{}", tree.stdout);
+    }
+}
+
+#[test]
+fn every_form_shows_the_same_samples() {
+    let scratch = Scratch::new();
+    let Some(sampled) = profile(&scratch, &["getppid1", "-t", "1", "-d", "0.5", "-o", "c.json"])
+    else {
+        return;
+    };
+    sampled.assert_code(0);
+    let all = samples(&capture(&scratch, "c.json"));
+    let show = |args: &[&str]| {
+        let shown = profile(&scratch, &[&["show", "c.json"], args].concat()).unwrap();
+        shown.assert_code(0);
+        shown.stdout
+    };
+    assert!(show(&[]).starts_with(&format!("all(100.000% {all}/{all})")));
+    let folded = show(&["--form", "folded"]);
+    let counts =
+        folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    assert_eq!(counts.sum::<u64>(), all);
+    assert!(show(&["--form", "flame"]).contains(&format!("{all} samples of ")));
+    assert!(show(&["--form", "functions"]).contains(&format!("{all} samples in ")));
+    let speedscope: serde_json::Value =
+        serde_json::from_str(&show(&["--form", "speedscope"])).unwrap();
+    assert!(speedscope["$schema"].as_str().unwrap().contains("speedscope"));
+    let packed =
+        profile(&scratch, &["show", "c.json", "--form", "pprof", "-o", "c.pb.gz"]).unwrap();
+    packed.assert_code(0);
+    assert!(fs::read(scratch.path().join("c.pb.gz")).unwrap().starts_with(&[0x1f, 0x8b]));
+    fs::write(scratch.path().join("c.folded"), &folded).unwrap();
+    let again = profile(&scratch, &["show", "c.folded", "--form", "folded"]).unwrap();
+    assert_eq!(again.stdout, folded, "what is written is read");
+}
+
+#[test]
+fn growth_names_what_each_iteration_takes_more_of() {
+    let scratch = Scratch::new();
+    // Each iteration of a task takes and releases a lock that all tasks share.
+    let args = ["growth", "pthread_mutex1", "-t", "1,2", "-d", "0.5", "-o", "kept"];
+    let Some(grown) = profile(&scratch, &args) else { return };
+    grown.assert_code(0).assert_stdout_has("cost of an iteration");
+    let kept = ["growth", "--from", "kept/1.json", "kept/2.json"];
+    assert_eq!(profile(&scratch, &kept).unwrap().stdout, grown.stdout);
+    let json = profile(&scratch, &[&kept[..], &["--json"]].concat()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let tasks: Vec<_> =
+        json["points"].as_array().unwrap().iter().map(|p| p["tasks"].as_u64()).collect();
+    assert_eq!(tasks, [Some(1), Some(2)]);
+    let same = profile(&scratch, &["growth", "--from", "kept/1.json", "kept/1.json"]).unwrap();
+    same.assert_code(0).assert_stdout_has("No function grew beyond the sampling error");
+    let diff = ["diff", "kept/1.json", "kept/2.json", "--flame", "diff.svg"];
+    profile(&scratch, &diff).unwrap().assert_code(0).assert_stdout_has("An iteration: ");
+    assert!(fs::read_to_string(scratch.path().join("diff.svg")).unwrap().contains("</svg>"));
+}
+
+#[test]
+fn a_command_keeps_its_output_and_its_status() {
+    let scratch = Scratch::new();
+    let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo said; exit 7";
+    let args = ["-q", "-o", "c.json", "--", "sh", "-c", script];
+    let Some(sampled) = profile(&scratch, &args) else { return };
+    assert_eq!((sampled.code, sampled.stdout.as_str()), (Some(7), "said\n"));
+    let capture = capture(&scratch, "c.json");
+    assert_eq!(capture["title"], format!("sh -c {script}"));
+    assert_eq!(capture["programs"].as_array().unwrap().last().unwrap(), "sh");
+    let missing = profile(&scratch, &["--", "no-such-program"]).unwrap();
+    missing.assert_code(127).assert_stderr_has("cannot start no-such-program");
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_sampled() {
+    let scratch = Scratch::new();
+    let Some(_) = profile(&scratch, &["-d", "0.1", "-o", "all.json", "--", "true"]) else { return };
+    let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let pid = busy.id().to_string();
+    let mut knee = start(&mut scratch.knee(&["profile", "-q", "-o", "p.json", "-p", &pid]));
+    let is_sampled = || {
+        // A second of the process, by what /proc says that it has used since knee is there.
+        fs::read_dir(format!("/proc/{}/task", knee.id())).is_ok_and(|threads| threads.count() > 1)
+    };
+    wait_until("knee samples", is_sampled);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    signal(&knee, Signal::INT);
+    assert_eq!(knee.wait().unwrap().code(), Some(0));
+    busy.kill().and_then(|()| busy.wait()).unwrap();
+    assert!(samples(&capture(&scratch, "p.json")) > 0);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_in_words() {
+    let scratch = Scratch::new();
+    let refused = |args: &[&str], code: i32, words: &str| {
+        finish(scratch.knee(&["profile"]).args(args)).assert_code(code).assert_stderr_has(words);
+    };
+    refused(&[], 2, "what is to be sampled?");
+    refused(&["getpid1"], 2, "did you mean getppid1");
+    refused(&["ls"], 2, "knee profile -- ls");
+    refused(&["getppid1", "-p", "1"], 2, "cannot be used with");
+    refused(&["growth", "getppid1", "-t", "2"], 2, "-t 1,2");
+    refused(&["show", "nosuch"], 3, "nosuch: No such file");
+    refused(&["show", "nosuch", "--form", "folded", "--root", "f"], 2, "--form tree");
+    fs::write(scratch.path().join("text"), "a text\nof nothing\n").unwrap();
+    refused(&["show", "text"], 3, "there is no sample in it");
+    fs::write(scratch.path().join("cut"), "{\"schema\": 1, \"tit").unwrap();
+    refused(&["show", "cut"], 3, "it ends in the middle");
+    fs::write(scratch.path().join("one"), "a;b 3\n").unwrap();
+    refused(&["show", "one", "--root", "c"], 3, "no sample has the function \"c\"");
+    refused(&["growth", "--from", "one", "one"], 2, "growth needs captures of a testcase");
+    refused(&["-p", "5000000"], 3, "there is no process 5000000");
+}
