@@ -129,12 +129,18 @@ fn ctrl_c_keeps_what_was_sampled() {
     let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let pid = busy.id().to_string();
     let mut knee = start(&mut scratch.knee(&["profile", "-q", "-o", "p.json", "-p", &pid]));
-    let is_sampled = || {
-        // A second of the process, by what /proc says that it has used since knee is there.
+    let has_begun = || {
         fs::read_dir(format!("/proc/{}/task", knee.id())).is_ok_and(|threads| threads.count() > 1)
     };
-    wait_until("knee samples", is_sampled);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    wait_until("knee samples", has_begun);
+    // In ticks of a hundredth of a second; a sample is due every thousandth.
+    let used = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let after_name = stat.rsplit_once(')').unwrap().1;
+        after_name.split_whitespace().nth(11).unwrap().parse::<u64>().unwrap()
+    };
+    let before = used();
+    wait_until("the process has run", || used() >= before + 20);
     signal(&knee, Signal::INT);
     assert_eq!(knee.wait().unwrap().code(), Some(0));
     busy.kill().and_then(|()| busy.wait()).unwrap();
