@@ -103,6 +103,17 @@ fn growth_names_what_each_iteration_takes_more_of() {
     assert_eq!(tasks, [Some(1), Some(2)]);
     let same = profile(&scratch, &["growth", "--from", "kept/1.json", "kept/1.json"]).unwrap();
     same.assert_code(0).assert_stdout_has("No function grew beyond the sampling error");
+    finish(&mut scratch.run(&["pthread_mutex1", "-t", "1,2", "-m", "processes"])).assert_code(0);
+    let mode = capture(&scratch, "kept/1.json")["work"]["mode"].as_str().unwrap().to_owned();
+    let report = ["report", "record", "kept/1.json", "kept/2.json", "-o", "report.html"];
+    finish(&mut scratch.knee(&report)).assert_code(0);
+    let page = fs::read_to_string(scratch.path().join("report.html")).unwrap();
+    for tasks in ["1", "2"] {
+        let id = format!("flame=pthread_mutex1&amp;mode={mode}&amp;tasks={tasks}");
+        assert!(page.contains(&format!("id=\"{id}\"")), "the graph of {tasks}");
+        assert!(page.contains(&format!("href=\"#{id}\"")), "the link to it");
+    }
+    assert!(page.contains("cost of an iteration"));
     let diff = ["diff", "kept/1.json", "kept/2.json", "--flame", "diff.svg"];
     profile(&scratch, &diff).unwrap().assert_code(0).assert_stdout_has("An iteration: ");
     assert!(fs::read_to_string(scratch.path().join("diff.svg")).unwrap().contains("</svg>"));

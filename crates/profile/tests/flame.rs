@@ -113,7 +113,8 @@ fn keys_walk_along_the_stacks() {
 fn a_search_says_its_share_and_counts_nested_functions_once() {
     let said = say(r#"
         said.push(type("leaf"), type("LEFT|right"), type("nothing"), type("("), type(""));
-        press("f", document.body, { ctrlKey: true });
+        frame("main").focus();
+        press("f", null, { ctrlKey: true });
         said.push(document.activeElement.tagName);
     "#);
     if let Some(said) = said {

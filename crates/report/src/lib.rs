@@ -53,8 +53,8 @@ mod shared;
 pub use drawing::draw;
 pub use matrix::{Differing, Matrix, MatrixError, MatrixOperation, Pair};
 pub use model::{
-    Case, Change, ChangeVerdict, CpuShares, Curve, Estimate, Fit, KNEE_EFFICIENCY, Missing, Mode,
-    Page, PerTask, Point, Ratio, Run,
+    Case, Change, ChangeVerdict, CpuShares, Curve, Estimate, Fit, Growth, KNEE_EFFICIENCY, Missing,
+    Mode, Page, PerTask, Point, Profile, Ratio, Run,
 };
 pub use shared::{Shared, SharedLine, SharedSide, SharedVerdict};
 

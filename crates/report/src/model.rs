@@ -22,6 +22,10 @@ pub struct Page {
     pub matrices: Vec<Matrix>,
     /// What commuting calls share, a check each; they too may be all that there is.
     pub shared: Vec<Shared>,
+    /// Where the cycles of some points go.
+    pub profiles: Vec<Profile>,
+    /// What iterations take more of with more tasks, at most one per testcase and mode.
+    pub growths: Vec<Growth>,
     /// Efficiency (0 to 1) below which the knee is reached.
     pub knee_efficiency: f64,
     /// The smallest relative difference that matters (0.02 is 2 %), if comparisons had one.
@@ -38,6 +42,8 @@ impl Default for Page {
             curves: Vec::new(),
             matrices: Vec::new(),
             shared: Vec::new(),
+            profiles: Vec::new(),
+            growths: Vec::new(),
             knee_efficiency: KNEE_EFFICIENCY,
             threshold: None,
             comparison_method: String::new(),
@@ -79,6 +85,37 @@ pub struct Run {
     /// What was measured and has no place on a chart, as its number of tasks is not known: a
     /// sentence each.
     pub off_chart: Vec<String>,
+}
+
+/// Where the cycles of a point go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    /// Name of the testcase.
+    pub case: String,
+    /// Its mode.
+    pub mode: Mode,
+    /// Its number of tasks.
+    pub tasks: u32,
+    /// What was sampled, in a line.
+    pub summary: String,
+    /// The flame graph: an SVG of ours, whose names are escaped, with [`Profile::style`] and
+    /// [`Profile::script`] in it.
+    pub flame: String,
+    /// The content of its style element.
+    pub style: &'static str,
+    /// The content of its script element.
+    pub script: &'static str,
+}
+
+/// What an iteration takes more of with more tasks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Growth {
+    /// Name of the testcase.
+    pub case: String,
+    /// Its mode.
+    pub mode: Mode,
+    /// The table, as text.
+    pub table: String,
 }
 
 /// A testcase.

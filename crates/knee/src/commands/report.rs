@@ -4,6 +4,7 @@ mod changes;
 mod fits;
 mod matrices;
 mod page;
+mod profiles;
 mod rates;
 mod recorded;
 
@@ -29,14 +30,15 @@ use crate::stdout;
   knee report runs/2026-11-21T090000Z                    report.html in this directory
   knee report runs/before runs/after -o change.html      with verdicts on what changed
   knee report results/old runs/new         CSV files of will-it-scale, and a record
+  knee report runs/new mmap1/*.json        with captures of knee profile growth -o mmap1
   knee report posix.json runs/new          with a matrix of knee commute matrix --json
   knee report 6.1 6.12 -o shared.html      what knee commute check -o DIR has found
   knee report part/* 6.12 -o shared.html   … of one check in shards
   knee report runs/before -o - | gzip > report.html.gz")]
 pub(crate) struct Args {
     /// Records of knee run, or CSV files (or a directory of them) or output of will-it-scale; further
-    /// ones are compared with the first. JSON files of knee commute matrix may be among them, and
-    /// directories of knee commute check, of which shards of one check are shown as one
+    /// ones are compared with the first. JSON files of knee commute matrix may be among them, captures
+    /// of knee profile, which stand beside the curves of their testcases, and directories of knee commute check, of which shards of one check are shown as one
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
@@ -59,8 +61,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             return Err(usage(format!("{} is named twice", run.display())));
         }
     }
-    let Split { matrices, shared, runs } = matrices::split(&args.runs)?;
-    let page = Page { matrices, shared, ..page::page(&runs, args.knee, args.threshold)? };
+    let Split { matrices, shared, captures, runs } = matrices::split(&args.runs)?;
+    let mut page = Page { matrices, shared, ..page::page(&runs, args.knee, args.threshold)? };
+    profiles::put(&captures, &mut page)?;
     write(&page, &args.output)?;
     Ok(ExitStatus::Done)
 }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::packed::packed;
-use super::{fit, fragment, table, words};
+use super::{fit, fragment, profiles, table, words};
 use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
 use crate::model::{Case, Mode};
@@ -96,6 +96,7 @@ fn one(reading: &Reading, case: &CaseReading, open: bool, packs: bool) -> Markup
                 (content(reading, case, packs))
                 (embed::case(case))
             }
+            (profiles::flames(reading.page, name))
         }
     }
 }
@@ -161,6 +162,7 @@ fn mode_section(
             id={ "case=" (fragment(&case.case.name)) "&mode=" (mode.as_str()) } {
             h4 { (mode.as_str()) }
             (verdicts(reading, curves))
+            (profiles::beside_knee(reading.page, &case.case.name, mode))
             div.charts {
                 @if curves.iter().all(|curve| curve.curve.points.is_empty()) {
                 } @else if case.is_curve() {

@@ -11,12 +11,12 @@ use crate::model::Run;
 use crate::number::count;
 use crate::reading::Reading;
 
-/// `scripts` are those of the page.
-pub(super) fn head(title: &str, scripts: &[&str]) -> Markup {
+/// `scripts` and `styles` are those of the page, and of what is drawn in it.
+pub(super) fn head(title: &str, scripts: &[&str], styles: &[&str]) -> Markup {
     html! {
         head {
             meta charset="utf-8";
-            meta http-equiv="Content-Security-Policy" content=(policy(scripts));
+            meta http-equiv="Content-Security-Policy" content=(policy(scripts, styles));
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="color-scheme" content="light dark";
             title { (title) " · knee" }
@@ -27,13 +27,13 @@ pub(super) fn head(title: &str, scripts: &[&str]) -> Markup {
 
 /// Nothing is fetched, and only the style and the scripts of this very page apply: whatever a
 /// plug-in is called, it cannot become code.
-fn policy(scripts: &[&str]) -> String {
+fn policy(scripts: &[&str], styles: &[&str]) -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
-    let scripts: Vec<String> = scripts.iter().map(|script| hash(script)).collect();
+    let all = |texts: &[&str]| texts.iter().map(|text| hash(text)).collect::<Vec<_>>().join(" ");
     format!(
         "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
-        hash(STYLE),
-        scripts.join(" ")
+        all(styles),
+        all(scripts)
     )
 }
 

@@ -8,6 +8,7 @@ mod head;
 mod machine;
 mod overview;
 mod packed;
+mod profiles;
 mod sharing;
 mod table;
 mod triangle;
@@ -38,10 +39,16 @@ pub(crate) fn html(reading: &Reading) -> String {
     .into_iter()
     .flatten()
     .collect();
+    // Graphs bring their own, each the same.
+    let profile = reading.page.profiles.first();
+    let allowed: Vec<&str> =
+        scripts.iter().copied().chain(profile.map(|profile| profile.script)).collect();
+    let styles: Vec<&str> =
+        [STYLE].into_iter().chain(profile.map(|profile| profile.style)).collect();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            (head::head(&finding, &scripts))
+            (head::head(&finding, &allowed, &styles))
             body {
                 @if runs {
                     (chart::markers())

@@ -7,6 +7,7 @@ use knee_measure::record::{RUN_FILE, SAMPLES_FILE};
 use knee_report::{Matrix, Shared};
 use knee_trace::findings::{Check, FindingsError, Shard, is_record, read_check};
 
+use super::profiles::is_capture;
 use crate::commands::commute::records;
 use crate::present::commute_shared;
 
@@ -15,13 +16,14 @@ use crate::present::commute_shared;
 pub(super) struct Split {
     pub(super) matrices: Vec<Matrix>,
     pub(super) shared: Vec<Shared>,
+    pub(super) captures: Vec<PathBuf>,
     pub(super) runs: Vec<PathBuf>,
 }
 
-/// Tells the matrices of `knee commute matrix --json`, the records of `knee commute check` and runs
-/// apart. Shards of one check are one.
+/// Tells the matrices of `knee commute matrix --json`, the records of `knee commute check`, captures of
+/// `knee profile` and runs apart. Shards of one check are one.
 pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
-    let Split { mut matrices, mut shared, mut runs } = Split::default();
+    let Split { mut matrices, mut shared, mut captures, mut runs } = Split::default();
     let mut checks: Vec<Shards> = Vec::new();
     for path in paths {
         let records = records::directories(path);
@@ -30,7 +32,10 @@ pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
                 Shards::add(&mut checks, record)?;
             }
         } else if is_json(path).with_context(|| format!("cannot read {}", path.display()))? {
-            matrices.push(read(path)?);
+            match is_capture(path) {
+                true => captures.push(path.clone()),
+                false => matrices.push(read(path)?),
+            }
         } else {
             runs.push(path.clone());
         }
@@ -38,7 +43,7 @@ pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
     for check in checks {
         shared.push(commute_shared::record(&records::open(&check.records)?));
     }
-    Ok(Split { matrices, shared, runs })
+    Ok(Split { matrices, shared, captures, runs })
 }
 
 /// Records that are shards of one check.

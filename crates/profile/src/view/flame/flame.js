@@ -121,7 +121,9 @@
     else return;
     event.preventDefault();
   });
-  window.addEventListener("keydown", (event) => {
+  // In a page there may be others, and keys are for the one that has the focus.
+  const isAlone = document.documentElement === svg;
+  (isAlone ? window : svg).addEventListener("keydown", (event) => {
     if (event.key === "Escape") zoom(all);
     else if (event.key === "F3" || (event.ctrlKey && event.key === "f")) input.focus();
     else return;
@@ -129,7 +131,7 @@
   });
   button.addEventListener("click", () => zoom(all));
   input.addEventListener("input", () => search(input.value));
-  window.addEventListener("resize", draw);
+  new ResizeObserver(draw).observe(svg);
   svg.setAttribute("width", "100%");
   draw();
 })();

@@ -1,5 +1,6 @@
 //! The drawing of a flame graph.
 
+use super::{SCRIPT, STYLE};
 use std::fmt::Write;
 
 use super::{Frame, NARROWEST};
@@ -61,21 +62,18 @@ impl Graph<'_> {
             let y = top + (rows - 1 - placed.depth) * ROW;
             draw_frame(&mut svg, &placed, y, &bar(placed.frame));
         }
-        let script = include_str!("flame.js");
-        let _ = writeln!(svg, "</svg>\n<script><![CDATA[\n{script}]]></script>\n</svg>");
+        let _ = writeln!(svg, "</svg>\n<script><![CDATA[{SCRIPT}]]></script>\n</svg>");
         svg
     }
 
     fn head(&self, svg: &mut String, height: usize) {
         let (title, description) = (escape(&self.title), escape(&self.subtitle.join("\n")));
-        let style = include_str!("flame.css");
         let _ = writeln!(
             svg,
             r#"<svg xmlns="http://www.w3.org/2000/svg" class="flame" width="{WIDTH}" height="{height}" role="figure" aria-label="Flame graph: {title}">
 <title>Flame graph: {title}</title>
 <desc>{description}</desc>
-<style>
-{style}</style>
+<style>{STYLE}</style>
 <rect class="ground" width="100%" height="100%"/>
 <text class="title" x="{PAD}" y="22">{title}</text>"#
         );

@@ -1,0 +1,81 @@
+//! Captures of `knee profile` among what is to be shown.
+
+use std::path::{Path, PathBuf};
+
+use knee_profile::Capture;
+use knee_profile::growth::{growth, table};
+use knee_profile::view::flame::{SCRIPT, STYLE, flame};
+use knee_report::{Growth, Mode, Page, Profile};
+
+use crate::exit::usage;
+use crate::present::profile::summary;
+
+/// Functions that a table of growth shows on a page.
+const SHOWN: usize = 10;
+
+/// Whether a file of JSON is a capture.
+pub(super) fn is_capture(path: &Path) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        #[serde(rename = "stacks")]
+        _stacks: serde::de::IgnoredAny,
+        #[serde(rename = "functions")]
+        _functions: serde::de::IgnoredAny,
+    }
+    let file = std::fs::File::open(path).map(std::io::BufReader::new);
+    file.is_ok_and(|file| serde_json::from_reader::<_, Head>(file).is_ok())
+}
+
+/// Puts captures beside the curves of their testcases.
+pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
+    let mut captures = Vec::new();
+    for path in paths {
+        let capture = Capture::open(path)?;
+        let work = capture.work.as_ref();
+        if !work.is_some_and(|work| page.cases.iter().any(|case| case.name == work.testcase)) {
+            let what = work.map_or(&capture.title, |work| &work.testcase);
+            return Err(usage(format!(
+                "{}: it is of {what}, which none of the runs has: name a run that does",
+                path.display()
+            )));
+        }
+        captures.push(capture);
+    }
+    let key = |capture: &Capture| {
+        capture.work.as_ref().map(|work| (work.testcase.clone(), work.mode.clone(), work.tasks))
+    };
+    captures.sort_by_key(key);
+    page.profiles = captures.iter().filter_map(profile).collect();
+    let is_same = |a: &Capture, b: &Capture| {
+        let (a, b) = (key(a), key(b));
+        a.zip(b).is_some_and(|(a, b)| (a.0, a.1) == (b.0, b.1))
+    };
+    for of_one in captures.chunk_by(is_same) {
+        if let (Some(growth), Some(work)) = (growth(of_one), &of_one[0].work) {
+            let table = table(&growth, SHOWN).to_string();
+            page.growths.push(Growth {
+                case: work.testcase.clone(),
+                mode: mode(&work.mode),
+                table,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn profile(capture: &Capture) -> Option<Profile> {
+    let work = capture.work.as_ref()?;
+    Some(Profile {
+        case: work.testcase.clone(),
+        mode: mode(&work.mode),
+        tasks: work.tasks,
+        summary: summary(capture).trim_end().to_owned(),
+        flame: flame(capture),
+        style: STYLE,
+        script: SCRIPT,
+    })
+}
+
+fn mode(name: &str) -> Mode {
+    if name == Mode::Threads.as_str() { Mode::Threads } else { Mode::Processes }
+}
