@@ -322,12 +322,14 @@ fn a_long_list_of_tests_is_shown_in_two_steps() {
     let shown = played(
         &page,
         "location.hash = '#shared=1.close.close';
-         const later = (what) => setTimeout(what, 50);
+         const when = (find, then) => {
+           const found = find();
+           found ? then(found) : setTimeout(() => when(find, then), 10);
+         };
          const listed = () => document.querySelectorAll('.shown-pair .test').length;
-         later(() => {
-           document.querySelector('.shown-pair details').open = true;
-           later(() => {
-             const few = listed();
+         when(() => document.querySelector('.shown-pair details'), (details) => {
+           details.open = true;
+           when(listed, (few) => {
              document.querySelector('.shown-pair button').click();
              document.body.dataset.listed = `${few} ${listed()}`;
            });
