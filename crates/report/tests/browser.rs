@@ -288,18 +288,20 @@ fn a_pair_has_its_data_its_tests_and_the_functions_that_do_it_when_they_are_open
     let shown = played(
         &page,
         "location.hash = '#shared=1.open.close';
-         const later = (what) => setTimeout(what, 50);
-         const open = (words) => {
-           for (const summary of document.querySelectorAll('.shown-pair summary')) {
-             if (summary.textContent.startsWith(words)) summary.parentElement.open = true;
-           }
+         const when = (find, then) => {
+           const found = find();
+           found ? then(found) : setTimeout(() => when(find, then), 10);
          };
-         later(() => {
-           open('2 tests: share');
-           later(() => {
-             open('open,close/0.0');
-             later(() => {
-               document.body.dataset.lines = document.querySelector('.shown-pair .lines').innerText;
+         const open = (words) => {
+           const summaries = [...document.querySelectorAll('.shown-pair summary')];
+           const found = summaries.filter((summary) => summary.textContent.startsWith(words));
+           for (const summary of found) summary.parentElement.open = true;
+           return found.length;
+         };
+         when(() => open('2 tests: share'), () => {
+           when(() => open('open,close/0.0'), () => {
+             when(() => document.querySelector('.shown-pair .lines')?.innerText, (lines) => {
+               document.body.dataset.lines = lines;
              });
            });
          });",
