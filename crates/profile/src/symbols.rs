@@ -12,7 +12,7 @@ use crate::capture::{Function, Kind, Stacks};
 use crate::kernel_symbols::KernelSymbols;
 use crate::records::Place;
 
-/// The module of the kernel's own functions.
+/// The module of the kernel's own functions, and what stands for those without a name.
 const KERNEL: &str = "[kernel]";
 
 /// Names of addresses, as numbers of functions, from the innermost inlined one outward.
@@ -66,7 +66,7 @@ impl Symbols {
         of_kernel.entry(address).or_insert_with(|| {
             let found =
                 kernel.as_ref().and_then(|names| names.find(address.wrapping_add(*kernel_moved)));
-            let (name, module) = found.unwrap_or(("[unknown]", None));
+            let (name, module) = found.unwrap_or((KERNEL, None));
             [function(stacks, name, module.unwrap_or(KERNEL), Kind::Kernel, false)].into()
         })
     }

@@ -59,6 +59,11 @@ fn denied(paranoid: &Option<i32>, system: bool) -> String {
         true => (0, "all processes"),
         false => (2, "your own processes"),
     };
+    if paranoid.is_some_and(|level| level <= needed) {
+        return "not permitted: the process is another user's: run knee as that user, as root, or with \
+                CAP_PERFMON and CAP_SYS_PTRACE; in a container, seccomp must allow perf_event_open"
+            .to_owned();
+    }
     let is = paranoid.map_or(String::new(), |level| format!(", here it is {level}"));
     format!(
         "not permitted: to sample {what}, kernel.perf_event_paranoid must be {needed} or \
@@ -71,4 +76,18 @@ fn denied(paranoid: &Option<i32>, system: bool) -> String {
 pub(super) fn paranoid() -> Option<i32> {
     let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
     text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_denied_is_told_what_to_set() {
+        let words = |paranoid, system| SampleError::Denied { paranoid, system }.to_string();
+        assert!(words(Some(4), false).contains("must be 2 or less, here it is 4"));
+        assert!(words(Some(2), true).contains("sysctl kernel.perf_event_paranoid=0"));
+        assert!(words(None, false).contains("must be 2 or less: "));
+        assert!(words(Some(2), false).contains("another user's"));
+    }
 }
