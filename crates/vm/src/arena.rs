@@ -11,6 +11,7 @@
 //! that cannot grow forgets, and nothing here can fail.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::cmp::Reverse;
@@ -22,6 +23,7 @@ use crate::cpu::Cpu;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
 use crate::page::{BITS, ENTRIES, Pages};
+use crate::space::Lingering;
 
 /// Pages of a slice: those of a branch above leaves, 1 GiB.
 pub(crate) const SLICE: u64 = 1 << (2 * BITS);
@@ -87,6 +89,8 @@ pub(crate) struct Arena {
     /// Ranges that were put into lists since neighbours were joined.
     listed: usize,
     entries: Vec<Entry>,
+    /// Ranges that will be free when CPUs have ticked, the oldest first.
+    pub(crate) lingering: VecDeque<Lingering>,
 }
 
 impl Arena {
@@ -98,6 +102,7 @@ impl Arena {
             vacant: NONE,
             listed: 0,
             entries: Vec::new(),
+            lingering: VecDeque::new(),
         }
     }
 

@@ -160,6 +160,10 @@ impl Backings {
         self.first = Some(backing);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
     pub(crate) fn pop(&mut self) -> Option<NonNull<Backing>> {
         let first = self.first?;
         // SAFETY: it is there as long as it is in the list.

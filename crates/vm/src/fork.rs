@@ -7,6 +7,7 @@ use crate::cpu::{Cpu, Nodes, Spare};
 use crate::error::MapError;
 use crate::lineage::Links;
 use crate::machine::Machine;
+use crate::mutant::is_mutant;
 use crate::node::{Any, Branch, Leaf};
 use crate::removal::Removal;
 use crate::space::{Space, mapped};
@@ -78,6 +79,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// own.
     fn fork_once(&self, cpu: &Cpu<'m, M>, is_own: bool) -> Result<Option<Space<'m, M>>, MapError> {
         let copy = Space::new_within(cpu, self.tree().account.quota().cloned())?;
+        copy.tree().set_lazy(self.tree().is_lazy());
         let platform = self.machine().epoch().platform();
         let mut removal = Removal::new();
         let mut links = Some(Links::new()?);
@@ -105,7 +107,9 @@ impl<'m, M: Machine> Space<'m, M> {
             };
             self.tree().set_forking(true);
             // Others find the copy as soon as anything is attached, and wait for the end of it.
-            copy.tree().root().lock(platform);
+            if !is_mutant!("copy_not_locked") {
+                copy.tree().root().lock(platform);
+            }
             // SAFETY: both roots are locked.
             unsafe {
                 let links = links.take().expect("this is done once");
@@ -119,7 +123,9 @@ impl<'m, M: Machine> Space<'m, M> {
                 new
             });
             copy.copy_branch(cpu, root, copy.tree().root(), spare, &mut removal);
-            copy.tree().root().unlock();
+            if !is_mutant!("copy_not_locked") {
+                copy.tree().root().unlock();
+            }
             charge.keep();
             Ok(Ok(true))
         })?;

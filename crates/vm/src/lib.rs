@@ -50,6 +50,9 @@
 //! before frames are used again and the operation returns. Others that come to change the same leaf
 //! meanwhile wait for that.
 //!
+//! A space may be [lazy](Space::set_lazy) where the machine has [ticks](Ticks): then who unmaps a few pages
+//! interrupts nobody, and their frames and addresses come back when all CPUs have ticked.
+//!
 //! Who does not say where to map is given pages of the CPU's own [arena](Space::map_anywhere), and what
 //! is mapped is charged to a [quota](Quota) from the CPU's own share.
 //!
@@ -65,7 +68,7 @@
 //! came from five makes them its own before it is copied again.
 //!
 //! # What there is not yet
-//! Large pages, swap for what spaces have for themselves, and the lazy kind of shootdown.
+//! Large pages, and swap for what spaces have for themselves.
 //!
 //! # Sources
 //! CortenMM (SOSP 2025): one level, the page table is the map, and its lock protocol. RadixVM (EuroSys
@@ -111,6 +114,7 @@ mod primitive;
 mod quota;
 mod removal;
 mod space;
+mod ticks;
 mod tree;
 
 pub use address_space::AddressSpace;
@@ -126,6 +130,7 @@ pub use object::{Object, Pager, PagerError, Sharing};
 pub use page::{Frame, PAGE, Pages, Protection};
 pub use quota::Quota;
 pub use space::Space;
+pub use ticks::Ticks;
 
 /// `docs/vm.md`, whose code is a test.
 #[cfg(doctest)]

@@ -13,14 +13,15 @@ use crate::format::Format;
 use crate::lineage::Origin;
 use crate::page::{Frame, Pages};
 use crate::primitive::AtomicU64;
+use crate::ticks::Ticks;
 
 /// A kernel's, hypervisor's or emulator's memory and CPUs.
 ///
 /// # Safety
 /// Frames that [`allocate`](Machine::allocate) gives are nobody else's until they are
 /// [freed](Machine::free). [`address`](Machine::address) is the same for a frame at any time and good
-/// for 4 KiB of reads and writes, at a multiple of 4096. [`shoot_down`](Machine::shoot_down) does what
-/// it says. [`epoch`](Machine::epoch) is one domain, for all spaces of the machine.
+/// for 4 KiB of reads and writes, at a multiple of 4096. [`shoot_down`](Machine::shoot_down) and
+/// [`forget`](Machine::forget) do what they say. [`epoch`](Machine::epoch) is one domain, for all spaces of the machine.
 pub unsafe trait Machine: Sync + Sized {
     /// The fence and the clock.
     type Platform: Platform;
@@ -69,6 +70,21 @@ pub unsafe trait Machine: Sync + Sized {
         self.epoch().platform().wait_while(condition);
     }
 
+    /// When CPUs forget all that they know by themselves, for spaces that are
+    /// [lazy](crate::Space::set_lazy): what [`Ticks`] want, these CPUs do. None if no space may be.
+    fn ticks(&self) -> Option<&Ticks> {
+        None
+    }
+
+    /// Has the calling CPU alone forget what [`shoot_down`](Machine::shoot_down) would. Of machines that have
+    /// [`ticks`](Machine::ticks).
+    ///
+    /// # Safety
+    /// The caller is CPU `cpu`.
+    unsafe fn forget(&self, _cpu: usize, _space: u64, _pages: Flush) {
+        unimplemented!("a machine with ticks has this");
+    }
+
     /// A frame that was in use, and that no CPU can go to any more, is about to be used for something
     /// else without being freed in between.
     fn reuse(&self, _frame: Frame) {}
@@ -88,7 +104,7 @@ pub enum Flush {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Note {
-    /// The next in a list of frames that are on their way back.
+    /// The next in a list of frames that are on their way back, or what an entry that lingers has.
     pub(crate) next: Cell<u64>,
     /// Entries of tables that have the frame, beside one, if it is a space's own.
     shares: AtomicU64,
@@ -120,6 +136,16 @@ impl Note {
     /// The next in the list. By who has the frame for itself.
     pub(crate) fn take_next(&self) -> Option<Frame> {
         Some(Frame(self.next.replace(u64::MAX))).filter(|frame| frame.0 != u64::MAX)
+    }
+
+    /// Its entry [lingers](crate::Space::set_lazy), and no other has it: when that began. Under the lock of
+    /// the entry, as below.
+    pub(crate) fn set_ticket(&self, ticket: u64) {
+        self.next.set(ticket);
+    }
+
+    pub(crate) fn ticket(&self) -> u64 {
+        self.next.get()
     }
 
     /// It is a space's own that came to be at this page. By who has the only entry that has it, or will have.

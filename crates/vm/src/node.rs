@@ -352,6 +352,22 @@ impl Leaf {
         &self.leaving
     }
 
+    /// Those of these pages that are on their way out, with their frames. Under the lock. If the leaf is not
+    /// being [flushed](Leaf::is_flushing) they *linger*: they were unmapped lazily, and CPUs may know them until
+    /// they tick.
+    #[inline]
+    pub(crate) fn leaving_in<F: Format>(&self, pages: Pages) -> impl Iterator<Item = (u64, Frame)> {
+        let pages = pages.and(self.span());
+        let entries = self.table().filter(|_| self.leaving.get() > 0 && !pages.is_empty());
+        let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
+        (pages.start..).zip(entries).filter_map(|(page, entry)| {
+            match F::read(entry.load(Relaxed), 0) {
+                format::Entry::Leaving(frame) => Some((page, frame)),
+                _ => None,
+            }
+        })
+    }
+
     /// Under the lock: entries that are not absent.
     pub(crate) fn present(&self) -> &Cell<u32> {
         &self.present

@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use crate::attributes::Attributes;
 use crate::backing::{Backing, Backings};
 use crate::cpu::Cpu;
+use crate::cpus::CpuSet;
 use crate::format::{ABSENT, Entry, Format};
 use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
@@ -27,6 +28,13 @@ pub(crate) struct Removal {
     leaves: Option<NonNull<Leaf>>,
     /// Where pages are that were moved.
     arriving: Option<Pages>,
+    /// Entries may [linger](Leaf::leaving_in) until CPUs have ticked, and the last ticket of those that may.
+    is_lazy: bool,
+    ticket: u64,
+    /// Some of the frames are others', too.
+    is_shared: bool,
+    /// CPUs have ticked.
+    is_forgotten: bool,
     /// Entries for frames of objects that were taken out: these frames are not ours.
     objects: u64,
     /// Backings by which nothing is mapped any more.
@@ -40,9 +48,23 @@ impl Removal {
             pages: Pages { start: u64::MAX, end: 0 },
             leaves: None,
             arriving: None,
+            is_lazy: false,
+            ticket: 0,
+            is_shared: false,
+            is_forgotten: false,
             objects: 0,
             backings: Backings::default(),
         }
+    }
+
+    /// One whose pages are unmapped, and of which CPUs need not know at once.
+    pub(crate) fn lazy() -> Removal {
+        Removal { is_lazy: true, ..Removal::new() }
+    }
+
+    /// What [lingers](Leaf::leaving_in), to [settle](Removal::settle).
+    pub(crate) fn of_unmapped() -> Removal {
+        Removal { is_forgotten: true, ..Removal::new() }
     }
 
     /// An entry of a leaf that is locked, and that is not being flushed for others, has changed.
@@ -94,9 +116,11 @@ impl Removal {
             self.flush(leaf, page);
             let note = machine.note(frame);
             let is_object = note.is_object();
-            if !is_object && note.is_shared() && !is_mutant!("takes_shared_at_once") {
+            let is_shared = note.is_shared() && !is_mutant!("takes_shared_at_once");
+            if !is_object && (is_shared || self.is_lazy) {
                 // Whose list it is in is not ours to say, and who has it last must not free it before
-                // our CPUs have forgotten it: the entry keeps it until then.
+                // our CPUs have forgotten it: the entry keeps it until then. Who is lazy has no list.
+                self.is_shared |= is_shared;
                 entry.store(M::Format::leaving(frame), Relaxed);
                 leaf.leaving().set(leaf.leaving().get() + 1);
                 continue;
@@ -111,6 +135,13 @@ impl Removal {
             leaf.present().set(leaf.present().get() - 1);
             if leaf.present().get() == 0 {
                 break;
+            }
+        }
+        if let Some(ticks) = machine.ticks().filter(|_| self.is_lazy && !self.is_shared) {
+            // Of all that was taken before it is read.
+            self.ticket = ticks.ticket();
+            for (_, frame) in leaf.leaving_in::<M::Format>(pages) {
+                machine.note(frame).set_ticket(self.ticket);
             }
         }
     }
@@ -247,6 +278,43 @@ impl Removal {
         }
     }
 
+    /// Takes those of these pages that [linger](Leaf::leaving_in) in a leaf that is locked, and not being
+    /// flushed for others. These CPUs may know them, unless they have ticked.
+    pub(crate) fn settle<M: Machine>(
+        &mut self,
+        machine: &M,
+        on: &CpuSet,
+        leaf: &Leaf,
+        pages: Pages,
+    ) {
+        for (page, frame) in leaf.leaving_in::<M::Format>(pages) {
+            self.flush(leaf, page);
+            let ticket = machine.note(frame).ticket();
+            let is_over = machine.ticks().is_some_and(|ticks| ticks.is_over(ticket, on));
+            self.is_forgotten &= is_over;
+        }
+    }
+
+    /// If it is lazy, and all are pages of the space's own: leaves them until CPUs have ticked after the time that
+    /// is returned, and has this CPU forget them. If not, it is still to [finish](Removal::finish).
+    pub(crate) fn linger<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) -> Option<u64> {
+        let has_others = self.is_shared || self.objects > 0 || !self.backings.is_empty();
+        let has_others = has_others && !is_mutant!("objects_linger");
+        if !self.is_lazy || self.leaves.is_none() || has_others {
+            return None;
+        }
+        let mut leaves = self.leaves;
+        // SAFETY: a `Cpu` stays on its CPU.
+        if !is_mutant!("keeps_what_lingers") {
+            unsafe { cpu.machine().forget(cpu.number(), tree.number(), Flush::Some(self.pages)) };
+        }
+        while let Some(leaf) = leaves {
+            // SAFETY: leaves stay as long as their space, and we have begun.
+            unsafe { leaves = leaf.as_ref().end_flush() };
+        }
+        Some(self.ticket)
+    }
+
     /// Has CPUs forget it all, and gives the frames back.
     ///
     /// # Safety
@@ -274,7 +342,8 @@ impl Removal {
     /// As of [`finish`](Removal::finish).
     unsafe fn flush_all<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) {
         let flush = || tree.shoot_down(cpu, Flush::Some(self.pages));
-        if !is_mutant!("remove_no_flush", "flush_after_leaves", "flush_last") {
+        if !self.is_forgotten && !is_mutant!("remove_no_flush", "flush_after_leaves", "flush_last")
+        {
             flush();
         }
         let (mut leaves, mut count) = (self.leaves, self.objects);

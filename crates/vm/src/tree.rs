@@ -11,6 +11,7 @@ use crate::attributes::Attributes;
 use crate::cpu::{Cpu, Lack, Spare};
 use crate::cpus::CpuSet;
 use crate::error::OutOfMemory;
+use crate::format::{Entry, Format};
 use crate::lineage::Lineage;
 use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
@@ -19,6 +20,7 @@ use crate::padded::Padded;
 use crate::page::{Frame, Pages};
 use crate::primitive::{AtomicBool, give_way};
 use crate::quota::Account;
+use crate::removal::Removal;
 
 /// The part of a space that stays where it is as long as anybody uses it.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub(crate) struct Tree {
     forking: AtomicBool,
     /// Somebody moves pages.
     moving: AtomicBool,
+    /// Who unmaps a few pages interrupts nobody.
+    is_lazy: AtomicBool,
     /// Its space, and those that have come by a [reverse mapping](crate::backing): in a line of their own, as
     /// all read what is above.
     users: Padded<AtomicU64>,
@@ -129,6 +133,7 @@ impl Tree {
             lineage: Lineage::new(),
             forking: AtomicBool::new(false),
             moving: AtomicBool::new(false),
+            is_lazy: AtomicBool::new(false),
             users: Padded(AtomicU64::new(1)),
         }
     }
@@ -165,6 +170,24 @@ impl Tree {
     /// All nodes are locked, or it is over.
     pub(crate) fn set_forking(&self, is: bool) {
         self.forking.store(is, Release);
+    }
+
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.is_lazy.load(Relaxed)
+    }
+
+    pub(crate) fn set_lazy(&self, is: bool) {
+        self.is_lazy.store(is, Relaxed);
+    }
+
+    /// CPUs that may know pages of it.
+    pub(crate) fn active(&self) -> &CpuSet {
+        &self.active
+    }
+
+    /// Whether no CPU but this one may know pages of it.
+    pub(crate) fn is_of_one(&self, cpu: usize) -> bool {
+        self.active.iter().all(|other| other == cpu)
     }
 
     /// Has CPUs forget what they know of these pages.
@@ -210,7 +233,7 @@ impl Tree {
         }
     }
 
-    /// Calls `step` with the pages locked until it lacks nothing.
+    /// Calls `step` with the pages locked until it lacks nothing, and when no CPU knows what was there before.
     #[inline]
     pub(crate) fn locked<M: Machine, R>(
         &self,
@@ -223,16 +246,33 @@ impl Tree {
             let result = {
                 let _guard = cpu.pin();
                 let locked = self.lock_pages(machine, pages);
-                let leaf = flushing(locked.top, pages).filter(|_| !is_mutant!("no_wait_for_flush"));
+                let leaf = known::<M>(locked.top, pages);
+                let flushes = |leaf: &Leaf| leaf.is_flushing() && !is_mutant!("no_wait_for_flush");
                 let forks = || self.is_forking() && !is_mutant!("no_wait_for_fork");
-                if leaf.is_some() || forks() {
+                if leaf.is_some_and(flushes) || forks() {
                     drop(locked);
-                    let waits = || leaf.is_some_and(Leaf::is_flushing) || forks();
+                    let waits = || leaf.is_some_and(flushes) || forks();
                     // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
                     unsafe { machine.wait_while(cpu.number(), waits) };
                     continue;
                 }
-                cpu.with_spare(|spare| step(&locked, spare))
+                match leaf.is_some_and(|leaf| !leaf.is_flushing()) {
+                    true => {
+                        let mut removal = Removal::of_unmapped();
+                        let on = &self.active;
+                        locked.for_each_leaf(|leaf| removal.settle(machine, on, leaf, pages));
+                        Err(removal)
+                    }
+                    false => Ok(cpu.with_spare(|spare| step(&locked, spare))),
+                }
+            };
+            let result = match result {
+                Ok(result) => result,
+                Err(removal) => {
+                    // SAFETY: what lingers is of pages that are not mapped.
+                    unsafe { removal.finish(self, cpu) };
+                    continue;
+                }
             };
             cpu.defer();
             match result {
@@ -245,7 +285,9 @@ impl Tree {
     /// Waits until nobody else moves pages, as long as the result is there. Under locks of nodes, which others
     /// that have this do not wait for.
     pub(crate) fn alone_to_move(&self, platform: &impl Platform) -> AloneToMove<'_> {
-        platform.wait_while(|| self.moving.swap(true, Acquire));
+        if !is_mutant!("moves_together") {
+            platform.wait_while(|| self.moving.swap(true, Acquire));
+        }
         AloneToMove(self)
     }
 
@@ -291,12 +333,17 @@ fn is_end(branch: &Branch, pages: Pages) -> bool {
         || branch.child(branch.slot(pages.start)).is_none()
 }
 
-/// A leaf that is being flushed, at a node that is locked or below.
+/// A leaf of which CPUs may know what was there before: it is being flushed, or some of these pages linger. At a
+/// node that is locked or below.
 #[inline]
-fn flushing(node: Any<'_>, pages: Pages) -> Option<&Leaf> {
+fn known<M: Machine>(node: Any<'_>, pages: Pages) -> Option<&Leaf> {
     match node {
-        Any::Leaf(leaf) => leaf.is_flushing().then_some(leaf),
-        Any::Branch(branch) => branch.children(pages).find_map(|child| flushing(child, pages)),
+        Any::Leaf(leaf) => {
+            let mut lingering = leaf.leaving_in::<M::Format>(pages);
+            let mut lingers = || lingering.next().is_some() && !is_mutant!("maps_what_lingers");
+            (leaf.is_flushing() || lingers()).then_some(leaf)
+        }
+        Any::Branch(branch) => branch.children(pages).find_map(|child| known::<M>(child, pages)),
     }
 }
 
@@ -316,7 +363,16 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
                 }
             }
             Any::Leaf(leaf) => {
-                for (_, _, frame) in leaf.present_in::<M::Format>(leaf.span()) {
+                let entries = leaf.table().into_iter().flatten();
+                let frames =
+                    entries.filter_map(|entry| match M::Format::read(entry.load(Relaxed), 0) {
+                        // What lingers as well: CPUs have left.
+                        Entry::Page { frame, .. }
+                        | Entry::Parked(frame)
+                        | Entry::Leaving(frame) => Some(frame),
+                        _ => None,
+                    });
+                for frame in frames {
                     if machine.note(frame).release() {
                         // SAFETY: the caller says that nobody uses it, and no other entry has it.
                         unsafe { machine.free(&[frame]) };

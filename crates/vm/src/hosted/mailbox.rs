@@ -114,6 +114,14 @@ impl Mailbox {
         self.tlb.forget(space, pages);
     }
 
+    /// Forgets everything.
+    ///
+    /// # Safety
+    /// By the CPU's thread.
+    pub(super) unsafe fn forget_all(&self) {
+        self.tlb.forget_all();
+    }
+
     /// # Safety
     /// By the CPU's thread.
     pub(super) unsafe fn tlb(&self) -> &Tlb {

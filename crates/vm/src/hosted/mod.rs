@@ -42,6 +42,7 @@ use crate::cpus::CpuSet;
 use crate::format::X86_64;
 use crate::machine::{Flush, Machine, Note};
 use crate::page::{Frame, PAGE};
+use crate::ticks::Ticks;
 
 /// A machine in a process.
 pub struct Hosted {
@@ -52,6 +53,7 @@ pub struct Hosted {
     generations: Box<[AtomicU64]>,
     free: Mutex<Vec<Frame>>,
     mailboxes: Box<[Mailbox]>,
+    ticks: Ticks,
 }
 
 // SAFETY: frames belong to whoever has allocated them, or are shared by CPUs as atomics.
@@ -76,6 +78,7 @@ impl Hosted {
             generations: (0..frames).map(|_| AtomicU64::new(0)).collect(),
             free: Mutex::new((0..frames as u64).rev().map(Frame).collect()),
             mailboxes: (0..cpus).map(|_| Mailbox::default()).collect(),
+            ticks: Ticks::new(cpus).expect("there is memory"),
         }
     }
 
@@ -106,7 +109,7 @@ impl Hosted {
 }
 
 // SAFETY: frames are taken from a list under a lock; their memory stays where it is; `shoot_down` waits
-// until each CPU has answered.
+// until each CPU has answered; and a CPU that is there has said so to `ticks`.
 unsafe impl Machine for Hosted {
     type Platform = System;
     type Format = X86_64;
@@ -164,6 +167,15 @@ unsafe impl Machine for Hosted {
         }
         // SAFETY: the caller is this CPU.
         unsafe { self.wait_while(cpu, || answers.load(Acquire) < asked) };
+    }
+
+    fn ticks(&self) -> Option<&Ticks> {
+        Some(&self.ticks)
+    }
+
+    unsafe fn forget(&self, cpu: usize, space: u64, pages: Flush) {
+        // SAFETY: the caller is this CPU.
+        unsafe { self.mailboxes[cpu].forget(space, pages) };
     }
 
     unsafe fn wait_while(&self, cpu: usize, mut condition: impl FnMut() -> bool) {

@@ -26,6 +26,7 @@ impl<'m> Processor<'m> {
         let mailbox = machine.mailboxes.get(number);
         let mailbox = mailbox.unwrap_or_else(|| panic!("the machine has no CPU {number}"));
         assert!(mailbox.come(), "CPU {number} is there already");
+        machine.ticks.come(number);
         // SAFETY: it was not there, and a CPU is whatever thread has it.
         let cpu = unsafe { Cpu::new(machine, number) };
         Processor { machine, cpu }
@@ -143,17 +144,31 @@ impl<'m> Processor<'m> {
         unsafe { self.mailbox().answer() };
     }
 
-    /// Calls `with` while the CPU is not there: nobody waits for it, and afterwards it knows nothing.
-    pub fn rest<R>(&mut self, with: impl FnOnce() -> R) -> R {
-        struct Back<'m>(&'m Mailbox);
-        impl Drop for Back<'_> {
-            fn drop(&mut self) {
-                self.0.come();
-            }
-        }
+    /// The timer has interrupted the CPU, which forgets all that it knows: what spaces that are
+    /// [lazy](crate::Space::set_lazy) wait for.
+    pub fn tick(&self) {
+        self.answer();
+        // SAFETY: this is the CPU's thread.
+        self.machine.ticks.tick(self.number(), || unsafe { self.mailbox().forget_all() });
+    }
+
+    fn go(&self) {
         // SAFETY: this is the CPU's thread.
         unsafe { self.mailbox().go() };
-        let _back = Back(self.mailbox());
+        self.machine.ticks.go(self.number());
+    }
+
+    /// Calls `with` while the CPU is not there: nobody waits for it, and afterwards it knows nothing.
+    pub fn rest<R>(&mut self, with: impl FnOnce() -> R) -> R {
+        struct Back<'a, 'm>(&'a Processor<'m>);
+        impl Drop for Back<'_, '_> {
+            fn drop(&mut self) {
+                self.0.mailbox().come();
+                self.0.machine.ticks.come(self.0.number());
+            }
+        }
+        self.go();
+        let _back = Back(self);
         with()
     }
 }
@@ -169,8 +184,7 @@ impl<'m> Deref for Processor<'m> {
 
 impl Drop for Processor<'_> {
     fn drop(&mut self) {
-        // SAFETY: this is the CPU's thread.
-        unsafe { self.mailbox().go() };
+        self.go();
     }
 }
 

@@ -106,22 +106,30 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(true)
     }
 
-    /// Unmaps these pages, of which some or all may not be mapped. When it returns no CPU can go there.
+    /// Unmaps these pages, of which some or all may not be mapped. When it returns no CPU can go there, unless the
+    /// space is [lazy](Space::set_lazy).
     ///
     /// # Errors
     /// See [`MapError`]: to unmap the middle of something needs memory.
     pub fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
         self.check(cpu, pages)?;
-        let mut removal = Removal::new();
+        let is_lazy = self.unmaps_lazily(cpu, pages);
+        let mut removal = if is_lazy { Removal::lazy() } else { Removal::new() };
         let count = self.tree().locked(cpu, pages, |locked, spare| {
             self.prepare(locked, spare)?;
             let count = mapped(locked.top, pages);
             self.unmap_in(locked.top, pages, spare, &mut removal)?;
             Ok(count)
         })?;
+        let platform = self.machine.epoch().platform();
+        if let Some(ticket) = removal.linger(self.tree(), cpu) {
+            self.lingers(cpu, pages, count, ticket);
+            self.tree().account.give_back(cpu.number(), count, platform);
+            return Ok(());
+        }
         // SAFETY: what was removed is not in the tables any more.
         unsafe { removal.finish(self.tree(), cpu) };
-        self.tree().account.give_back(cpu.number(), count, self.machine.epoch().platform());
+        self.tree().account.give_back(cpu.number(), count, platform);
         self.give_range(cpu, pages, count);
         if pages.count() >= PRUNED_AT_ONCE {
             self.prune(cpu, pages);

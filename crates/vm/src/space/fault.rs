@@ -144,8 +144,9 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let entry = &entries[leaf.slot(page)];
         let frame = match M::Format::read(entry.load(Relaxed), 0) {
-            Entry::Leaving(_) => return Ok(Step::Wait(leaf)),
+            Entry::Leaving(_) if leaf.is_flushing() => return Ok(Step::Wait(leaf)),
             Entry::Page { frame, .. } | Entry::Parked(frame) => frame,
+            // It may linger: then it is not mapped.
             _ => return done,
         };
         let (note, own) = (self.machine.note(frame), self.tree().lineage.own());

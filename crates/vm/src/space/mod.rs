@@ -2,6 +2,7 @@
 
 mod change;
 mod fault;
+mod lazy;
 mod prune;
 mod remap;
 mod said;
@@ -11,6 +12,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
 pub(crate) use self::change::mapped;
+pub(crate) use self::lazy::Lingering;
 use crate::arena::Arenas;
 use crate::backing::{Backing, Marked};
 use crate::cpu::Cpu;

@@ -40,6 +40,19 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("fault_while_leaving", Stepped("who_goes_to_a_page_that_is_on_its_way_out_waits")),
     ("unshare_while_flushing", Stepped("who_needs_a_copy_waits_for_the_flush_of_other_pages")),
 
+    // What is unmapped lazily.
+    ("one_tick_is_enough", Stepped("lazy::frames_are_not_used_again_before_the_last_has_ticked")),
+    ("ticks_late", Stepped("lazy::what_is_learnt_in_a_tick_is_not_forgotten_by_it")),
+    ("maps_what_lingers", Stepped("lazy::who_maps_what_others_know_has_them_forget_it")),
+    ("gives_what_lingers", Stepped("lazy::what_lingers_is_not_mapped_where_there_is_room")),
+    ("objects_linger", Stepped("lazy::not_all_that_is_unmapped_lingers")),
+    ("keeps_what_lingers", Stepped("lazy::who_unmaps_interrupts_nobody_and_forgets_at_once")),
+
+    // Two at once.
+    ("visits_once", Stepped("races::who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made")),
+    ("copy_not_locked", Stepped("races::who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made")),
+    ("moves_together", Stepped("races::parts_of_a_mapping_that_two_move_stay_what_they_are")),
+
     // Frames that are lost, or written by two.
     ("frames_stay", Stepped("frames_are_not_used_again_before_all_have_forgotten_them")),
     ("shared_frames_stay", Stepped("frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them")),

@@ -1,21 +1,25 @@
-//! A machine whose CPUs are on one thread, so that a test says what others do while a CPU has them asked
-//! to forget pages, or waits.
+//! A machine whose CPUs are on one thread, or on two that run in turns, so that a test says what others do
+//! while a CPU has them asked to forget pages, or waits.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::Hosted;
 use knee_vm::{
-    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, Machine, Note, PAGE, Protection, Space, X86_64,
+    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, Machine, Note, PAGE, Protection, Space, Ticks,
+    X86_64,
 };
 
+use crate::turns::{InTurns, Turns};
+
 /// What a CPU does when it would wait: only the test can go on.
-struct Waits;
+pub(crate) struct Waits;
 
 /// What a CPU remembers of a page: for ever, unless it is told to forget.
 #[derive(Clone, Copy)]
@@ -28,26 +32,38 @@ struct Known {
 
 type Tlb = BTreeMap<(u64, u64), Known>;
 
-/// CPUs on one thread. Its frames are those of a hosted machine.
+/// CPUs of which one runs at a time. Its frames are those of a hosted machine.
 pub(crate) struct Stepped {
+    turns: Arc<Turns>,
+    epoch: Domain<InTurns>,
     hosted: Hosted,
     generations: RefCell<BTreeMap<Frame, u64>>,
     tlbs: Vec<RefCell<Tlb>>,
+    ticks: Ticks,
+    /// How often CPUs were interrupted.
+    interrupts: Cell<u64>,
     others: Cell<Option<*mut dyn FnMut()>>,
 }
 
-// SAFETY: it is not given to another thread: `with_machine` alone makes it, and its users stay there.
+// SAFETY: `with_machine` alone makes it, and its users stay on that thread but for those that run in turns
+// with it.
 unsafe impl Sync for Stepped {}
 
 /// Calls `with` with a machine and its three CPUs. All frames come back.
 pub(crate) fn with_machine(with: impl for<'m> FnOnce(&'m Stepped, [Cpu<'m, Stepped>; 3])) {
+    let turns = Arc::new(Turns::default());
     let machine = Stepped {
+        epoch: Domain::new(InTurns(Arc::clone(&turns))),
+        turns,
         hosted: Hosted::new(512, 3),
         generations: RefCell::default(),
         tlbs: (0..3).map(|_| RefCell::default()).collect(),
+        ticks: Ticks::new(3).unwrap(),
+        interrupts: Cell::new(0),
         others: Cell::new(None),
     };
     let all = machine.hosted.free_frames();
+    (0..3).for_each(|cpu| machine.ticks.come(cpu));
     // SAFETY: one thread has all of them, each once.
     with(&machine, [0, 1, 2].map(|cpu| unsafe { Cpu::new(&machine, cpu) }));
     assert_eq!(machine.hosted.free_frames(), all, "all frames come back");
@@ -84,6 +100,29 @@ impl Stepped {
         self.others.set(None);
         assert!(went, "nobody was asked to forget anything");
         result
+    }
+
+    /// A CPU forgets everything, and then does something before it is back.
+    pub(crate) fn tick(&self, cpu: &Cpu<'_, Stepped>, then: impl FnOnce()) {
+        self.ticks.tick(cpu.number(), || {
+            self.tlbs[cpu.number()].borrow_mut().clear();
+            then();
+        });
+    }
+
+    pub(crate) fn tick_all<const COUNT: usize>(&self, cpus: [&Cpu<'_, Stepped>; COUNT]) {
+        cpus.iter().for_each(|cpu| self.tick(cpu, || ()));
+    }
+
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Whether CPUs are interrupted while `operation` runs.
+    pub(crate) fn interrupts<R>(&self, operation: impl FnOnce() -> R) -> bool {
+        let before = self.interrupts.get();
+        operation();
+        self.interrupts.get() > before
     }
 
     pub(crate) fn load<'m>(
@@ -162,11 +201,12 @@ impl Stepped {
 
 // SAFETY: frames are the hosted machine's; CPUs forget at once.
 unsafe impl Machine for Stepped {
-    type Platform = <Hosted as Machine>::Platform;
+    type Platform = InTurns;
     type Format = X86_64;
 
     fn epoch(&self) -> &Domain<Self::Platform> {
-        self.hosted.epoch()
+        self.turns.point();
+        &self.epoch
     }
 
     fn cpus(&self) -> usize {
@@ -192,28 +232,41 @@ unsafe impl Machine for Stepped {
     }
 
     fn address(&self, frame: Frame) -> NonNull<u8> {
+        self.turns.point();
         self.hosted.address(frame)
     }
 
     fn note(&self, frame: Frame) -> &Note {
+        self.turns.point();
         self.hosted.note(frame)
     }
 
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
+        self.turns.point();
         if let Some(others) = self.others.take() {
             // SAFETY: `meanwhile` is running, and waits for us.
             unsafe { (*others)() };
         }
+        self.interrupts.set(self.interrupts.get() + 1);
         for cpu in on.iter() {
-            self.tlbs[cpu].borrow_mut().retain(|&(of, page), _| {
-                of != space || matches!(pages, Flush::Some(pages) if !pages.contains(page))
-            });
+            // SAFETY: as with all others, it is this thread.
+            unsafe { self.forget(cpu, space, pages) };
         }
     }
 
+    fn ticks(&self) -> Option<&Ticks> {
+        Some(&self.ticks)
+    }
+
+    unsafe fn forget(&self, cpu: usize, space: u64, pages: Flush) {
+        self.tlbs[cpu].borrow_mut().retain(|&(of, page), _| {
+            of != space || matches!(pages, Flush::Some(pages) if !pages.contains(page))
+        });
+    }
+
     unsafe fn wait_while(&self, _: usize, mut condition: impl FnMut() -> bool) {
-        if condition() {
-            resume_unwind(Box::new(Waits));
+        while condition() {
+            self.turns.wait();
         }
     }
 }

@@ -1,7 +1,10 @@
 //! What other CPUs find before, while and after one has them forget pages: in this order, each time. The
 //! machine notices who goes to a frame that he should have forgotten.
 
+mod lazy;
 mod machine;
+mod races;
+mod turns;
 
 use knee_vm::{Cpu, Fault, Object, Pages, Protection, Sharing, Space};
 
@@ -35,6 +38,16 @@ fn with_space(with: impl for<'m> FnOnce(&'m Stepped, &Space<'m, Stepped>, [&Cpu<
     });
 }
 
+/// The same, and again with a space that is lazy: that is to make no difference.
+fn with_any_space(with: impl for<'m> Fn(&'m Stepped, &Space<'m, Stepped>, [&Cpu<'m, Stepped>; 3])) {
+    for is_lazy in [false, true] {
+        with_space(|machine, space, cpus| {
+            space.set_lazy(is_lazy);
+            with(machine, space, cpus);
+        });
+    }
+}
+
 #[test]
 fn what_is_unmapped_is_forgotten_by_all() {
     with_space(|machine, space, [first, second, changer]| {
@@ -53,7 +66,7 @@ fn what_is_unmapped_is_forgotten_by_all() {
 
 #[test]
 fn what_is_discarded_is_forgotten_by_all() {
-    with_space(|machine, space, [first, second, changer]| {
+    with_any_space(|machine, space, [first, second, changer]| {
         for page in [HERE, NEXT, FAR] {
             machine.store(first, space, page, 1).unwrap();
             machine.load(second, space, page).unwrap();
@@ -69,7 +82,7 @@ fn what_is_discarded_is_forgotten_by_all() {
 
 #[test]
 fn what_may_not_be_written_any_more_is_written_by_nobody() {
-    with_space(|machine, space, [first, second, changer]| {
+    with_any_space(|machine, space, [first, second, changer]| {
         for page in [HERE, NEXT, FAR] {
             machine.store(first, space, page, 1).unwrap();
             machine.store(second, space, page, 2).unwrap();
@@ -117,7 +130,7 @@ fn frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotte
 /// Frames of two spaces whose entries have all gone are free.
 #[test]
 fn frames_of_two_spaces_come_back() {
-    with_space(|machine, space, [first, second, changer]| {
+    with_any_space(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
         machine.store(first, space, FAR, 8).unwrap();
         let copy = space.fork(changer).unwrap();
@@ -152,7 +165,7 @@ fn who_changes_pages_that_are_being_flushed_waits() {
 
 #[test]
 fn nobody_waits_when_pages_have_been_flushed() {
-    with_space(|machine, space, [first, _, changer]| {
+    with_any_space(|machine, space, [first, _, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         machine.store(first, space, FAR, 1).unwrap();
         machine.meanwhile(|| (), || space.discard(changer, ALL).unwrap());
@@ -164,7 +177,7 @@ fn nobody_waits_when_pages_have_been_flushed() {
 /// What others wrote before they were told is in the copy, and nothing that comes later.
 #[test]
 fn a_copy_is_what_there_was_when_all_had_forgotten_how_to_write() {
-    with_space(|machine, space, [first, second, changer]| {
+    with_any_space(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let copy = machine.meanwhile(
             || {
@@ -188,7 +201,7 @@ fn a_copy_is_what_there_was_when_all_had_forgotten_how_to_write() {
 
 #[test]
 fn what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own() {
-    with_space(|machine, space, [first, second, changer]| {
+    with_any_space(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let copy = space.fork(changer).unwrap();
         // He knows the page that both have.
@@ -202,7 +215,7 @@ fn what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own() {
 /// One who has the new page and one who has the old one would each not see what the other writes.
 #[test]
 fn nobody_has_the_new_page_while_another_has_the_old_one() {
-    with_space(|machine, space, [first, second, changer]| {
+    with_any_space(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let _copy = space.fork(changer).unwrap();
         assert_eq!(machine.load(first, space, HERE), Ok(1));
@@ -237,7 +250,7 @@ fn who_needs_a_copy_waits_for_the_flush_of_other_pages() {
 /// What is discarded is still what others of the space have, until they have forgotten it.
 #[test]
 fn who_goes_to_a_page_that_is_on_its_way_out_waits() {
-    with_space(|machine, space, [first, second, changer]| {
+    with_any_space(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let _copy = space.fork(changer).unwrap();
         assert_eq!(machine.load(first, space, HERE), Ok(1));
@@ -255,7 +268,7 @@ fn who_goes_to_a_page_that_is_on_its_way_out_waits() {
 /// somebody else's while one of them goes there.
 #[test]
 fn who_unmaps_the_last_pages_of_an_object_waits_for_who_unmaps_the_others() {
-    with_space(|machine, space, [first, second, changer]| {
+    with_any_space(|machine, space, [first, second, changer]| {
         let object = Object::new(changer, 4).unwrap();
         // Two pages at the end of a table, and two of the next.
         let (ones, others) = (Pages::new(1534, 2), Pages::new(1536, 2));

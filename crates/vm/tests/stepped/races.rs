@@ -1,0 +1,74 @@
+//! Two operations at once, at each point where the second one may come in.
+
+use knee_vm::{Object, Pages, Sharing, Space};
+
+use crate::machine::with_machine;
+use crate::turns::at_each_point;
+use crate::{READ, WRITE, only};
+
+/// A copy has a page that an object has lost only if the object has not lost it: whoever takes pages out finds
+/// the copy, and its entries, whenever it is made.
+#[test]
+fn who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made() {
+    // The copy is found by the object before the space, and after another.
+    let cpus = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];
+    for ((forks, discards), forks_first) in
+        cpus.into_iter().flat_map(|cpus| [(cpus, true), (cpus, false)])
+    {
+        at_each_point(|run| {
+            with_machine(|machine, cpus| {
+                let object = Object::new(&cpus[0], 1).unwrap();
+                let map = |cpu| {
+                    let space = Space::new(cpu).unwrap();
+                    space.map_object(cpu, only(7), &object, 0, WRITE, Sharing::Shared).unwrap();
+                    machine.store(cpu, &space, 7, 1).unwrap();
+                    space
+                };
+                let [space, _other] = [&cpus[1], &cpus[2]].map(map);
+                let mut copy = None;
+                let mut fork = || copy = Some(space.fork(&cpus[forks]).unwrap());
+                let mut discard = || {
+                    object.discard(&cpus[discards], 0..1);
+                };
+                match forks_first {
+                    true => run(machine, &mut fork, &mut discard),
+                    false => run(machine, &mut discard, &mut fork),
+                }
+                let copy = copy.expect("it was made");
+                assert_eq!(machine.load(&cpus[0], &copy, 7), Ok(0));
+                assert_eq!(machine.load(&cpus[0], &space, 7), Ok(0));
+            });
+        });
+    }
+}
+
+/// Two move pages of one mapping in tables of their own.
+#[test]
+fn parts_of_a_mapping_that_two_move_stay_what_they_are() {
+    const PLACES: [u64; 2] = [5, 520];
+    at_each_point(|run| {
+        with_machine(|machine, cpus| {
+            let object = Object::new(&cpus[0], 600).unwrap();
+            let space = Space::new(&cpus[0]).unwrap();
+            let all = Pages::new(0, 600);
+            space.map_object(&cpus[0], all, &object, 0, WRITE, Sharing::Shared).unwrap();
+            for page in PLACES {
+                machine.store(&cpus[0], &space, page, page).unwrap();
+                // What is changed is said in the table of these pages from now on.
+                space.protect(&cpus[0], only(page), READ).unwrap();
+                space.unmap(&cpus[0], only(page + 10)).unwrap();
+            }
+            let remap = |cpu: usize| {
+                let page = PLACES[cpu - 1];
+                space.remap(&cpus[cpu], only(page), only(page + 10)).unwrap();
+            };
+            run(machine, &mut || remap(1), &mut || remap(2));
+            for page in PLACES {
+                assert_eq!(machine.load(&cpus[0], &space, page + 10), Ok(page));
+                let mut found = Vec::new();
+                object.mappings(&cpus[0], page, |_, page| found.push(page));
+                assert_eq!(found, [page + 10]);
+            }
+        });
+    });
+}
