@@ -304,8 +304,8 @@ impl Removal {
             return None;
         }
         let mut leaves = self.leaves;
-        // SAFETY: a `Cpu` stays on its CPU.
         if !is_mutant!("keeps_what_lingers") {
+            // SAFETY: a `Cpu` stays on its CPU.
             unsafe { cpu.machine().forget(cpu.number(), tree.number(), Flush::Some(self.pages)) };
         }
         while let Some(leaf) = leaves {

@@ -7,6 +7,8 @@
 //! notice that another was refused. Who changes the same pages comes before what is said or after what is
 //! flushed.
 
+mod random;
+
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,6 +17,8 @@ use std::thread;
 
 use knee_vm::hosted::{Hosted, Processor};
 use knee_vm::{Fault, MapError, PAGE, Pages, Protection, Space};
+
+use random::{Random, patience};
 
 const NONE: Protection = Protection::NONE;
 const READ: Protection = Protection::READ;
@@ -77,21 +81,7 @@ struct Done {
     end: u64,
 }
 
-/// Numbers that look random: xorshift.
-struct Random(u64);
-
 impl Random {
-    fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-
     /// An operation; `value` is one that nobody else stores.
     fn operation(&mut self, value: u64) -> Operation {
         let start = self.below(PAGES as u64) as usize;
@@ -320,12 +310,6 @@ fn is_linearizable(history: &[Done], state: State, seen: &mut HashSet<State>) ->
         .any(|next| is_linearizable(history, next, seen))
 }
 
-/// How much longer than usual, with `KNEE_TORTURE=long`: minutes.
-fn patience() -> u64 {
-    let is_long = std::env::var_os("KNEE_TORTURE").is_some_and(|long| long == "long");
-    if is_long { 100 } else { 1 }
-}
-
 /// CPUs come here, and go on together.
 fn meet(cpu: &Processor<'_>, arrived: &AtomicU64, of_round: u64) {
     arrived.fetch_add(1, SeqCst);
@@ -422,7 +406,7 @@ fn histories(seed: u64, count: u64) {
 
 #[test]
 fn every_history_has_an_order() {
-    for seed in 0..20 * patience() {
+    for seed in 0..20 * patience(100) {
         histories(seed, 40);
     }
 }

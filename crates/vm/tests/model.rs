@@ -1,6 +1,8 @@
 //! A space against a map of pages: what is mapped, what may be done, and what was stored.
 
 mod reference;
+#[path = "reference/strategies.rs"]
+mod strategies;
 
 use std::fs;
 use std::path::Path;
@@ -9,35 +11,8 @@ use knee_vm::hosted::Hosted;
 use knee_vm::{PAGE, Pages, Protection, Space};
 use proptest::prelude::*;
 
-use reference::{Model, NUMBERS, Operation, READ, WRITE, apply, page};
-
-fn pages() -> impl Strategy<Value = Pages> {
-    prop_oneof![
-        8 => (0..NUMBERS, 1_u64..24).prop_map(|(number, count)| Pages::new(page(number), count)),
-        2 => (0..NUMBERS, 0..NUMBERS).prop_map(|(one, other)| {
-            let (first, last) = (page(one.min(other)), page(one.max(other)));
-            Pages { start: first, end: last + 1 }
-        }),
-    ]
-}
-
-fn protection() -> impl Strategy<Value = Protection> {
-    prop_oneof![Just(READ), Just(READ | WRITE), Just(Protection::NONE)]
-}
-
-fn operation() -> impl Strategy<Value = Operation> {
-    prop_oneof![
-        3 => (pages(), protection()).prop_map(|(pages, protection)| Operation::Map(pages, protection)),
-        3 => pages().prop_map(Operation::Unmap),
-        2 => (pages(), protection())
-            .prop_map(|(pages, protection)| Operation::Protect(pages, protection)),
-        1 => pages().prop_map(Operation::Discard),
-        1 => (0..NUMBERS, 1_u64..5)
-            .prop_map(|(number, count)| Operation::Populate(Pages::new(page(number), count))),
-        4 => (0..NUMBERS, 1_u64..).prop_map(|(number, value)| Operation::Store(page(number), value)),
-        2 => (0..NUMBERS).prop_map(|number| Operation::Load(page(number))),
-    ]
-}
+use reference::{Model, READ, WRITE, apply};
+use strategies::operation;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]

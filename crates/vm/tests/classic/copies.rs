@@ -9,8 +9,9 @@ use knee_vm::{AddressSpace, PAGE, Pages, Protection};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
+use crate::choices::{address, patience};
 use crate::designs::{Design, for_each_design};
-use crate::random::{Random, address, patience};
+use crate::random::Random;
 use crate::storm::storm;
 
 /// Pages that are mapped at first: in two tables, and in one that an extent covers.
@@ -66,7 +67,7 @@ fn check<'m>(cpu: &Processor<'m>, space: &impl AddressSpace<'m, Hosted>, words: 
 }
 
 fn each_of_a_family_has_what_it_has_stored<D: Design>() {
-    let config = ProptestConfig { cases: 25, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: D::rounds(200, 25) as u32, ..ProptestConfig::default() };
     let operations = prop::collection::vec((0..FAMILY, operation()), 1..80);
     let result = TestRunner::new(config).run(&operations, |operations| {
         let machine = Hosted::new(4096, 1);
@@ -122,7 +123,7 @@ fn each_of_a_family_has_what_it_has_stored<D: Design>() {
     result.unwrap();
 }
 
-for_each_design!(each_of_a_family_has_what_it_has_stored);
+for_each_design!(each_of_a_family_has_what_it_has_stored, Lazy);
 
 /// Says that it is over when it goes.
 struct Over<'a>(&'a AtomicBool);
@@ -190,14 +191,14 @@ fn a_space_is_forked_while_others_write_to_it<D: Design>() {
     assert_eq!(machine.free_frames(), all, "all frames come back");
 }
 
-for_each_design!(a_space_is_forked_while_others_write_to_it);
+for_each_design!(a_space_is_forked_while_others_write_to_it, Lazy);
 
 /// A copy that has what a CPU wrote last has what it wrote before, to a page where nobody was yet.
 fn a_fork_is_the_space_of_one_moment<D: Design>() {
-    const ROUNDS: u64 = 500;
     const TABLE: u64 = 512;
-    let all = Pages::new(0, 2 * TABLE + ROUNDS);
-    for _ in 0..2 * patience() {
+    let rounds = D::rounds(1000, 500);
+    let all = Pages::new(0, 2 * TABLE + rounds);
+    for _ in 0..D::rounds(4, 2) * patience() {
         let (is_over, forks) = (AtomicBool::new(false), AtomicBool::new(false));
         storm::<D>(
             |cpu, space| space.map(cpu, all, Protection::READ_WRITE).unwrap(),
@@ -207,7 +208,7 @@ fn a_fork_is_the_space_of_one_moment<D: Design>() {
                     while !forks.load(Relaxed) {
                         cpu.answer();
                     }
-                    for round in 1..ROUNDS {
+                    for round in 1..rounds {
                         cpu.store(space, address(TABLE + round), round).unwrap();
                         cpu.store(space, 0, round).unwrap();
                     }
@@ -281,4 +282,4 @@ fn a_family_comes_apart_on_all_cpus<D: Design>() {
     }
 }
 
-for_each_design!(a_family_comes_apart_on_all_cpus);
+for_each_design!(a_family_comes_apart_on_all_cpus, Lazy);

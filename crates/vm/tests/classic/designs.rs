@@ -14,9 +14,16 @@ use knee_vm::{AddressSpace, Audit, Quota, Space};
 pub(crate) trait Design: 'static {
     /// Whether what is mapped anywhere is in the first gap that has room.
     const IS_FIRST_FIT: bool;
+    /// Whether no CPU goes to what is unmapped.
+    const FORGETS_AT_ONCE: bool = true;
     /// What its spaces have together.
     type Shared<'m>: Sync;
     type Space<'m>: AddressSpace<'m, Hosted>;
+
+    /// So many rounds of a test are for it, of which the older designs have fewer.
+    fn rounds(_default: u64, older: u64) -> u64 {
+        older
+    }
 
     /// `limit` is the most that all may have mapped.
     fn shared(machine: &Hosted, limit: u64) -> Self::Shared<'_>;
@@ -36,12 +43,46 @@ impl Design for Default {
     type Shared<'m> = Arc<Quota>;
     type Space<'m> = Space<'m, Hosted>;
 
+    fn rounds(default: u64, _older: u64) -> u64 {
+        default
+    }
+
     fn shared(machine: &Hosted, limit: u64) -> Arc<Quota> {
         Arc::new(Quota::new(machine, limit).unwrap())
     }
 
     fn space<'m>(shared: &Arc<Quota>, cpu: &Processor<'m>) -> Space<'m, Hosted> {
         Space::with_quota(cpu, Arc::clone(shared)).unwrap()
+    }
+
+    fn used(shared: &Arc<Quota>) -> u64 {
+        shared.used()
+    }
+
+    fn audit<'m>(space: &Space<'m, Hosted>, cpu: &Processor<'m>) -> Audit {
+        space.audit(cpu)
+    }
+
+    fn audit_all<'m>(_: &Arc<Quota>, _: &[&Space<'m, Hosted>], _: &Processor<'m>) {}
+}
+
+/// The default design, lazy.
+pub(crate) struct Lazy;
+
+impl Design for Lazy {
+    const IS_FIRST_FIT: bool = false;
+    const FORGETS_AT_ONCE: bool = false;
+    type Shared<'m> = Arc<Quota>;
+    type Space<'m> = Space<'m, Hosted>;
+
+    fn shared(machine: &Hosted, limit: u64) -> Arc<Quota> {
+        Default::shared(machine, limit)
+    }
+
+    fn space<'m>(shared: &Arc<Quota>, cpu: &Processor<'m>) -> Space<'m, Hosted> {
+        let space = Default::space(shared, cpu);
+        space.set_lazy(true);
+        space
     }
 
     fn used(shared: &Arc<Quota>) -> u64 {
@@ -130,10 +171,17 @@ pub(crate) type DragonFly = Classic<(Tree, PerBacking, Epoch, OneCounter)>;
 pub(crate) type NewLinux = Classic<(RcuTree, PerBacking, Slots, PerCpu)>;
 pub(crate) type Mixed = Classic<(RcuTree, PerPage, Slots, PerCpu)>;
 
-/// Runs a test for each design.
+/// Runs a test for each design, and for the lazy one as well if that is said.
 macro_rules! for_each_design {
-    ($test:ident) => {
+    ($test:ident $(, $lazy:ident)?) => {
         mod $test {
+            $(
+                #[test]
+                fn lazy() {
+                    super::$test::<crate::designs::$lazy>();
+                }
+            )?
+
             #[test]
             fn default() {
                 super::$test::<crate::designs::Default>();

@@ -1,6 +1,6 @@
 //! Several CPUs at once in one space: on pages that are apart, with a model for each CPU; on pages of one
 //! CPU to which others go; and on the same pages. The machine itself notices who goes to a frame that it
-//! should have forgotten. As in `concurrent.rs`, for all designs and without places that are for one.
+//! should have forgotten.
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
@@ -9,8 +9,9 @@ use std::{panic, thread};
 use knee_vm::hosted::{Hosted, Processor};
 use knee_vm::{AddressSpace, Fault, MapError, Pages, Protection};
 
+use crate::choices::{address, patience};
 use crate::designs::{Design, FRAMES, for_each_design};
-use crate::random::{Random, address, patience};
+use crate::random::Random;
 
 const NONE: Protection = Protection::NONE;
 const READ: Protection = Protection::READ;
@@ -66,6 +67,7 @@ fn pause<'m, D: Design>(cpu: &mut Processor<'m>, space: &D::Space<'m>, random: &
     match random.below(200) {
         0..3 => cpu.rest(thread::yield_now),
         3 => drop(D::audit(space, cpu)),
+        4..8 => cpu.tick(),
         _ => (),
     }
 }
@@ -176,18 +178,18 @@ fn apart<D: Design>(first: u64, each: u64, mapped: Option<Pages>, rounds: u64) {
 }
 
 fn cpus_with_parts_of_one_leaf_do_not_notice_each_other<D: Design>() {
-    apart::<D>(7 * LEAF, LEAF / CPUS, None, 3);
+    apart::<D>(7 * LEAF, LEAF / CPUS, None, D::rounds(15, 3));
 }
 
 fn cpus_with_leaves_of_one_branch_do_not_notice_each_other<D: Design>() {
-    apart::<D>(BRANCH - 600, 400, None, 3);
+    apart::<D>(BRANCH - 600, 400, None, D::rounds(15, 3));
 }
 
 /// It is handed down two levels, and the ends of what each CPU has are in the same leaves.
 fn cpus_with_parts_of_what_was_mapped_at_once_do_not_notice_each_other<D: Design>() {
     let mapped = Pages { start: 3 * LEAF, end: 2 * BRANCH + 5 };
-    apart::<D>(9 * LEAF + 100, 1300, Some(mapped), 4);
-    apart::<D>(BRANCH - 100, 70, Some(mapped), 3);
+    apart::<D>(9 * LEAF + 100, 1300, Some(mapped), D::rounds(30, 4));
+    apart::<D>(BRANCH - 100, 70, Some(mapped), D::rounds(15, 3));
 }
 
 /// The place of a CPU's pages: ranges begin and end there, and others go there.
@@ -328,8 +330,8 @@ fn change<'m>(
 fn pages_of_one_leaf_are_found_as_their_owners_say<D: Design>() {
     visited::<D>(
         [0, 1, 2].map(|cpu| (0..20).map(|page| 5 * LEAF + 20 * cpu + page).collect()),
-        3,
-        2000,
+        D::rounds(5, 3),
+        D::rounds(3000, 2000),
     );
 }
 
@@ -337,7 +339,7 @@ fn pages_of_one_leaf_are_found_as_their_owners_say<D: Design>() {
 fn pages_of_what_is_handed_down_are_found_as_their_owners_say<D: Design>() {
     let steps = [0, 1, 2, 3, 412, 413, 510, 1024, 1025, 5000, 5001, BRANCH - 2, BRANCH - 1];
     let places = |cpu: u64| steps.iter().map(|step| 100 + cpu * BRANCH + step).collect();
-    visited::<D>([0, 1, 2].map(places), 2, 1500);
+    visited::<D>([0, 1, 2].map(places), D::rounds(10, 2), D::rounds(3000, 1500));
 }
 
 /// What is known of a page that all change, for each CPU.
@@ -392,7 +394,9 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                             assert!(matches!(result, Ok(()) | Err(MapError::OutOfRange)));
                         }
                         4 => {
-                            Stores::clear(&all[first..=last], || space.unmap(&cpu, pages)).unwrap()
+                            // Who is lazy has it gone when it is mapped again.
+                            let all = if D::FORGETS_AT_ONCE { &all[first..=last] } else { &[] };
+                            Stores::clear(all, || space.unmap(&cpu, pages)).unwrap();
                         }
                         5 => {
                             Stores::clear(&all[first..=last], || space.discard(&cpu, pages))
@@ -431,13 +435,13 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
 }
 
 fn pages_of_one_leaf_have_what_was_stored_since_they_were_mapped<D: Design>() {
-    shared::<D>((LEAF - 8..LEAF + 8).collect(), 2, 1500);
+    shared::<D>((LEAF - 8..LEAF + 8).collect(), D::rounds(10, 2), D::rounds(3000, 1500));
 }
 
 fn pages_of_what_is_handed_down_have_what_was_stored_since_they_were_mapped<D: Design>() {
     let near = (0..4).map(|page| 2 * LEAF + page);
     let far = [9 * LEAF + 3, BRANCH - 1, BRANCH, BRANCH + LEAF, 2 * BRANCH, 3 * BRANCH + 7];
-    shared::<D>(near.chain(far).collect(), 2, 1500);
+    shared::<D>(near.chain(far).collect(), D::rounds(10, 2), D::rounds(3000, 1500));
 }
 
 /// A fault looks at what branches say while another CPU moves it from one to the next.
@@ -448,7 +452,7 @@ fn what_is_handed_down_meanwhile_is_found<D: Design>() {
         |_, _| (),
         |cpu, space| {
             if cpu.number() == 0 {
-                for _ in 0..200 * patience() {
+                for _ in 0..D::rounds(2000, 200) * patience() {
                     said.begin();
                     space.map(&cpu, all, READ).unwrap();
                     said.end(|_| Some(READ));
@@ -476,11 +480,11 @@ fn what_is_handed_down_meanwhile_is_found<D: Design>() {
     );
 }
 
-for_each_design!(cpus_with_parts_of_one_leaf_do_not_notice_each_other);
-for_each_design!(cpus_with_leaves_of_one_branch_do_not_notice_each_other);
-for_each_design!(cpus_with_parts_of_what_was_mapped_at_once_do_not_notice_each_other);
+for_each_design!(cpus_with_parts_of_one_leaf_do_not_notice_each_other, Lazy);
+for_each_design!(cpus_with_leaves_of_one_branch_do_not_notice_each_other, Lazy);
+for_each_design!(cpus_with_parts_of_what_was_mapped_at_once_do_not_notice_each_other, Lazy);
 for_each_design!(pages_of_one_leaf_are_found_as_their_owners_say);
 for_each_design!(pages_of_what_is_handed_down_are_found_as_their_owners_say);
-for_each_design!(pages_of_one_leaf_have_what_was_stored_since_they_were_mapped);
-for_each_design!(pages_of_what_is_handed_down_have_what_was_stored_since_they_were_mapped);
+for_each_design!(pages_of_one_leaf_have_what_was_stored_since_they_were_mapped, Lazy);
+for_each_design!(pages_of_what_is_handed_down_have_what_was_stored_since_they_were_mapped, Lazy);
 for_each_design!(what_is_handed_down_meanwhile_is_found);

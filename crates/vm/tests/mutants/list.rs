@@ -8,7 +8,7 @@ pub(crate) enum Notices {
     Model(&'static str),
     /// A test of `tests/stepped`, by name.
     Stepped(&'static str),
-    /// A test of `tests/concurrent.rs`, by name.
+    /// A test of `tests/classic`, by name.
     Hosted(&'static str),
 }
 
@@ -30,7 +30,7 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("skips_a_cpu", Stepped("what_may_not_be_written_any_more_is_written_by_nobody")),
     ("skips_a_cpu", Stepped("a_copy_is_what_there_was_when_all_had_forgotten_how_to_write")),
     ("flushes_one_page", Stepped("what_is_unmapped_is_forgotten_by_all")),
-    ("hosted_answers_only", Hosted("pages_of_one_leaf_have_what_was_stored_since_they_were_mapped")),
+    ("hosted_answers_only", Hosted("storm::pages_of_one_leaf_have_what_was_stored_since_they_were_mapped::default")),
 
     // Somebody who does not wait for one.
     ("no_wait_for_flush", Stepped("who_changes_pages_that_are_being_flushed_waits")),

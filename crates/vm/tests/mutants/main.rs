@@ -34,11 +34,11 @@ fn check(programs: &Programs, program: &str, mutant: &str, test: &str) {
 
 #[test]
 fn tests_notice_each_mutant_and_nothing_in_the_real_code() {
-    let programs = Programs::tests(&["stepped", "concurrent"]);
+    let programs = Programs::tests(&["stepped", "classic"]);
     for (mutant, notices) in MUTANTS {
         match notices {
             Notices::Stepped(test) => check(&programs, "stepped", mutant, test),
-            Notices::Hosted(test) => check(&programs, "concurrent", mutant, test),
+            Notices::Hosted(test) => check(&programs, "classic", mutant, test),
             Notices::Model(_) => (),
         }
     }

@@ -1,12 +1,12 @@
 //! What a space is to who knows nothing of nodes and tables: runs of pages, and what was stored.
 //!
-//! `tests/model.rs` and the fuzz target `vm_space` use this file.
+//! `tests/model.rs`, `tests/classic` and the fuzz target `vm_space` use this file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{Fault, MapError, PAGE, Pages, Protection, Quota, Space};
+use knee_vm::{AddressSpace, Fault, MapError, PAGE, Pages, Protection, Quota, Space};
 
 pub(crate) const READ: Protection = Protection::READ;
 pub(crate) const WRITE: Protection = Protection::WRITE;
@@ -106,7 +106,11 @@ impl Model {
         Ok(0)
     }
 
-    fn check_pages<'m>(&self, cpu: &Processor<'m>, space: &Space<'m, Hosted>) {
+    pub(crate) fn check_pages<'m>(
+        &self,
+        cpu: &Processor<'m>,
+        space: &impl AddressSpace<'m, Hosted>,
+    ) {
         for number in 0..NUMBERS {
             let page = page(number);
             assert_eq!(space.query(cpu, page), self.find(page), "page {page:#x}");
@@ -130,7 +134,7 @@ impl Model {
 
 pub(crate) fn apply<'m>(
     cpu: &Processor<'m>,
-    space: &Space<'m, Hosted>,
+    space: &impl AddressSpace<'m, Hosted>,
     operation: &Operation,
 ) -> Result<u64, Wrong> {
     let address = |page: u64| page * PAGE as u64;

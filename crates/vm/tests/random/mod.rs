@@ -1,0 +1,23 @@
+//! Numbers that look random, for tests that run as long as one wants.
+
+/// Numbers that look random: xorshift.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
+/// How much longer than usual: `long` times with `KNEE_TORTURE=long`, which takes minutes.
+pub(crate) fn patience(long: u64) -> u64 {
+    let is_long = std::env::var_os("KNEE_TORTURE").is_some_and(|is| is == "long");
+    if is_long { long } else { 1 }
+}
