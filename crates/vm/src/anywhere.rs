@@ -192,7 +192,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// These pages have been unmapped on this CPU, and no CPU can go there any more. So many of them were
-    /// mapped.
+    /// mapped; of guards one will do.
     #[inline]
     pub(crate) fn give_range(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64) {
         let pages = self.arenas.sliced(pages);

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::attributes::Attributes;
 use crate::cpu::Cpu;
 use crate::machine::Machine;
-use crate::object::{Attachment, Core, Sharing};
+use crate::object::{Attachment, Core, Held, Sharing};
 use crate::page::Pages;
 use crate::tree::Tree;
 
@@ -200,6 +200,20 @@ impl Marked {
 
     pub(crate) fn count(&self) -> usize {
         self.count
+    }
+
+    /// An object that takes no copies for a while.
+    pub(crate) fn crowded<'m, M: Machine>(&self, machine: &'m M) -> Option<Held<'m, M>> {
+        let mut next = self.first;
+        while let Some(backing) = next {
+            // SAFETY: it is there as long as this.
+            let backing = unsafe { backing.as_ref() };
+            if backing.object().attachments.is_crowded() {
+                return Some(Held::new(backing.object(), machine));
+            }
+            next = backing.next_marked.get();
+        }
+        None
     }
 
     /// Gives each a copy.

@@ -9,6 +9,7 @@ use crate::lineage::Links;
 use crate::machine::Machine;
 use crate::mutant::is_mutant;
 use crate::node::{Any, Branch, Leaf};
+use crate::object::Held;
 use crate::removal::Removal;
 use crate::space::{Space, mapped};
 
@@ -57,6 +58,15 @@ impl Size {
     }
 }
 
+/// What an attempt to copy comes to.
+enum Forked<'m, M: Machine> {
+    Copy(Space<'m, M>),
+    /// Pages are of too many origins.
+    Full,
+    /// This object takes no copies for a while.
+    Crowded(Held<'m, M>),
+}
+
 impl<'m, M: Machine> Space<'m, M> {
     /// A copy of the space as it is at one moment during the call. Its pages are those of this one, until
     /// somebody writes to them in either: then they are copied. It belongs to the same quota, where its pages
@@ -68,22 +78,24 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut is_own = false;
         loop {
             match self.fork_once(cpu, is_own)? {
-                Some(copy) => return Ok(copy),
-                None => self.own_all(cpu, self.pages(), false)?,
+                Forked::Copy(copy) => return Ok(copy),
+                Forked::Full => {
+                    self.own_all(cpu, self.pages(), false)?;
+                    is_own = true;
+                }
+                Forked::Crowded(object) => object.wait_for_room(cpu),
             }
-            is_own = true;
         }
     }
 
-    /// A copy, or none if pages are of too many origins, unless the caller has seen to it that all are of the space's
-    /// own.
-    fn fork_once(&self, cpu: &Cpu<'m, M>, is_own: bool) -> Result<Option<Space<'m, M>>, MapError> {
+    /// A copy, if pages are not of too many origins, or the caller has seen to it that all are of the space's own.
+    fn fork_once(&self, cpu: &Cpu<'m, M>, is_own: bool) -> Result<Forked<'m, M>, MapError> {
         let copy = Space::new_within(cpu, self.tree().account.quota().cloned())?;
         copy.tree().set_lazy(self.tree().is_lazy());
         let platform = self.machine().epoch().platform();
         let mut removal = Removal::new();
         let mut links = Some(Links::new()?);
-        let charged = self.tree().locked(cpu, self.pages(), |locked, spare| {
+        let failed = self.tree().locked(cpu, self.pages(), |locked, spare| {
             let Any::Branch(root) = locked.top else { unreachable!("the root has all pages") };
             // SAFETY: the root is locked, as all is; and new pages are of the space's own origin.
             unsafe {
@@ -91,11 +103,14 @@ impl<'m, M: Machine> Space<'m, M> {
                 if is_own {
                     lineage.forget_others(platform);
                 } else if lineage.is_full() {
-                    return Ok(Ok(false));
+                    return Ok(Some(Ok(Forked::Full)));
                 }
             }
             let mut size = Size::default();
             size.count(root);
+            if let Some(object) = size.backings.crowded(self.machine()) {
+                return Ok(Some(Ok(Forked::Crowded(object))));
+            }
             spare.has_nodes(size.nodes)?;
             spare.has(size.extents, size.room)?;
             spare.has_kinds(size.nodes.leaves, size.kinds)?;
@@ -103,7 +118,7 @@ impl<'m, M: Machine> Space<'m, M> {
             let count = mapped(locked.top, self.pages());
             let charge = match copy.tree().account.charge(cpu.number(), count, platform) {
                 Ok(charge) => charge,
-                Err(error) => return Ok(Err(error)),
+                Err(error) => return Ok(Some(Err(error))),
             };
             self.tree().set_forking(true);
             // Others find the copy as soon as anything is attached, and wait for the end of it.
@@ -127,14 +142,17 @@ impl<'m, M: Machine> Space<'m, M> {
                 copy.tree().root().unlock();
             }
             charge.keep();
-            Ok(Ok(true))
+            Ok(None)
         })?;
         // SAFETY: nothing was removed.
         unsafe { removal.finish(self.tree(), cpu) };
-        if charged == Ok(true) {
-            self.tree().set_forking(false);
+        match failed {
+            Some(failed) => failed,
+            None => {
+                self.tree().set_forking(false);
+                Ok(Forked::Copy(copy))
+            }
         }
-        Ok(charged?.then_some(copy))
     }
 
     /// Copies what is below a branch that is locked to one of this space, which nobody else knows. All that

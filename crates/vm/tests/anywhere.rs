@@ -352,3 +352,17 @@ proptest! {
         prop_assert_eq!(quota.used(), 0);
     }
 }
+
+/// Each part of a stack, guards alone too, is where the next one can be.
+#[test]
+fn guards_come_back_like_what_they_guard() {
+    let machine = Hosted::new(256, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let stack = space.map_guarded(&cpu, 4, 1, Protection::READ_WRITE).unwrap();
+    let whole = Pages { start: stack.start - 1, end: stack.end + 1 };
+    for part in [Pages::new(whole.start, 1), stack, Pages::new(stack.end, 1)] {
+        space.unmap(&cpu, part).unwrap();
+    }
+    assert_eq!(space.map_guarded(&cpu, 4, 1, Protection::READ), Ok(stack));
+}

@@ -106,11 +106,11 @@ fn apply<'m>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 200 }, ..ProptestConfig::default() })]
 
     #[test]
     fn who_shares_a_page_is_found_and_nobody_else(
-        operations in prop::collection::vec(operation(), 1..80)
+        operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 12 } else { 80 })
     ) {
         let machine = Hosted::new(4096, 1);
         let free = machine.free_frames();
@@ -155,7 +155,7 @@ proptest! {
 /// A chain has an end: who has copied a space whose pages are of five others has none of theirs.
 #[test]
 fn pages_of_the_sixth_generation_are_its_own() {
-    const GENERATIONS: u64 = 12;
+    const GENERATIONS: u64 = if cfg!(miri) { 7 } else { 12 };
     let machine = Hosted::new(1024, 1);
     let cpu = machine.cpu(0);
     let pages = Pages::new(16, GENERATIONS);

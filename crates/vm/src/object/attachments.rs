@@ -28,6 +28,9 @@ use crate::padded::{Padded, for_each};
 use crate::page::Pages;
 use crate::tree::Tree;
 
+/// Who visits all begins anew so often for copies that have come meanwhile, and then they wait.
+const PASSES: u32 = 4;
+
 /// More shards than this make a walk longer and little else better.
 const MOST_SHARDS: usize = 16;
 
@@ -62,6 +65,8 @@ pub(crate) struct Attachments {
     is_closed: AtomicBool,
     /// Shards that hold the object, and others that do.
     holders: AtomicU64,
+    /// Somebody visits all, and copies that come would have him begin anew.
+    is_crowded: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -294,7 +299,8 @@ impl Attachments {
     /// None, with the caller as the only holder.
     pub(crate) fn new(cpus: usize) -> Result<Attachments, OutOfMemory> {
         let shards = for_each(cpus.min(MOST_SHARDS))?;
-        Ok(Attachments { shards, is_closed: AtomicBool::new(false), holders: AtomicU64::new(1) })
+        let [is_closed, is_crowded] = [false; 2].map(AtomicBool::new);
+        Ok(Attachments { shards, is_closed, holders: AtomicU64::new(1), is_crowded })
     }
 
     /// Adds one, in the shard of this CPU. Its entries may be copies of those of another one, if it says so,
@@ -374,7 +380,8 @@ impl Attachments {
     /// once, as it begins anew when copies have come meanwhile.
     ///
     /// So who has seen to it that a page gets no new entries, but for copies of those that there are, and
-    /// removes what it finds, has removed all at the end: copies are attached before they are made.
+    /// removes what it finds, has removed all at the end: copies are attached before they are made. By one at a
+    /// time.
     pub(crate) fn visit_all<'m, M: Machine>(
         &self,
         machine: &'m M,
@@ -382,14 +389,24 @@ impl Attachments {
         mut visit: impl FnMut(Visit<'m, M>),
     ) {
         let mut before = self.copies(machine);
-        loop {
+        for pass in 1.. {
             self.visit_once(machine, indexes, &mut visit);
             let after = self.copies(machine);
             if before == after || is_mutant!("visits_once") {
-                return;
+                break;
             }
             before = after;
+            if pass == PASSES {
+                self.is_crowded.store(true, Relaxed);
+            }
         }
+        self.is_crowded.store(false, Relaxed);
+    }
+
+    /// Whether who attaches copies is to wait, without locks: somebody has begun anew for others too often.
+    /// Those that have not seen it are as many as there are CPUs, at most.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Relaxed) && !is_mutant!("forks_for_ever")
     }
 
     fn copies<M: Machine>(&self, machine: &M) -> u64 {

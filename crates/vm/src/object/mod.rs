@@ -215,6 +215,14 @@ impl<'m, M: Machine> Held<'m, M> {
         // SAFETY: we hold it.
         unsafe { self.core.as_ref() }.page_in(cpu, index)
     }
+
+    /// Waits until it takes copies again. Without locks, outside of the epoch.
+    pub(crate) fn wait_for_room(&self, cpu: &Cpu<'m, M>) {
+        // SAFETY: we hold it.
+        let core = unsafe { self.core.as_ref() };
+        // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+        unsafe { self.machine.wait_while(cpu.number(), || core.attachments.is_crowded()) };
+    }
 }
 
 impl<M: Machine> Drop for Held<'_, M> {

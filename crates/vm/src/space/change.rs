@@ -115,11 +115,13 @@ impl<'m, M: Machine> Space<'m, M> {
         self.check(cpu, pages)?;
         let is_lazy = self.unmaps_lazily(cpu, pages);
         let mut removal = if is_lazy { Removal::lazy() } else { Removal::new() };
-        let count = self.tree().locked(cpu, pages, |locked, spare| {
+        let (count, found) = self.tree().locked(cpu, pages, |locked, spare| {
             self.prepare(locked, spare)?;
             let count = mapped(locked.top, pages);
+            // Guards are not counted, and yet are addresses.
+            let found = if count > 0 { count } else { is_used(locked.top, pages).into() };
             self.unmap_in(locked.top, pages, spare, &mut removal)?;
-            Ok(count)
+            Ok((count, found))
         })?;
         let platform = self.machine.epoch().platform();
         if let Some(ticket) = removal.linger(self.tree(), cpu) {
@@ -130,7 +132,7 @@ impl<'m, M: Machine> Space<'m, M> {
         // SAFETY: what was removed is not in the tables any more.
         unsafe { removal.finish(self.tree(), cpu) };
         self.tree().account.give_back(cpu.number(), count, platform);
-        self.give_range(cpu, pages, count);
+        self.give_range(cpu, pages, found);
         if pages.count() >= PRUNED_AT_ONCE {
             self.prune(cpu, pages);
         }

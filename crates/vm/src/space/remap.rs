@@ -10,16 +10,19 @@ use crate::error::MapError;
 use crate::extents::Extents;
 use crate::machine::Machine;
 use crate::node::{Any, Leaf};
+use crate::object::Held;
 use crate::page::{ENTRIES, Pages};
 use crate::removal::Removal;
 use crate::tree::Locked;
 
 /// What a look at what is to be moved comes to.
-enum Outcome {
+enum Outcome<'m, M: Machine> {
     Moved,
     Failed(MapError),
     /// Others have this page as well, which is not an object's.
     Shared(u64),
+    /// This object takes no copies for a while.
+    Crowded(Held<'m, M>),
 }
 
 impl<'m, M: Machine> Space<'m, M> {
@@ -146,6 +149,7 @@ impl<'m, M: Machine> Space<'m, M> {
                     return Ok(());
                 }
                 Outcome::Failed(error) => return Err(error),
+                Outcome::Crowded(object) => object.wait_for_room(cpu),
                 Outcome::Shared(page) => {
                     self.own_all(cpu, Pages { start: page, ..old }, true)?;
                 }
@@ -161,7 +165,7 @@ impl<'m, M: Machine> Space<'m, M> {
         new: Pages,
         spare: &mut Spare,
         removal: &mut Removal,
-    ) -> Result<Outcome, Lack> {
+    ) -> Result<Outcome<'m, M>, Lack> {
         let top = locked.top;
         if mapped(top, old) < old.count() {
             return Ok(Outcome::Failed(MapError::OutOfRange));
@@ -182,6 +186,9 @@ impl<'m, M: Machine> Space<'m, M> {
             // SAFETY: it is mapped, and locked.
             unsafe { marked.add(attributes) };
             self.lowest_in(top, Pages::new(there(pages.start), pages.count()), spare)?;
+        }
+        if let Some(object) = marked.crowded(self.machine) {
+            return Ok(Outcome::Crowded(object));
         }
         for (pages, _) in runs_of(top, old) {
             match self.lowest_in(top, Pages::new(there(pages.start), pages.count()), spare)? {

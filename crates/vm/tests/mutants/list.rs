@@ -52,6 +52,7 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("visits_once", Stepped("races::who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made")),
     ("copy_not_locked", Stepped("races::who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made")),
     ("moves_together", Stepped("races::parts_of_a_mapping_that_two_move_stay_what_they_are")),
+    ("forks_for_ever", Stepped("races::those_who_copy_without_end_wait_for_who_takes_pages_out")),
 
     // Frames that are lost, or written by two.
     ("frames_stay", Stepped("frames_are_not_used_again_before_all_have_forgotten_them")),

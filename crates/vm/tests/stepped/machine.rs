@@ -42,7 +42,16 @@ pub(crate) struct Stepped {
     ticks: Ticks,
     /// How often CPUs were interrupted.
     interrupts: Cell<u64>,
-    others: Cell<Option<*mut dyn FnMut()>>,
+    others: Cell<Option<(At, *mut dyn FnMut())>>,
+}
+
+/// Where others come in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum At {
+    /// CPUs are asked to forget pages: the first time.
+    Interrupt,
+    /// An operation asks for the platform, as before each lock and each wait: each time.
+    Platform,
 }
 
 // SAFETY: `with_machine` alone makes it, and its users stay on that thread but for those that run in turns
@@ -80,11 +89,20 @@ pub(crate) fn waits<R>(operation: impl FnOnce() -> R) -> bool {
 
 impl Stepped {
     /// Runs `operation`, and `others` where it first has CPUs asked to forget pages, before any has.
-    pub(crate) fn meanwhile<R>(
+    pub(crate) fn meanwhile<R>(&self, others: impl FnMut(), operation: impl FnOnce() -> R) -> R {
+        self.at(At::Interrupt, others, operation)
+    }
+
+    /// Runs `operation`, and `others` again and again meanwhile.
+    pub(crate) fn all_the_while<R>(
         &self,
-        mut others: impl FnMut(),
+        others: impl FnMut(),
         operation: impl FnOnce() -> R,
     ) -> R {
+        self.at(At::Platform, others, operation)
+    }
+
+    fn at<R>(&self, at: At, mut others: impl FnMut(), operation: impl FnOnce() -> R) -> R {
         let mut went = false;
         let mut others = || {
             went = true;
@@ -93,13 +111,25 @@ impl Stepped {
         let pointer: *mut (dyn FnMut() + '_) = &raw mut others;
         // SAFETY: only the lifetime changes. It is called while `operation` runs at most: it is taken back
         // below, and if that panics nobody uses the machine any more.
-        self.others.set(Some(unsafe {
+        let pointer = unsafe {
             std::mem::transmute::<*mut (dyn FnMut() + '_), *mut (dyn FnMut() + 'static)>(pointer)
-        }));
+        };
+        self.others.set(Some((at, pointer)));
         let result = operation();
         self.others.set(None);
-        assert!(went, "nobody was asked to forget anything");
+        assert!(went, "the others did not come in");
         result
+    }
+
+    fn come_in(&self, here: At) {
+        let Some((at, others)) = self.others.take() else { return };
+        if at == here {
+            // SAFETY: `at` is running, and waits for us.
+            unsafe { (*others)() };
+        }
+        if (at, here) != (At::Interrupt, At::Interrupt) {
+            self.others.set(Some((at, others)));
+        }
     }
 
     /// A CPU forgets everything, and then does something before it is back.
@@ -206,6 +236,7 @@ unsafe impl Machine for Stepped {
 
     fn epoch(&self) -> &Domain<Self::Platform> {
         self.turns.point();
+        self.come_in(At::Platform);
         &self.epoch
     }
 
@@ -243,10 +274,7 @@ unsafe impl Machine for Stepped {
 
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
         self.turns.point();
-        if let Some(others) = self.others.take() {
-            // SAFETY: `meanwhile` is running, and waits for us.
-            unsafe { (*others)() };
-        }
+        self.come_in(At::Interrupt);
         self.interrupts.set(self.interrupts.get() + 1);
         for cpu in on.iter() {
             // SAFETY: as with all others, it is this thread.

@@ -1,8 +1,10 @@
 //! Two operations at once, at each point where the second one may come in.
 
+use std::collections::VecDeque;
+
 use knee_vm::{Object, Pages, Sharing, Space};
 
-use crate::machine::with_machine;
+use crate::machine::{waits, with_machine};
 use crate::turns::at_each_point;
 use crate::{READ, WRITE, only};
 
@@ -40,6 +42,36 @@ fn who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made() {
             });
         });
     }
+}
+
+/// Who takes pages out looks again for each copy that comes, but not for ever: they wait then.
+#[test]
+fn those_who_copy_without_end_wait_for_who_takes_pages_out() {
+    with_machine(|machine, [first, second, changer]| {
+        let object = Object::new(&changer, 1).unwrap();
+        let space = Space::new(&changer).unwrap();
+        space.map_object(&changer, only(7), &object, 0, WRITE, Sharing::Shared).unwrap();
+        machine.store(&first, &space, 7, 1).unwrap();
+        // Of the last ones, as many as there are frames for.
+        let (mut copies, mut count, mut waited) = (VecDeque::new(), 0, [false; 2]);
+        let others = || {
+            assert!(count < 1000, "it begins anew for ever");
+            if copies.len() == 20 {
+                copies.pop_front();
+            }
+            count += 1;
+            waited[0] |= waits(|| copies.push_back(space.fork(&second).unwrap()));
+            let (here, there) = if space.query(&first, 7).is_some() { (7, 9) } else { (9, 7) };
+            waited[1] |= waits(|| space.remap(&first, only(here), only(there)));
+        };
+        assert_eq!(machine.all_the_while(others, || object.discard(&changer, 0..1)), 1);
+        assert_eq!(waited, [true; 2]);
+        drop(space.fork(&second).unwrap());
+        for copy in &copies {
+            let page = if copy.query(&first, 7).is_some() { 7 } else { 9 };
+            assert_eq!(machine.load(&first, copy, page), Ok(0));
+        }
+    });
 }
 
 /// Two move pages of one mapping in tables of their own.
