@@ -6,13 +6,15 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use crate::attributes::Attributes;
 use crate::backing::{Backing, Backings};
 use crate::cpu::Cpu;
-use crate::cpus::CpuSet;
 use crate::format::{ABSENT, Entry, Format};
 use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
 use crate::node::Leaf;
 use crate::page::{Frame, Pages, Protection};
 use crate::tree::Tree;
+
+/// To unmap more pages that are present than these is worth an interrupt.
+const MOST_LINGERING: usize = 64;
 
 /// Frames that are free as soon as CPUs have forgotten them, in a list through their notes; the pages that
 /// CPUs have to forget, and the leaves of these.
@@ -28,8 +30,9 @@ pub(crate) struct Removal {
     leaves: Option<NonNull<Leaf>>,
     /// Where pages are that were moved.
     arriving: Option<Pages>,
-    /// Entries may [linger](Leaf::leaving_in) until CPUs have ticked, and the last ticket of those that may.
+    /// Entries may [linger](Leaf::leaving_in) until CPUs have ticked: so many do, and the last ticket of these.
     is_lazy: bool,
+    lingering: usize,
     ticket: u64,
     /// Some of the frames are others', too.
     is_shared: bool,
@@ -49,6 +52,7 @@ impl Removal {
             leaves: None,
             arriving: None,
             is_lazy: false,
+            lingering: 0,
             ticket: 0,
             is_shared: false,
             is_forgotten: false,
@@ -117,10 +121,12 @@ impl Removal {
             let note = machine.note(frame);
             let is_object = note.is_object();
             let is_shared = note.is_shared() && !is_mutant!("takes_shared_at_once");
-            if !is_object && (is_shared || self.is_lazy) {
+            let lingers = self.is_lazy && self.lingering < MOST_LINGERING;
+            if !is_object && (is_shared || lingers) {
                 // Whose list it is in is not ours to say, and who has it last must not free it before
                 // our CPUs have forgotten it: the entry keeps it until then. Who is lazy has no list.
                 self.is_shared |= is_shared;
+                self.lingering += 1;
                 entry.store(M::Format::leaving(frame), Relaxed);
                 leaf.leaving().set(leaf.leaving().get() + 1);
                 continue;
@@ -279,18 +285,18 @@ impl Removal {
     }
 
     /// Takes those of these pages that [linger](Leaf::leaving_in) in a leaf that is locked, and not being
-    /// flushed for others. These CPUs may know them, unless they have ticked.
+    /// flushed for others.
     pub(crate) fn settle<M: Machine>(
         &mut self,
+        tree: &Tree,
         machine: &M,
-        on: &CpuSet,
         leaf: &Leaf,
         pages: Pages,
     ) {
         for (page, frame) in leaf.leaving_in::<M::Format>(pages) {
             self.flush(leaf, page);
             let ticket = machine.note(frame).ticket();
-            let is_over = machine.ticks().is_some_and(|ticks| ticks.is_over(ticket, on));
+            let is_over = machine.ticks().is_some_and(|ticks| tree.is_over(ticket, ticks));
             self.is_forgotten &= is_over;
         }
     }
@@ -299,7 +305,8 @@ impl Removal {
     /// is returned, and has this CPU forget them. If not, it is still to [finish](Removal::finish).
     pub(crate) fn linger<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) -> Option<u64> {
         let has_others = self.is_shared || self.objects > 0 || !self.backings.is_empty();
-        let has_others = has_others && !is_mutant!("objects_linger");
+        let is_much = self.first.is_some();
+        let has_others = is_much || has_others && !is_mutant!("objects_linger");
         if !self.is_lazy || self.leaves.is_none() || has_others {
             return None;
         }

@@ -58,10 +58,9 @@ impl Ticks {
             self.last[cpu].0.store(self.clock.0.fetch_add(1, Relaxed) + 1, Release);
             return;
         }
-        let time = self.clock.0.fetch_add(1, Relaxed) + 1;
         // What it learns from here on is of tables as they are. Who has changed them before executes a fence
         // as well, and reads the clock: if his ticket is before this time, we see what he has done.
-        fence(SeqCst);
+        let time = self.now();
         forget();
         // Release: what it did by what it has forgotten comes before.
         self.last[cpu].0.store(time, Release);
@@ -72,6 +71,13 @@ impl Ticks {
         // As said above.
         fence(SeqCst);
         self.clock.0.load(Relaxed)
+    }
+
+    /// A time that is after all tickets of those who have changed tables before.
+    pub(crate) fn now(&self) -> u64 {
+        let time = self.clock.0.fetch_add(1, Relaxed) + 1;
+        fence(SeqCst);
+        time
     }
 
     /// Whether all of these CPUs have forgotten what tables had before this ticket was given.

@@ -21,6 +21,7 @@ use crate::page::{Frame, Pages};
 use crate::primitive::{AtomicBool, give_way};
 use crate::quota::Account;
 use crate::removal::Removal;
+use crate::ticks::Ticks;
 
 /// The part of a space that stays where it is as long as anybody uses it.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(crate) struct Tree {
     moving: AtomicBool,
     /// Who unmaps a few pages interrupts nobody.
     is_lazy: AtomicBool,
+    /// CPUs were interrupted for all that was unmapped before this time.
+    settled: Padded<AtomicU64>,
     /// Its space, and those that have come by a [reverse mapping](crate::backing): in a line of their own, as
     /// all read what is above.
     users: Padded<AtomicU64>,
@@ -134,6 +137,7 @@ impl Tree {
             forking: AtomicBool::new(false),
             moving: AtomicBool::new(false),
             is_lazy: AtomicBool::new(false),
+            settled: Padded(AtomicU64::new(0)),
             users: Padded(AtomicU64::new(1)),
         }
     }
@@ -180,9 +184,17 @@ impl Tree {
         self.is_lazy.store(is, Relaxed);
     }
 
-    /// CPUs that may know pages of it.
-    pub(crate) fn active(&self) -> &CpuSet {
-        &self.active
+    /// Whether CPUs have forgotten what was unmapped with this ticket.
+    pub(crate) fn is_over(&self, ticket: u64, ticks: &Ticks) -> bool {
+        // Acquire: it was over before it was said.
+        ticket < self.settled.0.load(Acquire) || ticks.is_over(ticket, &self.active)
+    }
+
+    /// Has CPUs forget all that was unmapped until now.
+    pub(crate) fn settle<M: Machine>(&self, cpu: &Cpu<'_, M>, ticks: &Ticks) {
+        let now = ticks.now();
+        self.shoot_down(cpu, Flush::All);
+        self.settled.0.fetch_max(now, AcqRel);
     }
 
     /// Whether no CPU but this one may know pages of it.
@@ -259,8 +271,7 @@ impl Tree {
                 match leaf.is_some_and(|leaf| !leaf.is_flushing()) {
                     true => {
                         let mut removal = Removal::of_unmapped();
-                        let on = &self.active;
-                        locked.for_each_leaf(|leaf| removal.settle(machine, on, leaf, pages));
+                        locked.for_each_leaf(|leaf| removal.settle(self, machine, leaf, pages));
                         Err(removal)
                     }
                     false => Ok(cpu.with_spare(|spare| step(&locked, spare))),

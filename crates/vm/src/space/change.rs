@@ -13,7 +13,7 @@ use crate::page::{Pages, Protection};
 use crate::removal::Removal;
 
 /// To unmap so many pages frees tables as well: a gibibyte, what a branch above leaves is for.
-const PRUNED_AT_ONCE: u64 = reach(2);
+pub(super) const PRUNED_AT_ONCE: u64 = reach(2);
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Maps memory of the space's own at these pages, where nothing is mapped.

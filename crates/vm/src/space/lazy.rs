@@ -3,15 +3,15 @@
 use alloc::collections::VecDeque;
 
 use super::Space;
+use super::change::PRUNED_AT_ONCE;
 use crate::cpu::Cpu;
 use crate::machine::Machine;
 use crate::mutant::is_mutant;
 use crate::page::Pages;
+use crate::ticks::Ticks;
 
-/// More pages than this are worth an interrupt.
-const MOST_PAGES: u64 = 64;
-
-/// Ranges that a CPU has waiting for ticks in a space; to unmap one more interrupts. So it is 8 MiB at most.
+/// Ranges that a CPU has waiting for ticks in a space, of 64 pages that are present: so it is 8 MiB at most. With
+/// one more all CPUs are interrupted once for all of them.
 const MOST_RANGES: usize = 32;
 
 /// Pages that were unmapped lazily.
@@ -25,8 +25,8 @@ pub(crate) struct Lingering {
 
 impl<'m, M: Machine> Space<'m, M> {
     /// From now on who [unmaps](Space::unmap) a few pages of the space's own interrupts nobody: other CPUs may
-    /// go on to use them, with what was allowed, until each has [ticked](crate::Ticks::tick). Copies of the
-    /// space are as it is.
+    /// go on to use them, with what was allowed, until each has [ticked](crate::Ticks::tick), or is interrupted
+    /// once for 32 ranges that a CPU has unmapped. Copies of the space are as it is.
     ///
     /// That is weaker than what `unmap` says, and nothing else is: who goes to a page after it was unmapped is
     /// not caught at once, and what he writes there is lost. The CPU that unmaps forgets at once. The frames
@@ -35,8 +35,8 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// All else is as it was: to discard, protect and move pages, to fork and to copy on write, and what goes
     /// out of an object, as there CPUs would go on with rights that they do not have, or see each other's
-    /// writes not. So are pages of objects, more than 64 pages at once, and more than 32 ranges of a CPU
-    /// that nobody has forgotten yet (LATR, ASPLOS 2018).
+    /// writes not. So are pages of objects, or that a copy shares, and more than 64 at once that are present
+    /// (LATR, ASPLOS 2018).
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -96,18 +96,25 @@ impl<'m, M: Machine> Space<'m, M> {
             return false;
         }
         let Some(ticks) = self.machine.ticks() else { return false };
-        let next = |all: &mut VecDeque<Lingering>| {
-            let is_over = ticks.is_over(all.front()?.ticket, self.tree().active());
-            is_over.then(|| all.pop_front()).flatten()
+        if self.with_lingering(cpu, |all| all.len() == MOST_RANGES && !self.is_over(all, ticks)) {
+            self.tree().settle(cpu, ticks);
+        }
+        let next = |all: &mut VecDeque<Lingering>| match self.is_over(all, ticks) {
+            true => all.pop_front(),
+            false => None,
         };
         while let Some(one) = self.with_lingering(cpu, next) {
             self.settle_in(cpu, one.pages);
             self.give_range(cpu, one.pages, one.mapped);
         }
-        let is_few = pages.count() <= MOST_PAGES && !self.tree().is_of_one(cpu.number());
-        let has_room =
-            |all: &mut VecDeque<Lingering>| all.len() < MOST_RANGES && all.try_reserve(1).is_ok();
-        is_few && self.with_lingering(cpu, has_room)
+        // Tables may go with much that is unmapped.
+        let is_little = pages.count() < PRUNED_AT_ONCE && !self.tree().is_of_one(cpu.number());
+        is_little && self.with_lingering(cpu, |all| all.try_reserve(1).is_ok())
+    }
+
+    /// Whether all CPUs have forgotten the oldest.
+    fn is_over(&self, all: &VecDeque<Lingering>, ticks: &Ticks) -> bool {
+        all.front().is_some_and(|oldest| self.tree().is_over(oldest.ticket, ticks))
     }
 
     /// They were, of which so many were mapped. Nobody else is given their addresses before all have forgotten

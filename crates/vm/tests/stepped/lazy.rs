@@ -129,7 +129,7 @@ fn what_lingers_comes_back_when_memory_is_scarce() {
     });
 }
 
-/// What is unmapped of an object, or is much, or after much else: as ever.
+/// What is unmapped of an object, or of which much is present: as ever.
 #[test]
 fn not_all_that_is_unmapped_lingers() {
     with_lazy_space(|machine, space, [first, _, changer]| {
@@ -138,15 +138,38 @@ fn not_all_that_is_unmapped_lingers() {
         space.map_object(changer, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
         machine.store(first, space, pages.start, 1).unwrap();
         assert!(machine.interrupts(|| space.unmap(changer, pages).unwrap()));
-        assert!(machine.interrupts(|| space.unmap(changer, ALL).unwrap()));
-        assert_eq!(space.resident(), 0);
-        let many = Pages::new(1000, 64);
+        for (count, lingers) in [(64, true), (65, false)] {
+            space.settle(changer);
+            let many = Pages::new(2000, count);
+            space.map(changer, many, WRITE).unwrap();
+            for page in many.start..many.end {
+                machine.store(first, space, page, 1).unwrap();
+            }
+            let before = space.resident();
+            assert_eq!(machine.interrupts(|| space.unmap(changer, many).unwrap()), !lingers);
+            assert_eq!(space.resident(), if lingers { before } else { before - count });
+        }
+    });
+}
+
+/// CPUs that do not tick are interrupted once for many ranges.
+#[test]
+fn many_that_linger_are_forgotten_together() {
+    with_lazy_space(|machine, space, [first, _, changer]| {
+        let many = Pages::new(1000, 100);
         space.map(changer, many, WRITE).unwrap();
-        let interrupted = (many.start..many.end).find(|&page| {
+        let before = space.resident();
+        let mut interrupted = Vec::new();
+        for page in many.start..many.end {
             machine.store(first, space, page, 1).unwrap();
-            machine.interrupts(|| space.unmap(changer, only(page)).unwrap())
-        });
-        assert_eq!(interrupted, Some(many.start + 32));
+            if machine.interrupts(|| space.unmap(changer, only(page)).unwrap()) {
+                interrupted.push(page - many.start);
+                assert_eq!(machine.load(first, space, page - 1), Err(Fault::Unmapped));
+                // The one of this page is the next that waits.
+                assert_eq!(space.resident(), before + 1);
+            }
+        }
+        assert_eq!(interrupted, [32, 64, 96]);
     });
 }
 

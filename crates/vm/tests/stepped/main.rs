@@ -138,6 +138,8 @@ fn frames_of_two_spaces_come_back() {
         machine.store(first, space, FAR, 10).unwrap();
         copy.unmap(second, ALL).unwrap();
         space.unmap(changer, ALL).unwrap();
+        // What was unmapped lazily.
+        space.settle(changer);
         assert_eq!((space.resident(), copy.resident()), (0, 0));
     });
 }
