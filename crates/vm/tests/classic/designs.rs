@@ -129,7 +129,7 @@ impl Make for LockFree {
 }
 
 /// More frames than any test's machine has.
-pub(crate) const FRAMES: usize = 1 << 14;
+pub(crate) const FRAMES: usize = 1 << 13;
 
 impl<S: Strategies<Invalidation: Make>> Design for Classic<S> {
     const IS_FIRST_FIT: bool = true;

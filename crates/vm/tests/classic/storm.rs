@@ -30,7 +30,8 @@ pub(crate) fn storm<D: Design>(
     work: impl for<'m> Fn(Processor<'m>, &D::Space<'m>) + Sync,
     after: impl for<'m> FnOnce(&Processor<'m>, &D::Space<'m>),
 ) {
-    let machine = Hosted::new(FRAMES, CPUS as usize);
+    // To make a machine takes as long as many operations.
+    let machine = Hosted::new(FRAMES / 2, CPUS as usize);
     let all = machine.free_frames();
     {
         let shared = D::shared(&machine, u64::MAX);

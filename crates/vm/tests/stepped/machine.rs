@@ -42,8 +42,11 @@ pub(crate) struct Stepped {
     ticks: Ticks,
     /// How often CPUs were interrupted.
     interrupts: Cell<u64>,
-    others: Cell<Option<(At, *mut dyn FnMut())>>,
+    others: Cell<Option<Others>>,
 }
+
+/// What others do, and where.
+type Others = (At, *mut dyn FnMut());
 
 /// Where others come in.
 #[derive(Debug, Clone, Copy, PartialEq)]
