@@ -50,6 +50,9 @@ fn build(name: &str, flags: &str, verb: &str, arguments: &[&str]) -> Programs {
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("RUSTFLAGS", flags)
+        // Nobody looks at it with a debugger, and what it takes is time to compile.
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_PROFILE_TEST_DEBUG", "0")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .output()
         .expect("run cargo");
