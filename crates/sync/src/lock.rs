@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lock_api::{GuardNoSend, RawMutex};
 
 use crate::futex;
+use crate::mutant::order;
 use crate::system::thread;
 
 /// A value behind a [`RawPiMutex`], see [the module](self).
@@ -50,7 +51,7 @@ const SPINS: u32 = 100;
 impl RawPiMutex {
     #[inline]
     fn try_take(&self, me: u32) -> bool {
-        self.owner.compare_exchange(0, me, Acquire, Relaxed).is_ok()
+        self.owner.compare_exchange(0, me, order!(Acquire, "pi_take"), Relaxed).is_ok()
     }
 
     #[cold]
@@ -65,10 +66,11 @@ impl RawPiMutex {
         }
         loop {
             match futex::lock_pi(&self.owner).map_err(|error| error.raw_os_error()) {
-                // Acquire, with what the kernel stored for the owner before: its own exchange is a full
-                // fence, of which no tool knows.
+                // Relaxed: the owner before has exchanged the word, or has had the kernel do so; the
+                // kernel's own exchange for us comes after that, and is a full fence before we are
+                // back. There is no store of this program that this load could acquire from.
                 // Who forgot a guard may have lent the value for ever, so its lock is not ours.
-                Ok(()) if self.owner.load(Acquire) & libc::FUTEX_OWNER_DIED == 0 => return,
+                Ok(()) if self.owner.load(Relaxed) & libc::FUTEX_OWNER_DIED == 0 => return,
                 Ok(()) | Err(Some(libc::ESRCH)) => {
                     panic!("the owner of a PiMutex has exited and not unlocked it")
                 }
@@ -111,8 +113,10 @@ unsafe impl RawMutex for RawPiMutex {
 
     #[inline]
     unsafe fn unlock(&self) {
-        if self.owner.compare_exchange(thread(), 0, Release, Relaxed).is_err() {
-            // Somebody sleeps. The kernel's own exchange is a full fence on each side.
+        let give = order!(Release, "pi_give");
+        if self.owner.compare_exchange(thread(), 0, give, Relaxed).is_err() {
+            // Somebody sleeps. The kernel's own exchange is a full fence on each side, and no compiler
+            // moves accesses across the call.
             futex::unlock_pi(&self.owner).expect("the owner may unlock");
         }
     }

@@ -8,8 +8,8 @@ macro_rules! is_mutant {
     ($name:literal) => {{
         #[cfg(mutants)]
         {
-            static IS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-            *IS.get_or_init(|| $crate::mutant::name().is_some_and(|name| name == $name))
+            static IS: $crate::mutant::Answer = $crate::mutant::Answer::new();
+            IS.is($name)
         }
         #[cfg(not(mutants))]
         {
@@ -29,12 +29,38 @@ macro_rules! order {
     };
 }
 
-/// Which mutant it is. It is asked for once: to ask takes a lock, by which Miri would see threads in an
-/// order that the mutant does not have.
 #[cfg(mutants)]
-pub(crate) fn name() -> Option<&'static str> {
-    static NAME: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    NAME.get_or_init(|| std::env::var("KNEE_MUTANT").ok()).as_deref()
+pub(crate) use chosen::Answer;
+
+/// Which mutant it is. To ask must not bring threads into an order that the mutant does not have, as Miri
+/// would see it: so answers are relaxed, and the name is asked for once, by the first who comes.
+#[cfg(mutants)]
+mod chosen {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+    /// Whether the crate is one mutant.
+    pub(crate) struct Answer(AtomicU8);
+
+    const UNKNOWN: u8 = 2;
+
+    impl Answer {
+        pub(crate) const fn new() -> Answer {
+            Answer(AtomicU8::new(UNKNOWN))
+        }
+
+        pub(crate) fn is(&self, name: &str) -> bool {
+            if self.0.load(Relaxed) == UNKNOWN {
+                self.0.store(u8::from(chosen() == Some(name)), Relaxed);
+            }
+            self.0.load(Relaxed) == 1
+        }
+    }
+
+    fn chosen() -> Option<&'static str> {
+        static NAME: OnceLock<Option<String>> = OnceLock::new();
+        NAME.get_or_init(|| std::env::var("KNEE_MUTANT").ok()).as_deref()
+    }
 }
 
 pub(crate) use {is_mutant, order};

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::{ConnTable, Connection, FourTuple};
 use crate::epoch;
+use crate::mutant::order;
 
 /// Connections that are found in a section of the process's epoch domain.
 ///
@@ -53,7 +54,7 @@ impl<T: Send + 'static> EpochTable<T> {
         let mut at = self.bucket(id);
         loop {
             // Acquire: whoever linked the entry has written to it.
-            let entry = NonNull::new(at.load(Acquire))?;
+            let entry = NonNull::new(at.load(order!(Acquire, "conn_find")))?;
             // SAFETY: what the pointers lead to in a section is freed after it, also if it is unlinked
             // meanwhile; and with the lock of writers nothing is unlinked.
             let of = unsafe { entry.as_ref() };
@@ -77,7 +78,7 @@ impl<T: Send + 'static> ConnTable<T> for EpochTable<T> {
         let bucket = self.bucket(&id);
         *entry.next.get_mut() = bucket.load(Relaxed);
         // Release: who finds it finds it whole.
-        bucket.store(Box::into_raw(entry), Release);
+        bucket.store(Box::into_raw(entry), order!(Release, "conn_insert"));
         Ok(())
     }
 
@@ -97,7 +98,7 @@ impl<T: Send + 'static> ConnTable<T> for EpochTable<T> {
             // SAFETY: as above. It keeps its own link, for those who stand on it.
             let next = unsafe { entry.as_ref() }.next.load(Relaxed);
             // Release: what comes next is now found by way of this store.
-            at.store(next, Release);
+            at.store(next, order!(Release, "conn_remove"));
             entry
         };
         // SAFETY: only who has unlinked an entry defers its end, which is what we do below.

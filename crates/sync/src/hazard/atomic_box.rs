@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use crate::mutant::order;
 use crate::primitive::AtomicPtr;
 
 use super::{Guard, protect, retire};
@@ -50,7 +51,7 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
     pub fn store(&self, new: Option<Box<T>>) {
         // Release: whoever loads the new box sees what is in it. Who frees the old one executes a heavy
         // fence before, and acquires by that what its writer did.
-        let old = self.pointer.swap(into_raw(new), Release);
+        let old = self.pointer.swap(into_raw(new), order!(Release, "box_store"));
         // SAFETY: the exchange took it out, and nobody else gets it from there.
         unsafe { retire_any(old) };
     }
@@ -69,7 +70,8 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
         let current = current.map_or(ptr::null_mut(), Guard::as_ptr);
         let new = into_raw(new);
         // As in `store`.
-        match self.pointer.compare_exchange(current, new, Release, Relaxed) {
+        let release = order!(Release, "box_exchange");
+        match self.pointer.compare_exchange(current, new, release, Relaxed) {
             Ok(old) => {
                 // SAFETY: as in `store`.
                 unsafe { retire_any(old) };

@@ -1,37 +1,28 @@
 //! Builds of the crate that can be any mutant.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
 
 /// A program that is the crate, and wrong in the place that it is told.
 pub(crate) struct Program(PathBuf);
 
 impl Program {
     /// The torture, as it is or with mutants.
-    pub(crate) fn torture(flags: &str) -> Program {
-        let arguments = ["--release", "--example", "torture"];
-        build(if flags.is_empty() { "real" } else { "mutants" }, flags, "build", &arguments, &[])
+    pub(crate) fn torture(flags: &[&str]) -> Program {
+        build(flags, "3", &["build", "--example", "torture"])
     }
 
-    /// The models for loom. The mutants are told to the compiler of this crate alone, so that loom is
-    /// built as it is.
-    pub(crate) fn models() -> Program {
-        Program::tests("loom", "--cfg loom")
-    }
-
-    /// The models for shuttle.
-    pub(crate) fn schedules() -> Program {
-        Program::tests("shuttle", "--cfg shuttle")
+    /// The models, for `loom` or `shuttle`.
+    pub(crate) fn models(tool: &str) -> Program {
+        build(&["mutants", tool], "1", &["test", "--no-run", "--lib"])
     }
 
     /// The unit tests.
     pub(crate) fn units() -> Program {
-        Program::tests("units", "")
-    }
-
-    fn tests(name: &str, flags: &str) -> Program {
-        let arguments = ["--lib", "--profile", "test"];
-        build(name, flags, "rustc", &arguments, &["--", "--cfg", "mutants"])
+        build(&["mutants"], "0", &["test", "--no-run", "--lib"])
     }
 
     /// Runs it as this mutant, or as it is.
@@ -44,23 +35,62 @@ impl Program {
     }
 }
 
-fn build(name: &str, flags: &str, verb: &str, arguments: &[&str], last: &[&str]) -> Program {
-    let output = Command::new(env!("CARGO"))
-        .args([verb, "--quiet", "--locked", "--offline", "--message-format", "json"])
-        .args(["--package", env!("CARGO_PKG_NAME"), "--target-dir"])
-        .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
-        .args(arguments)
-        .args(last)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env("RUSTFLAGS", flags)
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .output()
-        .expect("run cargo");
+/// Builds the crate with these `cfg`s, in the directory where cargo has built all that it depends on.
+fn build(flags: &[&str], optimised: &str, arguments: &[&str]) -> Program {
+    /// Builds wait for each other anyway, and cargo would say so.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut cargo = Command::new(env!("CARGO"));
+    for setting in ["debug=0", &format!("opt-level={optimised}")] {
+        cargo.args([
+            "--config",
+            &format!("profile.dev.package.{}.{setting}", env!("CARGO_PKG_NAME")),
+        ]);
+    }
+    cargo.args(arguments);
+    cargo.args(["--quiet", "--locked", "--offline", "--message-format", "json"]);
+    cargo.args(["--package", env!("CARGO_PKG_NAME"), "--target-dir"]);
+    cargo.arg(directory.parent().expect("it is in the target directory"));
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    if !flags.is_empty() {
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", wrapper(directory, flags));
+    }
+    let output = cargo.output().expect("run cargo");
     assert!(output.status.success(), "{}", said(&output));
     let messages = String::from_utf8_lossy(&output.stdout);
     let executable =
         messages.split("\"executable\":\"").nth(1).and_then(|rest| rest.split('"').next());
     Program(executable.expect("cargo says where the program is").into())
+}
+
+/// A compiler of the crates of this workspace alone with these `cfg`s. cargo keeps what it makes apart from
+/// what others make, by its name.
+fn wrapper(directory: &Path, flags: &[&str]) -> PathBuf {
+    let path = directory.join(format!("rustc-{}", flags.join("-")));
+    let cfgs: String = flags.iter().map(|flag| format!(" --cfg {flag}")).collect();
+    let script = format!("#!/bin/sh\nexec \"$@\"{cfgs}\n");
+    // One that changes has all be built anew.
+    if fs::read_to_string(&path).ok().as_ref() != Some(&script) {
+        fs::write(&path, script).expect("write a script");
+        let executable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&path, executable).expect("it is ours");
+    }
+    path
+}
+
+/// Has Miri run this unit test, in some schedules, as this mutant or as it is.
+pub(crate) fn interpret(mutant: Option<&str>, test: &str) -> Output {
+    let mut rustup = Command::new("rustup");
+    rustup.args(["run", "nightly", "cargo", "miri", "test", "--quiet", "--locked", "--lib"]);
+    rustup.args(["--", "--exact", test]);
+    rustup.current_dir(env!("CARGO_MANIFEST_DIR"));
+    rustup.env("RUSTFLAGS", "--cfg mutants");
+    // parking_lot makes pointers of integers.
+    let flags = "-Zmiri-many-seeds=0..16 -Zmiri-disable-isolation -Zmiri-permissive-provenance";
+    rustup.env("MIRIFLAGS", flags);
+    rustup.env_remove("KNEE_MUTANT").envs(mutant.map(|mutant| ("KNEE_MUTANT", mutant)));
+    rustup.output().expect("run rustup")
 }
 
 /// All that a program has said.

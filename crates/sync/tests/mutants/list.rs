@@ -1,6 +1,6 @@
 //! What can be wrong, and who notices.
 
-use Notices::{Model, Schedule, Torture, Unit};
+use Notices::{Interpreter, Model, Schedule, Torture, Unit};
 
 /// Who notices a mutant.
 pub(crate) enum Notices {
@@ -12,6 +12,8 @@ pub(crate) enum Notices {
     Torture(&'static [&'static str]),
     /// A unit test, by name.
     Unit(&'static str),
+    /// A unit test, by name, which Miri runs.
+    Interpreter(&'static str),
 }
 
 /// Mutants by their names in the sources.
@@ -71,6 +73,9 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("epoch_ended", Model("epoch::modelled::who_waits_for_a_barrier_sees_what_was_called")),
 
     ("epoch_free", Model("epoch::modelled::what_another_one_has_looked_for_is_freed_after_all_reads")),
+
+    ("event_sleep_no_fence", Model("event::modelled::who_sleeps_is_woken")),
+    ("event_wake_no_fence", Model("event::modelled::who_sleeps_is_woken")),
 
     ("hazard_again", Model("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
     ("hazard_clear", Model("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
@@ -167,6 +172,17 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("table_make", Model("table::modelled::an_entry_is_seen_as_it_was_made")),
 
     ("refcache_skips_zero", Unit("refs::refcache::mid_tick::a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_zero")),
+
+    // What is of the process's threads, which loom does not have.
+    ("box_exchange", Interpreter("hazard::tests::a_box_is_found_as_it_was_made")),
+    ("box_store", Interpreter("hazard::tests::a_box_is_found_as_it_was_made")),
+
+    ("conn_find", Interpreter("conn_table::tests::a_connection_is_found_whole_whatever_led_to_it")),
+    ("conn_insert", Interpreter("conn_table::tests::a_connection_is_found_whole_whatever_led_to_it")),
+    ("conn_remove", Interpreter("conn_table::tests::a_connection_is_found_whole_whatever_led_to_it")),
+
+    ("pi_give", Interpreter("lock::tests::who_has_it_sees_what_was_done_with_it")),
+    ("pi_take", Interpreter("lock::tests::who_has_it_sees_what_was_done_with_it")),
 
     // What is wrong in any order, in schedules of more threads than loom can have.
     ("joins_late", Schedule("combiner::scheduled::who_returns_was_seen_by_a_barrier")),

@@ -5,7 +5,8 @@
 //! which. loom tries every order of the protocols' accesses; it notices weak orders, which an x86 CPU
 //! does not have. shuttle tries schedules of more threads, and notices what is wrong in any order; so do
 //! unit tests. The torture runs on real CPUs, as no tool knows what membarrier(2) does. With
-//! `KNEE_TORTURE=long` the torture takes minutes.
+//! `KNEE_TORTURE=long` the torture takes minutes. Miri notices weak orders of what is made for the threads
+//! of a process, which loom does not have; `crates/sync/sanitize miri` asks for that.
 
 mod builds;
 mod list;
@@ -14,17 +15,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Output;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock};
 use std::{env, fs, thread};
 
-use builds::{Program, said};
+use builds::{Program, interpret, said};
 use list::{MUTANTS, Notices};
 
-/// The torture needs two CPUs for itself: its threads have to meet.
-fn one_at_a_time() -> MutexGuard<'static, ()> {
-    static TEST: Mutex<()> = Mutex::new(());
-    TEST.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The torture, which writes, needs two CPUs for itself: its threads have to meet.
+static CPUS: RwLock<()> = RwLock::new(());
 
 /// Whether a test has failed, and not anything else.
 fn failed(output: &Output) -> bool {
@@ -61,8 +59,8 @@ fn cpus() -> usize {
 
 #[test]
 fn models_hold_and_those_of_mutants_do_not() {
-    let _alone = one_at_a_time();
-    hold_and_notice(&Program::models(), "modelled::", |notices| match notices {
+    let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
+    hold_and_notice(&Program::models("loom"), "modelled::", |notices| match notices {
         Notices::Model(name) => Some(name),
         _ => None,
     });
@@ -70,16 +68,16 @@ fn models_hold_and_those_of_mutants_do_not() {
 
 #[test]
 fn schedules_hold_and_those_of_mutants_do_not() {
-    let _alone = one_at_a_time();
-    hold_and_notice(&Program::schedules(), "scheduled::", |notices| match notices {
+    let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
+    hold_and_notice(&Program::models("shuttle"), "scheduled::", |notices| match notices {
         Notices::Schedule(name) => Some(name),
         _ => None,
     });
 }
 
 #[test]
-fn unit_tests_notice_what_is_wrong_in_any_order() {
-    let _alone = one_at_a_time();
+fn some_unit_tests_notice_what_is_wrong_in_any_order() {
+    let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
     let units = Program::units();
     for (mutant, notices) in MUTANTS {
         if let Notices::Unit(name) = notices {
@@ -111,8 +109,8 @@ fn the_torture_notices_each_mutant_and_nothing_in_the_real_code() {
         eprintln!("skipped: on one CPU nothing happens at once");
         return;
     }
-    let _alone = one_at_a_time();
-    let (real, mutants) = (Program::torture(""), Program::torture("--cfg mutants"));
+    let (real, mutants) = (Program::torture(&[]), Program::torture(&["mutants"]));
+    let _alone = CPUS.write().unwrap_or_else(PoisonError::into_inner);
     let (short, long) = patience();
     for mode in ["epoch", "hazard", "invalidation", "percpu", "refcache", "rm"] {
         let output = real.run(None, &[mode, short]);
@@ -127,6 +125,22 @@ fn the_torture_notices_each_mutant_and_nothing_in_the_real_code() {
         let survives = |_| mutants.run(Some(mutant), &arguments).status.success();
         let is_noticed = !(0..ATTEMPTS).all(survives);
         assert!(is_noticed, "{mutant} survives {ATTEMPTS} × {long} s of {}", arguments[0]);
+    }
+}
+
+#[test]
+fn miri_notices_what_threads_of_a_process_do_not_order() {
+    if env::var_os("KNEE_MIRI").is_none() {
+        eprintln!("skipped: it takes minutes, and `crates/sync/sanitize miri` asks for it");
+        return;
+    }
+    for (mutant, notices) in MUTANTS {
+        let Notices::Interpreter(test) = notices else { continue };
+        let real = interpret(None, test);
+        assert!(real.status.success(), "{}", said(&real));
+        let output = interpret(Some(mutant), test);
+        let is_noticed = said(&output).contains("Undefined Behavior: Data race");
+        assert!(is_noticed, "{mutant} survives {test}: {}", said(&output));
     }
 }
 
