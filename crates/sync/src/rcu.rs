@@ -19,9 +19,9 @@ use crate::system::System;
 /// Readers pay one load beside the guard, and hold what they have found for as long as the guard;
 /// what is replaced is dropped after that, at once by [`store`](Rcu::store) and [`update`](Rcu::update)
 /// if nobody has it and a look at readers is due, or else by a later one or when the thread exits;
-/// [`epoch::flush`](crate::epoch::flush) does not put it off. If its destructor panics, so does who drops it. Writers allocate a new value each time. Where a value is
-/// written in place, take a read-mostly lock; where readers keep it for long, an `Arc` in
-/// here.
+/// [`epoch::flush`](crate::epoch::flush) does not put it off. If its destructor panics, so does who
+/// drops it. Writers allocate a new value each time. Where a value is written in place, take a
+/// read-mostly lock; where readers keep it for long, an `Arc` in here.
 ///
 /// ```
 /// use knee_sync::{Rcu, epoch};

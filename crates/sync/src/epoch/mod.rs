@@ -60,7 +60,6 @@
 //! unsafe { epoch::pin().defer_drop(old) };
 //! # drop(unsafe { Box::from_raw(config.into_inner()) });
 //! ```
-
 //!
 //! # Without an operating system
 //! A kernel has a handle for each CPU, which is not preempted while it is in a section, and nodes and

@@ -181,10 +181,10 @@ impl<P: Platform> PerCpuRef<P> {
             let mut word = 0;
             self.platform.wait_while(|| {
                 // Acquire, with the thread's `light`: the language wants it where both sides execute a
-                // fence, as ours came before this load. No test shows its loss. In loom such fences
-                // acquire from each other; and where the other thread is interrupted instead, all that it
-                // did with its references before that is what `heavy` makes seen, and what it does
-                // after that is counted in common.
+                // fence, as ours came before this load. No test shows its loss. In loom and Miri such
+                // fences acquire from each other; and where the other thread is interrupted instead, all
+                // that it did with its references before that is what `heavy` makes seen, and what it
+                // does after that is counted in common.
                 word = counter.load(Acquire);
                 word & INSIDE != 0 && !is_mutant!("percpu_no_mark")
             });

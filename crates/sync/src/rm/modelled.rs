@@ -234,7 +234,7 @@ fn a_writer_that_finds_a_lock_below_in_a_slot_sees_the_end_of_the_read_before() 
 
 #[test]
 fn a_reader_of_a_lock_that_a_writer_gave_up_sees_the_write_before() {
-    check(3, || {
+    check(2, || {
         let place = Place::new();
         let reader = in_thread(&place, |place| place.read(place.slots(), || ()));
         place.write();

@@ -161,6 +161,9 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("rm_no_recheck", Model("rm::modelled::a_reader_of_a_lock_that_was_opened_again_sees_the_write_before")),
     ("rm_open", Model("rm::modelled::a_reader_of_a_lock_that_was_opened_again_sees_the_write_before")),
 
+    ("rm_enter", Model("rm::modelled::a_reader_of_a_lock_that_a_writer_gave_up_sees_the_write_before")),
+    ("rm_try_no_fence", Model("rm::modelled::a_reader_of_a_lock_that_a_writer_gave_up_sees_the_write_before")),
+
     ("rm_try_no_fence", Model("rm::modelled::a_writer_that_does_not_wait_excludes_readers_or_gives_up")),
 
     ("rm_set_below", Model("rm::modelled::a_writer_that_finds_a_lock_below_in_a_slot_sees_the_end_of_the_read_before")),
