@@ -237,22 +237,29 @@ fn a_box_is_replaced_if_it_is_what_was_loaded() {
 fn a_box_is_found_as_it_was_made() {
     // What the process has once is made before, lest it bring the threads into an order.
     assert_eq!(*AtomicBox::new(7).load().unwrap(), 7);
-    let (stored, exchanged) = (AtomicBox::empty(), AtomicBox::empty());
-    thread::scope(|scope| {
-        for found in [&stored, &exchanged] {
-            scope.spawn(move || {
+    for is_stored in [true, false] {
+        let (found, looks) = (AtomicBox::empty(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
                 let number = loop {
                     match found.load() {
                         Some(number) => break number,
                         None => thread::yield_now(),
                     }
+                    looks.store(true, Relaxed);
                 };
                 assert_eq!(*number, 7);
             });
-        }
-        stored.store(Some(Box::new(7)));
-        assert!(exchanged.compare_exchange(None, Some(Box::new(7))).is_ok());
-    });
+            while !looks.load(Relaxed) {
+                thread::yield_now();
+            }
+            let new = Some(Box::new(7));
+            match is_stored {
+                true => found.store(new),
+                false => assert!(found.compare_exchange(None, new).is_ok()),
+            }
+        });
+    }
 }
 
 #[test]

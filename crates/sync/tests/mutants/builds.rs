@@ -88,8 +88,10 @@ pub(crate) fn interpret(mutant: Option<&str>, test: &str) -> Output {
     rustup.env("RUSTFLAGS", "--cfg mutants");
     // parking_lot makes pointers of integers.
     let flags = "-Zmiri-many-seeds=0..16 -Zmiri-disable-isolation -Zmiri-permissive-provenance";
-    rustup.env("MIRIFLAGS", flags);
-    rustup.env_remove("KNEE_MUTANT").envs(mutant.map(|mutant| ("KNEE_MUTANT", mutant)));
+    // Not by the environment: Miri keeps that of the build.
+    let mutant = mutant.map(|mutant| format!(" -Zmiri-env-set=KNEE_MUTANT={mutant}"));
+    rustup.env("MIRIFLAGS", flags.to_owned() + &mutant.unwrap_or_default());
+    rustup.env_remove("KNEE_MUTANT");
     rustup.output().expect("run rustup")
 }
 
