@@ -5,13 +5,18 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 /// A file of zeroes, which take no room until they are written over. The name is for debuggers.
 pub(crate) fn zeroes(name: &str, bytes: u64) -> io::Result<File> {
-    let file = memfd_create(name, MemfdFlags::CLOEXEC)?;
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, bytes)?;
     Ok(file.into())
+}
+
+/// Nobody can make the file smaller from now on, so that all of it can be mapped.
+pub(crate) fn keep_size(file: &File) -> io::Result<()> {
+    Ok(fcntl_add_seals(file, SealFlags::SHRINK)?)
 }
 
 /// A file with this content, to be read from its start.

@@ -25,6 +25,8 @@ use crate::record::Record;
 
 /// A line that is longer is cut into several: a guest that writes no line ends costs no memory.
 const MAX_LINE: usize = 16 << 20;
+/// What is read of a pipe at once: as much as one holds.
+const READ_BYTES: usize = 1 << 16;
 /// How much of QEMU's complaints is kept.
 const MAX_COMPLAINTS: usize = 4 << 10;
 /// Without core files: they would be the guest's memory.
@@ -76,7 +78,11 @@ impl Launch {
     pub(crate) fn trace(&mut self, tracing: Tracing) -> Result<(), GuestError> {
         let (results, writer) =
             pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;
-        let file = self.inherit(memory_file("knee-plugin", knee_artefacts::PLUGIN)?);
+        let file = self.inherit(memory_file(
+            "knee-plugin",
+            &std::env::var("KNEE_PLUGIN")
+                .map_or(knee_artefacts::PLUGIN.to_vec(), |p| std::fs::read(p).unwrap()),
+        )?);
         let out = self.inherit(writer);
         let user = if tracing.user { "on" } else { "off" };
         let trace = tracing.trace.map_or(String::new(), |index| format!(",trace={index}"));
@@ -110,6 +116,7 @@ impl Launch {
             child,
             resume,
             streams,
+            buffer: vec![0; READ_BYTES],
             said: VecDeque::new(),
             complaints: Vec::new(),
             patience,
@@ -151,6 +158,8 @@ pub(crate) struct Qemu {
     child: Child,
     resume: Option<OwnedFd>,
     streams: Vec<Stream>,
+    /// What is read into.
+    buffer: Vec<u8>,
     said: VecDeque<Said>,
     complaints: Vec<u8>,
     patience: Duration,
@@ -224,13 +233,12 @@ impl Qemu {
 
     /// Reads once; tells whether there may be more.
     fn read(&mut self, stream: &mut Stream) -> Result<bool, GuestError> {
-        let mut buffer = [0; 1 << 16];
-        let count = match rustix::io::read(&stream.pipe, &mut buffer) {
+        let count = match rustix::io::read(&stream.pipe, &mut self.buffer[..]) {
             Ok(count) => count,
             Err(Errno::INTR) => return Ok(true),
             Err(errno) => return Err(GuestError::errno("read what QEMU says")(errno)),
         };
-        let new = &buffer[..count];
+        let new = &self.buffer[..count];
         if stream.source == Source::Complaints {
             self.complaints.extend(new);
             let excess = self.complaints.len().saturating_sub(MAX_COMPLAINTS);
@@ -257,10 +265,11 @@ impl Qemu {
     }
 
     fn line(&mut self, source: Source, line: &[u8]) -> Result<(), GuestError> {
-        let line = String::from_utf8_lossy(line).trim_end_matches('\r').to_owned();
+        let line = String::from_utf8_lossy(line);
+        let line = line.trim_end_matches('\r');
         self.said.push_back(match source {
-            Source::Results => Said::Result(Record::parse(&line)?),
-            Source::Output | Source::Complaints => Said::Line(line),
+            Source::Results => Said::Result(Record::parse(line)?),
+            Source::Output | Source::Complaints => Said::Line(line.to_owned()),
         });
         Ok(())
     }
