@@ -1,5 +1,6 @@
 //! A line of `tests.jsonl`: a test, and what its calls shared.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use knee_agent::Outcome;
@@ -99,18 +100,18 @@ impl TestLine {
         let counted =
             || checked.runs.iter().filter(|run| !run.is_disturbed() && !run.is_incomplete());
         let last = counted().next_back();
-        let lines = |run: &TestResult, with_callers| -> Vec<SharedLine> {
-            run.conflicts.iter().map(|c| SharedLine::of(c, functions, with_callers)).collect()
+        let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
+            run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // To name callers takes longer than the rest. Only those of lines that are told are wanted, and
+        // To name code takes longer than the rest. Only that of lines that are told is wanted, and
         // mostly these are of the last run.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
             counted().map(|run| lines(run, all || is_last(run))).collect()
         };
         let (verdict, conflicts) = match checked.outcome {
-            Ok(_) => match stable::verdict(&runs(false)) {
-                (Verdict::Sometimes, _) => stable::verdict(&runs(true)),
+            Ok(_) => match stable::verdict(runs(false)) {
+                (Verdict::Sometimes, _) => stable::verdict(runs(true)),
                 told => told,
             },
             Err(_) => (Verdict::Died, Vec::new()),
@@ -168,21 +169,20 @@ impl TestLine {
 }
 
 impl SharedLine {
-    fn of(conflict: &Conflict, functions: &Functions, with_callers: bool) -> Self {
+    /// With the code of its sides, or without that of which no name has to do.
+    fn of(conflict: &Conflict, functions: &Functions, with_code: bool) -> Self {
+        let data = match &conflict.datum {
+            None => Vec::new(),
+            Some(datum) if conflict.overlap => datum.fields.clone(),
+            Some(datum) => vec![datum.to_string()],
+        };
+        let sides = if with_code || data.is_empty() { &conflict.sides[..] } else { &[] };
         Self {
-            data: match &conflict.datum {
-                None => Vec::new(),
-                Some(datum) if conflict.overlap => datum.fields.clone(),
-                Some(datum) => vec![datum.to_string()],
-            },
+            data,
             line: format!("{:#x}", conflict.line),
             same_bytes: conflict.overlap,
             by_position: conflict.by_position,
-            sides: conflict
-                .sides
-                .iter()
-                .map(|touch| (touch.side, Touched::of(touch, functions, with_callers)))
-                .collect(),
+            sides: sides.iter().map(|touch| (touch.side, Touched::of(touch, functions))).collect(),
         }
     }
 
@@ -221,15 +221,19 @@ impl Touched {
         functions.iter().flat_map(of).collect()
     }
 
-    fn of(touch: &Touch, functions: &Functions, with_callers: bool) -> Self {
+    fn of(touch: &Touch, functions: &Functions) -> Self {
         let mut callers: BTreeMap<String, BTreeSet<Vec<String>>> = BTreeMap::new();
         let mut learn = |(code, calls): (u64, &[u64])| {
-            let calls = if with_callers { calls } else { &[] };
             let (function, chain) = chain(code, calls, functions);
             if !chain.is_empty() {
-                callers.entry(function.clone()).or_default().insert(chain);
+                let chain = chain.into_iter().map(Cow::into_owned).collect();
+                let ways = match callers.get_mut(&*function) {
+                    Some(ways) => ways,
+                    None => callers.entry(function.clone().into_owned()).or_default(),
+                };
+                ways.insert(chain);
             }
-            function
+            function.into_owned()
         };
         Self {
             bytes: [touch.first, touch.last],
@@ -242,20 +246,27 @@ impl Touched {
 }
 
 /// A function and its callers, as text.
-pub fn way<'c>(function: &str, callers: impl IntoIterator<Item = &'c String>) -> String {
-    callers.into_iter().fold(function.to_owned(), |way, caller| format!("{way} ← {caller}"))
+pub fn way<C: AsRef<str>>(function: &str, callers: impl IntoIterator<Item = C>) -> String {
+    callers
+        .into_iter()
+        .fold(function.to_owned(), |way, caller| format!("{way} ← {}", caller.as_ref()))
 }
 
 /// The function that code is in, and its callers.
-fn chain(code: u64, calls: &[u64], functions: &Functions) -> (String, Vec<String>) {
+fn chain<'f>(
+    code: u64,
+    calls: &[u64],
+    functions: &'f Functions,
+) -> (Cow<'f, str>, Vec<Cow<'f, str>>) {
     let frames = |code: u64| {
-        let named: Vec<String> = functions.frames(code).map(str::to_owned).collect();
-        if named.is_empty() { vec![format!("{code:#x}")] } else { named }
+        let mut named = functions.frames(code).map(Cow::from).peekable();
+        let unnamed = named.peek().is_none().then(|| format!("{code:#x}").into());
+        named.chain(unnamed)
     };
     let mut names = std::iter::once(&code).chain(calls).copied().flat_map(frames);
     let function = names.next().unwrap_or_default();
     let is_entry = |name: &str| ENTRY_CODE.contains(&name) || name.starts_with(BINDING_CODE);
-    let mut callers = Vec::new();
+    let mut callers: Vec<Cow<'f, str>> = Vec::new();
     for name in names.take_while(|name| !is_entry(name)) {
         if callers.last().unwrap_or(&function) != &name {
             callers.push(name);

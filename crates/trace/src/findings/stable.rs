@@ -10,19 +10,18 @@ use super::line::{SharedLine, Verdict};
 /// which; names do, and where several lines have one name, how many there are. Of a line with several
 /// data those are left that are in every run. What is shared by position only is no conflict, in however
 /// many runs it is: another placement of the same objects does without it.
-pub(super) fn verdict(runs: &[Vec<SharedLine>]) -> (Verdict, Vec<SharedLine>) {
-    let Some((last, others)) = runs.split_last() else { return (Verdict::Disturbed, Vec::new()) };
-    if runs.iter().all(Vec::is_empty) {
+pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLine>) {
+    let Some(last) = runs.pop() else { return (Verdict::Disturbed, Vec::new()) };
+    if last.is_empty() && runs.iter().all(Vec::is_empty) {
         return (Verdict::ConflictFree, Vec::new());
     }
-    let mut counts = count(last);
-    for run in others {
+    let mut left = count(&last);
+    for run in &runs {
         let here = count(run);
-        for (name, n) in &mut counts {
+        for (name, n) in &mut left {
             *n = (*n).min(here.get(name).copied().unwrap_or(0));
         }
     }
-    let mut left = counts;
     let mut take = |name: &String| match left.get_mut(name) {
         Some(n @ 1..) => {
             *n -= 1;
@@ -30,21 +29,25 @@ pub(super) fn verdict(runs: &[Vec<SharedLine>]) -> (Verdict, Vec<SharedLine>) {
         }
         _ => false,
     };
-    let mut in_all = Vec::new();
-    for line in last.iter().filter(|line| !line.by_position) {
-        let taken: Vec<String> = line.names().into_iter().filter(&mut take).collect();
+    let (mut in_all, mut others) = (Vec::new(), Vec::new());
+    for line in last {
+        let taken: Vec<String> = match line.by_position {
+            true => Vec::new(),
+            false => line.names().into_iter().filter(&mut take).collect(),
+        };
         if taken.is_empty() {
+            others.push(line);
             continue;
         }
         let data = if line.data.is_empty() { Vec::new() } else { taken };
-        in_all.push(SharedLine { data, ..line.clone() });
+        in_all.push(SharedLine { data, ..line });
     }
     if !in_all.is_empty() {
         return (Verdict::Conflict, in_all);
     }
-    let in_any: BTreeMap<String, &SharedLine> =
-        runs.iter().flatten().map(|line| (line.name(), line)).collect();
-    (Verdict::Sometimes, in_any.into_values().cloned().collect())
+    let in_any: BTreeMap<String, SharedLine> =
+        runs.into_iter().flatten().chain(others).map(|line| (line.name(), line)).collect();
+    (Verdict::Sometimes, in_any.into_values().collect())
 }
 
 fn count(run: &[SharedLine]) -> BTreeMap<String, usize> {
@@ -70,7 +73,7 @@ mod tests {
 
     fn of(runs: &[&[&str]]) -> (Verdict, Vec<String>) {
         let runs: Vec<Vec<SharedLine>> = runs.iter().map(|names| run(names)).collect();
-        let (verdict, conflicts) = verdict(&runs);
+        let (verdict, conflicts) = verdict(runs);
         (verdict, conflicts.iter().map(SharedLine::name).collect())
     }
 
@@ -96,7 +99,7 @@ mod tests {
         let by_position = |line: SharedLine| SharedLine { by_position: true, ..line };
         let only: Vec<_> = run(&["a"]).into_iter().map(by_position).collect();
         let told = |runs: &[Vec<SharedLine>]| {
-            let (verdict, conflicts) = verdict(runs);
+            let (verdict, conflicts) = verdict(runs.to_vec());
             (verdict, conflicts.iter().map(SharedLine::name).collect())
         };
         assert_eq!(told(&[only.clone(), only.clone()]), named(Verdict::Sometimes, &["a"]));
@@ -131,10 +134,10 @@ mod tests {
                 names.sort();
                 (verdict, names)
             };
-            let told = names(verdict(&forward));
+            let told = names(verdict(forward.clone()));
             forward.reverse();
             forward.iter_mut().for_each(|run| run.reverse());
-            prop_assert_eq!(names(verdict(&forward)), told);
+            prop_assert_eq!(names(verdict(forward)), told);
         }
     }
 }
