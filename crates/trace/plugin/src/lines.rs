@@ -15,7 +15,8 @@ pub(crate) const MAX_PCS: usize = 4;
 pub(crate) const MAX_VIRTUALS: usize = 2;
 /// 64 MiB of lines, which take 128 MiB of table: an operation that touches more is cut off.
 pub(crate) const MAX_LINES: usize = 1 << 20;
-const FIRST_SLOTS: usize = 1 << 12;
+/// Room for what most operations touch, in half of the host's first cache.
+const FIRST_SLOTS: usize = 1 << 11;
 
 /// Up to `N` distinct numbers, the first that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +33,17 @@ impl<const N: usize> FirstFew<N> {
     }
 
     /// Tells whether it is one of them only now.
+    #[inline]
     pub(crate) fn add(&mut self, value: u64) -> bool {
-        let is_new = usize::from(self.count) < N && !self.as_slice().contains(&value);
+        let count = usize::from(self.count);
+        let is_known = match self.values.get(..count) {
+            // What comes again is mostly what came first.
+            Some([first, rest @ ..]) => *first == value || rest.contains(&value),
+            _ => false,
+        };
+        let is_new = !is_known && count < N;
         if is_new {
-            self.values[usize::from(self.count)] = value;
+            self.values[count] = value;
             self.count += 1;
         }
         is_new
@@ -151,27 +159,39 @@ impl LineTable {
 
     /// Enters an access, in each line that it reaches into. `chain` is asked for the callers of code
     /// that was not there before.
-    pub(crate) fn add(&mut self, access: &Access, mut chain: impl FnMut() -> Chain) {
+    #[inline]
+    pub(crate) fn add(&mut self, access: &Access, chain: impl FnMut() -> Chain) {
+        match access.physical % LINE_BYTES + access.bytes <= LINE_BYTES {
+            true => self.add_within(access, chain),
+            false => self.add_across(access, chain),
+        }
+    }
+
+    #[cold]
+    fn add_across(&mut self, access: &Access, mut chain: impl FnMut() -> Chain) {
         let mut done = 0;
         while done < access.bytes {
-            let physical = access.physical + done;
-            let offset = physical % LINE_BYTES;
-            let bytes = (access.bytes - done).min(LINE_BYTES - offset);
-            let mask = u64::MAX >> (64 - bytes) << offset;
-            let line_address = (access.address + done) & !(LINE_BYTES - 1);
-            if let Some(line) = self.line(physical / LINE_BYTES) {
-                let (bits, code) = match access.store {
-                    true => (&mut line.written, &mut line.writers),
-                    false => (&mut line.read, &mut line.readers),
-                };
-                *bits |= mask;
-                code.add(access.pc, &mut chain);
-                line.virtuals.add(line_address);
-            }
+            let (physical, address) = (access.physical + done, access.address + done);
+            let bytes = (access.bytes - done).min(LINE_BYTES - physical % LINE_BYTES);
+            self.add_within(&Access { physical, address, bytes, ..*access }, &mut chain);
             done += bytes;
         }
     }
 
+    /// Enters an access of at least a byte that reaches into one line.
+    #[inline]
+    fn add_within(&mut self, access: &Access, chain: impl FnOnce() -> Chain) {
+        let Some(line) = self.line(access.physical / LINE_BYTES) else { return };
+        let (bits, code) = match access.store {
+            true => (&mut line.written, &mut line.writers),
+            false => (&mut line.read, &mut line.readers),
+        };
+        *bits |= u64::MAX >> (LINE_BYTES - access.bytes) << (access.physical % LINE_BYTES);
+        code.add(access.pc, chain);
+        line.virtuals.add(access.address & !(LINE_BYTES - 1));
+    }
+
+    #[inline]
     fn line(&mut self, number: u64) -> Option<&mut Line> {
         if self.lines.get(self.last).is_some_and(|line| line.number == number) {
             return self.lines.get_mut(self.last);

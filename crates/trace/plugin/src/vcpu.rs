@@ -75,6 +75,19 @@ impl Side {
         self.trace = trace.then(Vec::new);
     }
 
+    /// Enters an access within a page.
+    #[inline]
+    fn access(&mut self, pages: &mut Pages, info: AccessInfo, address: u64, bytes: u64, pc: u64) {
+        match pages.physical(info, address) {
+            Physical::Memory(physical) => {
+                self.add(&Access { physical, address, bytes, pc, store: info.is_store() });
+            }
+            Physical::Device => {}
+            Physical::Unknown => self.count.unresolved += 1,
+        }
+    }
+
+    #[inline]
     fn add(&mut self, access: &Access) {
         self.table.add(access, || self.calls.chain());
         if let Some(trace) = self.trace.as_mut().filter(|trace| trace.len() < MAX_TRACE) {
@@ -144,6 +157,7 @@ impl Pages {
         }
     }
 
+    #[inline]
     fn physical(&mut self, info: AccessInfo, address: u64) -> Physical {
         let (page, offset) = (address / PAGE_BYTES, address % PAGE_BYTES);
         let place = match address >> 63 {
@@ -282,21 +296,14 @@ impl Vcpu {
         }
         side.count.accesses += 1;
         side.calls.access(pc);
-        let store = info.is_store();
         let bytes = info.bytes();
-        let here = bytes.min(PAGE_BYTES - address % PAGE_BYTES);
-        // The pages of an access across two need not be neighbours in physical memory.
-        for (address, bytes) in [(address, here), (address + here, bytes - here)] {
-            if bytes == 0 {
-                continue;
-            }
-            match self.pages.physical(info, address) {
-                Physical::Memory(physical) => {
-                    side.add(&Access { physical, address, bytes, pc, store })
-                }
-                Physical::Device => {}
-                Physical::Unknown => side.count.unresolved += 1,
-            }
+        let here = PAGE_BYTES - address % PAGE_BYTES;
+        if bytes <= here {
+            side.access(&mut self.pages, info, address, bytes, pc);
+        } else {
+            // The pages of an access across two need not be neighbours in physical memory.
+            side.access(&mut self.pages, info, address, here, pc);
+            side.access(&mut self.pages, info, address + here, bytes - here, pc);
         }
     }
 }
