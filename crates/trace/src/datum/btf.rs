@@ -71,18 +71,67 @@ impl Member {
     }
 }
 
-/// All types of a kernel.
+/// How the numbers of types and the places of strings in a description that goes on from another one
+/// are found here. Descriptions of modules all go on from the kernel's, so the same number is another
+/// type in each of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Split {
+    /// What is below is the kernel's own.
+    kernel_types: u32,
+    kernel_strings: u32,
+    /// What is added to the others.
+    more_types: u32,
+    more_strings: u32,
+}
+
+impl Split {
+    fn id(&self, id: u32) -> TypeId {
+        if id < self.kernel_types { id } else { id.saturating_add(self.more_types) }
+    }
+
+    fn name(&self, at: u32) -> u32 {
+        if at < self.kernel_strings { at } else { at.saturating_add(self.more_strings) }
+    }
+}
+
+/// All types of a kernel and of its modules.
 #[derive(Debug)]
 pub(crate) struct Btf {
     types: Vec<Type>,
     strings: Vec<u8>,
     composites: HashMap<Vec<u8>, TypeId>,
     enumerators: HashMap<Vec<u8>, u64>,
+    /// How many types and bytes of strings are the kernel's own.
+    kernel: (u32, u32),
 }
 
 impl Btf {
     /// Reads what lies between `__start_BTF` and `__stop_BTF`.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Btf, BtfError> {
+        let mut btf = Btf {
+            types: vec![Type { name: 0, kind: Kind::Void }],
+            strings: Vec::new(),
+            composites: HashMap::new(),
+            enumerators: HashMap::new(),
+            kernel: (0, 0),
+        };
+        btf.read(bytes, Split::default())?;
+        btf.kernel = (btf.types.len() as u32, btf.strings.len() as u32);
+        Ok(btf)
+    }
+
+    /// Adds the types that a module describes, in terms of the kernel's.
+    ///
+    /// # Errors
+    /// It is none; what it has before that stays, and can be taken for types of the module only.
+    pub(crate) fn add_module(&mut self, bytes: &[u8]) -> Result<(), BtfError> {
+        let (kernel_types, kernel_strings) = self.kernel;
+        let more_types = self.types.len() as u32 - kernel_types;
+        let more_strings = self.strings.len() as u32 - kernel_strings;
+        self.read(bytes, Split { kernel_types, kernel_strings, more_types, more_strings })
+    }
+
+    fn read(&mut self, bytes: &[u8], split: Split) -> Result<(), BtfError> {
         let header = Words { bytes, at: 0 };
         let magic = bytes.get(..2).map(|magic| u16::from_le_bytes([magic[0], magic[1]]));
         if magic != Some(MAGIC) {
@@ -94,23 +143,19 @@ impl Btf {
             bytes.get(begin..begin.checked_add(word(length)?)?)
         };
         let types = section(8, 12).ok_or(BtfError::NoBtf)?;
-        let strings = section(16, 20).ok_or(BtfError::NoBtf)?.to_vec();
-        let mut btf = Btf {
-            types: vec![Type { name: 0, kind: Kind::Void }],
-            strings,
-            composites: HashMap::new(),
-            enumerators: HashMap::new(),
-        };
+        let strings = section(16, 20).ok_or(BtfError::NoBtf)?;
+        self.strings.extend_from_slice(strings);
         let mut words = Words { bytes: types, at: 0 };
         while words.at < types.len() {
-            let id = btf.types.len() as TypeId;
-            btf.read_type(id, &mut words).ok_or(BtfError::Type(id))?;
+            let id = self.types.len() as TypeId;
+            self.read_type(id, &mut words, split).ok_or(BtfError::Type(id))?;
         }
-        Ok(btf)
+        Ok(())
     }
 
-    fn read_type(&mut self, id: TypeId, words: &mut Words<'_>) -> Option<()> {
+    fn read_type(&mut self, id: TypeId, words: &mut Words<'_>, split: Split) -> Option<()> {
         let (name, info, size_or_type) = (words.next()?, words.next()?, words.next()?);
+        let name = split.name(name);
         let (count, has_bit_sizes) = (info & 0xffff, info >> 31 == 1);
         let bytes = u64::from(size_or_type);
         let kind = match info >> 24 & 0x1f {
@@ -118,17 +163,17 @@ impl Btf {
                 words.next()?;
                 Kind::Scalar(bytes)
             }
-            2 => Kind::Pointer(size_or_type),
+            2 => Kind::Pointer(split.id(size_or_type)),
             3 => {
                 let (element, _, count) = (words.next()?, words.next()?, words.next()?);
-                Kind::Array { element, count: count.into() }
+                Kind::Array { element: split.id(element), count: count.into() }
             }
             kind @ (4 | 5) => {
                 let mut members = Vec::new();
                 for _ in 0..count {
                     let (name, of, bits) = (words.next()?, words.next()?, words.next()?);
                     let bits = if has_bit_sizes { bits & 0xff_ffff } else { bits };
-                    members.push(Member { name, of, bits });
+                    members.push(Member { name: split.name(name), of: split.id(of), bits });
                 }
                 Kind::Composite { bytes, is_union: kind == 5, members }
             }
@@ -136,12 +181,16 @@ impl Btf {
                 for _ in 0..count {
                     let (name, low) = (words.next()?, words.next()?);
                     let high = if kind == 19 { words.next()? } else { 0 };
-                    let name = self.string(name).to_vec();
-                    self.enumerators.insert(name, u64::from(high) << 32 | u64::from(low));
+                    let name = self.string(split.name(name)).to_vec();
+                    let value = u64::from(high) << 32 | u64::from(low);
+                    // What a module calls the same is not what the kernel means.
+                    if split.kernel_types == 0 || !self.enumerators.contains_key(&name) {
+                        self.enumerators.insert(name, value);
+                    }
                 }
                 Kind::Scalar(bytes)
             }
-            8..=11 | 18 => Kind::Same(size_or_type),
+            8..=11 | 18 => Kind::Same(split.id(size_or_type)),
             7 | 12 => Kind::Other,
             13 => {
                 words.skip(2 * count)?;
@@ -149,13 +198,13 @@ impl Btf {
             }
             14 => {
                 words.next()?;
-                Kind::Variable(size_or_type)
+                Kind::Variable(split.id(size_or_type))
             }
             15 => {
                 let mut variables = Vec::new();
                 for _ in 0..count {
                     let (of, offset, _) = (words.next()?, words.next()?, words.next()?);
-                    variables.push((offset.into(), of));
+                    variables.push((offset.into(), split.id(of)));
                 }
                 Kind::Section(variables)
             }
@@ -320,7 +369,7 @@ impl Words<'_> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::kernel::types;
+    use super::super::kernel::{Types, types};
     use super::*;
 
     #[test]
@@ -344,6 +393,31 @@ mod tests {
         assert!(matches!(Btf::parse(&short), Err(BtfError::Type(_))));
     }
 
+    #[test]
+    fn types_of_modules_go_on_from_the_kernels_and_not_from_each_other() {
+        let kernel = types().finish();
+        let mut btf = Btf::parse(&kernel).expect("types");
+        let inode = btf.composite("inode").expect("an inode");
+        let (own_types, own_strings) = btf.kernel;
+        for (module, bytes) in [("xfs_inode", 80), ("btrfs_inode", 96)] {
+            let mut types = Types::after(own_types, own_strings);
+            let word = types.int(8);
+            types.of_struct(module, bytes, &[("vfs_inode", inode, 0), ("i_own", word, bytes - 8)]);
+            btf.add_module(&types.finish()).expect("types of a module");
+        }
+        for (path, offset) in [
+            ("xfs_inode.i_own", 72),
+            ("btrfs_inode.i_own", 88),
+            ("btrfs_inode.vfs_inode.i_lock", 8),
+            ("page.mapping", 24),
+        ] {
+            assert_eq!(btf.offset(path), Some(offset), "{path}");
+        }
+        let module = btf.composite("btrfs_inode").expect("a struct");
+        assert_eq!((btf.name(module), btf.bytes(module)), ("btrfs_inode", 96));
+        assert_eq!(btf.embedded(module, "inode"), Some(0));
+    }
+
     proptest! {
         #[test]
         fn types_with_nonsense_in_them_are_read_or_refused(
@@ -353,6 +427,10 @@ mod tests {
             for (at, byte) in changes {
                 let at = at % bytes.len();
                 bytes[at] = byte;
+            }
+            if let Ok(mut btf) = Btf::parse(&types().finish()) {
+                let _ = btf.add_module(&bytes);
+                btf.offset("page.mapping");
             }
             if let Ok(btf) = Btf::parse(&bytes) {
                 for id in 0..200 {

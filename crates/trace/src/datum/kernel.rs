@@ -30,9 +30,16 @@ pub(super) struct Types {
     types: Vec<u8>,
     strings: Vec<u8>,
     count: u32,
+    /// Bytes of strings of what it goes on from.
+    strings_before: u32,
 }
 
 impl Types {
+    /// Types of a module of a kernel that has so many types, `void` among them, and bytes of strings.
+    pub(super) fn after(types: u32, strings: u32) -> Types {
+        Types { count: types - 1, strings_before: strings, ..Types::default() }
+    }
+
     fn push(
         &mut self,
         name: &str,
@@ -56,7 +63,7 @@ impl Types {
         if text.is_empty() {
             return 0;
         }
-        let at = self.strings.len() as u32;
+        let at = self.strings_before + self.strings.len() as u32;
         self.strings.extend(text.bytes());
         self.strings.push(0);
         at

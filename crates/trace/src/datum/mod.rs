@@ -23,6 +23,7 @@ mod fields;
 mod kernel;
 mod learned;
 mod memory;
+mod module_types;
 mod pages;
 mod per_cpu;
 mod propagate;
@@ -115,7 +116,10 @@ impl Resolver {
         if symbols.is_empty() {
             missing.push("symbols (/proc/kallsyms)");
         }
-        let types = read_btf(&memory, &symbols).map(|btf| Types::new(&memory, &symbols, btf));
+        let types = read_btf(&memory, &symbols).map(|mut btf| {
+            module_types::add(&memory, &symbols, &mut btf);
+            Types::new(&memory, &symbols, btf)
+        });
         match &types {
             None => missing.push("types (the kernel is built without CONFIG_DEBUG_INFO_BTF)"),
             Some(Types { pages: None, .. }) => missing.push("struct page"),

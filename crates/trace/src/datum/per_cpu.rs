@@ -7,7 +7,7 @@ use super::memory::{Memory, PAGE_BYTES};
 use super::symbols::Symbols;
 
 /// Variables of the kernel itself whose type it does not describe before Linux 6.12.
-const TYPES: &[(&str, &str)] = &[("runqueues", "rq")];
+const TYPES: &[(&str, &str)] = &[("cpu_tlbstate", "tlb_state"), ("runqueues", "rq")];
 const MAX_CPUS: u64 = 4096;
 /// Room for allocations of each CPU is less than this.
 const MAX_CHUNK: u64 = 2 << 20;

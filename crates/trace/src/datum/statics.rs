@@ -10,6 +10,7 @@ use super::symbols::Symbols;
 /// Structs that calls share.
 const STRUCTS: &[(&str, &str)] = &[
     ("contig_page_data", "pglist_data"),
+    ("fsnotify_mark_srcu", "srcu_struct"),
     ("init_cred", "cred"),
     ("init_css_set", "css_set"),
     ("init_files", "files_struct"),
@@ -26,6 +27,7 @@ const STRUCTS: &[(&str, &str)] = &[
     ("init_user_ns", "user_namespace"),
     ("noop_backing_dev_info", "backing_dev_info"),
     ("nr_files", "percpu_counter"),
+    ("printk_ratelimit_state", "ratelimit_state"),
     ("root_user", "user_struct"),
     ("vm_committed_as", "percpu_counter"),
 ];

@@ -1,0 +1,66 @@
+//! Types of the modules that a kernel has loaded: it keeps the description of each, which goes on from
+//! its own (`btf_module_notify` of kernel/bpf/btf.c).
+
+use super::MAX_BTF;
+use super::btf::Btf;
+use super::memory::{Memory, PAGE_BYTES};
+use super::symbols::Symbols;
+
+/// A list of more modules is a circle.
+const MAX_MODULES: usize = 1024;
+
+/// Where the kernel has what is needed of a module.
+struct Layout {
+    /// Of `struct btf_module`.
+    link: u64,
+    btf: u64,
+    /// Of `struct btf`.
+    data: u64,
+    bytes: u64,
+}
+
+/// Adds the types of all modules that the kernel describes. A module that cannot be read is left out,
+/// and so are all in a kernel that describes none.
+pub(super) fn add(memory: &Memory, symbols: &Symbols, btf: &mut Btf) {
+    let (Some(head), Some(layout)) = (symbols.address_of("btf_modules"), Layout::of(btf)) else {
+        return;
+    };
+    let mut link = memory.word(head);
+    for _ in 0..MAX_MODULES {
+        let Some(at) = link.filter(|at| *at != head) else { return };
+        if let Some(described) = layout.read(memory, at) {
+            // What cannot be understood is not named.
+            let _ = btf.add_module(&described);
+        }
+        // `next` is the first word of a list's link.
+        link = memory.word(at);
+    }
+}
+
+impl Layout {
+    fn of(btf: &Btf) -> Option<Layout> {
+        Some(Layout {
+            link: btf.offset("btf_module.list")?,
+            btf: btf.offset("btf_module.btf")?,
+            data: btf.offset("btf.data")?,
+            bytes: btf.offset("btf.data_size")?,
+        })
+    }
+
+    /// The description of the module with this link.
+    fn read(&self, memory: &Memory, link: u64) -> Option<Vec<u8>> {
+        let btf = memory.word(link.checked_sub(self.link)?.checked_add(self.btf)?)?;
+        let data = memory.word(btf.checked_add(self.data)?)?;
+        let bytes = u64::from(memory.half(btf.checked_add(self.bytes)?)?);
+        let mut read = vec![0; usize::try_from(bytes).ok().filter(|_| bytes <= MAX_BTF)?];
+        // It is contiguous for the kernel only.
+        let (mut at, mut rest) = (data, &mut read[..]);
+        while !rest.is_empty() {
+            let here = (PAGE_BYTES - at % PAGE_BYTES) as usize;
+            let (page, behind) = rest.split_at_mut(here.min(rest.len()));
+            memory.read(at, page)?;
+            (at, rest) = (at.checked_add(here as u64)?, behind);
+        }
+        Some(read)
+    }
+}
