@@ -26,6 +26,9 @@ const TYPES: &[(&str, &str)] = &[
     ("bdev_cache", "bdev_inode"),
     ("nsproxy", "nsproxy"),
     ("net_namespace", "net"),
+    ("btrfs_extent_buffer", "extent_buffer"),
+    ("btrfs_extent_map", "extent_map"),
+    ("btrfs_extent_state", "extent_state"),
     ("ext4_inode_cache", "ext4_inode_info"),
     ("xfs_inode", "xfs_inode"),
 ];
