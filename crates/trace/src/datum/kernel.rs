@@ -23,6 +23,8 @@ pub(super) const INODES: u64 = 0x5_1000;
 pub(super) const SMALL: u64 = 0x5_2000;
 pub(super) const CPU_AREAS: [u64; 2] = [0x6_0000, 0x6_8000];
 pub(super) const STATIC: u64 = 0x7_0000;
+/// A module's description, which is in two pages.
+const MODULE_TYPES: u64 = 0x7_2fe0;
 
 /// Writes types in the BPF type format.
 #[derive(Default)]
@@ -161,7 +163,18 @@ pub(super) fn types() -> Types {
     types.of_struct("file", 256, &[("f_count", word, 8), ("f_pos", word, 64)]);
     let queue = types.of_struct("rq", 128, &[("__lock", lock, 0), ("nr_running", half, 4)]);
     types.section(".data..percpu", &[("runqueues", queue, 64)]);
+    types.of_struct("btf", 16, &[("data", address, 0), ("data_size", half, 8)]);
+    types.of_struct("btf_module", 24, &[("list", word, 0), ("btf", address, 16)]);
     types
+}
+
+/// What a module adds.
+fn module_types() -> Vec<u8> {
+    let kernel = types();
+    let mut types = Types::after(kernel.count + 1, kernel.strings.len() as u32);
+    let word = types.int(8);
+    types.of_struct("xfs_inode", 80, &[("i_flags", word, 72)]);
+    types.finish()
 }
 
 pub(super) const SYMBOLS: &str = "\
@@ -174,6 +187,7 @@ ffffffff80020000 D init_top_pgt
 ffffffff80070000 D rename_lock
 ffffffff80070040 d nr_shown.3
 ffffffff80070080 D __per_cpu_offset
+ffffffff800700c0 d btf_modules
 ffffffff80070100 D nr_cpu_ids
 ffffffff80070140 B __log_buf
 ffffffff80074000 B _end
@@ -211,6 +225,19 @@ pub(super) fn memory() -> Ram {
         word(STATIC + 0x80 + 8 * cpu, DIRECT + area);
     }
     word(STATIC + 0x100, 2);
+    // A circle of a head, behind which a `struct btf_module` and a `struct btf` are.
+    let (head, module, described) = (STATIC + 0xc0, STATIC + 0x1a0, STATIC + 0x1c0);
+    let module_types = module_types();
+    for (at, value) in [
+        (head, DIRECT + module),
+        (module, IMAGE + head),
+        (module + 16, DIRECT + described),
+        (described, DIRECT + MODULE_TYPES),
+        (described + 8, module_types.len() as u64),
+    ] {
+        word(at, value);
+    }
+    ram.write(MODULE_TYPES, &module_types).expect("write types of a module");
     // The second inode's pipe is the second object of its slab.
     word(INODES + 128 + 64 + 16, DIRECT + SMALL + 192);
     ram

@@ -42,6 +42,13 @@ fn resolver() -> Resolver {
 }
 
 #[test]
+fn types_of_loaded_modules_are_known() {
+    let resolver = Resolver::new(memory(), SYMBOLS);
+    let types = resolver.types.as_ref().expect("types");
+    assert_eq!(types.btf.offset("xfs_inode.i_flags"), Some(72));
+}
+
+#[test]
 fn objects_of_a_cache_are_named_by_the_fields_of_their_type() {
     let mut resolver = resolver();
     assert_eq!(named(&mut resolver, FILES + 256 + 8), "file.f_count");
