@@ -8,7 +8,7 @@
 mod order;
 mod space;
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use linux_perf_event_reader::constants::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER,
@@ -189,6 +189,9 @@ impl Records {
 
     /// Gives names to the stacks that have none.
     fn give_names(&mut self) {
+        // Where in `named` the functions of an address are: most addresses are in many stacks.
+        let mut places: HashMap<(u32, u64), (usize, usize)> = HashMap::default();
+        let mut named: Vec<u32> = Vec::new();
         let mut functions = Vec::new();
         for (key, (samples, weight)) in self.unnamed.drain() {
             let (program, maps) = ((key[0] >> 32) as u32, key[0] as u32);
@@ -204,10 +207,16 @@ impl Records {
                 }
                 let at = address.saturating_sub(is_return);
                 is_return = 1;
-                functions.extend_from_slice(match is_user {
-                    true => self.symbols.user(self.spaces.find(maps, at), at, &mut self.stacks),
-                    false => self.symbols.kernel(at, &mut self.stacks),
+                let of = if is_user { maps } else { NO_MAPS };
+                let (start, end) = *places.entry((of, at)).or_insert_with(|| {
+                    let start = named.len();
+                    named.extend_from_slice(match is_user {
+                        true => self.symbols.user(self.spaces.find(maps, at), at, &mut self.stacks),
+                        false => self.symbols.kernel(at, &mut self.stacks),
+                    });
+                    (start, named.len())
                 });
+                functions.extend_from_slice(&named[start..end]);
             }
             let mut node = None;
             for &function in functions.iter().rev() {
