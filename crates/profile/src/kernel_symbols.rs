@@ -30,7 +30,7 @@ impl KernelSymbols {
         Ok(KernelSymbols::parse(&fs::read("/proc/kallsyms")?))
     }
 
-    fn parse(text: &[u8]) -> KernelSymbols {
+    pub(crate) fn parse(text: &[u8]) -> KernelSymbols {
         let line = |line: &[u8]| {
             let line = std::str::from_utf8(line).ok()?;
             let (address, rest) = line.split_once(' ')?;

@@ -12,6 +12,7 @@
 //! * [`mod@diff`] compares two captures by function, and says what exceeds the sampling error.
 //! * [`mod@growth`] ranks functions by how much more each iteration costs with more tasks.
 //! * [`sampling`] takes captures here.
+//! * [`locks`] are waits for locks of the kernel: not sampled, each is there.
 //!
 //! This crate prints nothing and starts no processes.
 //!
@@ -30,9 +31,11 @@ pub mod diff;
 pub mod growth;
 pub mod import;
 mod kernel_symbols;
+pub mod locks;
 mod records;
 pub mod sampling;
 mod symbols;
+mod units;
 pub mod view;
 
 pub use capture::{Capture, Stacks};

@@ -15,6 +15,7 @@ use std::fmt::{self, Display};
 
 use super::{Growth, Row};
 use crate::diff::Measure;
+use crate::units::{si, three_digits, time};
 
 /// The table, of at most so many functions; what is left out is said.
 pub fn table(growth: &Growth, most: usize) -> impl Display + '_ {
@@ -96,31 +97,5 @@ impl Display for Table<'_> {
                 "({rest} more grew; {within} others did not, or within the sampling error)"
             ),
         }
-    }
-}
-
-/// Three digits, as people read them.
-fn three_digits(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        100.0.. => format!("{value:.0}"),
-        10.0.. => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
-fn time(nanoseconds: f64) -> String {
-    let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
-    match units.into_iter().find(|(size, _)| nanoseconds.abs() >= *size) {
-        Some((size, unit)) => format!("{} {unit}", three_digits(nanoseconds / size)),
-        None => format!("{} ns", three_digits(nanoseconds)),
-    }
-}
-
-fn si(value: f64) -> String {
-    let units = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
-    match units.into_iter().find(|(size, _)| value.abs() >= *size) {
-        Some((size, unit)) => format!("{} {unit}", three_digits(value / size)),
-        None => three_digits(value),
     }
 }

@@ -29,6 +29,27 @@ pub enum SampleError {
         /// Whether all processes were asked for.
         system: bool,
     },
+    /// The kernel does not let us see who waits for locks.
+    #[error("{}", waits_denied(.paranoid))]
+    WaitsDenied {
+        /// The content of `perf_event_paranoid`, where it can be read.
+        paranoid: Option<i32>,
+    },
+    /// Tracepoints cannot be looked up.
+    #[error("lock waits need the kernel's tracepoints: {remedy}")]
+    Tracefs {
+        /// What to do.
+        remedy: String,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// The kernel does not say who waits for locks.
+    #[error(
+        "this kernel has no tracepoints lock:contention_begin and lock:contention_end: lock waits \
+         take Linux 5.19 or later, with CONFIG_EVENT_TRACING; what spins is seen without --locks"
+    )]
+    NoContentionEvents,
     /// There is no memory for the buffers that we may have.
     #[error(
         "the kernel gives no memory for buffers: raise kernel.perf_event_mlock_kb \
@@ -69,6 +90,15 @@ fn denied(paranoid: &Option<i32>, system: bool) -> String {
         "not permitted: to sample {what}, kernel.perf_event_paranoid must be {needed} or \
          less{is}: `sysctl kernel.perf_event_paranoid={needed}` as root, or run knee as root, or with \
          CAP_PERFMON; in a container, seccomp must allow perf_event_open"
+    )
+}
+
+/// Who may read tracepoints: `perf_trace_event_perm` of kernel/trace/trace_event_perf.c.
+fn waits_denied(paranoid: &Option<i32>) -> String {
+    let is = paranoid.map_or(String::new(), |level| format!(", here it is {level}"));
+    format!(
+        "not permitted: to see lock waits run knee as root, or with CAP_PERFMON, or with \
+         kernel.perf_event_paranoid=-1{is}; in a container, seccomp must allow perf_event_open"
     )
 }
 

@@ -1,84 +1,72 @@
 //! Emptying the buffers while others run.
 
-use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use linux_perf_event_reader::{RawEventRecord, RecordParseInfo};
+use linux_perf_event_reader::{EventRecord, RecordParseInfo};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Target;
 use super::ring::Ring;
 use crate::capture::{Losses, Stacks};
-use crate::kernel_symbols::KernelSymbols;
 use crate::records::{InOrder, Records};
 
 /// Milliseconds from look to look at buffers that are not a quarter full.
 const PAUSE: i64 = 200;
 
+/// What becomes of records, which come in the order of their times.
+pub(super) trait Collector {
+    /// What is left of them in the end.
+    type Collected;
+
+    fn take(&mut self, record: EventRecord<'_>);
+
+    /// A record could not be read.
+    fn unreadable(&mut self);
+
+    /// Samples so far.
+    fn seen(&self) -> u64;
+
+    fn finish(self) -> Self::Collected;
+}
+
+impl Collector for Records {
+    type Collected = (Stacks, Losses);
+
+    fn take(&mut self, record: EventRecord<'_>) {
+        Records::take(self, record);
+    }
+
+    fn unreadable(&mut self) {
+        self.losses().unreadable += 1;
+    }
+
+    fn seen(&self) -> u64 {
+        Records::seen(self)
+    }
+
+    fn finish(self) -> (Stacks, Losses) {
+        Records::finish(self)
+    }
+}
+
 /// Empties buffers.
-pub(super) struct Drain {
+pub(super) struct Drain<C> {
     rings: Vec<Ring>,
     order: InOrder,
-    records: Records,
+    collector: C,
     bytes: Vec<u8>,
     /// When the last look began, in nanoseconds of the events' clock.
     before: u64,
 }
 
-/// What was in the buffers.
-#[derive(Debug)]
-pub(super) struct Drained {
-    pub(super) stacks: Stacks,
-    pub(super) losses: Losses,
-}
-
-impl Drain {
-    pub(super) fn new(
-        rings: Vec<Ring>,
-        info: RecordParseInfo,
-        kernel: Option<KernelSymbols>,
-        without: Option<i32>,
-    ) -> Drain {
-        let mut records = Records::new(kernel).with_deepest(deepest());
-        if let Some(thread) = without {
-            records.leave_out(thread);
-        }
-        Drain { rings, order: InOrder::new(info), records, bytes: Vec::new(), before: 0 }
-    }
-
-    /// Takes in what runs already.
-    pub(super) fn read_processes(&mut self, target: &Target, threads: &[i32]) {
-        match target {
-            Target::Process(pid) | Target::Exec(pid) => {
-                self.records.spaces().read(*pid);
-                for &thread in threads {
-                    self.read_name(*pid, thread);
-                }
-            }
-            Target::System => {
-                let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-                let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-                for pid in all.filter_map(number) {
-                    self.records.spaces().read(pid);
-                    let threads = fs::read_dir(format!("/proc/{pid}/task"));
-                    for thread in threads.into_iter().flatten().flatten().filter_map(number) {
-                        self.read_name(pid, thread);
-                    }
-                }
-            }
-        }
-    }
-
-    fn read_name(&mut self, pid: i32, thread: i32) {
-        if let Ok(name) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/comm")) {
-            self.records.name(thread, name.trim_end_matches('\n'));
-        }
+impl<C: Collector> Drain<C> {
+    pub(super) fn new(rings: Vec<Ring>, info: RecordParseInfo, collector: C) -> Drain<C> {
+        Drain { rings, order: InOrder::new(info), collector, bytes: Vec::new(), before: 0 }
     }
 
     /// Until somebody says that it is enough.
-    pub(super) fn run(mut self, enough: &OwnedFd, seen: &AtomicU64) -> Drained {
+    pub(super) fn run(mut self, enough: &OwnedFd, seen: &AtomicU64) -> C::Collected {
         loop {
             let mut fds = vec![PollFd::new(enough, PollFlags::IN)];
             fds.extend(
@@ -90,10 +78,9 @@ impl Drain {
             let all_gone = fds[1..].iter().all(|fd| fd.revents().contains(PollFlags::HUP));
             drop(fds);
             self.look(is_enough);
-            seen.store(self.records.seen(), Ordering::Relaxed);
+            seen.store(self.collector.seen(), Ordering::Relaxed);
             if is_enough {
-                let (stacks, losses) = self.records.finish();
-                return Drained { stacks, losses };
+                return self.collector.finish();
             }
             if all_gone {
                 // Their buffers say so at once from now on.
@@ -111,25 +98,14 @@ impl Drain {
             self.bytes.clear();
             ring.read(&mut self.bytes);
             if !self.order.push(&self.bytes) {
-                self.records.losses().unreadable += 1;
+                self.collector.unreadable();
             }
         }
-        let records = &mut self.records;
-        self.order.hand_on(if is_last { u64::MAX } else { self.before }, |raw| take(records, &raw));
+        let collector = &mut self.collector;
+        self.order.hand_on(if is_last { u64::MAX } else { self.before }, |raw| match raw.parse() {
+            Ok(record) => collector.take(record),
+            Err(_) => collector.unreadable(),
+        });
         self.before = now;
     }
-}
-
-fn take(records: &mut Records, raw: &RawEventRecord<'_>) {
-    match raw.parse() {
-        Ok(record) => records.take(record),
-        Err(_) => records.losses().unreadable += 1,
-    }
-}
-
-/// Addresses of a stack that the kernel records at most.
-fn deepest() -> usize {
-    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
-    // The kernel's own default, PERF_MAX_STACK_DEPTH.
-    text.trim().parse().unwrap_or(127)
 }

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use super::access::{SampleError, paranoid};
 use super::ring::Ring;
-use super::{Every, Options, Target, unit};
-use crate::capture::Clock;
+use super::{Every, Target};
+use crate::capture::{Clock, Unit};
 
 type Attr = bindings::perf_event_attr;
 
@@ -20,17 +20,30 @@ type Attr = bindings::perf_event_attr;
 pub(super) enum Role {
     /// Says what happens to processes.
     Tracking,
-    /// Samples.
+    /// Samples by a clock.
     Sampling,
+    /// Says when a thread begins to wait for a lock, and where.
+    WaitBegin,
+    /// Says when a thread waits no more.
+    WaitEnd,
     /// Counts CPU time.
     CpuTime,
+}
+
+/// What is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// Where each CPU is, so often for each second.
+    Clock { every: Every, frequency: u64 },
+    /// Waits for locks, by the numbers of the kernel's tracepoints.
+    Waits { begin: u64, end: u64 },
 }
 
 /// What the machine has of what was asked for.
 #[derive(Debug, Clone)]
 pub(super) struct Chosen {
-    every: Every,
-    frequency: u64,
+    what: What,
+    ring_bytes: usize,
     sees_kernel: bool,
     counts_lost: bool,
     on_exec: bool,
@@ -46,10 +59,20 @@ pub(super) struct Event {
 }
 
 /// Finds out what the machine can do, by trying.
-pub(super) fn choose(target: &Target, options: &Options) -> Result<Chosen, SampleError> {
+pub(super) fn choose(
+    target: &Target,
+    asked: What,
+    ring_bytes: usize,
+) -> Result<Chosen, SampleError> {
+    let what = match asked {
+        What::Clock { every: Every::Best, frequency } => {
+            What::Clock { every: Every::Cycles, frequency }
+        }
+        _ => asked,
+    };
     let mut chosen = Chosen {
-        every: if options.every == Every::Best { Every::Cycles } else { options.every },
-        frequency: options.frequency,
+        what,
+        ring_bytes,
         sees_kernel: true,
         counts_lost: true,
         on_exec: matches!(target, Target::Exec(_)),
@@ -60,7 +83,7 @@ pub(super) fn choose(target: &Target, options: &Options) -> Result<Chosen, Sampl
         Target::Process(pid) | Target::Exec(pid) => (*pid, -1),
     };
     loop {
-        let mut attr = chosen.attr(Role::Sampling);
+        let mut attr = chosen.attr(chosen.roles()[0]);
         // To inherit is not allowed with all that is asked for, on no CPU; nor is it needed to try.
         attr.set_inherit(0);
         let error = match open(&mut attr, thread, cpu) {
@@ -68,19 +91,19 @@ pub(super) fn choose(target: &Target, options: &Options) -> Result<Chosen, Sampl
             Err(error) => error,
         };
         match Errno::from_io_error(&error) {
-            Some(Errno::ACCESS | Errno::PERM) if chosen.sees_kernel && !chosen.system => {
+            Some(Errno::ACCESS | Errno::PERM)
+                if chosen.sees_kernel && !chosen.system && !chosen.waits() =>
+            {
                 chosen.sees_kernel = false;
             }
-            Some(Errno::ACCESS | Errno::PERM) => {
-                return Err(SampleError::Denied { paranoid: paranoid(), system: chosen.system });
-            }
+            Some(Errno::ACCESS | Errno::PERM) => return Err(chosen.denied()),
             // Linux before 6.0.
             Some(Errno::INVAL) if chosen.counts_lost => chosen.counts_lost = false,
-            Some(Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV)
-                if chosen.every == Every::Cycles =>
-            {
-                match options.every {
-                    Every::Best => chosen.every = Every::CpuClock,
+            Some(Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV) if chosen.cycles() => {
+                match asked {
+                    What::Clock { every: Every::Best, frequency } => {
+                        chosen.what = What::Clock { every: Every::CpuClock, frequency };
+                    }
                     _ => return Err(SampleError::NoCycles { error }),
                 }
             }
@@ -91,17 +114,53 @@ pub(super) fn choose(target: &Target, options: &Options) -> Result<Chosen, Sampl
 }
 
 impl Chosen {
+    /// Those that are switched on and off, in the order in which they are switched on. Ends come first:
+    /// a beginning without its end would make one long wait of two.
+    pub(super) fn roles(&self) -> &'static [Role] {
+        match self.what {
+            What::Clock { .. } => &[Role::Sampling],
+            What::Waits { .. } => &[Role::WaitEnd, Role::WaitBegin],
+        }
+    }
+
+    fn waits(&self) -> bool {
+        matches!(self.what, What::Waits { .. })
+    }
+
+    fn cycles(&self) -> bool {
+        matches!(self.what, What::Clock { every: Every::Cycles, .. })
+    }
+
+    fn denied(&self) -> SampleError {
+        match self.waits() {
+            true => SampleError::WaitsDenied { paranoid: paranoid() },
+            false => SampleError::Denied { paranoid: paranoid(), system: self.system },
+        }
+    }
+
+    pub(super) fn ring_bytes(&self) -> usize {
+        self.ring_bytes
+    }
+
     fn attr(&self, role: Role) -> Attr {
         let mut attr = Attr { size: size_of::<Attr>() as u32, ..Attr::default() };
         attr.type_ = bindings::PERF_TYPE_SOFTWARE;
-        attr.config = match (role, self.every) {
-            (Role::Tracking, _) => bindings::PERF_COUNT_SW_DUMMY.into(),
+        let tracking = bindings::PERF_COUNT_SW_DUMMY.into();
+        attr.config = match (role, self.what) {
             (Role::CpuTime, _) => bindings::PERF_COUNT_SW_TASK_CLOCK.into(),
-            (Role::Sampling, Every::CpuClock) => bindings::PERF_COUNT_SW_CPU_CLOCK.into(),
-            (Role::Sampling, _) => {
+            (Role::Sampling, What::Clock { every: Every::CpuClock, .. }) => {
+                bindings::PERF_COUNT_SW_CPU_CLOCK.into()
+            }
+            (Role::Sampling, What::Clock { .. }) => {
                 attr.type_ = bindings::PERF_TYPE_HARDWARE;
                 bindings::PERF_COUNT_HW_CPU_CYCLES.into()
             }
+            (Role::WaitBegin, What::Waits { begin: number, .. })
+            | (Role::WaitEnd, What::Waits { end: number, .. }) => {
+                attr.type_ = bindings::PERF_TYPE_TRACEPOINT;
+                number
+            }
+            _ => tracking,
         };
         if self.counts_lost && role != Role::CpuTime {
             attr.read_format = bindings::PERF_FORMAT_LOST.into();
@@ -114,7 +173,7 @@ impl Chosen {
         if role == Role::CpuTime {
             return attr;
         }
-        // Both roles write alike, so that their records are read alike.
+        // All roles write alike, so that their records are read alike.
         attr.sample_type = u64::from(
             bindings::PERF_SAMPLE_IP
                 | bindings::PERF_SAMPLE_TID
@@ -122,17 +181,24 @@ impl Chosen {
                 | bindings::PERF_SAMPLE_CALLCHAIN
                 | bindings::PERF_SAMPLE_PERIOD,
         );
-        attr.set_exclude_callchain_kernel(u64::from(!self.sees_kernel));
+        if self.waits() {
+            // The number of a thread is not enough: all CPUs share that of the idle one.
+            attr.sample_type |= u64::from(bindings::PERF_SAMPLE_CPU | bindings::PERF_SAMPLE_RAW);
+        }
+        // Who waits is known by the beginning, and what locks are taken for by the kernel's functions.
+        attr.set_exclude_callchain_kernel(u64::from(!self.sees_kernel || role == Role::WaitEnd));
+        attr.set_exclude_callchain_user(u64::from(self.waits()));
         attr.set_sample_id_all(1);
         attr.set_use_clockid(1);
         attr.clockid = libc::CLOCK_MONOTONIC;
         attr.set_watermark(1);
         attr.__bindgen_anon_2.wakeup_watermark = (Ring::BYTES / 4) as u32;
-        match role {
-            Role::Sampling => {
+        match (role, self.what) {
+            (Role::Sampling, What::Clock { frequency, .. }) => {
                 attr.set_freq(1);
-                attr.__bindgen_anon_1.sample_freq = self.frequency;
+                attr.__bindgen_anon_1.sample_freq = frequency;
             }
+            (Role::WaitBegin | Role::WaitEnd, _) => attr.__bindgen_anon_1.sample_period = 1,
             _ => {
                 attr.set_mmap(1);
                 attr.set_mmap2(1);
@@ -146,7 +212,7 @@ impl Chosen {
 
     /// How records of these events are read.
     pub(super) fn parse_info(&self) -> RecordParseInfo {
-        let attr = self.attr(Role::Sampling);
+        let attr = self.attr(self.roles()[0]);
         // SAFETY: all bytes of it are initialised, padding has none: it is the kernel's interface.
         let bytes = unsafe {
             std::slice::from_raw_parts((&raw const attr).cast::<u8>(), size_of::<Attr>())
@@ -166,9 +232,14 @@ impl Chosen {
         self.sees_kernel
     }
 
-    pub(super) fn clock(&self, frequency: u64) -> Clock {
-        let event = if self.every == Every::CpuClock { "cpu-clock" } else { "cycles" };
-        Clock { event: event.into(), unit: unit(self.every), frequency: Some(frequency) }
+    /// What makes a sample due, if a clock does.
+    pub(super) fn clock(&self) -> Option<Clock> {
+        let What::Clock { every, frequency } = self.what else { return None };
+        let (event, unit) = match every {
+            Every::CpuClock => ("cpu-clock", Unit::Nanoseconds),
+            _ => ("cycles", Unit::Cycles),
+        };
+        Some(Clock { event: event.into(), unit, frequency: Some(frequency) })
     }
 }
 
@@ -203,9 +274,7 @@ impl Event {
                         .current
                         .unwrap_or(u64::MAX),
                 }),
-                Some(Errno::ACCESS | Errno::PERM) => {
-                    Err(SampleError::Denied { paranoid: paranoid(), system: chosen.system })
-                }
+                Some(Errno::ACCESS | Errno::PERM) => Err(chosen.denied()),
                 _ => Err(SampleError::Refused(error)),
             },
         }

@@ -11,24 +11,23 @@
 mod access;
 mod drain;
 mod event;
+mod locks;
+mod processes;
 mod ring;
+mod session;
+mod tracefs;
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
-use std::time::Instant;
 use std::{fs, io};
 
-use rustix::event::{EventfdFlags, eventfd};
-
 pub use access::SampleError;
-use drain::Drain;
-use event::{Event, Role};
+use event::What;
+pub use locks::LockSampler;
 use ring::Ring;
+use session::Session;
 
-use crate::capture::{About, Capture, Clock, Losses, Machine, Unit, Work};
+use crate::capture::{About, Capture, Clock, Losses, Machine, Stacks, Work};
 use crate::kernel_symbols::KernelSymbols;
+use crate::records::Records;
 
 /// Samples per second and CPU unless the user says otherwise. No divisor of what programs do by the
 /// clock, as Brendan Gregg has it.
@@ -77,16 +76,9 @@ impl Default for Options {
 /// What is being sampled. Dropping it ends that.
 #[derive(Debug)]
 pub struct Sampler {
-    events: Arc<Vec<Event>>,
-    /// Written to when it is enough.
-    enough: Arc<OwnedFd>,
-    seen: Arc<AtomicU64>,
-    drain: Option<JoinHandle<drain::Drained>>,
+    session: Session<(Stacks, Losses)>,
     clock: Clock,
-    sees_kernel: bool,
     knows_kernel: bool,
-    on_since: Option<Instant>,
-    seconds: f64,
 }
 
 impl Sampler {
@@ -96,74 +88,21 @@ impl Sampler {
     /// # Errors
     /// What is missing, and how to get it.
     pub fn open(target: &Target, options: &Options) -> Result<Sampler, SampleError> {
-        let cpus = online_cpus().map_err(SampleError::Cpus)?;
-        let threads = match target {
-            Target::System => vec![-1],
-            Target::Exec(pid) => vec![*pid],
-            Target::Process(pid) => threads(*pid)?,
-        };
-        let chosen = event::choose(target, options)?;
-        let mut rings = Vec::new();
-        let mut events = Vec::new();
-        for (place, &cpu) in cpus.iter().enumerate() {
-            for &thread in &threads {
-                let Some(tracking) = Event::open(&chosen, Role::Tracking, thread, cpu)? else {
-                    continue;
-                };
-                match rings.get(place) {
-                    None => rings.push(Ring::map(&tracking)?),
-                    Some(ring) => tracking.write_into(ring)?,
-                }
-                let Some(sampling) = Event::open(&chosen, Role::Sampling, thread, cpu)? else {
-                    continue;
-                };
-                sampling.write_into(&rings[place])?;
-                events.extend([tracking, sampling]);
-            }
-            if rings.len() <= place {
-                return Err(gone(target));
-            }
-        }
-        if *target != Target::System {
-            for &thread in &threads {
-                events.extend(Event::open(&chosen, Role::CpuTime, thread, -1)?);
-            }
-        }
-        let enough = eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| SampleError::Cpus(e.into()))?;
-        let enough = Arc::new(enough);
-        let events = Arc::new(events);
-        let seen = Arc::new(AtomicU64::new(0));
-        let (info, sees_kernel) = (chosen.parse_info(), chosen.sees_kernel());
-        let clock = chosen.clock(options.frequency);
+        let Options { every, frequency, without } = *options;
+        let chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
+        let clock = chosen.clock().expect("a clock was asked for");
         let kernel = KernelSymbols::of_running().ok().filter(KernelSymbols::are_known);
         let knows_kernel = kernel.is_some();
-        let (ready, is_ready) = std::sync::mpsc::channel();
-        let drain = {
-            let (target, without) = (target.clone(), options.without);
-            let (enough, seen) = (Arc::clone(&enough), Arc::clone(&seen));
-            std::thread::Builder::new()
-                .name("drain".into())
-                .spawn(move || {
-                    let mut drain = Drain::new(rings, info, kernel, without);
-                    drain.read_processes(&target, &threads);
-                    let _ = ready.send(());
-                    drain.run(&enough, &seen)
-                })
-                .map_err(SampleError::Cpus)?
-        };
-        // What is there already is known before anything is sampled.
-        let _ = is_ready.recv();
-        Ok(Sampler {
-            events,
-            enough,
-            seen,
-            drain: Some(drain),
-            clock,
-            sees_kernel,
-            knows_kernel,
-            on_since: matches!(target, Target::Exec(_)).then(Instant::now),
-            seconds: 0.0,
-        })
+        let of = target.clone();
+        let session = Session::open(target, chosen, move |threads| {
+            let mut records = Records::new(kernel).with_deepest(deepest());
+            if let Some(thread) = without {
+                records.leave_out(thread);
+            }
+            processes::read(&mut records, &of, threads);
+            records
+        })?;
+        Ok(Sampler { session, clock, knows_kernel })
     }
 
     /// Begins to sample.
@@ -171,9 +110,7 @@ impl Sampler {
     /// # Errors
     /// The kernel refuses.
     pub fn enable(&mut self) -> Result<(), SampleError> {
-        self.switchable().try_for_each(Event::enable)?;
-        self.on_since = Some(Instant::now());
-        Ok(())
+        self.session.enable()
     }
 
     /// Ceases to sample.
@@ -181,25 +118,17 @@ impl Sampler {
     /// # Errors
     /// The kernel refuses.
     pub fn disable(&mut self) -> Result<(), SampleError> {
-        self.switchable().try_for_each(Event::disable)?;
-        if let Some(since) = self.on_since.take() {
-            self.seconds += since.elapsed().as_secs_f64();
-        }
-        Ok(())
-    }
-
-    fn switchable(&self) -> impl Iterator<Item = &Event> {
-        self.events.iter().filter(|event| event.role() != Role::Tracking)
+        self.session.disable()
     }
 
     /// Samples so far, some tenths of a second late.
     pub fn seen(&self) -> u64 {
-        self.seen.load(Ordering::Relaxed)
+        self.session.seen()
     }
 
     /// Whether the kernel's functions are seen; if not, only what user space does is sampled.
     pub fn sees_kernel(&self) -> bool {
-        self.sees_kernel
+        self.session.chosen().sees_kernel()
     }
 
     /// Whether functions of the kernel have names for us.
@@ -223,37 +152,28 @@ impl Sampler {
         work: Option<Work>,
     ) -> Result<Capture, SampleError> {
         self.disable()?;
-        let lost = self.events.iter().map(Event::lost).sum::<Option<u64>>();
-        let cpu_time: Vec<u64> = self.events.iter().filter_map(Event::cpu_time).collect();
-        let drained = self.stop().expect("it is stopped once");
-        let losses = drained.losses;
+        let (lost, cpu_seconds) = (self.session.lost(), self.session.cpu_seconds());
+        let (stacks, losses) = self.session.collected();
         let about = About {
             title: title.into(),
-            machine: Machine {
-                kernel: kernel_release(),
-                cpus: online_cpus().map_or(0, |cpus| cpus.len() as u32),
-                started_at: started_at.into(),
-            },
-            clock: self.clock.clone(),
-            seconds: Some(self.seconds),
-            cpu_seconds: (!cpu_time.is_empty()).then(|| cpu_time.iter().sum::<u64>() as f64 / 1e9),
+            machine: machine(started_at),
+            clock: self.clock,
+            seconds: Some(self.session.seconds()),
+            cpu_seconds,
             work,
             // What the events count includes what the buffers could not say for want of room.
             losses: Losses { lost: lost.unwrap_or(losses.lost), ..losses },
         };
-        Ok(drained.stacks.finish(about))
-    }
-
-    fn stop(&mut self) -> Option<drain::Drained> {
-        let drain = self.drain.take()?;
-        let _ = rustix::io::write(self.enough.as_fd(), &1_u64.to_ne_bytes());
-        Some(drain.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        Ok(stacks.finish(about))
     }
 }
 
-impl Drop for Sampler {
-    fn drop(&mut self) {
-        let _ = self.stop();
+/// This machine.
+fn machine(started_at: impl Into<String>) -> Machine {
+    Machine {
+        kernel: kernel_release(),
+        cpus: online_cpus().map_or(0, |cpus| cpus.len() as u32),
+        started_at: started_at.into(),
     }
 }
 
@@ -288,9 +208,11 @@ fn kernel_release() -> String {
     format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy())
 }
 
-/// The unit of a clock's weights.
-fn unit(every: Every) -> Unit {
-    if every == Every::CpuClock { Unit::Nanoseconds } else { Unit::Cycles }
+/// Addresses of a stack that the kernel records at most.
+fn deepest() -> usize {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
+    // The kernel's own default, PERF_MAX_STACK_DEPTH.
+    text.trim().parse().unwrap_or(127)
 }
 
 #[cfg(test)]

@@ -26,16 +26,16 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Bytes that we ask for: what `perf record` does, and a second of deep stacks.
+    /// Bytes of samples: what `perf record` asks for, and a second of deep stacks.
     pub(super) const BYTES: usize = 512 << 10;
 
     /// Bytes that we are content with where memory for buffers is short.
     const LEAST: usize = 32 << 10;
 
-    /// Maps the buffer of an event.
-    pub(super) fn map(event: &Event) -> Result<Ring, SampleError> {
+    /// Maps the buffer of an event, of so many bytes, a power of two, or fewer where memory is short.
+    pub(super) fn map(event: &Event, bytes: usize) -> Result<Ring, SampleError> {
         let fd = event.as_fd().try_clone_to_owned().map_err(SampleError::Cpus)?;
-        let mut bytes = Ring::BYTES.max(page_size());
+        let mut bytes = bytes.max(page_size());
         loop {
             let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
             let length = page_size() + bytes;

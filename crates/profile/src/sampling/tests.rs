@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::*;
-use crate::capture::Kind;
+use crate::capture::{Kind, Unit};
 
 /// Builds `tests/programs/known.c`; a reason if that cannot be done here.
 pub(crate) fn known(dir: &Path, rounds: u32) -> Result<PathBuf, String> {

@@ -1,0 +1,195 @@
+//! Waits for locks of the kernel: who waits for which kind of lock, where, how often and for how long.
+//!
+//! The kernel says when a thread begins to wait for a lock and when it has it
+//! (`lock:contention_begin` and `lock:contention_end`, Linux 5.19). Nothing is sampled: each wait is there,
+//! unless there was no room for it, and then that is counted. A lock that is free is taken in silence, so
+//! what does not wait costs nothing.
+//!
+//! The file is JSON (`schemas/lock-waits.schema.json`).
+
+mod contention;
+mod kinds;
+mod machinery;
+mod table;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use contention::{Contention, Thread};
+pub use table::table;
+
+use crate::capture::{Machine, Work};
+use crate::kernel_symbols::KernelSymbols;
+
+/// The version of the file format that this knee writes.
+pub const SCHEMA: u32 = 1;
+
+/// What was waited for, and where.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LockWaits {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What was watched: a testcase, a command line, or a process.
+    pub title: String,
+    /// Where and when.
+    pub machine: Machine,
+    /// How long it was watched, in seconds.
+    pub seconds: f64,
+    /// What it got done meanwhile; `None` where nobody counts.
+    pub work: Option<Work>,
+    /// What is missing.
+    pub losses: WaitLosses,
+    /// Where threads waited, by the time that they did, the longest first.
+    pub sites: Vec<Site>,
+}
+
+/// What is missing among waits, and known to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WaitLosses {
+    /// Records for which there was no room. A wait has two.
+    pub lost: u64,
+    /// Waits that are left out, because one of their ends is unknown: they began before the watch did, or
+    /// a record was lost meanwhile.
+    pub unmatched: u64,
+    /// Records that could not be read.
+    pub unreadable: u64,
+}
+
+/// Waits of one kind for locks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Waits {
+    /// Waits that are over: acquisitions of locks that were not free. A wait that a signal ended is one too.
+    pub acquisitions: u64,
+    /// How long they took in all, in nanoseconds.
+    pub total_ns: u64,
+    /// How long the longest took, in nanoseconds.
+    pub longest_ns: u64,
+    /// Waits that had not ended when the watch did; they are in none of the other numbers.
+    pub still_waiting: u64,
+}
+
+/// Where threads waited for a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Site {
+    /// The kind of lock, as `perf lock contention` writes it: `spinlock`, `mutex`, `rwsem:R` and `rwsem:W`
+    /// for readers and writers, and so on.
+    pub lock: String,
+    /// The function that wanted the lock: the first that is not of the lock's own.
+    pub function: String,
+    /// Its waits.
+    #[serde(flatten)]
+    pub waits: Waits,
+    /// On which ways the function was reached, by the time that was waited, the longest first.
+    pub stacks: Vec<WaitStack>,
+}
+
+/// A way on which threads came to wait.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WaitStack {
+    /// Functions of the kernel, from the innermost to the outermost; the lock's own are among them.
+    pub functions: Vec<String>,
+    /// Its waits.
+    #[serde(flatten)]
+    pub waits: Waits,
+}
+
+impl Waits {
+    /// Takes in a wait of so many nanoseconds.
+    fn add(&mut self, nanoseconds: u64) {
+        self.acquisitions += 1;
+        self.total_ns = self.total_ns.saturating_add(nanoseconds);
+        self.longest_ns = self.longest_ns.max(nanoseconds);
+    }
+
+    fn join(&mut self, other: &Waits) {
+        self.acquisitions += other.acquisitions;
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.still_waiting += other.still_waiting;
+    }
+
+    /// How long a wait took, in nanoseconds; 0 if there was none.
+    pub fn mean_ns(&self) -> f64 {
+        self.total_ns as f64 / self.acquisitions.max(1) as f64
+    }
+}
+
+impl LockWaits {
+    /// What of this time each iteration was, in nanoseconds; `None` where nobody counts them.
+    pub fn ns_per_iteration(&self, waits: &Waits) -> Option<f64> {
+        let work = self.work.as_ref().filter(|work| work.iterations > 0)?;
+        Some(waits.total_ns as f64 / work.iterations as f64)
+    }
+
+    /// Waits of all sites.
+    pub fn all(&self) -> Waits {
+        let mut all = Waits::default();
+        self.sites.iter().for_each(|site| all.join(&site.waits));
+        all
+    }
+}
+
+impl WaitStack {
+    /// The place of the function that wanted the lock.
+    fn site(&self) -> usize {
+        machinery::site(self.functions.iter().map(String::as_str))
+    }
+
+    /// Who called the function that wanted the lock: its caller, the caller's caller, and so on.
+    pub fn callers(&self) -> &[String] {
+        self.functions.get(self.site() + 1..).unwrap_or_default()
+    }
+}
+
+/// Names what was collected: flags and addresses of each stack, from the innermost, and its waits.
+pub(crate) fn sites<'a>(
+    stacks: impl IntoIterator<Item = (&'a [u64], &'a Waits)>,
+    kernel: &KernelSymbols,
+) -> Vec<Site> {
+    let mut by_names: BTreeMap<(String, Vec<String>), Waits> = BTreeMap::new();
+    for (key, waits) in stacks {
+        let (flags, addresses) = key.split_first().expect("flags stand before addresses");
+        let name = |(place, &address): (usize, &u64)| {
+            // The innermost is where it was; the others are where it will go on, after the call.
+            let found = kernel.find(address.saturating_sub(u64::from(place > 0)));
+            found.map_or("[unknown]", |(name, _)| name).to_owned()
+        };
+        let names = addresses.iter().enumerate().map(name).collect();
+        by_names.entry((kinds::name(*flags as u32), names)).or_default().join(waits);
+    }
+    let mut by_site: BTreeMap<(String, String), Site> = BTreeMap::new();
+    for ((lock, functions), waits) in by_names {
+        let stack = WaitStack { functions, waits };
+        let function = stack.functions.get(stack.site()).map_or("[unknown]", String::as_str);
+        let (lock, function) = (lock, function.to_owned());
+        let site = by_site.entry((lock.clone(), function.clone())).or_insert_with(|| Site {
+            lock,
+            function,
+            waits: Waits::default(),
+            stacks: Vec::new(),
+        });
+        site.waits.join(&stack.waits);
+        site.stacks.push(stack);
+    }
+    let mut sites: Vec<Site> = by_site.into_values().collect();
+    // Stable: what was waited for equally long stays in the order of its names.
+    sites.sort_by_key(|site| std::cmp::Reverse(rank(&site.waits)));
+    for site in &mut sites {
+        site.stacks.sort_by_key(|stack| std::cmp::Reverse(rank(&stack.waits)));
+    }
+    sites
+}
+
+fn rank(waits: &Waits) -> (u64, u64, u64) {
+    (waits.total_ns, waits.acquisitions, waits.still_waiting)
+}
+
+/// The JSON schema of the file.
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(LockWaits).to_value()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+use snapbox::{assert_data_eq, str};
+
+use super::*;
+
+const KALLSYMS: &[u8] = b"ffffffff81000100 t rwsem_down_write_slowpath\n\
+    ffffffff81000200 T down_write_killable\n\
+    ffffffff81000300 T vm_mmap_pgoff\n\
+    ffffffff81000400 T ksys_mmap_pgoff\n\
+    ffffffff81000500 T do_syscall_64\n\
+    ffffffff81000600 t __pv_queued_spin_lock_slowpath\n\
+    ffffffff81000700 T _raw_spin_lock\n\
+    ffffffff81000800 T __vm_munmap\n";
+
+/// An address within the function of this place in the list above.
+fn at(place: u64) -> u64 {
+    0xffff_ffff_8100_0000 + 0x100 * place + 0x10
+}
+
+fn waits(acquisitions: u64, total_ns: u64, longest_ns: u64) -> Waits {
+    Waits { acquisitions, total_ns, longest_ns, still_waiting: 0 }
+}
+
+fn example() -> LockWaits {
+    let of = |flags: u64, places: &[u64]| -> Vec<u64> {
+        std::iter::once(flags).chain(places.iter().map(|place| at(*place))).collect()
+    };
+    let stacks = [
+        (of(4, &[1, 2, 3, 4, 5]), waits(1000, 50_000_000, 2_000_000)),
+        // The same functions, by another call.
+        (of(4, &[1, 2, 3, 4, 5]).iter().map(|at| at | 4).collect(), waits(10, 1_000_000, 900_000)),
+        (of(4, &[1, 2, 3, 5]), waits(1, 100, 100)),
+        (of(4, &[1, 2, 8, 5]), Waits { still_waiting: 1, ..waits(500, 60_000_000, 3_000_000) }),
+        (of(1, &[6, 7, 1, 2, 3, 4, 5]), waits(200, 40_000, 900)),
+    ];
+    let stacks = stacks.iter().map(|(key, waits)| (key.as_slice(), waits));
+    LockWaits {
+        schema: SCHEMA,
+        title: "mmap1 threads ×4".into(),
+        machine: Machine::default(),
+        seconds: 3.0,
+        work: Some(Work {
+            testcase: "mmap1".into(),
+            mode: "threads".into(),
+            tasks: 4,
+            iterations: 100_000,
+        }),
+        losses: WaitLosses::default(),
+        sites: sites(stacks, &KernelSymbols::parse(KALLSYMS)),
+    }
+}
+
+#[test]
+fn waits_are_counted_by_lock_and_by_who_wanted_it() {
+    let example = example();
+    let found: Vec<_> = example
+        .sites
+        .iter()
+        .map(|site| (site.lock.as_str(), site.function.as_str(), site.waits.acquisitions))
+        .collect();
+    let expected = [
+        ("rwsem:W", "__vm_munmap", 500),
+        ("rwsem:W", "vm_mmap_pgoff", 1011),
+        ("spinlock", "vm_mmap_pgoff", 200),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(example.sites[1].stacks.len(), 2, "stacks of the same names are one");
+    assert_eq!(example.sites[1].waits.longest_ns, 2_000_000);
+    assert_eq!(example.sites[1].stacks[0].callers(), ["ksys_mmap_pgoff", "do_syscall_64"]);
+}
+
+#[test]
+fn the_table_has_who_waits_longest_first() {
+    assert_data_eq!(table(&example(), 2).to_string(), str![[r#"
+mmap1 threads ×4: 1711 waits for locks of the kernel in 3.00 s, 111 ms in all, of 100 k iterations
+
+lock           waits     total      mean   longest  per iteration  wanted by
+rwsem:W          500   60.0 ms    120 µs   3.00 ms         600 ns  __vm_munmap (1 still waiting)
+                                                                     from do_syscall_64
+rwsem:W         1011   51.0 ms   50.4 µs   2.00 ms         510 ns  vm_mmap_pgoff
+                                                                     from ksys_mmap_pgoff < do_syscall_64
+(1 more, 40.0 µs in all)
+
+"#]]);
+}
+
+#[test]
+fn nobody_who_waits_is_said_in_words() {
+    let nobody = LockWaits { sites: Vec::new(), work: None, ..example() };
+    assert_data_eq!(table(&nobody, 2).to_string(), str![[r#"
+mmap1 threads ×4: 0 waits for locks of the kernel in 3.00 s, 0 ns in all
+No thread had to wait: each lock was free when it was wanted.
+
+"#]]);
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let text = serde_json::to_string(&example()).unwrap();
+    assert_eq!(serde_json::from_str::<LockWaits>(&text).unwrap(), example());
+}
+
+#[test]
+fn the_schema_is_committed() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/lock-waits.schema.json");
+    let current = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+    if std::env::var_os("SNAPSHOTS").is_some_and(|mode| mode == "overwrite") {
+        std::fs::write(path, &current).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(path).unwrap_or_default(),
+        current,
+        "SNAPSHOTS=overwrite renews it"
+    );
+}

@@ -1,0 +1,168 @@
+//! What all sampling does, whatever is made of its records: events on all CPUs, their buffers, and a thread
+//! that empties them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::access::SampleError;
+use super::drain::{Collector, Drain};
+use super::event::{Chosen, Event, Role};
+use super::ring::Ring;
+use super::{Target, gone, online_cpus, threads};
+
+/// Events that write, and a thread that makes a `T` of what they write.
+#[derive(Debug)]
+pub(super) struct Session<T> {
+    chosen: Chosen,
+    events: Vec<Event>,
+    /// Written to when it is enough.
+    enough: Arc<OwnedFd>,
+    seen: Arc<AtomicU64>,
+    drain: Option<JoinHandle<T>>,
+    on_since: Option<Instant>,
+    seconds: f64,
+}
+
+impl<T: Send + 'static> Session<T> {
+    /// Readies all. `collector` is called in the thread that collects, with the threads that are sampled,
+    /// before anything is.
+    pub(super) fn open<C: Collector<Collected = T>>(
+        target: &Target,
+        chosen: Chosen,
+        collector: impl FnOnce(&[i32]) -> C + Send + 'static,
+    ) -> Result<Session<T>, SampleError> {
+        let cpus = online_cpus().map_err(SampleError::Cpus)?;
+        let threads = match target {
+            Target::System => vec![-1],
+            Target::Exec(pid) => vec![*pid],
+            Target::Process(pid) => threads(*pid)?,
+        };
+        let mut rings = Vec::new();
+        let mut events = Vec::new();
+        for (place, &cpu) in cpus.iter().enumerate() {
+            for &thread in &threads {
+                let Some(tracking) = Event::open(&chosen, Role::Tracking, thread, cpu)? else {
+                    continue;
+                };
+                match rings.get(place) {
+                    None => rings.push(Ring::map(&tracking, chosen.ring_bytes())?),
+                    Some(ring) => tracking.write_into(ring)?,
+                }
+                events.push(tracking);
+                for &role in chosen.roles() {
+                    if let Some(event) = Event::open(&chosen, role, thread, cpu)? {
+                        event.write_into(&rings[place])?;
+                        events.push(event);
+                    }
+                }
+            }
+            if rings.len() <= place {
+                return Err(gone(target));
+            }
+        }
+        if *target != Target::System {
+            for &thread in &threads {
+                events.extend(Event::open(&chosen, Role::CpuTime, thread, -1)?);
+            }
+        }
+        let enough = eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| SampleError::Cpus(e.into()))?;
+        let enough = Arc::new(enough);
+        let seen = Arc::new(AtomicU64::new(0));
+        let info = chosen.parse_info();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let drain = {
+            let (enough, seen) = (Arc::clone(&enough), Arc::clone(&seen));
+            std::thread::Builder::new()
+                .name("drain".into())
+                .spawn(move || {
+                    let drain = Drain::new(rings, info, collector(&threads));
+                    let _ = ready.send(());
+                    drain.run(&enough, &seen)
+                })
+                .map_err(SampleError::Cpus)?
+        };
+        // What is there already is known before anything is sampled.
+        let _ = is_ready.recv();
+        Ok(Session {
+            chosen,
+            events,
+            enough,
+            seen,
+            drain: Some(drain),
+            on_since: matches!(target, Target::Exec(_)).then(Instant::now),
+            seconds: 0.0,
+        })
+    }
+
+    /// Begins to sample.
+    pub(super) fn enable(&mut self) -> Result<(), SampleError> {
+        self.switchable().try_for_each(Event::enable)?;
+        self.on_since = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Ceases to sample: what was switched on last is switched off first.
+    pub(super) fn disable(&mut self) -> Result<(), SampleError> {
+        let events: Vec<&Event> = self.switchable().collect();
+        events.into_iter().rev().try_for_each(Event::disable)?;
+        if let Some(since) = self.on_since.take() {
+            self.seconds += since.elapsed().as_secs_f64();
+        }
+        Ok(())
+    }
+
+    /// The events that can be switched on and off, in the order in which they are switched on.
+    fn switchable(&self) -> impl Iterator<Item = &Event> {
+        let roles = self.chosen.roles().iter().chain(&[Role::CpuTime]);
+        roles.flat_map(|role| self.events.iter().filter(move |event| event.role() == *role))
+    }
+
+    pub(super) fn chosen(&self) -> &Chosen {
+        &self.chosen
+    }
+
+    /// Samples so far, some tenths of a second late.
+    pub(super) fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// How long it was on, in seconds.
+    pub(super) fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// Records for which there was no room; `None` if the kernel does not count them.
+    pub(super) fn lost(&self) -> Option<u64> {
+        self.events.iter().map(Event::lost).sum()
+    }
+
+    /// CPU time in seconds, where it is counted.
+    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+        let times: Vec<u64> = self.events.iter().filter_map(Event::cpu_time).collect();
+        (!times.is_empty()).then(|| times.iter().sum::<u64>() as f64 / 1e9)
+    }
+
+    /// Ends the thread, and hands out what it has collected.
+    pub(super) fn collected(&mut self) -> T {
+        self.stop().expect("it is stopped once")
+    }
+}
+
+impl<T> Session<T> {
+    fn stop(&mut self) -> Option<T> {
+        let drain = self.drain.take()?;
+        let _ = rustix::io::write(self.enough.as_fd(), &1_u64.to_ne_bytes());
+        Some(drain.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+}
+
+impl<T> Drop for Session<T> {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}
