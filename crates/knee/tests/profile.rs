@@ -119,6 +119,52 @@ fn growth_names_what_each_iteration_takes_more_of() {
     assert!(fs::read_to_string(scratch.path().join("diff.svg")).unwrap().contains("</svg>"));
 }
 
+/// Runs `knee profile --locks`, unless the kernel does not say here who waits.
+fn locks(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
+    let finished = profile(scratch, &[&["--locks"], args].concat())?;
+    if finished.stderr.contains("this kernel has no") {
+        println!("skipped: {}", finished.stderr);
+        return None;
+    }
+    Some(finished)
+}
+
+#[test]
+fn who_waits_for_the_lock_of_an_address_space_is_named() {
+    let scratch = Scratch::new();
+    // Threads map and unmap in one address space, which has one lock.
+    let args = ["mmap1", "-m", "threads", "-t", "4", "--placement", "none", "-d", "1"];
+    let Some(watched) = locks(&scratch, &[&args[..], &["-o", "l.json"]].concat()) else { return };
+    watched.assert_code(0).assert_stdout_has("wanted by").assert_stdout_has("per iteration");
+    let waits = capture(&scratch, "l.json");
+    assert_schema("lock-waits", &waits);
+    assert!(waits["work"]["iterations"].as_u64().unwrap() > 0);
+    let is_of_mmap = |site: &&serde_json::Value| {
+        let by_names = watched.stderr.contains("no names")
+            || ["mmap", "munmap"].iter().any(|n| site["function"].as_str().unwrap().contains(n));
+        site["lock"] == "rwsem:W" && by_names
+    };
+    let site = waits["sites"].as_array().unwrap().iter().find(is_of_mmap);
+    let site = site.unwrap_or_else(|| panic!("{}", watched.stdout));
+    let number = |key: &str| site[key].as_u64().unwrap();
+    assert!(number("acquisitions") > 0, "{site}");
+    assert!(number("longest_ns") <= number("total_ns"), "{site}");
+    // Four threads in a second, and what it takes to begin and to end.
+    assert!(number("total_ns") as f64 <= 4e9 * waits["seconds"].as_f64().unwrap(), "{site}");
+    assert!(scratch.leftovers().is_empty());
+}
+
+#[test]
+fn a_commands_lock_waits_are_json_as_well() {
+    let scratch = Scratch::new();
+    let Some(watched) = locks(&scratch, &["--json", "-q", "--", "sh", "-c", "exit 7"]) else {
+        return;
+    };
+    let waits = serde_json::from_str(&watched.assert_code(7).stdout).unwrap();
+    assert_schema("lock-waits", &waits);
+    assert_eq!(waits["work"], serde_json::Value::Null);
+}
+
 #[test]
 fn a_command_keeps_its_output_and_its_status() {
     let scratch = Scratch::new();
@@ -169,6 +215,8 @@ fn what_cannot_be_meant_is_refused_in_words() {
     refused(&["ls"], 2, "knee profile -- ls");
     refused(&["getppid1", "-p", "1"], 2, "cannot be used with");
     refused(&["growth", "getppid1", "-t", "2"], 2, "-t 1,2");
+    refused(&["getppid1", "--json"], 2, "--locks");
+    refused(&["getppid1", "--locks", "-F", "100"], 2, "cannot be used with");
     refused(&["show", "nosuch"], 3, "nosuch: No such file");
     refused(&["show", "nosuch", "--form", "folded", "--root", "f"], 2, "--form tree");
     fs::write(scratch.path().join("text"), "a text\nof nothing\n").unwrap();

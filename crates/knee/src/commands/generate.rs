@@ -36,7 +36,8 @@ enum What {
     Schema {
         /// run (run.json), sample (a line of samples.jsonl), noise (noise.json), check (check.json),
         /// check-test (a line of tests.jsonl), or what --json prints: check-matrix (of `knee commute
-        /// matrix DIR`), check-diff (`diff`), check-explain (`explain`); capture (of `knee profile`)
+        /// matrix DIR`), check-diff (`diff`), check-explain (`explain`); capture (of `knee profile`), lock-waits (of
+        /// `knee profile --locks`)
         file: SchemaFile,
     },
 }
@@ -52,6 +53,7 @@ enum SchemaFile {
     CheckDiff,
     CheckExplain,
     Capture,
+    LockWaits,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
@@ -73,6 +75,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
                 SchemaFile::CheckDiff => diff_schema(),
                 SchemaFile::CheckExplain => explain_schema(),
                 SchemaFile::Capture => knee_profile::capture::schema(),
+                SchemaFile::LockWaits => knee_profile::locks::schema(),
             };
             text = format!("{schema:#}\n").into_bytes();
         }

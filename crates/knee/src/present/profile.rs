@@ -1,6 +1,7 @@
 //! What is said of a capture beside its views.
 
 use knee_profile::Capture;
+use knee_profile::locks::LockWaits;
 
 use super::number;
 use crate::stderr::tell;
@@ -47,6 +48,25 @@ pub(crate) fn losses(capture: &Capture) {
              functions: sysctl kernel.perf_event_max_stack=1024 as root",
             losses.cut,
             share(losses.cut)
+        );
+    }
+    if losses.unreadable > 0 {
+        tell!("knee: {} records could not be read, and are left out", losses.unreadable);
+    }
+}
+
+/// Says what is missing among lock waits.
+pub(crate) fn wait_losses(waits: &LockWaits) {
+    let losses = waits.losses;
+    if losses.lost > 0 {
+        // A wait has two records.
+        let all = 2 * waits.all().acquisitions + losses.lost;
+        tell!(
+            "knee: {} records were lost ({}), and {} waits are left out because of that or because \
+             they had begun before: waits are more and longer than shown; take fewer tasks",
+            losses.lost,
+            number::percent(losses.lost as f64 / all as f64),
+            losses.unmatched
         );
     }
     if losses.unreadable > 0 {

@@ -12,8 +12,8 @@ use knee_profile::import;
 use knee_profile::sampling::Sampler;
 
 use super::super::run::tasks::Tasks;
-use super::sample::tell_how;
 use super::testcase::{Bench, told};
+use super::watch::Watch;
 use super::{HowArgs, ModeArg};
 use crate::exit::{ExitStatus, usage};
 use crate::present::number;
@@ -122,7 +122,7 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStat
     for (place, &tasks) in tasks.iter().enumerate() {
         let how = |sampler: &Sampler| {
             if !args.how.quiet && place == 0 {
-                tell_how(sampler);
+                sampler.tell_how();
             }
         };
         if !args.how.quiet {

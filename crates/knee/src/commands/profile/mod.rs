@@ -2,10 +2,12 @@
 
 mod diff;
 mod growth;
+mod locks;
 mod sample;
 mod show;
 mod target;
 mod testcase;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,6 +41,7 @@ Examples:
   knee profile -- make -j8                 a command and all that it starts
   knee profile -p 1234 -d 10               a process, for ten seconds
   knee profile -a -d 5                     everything on all CPUs
+  knee profile mmap1 -m threads --locks    who waits for which lock of the kernel, and how long
   knee profile growth mmap1 -m threads     what an iteration takes more of with more tasks
   knee profile show last.json              the call tree
   knee profile show last.json --form flame -o last.svg
@@ -86,7 +89,16 @@ struct SampleArgs {
     #[arg(short, long, value_name = "SECONDS", value_parser = super::seconds)]
     duration: Option<f64>,
 
-    /// Where to write the capture [default: profiles/TIME.json]
+    /// Instead of samples, each wait for a lock of the kernel: which kind, who wanted it, how often and
+    /// how long they waited. Takes root or CAP_PERFMON
+    #[arg(long, conflicts_with_all = ["frequency", "event"])]
+    locks: bool,
+
+    /// Lock waits as JSON, for programs
+    #[arg(long, requires = "locks")]
+    json: bool,
+
+    /// Where to write the capture [default: profiles/TIME.json; lock waits are only shown]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use knee_measure::interrupt::Interrupt;
 use knee_profile::Capture;
-use knee_profile::sampling::{Options, Sampler, Target};
+use knee_profile::sampling::{Sampler, Target};
 use knee_profile::view::functions::{functions, table};
 
 use super::testcase::{Bench, told};
-use super::{SampleArgs, target};
+use super::watch::Watch;
+use super::{SampleArgs, locks, target};
 use crate::exit::{ExitStatus, usage};
 use crate::present::profile::{losses, summary};
 use crate::stderr::tell;
@@ -24,31 +25,13 @@ const PROFILES: &str = "profiles";
 
 pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    if args.locks {
+        return locks::run(args, &interrupt);
+    }
     let how = &args.how;
-    let options = Options { every: how.event.into(), frequency: how.frequency, without: None };
-    let (capture, status) = if let Some(name) = &args.testcase {
-        let bench = Bench::of(name, args.mode, how)?;
-        let tasks = args.tasks.unwrap_or(bench.topology.usable().len() as u32);
-        let seconds = args.duration.unwrap_or(SECONDS);
-        let begun = |sampler: &Sampler| {
-            if !how.quiet {
-                tell_how(sampler);
-            }
-        };
-        match bench.sample(tasks, seconds, &interrupt, begun)? {
-            Ok(capture) => (capture, ExitStatus::Done),
-            Err(stopped) => return told(stopped, &bench),
-        }
-    } else if let Some(pid) = args.pid {
-        target::running(&Target::Process(pid), args.duration, &options, &interrupt, how.quiet)?
-    } else if args.all {
-        target::running(&Target::System, args.duration, &options, &interrupt, how.quiet)?
-    } else if !args.command.is_empty() {
-        target::command(&args.command, args.duration, &options, &interrupt, how.quiet)?
-    } else {
-        return Err(usage(
-            "what is to be sampled? a testcase, -p PID, -a, or -- COMMAND: see knee profile --help",
-        ));
+    let (capture, status) = match take::<Sampler>(args, &interrupt)? {
+        Ok(taken) => taken,
+        Err(status) => return Ok(status),
     };
     let file = keep(&capture, args.output.as_deref())?;
     if !how.quiet {
@@ -59,25 +42,38 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     Ok(status)
 }
 
-/// Says what makes a sample due, and what is not seen.
-pub(super) fn tell_how(sampler: &Sampler) {
-    let clock = sampler.clock();
-    let why = match clock.event.as_str() {
-        "cpu-clock" => " (a timer: code with interrupts off is seen at its end)",
-        _ => "",
+/// Watches what was asked for until it is over: what was taken, and the status that knee returns then; only
+/// the status if there is nothing.
+pub(super) fn take<W: Watch>(
+    args: &SampleArgs,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Result<(W::Taken, ExitStatus), ExitStatus>> {
+    let how = &args.how;
+    let taken = if let Some(name) = &args.testcase {
+        let bench = Bench::of(name, args.mode, how)?;
+        let tasks = args.tasks.unwrap_or(bench.topology.usable().len() as u32);
+        let seconds = args.duration.unwrap_or(SECONDS);
+        let begun = |watch: &W| {
+            if !how.quiet {
+                watch.tell_how();
+            }
+        };
+        match bench.sample(tasks, seconds, interrupt, begun)? {
+            Ok(taken) => (taken, ExitStatus::Done),
+            Err(stopped) => return told(stopped, &bench).map(Err),
+        }
+    } else if let Some(pid) = args.pid {
+        target::running::<W>(&Target::Process(pid), args.duration, how, interrupt)?
+    } else if args.all {
+        target::running::<W>(&Target::System, args.duration, how, interrupt)?
+    } else if !args.command.is_empty() {
+        target::command::<W>(&args.command, args.duration, how, interrupt)?
+    } else {
+        return Err(usage(
+            "what is to be sampled? a testcase, -p PID, -a, or -- COMMAND: see knee profile --help",
+        ));
     };
-    tell!("knee: sampling {} at {} Hz{why}", clock.event, clock.frequency.unwrap_or(0));
-    if !sampler.sees_kernel() {
-        tell!(
-            "knee: without the kernel, which takes kernel.perf_event_paranoid 1 or less, or root: \
-             sysctl kernel.perf_event_paranoid=1"
-        );
-    } else if !sampler.knows_kernel_names() {
-        tell!(
-            "knee: the kernel's functions have no names here: as root, sysctl \
-             kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"
-        );
-    }
+    Ok(Ok(taken))
 }
 
 /// Writes a capture where it was asked for, or in a file of its own.

@@ -7,34 +7,33 @@ use anyhow::Context;
 use knee_measure::held::{Ended, Held, shell_status};
 use knee_measure::interrupt::Interrupt;
 use knee_measure::machine::utc::rfc3339;
-use knee_profile::Capture;
-use knee_profile::sampling::{Options, Sampler, Target};
+use knee_profile::sampling::Target;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::sample::tell_how;
+use super::HowArgs;
+use super::watch::Watch;
 use crate::exit::ExitStatus;
 
 /// Samples a command until it ends, or for some seconds; then it goes on.
-pub(super) fn command(
+pub(super) fn command<W: Watch>(
     command: &[OsString],
     duration: Option<f64>,
-    options: &Options,
+    how: &HowArgs,
     interrupt: &Interrupt,
-    quiet: bool,
-) -> anyhow::Result<(Capture, ExitStatus)> {
+) -> anyhow::Result<(W::Taken, ExitStatus)> {
     let started_at = rfc3339(SystemTime::now());
     let mut held = Held::start(command).context("cannot start a process")?;
-    let sampler = Sampler::open(&Target::Exec(held.id()), options)?;
-    if !quiet {
-        tell_how(&sampler);
+    let watch = W::open(&Target::Exec(held.id()), how, None)?;
+    if !how.quiet {
+        watch.tell_how();
     }
     held.release().context("the process of the command is gone")?;
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let mut ended = held.wait(until, interrupt)?;
-    let capture = sampler.finish(words.join(" "), started_at, None)?;
+    let taken = watch.finish(words.join(" "), started_at, None)?;
     if ended.is_none() {
         ended = held.wait(None, interrupt)?;
     }
@@ -43,29 +42,28 @@ pub(super) fn command(
         Some(Ended::Interrupted(signal)) => ExitStatus::Interrupted(signal),
         None => unreachable!("without a deadline it waits until something has happened"),
     };
-    Ok((capture, status))
+    Ok((taken, status))
 }
 
 /// Samples a process, or all, until it ends, or for some seconds, or until Ctrl-C.
-pub(super) fn running(
+pub(super) fn running<W: Watch>(
     target: &Target,
     duration: Option<f64>,
-    options: &Options,
+    how: &HowArgs,
     interrupt: &Interrupt,
-    quiet: bool,
-) -> anyhow::Result<(Capture, ExitStatus)> {
+) -> anyhow::Result<(W::Taken, ExitStatus)> {
     let started_at = rfc3339(SystemTime::now());
-    let mut sampler = Sampler::open(target, options)?;
-    sampler.enable()?;
-    if !quiet {
-        tell_how(&sampler);
+    let mut watch = W::open(target, how, None)?;
+    watch.enable()?;
+    if !how.quiet {
+        watch.tell_how();
     }
     wait(target, duration, interrupt)?;
     let title = match target {
         Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
         Target::System => "all CPUs".to_owned(),
     };
-    Ok((sampler.finish(title, started_at, None)?, ExitStatus::Done))
+    Ok((watch.finish(title, started_at, None)?, ExitStatus::Done))
 }
 
 /// Until it is over. Ctrl-C ends the sampling as its user wants it to, and is no failure.

@@ -16,11 +16,11 @@ use knee_measure::select::{Selected, select};
 use knee_measure::sweep::spare_cpu;
 use knee_measure::testcase::{Mode, Need};
 use knee_measure::workdir::WorkDir;
-use knee_profile::Capture;
 use knee_profile::capture::Work;
-use knee_profile::sampling::{Options, Sampler, Target};
+use knee_profile::sampling::Target;
 
 use super::super::run::{WARMUP, existing, topology};
+use super::watch::Watch;
 use super::{HowArgs, ModeArg};
 use crate::exit::{ExitStatus, usage};
 use crate::stderr::tell;
@@ -78,31 +78,26 @@ impl<'a> Bench<'a> {
 
     /// Runs so many tasks, and samples them for so many seconds once they have warmed up. `started` is
     /// told when sampling begins.
-    pub(super) fn sample(
+    pub(super) fn sample<W: Watch>(
         &self,
         tasks: u32,
         seconds: f64,
         interrupt: &Interrupt,
-        mut started: impl FnMut(&Sampler),
-    ) -> anyhow::Result<Result<Capture, Stopped>> {
+        mut started: impl FnMut(&W),
+    ) -> anyhow::Result<Result<W::Taken, Stopped>> {
         let started_at = rfc3339(SystemTime::now());
         let sampler = RefCell::new(None);
         let mut iterations = 0.0;
         let mut taken = 0;
         let watch = |runner: i32| {
-            let options = Options {
-                every: self.how.event.into(),
-                frequency: self.how.frequency,
-                without: Some(runner),
-            };
-            let opened = Sampler::open(&Target::Process(runner), &options);
+            let opened = W::open(&Target::Process(runner), self.how, Some(runner));
             *sampler.borrow_mut() = Some(opened.map_err(io::Error::other)?);
             Ok(())
         };
         let samples = count(seconds);
         let result = self.round(tasks, seconds, interrupt, watch, |sample| {
             let mut sampler = sampler.borrow_mut();
-            let sampler = sampler.as_mut().expect("it was opened before there were tasks");
+            let sampler: &mut W = sampler.as_mut().expect("it was opened before there were tasks");
             match sample.phase {
                 Phase::Warmup => {
                     sampler.enable().map_err(io::Error::other)?;

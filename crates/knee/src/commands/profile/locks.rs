@@ -1,0 +1,41 @@
+//! `knee profile --locks`.
+
+use anyhow::Context;
+use knee_measure::interrupt::Interrupt;
+use knee_measure::record::write_atomically;
+use knee_profile::locks::table;
+use knee_profile::sampling::LockSampler;
+
+use super::SampleArgs;
+use super::sample::take;
+use crate::exit::ExitStatus;
+use crate::present::profile::wait_losses;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Sites that are shown.
+const SHOWN: usize = 15;
+
+pub(super) fn run(args: &SampleArgs, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
+    let (waits, status) = match take::<LockSampler>(args, interrupt)? {
+        Ok(taken) => taken,
+        Err(status) => return Ok(status),
+    };
+    let json = serde_json::to_string_pretty(&waits)? + "\n";
+    if let Some(file) = &args.output {
+        write_atomically(file, json.as_bytes())
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if args.json {
+        stdout::print(&json)?;
+    } else if !args.how.quiet {
+        stdout::print(&table(&waits, SHOWN).to_string())?;
+    }
+    if !args.how.quiet {
+        wait_losses(&waits);
+        if let Some(file) = &args.output {
+            tell!("knee: lock waits are in {}", file.display());
+        }
+    }
+    Ok(status)
+}
