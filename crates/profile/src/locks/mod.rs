@@ -154,7 +154,7 @@ pub(crate) fn sites<'a>(
         let name = |(place, &address): (usize, &u64)| {
             // The innermost is where it was; the others are where it will go on, after the call.
             let found = kernel.find(address.saturating_sub(u64::from(place > 0)));
-            found.map_or("[unknown]", |(name, _)| name).to_owned()
+            found.map_or("[kernel]", |(name, _)| name).to_owned()
         };
         let names = addresses.iter().enumerate().map(name).collect();
         by_names.entry((kinds::name(*flags as u32), names)).or_default().join(waits);
@@ -162,7 +162,7 @@ pub(crate) fn sites<'a>(
     let mut by_site: BTreeMap<(String, String), Site> = BTreeMap::new();
     for ((lock, functions), waits) in by_names {
         let stack = WaitStack { functions, waits };
-        let function = stack.functions.get(stack.site()).map_or("[unknown]", String::as_str);
+        let function = stack.functions.get(stack.site()).map_or("[kernel]", String::as_str);
         let (lock, function) = (lock, function.to_owned());
         let site = by_site.entry((lock.clone(), function.clone())).or_insert_with(|| Site {
             lock,

@@ -70,7 +70,9 @@ fn waits_are_counted_by_lock_and_by_who_wanted_it() {
 
 #[test]
 fn the_table_has_who_waits_longest_first() {
-    assert_data_eq!(table(&example(), 2).to_string(), str![[r#"
+    assert_data_eq!(
+        table(&example(), 2).to_string(),
+        str![[r#"
 mmap1 threads ×4: 1711 waits for locks of the kernel in 3.00 s, 111 ms in all, of 100 k iterations
 
 lock           waits     total      mean   longest  per iteration  wanted by
@@ -80,17 +82,21 @@ rwsem:W         1011   51.0 ms   50.4 µs   2.00 ms         510 ns  vm_mmap_pgof
                                                                      from ksys_mmap_pgoff < do_syscall_64
 (1 more, 40.0 µs in all)
 
-"#]]);
+"#]]
+    );
 }
 
 #[test]
 fn nobody_who_waits_is_said_in_words() {
     let nobody = LockWaits { sites: Vec::new(), work: None, ..example() };
-    assert_data_eq!(table(&nobody, 2).to_string(), str![[r#"
+    assert_data_eq!(
+        table(&nobody, 2).to_string(),
+        str![[r#"
 mmap1 threads ×4: 0 waits for locks of the kernel in 3.00 s, 0 ns in all
 No thread had to wait: each lock was free when it was wanted.
 
-"#]]);
+"#]]
+    );
 }
 
 #[test]

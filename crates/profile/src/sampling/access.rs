@@ -74,6 +74,10 @@ pub enum SampleError {
     Refused(#[source] io::Error),
 }
 
+/// What is said where it is not for want of a setting.
+const OTHERS: &str = "not permitted: the process is another user's: run knee as that user, as root, or with \
+    CAP_PERFMON and CAP_SYS_PTRACE; in a container, seccomp must allow perf_event_open";
+
 /// Who may sample what: Documentation/admin-guide/sysctl/kernel.rst, and 3 and 4 of Debian and Ubuntu.
 fn denied(paranoid: &Option<i32>, system: bool) -> String {
     let (needed, what) = match system {
@@ -81,9 +85,7 @@ fn denied(paranoid: &Option<i32>, system: bool) -> String {
         false => (2, "your own processes"),
     };
     if paranoid.is_some_and(|level| level <= needed) {
-        return "not permitted: the process is another user's: run knee as that user, as root, or with \
-                CAP_PERFMON and CAP_SYS_PTRACE; in a container, seccomp must allow perf_event_open"
-            .to_owned();
+        return OTHERS.to_owned();
     }
     let is = paranoid.map_or(String::new(), |level| format!(", here it is {level}"));
     format!(
@@ -95,6 +97,9 @@ fn denied(paranoid: &Option<i32>, system: bool) -> String {
 
 /// Who may read tracepoints: `perf_trace_event_perm` of kernel/trace/trace_event_perf.c.
 fn waits_denied(paranoid: &Option<i32>) -> String {
+    if paranoid.is_some_and(|level| level < 0) {
+        return OTHERS.to_owned();
+    }
     let is = paranoid.map_or(String::new(), |level| format!(", here it is {level}"));
     format!(
         "not permitted: to see lock waits run knee as root, or with CAP_PERFMON, or with \
@@ -119,5 +124,8 @@ mod tests {
         assert!(words(Some(2), true).contains("sysctl kernel.perf_event_paranoid=0"));
         assert!(words(None, false).contains("must be 2 or less: "));
         assert!(words(Some(2), false).contains("another user's"));
+        let waits = |paranoid| SampleError::WaitsDenied { paranoid }.to_string();
+        assert!(waits(Some(2)).contains("kernel.perf_event_paranoid=-1, here it is 2"));
+        assert!(waits(Some(-1)).contains("another user's"));
     }
 }

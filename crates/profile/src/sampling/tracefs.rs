@@ -57,7 +57,7 @@ impl Format {
     }
 }
 
-/// A line such as `field:unsigned int flags;	offset:16;	size:4;	signed:0;`.
+/// A line such as `field:unsigned int flags; offset:16; size:4; signed:0;`, with tabs before each part.
 fn field(line: &str) -> Option<(String, Field)> {
     let mut parts = line.trim_start().strip_prefix("field:")?.split(';').map(str::trim);
     let declaration = parts.next()?;
@@ -186,7 +186,9 @@ mod tests {
         #[test]
         fn no_text_makes_the_reader_panic(text in "(field:|offset:|size:|ID:|[a-z0-9 *;\\[\\]\t\n]){0,60}") {
             if let Some(format) = Format::parse(&text) {
-                format.fields.iter().for_each(|(_, field)| drop(field.read(&[0; 64])));
+                format.fields.iter().for_each(|(_, field)| {
+                    let _ = field.read(&[0; 64]);
+                });
             }
         }
 
