@@ -119,6 +119,30 @@ fn growth_names_what_each_iteration_takes_more_of() {
     assert!(fs::read_to_string(scratch.path().join("diff.svg")).unwrap().contains("</svg>"));
 }
 
+#[test]
+fn a_command_that_sleeps_is_seen_without_a_cpu() {
+    let scratch = Scratch::new();
+    let args = ["--event", "off-cpu", "-o", "c.json", "--", "sh", "-c", "sleep 0.5; :"];
+    let Some(sampled) = profile(&scratch, &args) else { return };
+    sampled.assert_code(0).assert_stdout_has("by off-cpu");
+    let capture = capture(&scratch, "c.json");
+    assert_schema("capture", &capture);
+    assert_eq!(capture["cpu_seconds"], serde_json::Value::Null);
+    let programs = capture["programs"].as_array().unwrap();
+    let of_sleep = capture["counts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|count| programs[count["program"].as_u64().unwrap() as usize] == "sleep");
+    let nanoseconds: u64 = of_sleep.map(|count| count["weight"].as_u64().unwrap()).sum();
+    // It cannot have slept for less, but for the sample that was due before it was over.
+    assert!(nanoseconds >= 498_000_000, "{nanoseconds} ns");
+    if !sampled.stderr.contains("no names") {
+        let folded = profile(&scratch, &["show", "c.json", "--form", "folded"]).unwrap();
+        folded.assert_code(0).assert_stdout_has("nanosleep");
+    }
+}
+
 /// Runs `knee profile --locks`, unless the kernel does not say here who waits.
 fn locks(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
     let finished = profile(scratch, &[&["--locks"], args].concat())?;

@@ -30,7 +30,9 @@ pub(crate) fn losses(capture: &Capture) {
     let losses = capture.losses;
     let all = capture.samples() + losses.lost;
     let share = |part: u64| number::percent(part as f64 / all.max(1) as f64);
-    if capture.samples() == 0 {
+    if capture.samples() == 0 && capture.clock.event == "off-cpu" {
+        tell!("knee: no samples: no thread was without a CPU for long; sample for longer with -d");
+    } else if capture.samples() == 0 {
         tell!("knee: no samples: it ended at once, or had no CPU; sample for longer with -d");
     }
     if losses.lost > 0 {

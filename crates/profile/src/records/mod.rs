@@ -5,6 +5,7 @@
 //! over, or when there are so many of them that memory is better spent on names: names of different
 //! processes are the same, addresses are not.
 
+mod off_cpu;
 mod order;
 mod space;
 
@@ -14,6 +15,7 @@ use linux_perf_event_reader::constants::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER,
 };
 use linux_perf_event_reader::{CpuMode, EventRecord, SampleRecord};
+use off_cpu::OffCpu;
 
 pub(crate) use order::InOrder;
 pub(crate) use space::{Area, Place, Spaces};
@@ -47,6 +49,8 @@ pub(crate) struct Records {
     deepest: Option<usize>,
     /// A thread that is there for the others, and whose samples nobody wants.
     without: Option<i32>,
+    /// Threads without a CPU, where that is what is sampled.
+    off_cpu: Option<OffCpu>,
 }
 
 impl Records {
@@ -62,6 +66,7 @@ impl Records {
             losses: Losses::default(),
             deepest: None,
             without: None,
+            off_cpu: None,
         }
     }
 
@@ -74,6 +79,32 @@ impl Records {
     /// Leaves out the samples of a thread.
     pub(crate) fn leave_out(&mut self, thread: i32) {
         self.without = Some(thread);
+    }
+
+    /// Takes samples for where threads lost their CPUs, and weighs them by how long they had none, in
+    /// periods of so many nanoseconds.
+    pub(crate) fn sample_off_cpu(&mut self, period: u64) {
+        self.off_cpu = Some(OffCpu::new(period));
+    }
+
+    /// A thread has a CPU again.
+    pub(crate) fn on_cpu(&mut self, thread: i32, time: u64) {
+        let samples = self.off_cpu.as_mut().and_then(|off| off.come(thread, time));
+        self.count_off_cpu(samples);
+    }
+
+    /// Sampling ends: who has no CPU now had none until now.
+    pub(crate) fn all_on_cpu(&mut self, time: u64) {
+        let samples = self.off_cpu.as_mut().map_or_else(Vec::new, |off| off.all(time));
+        self.count_off_cpu(samples);
+    }
+
+    fn count_off_cpu(&mut self, samples: impl IntoIterator<Item = off_cpu::Samples>) {
+        let period = self.off_cpu.as_ref().map_or(0, OffCpu::period);
+        for (stack, samples) in samples {
+            let count = self.unnamed.entry(stack).or_default();
+            (count.0, count.1) = (count.0 + samples, count.1 + samples * period);
+        }
     }
 
     pub(crate) fn losses(&mut self) -> &mut Losses {
@@ -114,6 +145,8 @@ impl Records {
                 }
             }
             EventRecord::Exit(exit) => {
+                let samples = self.off_cpu.as_mut().and_then(|off| off.exit(exit.tid));
+                self.count_off_cpu(samples);
                 self.programs.remove(&exit.tid);
                 if exit.pid == exit.tid {
                     self.spaces.exit(exit.pid);
@@ -129,7 +162,10 @@ impl Records {
                 let path = map.path.as_slice();
                 self.map(map.cpu_mode, map.pid, area, map.page_offset, &path);
             }
-            EventRecord::Lost(lost) => self.losses.lost += lost.count,
+            EventRecord::Lost(lost) => {
+                self.losses.lost += lost.count;
+                self.off_cpu.iter_mut().for_each(OffCpu::lost);
+            }
             EventRecord::Throttle(_) => self.losses.throttled += 1,
             _ => (),
         }
@@ -180,6 +216,13 @@ impl Records {
         };
         self.key[0] = u64::from(program) << 32 | u64::from(maps);
         self.losses.cut += u64::from(self.deepest.is_some_and(|deepest| depth >= deepest));
+        if let Some(off) = &mut self.off_cpu {
+            // One that is not known has ended already, and loses its CPU for good.
+            if self.programs.contains_key(&thread) {
+                off.leave(thread, &self.key, sample.timestamp.unwrap_or(0));
+            }
+            return;
+        }
         let weight = sample.period.unwrap_or(1);
         match self.unnamed.get_mut(self.key.as_slice()) {
             Some(count) => (count.0, count.1) = (count.0 + 1, count.1 + weight),
@@ -224,7 +267,10 @@ impl Records {
             }
             self.stacks.count(program, node, samples, weight);
         }
-        self.spaces.forget_old();
+        // The stacks of those that have no CPU still refer to them.
+        if self.off_cpu.is_none() {
+            self.spaces.forget_old();
+        }
     }
 
     /// What was collected, and what is missing.

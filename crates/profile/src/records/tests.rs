@@ -155,6 +155,26 @@ fn many_stacks_get_names_early_and_count_the_same() {
 }
 
 #[test]
+fn without_a_cpu_a_stack_counts_for_as_long_as_that_lasts() {
+    let mut records = Records::new(None);
+    records.sample_off_cpu(10);
+    records.take(comm(1, "x", false));
+    records.take(fork(1, 2));
+    records.take(map(1, "/no/file"));
+    // At time 0, as all samples here.
+    sample(&mut records, 1, &[PERF_CONTEXT_USER, 0x1010]);
+    sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010]);
+    records.on_cpu(1, 35);
+    records.on_cpu(1, 95);
+    records.take(exit(2));
+    sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010]);
+    sample(&mut records, 1, &[PERF_CONTEXT_USER, 0x1010]);
+    records.all_on_cpu(50);
+    let expected = ["x;[file] 8", "x;[unknown] 9"];
+    assert_eq!(collected(records), expected, "3 and 5; 9 until the last that happened");
+}
+
+#[test]
 fn who_is_left_out_is_not_seen() {
     let mut records = Records::new(None);
     records.leave_out(1);

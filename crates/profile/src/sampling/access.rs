@@ -50,6 +50,13 @@ pub enum SampleError {
          take Linux 5.19 or later, with CONFIG_EVENT_TRACING; what spins is seen without --locks"
     )]
     NoContentionEvents,
+    /// The kernel does not let us see where threads lose their CPUs, which is within the kernel.
+    #[error(
+        "not permitted: to see where threads are without a CPU, kernel.perf_event_paranoid must be 1 or \
+         less, and 0 or less for all processes: `sysctl kernel.perf_event_paranoid=1` as root, or run \
+         knee as root, or with CAP_PERFMON; in a container, seccomp must allow perf_event_open"
+    )]
+    OffCpuDenied,
     /// There is no memory for the buffers that we may have.
     #[error(
         "the kernel gives no memory for buffers: raise kernel.perf_event_mlock_kb \

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use linux_perf_event_reader::{EventRecord, RecordParseInfo};
+use linux_perf_event_reader::{ContextSwitchRecord, EventRecord, RecordParseInfo};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -21,6 +21,9 @@ pub(super) trait Collector {
 
     fn take(&mut self, record: EventRecord<'_>);
 
+    /// A thread has a CPU again, at a time in nanoseconds.
+    fn on_cpu(&mut self, _thread: i32, _time: u64) {}
+
     /// A record could not be read.
     fn unreadable(&mut self);
 
@@ -37,6 +40,10 @@ impl Collector for Records {
         Records::take(self, record);
     }
 
+    fn on_cpu(&mut self, thread: i32, time: u64) {
+        Records::on_cpu(self, thread, time);
+    }
+
     fn unreadable(&mut self) {
         self.losses().unreadable += 1;
     }
@@ -45,7 +52,8 @@ impl Collector for Records {
         Records::seen(self)
     }
 
-    fn finish(self) -> (Stacks, Losses) {
+    fn finish(mut self) -> (Stacks, Losses) {
+        self.all_on_cpu(now());
         Records::finish(self)
     }
 }
@@ -92,8 +100,7 @@ impl<C: Collector> Drain<C> {
 
     /// Empties all buffers, and takes in what is older than the last look; all if it is the last.
     fn look(&mut self, is_last: bool) {
-        let now = clock_gettime(ClockId::Monotonic);
-        let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let now = now();
         for ring in &mut self.rings {
             self.bytes.clear();
             ring.read(&mut self.bytes);
@@ -103,9 +110,21 @@ impl<C: Collector> Drain<C> {
         }
         let collector = &mut self.collector;
         self.order.hand_on(if is_last { u64::MAX } else { self.before }, |raw| match raw.parse() {
+            Ok(EventRecord::ContextSwitch(ContextSwitchRecord::In { .. })) => {
+                let common = raw.common_data().unwrap_or_default();
+                if let (Some(thread), Some(time)) = (common.tid, common.timestamp) {
+                    collector.on_cpu(thread, time);
+                }
+            }
             Ok(record) => collector.take(record),
             Err(_) => collector.unreadable(),
         });
         self.before = now;
     }
+}
+
+/// The time of the events' clock, in nanoseconds.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -92,7 +92,7 @@ pub(super) fn choose(
         };
         match Errno::from_io_error(&error) {
             Some(Errno::ACCESS | Errno::PERM)
-                if chosen.sees_kernel && !chosen.system && !chosen.waits() =>
+                if chosen.sees_kernel && !chosen.system && chosen.is_of_cpu_time() =>
             {
                 chosen.sees_kernel = false;
             }
@@ -127,6 +127,16 @@ impl Chosen {
         matches!(self.what, What::Waits { .. })
     }
 
+    fn off_cpu(&self) -> bool {
+        matches!(self.what, What::Clock { every: Every::OffCpu, .. })
+    }
+
+    /// Whether what is seen is CPU time: it can be counted beside it, and user space has some of it,
+    /// whether or not the kernel is seen.
+    pub(super) fn is_of_cpu_time(&self) -> bool {
+        !self.waits() && !self.off_cpu()
+    }
+
     fn cycles(&self) -> bool {
         matches!(self.what, What::Clock { every: Every::Cycles, .. })
     }
@@ -134,6 +144,7 @@ impl Chosen {
     fn denied(&self) -> SampleError {
         match self.waits() {
             true => SampleError::WaitsDenied { paranoid: paranoid() },
+            false if self.off_cpu() => SampleError::OffCpuDenied,
             false => SampleError::Denied { paranoid: paranoid(), system: self.system },
         }
     }
@@ -150,6 +161,9 @@ impl Chosen {
             (Role::CpuTime, _) => bindings::PERF_COUNT_SW_TASK_CLOCK.into(),
             (Role::Sampling, What::Clock { every: Every::CpuClock, .. }) => {
                 bindings::PERF_COUNT_SW_CPU_CLOCK.into()
+            }
+            (Role::Sampling, What::Clock { every: Every::OffCpu, .. }) => {
+                bindings::PERF_COUNT_SW_CONTEXT_SWITCHES.into()
             }
             (Role::Sampling, What::Clock { .. }) => {
                 attr.type_ = bindings::PERF_TYPE_HARDWARE;
@@ -194,6 +208,11 @@ impl Chosen {
         attr.set_watermark(1);
         attr.__bindgen_anon_2.wakeup_watermark = (Ring::BYTES / 4) as u32;
         match (role, self.what) {
+            (Role::Sampling, What::Clock { every: Every::OffCpu, .. }) => {
+                attr.__bindgen_anon_1.sample_period = 1;
+                // Says when a thread has a CPU again.
+                attr.set_context_switch(1);
+            }
             (Role::Sampling, What::Clock { frequency, .. }) => {
                 attr.set_freq(1);
                 attr.__bindgen_anon_1.sample_freq = frequency;
@@ -237,6 +256,7 @@ impl Chosen {
         let What::Clock { every, frequency } = self.what else { return None };
         let (event, unit) = match every {
             Every::CpuClock => ("cpu-clock", Unit::Nanoseconds),
+            Every::OffCpu => ("off-cpu", Unit::Nanoseconds),
             _ => ("cycles", Unit::Cycles),
         };
         Some(Clock { event: event.into(), unit, frequency: Some(frequency) })

@@ -54,6 +54,8 @@ pub enum Every {
     Cycles,
     /// A timer that runs while the CPU does (`cpu-clock`).
     CpuClock,
+    /// A timer that runs while a thread has no CPU: it sleeps, or waits for one.
+    OffCpu,
 }
 
 /// How to sample.
@@ -93,11 +95,15 @@ impl Sampler {
         let clock = chosen.clock().expect("a clock was asked for");
         let kernel = KernelSymbols::of_running().ok().filter(KernelSymbols::are_known);
         let knows_kernel = kernel.is_some();
+        let off_cpu = (every == Every::OffCpu).then(|| 1_000_000_000 / frequency.max(1));
         let of = target.clone();
         let session = Session::open(target, chosen, move |threads| {
             let mut records = Records::new(kernel).with_deepest(deepest());
             if let Some(thread) = without {
                 records.leave_out(thread);
+            }
+            if let Some(period) = off_cpu {
+                records.sample_off_cpu(period);
             }
             processes::read(&mut records, &of, threads);
             records

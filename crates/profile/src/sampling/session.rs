@@ -65,7 +65,7 @@ impl<T: Send + 'static> Session<T> {
                 return Err(gone(target));
             }
         }
-        if *target != Target::System {
+        if *target != Target::System && chosen.is_of_cpu_time() {
             for &thread in &threads {
                 events.extend(Event::open(&chosen, Role::CpuTime, thread, -1)?);
             }

@@ -42,6 +42,7 @@ Examples:
   knee profile -p 1234 -d 10               a process, for ten seconds
   knee profile -a -d 5                     everything on all CPUs
   knee profile mmap1 -m threads --locks    who waits for which lock of the kernel, and how long
+  knee profile mmap1 --event off-cpu       where tasks sleep, or wait for a CPU
   knee profile growth mmap1 -m threads     what an iteration takes more of with more tasks
   knee profile show last.json              the call tree
   knee profile show last.json --form flame -o last.svg
@@ -154,6 +155,8 @@ enum Event {
     Cycles,
     /// The CPU's clock
     CpuClock,
+    /// Time without a CPU: asleep, or waiting for one
+    OffCpu,
 }
 
 impl From<Event> for Every {
@@ -162,6 +165,7 @@ impl From<Event> for Every {
             Event::Best => Every::Best,
             Event::Cycles => Every::Cycles,
             Event::CpuClock => Every::CpuClock,
+            Event::OffCpu => Every::OffCpu,
         }
     }
 }

@@ -51,6 +51,7 @@ impl Watch for Sampler {
         let clock = self.clock();
         let why = match clock.event.as_str() {
             "cpu-clock" => " (a timer: code with interrupts off is seen at its end)",
+            "off-cpu" => " (the time that threads are without a CPU, once they have lost one)",
             _ => "",
         };
         tell!("knee: sampling {} at {} Hz{why}", clock.event, clock.frequency.unwrap_or(0));
