@@ -4,11 +4,11 @@
 //! The process is knee itself, which reads from a pipe and then becomes the command.
 
 use std::ffi::OsString;
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
@@ -23,9 +23,6 @@ pub const SUBCOMMAND: &str = "held";
 
 /// What a shell returns for what it does not find.
 const NOT_FOUND: i32 = 127;
-
-/// How long an interrupted command may take to end by itself.
-const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A command that waits. Dropping it ends the command, begun or not.
 #[derive(Debug)]
@@ -74,7 +71,8 @@ impl Held {
         self.release.take().map_or(Ok(()), |mut pipe| pipe.write_all(b"!"))
     }
 
-    /// Waits until it has ended, or `until`, or somebody interrupts, which ends it.
+    /// Waits until it has ended, or `until`. Who interrupts asks the command to end, and kills it by
+    /// doing so again.
     ///
     /// # Errors
     /// It cannot be waited for.
@@ -84,6 +82,7 @@ impl Held {
         interrupt: &Interrupt,
     ) -> io::Result<Option<Ended>> {
         let exit = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        let mut asked = None;
         loop {
             let mut fds =
                 [PollFd::new(&exit, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
@@ -95,13 +94,19 @@ impl Held {
             }
             let [ended, interrupted] = fds.map(|fd| !fd.revents().is_empty());
             if ended {
-                return Ok(Some(Ended::Itself(self.child.wait()?)));
+                let status = self.child.wait()?;
+                return Ok(Some(asked.map_or(Ended::Itself(status), Ended::Interrupted)));
             }
             if interrupted && let Some(signal) = interrupt.take() {
-                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-                let _ =
-                    poll(&mut [PollFd::new(&exit, PollFlags::IN)], Some(&timespec(END_PATIENCE)));
-                return Ok(Some(Ended::Interrupted(signal)));
+                if asked.replace(signal).is_some() {
+                    // The second time is meant: the command is killed when we are dropped.
+                    return Ok(Some(Ended::Interrupted(signal)));
+                }
+                // A terminal has sent Ctrl-C to the command as well.
+                let has_it = signal == libc::SIGINT && io::stdin().is_terminal();
+                if let Some(signal) = Signal::from_named_raw(signal).filter(|_| !has_it) {
+                    let _ = kill_process(Pid::from_child(&self.child), signal);
+                }
             }
         }
     }

@@ -9,9 +9,9 @@
 //!
 //! and a function has the part of that which it has of the samples.
 //!
-//! **Sampling error.** A count of independent samples is that of a binomial distribution (shares) or
-//! close to a Poisson distribution (cost per iteration, where the number of samples is no choice of
-//! anyone). The difference of two is tested by z: its distance from none in standard errors, under
+//! **Sampling error.** A count of independent samples is that of a binomial distribution (shares, of
+//! the samples or of CPU time that was counted beside them) or close to a Poisson distribution (cost per
+//! iteration where the samples are all that there is, and their number no choice of anyone). The difference of two is tested by z: its distance from none in standard errors, under
 //! the assumption that both are of one population, whose rate is that of both counts together
 //! (Newcombe, "Interval estimation for the difference between independent proportions", Statistics
 //! in Medicine 17, 1998, has the test and the interval). Below five samples on both sides together
@@ -152,18 +152,24 @@ pub(crate) struct Scale {
     pub(crate) measure: Measure,
     /// What all samples of each come to.
     pub(crate) whole: (f64, f64),
+    /// Whether that is known beside the samples, which then only divide it up.
+    is_whole_known: bool,
     samples: (u64, u64),
 }
 
 impl Scale {
     pub(crate) fn of(before: &Capture, after: &Capture) -> Scale {
         let samples = (before.samples(), after.samples());
+        let is_whole_known = before.cpu_seconds.is_some() && after.cpu_seconds.is_some();
         let costs = cost_per_iteration(before).zip(cost_per_iteration(after));
         match costs {
             Some(((measure, before), (other, after))) if measure == other => {
-                Scale { measure, whole: (before, after), samples }
+                Scale { measure, whole: (before, after), is_whole_known, samples }
             }
-            _ => Scale { measure: Measure::Share, whole: (1.0, 1.0), samples },
+            _ => {
+                let (measure, whole) = (Measure::Share, (1.0, 1.0));
+                Scale { measure, whole, is_whole_known: true, samples }
+            }
         }
     }
 
@@ -195,9 +201,9 @@ impl Scale {
     fn variance(&self, samples: (u64, u64)) -> (f64, f64) {
         let of = |count: u64, all: u64| {
             let (count, all) = (count.max(1) as f64, all.max(1) as f64);
-            match self.measure {
-                Measure::Share => count * (1.0 - count / all).max(0.0),
-                _ => count,
+            match self.is_whole_known {
+                true => count * (1.0 - count / all).max(0.0),
+                false => count,
             }
         };
         (of(samples.0, self.samples.0), of(samples.1, self.samples.1))
@@ -214,13 +220,13 @@ impl Scale {
         // What one unit of the measure is in samples of each, and how many units all of them are.
         let exposure = (1.0 / a, 1.0 / b);
         let rate = both as f64 / (exposure.0 + exposure.1);
-        let left = match self.measure {
-            Measure::Share => 1.0 - rate,
-            _ => 1.0,
+        let left = |whole: f64| match self.is_whole_known {
+            true => (1.0 - rate / whole).max(0.0),
+            false => 1.0,
         };
-        let variance = rate * left * (1.0 / exposure.0 + 1.0 / exposure.1);
+        let variance = rate * (a * left(self.whole.0) + b * left(self.whole.1));
         if variance <= 0.0 {
-            return 1.0;
+            return if difference.change() == 0.0 { 1.0 } else { 0.0 };
         }
         erfc(difference.change().abs() / variance.sqrt() / std::f64::consts::SQRT_2)
     }

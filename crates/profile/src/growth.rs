@@ -69,14 +69,66 @@ pub struct Row {
     pub from: Vec<String>,
 }
 
-/// What grew from the first of these captures to the last; `None` if there are fewer than two, or if one
-/// does not know what was done.
-pub fn growth(captures: &[Capture]) -> Option<Growth> {
-    let [first, .., last] = captures else { return None };
-    let points = captures.iter().map(Point::of).collect::<Option<Vec<_>>>()?;
+/// Why captures show no growth together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GrowthError {
+    /// There is one, or none.
+    #[error("growth is from one number of tasks to another: it takes two captures or more")]
+    TooFew,
+    /// It is not known what was done meanwhile.
+    #[error(
+        "{title} has no iterations, or no time: growth is of testcases, as of knee profile TESTCASE"
+    )]
+    NoWork {
+        /// Its title.
+        title: String,
+    },
+    /// They are of different things.
+    #[error(
+        "{one} and {other} differ in more than their tasks: testcase, mode and clock must be the same"
+    )]
+    Different {
+        /// A title.
+        one: String,
+        /// Another.
+        other: String,
+    },
+    /// Two have the same number of tasks.
+    #[error("two captures are of the same number of tasks, {tasks}: take one of each number")]
+    Twice {
+        /// The number.
+        tasks: u32,
+    },
+}
+
+/// What grew from the capture with the fewest tasks to the one with the most.
+///
+/// # Errors
+/// [`GrowthError`] says what these captures lack.
+pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
+    let mut captures: Vec<&Capture> = captures.iter().collect();
+    captures.sort_by_key(|capture| capture.work.as_ref().map(|work| work.tasks));
+    let [first, .., last] = captures[..] else { return Err(GrowthError::TooFew) };
+    let point = |capture: &&Capture| {
+        Point::of(capture).ok_or_else(|| GrowthError::NoWork { title: capture.title.clone() })
+    };
+    let points = captures.iter().map(point).collect::<Result<Vec<_>, _>>()?;
+    for pair in captures.windows(2) {
+        let key = |capture: &Capture| {
+            let work = capture.work.as_ref().map(|work| (work.testcase.clone(), work.mode.clone()));
+            (work, capture.clock.event.clone(), capture.clock.user_only)
+        };
+        if key(pair[0]) != key(pair[1]) {
+            let (one, other) = (pair[0].title.clone(), pair[1].title.clone());
+            return Err(GrowthError::Different { one, other });
+        }
+    }
+    if let Some(pair) = points.windows(2).find(|pair| pair[0].tasks == pair[1].tasks) {
+        return Err(GrowthError::Twice { tasks: pair[0].tasks });
+    }
     let difference = diff(first, last);
     if difference.measure == Measure::Share {
-        return None;
+        return Err(GrowthError::NoWork { title: last.title.clone() });
     }
     let between: Vec<_> = captures
         .iter()
@@ -112,8 +164,8 @@ pub fn growth(captures: &[Capture]) -> Option<Growth> {
         let (a, b) = (rank(a), rank(b));
         b.0.cmp(&a.0).then_with(|| b.1.total_cmp(&a.1))
     });
-    let testcase = last.work.as_ref()?.testcase.clone();
-    Some(Growth { testcase, measure: difference.measure, points, rows })
+    let testcase = last.work.as_ref().map_or(String::new(), |work| work.testcase.clone());
+    Ok(Growth { testcase, measure: difference.measure, points, rows })
 }
 
 impl Point {

@@ -1,5 +1,6 @@
 //! Names of addresses.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -36,7 +37,8 @@ impl Symbols {
             // Without, there is nothing about what is inlined.
             .enable_code_info(true)
             .enable_inlined_fns(true)
-            .enable_demangling(true)
+            // It takes a C function that is called `f` for the C++ type of that letter.
+            .enable_demangling(false)
             .build();
         Symbols {
             symbolizer,
@@ -114,11 +116,22 @@ fn function(stacks: &mut Stacks, name: &str, module: &str, kind: Kind, inlined: 
 
 fn named(sym: &Sym<'_>, file: &str, stacks: &mut Stacks) -> Box<[u32]> {
     let inlined = sym.inlined.iter().rev();
-    let inlined = inlined
-        .map(|inlined: &InlinedFn<'_>| function(stacks, &inlined.name, file, Kind::User, true));
+    let inlined = inlined.map(|inlined: &InlinedFn<'_>| {
+        function(stacks, &demangled(&inlined.name), file, Kind::User, true)
+    });
     let mut functions: Vec<u32> = inlined.collect();
-    functions.push(function(stacks, &sym.name, file, Kind::User, false));
+    functions.push(function(stacks, &demangled(&sym.name), file, Kind::User, false));
     functions.into()
+}
+
+/// The name that stands in the source, where a compiler of Rust or C++ made another of it.
+fn demangled(name: &str) -> Cow<'_, str> {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}").into();
+    }
+    let is_cpp = name.starts_with("_Z") || name.starts_with("__Z");
+    let cpp = is_cpp.then(|| cpp_demangle::Symbol::new(name).ok()?.demangle().ok()).flatten();
+    cpp.map_or(name.into(), Cow::from)
 }
 
 /// What stands for functions of a file that has no names: its own, as stackcollapse-perf.pl writes it.
@@ -168,6 +181,16 @@ impl PerfMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_that_compilers_made_are_made_readable() {
+        assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
+        assert_eq!(demangled("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
+        assert_eq!(demangled("_ZNSt6vectorIiE4sizeEv"), "std::vector<int>::size()");
+        for c in ["f", "w", "Pi", "PKc", "main", "_Znonsense"] {
+            assert_eq!(demangled(c), c);
+        }
+    }
 
     #[test]
     fn files_without_names_stand_for_their_functions() {

@@ -20,7 +20,12 @@ fn graph() -> String {
     flame(&stacks.finish(About {
         title: "a test".into(),
         machine: Machine::default(),
-        clock: Clock { event: "cycles".into(), unit: Unit::Cycles, frequency: None },
+        clock: Clock {
+            event: "cycles".into(),
+            unit: Unit::Cycles,
+            frequency: None,
+            user_only: false,
+        },
         seconds: None,
         cpu_seconds: None,
         work: None,

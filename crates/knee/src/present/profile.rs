@@ -13,6 +13,9 @@ pub(crate) fn summary(capture: &Capture) -> String {
         line += &format!(" in {}", number::time(seconds));
     }
     line += &format!(" by {}", capture.clock.event);
+    if capture.clock.user_only {
+        line += " without the kernel";
+    }
     if let Some(cpu) = capture.cpu_seconds {
         line += &format!(", {} of CPU time", number::time(cpu));
     }
@@ -25,6 +28,21 @@ pub(crate) fn summary(capture: &Capture) -> String {
     line + "\n"
 }
 
+/// Samples that a timer should have taken in the CPU time that was counted.
+fn due(capture: &Capture) -> Option<f64> {
+    let is_timer = capture.clock.event == "cpu-clock";
+    let frequency = capture.clock.frequency.filter(|_| is_timer)? as f64;
+    Some(capture.cpu_seconds? * frequency)
+}
+
+/// Whether most of what should have been sampled was not.
+fn is_hardly_sampled(capture: &Capture) -> bool {
+    // Of fewer, chance may take half.
+    const FEW: f64 = 30.0;
+    let taken = (capture.samples() + capture.losses.lost) as f64;
+    due(capture).is_some_and(|due| due > FEW && taken < due / 2.0)
+}
+
 /// Says what a capture lacks.
 pub(crate) fn losses(capture: &Capture) {
     let losses = capture.losses;
@@ -32,6 +50,13 @@ pub(crate) fn losses(capture: &Capture) {
     let share = |part: u64| number::percent(part as f64 / all.max(1) as f64);
     if capture.samples() == 0 && capture.clock.event == "off-cpu" {
         tell!("knee: no samples: no thread was without a CPU for long; sample for longer with -d");
+    } else if is_hardly_sampled(capture) {
+        tell!(
+            "knee: CPU time for about {} samples was used, and {} were taken: processes that live for \
+             less than a millisecond are hardly sampled one by one; with -a they are (as root)",
+            due(capture).unwrap_or(0.0).round(),
+            capture.samples()
+        );
     } else if capture.samples() == 0 {
         tell!("knee: no samples: it ended at once, or had no CPU; sample for longer with -d");
     }
@@ -46,7 +71,7 @@ pub(crate) fn losses(capture: &Capture) {
     }
     if losses.cut > 0 {
         tell!(
-            "knee: {} stacks ({}) are deeper than the kernel records, and lack their outermost \
+            "knee: the stacks of {} samples ({}) are deeper than the kernel records, and lack their outermost \
              functions: sysctl kernel.perf_event_max_stack=1024 as root",
             losses.cut,
             share(losses.cut)

@@ -110,6 +110,8 @@ enum End {
 /// The whole life of a runner: reads a job from standard input, runs it, reports events on
 /// standard output. Returns the exit status.
 pub fn main() -> i32 {
+    // It was started as /proc/self/exe, and its tasks would be called `exe` by all tools.
+    let _ = rustix::thread::set_name(c"knee");
     let (mut link, job) = match Link::open() {
         Ok(opened) => opened,
         Err(error) => {

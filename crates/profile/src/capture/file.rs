@@ -1,15 +1,15 @@
 //! The file of a capture.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::{Capture, SCHEMA};
 
-/// Why a capture cannot be read or written.
+/// Why a capture cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The file cannot be opened, read or written.
+    /// The file cannot be opened or read.
     #[error("{}", .path.display())]
     File {
         /// The file.
@@ -29,28 +29,14 @@ pub enum CaptureError {
 }
 
 impl Capture {
-    /// Writes the capture; an existing file is replaced when all is written.
-    ///
-    /// # Errors
-    /// [`CaptureError::File`] if it cannot be written; what was there stays.
-    pub fn write(&self, path: &Path) -> Result<(), CaptureError> {
-        let failed = |error| CaptureError::File { path: path.to_owned(), error };
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        // Said of the directory, not of a file in it that nobody has heard of.
-        dir.map_or(Ok(()), |dir| dir.metadata().map(drop)).map_err(failed)?;
-        let file = tempfile::Builder::new()
-            .prefix(".capture")
-            .tempfile_in(dir.unwrap_or(Path::new(".")))
-            .map_err(failed)?;
-        let mut writer = BufWriter::new(file);
-        serde_json::to_writer(&mut writer, self).map_err(|error| failed(error.into()))?;
-        writer.write_all(b"\n").map_err(failed)?;
-        let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+    /// The text of its file.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut text = serde_json::to_vec(self).expect("a capture is plain data");
+        text.push(b'\n');
+        text
     }
 
-    /// Reads what [`Capture::write`] has written.
+    /// Reads a file that has what [`Capture::to_json`] returns.
     ///
     /// # Errors
     /// [`CaptureError`] says what is wrong with the file.

@@ -67,6 +67,9 @@ pub struct Clock {
     pub unit: Unit,
     /// Samples for each second of a CPU, where it was chosen so.
     pub frequency: Option<u64>,
+    /// Whether it stood still in the kernel, which we were not allowed to see.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub user_only: bool,
 }
 
 /// What weights count.

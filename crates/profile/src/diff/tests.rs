@@ -34,11 +34,11 @@ fn cost_per_iteration_is_compared_where_work_is_known() {
         str![[r#"
 An iteration: 100000.0 ns before, 125000.0 ns after.
       before        after  self                    total                   function
-  29600.0 ns   54600.0 ns  +25000.0 ns ± 5687.3 *  +25000.0 ns ± 5687.3 *  copy_page
-      0.0 ns       0.0 ns  +0.0 ns ± 277.2         +25000.0 ns ± 5367.6 *  [libc.so.6]
-      0.0 ns       0.0 ns  +0.0 ns ± 277.2         +25000.0 ns ± 5687.3 *  entry_SYSCALL_64
-    300.0 ns     300.0 ns  +0.0 ns ± 480.1         +25000.0 ns ± 8668.3 *  main
-      0.0 ns       0.0 ns  +0.0 ns ± 277.2         +25000.0 ns ± 8199.1 *  work
+  29600.0 ns   54600.0 ns  +25000.0 ns ± 4451.7 *  +25000.0 ns ± 4451.7 *  copy_page
+      0.0 ns       0.0 ns  +0.0 ns ± 277.1         +25000.0 ns ± 4327.5 *  [libc.so.6]
+      0.0 ns       0.0 ns  +0.0 ns ± 277.1         +25000.0 ns ± 4451.7 *  entry_SYSCALL_64
+    300.0 ns     300.0 ns  +0.0 ns ± 479.4         +25000.0 ns ± 3130.4 *  main
+      0.0 ns       0.0 ns  +0.0 ns ± 277.1         +25000.0 ns ± 3858.2 *  work
 (2 more, 0 of them beyond the sampling error)
 * beyond the sampling error; of all such marks 5 % may be chance
 
@@ -69,7 +69,12 @@ fn a_function_that_is_new_has_nothing_before() {
 /// The textbook's two proportions: 60 of 200 and 90 of 200 have z = 3.098, p = 0.00195.
 #[test]
 fn the_test_is_that_of_two_proportions() {
-    let scale = Scale { measure: Measure::Share, whole: (1.0, 1.0), samples: (200, 200) };
+    let scale = Scale {
+        measure: Measure::Share,
+        whole: (1.0, 1.0),
+        is_whole_known: true,
+        samples: (200, 200),
+    };
     let mut difference = Difference { samples: (60, 90), ..Difference::default() };
     scale.fill(vec![&mut difference]);
     assert!((difference.p - 0.001_946).abs() < 2e-5, "{}", difference.p);
@@ -81,11 +86,23 @@ fn the_test_is_that_of_two_proportions() {
 #[test]
 fn the_test_of_costs_is_that_of_two_rates() {
     let measure = Measure::NanosecondsPerIteration;
-    let scale = Scale { measure, whole: (1000.0, 1000.0), samples: (1000, 1000) };
+    let scale =
+        Scale { measure, whole: (1000.0, 1000.0), is_whole_known: false, samples: (1000, 1000) };
     let mut difference = Difference { samples: (100, 144), ..Difference::default() };
     scale.fill(vec![&mut difference]);
     let z = 44.0 / 244.0_f64.sqrt();
     assert!((difference.p - erfc(z / 2.0_f64.sqrt())).abs() < 1e-12);
+}
+
+/// What all samples have is what was counted: no sample can say otherwise.
+#[test]
+fn what_was_counted_has_no_sampling_error() {
+    let measure = Measure::NanosecondsPerIteration;
+    let scale =
+        Scale { measure, whole: (1000.0, 1500.0), is_whole_known: true, samples: (100, 80) };
+    let mut all = Difference { samples: (100, 80), ..Difference::default() };
+    scale.fill(vec![&mut all]);
+    assert_eq!((all.change(), all.error, all.is_real), (500.0, 0.0, true));
 }
 
 proptest! {

@@ -80,7 +80,7 @@ impl Display for Table<'_> {
         if grew.is_empty() {
             return writeln!(
                 f,
-                "No function grew beyond the sampling error: sample longer to see less."
+                "No function grew beyond the sampling error: sample longer to see smaller growth."
             );
         }
         let columns = COLUMN * points.len();

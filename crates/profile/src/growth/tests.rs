@@ -16,7 +16,12 @@ fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
     collected.finish(About {
         title: "mmap1".into(),
         machine: Machine::default(),
-        clock: Clock { event: "cpu-clock".into(), unit: Unit::Nanoseconds, frequency: Some(1000) },
+        clock: Clock {
+            event: "cpu-clock".into(),
+            unit: Unit::Nanoseconds,
+            frequency: Some(1000),
+            user_only: false,
+        },
         seconds: Some(1.0),
         cpu_seconds: Some(all as f64 / 1e3),
         work: Some(Work { testcase: "mmap1".into(), mode, tasks, iterations }),
@@ -70,7 +75,7 @@ cost of an iteration            10.0 µs    11.7 µs
   and without a CPU                0 ns    4.97 µs
 
 growth of itself                                    function
-+1.67 µs ± 579 ns               4.00 µs    5.67 µs  spin
++1.67 µs ± 431 ns               4.00 µs    5.67 µs  spin
                               from down_write < mmap
 (4 others did not grow, or within the sampling error)
 
@@ -79,17 +84,27 @@ growth of itself                                    function
 }
 
 #[test]
-fn what_was_not_counted_has_no_growth() {
-    let [one, mut two] = example();
-    assert!(growth(std::slice::from_ref(&one)).is_none());
-    two.work = None;
-    assert!(growth(&[one, two]).is_none());
+fn captures_that_do_not_belong_together_are_refused() {
+    let [one, two] = example();
+    assert_eq!(growth(std::slice::from_ref(&one)), Err(GrowthError::TooFew));
+    assert_eq!(growth(&[one.clone(), one.clone()]), Err(GrowthError::Twice { tasks: 1 }));
+    let mut uncounted = two.clone();
+    uncounted.work = None;
+    let refused = growth(&[one.clone(), uncounted]).unwrap_err();
+    assert!(matches!(refused, GrowthError::NoWork { .. }));
+    let mut other = two.clone();
+    other.work.as_mut().unwrap().mode = "processes".into();
+    let refused = growth(&[one.clone(), other]).unwrap_err();
+    assert!(matches!(refused, GrowthError::Different { .. }));
+    assert_eq!(growth(&[two.clone(), one.clone()]), growth(&[one, two]), "in any order");
 }
 
 #[test]
-fn equal_captures_show_no_growth() {
+fn equal_costs_show_no_growth() {
     let [one, _] = example();
-    let growth = growth(&[one.clone(), one]).unwrap();
+    let mut two = one.clone();
+    two.work.as_mut().unwrap().tasks = 2;
+    let growth = growth(&[one, two]).unwrap();
     assert_eq!(growth.grew().count(), 0);
     assert!(table(&growth, 10).to_string().contains("No function grew"));
 }

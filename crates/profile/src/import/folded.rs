@@ -45,7 +45,12 @@ pub fn folded(mut reader: impl BufRead, title: &str) -> io::Result<Capture> {
     Ok(stacks.finish(About {
         title: title.to_owned(),
         machine: Machine::default(),
-        clock: Clock { event: "samples".to_owned(), unit: Unit::Events, frequency: None },
+        clock: Clock {
+            event: "samples".to_owned(),
+            unit: Unit::Events,
+            frequency: None,
+            user_only: false,
+        },
         seconds: None,
         cpu_seconds: None,
         work: None,

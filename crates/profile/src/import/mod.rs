@@ -24,7 +24,8 @@ pub use script::script;
 
 use crate::capture::{Capture, CaptureError};
 
-/// Reads a capture of any of these kinds, or one of ours; `-` is standard input, for text.
+/// Reads a capture of any of these kinds, or one of ours; `-` is standard input, where perf.data is
+/// not read from.
 ///
 /// # Errors
 /// [`CaptureError`] says what is wrong, and what to do.
@@ -33,7 +34,13 @@ pub fn open(path: &Path) -> Result<Capture, CaptureError> {
     let wrong = |reason| CaptureError::Content { path: path.to_owned(), reason };
     let title = path.display().to_string();
     if path == Path::new("-") {
-        return text(BufReader::new(io::stdin()), "standard input").map_err(failed)?.map_err(wrong);
+        let mut reader = BufReader::new(io::stdin());
+        if reader.fill_buf().map_err(failed)?.starts_with(b"{") {
+            let mut all = Vec::new();
+            reader.read_to_end(&mut all).map_err(failed)?;
+            return Capture::parse(&all).map_err(wrong);
+        }
+        return text(reader, "standard input").map_err(failed)?.map_err(wrong);
     }
     let mut file = File::open(path).map_err(failed)?;
     let mut start = [0; perf_data::MAGIC.len()];

@@ -165,7 +165,12 @@ fn about(file: &PerfFile, event: usize, title: &str, losses: Losses) -> About {
             cpus: file.nr_cpus().ok().flatten().map_or(0, |cpus| cpus.nr_cpus_online),
             started_at: String::new(),
         },
-        clock: Clock { event: of_event.name().unwrap_or("samples").to_owned(), unit, frequency },
+        clock: Clock {
+            event: of_event.name().unwrap_or("samples").to_owned(),
+            unit,
+            frequency,
+            user_only: false,
+        },
         seconds: None,
         cpu_seconds: None,
         work: None,

@@ -231,7 +231,7 @@ impl Text {
         let about = About {
             title: title.to_owned(),
             machine: self.machine,
-            clock: Clock { event, unit, frequency: None },
+            clock: Clock { event, unit, frequency: None, user_only: false },
             seconds: self.times.map(|(begin, end)| end - begin),
             cpu_seconds: None,
             work: None,

@@ -140,17 +140,16 @@ impl Records {
                 if let Some(program) = self.programs.get(&fork.ptid) {
                     self.programs.insert(fork.tid, *program);
                 }
-                if fork.pid != fork.ppid {
-                    self.spaces.fork(fork.ppid, fork.pid);
+                match fork.pid == fork.ppid {
+                    true => self.spaces.thread(fork.pid),
+                    false => self.spaces.fork(fork.ppid, fork.pid),
                 }
             }
             EventRecord::Exit(exit) => {
                 let samples = self.off_cpu.as_mut().and_then(|off| off.exit(exit.tid));
                 self.count_off_cpu(samples);
                 self.programs.remove(&exit.tid);
-                if exit.pid == exit.tid {
-                    self.spaces.exit(exit.pid);
-                }
+                self.spaces.exit(exit.pid);
             }
             EventRecord::Mmap2(map) => {
                 let area = Area { start: map.address, end: map.address.saturating_add(map.length) };

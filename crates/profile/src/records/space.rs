@@ -41,6 +41,8 @@ struct Maps {
 #[derive(Debug, Default)]
 pub(crate) struct Spaces {
     current: HashMap<i32, Rc<Maps>>,
+    /// Threads of processes that have had more than one.
+    threads: HashMap<i32, usize>,
     kept: Vec<Rc<Maps>>,
     files: HashMap<String, Rc<str>>,
 }
@@ -56,6 +58,8 @@ impl Spaces {
     }
 
     pub(crate) fn exec(&mut self, pid: i32) {
+        // Other threads are gone then, and one that was not the first has the number of the first.
+        self.threads.remove(&pid);
         self.current.insert(pid, Rc::new(Maps { pid, ..Maps::default() }));
     }
 
@@ -65,8 +69,19 @@ impl Spaces {
         }
     }
 
+    /// A thread more in a process.
+    pub(crate) fn thread(&mut self, pid: i32) {
+        *self.threads.entry(pid).or_insert(1) += 1;
+    }
+
+    /// A thread less. The first of a process may end before the others.
     pub(crate) fn exit(&mut self, pid: i32) {
-        self.current.remove(&pid);
+        let threads = self.threads.entry(pid).or_insert(1);
+        *threads = threads.saturating_sub(1);
+        if *threads == 0 {
+            self.threads.remove(&pid);
+            self.current.remove(&pid);
+        }
     }
 
     pub(crate) fn map(&mut self, pid: i32, area: Area, offset: u64, file: &str) {
@@ -124,6 +139,8 @@ impl Spaces {
     /// Reads what a process that runs already has mapped.
     pub(crate) fn read(&mut self, pid: i32) {
         let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else { return };
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(1, Iterator::count);
+        self.threads.insert(pid, threads);
         self.exec(pid);
         for line in String::from_utf8_lossy(&text).lines() {
             if let Some((area, offset, file)) = executable(line) {
@@ -199,6 +216,19 @@ mod tests {
         assert_eq!(found(&spaces, before, 0x1000).unwrap().0, "before");
         assert_eq!(found(&spaces, after, 0x1000).unwrap().0, "after");
         assert_eq!(spaces.of(2), before);
+    }
+
+    #[test]
+    fn what_the_first_thread_leaves_behind_stays_mapped() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, Area { start: 0x1000, end: 0x2000 }, 0, "code");
+        spaces.thread(1);
+        spaces.exit(1);
+        let maps = spaces.of(1);
+        assert!(found(&spaces, maps, 0x1000).is_some());
+        spaces.exit(1);
+        let maps = spaces.of(1);
+        assert_eq!(found(&spaces, maps, 0x1000), None);
     }
 
     #[test]

@@ -69,6 +69,7 @@ fn collected(records: Records) -> Vec<String> {
             event: "cpu-clock".into(),
             unit: crate::capture::Unit::Nanoseconds,
             frequency: None,
+            user_only: false,
         },
         seconds: None,
         cpu_seconds: None,

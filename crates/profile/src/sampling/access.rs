@@ -69,12 +69,12 @@ pub enum SampleError {
     },
     /// Too many threads on too many CPUs.
     #[error(
-        "{threads} open files are too few: there is one for each thread on each CPU; raise \
+        "{files} open files are too few: there are two and more for each thread on each CPU; raise \
          `ulimit -n`, or sample all processes with -a"
     )]
     TooManyFiles {
         /// How many may be open.
-        threads: u64,
+        files: u64,
     },
     /// The kernel says no in another way.
     #[error("perf_event_open")]

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use linux_perf_event_reader::{Endianness, PerfEventAttr, RecordParseInfo};
 use perf_event_open_sys::{bindings, ioctls, perf_event_open};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::access::{SampleError, paranoid};
 use super::ring::Ring;
@@ -259,7 +260,12 @@ impl Chosen {
             Every::OffCpu => ("off-cpu", Unit::Nanoseconds),
             _ => ("cycles", Unit::Cycles),
         };
-        Some(Clock { event: event.into(), unit, frequency: Some(frequency) })
+        Some(Clock {
+            event: event.into(),
+            unit,
+            frequency: Some(frequency),
+            user_only: !self.sees_kernel,
+        })
     }
 }
 
@@ -290,9 +296,7 @@ impl Event {
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::SRCH) => Ok(None),
                 Some(Errno::MFILE) => Err(SampleError::TooManyFiles {
-                    threads: rustix::process::getrlimit(rustix::process::Resource::Nofile)
-                        .current
-                        .unwrap_or(u64::MAX),
+                    files: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
                 }),
                 Some(Errno::ACCESS | Errno::PERM) => Err(chosen.denied()),
                 _ => Err(SampleError::Refused(error)),

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::access::SampleError;
 use super::drain::{Collector, Drain};
@@ -42,6 +43,7 @@ impl<T: Send + 'static> Session<T> {
             Target::Exec(pid) => vec![*pid],
             Target::Process(pid) => threads(*pid)?,
         };
+        raise_limit();
         let mut rings = Vec::new();
         let mut events = Vec::new();
         for (place, &cpu) in cpus.iter().enumerate() {
@@ -65,7 +67,8 @@ impl<T: Send + 'static> Session<T> {
                 return Err(gone(target));
             }
         }
-        if *target != Target::System && chosen.is_of_cpu_time() {
+        if *target != Target::System && chosen.is_of_cpu_time() && chosen.sees_kernel() {
+            // CPU time in the kernel is counted with it, and belongs to no function that is seen else.
             for &thread in &threads {
                 events.extend(Event::open(&chosen, Role::CpuTime, thread, -1)?);
             }
@@ -165,4 +168,10 @@ impl<T> Drop for Session<T> {
     fn drop(&mut self) {
         let _ = self.stop();
     }
+}
+
+/// As many open files as allowed: there are two events and more for each thread on each CPU.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

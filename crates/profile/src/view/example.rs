@@ -19,7 +19,12 @@ pub(crate) fn about() -> About {
             cpus: 2,
             started_at: "2026-11-22T10:00:00Z".into(),
         },
-        clock: Clock { event: "cpu-clock".into(), unit: Unit::Nanoseconds, frequency: Some(1000) },
+        clock: Clock {
+            event: "cpu-clock".into(),
+            unit: Unit::Nanoseconds,
+            frequency: Some(1000),
+            user_only: false,
+        },
         seconds: Some(1.25),
         cpu_seconds: Some(1.0),
         work: None,

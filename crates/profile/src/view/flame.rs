@@ -150,10 +150,13 @@ fn blend(weak: [u8; 3], strong: [u8; 3], strength: f64) -> [u8; 3] {
 
 /// What was sampled how, and what is missing.
 fn about(capture: &Capture) -> String {
-    let Clock { event, unit, frequency } = &capture.clock;
+    let Clock { event, unit, frequency, user_only } = &capture.clock;
     let mut text = format!("{} samples of {event}", capture.samples());
     if let Some(frequency) = frequency {
         text.push_str(&format!(" at {frequency} Hz"));
+    }
+    if *user_only {
+        text.push_str(", without the kernel");
     }
     if *unit == Unit::Nanoseconds {
         text.push_str(&format!(", {:.2} s of CPU time", capture.weight() as f64 / 1e9));

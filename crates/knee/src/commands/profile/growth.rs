@@ -6,10 +6,11 @@ use anyhow::Context;
 use knee_measure::interrupt::Interrupt;
 use knee_measure::launch::Stopped;
 use knee_measure::machine::{auto_tasks, cgroup};
+use knee_measure::record::write_atomically;
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
-use knee_profile::import;
 use knee_profile::sampling::Sampler;
+use knee_report::KNEE_EFFICIENCY;
 
 use super::super::run::tasks::Tasks;
 use super::testcase::{Bench, told};
@@ -23,8 +24,6 @@ use crate::stdout;
 
 /// Seconds at each number of tasks to find the knee.
 const LOOK: f64 = 0.3;
-/// Efficiency below which a curve has its knee, as of `knee run`.
-const KNEE: f64 = 0.8;
 
 /// Rank functions by how much more each iteration takes of them with more tasks
 ///
@@ -78,19 +77,14 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let captures = match &args.testcase {
         None => {
-            args.from.iter().map(|file| Ok(import::open(file)?)).collect::<anyhow::Result<_>>()?
+            args.from.iter().map(|file| Ok(Capture::open(file)?)).collect::<anyhow::Result<_>>()?
         }
         Some(name) => match take(args, name)? {
             Ok(captures) => captures,
             Err(status) => return Ok(status),
         },
     };
-    let Some(growth) = growth(&captures) else {
-        return Err(usage(
-            "growth needs captures of a testcase, with two or more numbers of tasks: take them with \
-             knee profile TESTCASE -t N, or name the testcase and -t 1,N",
-        ));
-    };
+    let growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
     match args.json {
         true => stdout::print(&(serde_json::to_string_pretty(&growth)? + "\n"))?,
         false => stdout::print(&table(&growth, args.most).to_string())?,
@@ -132,7 +126,9 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStat
         match bench.sample(tasks, args.duration, &interrupt, how)? {
             Ok(capture) => {
                 if let Some(dir) = &args.output {
-                    capture.write(&dir.join(format!("{tasks}.json")))?;
+                    let file = dir.join(format!("{tasks}.json"));
+                    write_atomically(&file, &capture.to_json())
+                        .with_context(|| format!("cannot write {}", file.display()))?;
                 }
                 captures.push(capture);
             }
@@ -163,7 +159,7 @@ fn points(
             Err(stopped) => return Ok(Err(stopped)),
         };
         let alone = *alone.get_or_insert(rate / f64::from(tasks));
-        if rate < KNEE * alone * f64::from(tasks) && tasks != last {
+        if rate < KNEE_EFFICIENCY * alone * f64::from(tasks) && tasks != last {
             return Ok(Ok(vec![first, tasks, last]));
         }
     }

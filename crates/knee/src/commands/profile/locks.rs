@@ -17,7 +17,7 @@ use crate::stdout;
 const SHOWN: usize = 15;
 
 pub(super) fn run(args: &SampleArgs, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
-    let (waits, status) = match take::<LockSampler>(args, interrupt)? {
+    let (waits, left) = match take::<LockSampler>(args, interrupt)? {
         Ok(taken) => taken,
         Err(status) => return Ok(status),
     };
@@ -37,5 +37,5 @@ pub(super) fn run(args: &SampleArgs, interrupt: &Interrupt) -> anyhow::Result<Ex
             tell!("knee: lock waits are in {}", file.display());
         }
     }
-    Ok(status)
+    left.end(interrupt)
 }

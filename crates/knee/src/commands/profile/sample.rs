@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use knee_measure::interrupt::Interrupt;
+use knee_measure::record::write_atomically;
 use knee_profile::Capture;
 use knee_profile::sampling::{Sampler, Target};
 use knee_profile::view::functions::{functions, table};
 
+use super::target::Left;
 use super::testcase::{Bench, told};
 use super::watch::Watch;
 use super::{SampleArgs, locks, target};
@@ -28,26 +30,31 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     if args.locks {
         return locks::run(args, &interrupt);
     }
-    let how = &args.how;
-    let (capture, status) = match take::<Sampler>(args, &interrupt)? {
+    let place = place(args.output.as_deref())?;
+    let (capture, left) = match take::<Sampler>(args, &interrupt)? {
         Ok(taken) => taken,
         Err(status) => return Ok(status),
     };
-    let file = keep(&capture, args.output.as_deref())?;
-    if !how.quiet {
-        stdout::print(&format!("{}\n{}", summary(&capture), table(&functions(&capture), SHOWN)))?;
+    let file = keep(&capture, &place)?;
+    if !args.how.quiet {
+        let words = format!("{}\n{}", summary(&capture), table(&functions(&capture), SHOWN));
+        // What a command prints is for whom it is for.
+        match args.command.is_empty() {
+            true => stdout::print(&words)?,
+            false => tell!("{words}"),
+        }
         losses(&capture);
         tell!("knee: captured in {0}; the call tree: knee profile show {0}", file.display());
     }
-    Ok(status)
+    left.end(&interrupt)
 }
 
-/// Watches what was asked for until it is over: what was taken, and the status that knee returns then; only
-/// the status if there is nothing.
+/// Watches what was asked for until it is over: what was taken, and what is left to do then; only the status
+/// if there is nothing.
 pub(super) fn take<W: Watch>(
     args: &SampleArgs,
     interrupt: &Interrupt,
-) -> anyhow::Result<Result<(W::Taken, ExitStatus), ExitStatus>> {
+) -> anyhow::Result<Result<(W::Taken, Left), ExitStatus>> {
     let how = &args.how;
     let taken = if let Some(name) = &args.testcase {
         let bench = Bench::of(name, args.mode, how)?;
@@ -59,7 +66,7 @@ pub(super) fn take<W: Watch>(
             }
         };
         match bench.sample(tasks, seconds, interrupt, begun)? {
-            Ok(taken) => (taken, ExitStatus::Done),
+            Ok(taken) => (taken, Left::Nothing),
             Err(stopped) => return told(stopped, &bench).map(Err),
         }
     } else if let Some(pid) = args.pid {
@@ -76,22 +83,46 @@ pub(super) fn take<W: Watch>(
     Ok(Ok(taken))
 }
 
-/// Writes a capture where it was asked for, or in a file of its own.
-fn keep(capture: &Capture, output: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let file = match output {
-        Some(file) => file.to_owned(),
-        None => unnamed(capture)?,
+/// Where a capture is to be kept; found out before there is one to lose.
+enum Place {
+    File(PathBuf),
+    /// A file of its own in a directory.
+    In(&'static str),
+}
+
+fn place(output: Option<&Path>) -> anyhow::Result<Place> {
+    let Some(file) = output else {
+        std::fs::create_dir_all(PROFILES)
+            .with_context(|| format!("cannot make the directory {PROFILES}: use -o FILE"))?;
+        return Ok(Place::In(PROFILES));
     };
-    capture.write(&file)?;
+    if file.is_dir() {
+        return Err(usage(format!(
+            "-o {}: this is a directory: name a file in it",
+            file.display()
+        )));
+    }
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    if dir.is_some_and(|dir| !dir.is_dir()) {
+        return Err(usage(format!("-o {}: there is no such directory", file.display())));
+    }
+    Ok(Place::File(file.to_owned()))
+}
+
+fn keep(capture: &Capture, place: &Place) -> anyhow::Result<PathBuf> {
+    let file = match place {
+        Place::File(file) => file.clone(),
+        Place::In(dir) => unnamed(capture, Path::new(dir)),
+    };
+    write_atomically(&file, &capture.to_json())
+        .with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
 }
 
 /// `profiles/2026-11-22T100000Z.json`, or with `-2`, `-3` … for captures of the same second.
-fn unnamed(capture: &Capture) -> anyhow::Result<PathBuf> {
-    std::fs::create_dir_all(PROFILES)
-        .with_context(|| format!("cannot make the directory {PROFILES}: use -o FILE"))?;
+fn unnamed(capture: &Capture, dir: &Path) -> PathBuf {
     let started = capture.machine.started_at.replace(':', "");
-    let named = |suffix: &str| Path::new(PROFILES).join(format!("{started}{suffix}.json"));
+    let named = |suffix: &str| dir.join(format!("{started}{suffix}.json"));
     let mut file = named("");
     for n in 2.. {
         if !file.exists() {
@@ -99,5 +130,5 @@ fn unnamed(capture: &Capture) -> anyhow::Result<PathBuf> {
         }
         file = named(&format!("-{n}"));
     }
-    Ok(file)
+    file
 }

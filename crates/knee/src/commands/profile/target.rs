@@ -22,7 +22,7 @@ pub(super) fn command<W: Watch>(
     duration: Option<f64>,
     how: &HowArgs,
     interrupt: &Interrupt,
-) -> anyhow::Result<(W::Taken, ExitStatus)> {
+) -> anyhow::Result<(W::Taken, Left)> {
     let started_at = rfc3339(SystemTime::now());
     let mut held = Held::start(command).context("cannot start a process")?;
     let watch = W::open(&Target::Exec(held.id()), how, None)?;
@@ -32,17 +32,35 @@ pub(super) fn command<W: Watch>(
     held.release().context("the process of the command is gone")?;
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let mut ended = held.wait(until, interrupt)?;
+    let ended = held.wait(until, interrupt)?;
     let taken = watch.finish(words.join(" "), started_at, None)?;
-    if ended.is_none() {
-        ended = held.wait(None, interrupt)?;
+    Ok((taken, Left::Command { held, ended }))
+}
+
+/// What is left to do when all is taken and kept.
+pub(super) enum Left {
+    Nothing,
+    /// To wait for a command that may go on.
+    Command {
+        held: Held,
+        ended: Option<Ended>,
+    },
+}
+
+impl Left {
+    /// Does it; the status that knee returns.
+    pub(super) fn end(self, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
+        let Left::Command { mut held, ended } = self else { return Ok(ExitStatus::Done) };
+        let ended = match ended {
+            Some(ended) => Some(ended),
+            None => held.wait(None, interrupt)?,
+        };
+        Ok(match ended {
+            Some(Ended::Itself(status)) => ExitStatus::OfCommand(shell_status(status)),
+            Some(Ended::Interrupted(signal)) => ExitStatus::Interrupted(signal),
+            None => unreachable!("without a deadline it waits until something has happened"),
+        })
     }
-    let status = match ended {
-        Some(Ended::Itself(status)) => ExitStatus::OfCommand(shell_status(status)),
-        Some(Ended::Interrupted(signal)) => ExitStatus::Interrupted(signal),
-        None => unreachable!("without a deadline it waits until something has happened"),
-    };
-    Ok((taken, status))
 }
 
 /// Samples a process, or all, until it ends, or for some seconds, or until Ctrl-C.
@@ -51,7 +69,7 @@ pub(super) fn running<W: Watch>(
     duration: Option<f64>,
     how: &HowArgs,
     interrupt: &Interrupt,
-) -> anyhow::Result<(W::Taken, ExitStatus)> {
+) -> anyhow::Result<(W::Taken, Left)> {
     let started_at = rfc3339(SystemTime::now());
     let mut watch = W::open(target, how, None)?;
     watch.enable()?;
@@ -63,7 +81,7 @@ pub(super) fn running<W: Watch>(
         Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
         Target::System => "all CPUs".to_owned(),
     };
-    Ok((watch.finish(title, started_at, None)?, ExitStatus::Done))
+    Ok((watch.finish(title, started_at, None)?, Left::Nothing))
 }
 
 /// Until it is over. Ctrl-C ends the sampling as its user wants it to, and is no failure.

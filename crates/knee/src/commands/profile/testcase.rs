@@ -25,7 +25,7 @@ use super::{HowArgs, ModeArg};
 use crate::exit::{ExitStatus, usage};
 use crate::stderr::tell;
 
-/// Seconds from count to count; an interrupted sampling keeps what was counted by then.
+/// Seconds from count to count.
 const INTERVAL: f64 = 0.1;
 
 /// Intervals of so many seconds.
@@ -199,7 +199,12 @@ pub(super) fn told(stopped: Stopped, bench: &Bench<'_>) -> anyhow::Result<ExitSt
             tell!("knee: {}: {}; {}", bench.label(), failure.reason, failure.remedy);
             Ok(ExitStatus::of_failure(failure.kind))
         }
-        Stopped::Interrupted(signal) => Ok(ExitStatus::Interrupted(signal)),
+        Stopped::Interrupted(signal) => {
+            tell!(
+                "knee: interrupted: what was taken of a testcase by then is not kept; -d sets how long"
+            );
+            Ok(ExitStatus::Interrupted(signal))
+        }
         Stopped::ByReceiver(error) => Err(error.into()),
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use knee_profile::Capture;
+use knee_profile::capture::Work;
 use knee_profile::growth::{growth, table};
 use knee_profile::view::flame::{SCRIPT, STYLE, flame};
 use knee_report::{Growth, Mode, Page, Profile};
@@ -32,8 +33,15 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     for path in paths {
         let capture = Capture::open(path)?;
         let work = capture.work.as_ref();
-        if !work.is_some_and(|work| page.cases.iter().any(|case| case.name == work.testcase)) {
-            let what = work.map_or(&capture.title, |work| &work.testcase);
+        let has_curve = |work: &Work| {
+            page.curves
+                .iter()
+                .any(|curve| curve.testcase == work.testcase && curve.mode == mode(&work.mode))
+        };
+        if !work.is_some_and(has_curve) {
+            let what = work.map_or(capture.title.clone(), |work| {
+                format!("{} as {}", work.testcase, work.mode)
+            });
             return Err(usage(format!(
                 "{}: it is of {what}, which none of the runs has: name a run that does",
                 path.display()
@@ -45,13 +53,16 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
         capture.work.as_ref().map(|work| (work.testcase.clone(), work.mode.clone(), work.tasks))
     };
     captures.sort_by_key(key);
+    if let Some(pair) = captures.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
+        return Err(usage(format!("two captures are of {}: name one of them", pair[0].title)));
+    }
     page.profiles = captures.iter().filter_map(profile).collect();
     let is_same = |a: &Capture, b: &Capture| {
         let (a, b) = (key(a), key(b));
         a.zip(b).is_some_and(|(a, b)| (a.0, a.1) == (b.0, b.1))
     };
     for of_one in captures.chunk_by(is_same) {
-        if let (Some(growth), Some(work)) = (growth(of_one), &of_one[0].work) {
+        if let (Ok(growth), Some(work)) = (growth(of_one), &of_one[0].work) {
             let table = table(&growth, SHOWN).to_string();
             page.growths.push(Growth {
                 case: work.testcase.clone(),
