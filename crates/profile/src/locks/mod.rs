@@ -5,6 +5,10 @@
 //! unless there was no room for it, and then that is counted. A lock that is free is taken in silence, so
 //! what does not wait costs nothing.
 //!
+//! A wait includes the time in which its stack is written down, some microseconds: spin locks that are held
+//! for less than that seem to be waited for longer than they are when nobody looks. Compare waits with
+//! waits, and counts with counts.
+//!
 //! The file is JSON (`schemas/lock-waits.schema.json`).
 
 mod contention;

@@ -95,7 +95,10 @@ impl Watch for LockSampler {
     }
 
     fn tell_how(&self) {
-        tell!("knee: watching waits for locks of the kernel, each of them");
+        tell!(
+            "knee: watching waits for locks of the kernel, each of them (some µs of each are for \
+             writing down its stack)"
+        );
         if !self.knows_kernel_names() {
             tell!("{NO_NAMES}");
         }
