@@ -14,6 +14,20 @@ pub struct Stacks {
     stacks: Vec<Stack>,
     stack_numbers: HashMap<Stack, u32>,
     counts: HashMap<(u32, Option<u32>), (u64, u64)>,
+    /// Samples and weight that can still be added: what a damaged file says has no end, and sums do.
+    room: Room,
+}
+
+#[derive(Debug)]
+struct Room {
+    samples: u64,
+    weight: u64,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room { samples: u64::MAX, weight: u64::MAX }
+    }
 }
 
 /// What a capture holds beside its stacks.
@@ -85,9 +99,13 @@ impl Stacks {
         })
     }
 
-    /// Adds samples of one stack, by number.
+    /// Adds samples of one stack, by number. All together are at most [`u64::MAX`]; what is beyond that is
+    /// left out.
     pub fn count(&mut self, program: u32, stack: Option<u32>, samples: u64, weight: u64) {
         let count = self.counts.entry((program, stack)).or_default();
+        let (samples, weight) = (samples.min(self.room.samples), weight.min(self.room.weight));
+        self.room =
+            Room { samples: self.room.samples - samples, weight: self.room.weight - weight };
         count.0 += samples;
         count.1 += weight;
     }
@@ -120,5 +138,21 @@ impl Stacks {
             stacks: self.stacks,
             counts,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_weights_are_too_many_for_their_sum() {
+        let mut stacks = Stacks::default();
+        for program in 0..3 {
+            stacks.count(program, None, 1, u64::MAX / 2);
+        }
+        let weights: Vec<u64> = (0..3).map(|program| stacks.counts[&(program, None)].1).collect();
+        assert_eq!(weights, [u64::MAX / 2, u64::MAX / 2, 1]);
+        assert_eq!(stacks.seen(), 3);
     }
 }

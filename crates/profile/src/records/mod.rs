@@ -224,7 +224,7 @@ impl Records {
         }
         let weight = sample.period.unwrap_or(1);
         match self.unnamed.get_mut(self.key.as_slice()) {
-            Some(count) => (count.0, count.1) = (count.0 + 1, count.1 + weight),
+            Some(count) => (count.0, count.1) = (count.0 + 1, count.1.saturating_add(weight)),
             None => drop(self.unnamed.insert(self.key.as_slice().into(), (1, weight))),
         }
     }
