@@ -9,12 +9,21 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
 /// Bytes of the header.
 const HEADER: usize = 104;
+/// Where the header has the length of the attributes of an event.
+const ATTR_SIZE: usize = 16;
+/// What that is at least: `PERF_ATTR_SIZE_VER0`.
+const SMALLEST_ATTR: u64 = 64;
 /// Where the header has the place and the length of what was sampled.
 const EVENTS: usize = 24;
 /// Where it has those of the records.
 const RECORDS: usize = 40;
+/// Where it has those of a section that no perf has written since 2011.
+const EVENT_TYPES: usize = 56;
 /// Where it has which other sections follow them, a bit for each.
 const FEATURES: usize = 72;
+/// Bits of the sections that say how much of something follows, which the reader believes.
+const COMMAND_LINE: usize = 11;
+const EVENT_NAMES: usize = 12;
 /// Bytes that say where such a section is.
 const SECTION: u64 = 16;
 /// Bytes of a record's header.
@@ -42,19 +51,31 @@ impl Mended {
         if !is_inside((number(EVENTS), number(EVENTS + 8))) {
             return Err(io::Error::other("its header says that events are beyond its end"));
         }
+        if number(ATTR_SIZE) < SMALLEST_ATTR {
+            return Err(io::Error::other("its header does not know what an event is"));
+        }
         let (start, said) = (number(RECORDS), number(RECORDS + 8));
-        let sections: u32 = header[FEATURES..].iter().map(|byte| byte.count_ones()).sum();
+        let has = |bit: usize| header[FEATURES + bit / 8] >> (bit % 8) & 1 == 1;
+        let place_of = |bit: usize| (0..bit).filter(|bit| has(*bit)).count();
+        let sections = place_of((HEADER - FEATURES) * 8) as u32;
         let end = start.saturating_add(said);
         // The reader takes as much memory as sections say that they need.
-        let is_whole = said > 0
-            && is_inside((end, u64::from(sections) * SECTION))
-            && sections_at(&mut file, end, sections)?.into_iter().all(is_inside);
+        let is_whole = said > 0 && is_inside((end, u64::from(sections) * SECTION)) && {
+            let table = sections_at(&mut file, end, sections)?;
+            let mut is_sane = |bit: usize, is_sane: fn(&[u8]) -> bool| -> io::Result<bool> {
+                Ok(!has(bit) || is_sane(&section(&mut file, table[place_of(bit)])?))
+            };
+            table.iter().copied().all(is_inside)
+                && is_sane(COMMAND_LINE, is_list)?
+                && is_sane(EVENT_NAMES, are_events)?
+        };
         if !is_whole && start <= length {
             let end = if said == 0 { length } else { length.min(end) };
             let whole = whole_records(&mut file, start, end)?;
             header[RECORDS + 8..RECORDS + 16].copy_from_slice(&whole.to_le_bytes());
             header[FEATURES..].fill(0);
         }
+        header[EVENT_TYPES..FEATURES].fill(0);
         file.rewind()?;
         Ok(Mended { file, header, place: 0, is_cut: !is_whole })
     }
@@ -73,6 +94,38 @@ fn sections_at(file: &mut File, start: u64, count: u32) -> io::Result<Vec<(u64, 
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
     let sections = table.chunks(SECTION as usize);
     Ok(sections.map(|section| (number(&section[..8]), number(&section[8..]))).collect())
+}
+
+fn section(file: &mut File, (start, length): (u64, u64)) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn number_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let four = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(four.try_into().ok()?) as usize)
+}
+
+/// Whether a section has room for as many texts as it says that it has.
+fn is_list(bytes: &[u8]) -> bool {
+    number_at(bytes, 0).is_some_and(|count| count <= bytes.len() / 4)
+}
+
+/// Whether a section has room for the events that it says that it has: attributes of each, then how many
+/// numbers it has, its name, and those numbers.
+fn are_events(bytes: &[u8]) -> bool {
+    let end = || {
+        let (count, attributes) = (number_at(bytes, 0)?, number_at(bytes, 4)?);
+        (0..count).try_fold(8_usize, |at, _| {
+            let at = at.checked_add(attributes)?;
+            let (numbers, name) = (number_at(bytes, at)?, number_at(bytes, at + 4)?);
+            at.checked_add(8)?.checked_add(name)?.checked_add(8 * numbers)
+        })
+    };
+    number_at(bytes, 0).is_some_and(|count| count <= bytes.len() / 16)
+        && end().is_some_and(|end| end <= bytes.len())
 }
 
 /// Bytes of whole records from `start` on.
