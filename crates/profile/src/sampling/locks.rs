@@ -65,6 +65,11 @@ impl LockSampler {
         self.session.disable()
     }
 
+    /// Records of waits so far, some tenths of a second late.
+    pub fn seen(&self) -> u64 {
+        self.session.seen()
+    }
+
     /// Whether functions of the kernel have names for us.
     pub fn knows_kernel_names(&self) -> bool {
         self.kernel.are_known()

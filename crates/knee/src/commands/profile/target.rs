@@ -15,6 +15,11 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::HowArgs;
 use super::watch::Watch;
 use crate::exit::ExitStatus;
+use crate::pace::Pace;
+use crate::stderr::tell;
+
+/// Between two looks at whether it is time to say something. Less than a second.
+const NAP: Duration = Duration::from_millis(500);
 
 /// Samples a command until it ends, or for some seconds; then it goes on.
 pub(super) fn command<W: Watch>(
@@ -76,7 +81,11 @@ pub(super) fn running<W: Watch>(
     if !how.quiet {
         watch.tell_how();
     }
-    wait(target, duration, interrupt)?;
+    wait(target, duration, interrupt, || {
+        if !how.quiet {
+            tell!("knee: {} so far", watch.so_far());
+        }
+    })?;
     let title = match target {
         Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
         Target::System => "all CPUs".to_owned(),
@@ -84,8 +93,14 @@ pub(super) fn running<W: Watch>(
     Ok((watch.finish(title, started_at, None)?, Left::Nothing))
 }
 
-/// Until it is over. Ctrl-C ends the sampling as its user wants it to, and is no failure.
-fn wait(target: &Target, duration: Option<f64>, interrupt: &Interrupt) -> anyhow::Result<()> {
+/// Until it is over; `going_on` is called now and then. Ctrl-C ends the sampling as its user wants it to, and
+/// is no failure.
+fn wait(
+    target: &Target,
+    duration: Option<f64>,
+    interrupt: &Interrupt,
+    mut going_on: impl FnMut(),
+) -> anyhow::Result<()> {
     let exit = match target {
         Target::Process(pid) | Target::Exec(pid) => {
             let pid = Pid::from_raw(*pid).context("no process has this number")?;
@@ -94,18 +109,23 @@ fn wait(target: &Target, duration: Option<f64>, interrupt: &Interrupt) -> anyhow
         Target::System => None,
     };
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    let mut pace = Pace::begin();
     loop {
         let mut fds = vec![PollFd::new(interrupt, PollFlags::IN)];
         fds.extend(exit.as_ref().map(|exit| PollFd::new(exit, PollFlags::IN)));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let left = left.map(|left| Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        });
-        match poll(&mut fds, left.as_ref()) {
+        if left.is_some_and(|left| left.is_zero()) {
+            break;
+        }
+        let nap = left.map_or(NAP, |left| left.min(NAP));
+        let nap = Timespec { tv_sec: 0, tv_nsec: nap.as_nanos() as i64 };
+        match poll(&mut fds, Some(&nap)) {
+            Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => break,
-            Err(Errno::INTR) => {}
             Err(error) => return Err(error).context("cannot wait"),
+        }
+        if pace.is_due() {
+            going_on();
         }
     }
     let _ = interrupt.take();

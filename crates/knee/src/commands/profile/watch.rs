@@ -20,6 +20,9 @@ pub(super) trait Watch: Sized {
 
     fn disable(&mut self) -> Result<(), SampleError>;
 
+    /// What has been taken so far, in words.
+    fn so_far(&self) -> String;
+
     /// Says what is watched, and what is not seen.
     fn tell_how(&self);
 
@@ -45,6 +48,10 @@ impl Watch for Sampler {
 
     fn disable(&mut self) -> Result<(), SampleError> {
         Sampler::disable(self)
+    }
+
+    fn so_far(&self) -> String {
+        format!("{} samples", self.seen())
     }
 
     fn tell_how(&self) {
@@ -92,6 +99,10 @@ impl Watch for LockSampler {
 
     fn disable(&mut self) -> Result<(), SampleError> {
         LockSampler::disable(self)
+    }
+
+    fn so_far(&self) -> String {
+        format!("{} records of waits", self.seen())
     }
 
     fn tell_how(&self) {
