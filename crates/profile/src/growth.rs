@@ -8,11 +8,13 @@
 //! Costs are CPU time (or cycles) over iterations, of all tasks. Where tasks sleep, no CPU time passes:
 //! that is shown beside it, as the time for which a task has no CPU.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::capture::{Capture, Kind};
 use crate::diff::{Difference, Measure, diff};
-use crate::view::functions::functions;
+use crate::view::functions::{Part, functions};
 
 mod callers;
 mod table;
@@ -130,26 +132,17 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     if difference.measure == Measure::Share {
         return Err(GrowthError::NoWork { title: last.title.clone() });
     }
-    let between: Vec<_> = captures
-        .iter()
-        .zip(&points)
-        .map(|(capture, point)| (functions(capture), point.cost / capture.samples().max(1) as f64))
-        .collect();
+    let costs: Vec<Costs> = captures.iter().zip(&points).map(|of| Costs::of(of.0, of.1)).collect();
     let callers = callers::Callers::of(first, last, difference.whole);
     let mut rows: Vec<Row> = difference
         .rows
         .into_iter()
         .map(|row| {
-            let at = |of: &dyn Fn(&crate::view::functions::Row) -> u64| {
-                let cost = |(functions, each): &(Vec<crate::view::functions::Row>, f64)| {
-                    let found = functions.iter().find(|f| f.name == row.name && f.kind == row.kind);
-                    found.map_or(0.0, |function| of(function) as f64 * each)
-                };
-                between.iter().map(cost).collect()
-            };
+            let at_each = costs.iter().map(|costs| costs.find(&row.name, row.kind));
+            let (own, total) = at_each.unzip();
             Row {
-                own: at(&|function| function.own.samples),
-                total: at(&|function| function.total.samples),
+                own,
+                total,
                 from: callers.of_growth(&row.name, row.kind),
                 name: row.name,
                 module: row.module,
@@ -166,6 +159,24 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     });
     let testcase = last.work.as_ref().map_or(String::new(), |work| work.testcase.clone());
     Ok(Growth { testcase, measure: difference.measure, points, rows })
+}
+
+/// What functions of a capture take of an iteration: of themselves, and in all.
+struct Costs(HashMap<(String, Kind), (f64, f64)>);
+
+impl Costs {
+    fn of(capture: &Capture, point: &Point) -> Costs {
+        let each = point.cost / capture.samples().max(1) as f64;
+        let cost = |part: Part| part.samples as f64 * each;
+        let functions = functions(capture).into_iter();
+        Costs(
+            functions.map(|row| ((row.name, row.kind), (cost(row.own), cost(row.total)))).collect(),
+        )
+    }
+
+    fn find(&self, name: &str, kind: Kind) -> (f64, f64) {
+        self.0.get(&(name.to_owned(), kind)).copied().unwrap_or_default()
+    }
 }
 
 impl Point {

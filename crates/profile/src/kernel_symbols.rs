@@ -4,7 +4,6 @@
 //! `choose_best_symbol` of `tools/perf/util/symbol.c`.
 
 use std::fs;
-use std::io;
 
 /// The kernel's functions, in the order of their addresses.
 #[derive(Debug, Default)]
@@ -26,8 +25,10 @@ struct Symbol {
 }
 
 impl KernelSymbols {
-    pub(crate) fn of_running() -> io::Result<KernelSymbols> {
-        Ok(KernelSymbols::parse(&fs::read("/proc/kallsyms")?))
+    /// Those of the running kernel; `None` if we are not told where they are, as `kptr_restrict` may forbid.
+    pub(crate) fn of_running() -> Option<KernelSymbols> {
+        let symbols = KernelSymbols::parse(&fs::read("/proc/kallsyms").ok()?);
+        symbols.are_known().then_some(symbols)
     }
 
     pub(crate) fn parse(text: &[u8]) -> KernelSymbols {
@@ -57,7 +58,7 @@ impl KernelSymbols {
         KernelSymbols { symbols, starts }
     }
 
-    /// Whether we are told where functions are, as `kptr_restrict` may forbid.
+    /// Whether it is said where functions are.
     pub(crate) fn are_known(&self) -> bool {
         self.symbols.iter().any(|symbol| symbol.address != 0)
     }

@@ -16,12 +16,24 @@ pub(crate) mod show;
 pub(crate) mod topology;
 pub(crate) mod will_it_scale;
 
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A number that differs from run to run, short enough to be typed again as a seed.
 pub(crate) fn random() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::from(now.subsec_nanos()) ^ (now.as_secs() & 0xffff)
+}
+
+/// Names in a directory by when something began: `runs/2026-11-21T090000Z`, and with `-2`, `-3` … for more of
+/// the same second. `ending` is what files end in.
+pub(crate) fn numbered(dir: &str, started_at: &str, ending: &str) -> impl Iterator<Item = PathBuf> {
+    let started = Path::new(dir).join(started_at.replace(':', "")).display().to_string();
+    let ending = ending.to_owned();
+    (1_u64..).map(move |n| match n {
+        1 => format!("{started}{ending}").into(),
+        n => format!("{started}-{n}{ending}").into(),
+    })
 }
 
 /// A share written as a percentage: `5%` or `5`.

@@ -353,16 +353,13 @@ pub(super) fn in_words(option: &str, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// A record in `runs/2026-11-21T090000Z`, or with `-2`, `-3` … for runs of the same second.
+/// A record of its own in the directory of runs.
 fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
-    let started = Path::new(RUNS).join(run.environment.started_at.replace(':', ""));
-    let mut dir = started.clone();
-    for n in 2.. {
+    for dir in super::numbered(RUNS, &run.environment.started_at, "") {
         match Writer::create(&dir, run) {
             Err(RecordError::NotEmpty { .. } | RecordError::InUse { .. }) => {}
             other => return other,
         }
-        dir = PathBuf::from(format!("{}-{n}", started.display()));
     }
     unreachable!("some number is unused")
 }

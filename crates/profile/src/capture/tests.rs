@@ -97,14 +97,5 @@ proptest! {
 
 #[test]
 fn the_schema_is_committed() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/capture.schema.json");
-    let current = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
-    if std::env::var_os("SNAPSHOTS").is_some_and(|mode| mode == "overwrite") {
-        std::fs::write(path, &current).unwrap();
-    }
-    assert_eq!(
-        std::fs::read_to_string(path).unwrap_or_default(),
-        current,
-        "SNAPSHOTS=overwrite renews it"
-    );
+    crate::assert_committed("capture", &schema());
 }

@@ -138,8 +138,7 @@ fn kernel_symbols(file: &PerfFile) -> Option<KernelSymbols> {
     let here = rustix::system::uname();
     let release = file.os_release().ok().flatten()?;
     let is_same = release.as_bytes() == here.release().to_bytes();
-    let symbols = KernelSymbols::of_running().ok().filter(|_| is_same);
-    symbols.filter(KernelSymbols::are_known)
+    if is_same { KernelSymbols::of_running() } else { None }
 }
 
 fn about(file: &PerfFile, event: usize, title: &str, losses: Losses) -> About {

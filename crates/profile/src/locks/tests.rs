@@ -107,14 +107,5 @@ fn what_is_written_is_read() {
 
 #[test]
 fn the_schema_is_committed() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/lock-waits.schema.json");
-    let current = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
-    if std::env::var_os("SNAPSHOTS").is_some_and(|mode| mode == "overwrite") {
-        std::fs::write(path, &current).unwrap();
-    }
-    assert_eq!(
-        std::fs::read_to_string(path).unwrap_or_default(),
-        current,
-        "SNAPSHOTS=overwrite renews it"
-    );
+    crate::assert_committed("lock-waits", &schema());
 }

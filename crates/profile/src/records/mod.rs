@@ -152,14 +152,12 @@ impl Records {
                 self.spaces.exit(exit.pid);
             }
             EventRecord::Mmap2(map) => {
-                let area = Area { start: map.address, end: map.address.saturating_add(map.length) };
-                let path = map.path.as_slice();
-                self.map(map.cpu_mode, map.pid, area, map.page_offset, &path);
+                let area = Area::of(map.address, map.length);
+                self.map(map.cpu_mode, map.pid, area, map.page_offset, &map.path.as_slice());
             }
             EventRecord::Mmap(map) if map.is_executable => {
-                let area = Area { start: map.address, end: map.address.saturating_add(map.length) };
-                let path = map.path.as_slice();
-                self.map(map.cpu_mode, map.pid, area, map.page_offset, &path);
+                let area = Area::of(map.address, map.length);
+                self.map(map.cpu_mode, map.pid, area, map.page_offset, &map.path.as_slice());
             }
             EventRecord::Lost(lost) => {
                 self.losses.lost += lost.count;

@@ -11,6 +11,12 @@ pub(crate) struct Area {
     pub(crate) end: u64,
 }
 
+impl Area {
+    pub(crate) fn of(start: u64, length: u64) -> Area {
+        Area { start, end: start.saturating_add(length) }
+    }
+}
+
 /// Code that is mapped from a file.
 #[derive(Debug, Clone)]
 struct Mapped {

@@ -45,8 +45,8 @@ impl LockSampler {
             lost: 0,
             unreadable: 0,
         })?;
-        let kernel = KernelSymbols::of_running().ok().filter(KernelSymbols::are_known);
-        Ok(LockSampler { session, kernel: kernel.unwrap_or_default() })
+        let kernel = KernelSymbols::of_running().unwrap_or_default();
+        Ok(LockSampler { session, kernel })
     }
 
     /// Begins to watch.

@@ -93,7 +93,7 @@ impl Sampler {
         let Options { every, frequency, without } = *options;
         let chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
         let clock = chosen.clock().expect("a clock was asked for");
-        let kernel = KernelSymbols::of_running().ok().filter(KernelSymbols::are_known);
+        let kernel = KernelSymbols::of_running();
         let knows_kernel = kernel.is_some();
         let off_cpu = (every == Every::OffCpu).then(|| 1_000_000_000 / frequency.max(1));
         let of = target.clone();

@@ -93,16 +93,7 @@ fn a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before() {
 
 #[test]
 fn two_slots_are_waited_for() {
-    check(3, || {
-        let place = place(Slots::new());
-        let marker = {
-            let place = Arc::clone(&place);
-            thread::spawn(move || place.mark(&[true]))
-        };
-        place.mark(&[true]);
-        place.wait();
-        marker.join().unwrap();
-    });
+    check(3, || both_mark(Slots::new));
 }
 
 #[test]
@@ -151,17 +142,19 @@ fn lock_free() -> LockFree {
 }
 
 /// Two threads have a section each, and the second waits for both.
+fn both_mark<F: Invalidation + Send + 'static>(form: fn() -> F) {
+    let place = place(form());
+    let marker = {
+        let place = Arc::clone(&place);
+        thread::spawn(move || place.mark(&[true]))
+    };
+    place.mark(&[true]);
+    place.wait();
+    marker.join().unwrap();
+}
+
 fn two_mark<F: Invalidation + Send + 'static>(preemptions: usize, form: fn() -> F) {
-    check_symmetric(preemptions, move || {
-        let place = place(form());
-        let marker = {
-            let place = Arc::clone(&place);
-            thread::spawn(move || place.mark(&[true]))
-        };
-        place.mark(&[true]);
-        place.wait();
-        marker.join().unwrap();
-    });
+    check_symmetric(preemptions, move || both_mark(form));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use knee_profile::Capture;
 use knee_profile::sampling::{Sampler, Target};
 use knee_profile::view::functions::{functions, table};
 
+use super::super::numbered;
 use super::target::Left;
 use super::testcase::{Bench, told};
 use super::watch::Watch;
@@ -30,12 +31,12 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     if args.locks {
         return locks::run(args, &interrupt);
     }
-    let place = place(args.output.as_deref())?;
+    prepare(args.output.as_deref())?;
     let (capture, left) = match take::<Sampler>(args, &interrupt)? {
         Ok(taken) => taken,
         Err(status) => return Ok(status),
     };
-    let file = keep(&capture, &place)?;
+    let file = keep(&capture, args.output.as_deref())?;
     if !args.how.quiet {
         let words = format!("{}\n{}", summary(&capture), table(&functions(&capture), SHOWN));
         // What a command prints is for whom it is for.
@@ -83,18 +84,11 @@ pub(super) fn take<W: Watch>(
     Ok(Ok(taken))
 }
 
-/// Where a capture is to be kept; found out before there is one to lose.
-enum Place {
-    File(PathBuf),
-    /// A file of its own in a directory.
-    In(&'static str),
-}
-
-fn place(output: Option<&Path>) -> anyhow::Result<Place> {
+/// Makes sure, before there is a capture to lose, that it can be kept.
+fn prepare(output: Option<&Path>) -> anyhow::Result<()> {
     let Some(file) = output else {
-        std::fs::create_dir_all(PROFILES)
-            .with_context(|| format!("cannot make the directory {PROFILES}: use -o FILE"))?;
-        return Ok(Place::In(PROFILES));
+        return std::fs::create_dir_all(PROFILES)
+            .with_context(|| format!("cannot make the directory {PROFILES}: use -o FILE"));
     };
     if file.is_dir() {
         return Err(usage(format!(
@@ -106,29 +100,16 @@ fn place(output: Option<&Path>) -> anyhow::Result<Place> {
     if dir.is_some_and(|dir| !dir.is_dir()) {
         return Err(usage(format!("-o {}: there is no such directory", file.display())));
     }
-    Ok(Place::File(file.to_owned()))
+    Ok(())
 }
 
-fn keep(capture: &Capture, place: &Place) -> anyhow::Result<PathBuf> {
-    let file = match place {
-        Place::File(file) => file.clone(),
-        Place::In(dir) => unnamed(capture, Path::new(dir)),
-    };
+/// Writes a capture where it was asked for, or in a file of its own.
+fn keep(capture: &Capture, output: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let file = output.map(Path::to_owned).unwrap_or_else(|| {
+        let mut names = numbered(PROFILES, &capture.machine.started_at, ".json");
+        names.find(|file| !file.exists()).expect("some number is unused")
+    });
     write_atomically(&file, &capture.to_json())
         .with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
-}
-
-/// `profiles/2026-11-22T100000Z.json`, or with `-2`, `-3` … for captures of the same second.
-fn unnamed(capture: &Capture, dir: &Path) -> PathBuf {
-    let started = capture.machine.started_at.replace(':', "");
-    let named = |suffix: &str| dir.join(format!("{started}{suffix}.json"));
-    let mut file = named("");
-    for n in 2.. {
-        if !file.exists() {
-            break;
-        }
-        file = named(&format!("-{n}"));
-    }
-    file
 }
