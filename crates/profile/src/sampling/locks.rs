@@ -9,7 +9,7 @@ use super::event::{self, What};
 use super::ring::Ring;
 use super::session::Session;
 use super::tracefs::{Field, Format, Tracefs};
-use super::{Target, machine, online_cpus};
+use super::{Target, Watch, machine, online_cpus};
 use crate::capture::Work;
 use crate::kernel_symbols::KernelSymbols;
 use crate::locks::{Contention, LockWaits, SCHEMA, Thread, WaitLosses, sites};
@@ -27,7 +27,7 @@ pub struct LockSampler {
 }
 
 impl LockSampler {
-    /// Readies all for watching, which [`LockSampler::enable`] begins; an [`Target::Exec`] begins it by
+    /// Readies all for watching, which [`Watch::enable`] begins; an [`Target::Exec`] begins it by
     /// itself. The waits of `without`, a thread, are left out.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl LockSampler {
         let each = (BYTES / cpus.next_power_of_two()).clamp(Ring::BYTES, MOST);
         let Layout { begin, end, .. } = layout;
         let chosen = event::choose(target, What::Waits { begin, end }, each)?;
-        let session = Session::open(target, chosen, move |_| Watch {
+        let session = Session::open(target, chosen, move |_| Waits {
             layout,
             without,
             contention: Contention::default(),
@@ -48,38 +48,28 @@ impl LockSampler {
         let kernel = KernelSymbols::of_running().unwrap_or_default();
         Ok(LockSampler { session, kernel })
     }
+}
 
-    /// Begins to watch.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn enable(&mut self) -> Result<(), SampleError> {
+impl Watch for LockSampler {
+    type Taken = LockWaits;
+
+    fn enable(&mut self) -> Result<(), SampleError> {
         self.session.enable()
     }
 
-    /// Ceases to watch.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn disable(&mut self) -> Result<(), SampleError> {
+    fn disable(&mut self) -> Result<(), SampleError> {
         self.session.disable()
     }
 
-    /// Records of waits so far, some tenths of a second late.
-    pub fn seen(&self) -> u64 {
+    fn seen(&self) -> u64 {
         self.session.seen()
     }
 
-    /// Whether functions of the kernel have names for us.
-    pub fn knows_kernel_names(&self) -> bool {
+    fn knows_kernel_names(&self) -> bool {
         self.kernel.are_known()
     }
 
-    /// Ends watching, and gives names to what was seen.
-    ///
-    /// # Errors
-    /// The kernel refuses to stop.
-    pub fn finish(
+    fn finish(
         mut self,
         title: impl Into<String>,
         started_at: impl Into<String>,
@@ -135,7 +125,7 @@ impl Layout {
 
 /// Takes in records.
 #[derive(Debug)]
-struct Watch {
+struct Waits {
     layout: Layout,
     without: Option<i32>,
     contention: Contention,
@@ -151,7 +141,7 @@ struct Collected {
     unreadable: u64,
 }
 
-impl Watch {
+impl Waits {
     /// `None` if there is less in a sample than there should be.
     fn sample(&mut self, sample: &SampleRecord<'_>) -> Option<()> {
         let (number, cpu) = (sample.tid?, sample.cpu?);
@@ -179,7 +169,7 @@ impl Watch {
     }
 }
 
-impl Collector for Watch {
+impl Collector for Waits {
     type Collected = Collected;
 
     fn take(&mut self, record: EventRecord<'_>) {

@@ -16,6 +16,7 @@ mod processes;
 mod ring;
 mod session;
 mod tracefs;
+mod watch;
 
 use std::{fs, io};
 
@@ -24,6 +25,7 @@ use event::What;
 pub use locks::LockSampler;
 use ring::Ring;
 use session::Session;
+pub use watch::Watch;
 
 use crate::capture::{About, Capture, Clock, Losses, Machine, Stacks, Work};
 use crate::kernel_symbols::KernelSymbols;
@@ -84,7 +86,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Readies all for sampling, which [`Sampler::enable`] begins; an [`Target::Exec`] begins it by itself.
+    /// Readies all for sampling, which [`Watch::enable`] begins; an [`Target::Exec`] begins it by itself.
     /// What happens to processes is watched from now on.
     ///
     /// # Errors
@@ -111,47 +113,37 @@ impl Sampler {
         Ok(Sampler { session, clock, knows_kernel })
     }
 
-    /// Begins to sample.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn enable(&mut self) -> Result<(), SampleError> {
-        self.session.enable()
-    }
-
-    /// Ceases to sample.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn disable(&mut self) -> Result<(), SampleError> {
-        self.session.disable()
-    }
-
-    /// Samples so far, some tenths of a second late.
-    pub fn seen(&self) -> u64 {
-        self.session.seen()
-    }
-
     /// Whether the kernel's functions are seen; if not, only what user space does is sampled.
     pub fn sees_kernel(&self) -> bool {
         self.session.chosen().sees_kernel()
-    }
-
-    /// Whether functions of the kernel have names for us.
-    pub fn knows_kernel_names(&self) -> bool {
-        self.knows_kernel
     }
 
     /// What makes a sample due.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
+}
 
-    /// Ends sampling, and gives names to what was seen.
-    ///
-    /// # Errors
-    /// The kernel refuses to stop.
-    pub fn finish(
+impl Watch for Sampler {
+    type Taken = Capture;
+
+    fn enable(&mut self) -> Result<(), SampleError> {
+        self.session.enable()
+    }
+
+    fn disable(&mut self) -> Result<(), SampleError> {
+        self.session.disable()
+    }
+
+    fn seen(&self) -> u64 {
+        self.session.seen()
+    }
+
+    fn knows_kernel_names(&self) -> bool {
+        self.knows_kernel
+    }
+
+    fn finish(
         mut self,
         title: impl Into<String>,
         started_at: impl Into<String>,

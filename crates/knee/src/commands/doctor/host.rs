@@ -1,6 +1,6 @@
 //! The machine itself: CPUs, what disturbs them, limits.
 
-use knee_profile::sampling::{Options, Sampler, Target};
+use knee_profile::sampling::{Options, Sampler, Target, Watch};
 
 use super::{Check, command, statement};
 use knee_measure::machine::{Environment, Topology, filesystem};

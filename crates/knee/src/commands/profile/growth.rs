@@ -14,7 +14,7 @@ use knee_report::KNEE_EFFICIENCY;
 
 use super::super::run::tasks::Tasks;
 use super::testcase::{Bench, told};
-use super::watch::Watch;
+use super::watch::Told;
 use super::{HowArgs, ModeArg};
 use crate::exit::{ExitStatus, usage};
 use crate::present::number;

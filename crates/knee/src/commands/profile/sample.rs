@@ -12,7 +12,7 @@ use knee_profile::view::functions::{functions, table};
 use super::super::numbered;
 use super::target::Left;
 use super::testcase::{Bench, told};
-use super::watch::Watch;
+use super::watch::Told;
 use super::{SampleArgs, locks, target};
 use crate::exit::{ExitStatus, usage};
 use crate::present::profile::{losses, summary};
@@ -52,7 +52,7 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
 
 /// Watches what was asked for until it is over: what was taken, and what is left to do then; only the status
 /// if there is nothing.
-pub(super) fn take<W: Watch>(
+pub(super) fn take<W: Told>(
     args: &SampleArgs,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Result<(W::Taken, Left), ExitStatus>> {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::HowArgs;
-use super::watch::Watch;
+use super::watch::Told;
 use crate::exit::ExitStatus;
 use crate::pace::Pace;
 use crate::stderr::tell;
@@ -22,7 +22,7 @@ use crate::stderr::tell;
 const NAP: Duration = Duration::from_millis(500);
 
 /// Samples a command until it ends, or for some seconds; then it goes on.
-pub(super) fn command<W: Watch>(
+pub(super) fn command<W: Told>(
     command: &[OsString],
     duration: Option<f64>,
     how: &HowArgs,
@@ -69,7 +69,7 @@ impl Left {
 }
 
 /// Samples a process, or all, until it ends, or for some seconds, or until Ctrl-C.
-pub(super) fn running<W: Watch>(
+pub(super) fn running<W: Told>(
     target: &Target,
     duration: Option<f64>,
     how: &HowArgs,

@@ -20,7 +20,7 @@ use knee_profile::capture::Work;
 use knee_profile::sampling::Target;
 
 use super::super::run::{WARMUP, existing, topology};
-use super::watch::Watch;
+use super::watch::Told;
 use super::{HowArgs, ModeArg};
 use crate::exit::{ExitStatus, usage};
 use crate::stderr::tell;
@@ -78,7 +78,7 @@ impl<'a> Bench<'a> {
 
     /// Runs so many tasks, and samples them for so many seconds once they have warmed up. `started` is
     /// told when sampling begins.
-    pub(super) fn sample<W: Watch>(
+    pub(super) fn sample<W: Told>(
         &self,
         tasks: u32,
         seconds: f64,

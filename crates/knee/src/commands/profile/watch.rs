@@ -1,53 +1,26 @@
 //! What is taken of a testcase, a command or a process: a capture, or lock waits.
 
-use knee_profile::Capture;
-use knee_profile::capture::Work;
-use knee_profile::locks::LockWaits;
-use knee_profile::sampling::{LockSampler, Options, SampleError, Sampler, Target};
+use knee_profile::sampling::{LockSampler, Options, SampleError, Sampler, Target, Watch};
 
 use super::HowArgs;
 use crate::stderr::tell;
 
-/// A sampler of some kind.
-pub(super) trait Watch: Sized {
-    /// What it takes.
-    type Taken;
-
+/// A sampler of some kind, as the command has it.
+pub(super) trait Told: Watch {
     /// Readies all; what a thread does may be left out.
     fn open(target: &Target, how: &HowArgs, without: Option<i32>) -> Result<Self, SampleError>;
-
-    fn enable(&mut self) -> Result<(), SampleError>;
-
-    fn disable(&mut self) -> Result<(), SampleError>;
 
     /// What has been taken so far, in words.
     fn so_far(&self) -> String;
 
     /// Says what is watched, and what is not seen.
     fn tell_how(&self);
-
-    fn finish(
-        self,
-        title: String,
-        started_at: String,
-        work: Option<Work>,
-    ) -> Result<Self::Taken, SampleError>;
 }
 
-impl Watch for Sampler {
-    type Taken = Capture;
-
+impl Told for Sampler {
     fn open(target: &Target, how: &HowArgs, without: Option<i32>) -> Result<Sampler, SampleError> {
         let options = Options { every: how.event.into(), frequency: how.frequency, without };
         Sampler::open(target, &options)
-    }
-
-    fn enable(&mut self) -> Result<(), SampleError> {
-        Sampler::enable(self)
-    }
-
-    fn disable(&mut self) -> Result<(), SampleError> {
-        Sampler::disable(self)
     }
 
     fn so_far(&self) -> String {
@@ -71,34 +44,15 @@ impl Watch for Sampler {
             tell!("{NO_NAMES}");
         }
     }
-
-    fn finish(
-        self,
-        title: String,
-        started_at: String,
-        work: Option<Work>,
-    ) -> Result<Capture, SampleError> {
-        Sampler::finish(self, title, started_at, work)
-    }
 }
 
-impl Watch for LockSampler {
-    type Taken = LockWaits;
-
+impl Told for LockSampler {
     fn open(
         target: &Target,
         _: &HowArgs,
         without: Option<i32>,
     ) -> Result<LockSampler, SampleError> {
         LockSampler::open(target, without)
-    }
-
-    fn enable(&mut self) -> Result<(), SampleError> {
-        LockSampler::enable(self)
-    }
-
-    fn disable(&mut self) -> Result<(), SampleError> {
-        LockSampler::disable(self)
     }
 
     fn so_far(&self) -> String {
@@ -113,15 +67,6 @@ impl Watch for LockSampler {
         if !self.knows_kernel_names() {
             tell!("{NO_NAMES}");
         }
-    }
-
-    fn finish(
-        self,
-        title: String,
-        started_at: String,
-        work: Option<Work>,
-    ) -> Result<LockWaits, SampleError> {
-        LockSampler::finish(self, title, started_at, work)
     }
 }
 
