@@ -3,7 +3,7 @@
 //!
 //! crates/knee/tests/corpus.rs uses this file too, to replay the corpus without a fuzzer.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 use knee_measure::machine::CpuList;
@@ -190,6 +190,16 @@ pub fn capture_json(text: &[u8]) {
         let written = serde_json::to_vec(&capture).unwrap();
         assert_eq!(Capture::parse(&written).as_ref(), Ok(&capture));
         views(&capture);
+    }
+}
+
+/// A file of `perf record`.
+pub fn perf_data(dir: &Path, bytes: &[u8]) {
+    let path = dir.join("perf.data");
+    fs::write(&path, bytes).unwrap();
+    match knee_profile::import::perf_data(File::open(path).unwrap(), "perf.data") {
+        Ok(capture) => imported(&capture),
+        Err(error) => assert!(error.contains("perf"), "{error:?} does not say what it is about"),
     }
 }
 

@@ -231,6 +231,15 @@ fn captures() {
 }
 
 #[test]
+fn files_of_perf_record() {
+    let scratch = Scratch::new();
+    for (name, bytes) in corpus("perf_data") {
+        readers::perf_data(scratch.path(), &bytes);
+        survives(&name, scratch.knee(&["profile", "show", "perf.data"]), "perf.data");
+    }
+}
+
+#[test]
 fn text_of_perf_script() {
     for (_, text) in corpus("perf_script") {
         readers::perf_script(&text);

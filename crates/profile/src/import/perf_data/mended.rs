@@ -1,8 +1,9 @@
-//! A file that ends in the middle, as one that ends where its last whole record does.
+//! A file that ends in the middle or is damaged, as one whose records end with the last whole one.
 //!
 //! When perf is killed, or its disk is full, the header does not say how much there is, or says more than
 //! there is, and what should follow the records is missing. All readers refuse such a file, although
-//! hours of samples may be in it.
+//! hours of samples may be in it. And the reader believes lengths: it takes as much memory as a file says
+//! that something needs, so that each of them is looked at here first.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -28,12 +29,17 @@ const EVENT_NAMES: usize = 12;
 const SECTION: u64 = 16;
 /// Bytes of a record's header.
 const RECORD_HEADER: u64 = 8;
+/// `PERF_RECORD_AUXTRACE`: what a processor traced follows such a record, as much as it says first.
+const AUXTRACE: u32 = 71;
+/// Bytes of the records that are looked at in one go.
+const AT_ONCE: usize = 1 << 20;
 
 /// The file, with a header that is true of it.
 pub(super) struct Mended {
     file: File,
-    header: Vec<u8>,
     place: u64,
+    /// Bytes to be read instead of those of the file, and where, in the order of their places.
+    instead: [(u64, Vec<u8>); 2],
     is_cut: bool,
 }
 
@@ -59,25 +65,33 @@ impl Mended {
         let place_of = |bit: usize| (0..bit).filter(|bit| has(*bit)).count();
         let sections = place_of((HEADER - FEATURES) * 8) as u32;
         let end = start.saturating_add(said);
-        // The reader takes as much memory as sections say that they need.
         let is_whole = said > 0 && is_inside((end, u64::from(sections) * SECTION)) && {
             let table = sections_at(&mut file, end, sections)?;
             let mut is_sane = |bit: usize, is_sane: fn(&[u8]) -> bool| -> io::Result<bool> {
                 Ok(!has(bit) || is_sane(&section(&mut file, table[place_of(bit)])?))
             };
             table.iter().copied().all(is_inside)
+                && table.iter().map(|(_, count)| count).sum::<u64>() <= length
                 && is_sane(COMMAND_LINE, is_list)?
                 && is_sane(EVENT_NAMES, are_events)?
         };
-        if !is_whole && start <= length {
-            let end = if said == 0 { length } else { length.min(end) };
-            let whole = whole_records(&mut file, start, end)?;
-            header[RECORDS + 8..RECORDS + 16].copy_from_slice(&whole.to_le_bytes());
+        let records_end = if said == 0 { length } else { length.min(end) };
+        let whole_end = whole_records(&mut file, start, records_end)?;
+        let mut follows = Vec::new();
+        if !is_whole {
             header[FEATURES..].fill(0);
+        } else if whole_end < end {
+            // The reader looks for it where the records end.
+            follows = vec![0; sections as usize * SECTION as usize];
+            file.seek(SeekFrom::Start(end))?;
+            file.read_exact(&mut follows)?;
         }
+        let whole = whole_end.saturating_sub(start);
+        header[RECORDS + 8..RECORDS + 16].copy_from_slice(&whole.to_le_bytes());
         header[EVENT_TYPES..FEATURES].fill(0);
         file.rewind()?;
-        Ok(Mended { file, header, place: 0, is_cut: !is_whole })
+        let is_cut = !is_whole || whole_end < end;
+        Ok(Mended { file, place: 0, instead: [(0, header), (whole_end, follows)], is_cut })
     }
 
     /// Whether something is missing.
@@ -128,32 +142,55 @@ fn are_events(bytes: &[u8]) -> bool {
         && end().is_some_and(|end| end <= bytes.len())
 }
 
-/// Bytes of whole records from `start` on.
-fn whole_records(file: &mut File, start: u64, length: u64) -> io::Result<u64> {
+/// Where the whole records between two places of a file end.
+fn whole_records(file: &mut File, start: u64, end: u64) -> io::Result<u64> {
+    if start > end {
+        return Ok(start);
+    }
     file.seek(SeekFrom::Start(start))?;
-    let mut reader = BufReader::new(&*file);
+    let mut reader = BufReader::with_capacity(AT_ONCE, &*file);
     let mut place = start;
     let mut header = [0; RECORD_HEADER as usize];
-    while place + RECORD_HEADER <= length {
+    while place + RECORD_HEADER <= end {
         reader.read_exact(&mut header)?;
+        let kind = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         let size = u64::from(u16::from_le_bytes([header[6], header[7]]));
-        if size < RECORD_HEADER || place + size > length {
+        if size < RECORD_HEADER || place + size > end {
             break;
         }
-        place += size;
-        reader.seek_relative((size - RECORD_HEADER) as i64)?;
+        let mut left = size - RECORD_HEADER;
+        let mut behind = 0;
+        if kind == AUXTRACE && left >= 8 {
+            let mut bytes = [0; 8];
+            reader.read_exact(&mut bytes)?;
+            behind = u64::from_le_bytes(bytes);
+            left -= 8;
+        }
+        if behind > end - (place + size) {
+            break;
+        }
+        place += size + behind;
+        reader.seek_relative((left + behind) as i64)?;
     }
-    Ok(place - start)
+    Ok(place)
 }
 
 impl Read for Mended {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let in_header = self.header.get(self.place as usize..).filter(|left| !left.is_empty());
-        let count = match in_header {
+        let place = self.place;
+        let instead = self.instead.iter().find_map(|(start, bytes)| {
+            let from = usize::try_from(place.checked_sub(*start)?).ok()?;
+            bytes.get(from..).filter(|left| !left.is_empty())
+        });
+        let count = match instead {
             Some(mut left) => left.read(into)?,
-            None => self.file.read(into)?,
+            None => {
+                let next = self.instead.iter().map(|(start, _)| *start).find(|next| *next > place);
+                let until_next = next.map_or(u64::MAX, |next| next - place);
+                (&self.file).take(until_next).read(into)?
+            }
         };
-        if in_header.is_some() {
+        if instead.is_some() {
             self.file.seek_relative(count as i64)?;
         }
         self.place += count as u64;

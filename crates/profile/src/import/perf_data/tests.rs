@@ -82,6 +82,42 @@ fn of_a_file_that_ends_in_the_middle_the_whole_records_are_read() {
     }
 }
 
+/// Places of the headers of records.
+fn records(bytes: &[u8]) -> Vec<usize> {
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let (start, length) = (number(40), number(48));
+    let next = |at: &usize| at + usize::from(u16::from_le_bytes([bytes[at + 6], bytes[at + 7]]));
+    std::iter::successors(Some(start), |at| Some(next(at)))
+        .take_while(|at| *at < start + length)
+        .collect()
+}
+
+#[test]
+fn a_record_in_the_middle_that_lies_of_its_length_ends_the_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = match recorded(dir.path()) {
+        Ok(file) => file,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let whole = fs::read(&file).unwrap();
+    let all = read(&file).unwrap();
+    let records = records(&whole);
+    let middle = records[records.len() * 2 / 3];
+    let mut too_short = whole.clone();
+    too_short[middle + 6..middle + 8].copy_from_slice(&7_u16.to_le_bytes());
+    // What a processor traced: as much memory as there is nowhere.
+    let mut traced = whole.clone();
+    traced[middle..middle + 4].copy_from_slice(&71_u32.to_le_bytes());
+    traced[middle + 8..middle + 16].copy_from_slice(&(1_u64 << 46).to_le_bytes());
+    for bytes in [too_short, traced] {
+        fs::write(&file, bytes).unwrap();
+        let part = read(&file).unwrap();
+        assert!(part.samples() > 0 && part.samples() < all.samples(), "{}", part.samples());
+        assert!(part.losses.unreadable > 0);
+        assert_eq!(part.machine.kernel, all.machine.kernel, "what follows the records is there");
+    }
+}
+
 #[test]
 fn damage_does_not_end_the_reader() {
     let dir = tempfile::tempdir().unwrap();
@@ -90,6 +126,8 @@ fn damage_does_not_end_the_reader() {
         Err(reason) => return println!("skipped: {reason}"),
     };
     let whole = fs::read(&file).unwrap();
+    let heads: Vec<usize> =
+        records(&whole).into_iter().filter(|at| at + 16 <= whole.len()).collect();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..100 {
         let mut bytes = whole.clone();
@@ -97,9 +135,16 @@ fn damage_does_not_end_the_reader() {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            // Most in the head, where lengths and places are.
-            let end = if random & 1 == 0 { 4096.min(bytes.len()) } else { bytes.len() };
-            bytes[(random >> 20) as usize % end] = (random >> 8) as u8;
+            let at = (random >> 20) as usize;
+            let (place, byte) = (at % bytes.len(), (random >> 8) as u8);
+            // Most where lengths and places are: in the head, in the beginning of a record.
+            match random & 3 {
+                0 => bytes[place] = byte,
+                1 => bytes[place % 4096] = byte,
+                2 => bytes[heads[at % heads.len()] + place % 16] = byte,
+                // Of a kind that perf itself has put between the kernel's.
+                _ => bytes[heads[at % heads.len()]] = 64 + byte % 24,
+            }
         }
         fs::write(&file, bytes).unwrap();
         let _ = read(&file);
