@@ -15,7 +15,7 @@ use crate::extents::Extents;
 use crate::format::{self, Format};
 use crate::mutant::{is_mutant, order};
 use crate::page::{BITS, ENTRIES, Frame, Pages};
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Guarded, set};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Guarded, pause, set};
 
 /// The entries of a table.
 pub(crate) type Table = [AtomicU64; ENTRIES];
@@ -96,6 +96,10 @@ unsafe impl Send for Branch {}
 /// Branches above a node, at most: five levels have all addresses of 57 bits.
 pub(crate) const MOST_ABOVE: usize = 4;
 
+/// Of who waits for a lock, before he looks again: some tens of nanoseconds, and microseconds in the end.
+const FEWEST_PAUSES: u32 = 16;
+const MOST_PAUSES: u32 = 64;
+
 /// Pages that one entry of a table of this level stands for.
 pub(crate) const fn reach(level: u8) -> u64 {
     1 << (BITS * level as u32)
@@ -145,11 +149,18 @@ impl Node {
         }
     }
 
+    /// Looks less and less often, so that whoever has the node's lines goes on with them meanwhile: two that take
+    /// turns pay for each line at each turn (T. E. Anderson, 1990). So who waits is not served in order.
     #[cold]
     fn lock_slowly(&self, platform: &impl Platform) {
-        platform.wait_while(|| {
-            self.locked.load(Relaxed) || set(&self.locked, order!(Acquire, "node_lock_slowly"))
-        });
+        let (mut rounds, mut pauses) = (0_u32, FEWEST_PAUSES);
+        while self.locked.load(Relaxed) || set(&self.locked, order!(Acquire, "node_lock_slowly")) {
+            (1..pauses).for_each(|_| pause());
+            // The platform lets others run where we have waited for long.
+            platform.relax(rounds);
+            rounds = rounds.saturating_add(pauses);
+            pauses = (2 * pauses).min(MOST_PAUSES);
+        }
     }
 
     /// By whoever has locked it.

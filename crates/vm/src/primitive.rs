@@ -19,6 +19,13 @@ pub(crate) fn give_way() {
     loom::thread::yield_now();
 }
 
+/// A moment of a wait.
+#[inline]
+pub(crate) fn pause() {
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+}
+
 /// Sets a flag, and says whether it was set before.
 #[cfg(not(loom))]
 #[inline]
