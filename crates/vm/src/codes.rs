@@ -112,10 +112,10 @@ impl Codes {
         &self.kinds.0
     }
 
-    /// Whether any page may be of an object.
+    /// Whether no page is of an object, or a guard.
     #[inline]
-    pub(crate) fn may_have_backings(&self) -> bool {
-        self.kinds.0.iter().any(|kind| kind.backing.is_some())
+    pub(crate) fn are_plain(&self) -> bool {
+        self.kinds.0.iter().all(|kind| kind.backing.is_none() && !kind.is_guard())
     }
 
     /// What the first of these is, and how many are the same from there on.
@@ -185,14 +185,17 @@ impl Codes {
         place as u16 + 1
     }
 
-    /// Unmaps these.
+    /// Unmaps these; returns how many were mapped.
     #[inline]
-    pub(crate) fn clear(&mut self, slots: Range<usize>) {
-        if self.mapped > 0 {
-            let codes = &mut self.codes[slots];
-            self.mapped -= codes.iter().filter(|&&code| code != NOTHING).count();
-            codes.fill(NOTHING);
+    pub(crate) fn clear(&mut self, slots: Range<usize>) -> usize {
+        if self.mapped == 0 {
+            return 0;
         }
+        let codes = &mut self.codes[slots];
+        let count = codes.iter().filter(|&&code| code != NOTHING).count();
+        codes.fill(NOTHING);
+        self.mapped -= count;
+        count
     }
 
     /// Changes what is mapped in these; there is [room](Codes::lacks_room) for as many

@@ -19,6 +19,8 @@ use crate::object::Block;
 use crate::page::{Frame, PAGE};
 use crate::tree::Tree;
 
+/// Extents that a list has room for, or a multiple of that.
+const ROOM: usize = 4;
 /// Frames that a CPU takes from the machine at once, and gives back at once.
 const BATCH: usize = 32;
 
@@ -78,6 +80,8 @@ pub(crate) struct Spare {
     // Boxed, as they are published by their address.
     #[expect(clippy::vec_box)]
     extents: Vec<Box<Extents>>,
+    /// What the last that was used had to have, once there was any.
+    room: usize,
     kinds: Vec<Kinds>,
     block: Option<Box<Block>>,
     // Boxed, as backings stay where they are.
@@ -167,6 +171,7 @@ impl Spare {
     pub(crate) fn extents(&mut self, room: usize) -> Result<Box<Extents>, Lack> {
         let place = self.extents.iter().position(|extents| extents.room() >= room);
         let place = place.ok_or(Lack::Extents { count: 1, room })?;
+        self.room = room.next_multiple_of(ROOM);
         Ok(self.extents.swap_remove(place))
     }
 
@@ -293,8 +298,11 @@ impl<'m, M: Machine> Cpu<'m, M> {
                 }
             }
             Lack::Extents { count, room } => {
+                // Those with less room will not be asked for again.
+                spare.extents.clear();
                 spare.retired.try_reserve(count + 1)?;
                 spare.extents.try_reserve(count + 1)?;
+                let room = room.next_multiple_of(ROOM);
                 for _ in 0..count {
                     spare.extents.push(try_box(Extents::with_room(room)?)?);
                 }
@@ -387,13 +395,18 @@ impl<'m, M: Machine> Cpu<'m, M> {
         }
     }
 
-    /// Has what was retired freed when nobody can read it any more.
+    /// Has what was retired freed when nobody can read it any more, and gets a list for one that was used: the
+    /// next operation needs not find out with locks that there is none.
     #[inline]
     pub(crate) fn defer(&self) {
         let mut spare = self.spare.borrow_mut();
         while let Some(old) = spare.retired.pop() {
             // SAFETY: it came from a box, and nobody finds it any more.
             unsafe { self.epoch.defer_entry(Extents::entry(old), Extents::free) };
+        }
+        if spare.extents.is_empty() && spare.room > 0 {
+            let new = Extents::with_room(spare.room).map_err(|_| OutOfMemory).and_then(try_box);
+            spare.extents.extend(new);
         }
     }
 }

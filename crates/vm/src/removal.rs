@@ -326,11 +326,18 @@ impl Removal {
     ///
     /// # Safety
     /// The frames are in no table.
+    #[inline]
     pub(crate) unsafe fn finish<M: Machine>(mut self, tree: &Tree, cpu: &Cpu<'_, M>) {
         if !self.pages.is_empty() {
             // SAFETY: said by the caller.
             unsafe { self.flush_all(tree, cpu) };
         }
+        if !self.backings.is_empty() {
+            self.detach_all(tree, cpu);
+        }
+    }
+
+    fn detach_all<M: Machine>(&mut self, tree: &Tree, cpu: &Cpu<'_, M>) {
         // Not before: who looks for pages of an object has to find those whose CPUs have not forgotten.
         while let Some(backing) = self.backings.pop() {
             // SAFETY: it is ours, and there until it is detached.

@@ -97,19 +97,25 @@ impl Drop for Locked<'_> {
 
 /// Locks a node and those below that have any of these pages, in the order of their pages: whoever locks
 /// more than one node does so in this order.
+#[inline]
 pub(crate) fn lock<M: Machine>(node: Any<'_>, pages: Pages, platform: &M::Platform) {
     if !is_mutant!("locks_below_first") {
         node.node().lock(platform);
     }
     if let Any::Branch(branch) = node {
-        branch.children(pages).for_each(|child| lock::<M>(child, pages, platform));
+        lock_below::<M>(branch, pages, platform);
     }
     if is_mutant!("locks_below_first") {
         node.node().lock(platform);
     }
 }
 
+fn lock_below<M: Machine>(branch: &Branch, pages: Pages, platform: &M::Platform) {
+    branch.children(pages).for_each(|child| lock::<M>(child, pages, platform));
+}
+
 /// Unlocks them: children first, as there may be more as soon as their parent is not locked.
+#[inline]
 fn unlock(node: Any<'_>, pages: Pages) {
     if is_mutant!("unlocks_above_first") {
         node.node().unlock();
@@ -117,11 +123,15 @@ fn unlock(node: Any<'_>, pages: Pages) {
         give_way();
     }
     if let Any::Branch(branch) = node {
-        branch.children(pages).for_each(|child| unlock(child, pages));
+        unlock_below(branch, pages);
     }
     if !is_mutant!("unlocks_above_first") {
         node.node().unlock();
     }
+}
+
+fn unlock_below(branch: &Branch, pages: Pages) {
+    branch.children(pages).for_each(|child| unlock(child, pages));
 }
 
 impl Tree {
@@ -354,8 +364,12 @@ fn known<M: Machine>(node: Any<'_>, pages: Pages) -> Option<&Leaf> {
             let mut lingers = || lingering.next().is_some() && !is_mutant!("maps_what_lingers");
             (leaf.is_flushing() || lingers()).then_some(leaf)
         }
-        Any::Branch(branch) => branch.children(pages).find_map(|child| known::<M>(child, pages)),
+        Any::Branch(branch) => known_below::<M>(branch, pages),
     }
+}
+
+fn known_below<M: Machine>(branch: &Branch, pages: Pages) -> Option<&Leaf> {
+    branch.children(pages).find_map(|child| known::<M>(child, pages))
 }
 
 /// Frees what a branch has.

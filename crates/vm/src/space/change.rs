@@ -15,6 +15,14 @@ use crate::removal::Removal;
 /// To unmap so many pages frees tables as well: a gibibyte, what a branch above leaves is for.
 pub(super) const PRUNED_AT_ONCE: u64 = reach(2);
 
+/// What was mapped.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Unmapped {
+    /// Pages that were no guards.
+    count: u64,
+    has_guards: bool,
+}
+
 impl<'m, M: Machine> Space<'m, M> {
     /// Maps memory of the space's own at these pages, where nothing is mapped.
     ///
@@ -115,14 +123,12 @@ impl<'m, M: Machine> Space<'m, M> {
         self.check(cpu, pages)?;
         let is_lazy = self.unmaps_lazily(cpu, pages);
         let mut removal = if is_lazy { Removal::lazy() } else { Removal::new() };
-        let (count, found) = self.tree().locked(cpu, pages, |locked, spare| {
+        let Unmapped { count, has_guards } = self.tree().locked(cpu, pages, |locked, spare| {
             self.prepare(locked, spare)?;
-            let count = mapped(locked.top, pages);
-            // Guards are not counted, and yet are addresses.
-            let found = if count > 0 { count } else { is_used(locked.top, pages).into() };
-            self.unmap_in(locked.top, pages, spare, &mut removal)?;
-            Ok((count, found))
+            self.unmap_in(locked.top, pages, spare, &mut removal)
         })?;
+        // Guards are not counted, and yet are addresses.
+        let found = if count > 0 { count } else { has_guards.into() };
         let platform = self.machine.epoch().platform();
         if let Some(ticket) = removal.linger(self.tree(), cpu) {
             self.lingers(cpu, pages, count, ticket);
@@ -139,46 +145,65 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
+    /// Unmaps what is mapped of these pages in a node that is locked and below.
+    #[inline]
     pub(super) fn unmap_in(
         &self,
         node: Any<'_>,
         pages: Pages,
         spare: &mut Spare,
         removal: &mut Removal,
-    ) -> Result<(), Lack> {
+    ) -> Result<Unmapped, Lack> {
         match node {
             Any::Leaf(leaf) => {
                 let slots = leaf.slots(pages);
+                let mut guards = 0;
                 // SAFETY: it is locked, and what is mapped by its codes is so.
-                unsafe {
+                let all = unsafe {
                     leaf.with_codes(|codes| {
-                        if codes.may_have_backings() {
+                        if !codes.are_plain() {
                             codes.for_each_run(slots.clone(), |attributes, count| {
                                 removal.unmapped(attributes, count as u64);
+                                guards += if attributes.is_guard() { count } else { 0 };
                             });
                         }
-                        codes.clear(slots);
-                    });
-                }
+                        codes.clear(slots)
+                    })
+                };
                 removal.take(self.machine, leaf, pages);
+                Ok(Unmapped { count: (all - guards) as u64, has_guards: guards > 0 })
             }
-            Any::Branch(branch) => {
-                if branch.overlaps(pages) {
-                    for extent in branch.extents().map_or(&[][..], |own| own.overlapping(pages)) {
-                        // SAFETY: it is locked, and these are mapped.
-                        unsafe {
-                            let count = extent.pages.and(pages).count();
-                            removal.unmapped(extent.attributes, count);
-                        }
-                    }
-                    change_extents(branch, 0, spare, |new| new.set(pages, None))?;
-                }
-                for child in branch.children(pages) {
-                    self.unmap_in(child, pages, spare, removal)?;
-                }
+            Any::Branch(branch) => self.unmap_in_branch(branch, pages, spare, removal),
+        }
+    }
+
+    fn unmap_in_branch(
+        &self,
+        branch: &Branch,
+        pages: Pages,
+        spare: &mut Spare,
+        removal: &mut Removal,
+    ) -> Result<Unmapped, Lack> {
+        let mut unmapped = Unmapped::default();
+        let extents = branch.extents().map_or(&[][..], |own| own.overlapping(pages));
+        for extent in extents {
+            let count = extent.pages.and(pages).count();
+            // SAFETY: it is locked, and these are mapped.
+            unsafe { removal.unmapped(extent.attributes, count) };
+            match extent.attributes.is_guard() {
+                true => unmapped.has_guards = true,
+                false => unmapped.count += count,
             }
         }
-        Ok(())
+        if !extents.is_empty() {
+            change_extents(branch, 0, spare, |new| new.set(pages, None))?;
+        }
+        for child in branch.children(pages) {
+            let below = self.unmap_in(child, pages, spare, removal)?;
+            unmapped.count += below.count;
+            unmapped.has_guards |= below.has_guards;
+        }
+        Ok(unmapped)
     }
 
     /// Frees the frames of these pages, of which some or all may not be mapped: they are zero again when
@@ -289,18 +314,21 @@ pub(super) fn is_used(node: Any<'_>, pages: Pages) -> bool {
 }
 
 /// How many of these pages are mapped and no guards, in a node that is locked and below.
+#[inline]
 pub(crate) fn mapped(node: Any<'_>, pages: Pages) -> u64 {
     match node {
         // SAFETY: it is locked.
         Any::Leaf(leaf) => unsafe {
             leaf.with_codes(|codes| codes.mapped(leaf.slots(pages)) as u64)
         },
-        Any::Branch(branch) => {
-            let extents = branch.extents().map_or(&[][..], |extents| extents.overlapping(pages));
-            let own = extents.iter().filter(|extent| !extent.attributes.is_guard());
-            let own: u64 = own.map(|extent| extent.pages.and(pages).count()).sum();
-            let below: u64 = branch.children(pages).map(|child| mapped(child, pages)).sum();
-            own + below
-        }
+        Any::Branch(branch) => mapped_in_branch(branch, pages),
     }
+}
+
+fn mapped_in_branch(branch: &Branch, pages: Pages) -> u64 {
+    let extents = branch.extents().map_or(&[][..], |extents| extents.overlapping(pages));
+    let own = extents.iter().filter(|extent| !extent.attributes.is_guard());
+    let own: u64 = own.map(|extent| extent.pages.and(pages).count()).sum();
+    let below: u64 = branch.children(pages).map(|child| mapped(child, pages)).sum();
+    own + below
 }

@@ -118,8 +118,14 @@ impl Lists {
     }
 
     /// Adds those of extents, of a node that is locked and of those below.
+    #[inline]
     pub(super) fn count_extents(&mut self, node: Any<'_>, pages: Pages) {
-        let Any::Branch(branch) = node else { return };
+        if let Any::Branch(branch) = node {
+            self.count_extents_in(branch, pages);
+        }
+    }
+
+    fn count_extents_in(&mut self, branch: &Branch, pages: Pages) {
         if branch.overlaps(pages) {
             self.need(branch.extents().map_or(0, Extents::len) + 2);
         }
