@@ -16,6 +16,15 @@ fn a_design_is_measured_under_the_name_of_what_was_chosen() {
 }
 
 #[test]
+fn shootdown_may_be_lazy_where_cpus_tick() {
+    let scratch = Scratch::new();
+    let name = "vm_page_fault4@shootdown=lazy";
+    finish(&mut scratch.run(&["-m", "threads", "-t", "3", name])).assert_code(0);
+    assert!(scratch.samples().iter().all(|line| line["testcase"] == name));
+    finish(&mut scratch.knee(&["run", "vm_mmap1@shootdown=lazy"])).assert_code(2);
+}
+
+#[test]
 fn two_designs_are_measured_in_turns() {
     let scratch = Scratch::new();
     let mut ab = scratch.knee(&["ab", "-q", "-r", "6", "-t", "2", "-s", "1", "-o", "record"]);

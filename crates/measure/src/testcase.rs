@@ -143,6 +143,8 @@ pub enum Variant {
     NextCpu,
     /// The address space is of knee-vm's own design.
     OwnDesign,
+    /// The same, whose `unmap` leaves it to other CPUs to forget pages when they tick.
+    LazyShootdown,
     /// It is of an older one.
     Design(Design),
 }
@@ -166,6 +168,7 @@ impl Variant {
             Self::SameCpu => "same-cpu",
             Self::NextCpu => "next-cpu",
             Self::OwnDesign => "own-design",
+            Self::LazyShootdown => "shootdown=lazy",
             Self::Design(design) => return design.to_string().into(),
         };
         name.into()

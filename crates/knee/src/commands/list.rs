@@ -127,6 +127,9 @@ fn meaning(variant: Variant) -> &'static str {
         Variant::SameCpu => "the helper of a task on the CPU of the task",
         Variant::NextCpu => "the helper of a task on the next CPU of the placement",
         Variant::OwnDesign => "the design of knee-vm",
+        Variant::LazyShootdown => {
+            "the design of knee-vm, where CPUs forget what was unmapped when they tick"
+        }
         Variant::Design(design) => design.meaning(),
     }
 }

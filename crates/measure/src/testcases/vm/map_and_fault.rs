@@ -2,8 +2,8 @@
 
 use knee_vm::PAGE;
 
-use super::of_any_design;
 use super::user::User;
+use super::{DESIGNS_AND_LAZY, hosted};
 use crate::task::{Outcome, Task};
 use crate::testcase::Testcase;
 use crate::testcases::memory::region::LARGE;
@@ -11,15 +11,23 @@ use crate::testcases::memory::region::LARGE;
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "vm_page_fault4",
     description: "map 128 MB of anonymous memory, write to one page (the next), unmap",
-    ..of_any_design(fault)
+    variants: DESIGNS_AND_LAZY,
+    ..hosted(fault)
 }];
 
+/// Iterations between two ticks of a CPU: about a millisecond, which a kernel's timer has. All designs tick.
+const TICK: usize = 2048;
+
 fn fault(task: &Task<'_>) -> Outcome {
-    let mut offset = 0;
-    User::new(task, PAGE)?.repeat(task, |user| {
+    let mut nr = 0;
+    // Ranges that wait for ticks are of other addresses, with tables of their own: 32 with 64 of each CPU.
+    User::new(task, LARGE / 8)?.repeat(task, |user| {
         let region = user.map(LARGE)?;
-        region.write(offset, 0)?;
-        offset = (offset + PAGE) % LARGE;
+        region.write(nr * PAGE % LARGE, 0)?;
+        nr += 1;
+        if nr.is_multiple_of(TICK) {
+            user.cpu().tick();
+        }
         region.unmap()
     })
 }

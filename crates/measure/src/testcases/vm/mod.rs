@@ -48,13 +48,17 @@ const fn of_any_design(run: fn(&Task<'_>) -> Outcome) -> Testcase {
 }
 
 /// Those that are listed; they can be combined.
-const DESIGNS: &[Variant] = &{
-    let mut all = [Variant::OwnDesign; 1 + Design::SINGLES];
+const DESIGNS: &[Variant] = DESIGNS_AND_LAZY.split_last().expect("there are some").1;
+
+/// The same, and knee-vm's own with lazy shootdown: of testcases whose CPUs tick.
+const DESIGNS_AND_LAZY: &[Variant] = &{
+    let mut all = [Variant::OwnDesign; 2 + Design::SINGLES];
     let mut nr = 0;
     while nr < Design::SINGLES {
         all[1 + nr] = Variant::Design(Design::single(nr));
         nr += 1;
     }
+    all[1 + nr] = Variant::LazyShootdown;
     all
 };
 

@@ -46,7 +46,11 @@ impl User {
         let cpu = cpu(task, bytes);
         let space = SPACE.get_or_init(|| match task.variant() {
             Variant::Design(design) => older::space(design, &cpu, frames(task, bytes)),
-            _ => Ok(Box::new(own_space(&cpu))),
+            variant => {
+                let space = own_space(&cpu);
+                space.set_lazy(variant == Variant::LazyShootdown);
+                Ok(Box::new(space))
+            }
         });
         Ok(Self { cpu, space: space.as_deref().map_err(Clone::clone)? })
     }
