@@ -86,7 +86,7 @@ impl Event {
 mod modelled {
     use super::*;
 
-    use loom::sync::atomic::AtomicBool;
+    use crate::primitive::AtomicBool;
     use loom::sync::{Arc, Condvar, Mutex};
 
     use crate::model::{check_symmetric, thread};

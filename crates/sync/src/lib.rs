@@ -34,10 +34,10 @@
 //! is deferred has an [`epoch::Entry`] inside.
 //!
 //! # How it is tested
-//! loom tries all orders of the protocols with two fences (`modelled.rs`), shuttle tries schedules of more
-//! threads (`scheduled.rs`), Miri runs the unit tests with many seeds, and a torture runs on real CPUs, as
-//! no tool knows what membarrier(2) does. Each of a list of mutants of the crate has to be noticed
-//! (`tests/mutants`).
+//! loom tries all orders of the protocols with three kinds of fences (`modelled.rs`), shuttle tries
+//! schedules of more threads (`scheduled.rs`), Miri runs the unit tests with many seeds, and a torture
+//! runs on real CPUs, as no tool knows what membarrier(2) does. Each of a list of mutants of the crate
+//! has to be noticed (`tests/mutants`).
 
 #![cfg_attr(not(feature = "std"), no_std)]
 

@@ -10,7 +10,9 @@ pub(crate) use plain::Cell;
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use portable_atomic::AtomicU128;
 
-#[cfg(loom)]
+#[cfg(all(loom, test))]
+pub(crate) use crate::model::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
+#[cfg(all(loom, not(test)))]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
 #[cfg(loom)]
 pub(crate) use modelled::{Cell, compiler_fence};

@@ -331,9 +331,7 @@ impl<P: Platform> Domain<P> {
     unsafe fn free(&self, record: &Record) -> usize {
         // What is called may defer, and come back here.
         let Some(_calling) = record.reader.begin_calling() else { return 0 };
-        // Acquire: what is called comes after all that sections read, whoever has looked. No model shows
-        // it: where both sides execute a fence, that of `own` is enough, and three threads that
-        // interrupt each other are too much for loom.
+        // Acquire: what is called comes after all that sections read, whoever has looked.
         let read = self.read.load(order!(Acquire, "epoch_free"));
         // SAFETY: the caller owns the record.
         let ready = unsafe {

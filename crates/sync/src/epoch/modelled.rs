@@ -3,16 +3,16 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::domain::Domain;
-use crate::model::{Model, check, check_on, check_symmetric, interrupt, thread};
+use crate::model::{Model, check, check_interrupted, check_symmetric, interrupt, thread};
+use crate::primitive::AtomicU64;
 
 /// Two objects, of which number `current` can be found.
 struct World {
     domain: Domain<Model>,
-    current: AtomicUsize,
+    current: AtomicU64,
     objects: [UnsafeCell<u32>; 2],
 }
 
@@ -24,7 +24,7 @@ fn read(world: &World, times: u32) {
     let handle = world.domain.register();
     for _ in 0..times {
         let _guard = handle.pin();
-        let found = world.current.load(Acquire);
+        let found = world.current.load(Acquire) as usize;
         interrupt();
         // SAFETY: nobody writes what is found in a section; loom sees to it.
         world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
@@ -35,7 +35,7 @@ impl World {
     fn new() -> World {
         World {
             domain: Domain::new(Model),
-            current: AtomicUsize::new(0),
+            current: AtomicU64::new(0),
             objects: [UnsafeCell::new(0), UnsafeCell::new(1)],
         }
     }
@@ -53,7 +53,7 @@ fn what_is_found_in_a_section_is_not_written_after_a_grace_period() {
             let world = world.clone();
             move || read(&world, 1)
         });
-        let old = world.current.swap(1, AcqRel);
+        let old = world.current.swap(1, AcqRel) as usize;
         world.domain.synchronize();
         // SAFETY: nobody reads it any more; loom sees to it.
         world.objects[old].with_mut(|object| unsafe { *object = 9 });
@@ -69,7 +69,7 @@ fn a_section_that_follows_another_one_does_not_hide_it() {
             let world = world.clone();
             move || read(&world, 2)
         });
-        let old = world.current.swap(1, AcqRel);
+        let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.poll(cookie) {
             // SAFETY: as above.
@@ -89,7 +89,7 @@ fn a_section_that_is_refreshed_lets_go_of_what_was_found_before() {
                 let handle = world.domain.register();
                 let mut guard = handle.pin();
                 for _ in 0..2 {
-                    let found = world.current.load(Acquire);
+                    let found = world.current.load(Acquire) as usize;
                     interrupt();
                     // SAFETY: as in `read`.
                     world.objects[found]
@@ -98,7 +98,7 @@ fn a_section_that_is_refreshed_lets_go_of_what_was_found_before() {
                 }
             }
         });
-        let old = world.current.swap(1, AcqRel);
+        let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.poll(cookie) {
             // SAFETY: as above.
@@ -120,7 +120,7 @@ fn what_one_thread_has_unlinked_is_not_read_after_another_one_has_looked() {
             let world = world.clone();
             move || world.domain.poll(world.domain.cookie())
         });
-        let old = world.current.swap(1, AcqRel);
+        let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.is_over(cookie) {
             // SAFETY: as above.
@@ -154,17 +154,17 @@ fn who_waits_for_a_barrier_sees_what_was_called() {
 
 #[test]
 fn what_another_one_has_looked_for_is_freed_after_all_reads() {
-    check_on(false, 1, || {
+    check_interrupted(1, || {
         // What is deferred has one as well, and is there at the end.
         let world = std::sync::Arc::new(World::new());
         let handle = world.domain.register();
         let guard = handle.pin();
-        let found = world.current.load(Acquire);
+        let found = world.current.load(Acquire) as usize;
         let frees = thread::spawn({
             let world = world.clone();
             move || {
                 let handle = world.domain.register();
-                let old = world.current.swap(1, AcqRel);
+                let old = world.current.swap(1, AcqRel) as usize;
                 let calls = world.clone();
                 handle.pin().defer(move || {
                     // SAFETY: nobody reads it any more; loom sees to it.

@@ -1,6 +1,6 @@
 //! All orders in which one that marks meets one that waits, up to a number of preemptions.
 
-use loom::sync::atomic::AtomicBool;
+use crate::primitive::AtomicBool;
 use loom::sync::{Arc, Mutex};
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 

@@ -5,12 +5,18 @@
 //! wrong in the logic of more threads, and no missing order.
 
 #[cfg(loom)]
+mod latest;
+#[cfg(loom)]
 mod orders;
 #[cfg(shuttle)]
 mod schedules;
 
 #[cfg(loom)]
-pub(crate) use orders::{Model, check, check_on, check_symmetric, interrupt, thread};
+pub(crate) use latest::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+#[cfg(loom)]
+pub(crate) use orders::{
+    Model, check, check_interrupted, check_symmetric, fence, interrupt, thread,
+};
 #[cfg(shuttle)]
 pub(crate) use schedules::{Model, check, thread};
 

@@ -1,15 +1,21 @@
 //! A platform for loom, which tries orders of accesses, and threads that it can interrupt.
 //!
-//! loom knows full fences and nothing like membarrier(2). So each model runs twice: on a symmetric
-//! platform, and on one whose heavy fence has each other thread execute a full fence before it returns.
-//! Where a thread does so is for loom to choose, among the places where it executes a light one,
-//! waits or ends. Real interrupts come in more places, so that the models allow for less than a
-//! system does, and for nothing that it does not.
+//! loom knows full fences and nothing like membarrier(2). So each model runs on a symmetric platform, and
+//! on one whose heavy fence has each other thread execute a full fence before it returns. Where a
+//! thread does so is for loom to choose, among the places where it executes a light one, waits or ends.
+//! Real interrupts come in more places, so that the models allow for less than a system does, and for
+//! nothing that it does not.
+//!
+//! loom's full fences do more than the language's: who executes one has acquired all that came before
+//! any earlier one. In the language two of them only keep a load after the one from missing a store
+//! before the other, and what else came before that store is acquired if the load acquires. So each
+//! model runs a third time, where a full fence acquires and releases and no more, and each load sees
+//! the latest, so that it misses nothing: then an order is missed that only loom's fences made up for.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::cell::Cell;
 
-use loom::sync::atomic::{AtomicUsize, fence};
+use loom::sync::atomic::AtomicUsize;
 
 use crate::mutant::is_mutant;
 use crate::platform::Platform;
@@ -20,9 +26,20 @@ const THREADS: usize = 4;
 /// What [`DONE`] is of a thread that is not there, or not awake.
 const AWAY: usize = usize::MAX;
 
+/// What a model runs on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Both sides execute loom's full fence.
+    Symmetric,
+    /// The heavy fence interrupts.
+    Interrupts,
+    /// Both sides execute a full fence that orders no more than the language says.
+    Language,
+}
+
 std::thread_local! {
     // loom has one thread, which switches between those of the model.
-    static SYMMETRIC: Cell<bool> = const { Cell::new(true) };
+    static KIND: Cell<Kind> = const { Cell::new(Kind::Symmetric) };
     /// Threads that have begun.
     static BEGUN: Cell<usize> = const { Cell::new(0) };
 }
@@ -47,12 +64,12 @@ pub(crate) struct Model;
 // SAFETY: it is symmetric, and its fence is a full one; or it waits for the fence of each thread.
 unsafe impl Platform for Model {
     fn is_symmetric(&self) -> bool {
-        SYMMETRIC.get()
+        !interrupts()
     }
 
     fn heavy(&self) {
         fence(SeqCst);
-        if SYMMETRIC.get() || is_mutant!("own_fence") {
+        if !interrupts() || is_mutant!("own_fence") {
             return;
         }
         let asked = ASKED.fetch_add(1, AcqRel) + 1;
@@ -79,16 +96,31 @@ unsafe impl Platform for Model {
     }
 }
 
+/// A fence, as the model's platform has it.
+pub(crate) fn fence(order: Ordering) {
+    let is_less = order == SeqCst && loads_see_the_latest();
+    loom::sync::atomic::fence(if is_less { AcqRel } else { order });
+}
+
+/// Whether what full fences would make seen is seen anyway.
+pub(super) fn loads_see_the_latest() -> bool {
+    KIND.get() == Kind::Language
+}
+
+fn interrupts() -> bool {
+    KIND.get() == Kind::Interrupts
+}
+
 /// A light fence: where an interrupt may come.
 pub(crate) fn interrupt() {
-    if !SYMMETRIC.get() {
+    if interrupts() {
         execute(ASKED.load(Relaxed));
     }
 }
 
 /// A wait, in which all interrupts come.
-fn interrupts() {
-    if !SYMMETRIC.get() {
+fn wait() {
+    if interrupts() {
         execute(ASKED.fetch_add(0, Relaxed));
     }
 }
@@ -103,6 +135,9 @@ fn execute(asked: usize) {
 
 /// The calling thread is there, and interrupted from now on.
 fn come() {
+    if !interrupts() {
+        return;
+    }
     DONE[ME.with(Cell::get)].store(0, Relaxed);
     SEEN.with(|seen| seen.set(0));
     // A heavy fence before this one comes before all that the thread does; a later one finds it.
@@ -111,13 +146,16 @@ fn come() {
 
 /// The thread does nothing until it comes again.
 fn leave() {
+    if !interrupts() {
+        return;
+    }
     fence(SeqCst);
     DONE[ME.with(Cell::get)].store(AWAY, Release);
 }
 
 /// Threads that can be interrupted.
 pub(crate) mod thread {
-    use super::{BEGUN, ME, come, interrupts, leave};
+    use super::{BEGUN, ME, come, leave, wait};
 
     pub(crate) struct JoinHandle<T>(loom::thread::JoinHandle<T>);
 
@@ -143,36 +181,43 @@ pub(crate) mod thread {
     }
 
     pub(crate) fn yield_now() {
-        interrupts();
+        wait();
         loom::thread::yield_now();
     }
 }
 
-/// Tries all orders of `threads` with at most `preemptions` switches that no thread asks for, on both
+/// Tries all orders of `threads` with at most `preemptions` switches that no thread asks for, on all
 /// platforms.
 pub(crate) fn check(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
     check_symmetric(preemptions, threads.clone());
-    check_on(false, preemptions, threads);
+    check_interrupted(preemptions, threads);
 }
 
-/// The same on the symmetric platform alone: more than two threads that also interrupt each other are
+/// The same where both sides execute a fence: more than two threads that also interrupt each other are
 /// too much for loom.
-pub(crate) fn check_symmetric(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
-    check_on(true, preemptions, threads);
+pub(crate) fn check_symmetric(
+    preemptions: usize,
+    threads: impl Fn() + Sync + Send + Clone + 'static,
+) {
+    check_on(Kind::Symmetric, preemptions, threads.clone());
+    check_on(Kind::Language, preemptions, threads);
 }
 
-pub(crate) fn check_on(
-    symmetric: bool,
-    preemptions: usize,
-    threads: impl Fn() + Sync + Send + 'static,
-) {
-    SYMMETRIC.set(symmetric);
+/// The same where heavy fences interrupt.
+pub(crate) fn check_interrupted(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
+    check_on(Kind::Interrupts, preemptions, threads);
+}
+
+fn check_on(kind: Kind, preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
+    KIND.set(kind);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(move || {
         BEGUN.set(1);
-        // Who comes to a static acquires from the one who came first.
-        ASKED.load(Relaxed);
+        if interrupts() {
+            // Who comes to a static acquires from the one who came first.
+            ASKED.load(Relaxed);
+        }
         come();
         threads();
     });

@@ -181,11 +181,10 @@ impl<P: Platform> PerCpuRef<P> {
             let mut word = 0;
             self.platform.wait_while(|| {
                 // Acquire, with the thread's `light`: the language wants it where both sides execute a
-                // fence, as ours came before this load. No test shows its loss. In loom and Miri such
-                // fences acquire from each other; and where the other thread is interrupted instead, all
-                // that it did with its references before that is what `heavy` makes seen, and what it
-                // does after that is counted in common.
-                word = counter.load(Acquire);
+                // fence, as ours came before this load. Where the other thread is interrupted instead,
+                // all that it did with its references before that is what `heavy` makes seen, and what
+                // it does after that is counted in common.
+                word = counter.load(order!(Acquire, "percpu_add_up"));
                 word & INSIDE != 0 && !is_mutant!("percpu_no_mark")
             });
             sum = sum.wrapping_add(word);
@@ -392,7 +391,7 @@ mod modelled {
 
     use std::sync::Arc;
 
-    use crate::model::{Model, check, interrupt, thread};
+    use crate::model::{Model, check, check_symmetric, interrupt, thread};
     use crate::primitive::Cell;
 
     struct Shared {
@@ -466,6 +465,32 @@ mod modelled {
             assert!(shared.is_released());
         });
     }
+
+    /// The one who asks executes no fence: in loom one acquires from stores that others have read, too.
+    #[test]
+    fn who_is_told_that_it_is_zero_sees_what_a_user_did_whom_another_one_has_added_up() {
+        check_symmetric(2, || {
+            let shared = Shared::new();
+            // SAFETY: the number is this thread's.
+            unsafe { shared.count.get_as(0) };
+            let user = thread::spawn({
+                let shared = Arc::clone(&shared);
+                move || {
+                    shared.use_it();
+                    // SAFETY: the number is this thread's, the reference one that the other thread got.
+                    let _ = unsafe { shared.count.put_as(1) };
+                }
+            });
+            let asks = thread::spawn({
+                let shared = Arc::clone(&shared);
+                move || shared.release_if(shared.count.is_zero())
+            });
+            let _ = shared.count.kill();
+            user.join().unwrap();
+            asks.join().unwrap();
+        });
+    }
+
     #[test]
     fn who_is_told_that_it_is_zero_sees_what_its_users_did() {
         check(3, || {

@@ -126,6 +126,8 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("percpu_is_dead", Model("refs::percpu::modelled::who_finds_it_dead_sees_what_was_done_before")),
     ("percpu_kill", Model("refs::percpu::modelled::who_finds_it_dead_sees_what_was_done_before")),
 
+    ("percpu_add_up", Model("refs::percpu::modelled::who_is_told_that_it_is_zero_sees_what_a_user_did_whom_another_one_has_added_up")),
+
     ("percpu_is_zero", Model("refs::percpu::modelled::who_is_told_that_it_is_zero_sees_what_its_users_did")),
     ("percpu_put", Model("refs::percpu::modelled::who_is_told_that_it_is_zero_sees_what_its_users_did")),
 

@@ -1,0 +1,81 @@
+//! loom's atomics, whose loads see the latest where the model's platform wants it.
+
+// Public functions take them, of which a model's build has no other user than itself.
+#![allow(unreachable_pub)]
+
+use core::ops::Deref;
+use core::ptr;
+use core::sync::atomic::Ordering;
+
+use super::orders::loads_see_the_latest;
+
+/// One of loom's atomics with a load of its own, and a value that it never has.
+macro_rules! atomic {
+    ($name:ident $(<$T:ident>)?, $value:ty, $never:expr) => {
+        #[derive(Debug, Default)]
+        pub struct $name $(<$T>)? (loom::sync::atomic::$name $(<$T>)?);
+
+        impl $(<$T>)? $name $(<$T>)? {
+            pub fn new(value: $value) -> Self {
+                Self(loom::sync::atomic::$name::new(value))
+            }
+
+            pub fn load(&self, order: Ordering) -> $value {
+                if !loads_see_the_latest() {
+                    return self.0.load(order);
+                }
+                // An exchange sees the latest. One that fails stores nothing.
+                match self.0.compare_exchange($never, $never, order, order) {
+                    Ok(_) => unreachable!("it never has that value"),
+                    Err(value) => value,
+                }
+            }
+        }
+
+        impl $(<$T>)? Deref for $name $(<$T>)? {
+            type Target = loom::sync::atomic::$name $(<$T>)?;
+
+            fn deref(&self) -> &Self::Target {
+                &self.0
+            }
+        }
+    };
+}
+
+atomic!(AtomicU8, u8, 0xba);
+atomic!(AtomicU32, u32, 0xbad0_cafe);
+atomic!(AtomicU64, u64, 0xbad0_cafe_bad0_cafe);
+atomic!(AtomicPtr<T>, *mut T, ptr::without_provenance_mut(0xbad0_cafe_bad0_cafe));
+
+/// As a number, which has values that it never has.
+#[derive(Debug)]
+pub struct AtomicBool(AtomicU8);
+
+impl AtomicBool {
+    pub fn new(value: bool) -> AtomicBool {
+        AtomicBool(AtomicU8::new(value.into()))
+    }
+
+    pub fn load(&self, order: Ordering) -> bool {
+        self.0.load(order) != 0
+    }
+
+    pub fn store(&self, value: bool, order: Ordering) {
+        self.0.store(value.into(), order);
+    }
+
+    pub fn swap(&self, value: bool, order: Ordering) -> bool {
+        self.0.swap(value.into(), order) != 0
+    }
+
+    pub fn compare_exchange(
+        &self,
+        old: bool,
+        new: bool,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<bool, bool> {
+        let exchanged = self.0.compare_exchange(old.into(), new.into(), success, failure);
+        exchanged.map(|value| value != 0).map_err(|value| value != 0)
+    }
+}
