@@ -4,16 +4,17 @@
 #![cfg(not(miri))]
 
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use knee_sync::System;
+use knee_sync::epoch::Domain;
 use knee_sync::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
 use knee_sync::refs::refcache::{Shared, tick};
 use knee_sync::refs::{PerCpuRef, Snzi};
 use knee_sync::rm::RmLock;
+use knee_sync::{System, hazard};
 use proptest::prelude::*;
 
 const THREADS: usize = 3;
@@ -42,6 +43,15 @@ impl<O: Send, R: Send> Worker<O, R> {
     fn does(&self, operation: O) -> R {
         self.tell.send(operation).expect("it listens");
         self.told.recv().expect("it answers")
+    }
+}
+
+/// Says when it is dropped.
+struct Told(Arc<AtomicBool>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        assert!(!self.0.swap(true, SeqCst), "dropped twice");
     }
 }
 
@@ -85,6 +95,115 @@ proptest! {
             references += u32::from(operation == 1 || !dead);
             prop_assert_eq!(count.is_zero(), references == 0);
         }
+    }
+
+    /// Handles and sections begin and end; what they defer waits for those who were there.
+    #[test]
+    fn what_is_deferred_is_freed_when_all_have_left_who_were_there(
+        symmetric: bool,
+        operations in prop::collection::vec((0..7_u8, 0..THREADS), 1..100)
+    ) {
+        let domain = Domain::new(if symmetric { System::symmetric() } else { System::detect() });
+        let handles = [(); THREADS].map(|()| domain.register());
+        // Guards with the time when the first of its handle began, sections with theirs.
+        let mut guards = [(); THREADS].map(|()| Vec::new());
+        let (mut began, mut sections) = ([0; THREADS], Vec::new());
+        // What was deferred: when, by which handle, and whether it was freed.
+        let mut deferred: Vec<(usize, usize, Arc<AtomicBool>)> = Vec::new();
+        for (now, (operation, thread)) in operations.into_iter().enumerate() {
+            let handle = &handles[thread];
+            match operation {
+                0 => {
+                    if guards[thread].is_empty() {
+                        began[thread] = now;
+                    }
+                    guards[thread].push(handle.pin());
+                }
+                1 => drop(guards[thread].pop()),
+                2 => sections.push((now, handle.section())),
+                3 if !sections.is_empty() => drop(sections.swap_remove(thread % sections.len())),
+                4 => {
+                    let freed = Arc::default();
+                    let told = Told(Arc::clone(&freed));
+                    handle.pin().defer(|| drop(told));
+                    deferred.push((now, thread, freed));
+                }
+                5 => handle.flush(),
+                6 => {
+                    if let [guard] = &mut guards[thread][..] {
+                        guard.refresh();
+                        began[thread] = now;
+                    }
+                }
+                _ => continue,
+            }
+            let inside = (0..THREADS).filter(|&thread| !guards[thread].is_empty());
+            let oldest = inside.map(|thread| began[thread]).chain(sections.iter().map(|&(began, _)| began));
+            let oldest = oldest.min();
+            for (when, by, freed) in &deferred {
+                let freed = freed.load(SeqCst);
+                prop_assert!(!freed || oldest.is_none_or(|oldest| oldest > *when), "somebody has it");
+                let is_due = operation == 5 && *by == thread && oldest.is_none();
+                prop_assert!(freed || !is_due, "nobody has it");
+            }
+            let cookie = domain.cookie();
+            prop_assert_eq!(domain.poll(cookie), oldest.is_none());
+        }
+        drop((guards, sections));
+        domain.barrier();
+        prop_assert!(deferred.iter().all(|(_, _, freed)| freed.load(SeqCst)));
+    }
+
+    /// Handles protect what they find in two places, and replace it.
+    #[test]
+    fn what_is_retired_is_freed_by_the_next_look_unless_it_is_protected(
+        symmetric: bool,
+        operations in prop::collection::vec((0..4_u8, 0..THREADS, 0..2_usize), 1..100)
+    ) {
+        let object = || {
+            let freed = Arc::default();
+            (AtomicPtr::new(Box::into_raw(Box::new(Told(Arc::clone(&freed))))), freed)
+        };
+        let domain = hazard::Domain::new(if symmetric { System::symmetric() } else { System::detect() });
+        let handles = [(); THREADS].map(|()| domain.handle());
+        let mut places = [object(), object()];
+        let mut guards = Vec::new();
+        // What was retired, by which handle.
+        let mut retired: Vec<(usize, Arc<AtomicBool>)> = Vec::new();
+        for (operation, thread, place) in operations {
+            let handle = &handles[thread];
+            match operation {
+                0 => {
+                    // SAFETY: what is in a place is there until it was replaced, and retired to the domain.
+                    let guard = unsafe { handle.protect(&places[place].0) };
+                    guards.push((guard.expect("there is always one"), Arc::clone(&places[place].1)));
+                }
+                1 if !guards.is_empty() => drop(guards.swap_remove(thread % guards.len())),
+                2 => {
+                    let (old, freed) = std::mem::replace(&mut places[place], object());
+                    // SAFETY: it came from a box, and nobody finds it any more.
+                    unsafe { handle.retire(old.into_inner()) };
+                    retired.push((thread, freed));
+                }
+                3 => handle.reclaim(),
+                _ => continue,
+            }
+            prop_assert!(guards.iter().all(|(_, freed)| !freed.load(SeqCst)), "it is protected");
+            for (by, freed) in &retired {
+                let is_protected = guards.iter().any(|(_, other)| Arc::ptr_eq(freed, other));
+                let is_due = operation == 3 && *by == thread && !is_protected;
+                prop_assert!(!is_due || freed.load(SeqCst), "it is not");
+            }
+        }
+        for (place, _) in places {
+            // SAFETY: as above.
+            unsafe { handles[0].retire(place.into_inner()) };
+        }
+        // What is protected now is left to the domain.
+        drop(handles);
+        drop(guards);
+        drop(domain);
+        prop_assert!(retired.iter().all(|(_, freed)| freed.load(SeqCst)));
     }
 
     #[test]
