@@ -4,6 +4,7 @@
 //! that its number is finished, and with it all smaller ones. Another section hands its number to the
 //! next older one instead: when that ends, both are over.
 
+use core::fmt;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -20,7 +21,6 @@ use crate::primitive::{AtomicPtr, AtomicU64};
 /// All sections of the system meet in one mutex, twice each. A wait is for sections that marked the
 /// page and for older ones; waiters spin first, and sleep then where the platform can (on Linux). `R`
 /// is the mutex, parking_lot's unless another is named: `Locked::<R>::default()`.
-#[derive(Debug)]
 pub struct Locked<
     #[cfg(feature = "std")] R: RawMutex = parking_lot::RawMutex,
     #[cfg(not(feature = "std"))] R: RawMutex,
@@ -61,6 +61,13 @@ impl<R: RawMutex> Default for Locked<R> {
             finished: AtomicU64::new(0),
             progress: Event::new(),
         }
+    }
+}
+
+// The raw locks of others often have no `Debug`, parking_lot's among them.
+impl<R: RawMutex> fmt::Debug for Locked<R> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Locked").field("finished", &self.finished).finish_non_exhaustive()
     }
 }
 

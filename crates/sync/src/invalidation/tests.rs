@@ -1,3 +1,4 @@
+use std::fmt;
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::AtomicBool;
@@ -22,7 +23,7 @@ struct Page {
 /// Some threads mark pages and say at the end of each section that it is over; others look who has
 /// marked a page, wait, and must find that each of those has said so. The saying is no
 /// synchronization: that is the form's.
-fn waits_for_who_marked<F: Invalidation>(form: F) {
+fn waits_for_who_marked<F: Invalidation + fmt::Debug>(form: F) {
     let tracker = Tracker::new(form);
     let pages: [Page; PAGES] = Default::default();
     let over: Vec<_> = (0..THREADS * SECTIONS).map(|_| AtomicBool::new(false)).collect();

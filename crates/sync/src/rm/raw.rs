@@ -24,7 +24,8 @@ pub type RmReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRmLock, T>;
 pub type RmWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRmLock, T>;
 
 /// The lock of an `RmLock`, without a value. `R` is the lock below, for writers and for readers after a
-/// write; `T` are the threads, those of the process unless there is none.
+/// write, which may read again: so it is a [`RawRwLockRecursive`]. `T` are the threads, those of the
+/// process unless there is none.
 #[derive(Debug)]
 pub struct RawRmLock<
     #[cfg(feature = "std")] R = parking_lot::RawRwLock,

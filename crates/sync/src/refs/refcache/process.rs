@@ -53,9 +53,10 @@ unsafe impl Threads for Process {
 /// Ends an epoch of the process: flushes the caches that threads have used since the last one, and
 /// frees what nobody refers to any more.
 ///
-/// An object is freed by the third tick that begins after its last reference was dropped, and what it refers to
-/// by the third tick after that. What is freed is dropped by the calling thread. A tick costs a heavy fence, and another one for each 16 threads that have
-/// used their caches; sv6 ticks every 10 milliseconds. Who does not want to call it starts a [`Ticker`].
+/// An object is freed by the third tick that begins after its last reference was dropped, and what it
+/// refers to by the third tick after that. What is freed is dropped by the calling thread. A tick costs a
+/// heavy fence, and another one for each 16 threads that have used their caches; sv6 ticks every 10
+/// milliseconds. Who does not want to call it starts a [`Ticker`].
 pub fn tick() {
     Process::refcache().tick();
 }
