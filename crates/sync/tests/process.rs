@@ -8,8 +8,11 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use knee_sync::epoch::{self, Domain};
+use knee_sync::hazard::{self, AtomicBox};
+use knee_sync::refs::PerCpuRef;
+use knee_sync::refs::refcache::{Shared, tick};
 use knee_sync::rm::RmLock;
-use knee_sync::{Rcu, System, hazard};
+use knee_sync::{Rcu, System};
 
 /// Counts those that are there.
 struct Live(Arc<AtomicUsize>);
@@ -45,6 +48,43 @@ fn of_a_thousand_threads_that_come_and_go_nothing_is_left() {
     }
     epoch::shared().barrier();
     assert_eq!(live.load(Relaxed), 0);
+}
+
+#[test]
+fn of_threads_that_come_and_go_nothing_is_left_in_boxes_counts_and_locks() {
+    const EACH: usize = 20;
+    let live = Arc::new(AtomicUsize::new(0));
+    let object = || {
+        live.fetch_add(1, Relaxed);
+        Live(live.clone())
+    };
+    let (in_box, counted) = (AtomicBox::new(object()), Shared::new(object()));
+    let (users, sum) = (PerCpuRef::default(), RmLock::new(0));
+    for _ in 0..20 {
+        thread::scope(|scope| {
+            for _ in 0..10 {
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        assert!(users.tryget_live());
+                        let _reference = counted.clone();
+                        in_box.store(Some(Box::new(object())));
+                        assert!(in_box.load().is_some() && *sum.read() < 200 * EACH);
+                        *sum.write() += 1;
+                        assert!(!users.put(), "nobody has killed it");
+                    }
+                });
+            }
+        });
+    }
+    assert_eq!(*sum.read(), 200 * EACH);
+    assert!(users.kill(), "all references were put");
+    drop((in_box, counted));
+    (0..3).for_each(|_| tick());
+    // Another test may have taken what these threads have left, and be about to free it.
+    while live.load(Relaxed) > 0 {
+        hazard::reclaim();
+        thread::yield_now();
+    }
 }
 
 /// A helper found it: the part of an exiting thread was gone when its last garbage was freed.
