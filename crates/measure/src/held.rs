@@ -5,14 +5,16 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid,
+};
 
 use crate::interrupt::Interrupt;
 use crate::launch::timespec;
@@ -72,7 +74,8 @@ impl Held {
     }
 
     /// Waits until it has ended, or `until`. Who interrupts asks the command to end, and kills it by
-    /// doing so again.
+    /// doing so again. One that has ended keeps its number, and the kernel what it knows of it, until
+    /// this is dropped.
     ///
     /// # Errors
     /// It cannot be waited for.
@@ -94,7 +97,7 @@ impl Held {
             }
             let [ended, interrupted] = fds.map(|fd| !fd.revents().is_empty());
             if ended {
-                let status = self.child.wait()?;
+                let status = ended_with(&exit)?;
                 return Ok(Some(asked.map_or(Ended::Itself(status), Ended::Interrupted)));
             }
             if interrupted && let Some(signal) = interrupt.take() {
@@ -117,6 +120,15 @@ impl Drop for Held {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// How a process has ended, which is only looked at.
+fn ended_with(exit: &OwnedFd) -> io::Result<ExitStatus> {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    let status = waitid(WaitId::PidFd(exit.as_fd()), look)?;
+    let status = status.ok_or_else(|| io::Error::other("it goes on"))?;
+    let code = status.exit_status().map(|code| code << 8);
+    Ok(ExitStatus::from_raw(code.or(status.terminating_signal()).unwrap_or(0)))
 }
 
 /// The status that a shell gives for how a command ended.

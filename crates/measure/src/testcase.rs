@@ -247,6 +247,8 @@ pub struct Testcase {
     pub original: Option<Variant>,
     /// Whether tasks share their CPU with helpers of their own, and so wait for it by design.
     pub has_helpers: bool,
+    /// Whether tasks start programs, or map code, when they have begun to count.
+    pub starts_programs: bool,
     /// Shortest useful interval in seconds, for testcases whose steps are long.
     pub min_interval: f64,
     /// Prepares what the tasks share.
@@ -267,6 +269,7 @@ impl Testcase {
             variants: &[],
             original: None,
             has_helpers: false,
+            starts_programs: false,
             min_interval: 0.0,
             prepare: |_| Ok(()),
             run,

@@ -5,6 +5,7 @@
 //! over, or when there are so many of them that memory is better spent on names: names of different
 //! processes are the same, addresses are not.
 
+mod family;
 mod off_cpu;
 mod order;
 mod space;
@@ -17,6 +18,7 @@ use linux_perf_event_reader::constants::{
 use linux_perf_event_reader::{CpuMode, EventRecord, SampleRecord};
 use off_cpu::OffCpu;
 
+pub(crate) use family::Family;
 pub(crate) use order::InOrder;
 pub(crate) use space::{Area, Place, Spaces};
 
@@ -47,6 +49,8 @@ pub(crate) struct Records {
     losses: Losses,
     /// Addresses that a stack can have, if it is known.
     deepest: Option<usize>,
+    /// Whose records count, where there are those of others.
+    only: Option<Family>,
     /// A thread that is there for the others, and whose samples nobody wants.
     without: Option<i32>,
     /// Threads without a CPU, where that is what is sampled.
@@ -65,6 +69,7 @@ impl Records {
             stacks: Stacks::default(),
             losses: Losses::default(),
             deepest: None,
+            only: None,
             without: None,
             off_cpu: None,
         }
@@ -74,6 +79,11 @@ impl Records {
     pub(crate) fn with_deepest(mut self, addresses: usize) -> Records {
         self.deepest = Some(addresses);
         self
+    }
+
+    /// Leaves out what others do than a family.
+    pub(crate) fn only(&mut self, family: Family) {
+        self.only = Some(family);
     }
 
     /// Leaves out the samples of a thread.
@@ -128,6 +138,9 @@ impl Records {
 
     /// Takes in one record. They come in the order of their times.
     pub(crate) fn take(&mut self, record: EventRecord<'_>) {
+        if !self.is_wanted(&record) {
+            return;
+        }
         match record {
             EventRecord::Sample(sample) => self.sample(&sample),
             EventRecord::Comm(comm) => {
@@ -165,6 +178,29 @@ impl Records {
             }
             EventRecord::Throttle(_) => self.losses.throttled += 1,
             _ => (),
+        }
+    }
+
+    /// Whether a record is of somebody who counts, or of nobody.
+    fn is_wanted(&mut self, record: &EventRecord<'_>) -> bool {
+        let Some(family) = &mut self.only else { return true };
+        match record {
+            EventRecord::Sample(sample) => sample.pid.is_some_and(|pid| family.has(pid)),
+            EventRecord::Fork(fork) => {
+                if fork.pid != fork.ppid {
+                    family.born(fork.ppid, fork.pid);
+                }
+                family.has(fork.pid)
+            }
+            EventRecord::Comm(comm) => {
+                if comm.is_execve {
+                    family.exec(comm.pid);
+                }
+                family.has(comm.pid)
+            }
+            EventRecord::Exit(exit) => family.has(exit.pid),
+            EventRecord::Mmap2(map) => family.has(map.pid),
+            _ => true,
         }
     }
 

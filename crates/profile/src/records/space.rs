@@ -146,9 +146,14 @@ impl Spaces {
     pub(crate) fn read(&mut self, pid: i32) {
         let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else { return };
         let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(1, Iterator::count);
+        self.read_text(pid, &text);
         self.threads.insert(pid, threads);
-        self.exec(pid);
-        for line in String::from_utf8_lossy(&text).lines() {
+    }
+
+    /// Takes in what `/proc/PID/maps` says, in place of what was known.
+    pub(crate) fn read_text(&mut self, pid: i32, text: &[u8]) {
+        self.current.insert(pid, Rc::new(Maps { pid, ..Maps::default() }));
+        for line in String::from_utf8_lossy(text).lines() {
             if let Some((area, offset, file)) = executable(line) {
                 self.map(pid, area, offset, file);
             }
@@ -246,6 +251,19 @@ mod tests {
         let (_, _, file) = executable("7f0000000000-7f0000001000 rwxp 00000000 00:00 0 ").unwrap();
         assert_eq!(file, "//anon");
         assert_eq!(executable("what is this"), None);
+    }
+
+    #[test]
+    fn a_process_that_ran_before_is_there_until_its_last_thread_ends() {
+        let mut spaces = Spaces::default();
+        let pid = std::process::id() as i32;
+        let (stop, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || wait.recv());
+        spaces.read(pid);
+        drop(stop);
+        let _ = thread.join().unwrap();
+        spaces.exit(pid);
+        assert!(spaces.current.contains_key(&pid));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 
 use linux_perf_event_reader::{ContextSwitchRecord, EventRecord, RecordParseInfo};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,6 +15,13 @@ use crate::records::{InOrder, Records};
 /// Milliseconds from look to look at buffers that are not a quarter full.
 const PAUSE: i64 = 200;
 
+/// What a process has mapped, as `/proc/PID/maps` says, and those that it has started have as well.
+pub(super) struct Code {
+    pub(super) pid: i32,
+    pub(super) maps: Vec<u8>,
+    pub(super) started: Vec<i32>,
+}
+
 /// What becomes of records, which come in the order of their times.
 pub(super) trait Collector {
     /// What is left of them in the end.
@@ -23,6 +31,9 @@ pub(super) trait Collector {
 
     /// A thread has a CPU again, at a time in nanoseconds.
     fn on_cpu(&mut self, _thread: i32, _time: u64) {}
+
+    /// What is mapped where, for samples from now on.
+    fn code(&mut self, _: &Code) {}
 
     /// A record could not be read.
     fn unreadable(&mut self);
@@ -44,6 +55,14 @@ impl Collector for Records {
         Records::on_cpu(self, thread, time);
     }
 
+    fn code(&mut self, code: &Code) {
+        let spaces = self.spaces();
+        spaces.read_text(code.pid, &code.maps);
+        for &process in &code.started {
+            spaces.fork(code.pid, process);
+        }
+    }
+
     fn unreadable(&mut self) {
         self.losses().unreadable += 1;
     }
@@ -62,6 +81,7 @@ impl Collector for Records {
 pub(super) struct Drain<C> {
     rings: Vec<Ring>,
     order: InOrder,
+    codes: Receiver<Code>,
     collector: C,
     bytes: Vec<u8>,
     /// When the last look began, in nanoseconds of the events' clock.
@@ -69,8 +89,13 @@ pub(super) struct Drain<C> {
 }
 
 impl<C: Collector> Drain<C> {
-    pub(super) fn new(rings: Vec<Ring>, info: RecordParseInfo, collector: C) -> Drain<C> {
-        Drain { rings, order: InOrder::new(info), collector, bytes: Vec::new(), before: 0 }
+    pub(super) fn new(
+        rings: Vec<Ring>,
+        info: RecordParseInfo,
+        codes: Receiver<Code>,
+        collector: C,
+    ) -> Drain<C> {
+        Drain { rings, order: InOrder::new(info), codes, collector, bytes: Vec::new(), before: 0 }
     }
 
     /// Until somebody says that it is enough.
@@ -109,6 +134,8 @@ impl<C: Collector> Drain<C> {
             }
         }
         let collector = &mut self.collector;
+        // What was sent before the samples were taken that we have is there by now.
+        self.codes.try_iter().for_each(|code| collector.code(&code));
         self.order.hand_on(if is_last { u64::MAX } else { self.before }, |raw| match raw.parse() {
             Ok(EventRecord::ContextSwitch(ContextSwitchRecord::In { .. })) => {
                 let common = raw.common_data().unwrap_or_default();

@@ -49,6 +49,8 @@ pub(super) struct Chosen {
     counts_lost: bool,
     on_exec: bool,
     system: bool,
+    of_cpus: bool,
+    follows_code: bool,
 }
 
 /// An open event.
@@ -60,6 +62,11 @@ pub(super) struct Event {
 }
 
 /// Finds out what the machine can do, by trying.
+///
+/// Where we may, all that runs on a CPU is sampled, and what is not asked for is left out later: an event
+/// of a thread is taken off its CPU and put on another with it, which a thread that sleeps and wakes all
+/// the time feels, and a process that lives for less than the distance of two samples has none of its own.
+/// Not where each event is written down, as those of others would be too many.
 pub(super) fn choose(
     target: &Target,
     asked: What,
@@ -78,12 +85,15 @@ pub(super) fn choose(
         counts_lost: true,
         on_exec: matches!(target, Target::Exec(_)),
         system: *target == Target::System,
+        of_cpus: *target == Target::System,
+        follows_code: true,
     };
-    let (thread, cpu) = match target {
-        Target::System => (-1, 0),
-        Target::Process(pid) | Target::Exec(pid) => (*pid, -1),
-    };
+    chosen.of_cpus |= chosen.is_of_cpu_time();
     loop {
+        let (thread, cpu) = match target {
+            Target::Process(pid) | Target::Exec(pid) if !chosen.of_cpus => (*pid, -1),
+            _ => (-1, 0),
+        };
         let mut attr = chosen.attr(chosen.roles()[0]);
         // To inherit is not allowed with all that is asked for, on no CPU; nor is it needed to try.
         attr.set_inherit(0);
@@ -92,6 +102,9 @@ pub(super) fn choose(
             Err(error) => error,
         };
         match Errno::from_io_error(&error) {
+            Some(Errno::ACCESS | Errno::PERM) if chosen.of_cpus && !chosen.system => {
+                chosen.of_cpus = false;
+            }
             Some(Errno::ACCESS | Errno::PERM)
                 if chosen.sees_kernel && !chosen.system && chosen.is_of_cpu_time() =>
             {
@@ -150,6 +163,22 @@ impl Chosen {
         }
     }
 
+    /// Whether all that runs on each CPU is sampled, whatever was asked for.
+    pub(super) fn of_cpus(&self) -> bool {
+        self.of_cpus
+    }
+
+    /// What is sampled maps no code and starts no programs once sampling has begun.
+    pub(super) fn with_fixed_code(mut self) -> Chosen {
+        self.follows_code = false;
+        self
+    }
+
+    /// Whether what processes map is followed.
+    pub(super) fn follows_code(&self) -> bool {
+        self.follows_code
+    }
+
     pub(super) fn ring_bytes(&self) -> usize {
         self.ring_bytes
     }
@@ -181,8 +210,8 @@ impl Chosen {
             attr.read_format = bindings::PERF_FORMAT_LOST.into();
         }
         attr.set_disabled(u64::from(role != Role::Tracking));
-        attr.set_enable_on_exec(u64::from(self.on_exec && role != Role::Tracking));
-        attr.set_inherit(u64::from(!self.system));
+        attr.set_enable_on_exec(u64::from(self.on_exec && !self.of_cpus && role != Role::Tracking));
+        attr.set_inherit(u64::from(!self.of_cpus));
         attr.set_exclude_kernel(u64::from(!self.sees_kernel));
         attr.set_exclude_hv(1);
         if role == Role::CpuTime {
@@ -214,14 +243,20 @@ impl Chosen {
                 // Says when a thread has a CPU again.
                 attr.set_context_switch(1);
             }
-            (Role::Sampling, What::Clock { frequency, .. }) => {
+            (Role::Sampling, What::Clock { every, frequency }) => {
+                // Of all that runs somewhere, it is nobody's. A CPU that idles has no cycles, and not all
+                // know how to leave them out.
+                let is_nobodys = self.of_cpus && !self.system && every == Every::CpuClock;
+                attr.set_exclude_idle(u64::from(is_nobodys));
                 attr.set_freq(1);
                 attr.__bindgen_anon_1.sample_freq = frequency;
             }
             (Role::WaitBegin | Role::WaitEnd, _) => attr.__bindgen_anon_1.sample_period = 1,
             _ => {
-                attr.set_mmap(1);
-                attr.set_mmap2(1);
+                // The kernel makes up a record of each map, and drops those that are not of code after that.
+                let follows_code = u64::from(self.follows_code && !self.waits());
+                attr.set_mmap(follows_code);
+                attr.set_mmap2(follows_code);
                 attr.set_comm(1);
                 attr.set_comm_exec(1);
                 attr.set_task(1);

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::Target;
-use crate::records::Records;
+use crate::records::{Family, Records};
 
 /// Takes in what runs already: its programs, and what code they have mapped.
 pub(super) fn read(records: &mut Records, target: &Target, threads: &[i32]) {
@@ -26,6 +26,22 @@ pub(super) fn read(records: &mut Records, target: &Target, threads: &[i32]) {
             }
         }
     }
+}
+
+/// Who is sampled, where not all are.
+pub(super) fn family(target: &Target) -> Option<Family> {
+    match target {
+        Target::Process(pid) => Some(Family::of(first_thread(*pid))),
+        Target::Exec(pid) => Some(Family::of_program(*pid)),
+        Target::System => None,
+    }
+}
+
+/// The number of a process, which is that of its first thread, by the number of any.
+fn first_thread(thread: i32) -> i32 {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let number = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    number.unwrap_or(thread)
 }
 
 fn read_name(records: &mut Records, pid: i32, thread: i32) {

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -11,7 +12,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::access::SampleError;
-use super::drain::{Collector, Drain};
+use super::cpu_time::{CpuTime, descendants};
+use super::drain::{Code, Collector, Drain};
 use super::event::{Chosen, Event, Role};
 use super::ring::Ring;
 use super::{Target, gone, online_cpus, threads};
@@ -21,6 +23,12 @@ use super::{Target, gone, online_cpus, threads};
 pub(super) struct Session<T> {
     chosen: Chosen,
     events: Vec<Event>,
+    /// The process that was asked for, if one was.
+    root: Option<i32>,
+    /// Its CPU time, where no events count it.
+    cpu_time: Option<CpuTime>,
+    /// Tells the thread what is mapped where.
+    codes: Sender<Code>,
     /// Written to when it is enough.
     enough: Arc<OwnedFd>,
     seen: Arc<AtomicU64>,
@@ -43,11 +51,12 @@ impl<T: Send + 'static> Session<T> {
             Target::Exec(pid) => vec![*pid],
             Target::Process(pid) => threads(*pid)?,
         };
+        let watched = if chosen.of_cpus() { &[-1][..] } else { &threads };
         raise_limit();
         let mut rings = Vec::new();
         let mut events = Vec::new();
         for (place, &cpu) in cpus.iter().enumerate() {
-            for &thread in &threads {
+            for &thread in watched {
                 let Some(tracking) = Event::open(&chosen, Role::Tracking, thread, cpu)? else {
                     continue;
                 };
@@ -67,7 +76,12 @@ impl<T: Send + 'static> Session<T> {
                 return Err(gone(target));
             }
         }
-        if *target != Target::System && chosen.is_of_cpu_time() && chosen.sees_kernel() {
+        let root = match target {
+            Target::System => None,
+            Target::Process(pid) | Target::Exec(pid) => Some(*pid),
+        };
+        let counts_cpu_time = chosen.is_of_cpu_time() && chosen.sees_kernel();
+        if root.is_some() && counts_cpu_time && !chosen.of_cpus() {
             // CPU time in the kernel is counted with it, and belongs to no function that is seen else.
             for &thread in &threads {
                 events.extend(Event::open(&chosen, Role::CpuTime, thread, -1)?);
@@ -77,13 +91,15 @@ impl<T: Send + 'static> Session<T> {
         let enough = Arc::new(enough);
         let seen = Arc::new(AtomicU64::new(0));
         let info = chosen.parse_info();
-        let (ready, is_ready) = std::sync::mpsc::channel();
+        let (ready, is_ready) = channel();
+        let (codes, codes_sent) = channel();
         let drain = {
             let (enough, seen) = (Arc::clone(&enough), Arc::clone(&seen));
             std::thread::Builder::new()
                 .name("drain".into())
                 .spawn(move || {
-                    let drain = Drain::new(rings, info, collector(&threads));
+                    let collector = collector(&threads);
+                    let drain = Drain::new(rings, info, codes_sent, collector);
                     let _ = ready.send(());
                     drain.run(&enough, &seen)
                 })
@@ -91,19 +107,37 @@ impl<T: Send + 'static> Session<T> {
         };
         // What is there already is known before anything is sampled.
         let _ = is_ready.recv();
-        Ok(Session {
+        let is_begun = matches!(target, Target::Exec(_));
+        let begins_here = is_begun && chosen.of_cpus();
+        let mut session = Session {
+            cpu_time: root.filter(|_| counts_cpu_time && chosen.of_cpus()).map(CpuTime::of),
             chosen,
             events,
+            root,
+            codes,
             enough,
             seen,
             drain: Some(drain),
-            on_since: matches!(target, Target::Exec(_)).then(Instant::now),
+            on_since: is_begun.then(Instant::now),
             seconds: 0.0,
-        })
+        };
+        if begins_here {
+            // No event of a CPU knows when a process becomes a program.
+            session.enable()?;
+        }
+        Ok(session)
     }
 
     /// Begins to sample.
     pub(super) fn enable(&mut self) -> Result<(), SampleError> {
+        if let Some(root) = self.root.filter(|_| !self.chosen.follows_code()) {
+            let maps = std::fs::read(format!("/proc/{root}/maps")).unwrap_or_default();
+            let family = descendants(root).into_iter().map(|process| process.pid);
+            let started = family.filter(|pid| *pid != root).collect();
+            // There is nobody to tell only if the thread has ended, which is said when it is joined.
+            let _ = self.codes.send(Code { pid: root, maps, started });
+        }
+        self.cpu_time.iter_mut().for_each(CpuTime::begin);
         self.switchable().try_for_each(Event::enable)?;
         self.on_since = Some(Instant::now());
         Ok(())
@@ -113,6 +147,7 @@ impl<T: Send + 'static> Session<T> {
     pub(super) fn disable(&mut self) -> Result<(), SampleError> {
         let events: Vec<&Event> = self.switchable().collect();
         events.into_iter().rev().try_for_each(Event::disable)?;
+        self.cpu_time.iter_mut().for_each(CpuTime::end);
         if let Some(since) = self.on_since.take() {
             self.seconds += since.elapsed().as_secs_f64();
         }
@@ -146,6 +181,9 @@ impl<T: Send + 'static> Session<T> {
 
     /// CPU time in seconds, where it is counted.
     pub(super) fn cpu_seconds(&self) -> Option<f64> {
+        if let Some(time) = &self.cpu_time {
+            return time.seconds();
+        }
         let times: Vec<u64> = self.events.iter().filter_map(Event::cpu_time).collect();
         (!times.is_empty()).then(|| times.iter().sum::<u64>() as f64 / 1e9)
     }

@@ -3,6 +3,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
 use super::*;
 use crate::capture::{Kind, Unit};
 
@@ -78,8 +80,11 @@ fn a_known_program_has_its_known_shares() {
         }
     };
     go();
-    assert!(child.wait().unwrap().success());
+    // Who is waited for has no clock any more.
+    let exited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(Pid::from_child(&child)), exited).unwrap();
     let capture = sampler.finish("known", "", None).unwrap();
+    assert!(child.wait().unwrap().success());
 
     let samples = capture.samples() as f64;
     assert!(samples > 200.0, "{samples} samples are too few to say anything");

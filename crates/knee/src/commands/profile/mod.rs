@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
 use knee_measure::machine::Placement;
-use knee_profile::sampling::{Every, FREQUENCY};
+use knee_profile::sampling::{Every, FREQUENCY, Options};
 
 use super::run::Modes;
 use crate::exit::ExitStatus;
@@ -130,6 +130,12 @@ struct HowArgs {
     /// No progress and no table
     #[arg(short, long)]
     quiet: bool,
+}
+
+impl HowArgs {
+    fn options(&self) -> Options {
+        Options { every: self.event.into(), frequency: self.frequency, ..Options::default() }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -30,7 +30,7 @@ pub(super) fn command<W: Told>(
 ) -> anyhow::Result<(W::Taken, Left)> {
     let started_at = rfc3339(SystemTime::now());
     let mut held = Held::start(command).context("cannot start a process")?;
-    let watch = W::open(&Target::Exec(held.id()), how, None)?;
+    let watch = W::open(&Target::Exec(held.id()), &how.options())?;
     if !how.quiet {
         watch.tell_how();
     }
@@ -76,7 +76,7 @@ pub(super) fn running<W: Told>(
     interrupt: &Interrupt,
 ) -> anyhow::Result<(W::Taken, Left)> {
     let started_at = rfc3339(SystemTime::now());
-    let mut watch = W::open(target, how, None)?;
+    let mut watch = W::open(target, &how.options())?;
     watch.enable()?;
     if !how.quiet {
         watch.tell_how();

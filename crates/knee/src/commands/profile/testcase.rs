@@ -17,7 +17,7 @@ use knee_measure::sweep::spare_cpu;
 use knee_measure::testcase::{Mode, Need};
 use knee_measure::workdir::WorkDir;
 use knee_profile::capture::Work;
-use knee_profile::sampling::Target;
+use knee_profile::sampling::{Options, Target};
 
 use super::super::run::{WARMUP, existing, topology};
 use super::watch::Told;
@@ -90,7 +90,9 @@ impl<'a> Bench<'a> {
         let mut iterations = 0.0;
         let mut taken = 0;
         let watch = |runner: i32| {
-            let opened = W::open(&Target::Process(runner), self.how, Some(runner));
+            let fixed_code = !self.selected.testcase.starts_programs;
+            let options = Options { without: Some(runner), fixed_code, ..self.how.options() };
+            let opened = W::open(&Target::Process(runner), &options);
             *sampler.borrow_mut() = Some(opened.map_err(io::Error::other)?);
             Ok(())
         };

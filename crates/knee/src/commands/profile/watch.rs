@@ -2,13 +2,12 @@
 
 use knee_profile::sampling::{LockSampler, Options, SampleError, Sampler, Target, Watch};
 
-use super::HowArgs;
 use crate::stderr::tell;
 
 /// A sampler of some kind, as the command has it.
 pub(super) trait Told: Watch {
-    /// Readies all; what a thread does may be left out.
-    fn open(target: &Target, how: &HowArgs, without: Option<i32>) -> Result<Self, SampleError>;
+    /// Readies all.
+    fn open(target: &Target, options: &Options) -> Result<Self, SampleError>;
 
     /// What has been taken so far, in words.
     fn so_far(&self) -> String;
@@ -18,9 +17,8 @@ pub(super) trait Told: Watch {
 }
 
 impl Told for Sampler {
-    fn open(target: &Target, how: &HowArgs, without: Option<i32>) -> Result<Sampler, SampleError> {
-        let options = Options { every: how.event.into(), frequency: how.frequency, without };
-        Sampler::open(target, &options)
+    fn open(target: &Target, options: &Options) -> Result<Sampler, SampleError> {
+        Sampler::open(target, options)
     }
 
     fn so_far(&self) -> String {
@@ -47,12 +45,8 @@ impl Told for Sampler {
 }
 
 impl Told for LockSampler {
-    fn open(
-        target: &Target,
-        _: &HowArgs,
-        without: Option<i32>,
-    ) -> Result<LockSampler, SampleError> {
-        LockSampler::open(target, without)
+    fn open(target: &Target, options: &Options) -> Result<LockSampler, SampleError> {
+        LockSampler::open(target, options.without)
     }
 
     fn so_far(&self) -> String {

@@ -18,6 +18,7 @@ pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     needs: &[Need::CCompiler, Need::Tmpfs],
     // The task sleeps while its compiler runs.
     has_helpers: true,
+    starts_programs: true,
     min_interval: 1.0,
     ..Testcase::new(Family::Process, build)
 }];

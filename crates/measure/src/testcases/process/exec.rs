@@ -23,11 +23,13 @@ pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "exec_static",
         description: "vfork(), exec() of the task's own tiny static program, wait()",
+        starts_programs: true,
         ..Testcase::new(Family::Process, |task| exec(task, STATIC))
     },
     Testcase {
         name: "exec_dynamic",
         description: "vfork(), exec() of the task's own tiny dynamically linked program, wait()",
+        starts_programs: true,
         ..Testcase::new(Family::Process, |task| exec(task, DYNAMIC))
     },
 ];
