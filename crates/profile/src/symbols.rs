@@ -1,20 +1,22 @@
 //! Names of addresses.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::rc::Rc;
 
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{InlinedFn, Input, Sym, Symbolized, Symbolizer};
+use blazesym::symbolize::{InlinedFn, Input, Sym, Symbolizer};
+use foldhash::{HashMap, HashMapExt};
 
 use crate::capture::{Function, Kind, Stacks};
 use crate::kernel_symbols::KernelSymbols;
-use crate::records::Place;
+use crate::records::{File, Place};
 
 /// The module of the kernel's own functions, and what stands for those without a name.
 const KERNEL: &str = "[kernel]";
+
+/// Addresses that are looked up at once: what is found of them is larger than they are.
+const AT_ONCE: usize = 1024;
 
 /// Names of addresses, as numbers of functions, from the innermost inlined one outward.
 pub(crate) struct Symbols {
@@ -24,7 +26,8 @@ pub(crate) struct Symbols {
     /// How much further up the running kernel is than the one with the addresses.
     kernel_moved: u64,
     of_kernel: HashMap<u64, Box<[u32]>>,
-    of_files: HashMap<Rc<str>, HashMap<u64, Box<[u32]>>>,
+    /// By number of the file.
+    of_files: Vec<OfFile>,
     perf_maps: HashMap<i32, PerfMap>,
     unknown: Option<Box<[u32]>>,
 }
@@ -45,7 +48,7 @@ impl Symbols {
             kernel,
             kernel_moved: 0,
             of_kernel: HashMap::new(),
-            of_files: HashMap::new(),
+            of_files: Vec::new(),
             perf_maps: HashMap::new(),
             unknown: None,
         }
@@ -63,7 +66,7 @@ impl Symbols {
     }
 
     /// The functions at an address of the kernel.
-    pub(crate) fn kernel(&mut self, address: u64, stacks: &mut Stacks) -> &[u32] {
+    fn kernel(&mut self, address: u64, stacks: &mut Stacks) -> &[u32] {
         let Symbols { kernel, kernel_moved, of_kernel, .. } = self;
         of_kernel.entry(address).or_insert_with(|| {
             let found =
@@ -73,55 +76,173 @@ impl Symbols {
         })
     }
 
-    /// The functions at a place of a file; the address counts where the place is no file.
-    pub(crate) fn user(
+    /// The functions at addresses, which are in the order of [`Address::order`]; `found` gets the number
+    /// that stands with each.
+    pub(crate) fn find(
         &mut self,
-        place: Option<Place>,
-        address: u64,
+        addresses: &[(Address, u32)],
         stacks: &mut Stacks,
-    ) -> &[u32] {
-        let Some(Place { file, offset, pid }) = place else {
+        mut found: impl FnMut(u32, &[u32]),
+    ) {
+        for of_file in addresses.chunk_by(|a, b| a.0.file() == b.0.file()) {
+            if let Some(file) = of_file[0].0.file() {
+                self.read(file, of_file, stacks);
+            }
+            for (address, number) in of_file {
+                found(
+                    *number,
+                    match address {
+                        Address::Kernel(address) => self.kernel(*address, stacks),
+                        Address::User(place, address) => {
+                            self.user(place.as_ref(), *address, stacks)
+                        }
+                    },
+                );
+            }
+        }
+    }
+
+    /// Looks up addresses of one file together.
+    fn read(&mut self, file: &File, addresses: &[(Address, u32)], stacks: &mut Stacks) {
+        if !is_on_disk(&file.path) {
+            return;
+        }
+        let of_file = of_file(&mut self.of_files, file.number);
+        let mut offsets: Vec<u64> = addresses.iter().filter_map(|one| one.0.offset()).collect();
+        offsets.dedup();
+        offsets.retain(|offset| !of_file.addresses.contains_key(offset));
+        let source = Source::Elf(Elf::new(Path::new(&*file.path)));
+        for some in offsets.chunks(AT_ONCE) {
+            // Where not all can be looked up, each is by itself.
+            let Ok(syms) = self.symbolizer.symbolize(&source, Input::FileOffset(some)) else {
+                return;
+            };
+            for (offset, sym) in some.iter().zip(&syms) {
+                let functions = of_file.functions(sym.as_sym(), &file.path, stacks);
+                of_file.addresses.insert(*offset, functions);
+            }
+        }
+    }
+
+    /// The functions at a place of a file; the address counts where the place is no file.
+    fn user(&mut self, place: Option<&Place>, address: u64, stacks: &mut Stacks) -> &[u32] {
+        let Some(Place { file: File { number, path }, offset, pid }) = place else {
             return self.unknown.get_or_insert_with(|| {
                 let unknown = Function::new("[unknown]", Kind::User);
                 [stacks.function(&unknown)].into()
             });
         };
-        let is_file = file.starts_with('/') && !file.starts_with("//");
+        let is_file = is_on_disk(path);
         // Each process has other things in memory that is no file's.
-        let at = if is_file { offset } else { address ^ (pid as u64) << 48 };
-        let of_file = self.of_files.entry(Rc::clone(&file)).or_default();
-        let (symbolizer, perf_maps) = (&self.symbolizer, &mut self.perf_maps);
-        of_file.entry(at).or_insert_with(|| {
-            if !is_file {
-                let names = perf_maps.entry(pid).or_insert_with(|| PerfMap::read(pid));
-                if let Some(name) = names.find(address) {
-                    return [function(stacks, name, &file, Kind::User, false)].into();
+        let at = if is_file { *offset } else { address ^ (*pid as u64) << 48 };
+        let of_file = of_file(&mut self.of_files, *number);
+        if !of_file.addresses.contains_key(&at) {
+            let of_compiler = match is_file {
+                true => None,
+                false => {
+                    let names = self.perf_maps.entry(*pid).or_insert_with(|| PerfMap::read(*pid));
+                    names.find(address)
+                }
+            };
+            let functions = match of_compiler {
+                Some(name) => [function(stacks, name, path, Kind::User, false)].into(),
+                None => {
+                    let found = is_file.then(|| {
+                        let source = Source::Elf(Elf::new(Path::new(&**path)));
+                        self.symbolizer.symbolize_single(&source, Input::FileOffset(*offset))
+                    });
+                    let sym = found.as_ref().and_then(|found| found.as_ref().ok()?.as_sym());
+                    of_file.functions(sym, path, stacks)
+                }
+            };
+            of_file.addresses.insert(at, functions);
+        }
+        &of_file.addresses[&at]
+    }
+}
+
+/// An address of which the functions are wanted.
+pub(crate) enum Address {
+    /// Of the kernel.
+    Kernel(u64),
+    /// Of a program, and where it is if that is known.
+    User(Option<Place>, u64),
+}
+
+impl Address {
+    fn file(&self) -> Option<&File> {
+        match self {
+            Address::User(Some(place), _) => Some(&place.file),
+            _ => None,
+        }
+    }
+
+    fn offset(&self) -> Option<u64> {
+        match self {
+            Address::User(Some(place), _) => Some(place.offset),
+            _ => None,
+        }
+    }
+
+    /// By file, and in it from low to high.
+    pub(crate) fn order(&self) -> (Option<u32>, u64) {
+        match self {
+            Address::User(Some(place), _) => (Some(place.file.number), place.offset),
+            Address::User(None, address) | Address::Kernel(address) => (None, *address),
+        }
+    }
+}
+
+/// What is known of a file.
+#[derive(Default)]
+struct OfFile {
+    /// Functions by address, from the innermost inlined one outward.
+    addresses: HashMap<u64, Box<[u32]>>,
+    /// Functions by the names that compilers gave them, those that are inlined apart.
+    named: HashMap<Box<str>, u32>,
+    inlined: HashMap<Box<str>, u32>,
+}
+
+impl OfFile {
+    fn functions(&mut self, sym: Option<&Sym<'_>>, path: &str, stacks: &mut Stacks) -> Box<[u32]> {
+        let Some(sym) = sym else {
+            return [function(stacks, &bracketed(path), path, Kind::User, false)].into();
+        };
+        let mut number = |name: &str, is_inlined: bool| {
+            let known = if is_inlined { &mut self.inlined } else { &mut self.named };
+            match known.get(name) {
+                Some(number) => *number,
+                None => {
+                    let readable = demangled(name);
+                    let number = function(stacks, &readable, path, Kind::User, is_inlined);
+                    known.insert(name.into(), number);
+                    number
                 }
             }
-            let found = is_file.then(|| {
-                let source = Source::Elf(Elf::new(Path::new(&*file)));
-                symbolizer.symbolize_single(&source, Input::FileOffset(offset))
-            });
-            match found {
-                Some(Ok(Symbolized::Sym(sym))) => named(&sym, &file, stacks),
-                _ => [function(stacks, &bracketed(&file), &file, Kind::User, false)].into(),
-            }
-        })
+        };
+        let inlined = sym.inlined.iter().rev();
+        let mut functions: Vec<u32> =
+            inlined.map(|inlined: &InlinedFn<'_>| number(&inlined.name, true)).collect();
+        functions.push(number(&sym.name, false));
+        functions.into()
     }
+}
+
+fn of_file(files: &mut Vec<OfFile>, number: u32) -> &mut OfFile {
+    let number = number as usize;
+    if files.len() <= number {
+        files.resize_with(number + 1, OfFile::default);
+    }
+    &mut files[number]
+}
+
+/// Whether a path is one, and not what the kernel says of memory that is no file's.
+fn is_on_disk(path: &str) -> bool {
+    path.starts_with('/') && !path.starts_with("//")
 }
 
 fn function(stacks: &mut Stacks, name: &str, module: &str, kind: Kind, inlined: bool) -> u32 {
     stacks.function(&Function { name: name.into(), module: Some(module.into()), kind, inlined })
-}
-
-fn named(sym: &Sym<'_>, file: &str, stacks: &mut Stacks) -> Box<[u32]> {
-    let inlined = sym.inlined.iter().rev();
-    let inlined = inlined.map(|inlined: &InlinedFn<'_>| {
-        function(stacks, &demangled(&inlined.name), file, Kind::User, true)
-    });
-    let mut functions: Vec<u32> = inlined.collect();
-    functions.push(function(stacks, &demangled(&sym.name), file, Kind::User, false));
-    functions.into()
 }
 
 /// The name that stands in the source, where a compiler of Rust or C++ made another of it.

@@ -6,6 +6,7 @@
 //! processes are the same, addresses are not.
 
 mod family;
+mod naming;
 mod off_cpu;
 mod order;
 mod space;
@@ -20,7 +21,7 @@ use off_cpu::OffCpu;
 
 pub(crate) use family::Family;
 pub(crate) use order::InOrder;
-pub(crate) use space::{Area, Place, Spaces};
+pub(crate) use space::{Area, File, Place, Spaces};
 
 use crate::capture::{Losses, Stacks};
 use crate::kernel_symbols::KernelSymbols;
@@ -232,6 +233,9 @@ impl Records {
         let mut depth = 0;
         match sample.callchain {
             Some(chain) if !chain.is_empty() => {
+                if chain.get(0).is_some_and(|address| address < PERF_CONTEXT_MAX) {
+                    self.key.push(PERF_CONTEXT_KERNEL);
+                }
                 for address in (0..chain.len()).filter_map(|place| chain.get(place)) {
                     depth += usize::from(address < PERF_CONTEXT_MAX);
                     self.key.push(address);
@@ -265,41 +269,8 @@ impl Records {
 
     /// Gives names to the stacks that have none.
     fn give_names(&mut self) {
-        // Where in `named` the functions of an address are: most addresses are in many stacks.
-        let mut places: HashMap<(u32, u64), (usize, usize)> = HashMap::default();
-        let mut named: Vec<u32> = Vec::new();
-        let mut functions = Vec::new();
-        for (key, (samples, weight)) in self.unnamed.drain() {
-            let (program, maps) = ((key[0] >> 32) as u32, key[0] as u32);
-            functions.clear();
-            let mut is_user = false;
-            // The innermost is where it was; the others are where it will go on, after the call.
-            let mut is_return = 0;
-            for &address in &key[1..] {
-                if address >= PERF_CONTEXT_MAX {
-                    is_user = address == PERF_CONTEXT_USER;
-                    is_return = 0;
-                    continue;
-                }
-                let at = address.saturating_sub(is_return);
-                is_return = 1;
-                let of = if is_user { maps } else { NO_MAPS };
-                let (start, end) = *places.entry((of, at)).or_insert_with(|| {
-                    let start = named.len();
-                    named.extend_from_slice(match is_user {
-                        true => self.symbols.user(self.spaces.find(maps, at), at, &mut self.stacks),
-                        false => self.symbols.kernel(at, &mut self.stacks),
-                    });
-                    (start, named.len())
-                });
-                functions.extend_from_slice(&named[start..end]);
-            }
-            let mut node = None;
-            for &function in functions.iter().rev() {
-                node = Some(self.stacks.node(node, function));
-            }
-            self.stacks.count(program, node, samples, weight);
-        }
+        let unnamed = self.unnamed.drain().collect();
+        naming::give_names(unnamed, &self.spaces, &mut self.symbols, &mut self.stacks);
         // The stacks of those that have no CPU still refer to them.
         if self.off_cpu.is_none() {
             self.spaces.forget_old();

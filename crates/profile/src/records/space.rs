@@ -17,18 +17,26 @@ impl Area {
     }
 }
 
+/// A file of which code is mapped, or what the kernel says instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct File {
+    /// They are counted from 0 on.
+    pub(crate) number: u32,
+    pub(crate) path: Rc<str>,
+}
+
 /// Code that is mapped from a file.
 #[derive(Debug, Clone)]
 struct Mapped {
     end: u64,
-    file: Rc<str>,
+    file: File,
     offset: u64,
 }
 
 /// Where an address is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub(crate) file: Rc<str>,
+    pub(crate) file: File,
     pub(crate) offset: u64,
     /// The process that mapped it first, by whose number a just-in-time compiler leaves its names.
     pub(crate) pid: i32,
@@ -50,7 +58,7 @@ pub(crate) struct Spaces {
     /// Threads of processes that have had more than one.
     threads: HashMap<i32, usize>,
     kept: Vec<Rc<Maps>>,
-    files: HashMap<String, Rc<str>>,
+    files: HashMap<Rc<str>, u32>,
 }
 
 impl Spaces {
@@ -91,12 +99,12 @@ impl Spaces {
     }
 
     pub(crate) fn map(&mut self, pid: i32, area: Area, offset: u64, file: &str) {
-        let file = match self.files.get(file) {
-            Some(file) => Rc::clone(file),
+        let file = match self.files.get_key_value(file) {
+            Some((path, number)) => File { number: *number, path: Rc::clone(path) },
             None => {
-                let name: Rc<str> = file.into();
-                self.files.insert(file.to_owned(), Rc::clone(&name));
-                name
+                let file = File { number: self.files.len() as u32, path: file.into() };
+                self.files.insert(Rc::clone(&file.path), file.number);
+                file
             }
         };
         let mapped = &mut self.change(pid).mapped;
@@ -126,7 +134,7 @@ impl Spaces {
         let maps = self.kept.get(maps as usize)?;
         let (start, mapped) = maps.mapped.range(..=address).next_back()?;
         (address < mapped.end).then(|| Place {
-            file: Rc::clone(&mapped.file),
+            file: mapped.file.clone(),
             offset: address - start + mapped.offset,
             pid: maps.pid,
         })
@@ -198,7 +206,7 @@ mod tests {
     use super::*;
 
     fn found(spaces: &Spaces, maps: u32, address: u64) -> Option<(String, u64)> {
-        spaces.find(maps, address).map(|place| (place.file.to_string(), place.offset))
+        spaces.find(maps, address).map(|place| (place.file.path.to_string(), place.offset))
     }
 
     #[test]
@@ -273,6 +281,6 @@ mod tests {
         spaces.read(pid);
         let maps = spaces.of(pid);
         let place = spaces.find(maps, our_own_code_is_found as *const () as u64).unwrap();
-        assert_eq!(place.file.as_ref(), std::env::current_exe().unwrap().to_str().unwrap());
+        assert_eq!(place.file.path.as_ref(), std::env::current_exe().unwrap().to_str().unwrap());
     }
 }
