@@ -74,6 +74,11 @@ fn every_form_shows_the_same_samples() {
     let counts =
         folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
     assert_eq!(counts.sum::<u64>(), all);
+    let weights = show(&["--form", "folded", "--weight"]);
+    let weights =
+        weights.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    assert!(weights.sum::<u64>() > all, "nanoseconds or cycles");
+    assert!(show(&["--form", "folded", "--annotate"]).lines().count() >= folded.lines().count());
     assert!(show(&["--form", "flame"]).contains(&format!("{all} samples of ")));
     assert!(show(&["--form", "functions"]).contains(&format!("{all} samples in ")));
     let speedscope: serde_json::Value =
@@ -247,6 +252,7 @@ fn what_cannot_be_meant_is_refused_in_words() {
     refused(&["getppid1", "--locks", "-F", "100"], 2, "cannot be used with");
     refused(&["show", "nosuch"], 3, "nosuch: No such file");
     refused(&["show", "nosuch", "--form", "folded", "--root", "f"], 2, "--form tree");
+    refused(&["show", "nosuch", "--annotate"], 2, "--form folded");
     fs::write(scratch.path().join("text"), "a text\nof nothing\n").unwrap();
     refused(&["show", "text"], 3, "there is no sample in it");
     fs::write(scratch.path().join("cut"), "{\"schema\": 1, \"tit").unwrap();

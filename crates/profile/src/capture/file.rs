@@ -54,22 +54,11 @@ impl Capture {
     /// # Errors
     /// In words: what is wrong, and what to do.
     pub fn parse(text: &[u8]) -> Result<Capture, String> {
-        let value: serde_json::Value =
-            serde_json::from_slice(text).map_err(|error| match error.is_eof() {
-                true => "it ends in the middle: take the capture again".to_owned(),
-                false => format!("this is no capture of knee profile: {error}"),
-            })?;
-        match value.get("schema").and_then(serde_json::Value::as_u64) {
-            Some(schema) if schema == u64::from(SCHEMA) => (),
-            Some(found) => {
-                return Err(format!(
-                    "it has schema {found}, and this knee reads {SCHEMA}: use the knee that wrote it"
-                ));
-            }
-            None => return Err("this is no capture of knee profile: it has no schema".to_owned()),
+        let capture: Capture =
+            serde_json::from_slice(text).map_err(|error| why_not(text, &error))?;
+        if capture.schema != SCHEMA {
+            return Err(other_schema(capture.schema.into()));
         }
-        let capture: Capture = serde_json::from_value(value)
-            .map_err(|error| format!("this is no capture of knee profile: {error}"))?;
         capture.check()?;
         Ok(capture)
     }
@@ -100,4 +89,26 @@ impl Capture {
         }
         Ok(())
     }
+}
+
+/// Why a text is no capture, where it could not be read as one.
+fn why_not(text: &[u8], error: &serde_json::Error) -> String {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        schema: Option<u64>,
+    }
+    if error.is_eof() {
+        return "it ends in the middle: take the capture again".to_owned();
+    }
+    match serde_json::from_slice(text) {
+        Ok(Head { schema: Some(schema) }) if schema != u64::from(SCHEMA) => other_schema(schema),
+        Ok(Head { schema: None }) => {
+            "this is no capture of knee profile: it has no schema".to_owned()
+        }
+        _ => format!("this is no capture of knee profile: {error}"),
+    }
+}
+
+fn other_schema(found: u64) -> String {
+    format!("it has schema {found}, and this knee reads {SCHEMA}: use the knee that wrote it")
 }

@@ -64,6 +64,10 @@ fn damage_is_named() {
     };
     let newer = reason(&|value| value["schema"] = 2.into());
     assert_eq!(newer, "it has schema 2, and this knee reads 1: use the knee that wrote it");
+    let newer = reason(&|value| *value = serde_json::json!({ "schema": 7, "other": [] }));
+    assert!(newer.starts_with("it has schema 7"), "{newer}");
+    let other = reason(&|value| *value = serde_json::json!({ "stacks": [] }));
+    assert!(other.ends_with("it has no schema"), "{other}");
     let cyclic = reason(&|value| value["stacks"][0]["parent"] = 0.into());
     assert!(cyclic.starts_with("stack 0 leads nowhere"), "{cyclic}");
     let wild = reason(&|value| value["counts"][1]["program"] = 9.into());

@@ -35,15 +35,6 @@ use frame::Frame;
 
 use crate::capture::{About, Capture, Clock, Losses, Machine, Stacks, Unit};
 
-/// What a text of `perf script` holds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Script {
-    /// Its samples of one event.
-    pub capture: Capture,
-    /// Samples of other events, which are left out.
-    pub other_events: u64,
-}
-
 /// Reads what `perf script` prints.
 ///
 /// Samples of `event` are read, which may lack its modifier (`cycles` for `cycles:u`); without one,
@@ -52,7 +43,7 @@ pub struct Script {
 /// # Errors
 /// Those of reading. Text that is none of perf's is no error: it has no samples, and
 /// [`Losses::unreadable`] says how many lines were not understood.
-pub fn script(reader: impl BufRead, title: &str, event: Option<&str>) -> io::Result<Script> {
+pub fn script(reader: impl BufRead, title: &str, event: Option<&str>) -> io::Result<Capture> {
     let mut text = Text::new(event);
     text.read(reader)?;
     Ok(text.finish(title))
@@ -75,7 +66,6 @@ struct Text {
     times: Option<(f64, f64)>,
     has_periods: bool,
     losses: Losses,
-    other_events: u64,
 }
 
 /// A sample whose stack is being read.
@@ -100,7 +90,6 @@ impl Text {
             times: None,
             has_periods: false,
             losses: Losses::default(),
-            other_events: 0,
         }
     }
 
@@ -188,7 +177,7 @@ impl Text {
         let Some(sample) = self.sample.take() else { return };
         let lines = std::mem::take(&mut self.lines);
         match sample.is_wanted {
-            false => self.other_events += 1,
+            false => {}
             true if lines > 0 && self.stack.is_empty() => self.losses.unreadable += 1,
             true => {
                 let weight = sample.period.unwrap_or(1);
@@ -220,7 +209,7 @@ impl Text {
         }
     }
 
-    fn finish(self, title: &str) -> Script {
+    fn finish(self, title: &str) -> Capture {
         let event = String::from_utf8_lossy(&self.event.unwrap_or_default()).into_owned();
         let unit = match event.split(':').next().unwrap_or_default() {
             _ if !self.has_periods => Unit::Events,
@@ -237,7 +226,7 @@ impl Text {
             work: None,
             losses: self.losses,
         };
-        Script { capture: self.stacks.finish(about), other_events: self.other_events }
+        self.stacks.finish(about)
     }
 }
 

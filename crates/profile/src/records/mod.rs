@@ -151,9 +151,10 @@ impl Records {
                 self.name(comm.tid, &String::from_utf8_lossy(&comm.name.as_slice()));
             }
             EventRecord::Fork(fork) => {
-                if let Some(program) = self.programs.get(&fork.ptid) {
-                    self.programs.insert(fork.tid, *program);
-                }
+                match self.programs.get(&fork.ptid) {
+                    Some(program) => self.programs.insert(fork.tid, *program),
+                    None => self.programs.remove(&fork.tid),
+                };
                 match fork.pid == fork.ppid {
                     true => self.spaces.thread(fork.pid),
                     false => self.spaces.fork(fork.ppid, fork.pid),
@@ -162,7 +163,10 @@ impl Records {
             EventRecord::Exit(exit) => {
                 let samples = self.off_cpu.as_mut().and_then(|off| off.exit(exit.tid));
                 self.count_off_cpu(samples);
-                self.programs.remove(&exit.tid);
+                if self.off_cpu.is_some() {
+                    // It loses its CPU once more, for good.
+                    self.programs.remove(&exit.tid);
+                }
                 self.spaces.exit(exit.pid);
             }
             EventRecord::Mmap2(map) => {
@@ -254,7 +258,7 @@ impl Records {
         self.key[0] = u64::from(program) << 32 | u64::from(maps);
         self.losses.cut += u64::from(self.deepest.is_some_and(|deepest| depth >= deepest));
         if let Some(off) = &mut self.off_cpu {
-            // One that is not known has ended already, and loses its CPU for good.
+            // One that is not known has ended already.
             if self.programs.contains_key(&thread) {
                 off.leave(thread, &self.key, sample.timestamp.unwrap_or(0));
             }

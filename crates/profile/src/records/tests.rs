@@ -118,6 +118,68 @@ fn processes_have_the_code_of_their_time() {
 }
 
 #[test]
+fn who_ends_is_the_same_program_until_the_last() {
+    let mut records = Records::new(None);
+    records.take(comm(1, "program", true));
+    records.take(exit(1));
+    sample(&mut records, 1, &[PERF_CONTEXT_KERNEL, u64::MAX / 2]);
+    // A number that is another's now, of whom nothing is known.
+    records.take(fork(9, 1));
+    sample(&mut records, 1, &[PERF_CONTEXT_KERNEL, u64::MAX / 2]);
+    assert_eq!(collected(records), ["[unknown];[kernel] 1", "program;[kernel] 1"]);
+}
+
+#[test]
+fn only_a_family_counts_where_one_is_asked_for() {
+    let mut records = Records::new(None);
+    records.only(Family::of(1));
+    for (pid, name) in [(1, "ours"), (9, "strangers")] {
+        records.take(comm(pid, name, true));
+        records.take(map(pid, "/no/file"));
+        sample(&mut records, pid, &[PERF_CONTEXT_USER, 0x1010]);
+    }
+    records.take(fork(1, 2));
+    records.take(fork(9, 3));
+    sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010, 0x1010]);
+    sample(&mut records, 3, &[PERF_CONTEXT_USER, 0x1010]);
+    assert_eq!(records.seen(), 2);
+    assert_eq!(collected(records), ["ours;[file] 1", "ours;[file];[file] 1"]);
+}
+
+#[test]
+fn what_stacks_share_does_not_hide_where_they_differ() {
+    let mut records = Records::new(None);
+    records.take(map(1, "/no/one"));
+    records.take(map(2, "/no/other"));
+    let (user, kernel) = (PERF_CONTEXT_USER, PERF_CONTEXT_KERNEL);
+    // The same addresses in other maps, as the innermost and as a caller, and as the kernel's.
+    sample(&mut records, 1, &[user, 0x1010, 0x1020]);
+    sample(&mut records, 1, &[user, 0x1000, 0x1010, 0x1020]);
+    sample(&mut records, 2, &[user, 0x1010, 0x1020]);
+    sample(&mut records, 2, &[user, 0x1000, 0x1010, 0x1020]);
+    sample(&mut records, 2, &[kernel, 0x1010, 0x1020]);
+    sample(&mut records, 2, &[kernel, 0x1010, user, 0x1020]);
+    // A return address at the beginning of what is mapped is of a call before it.
+    sample(&mut records, 1, &[user, 0x1010, 0x1000]);
+    sample(&mut records, 1, &[user, 0x1000]);
+    sample(&mut records, 1, &[0x1010, user, 0x1020]);
+    assert_eq!(
+        collected(records),
+        [
+            "[unknown];[kernel];[kernel] 1",
+            "[unknown];[one] 1",
+            "[unknown];[one];[kernel] 1",
+            "[unknown];[one];[one] 1",
+            "[unknown];[one];[one];[one] 1",
+            "[unknown];[other];[kernel] 1",
+            "[unknown];[other];[other] 1",
+            "[unknown];[other];[other];[other] 1",
+            "[unknown];[unknown];[one] 1",
+        ]
+    );
+}
+
+#[test]
 fn the_kernel_is_above_those_who_call_it() {
     let mut records = Records::new(None);
     records.take(comm(7, "x", false));

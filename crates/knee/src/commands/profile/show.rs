@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use knee_measure::record::write_atomically;
 use knee_profile::import;
 use knee_profile::view::flame::flame;
-use knee_profile::view::folded::{FoldedOptions, folded};
+use knee_profile::view::folded::{Counted, FoldedOptions, folded};
 use knee_profile::view::functions::{functions, table};
 use knee_profile::view::pprof::pprof;
 use knee_profile::view::speedscope::speedscope;
@@ -49,6 +49,15 @@ pub(super) struct Args {
     #[arg(long, value_name = "FUNCTION")]
     callers: Option<String>,
 
+    /// Folded stacks count what samples stand for, nanoseconds or cycles, and not samples
+    #[arg(long)]
+    weight: bool,
+
+    /// Folded stacks say where functions are, as flame graph tools colour by: _[k] in the kernel, _[i]
+    /// inlined
+    #[arg(long)]
+    annotate: bool,
+
     /// Leave out what is below this share of the tree
     #[arg(long, value_name = "P%", default_value_t = format!("{}%", 100.0 * LEAST_SHARE),
           value_parser = share)]
@@ -83,6 +92,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.form != Form::Tree && (args.root.is_some() || args.callers.is_some()) {
         return Err(usage("--root and --callers are for --form tree"));
     }
+    if args.form != Form::Folded && (args.weight || args.annotate) {
+        return Err(usage("--weight and --annotate are for --form folded"));
+    }
     let capture = import::open(&args.file)?;
     let root = match (&args.root, &args.callers) {
         (Some(name), _) => Root::Function(name),
@@ -105,7 +117,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             format!("{}\n{}", summary(&capture), table(&functions(&capture), usize::MAX))
                 .into_bytes()
         }
-        Form::Folded => folded(&capture, FoldedOptions::default()).into_bytes(),
+        Form::Folded => {
+            let counted = if args.weight { Counted::Weight } else { Counted::Samples };
+            folded(&capture, FoldedOptions { annotate: args.annotate, counted }).into_bytes()
+        }
         Form::Flame => flame(&capture).into_bytes(),
         Form::Speedscope => speedscope(&capture).into_bytes(),
         Form::Pprof => pprof(&capture),

@@ -34,7 +34,7 @@ fn perf_script_finds_the_same_stacks() {
     };
     let script = Command::new("perf").arg("script").arg("-i").arg(&file).output().unwrap();
     let text = script.stdout.as_slice();
-    let theirs = crate::import::script(text, "", None).unwrap().capture;
+    let theirs = crate::import::script(text, "", None).unwrap();
     let ours = read(&file).unwrap();
     // perf finds what is inlined only where addr2line is.
     let lines = |capture: &Capture| {

@@ -13,13 +13,13 @@ const FRAME_POINTERS: &str = include_str!("../../../tests/data/frame-pointers.tx
 const INLINED: &str = include_str!("../../../tests/data/inlined.txt");
 const RUST: &str = include_str!("../../../tests/data/rust.txt");
 
-fn read(text: &str) -> Script {
+fn read(text: &str) -> Capture {
     script(text.as_bytes(), "a text", None).unwrap()
 }
 
 fn folded(text: &str, annotate: bool) -> String {
     let options = FoldedOptions { annotate, counted: Counted::Weight };
-    crate::view::folded::folded(&read(text).capture, options)
+    crate::view::folded::folded(&read(text), options)
 }
 
 fn reference(text: &str, annotate: bool) -> String {
@@ -44,7 +44,7 @@ fn stacks_fold_as_the_reference_folds_them() {
 #[test]
 fn every_sample_is_counted_once() {
     for text in [FRAME_POINTERS, INLINED, RUST] {
-        let capture = read(text).capture;
+        let capture = read(text);
         assert_eq!(capture.samples() as usize, text.matches("cpu-clock").count());
         assert_eq!(capture.losses, Losses::default());
         assert_eq!(capture.clock.unit, Unit::Nanoseconds);
@@ -53,9 +53,9 @@ fn every_sample_is_counted_once() {
 
 #[test]
 fn the_header_says_where_it_was() {
-    let capture = read(FRAME_POINTERS).capture;
+    let capture = read(FRAME_POINTERS);
     assert_eq!((capture.machine.kernel.as_str(), capture.machine.cpus), ("Linux 6.18.44", 2));
-    assert_eq!(read(INLINED).capture.machine, Machine::default());
+    assert_eq!(read(INLINED).machine, Machine::default());
 }
 
 #[test]
@@ -185,10 +185,10 @@ a 1 2.0: 10 cycles:u:
 
 ";
     let first = read(text);
-    assert_eq!((first.capture.samples(), first.other_events), (2, 1));
-    assert_eq!((first.capture.clock.unit, first.capture.seconds), (Unit::Cycles, Some(1.0)));
+    assert_eq!(first.samples(), 2);
+    assert_eq!((first.clock.unit, first.seconds), (Unit::Cycles, Some(1.0)));
     let other = script(text.as_bytes(), "a text", Some("instructions")).unwrap();
-    assert_eq!((other.capture.weight(), other.other_events), (3, 2));
+    assert_eq!((other.samples(), other.weight()), (1, 3));
 }
 
 #[test]
@@ -209,17 +209,17 @@ prog 7 1.1: 5 cycles:              1234 main+0x1 (/bin/prog)
 #[test]
 fn lost_samples_are_counted() {
     let text = "prog 7 1.0: PERF_RECORD_LOST lost 12\nprog 7 1.0: PERF_RECORD_COMM: prog:7/7\n";
-    assert_eq!(read(text).capture.losses.lost, 12);
+    assert_eq!(read(text).losses.lost, 12);
 }
 
 #[test]
 fn what_cannot_be_read_is_counted() {
     let text = "no perf here\n\nprog 7 1.0: cycles:\n\tnothing\n\n";
-    let capture = read(text).capture;
+    let capture = read(text);
     assert_eq!((capture.samples(), capture.losses.unreadable), (0, 2));
     let most = u64::MAX;
     let text = format!("p 7 1.0: {most} cycles:\n\n").repeat(2);
-    let capture = read(&text).capture;
+    let capture = read(&text);
     assert_eq!((capture.samples(), capture.losses.unreadable), (1, 1));
 }
 
@@ -227,7 +227,7 @@ fn what_cannot_be_read_is_counted() {
 #[test]
 fn a_cut_text_gives_what_could_be_read() {
     for end in (1..INLINED.len()).step_by(97) {
-        let capture = read(&INLINED[..end]).capture;
+        let capture = read(&INLINED[..end]);
         let begun = INLINED[..end].matches("cpu-clock:ppp:").count() as u64;
         assert!(capture.samples() >= begun.saturating_sub(1) && capture.samples() <= begun);
         let in_a_line = INLINED.as_bytes()[end - 1] != b'\n'
@@ -245,7 +245,7 @@ proptest! {
     #[test]
     fn no_text_makes_it_panic(text in prop::collection::vec(any::<u8>(), 0..300)) {
         let read = script(text.as_slice(), "", None).unwrap();
-        prop_assert!(read.capture.samples() <= text.len() as u64);
+        prop_assert!(read.samples() <= text.len() as u64);
     }
 
     #[test]
@@ -258,7 +258,7 @@ proptest! {
     {
         let text = words.join(" ");
         let read = script(text.as_bytes(), "", None).unwrap();
-        let written = serde_json::to_vec(&read.capture).unwrap();
+        let written = serde_json::to_vec(&read).unwrap();
         Capture::parse(&written).unwrap();
     }
 
@@ -268,8 +268,8 @@ proptest! {
         // A new line in the middle of a sample is the end of one.
         prop_assume!(text[at] != b'\n' && byte != b'\n');
         text[at] = byte;
-        let whole = read(short()).capture.samples();
+        let whole = read(short()).samples();
         let damaged = script(text.as_slice(), "", Some("cpu-clock:ppp")).unwrap();
-        prop_assert!(damaged.capture.samples() + 1 >= whole);
+        prop_assert!(damaged.samples() + 1 >= whole);
     }
 }
