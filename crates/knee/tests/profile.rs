@@ -3,10 +3,11 @@
 mod support;
 
 use std::fs;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
-use support::{Finished, Scratch, assert_schema, finish, signal, start, wait_until};
+use support::{Finished, Scratch, assert_schema, finish, signal, start, start_telling, wait_until};
 
 /// Runs knee, unless the kernel lets us sample nothing here.
 fn profile(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
@@ -235,6 +236,30 @@ fn ctrl_c_keeps_what_was_sampled() {
     assert_eq!(knee.wait().unwrap().code(), Some(0));
     busy.kill().and_then(|()| busy.wait()).unwrap();
     assert!(samples(&capture(&scratch, "p.json")) > 0);
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_sampled_of_a_testcase() {
+    let scratch = Scratch::new();
+    let Some(_) = profile(&scratch, &["-d", "0.1", "-o", "all.json", "--", "true"]) else { return };
+    let args = ["profile", "getppid1", "-t", "1", "-d", "600", "-o", "part.json"];
+    let mut knee = start_telling(&mut scratch.knee(&args), Stdio::piped());
+    let mut said = BufReader::new(knee.stderr.take().unwrap()).lines();
+    // It says so when it has begun, and how far it is seconds later.
+    let mut until = |words: &str| {
+        let has_words = |line: &std::io::Result<String>| line.as_ref().unwrap().contains(words);
+        assert!(said.any(|line| has_words(&line)), "{words}");
+    };
+    until("sampling");
+    until("samples so far");
+    signal(&knee, Signal::INT);
+    until("interrupted");
+    assert_eq!(knee.wait().unwrap().code(), Some(130));
+    let capture = capture(&scratch, "part.json");
+    assert_schema("capture", &capture);
+    assert!(samples(&capture) > 0);
+    assert_eq!(capture["work"], serde_json::Value::Null);
+    assert!(scratch.leftovers().is_empty());
 }
 
 #[test]

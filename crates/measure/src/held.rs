@@ -31,6 +31,8 @@ const NOT_FOUND: i32 = 127;
 pub struct Held {
     child: Child,
     release: Option<PipeWriter>,
+    /// The signal by which who waits was interrupted, and the command asked to end.
+    asked: Option<i32>,
 }
 
 /// How a command ended.
@@ -57,7 +59,7 @@ impl Held {
             .arg(wait.as_raw_fd().to_string())
             .args(command)
             .spawn()?;
-        Ok(Held { child, release: Some(release) })
+        Ok(Held { child, release: Some(release), asked: None })
     }
 
     /// The number of the process.
@@ -74,7 +76,7 @@ impl Held {
     }
 
     /// Waits until it has ended, or `until`. Who interrupts asks the command to end, and kills it by
-    /// doing so again. One that has ended keeps its number, and the kernel what it knows of it, until
+    /// doing so again, in this call or a later one. One that has ended keeps its number, and the kernel what it knows of it, until
     /// this is dropped.
     ///
     /// # Errors
@@ -85,7 +87,6 @@ impl Held {
         interrupt: &Interrupt,
     ) -> io::Result<Option<Ended>> {
         let exit = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
-        let mut asked = None;
         loop {
             let mut fds =
                 [PollFd::new(&exit, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
@@ -98,10 +99,10 @@ impl Held {
             let [ended, interrupted] = fds.map(|fd| !fd.revents().is_empty());
             if ended {
                 let status = ended_with(&exit)?;
-                return Ok(Some(asked.map_or(Ended::Itself(status), Ended::Interrupted)));
+                return Ok(Some(self.asked.map_or(Ended::Itself(status), Ended::Interrupted)));
             }
             if interrupted && let Some(signal) = interrupt.take() {
-                if asked.replace(signal).is_some() {
+                if self.asked.replace(signal).is_some() {
                     // The second time is meant: the command is killed when we are dropped.
                     return Ok(Some(Ended::Interrupted(signal)));
                 }

@@ -53,7 +53,8 @@ pub(crate) fn losses(capture: &Capture) {
     } else if is_hardly_sampled(capture) {
         tell!(
             "knee: CPU time for about {} samples was used, and {} were taken: processes that live for \
-             less than a millisecond are hardly sampled one by one; with -a they are (as root)",
+             less than a millisecond are hardly sampled one by one; as root, or with \
+             kernel.perf_event_paranoid=0, they are",
             due(capture).unwrap_or(0.0).round(),
             capture.samples()
         );

@@ -155,6 +155,11 @@ pub(crate) fn processes_in(dir: &Path) -> Vec<String> {
 
 /// Starts a command whose output nobody reads.
 pub(crate) fn start(command: &mut Command) -> Child {
+    start_telling(command, Stdio::null())
+}
+
+/// Starts a command of whose output only what it tells is read.
+pub(crate) fn start_telling(command: &mut Command, stderr: Stdio) -> Child {
     let heeds_ctrl_c = || {
         // Shells have what they start with & ignore it, and knee would then as well.
         // SAFETY: that a signal has its default action runs none of our code.
@@ -163,7 +168,7 @@ pub(crate) fn start(command: &mut Command) -> Child {
     };
     // SAFETY: between fork and exec it makes one system call, and allocates nothing.
     unsafe { command.pre_exec(heeds_ctrl_c) };
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap()
 }
 
 /// Sends a signal to a child.

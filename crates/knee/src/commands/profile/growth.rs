@@ -13,7 +13,7 @@ use knee_profile::sampling::Sampler;
 use knee_report::KNEE_EFFICIENCY;
 
 use super::super::run::tasks::Tasks;
-use super::testcase::{Bench, told};
+use super::testcase::{Bench, Sampled, told};
 use super::watch::Told;
 use super::{HowArgs, ModeArg};
 use crate::exit::{ExitStatus, usage};
@@ -124,13 +124,17 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStat
             tell!("knee: {} {} for {seconds} s", bench.label(), number::tasks(tasks));
         }
         match bench.sample(tasks, args.duration, &interrupt, how)? {
-            Ok(capture) => {
+            Ok(Sampled::Whole(capture)) => {
                 if let Some(dir) = &args.output {
                     let file = dir.join(format!("{tasks}.json"));
                     write_atomically(&file, &capture.to_json())
                         .with_context(|| format!("cannot write {}", file.display()))?;
                 }
                 captures.push(capture);
+            }
+            // There are no iterations to compare.
+            Ok(Sampled::Part(_, signal)) => {
+                return Ok(Err(told(Stopped::Interrupted(signal), &bench)?));
             }
             Err(stopped) => return Ok(Err(told(stopped, &bench)?)),
         }

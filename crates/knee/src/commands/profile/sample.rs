@@ -11,7 +11,7 @@ use knee_profile::view::functions::{functions, table};
 
 use super::super::numbered;
 use super::target::Left;
-use super::testcase::{Bench, told};
+use super::testcase::{Bench, Sampled, told};
 use super::watch::Told;
 use super::{SampleArgs, locks, target};
 use crate::exit::{ExitStatus, usage};
@@ -67,7 +67,11 @@ pub(super) fn take<W: Told>(
             }
         };
         match bench.sample(tasks, seconds, interrupt, begun)? {
-            Ok(taken) => (taken, Left::Nothing),
+            Ok(Sampled::Whole(taken)) => (taken, Left::Nothing),
+            Ok(Sampled::Part(taken, signal)) => {
+                tell!("knee: interrupted: what was taken by then is kept, without its iterations");
+                (taken, Left::Interrupted(signal))
+            }
             Err(stopped) => return told(stopped, &bench).map(Err),
         }
     } else if let Some(pid) = args.pid {

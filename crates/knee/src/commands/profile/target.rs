@@ -37,7 +37,18 @@ pub(super) fn command<W: Told>(
     held.release().context("the process of the command is gone")?;
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let ended = held.wait(until, interrupt)?;
+    let mut pace = Pace::begin();
+    let ended = loop {
+        let nap = Instant::now() + NAP;
+        let nap = until.map_or(nap, |until| until.min(nap));
+        match held.wait(Some(nap), interrupt)? {
+            None if until.is_none_or(|until| Instant::now() < until) => {}
+            ended => break ended,
+        }
+        if !how.quiet && pace.is_due() {
+            tell!("knee: {} so far", watch.so_far());
+        }
+    };
     let taken = watch.finish(words.join(" "), started_at, None)?;
     Ok((taken, Left::Command { held, ended }))
 }
@@ -50,12 +61,18 @@ pub(super) enum Left {
         held: Held,
         ended: Option<Ended>,
     },
+    /// To say that this signal has interrupted it.
+    Interrupted(i32),
 }
 
 impl Left {
     /// Does it; the status that knee returns.
     pub(super) fn end(self, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
-        let Left::Command { mut held, ended } = self else { return Ok(ExitStatus::Done) };
+        let (mut held, ended) = match self {
+            Left::Nothing => return Ok(ExitStatus::Done),
+            Left::Interrupted(signal) => return Ok(ExitStatus::Interrupted(signal)),
+            Left::Command { held, ended } => (held, ended),
+        };
         let ended = match ended {
             Some(ended) => Some(ended),
             None => held.wait(None, interrupt)?,

@@ -23,6 +23,7 @@ use super::super::run::{WARMUP, existing, topology};
 use super::watch::Told;
 use super::{HowArgs, ModeArg};
 use crate::exit::{ExitStatus, usage};
+use crate::pace::Pace;
 use crate::stderr::tell;
 
 /// Seconds from count to count.
@@ -84,11 +85,13 @@ impl<'a> Bench<'a> {
         seconds: f64,
         interrupt: &Interrupt,
         mut started: impl FnMut(&W),
-    ) -> anyhow::Result<Result<W::Taken, Stopped>> {
+    ) -> anyhow::Result<Result<Sampled<W::Taken>, Stopped>> {
         let started_at = rfc3339(SystemTime::now());
         let sampler = RefCell::new(None);
         let mut iterations = 0.0;
         let mut taken = 0;
+        let mut has_begun = false;
+        let mut pace = Pace::begin();
         let watch = |runner: i32| {
             let fixed_code = !self.selected.testcase.starts_programs;
             let options = Options { without: Some(runner), fixed_code, ..self.how.options() };
@@ -104,6 +107,7 @@ impl<'a> Bench<'a> {
                 Phase::Warmup => {
                     sampler.enable().map_err(io::Error::other)?;
                     started(sampler);
+                    has_begun = true;
                 }
                 Phase::Measure => {
                     let rate: f64 = sample.rates.iter().sum();
@@ -111,23 +115,32 @@ impl<'a> Bench<'a> {
                     taken += 1;
                     if taken == samples {
                         sampler.disable().map_err(io::Error::other)?;
+                    } else if !self.how.quiet && pace.is_due() {
+                        tell!("knee: {} so far", sampler.so_far());
                     }
                 }
             }
             Ok(())
         });
-        if let Err(stopped) = result? {
-            return Ok(Err(stopped));
-        }
+        let interrupted = match result? {
+            Ok(()) => None,
+            Err(Stopped::Interrupted(signal)) if has_begun => Some(signal),
+            Err(stopped) => return Ok(Err(stopped)),
+        };
         let sampler = sampler.into_inner().expect("the round is over");
+        let title = format!("{} {} ×{tasks}", self.label(), self.mode);
+        if let Some(signal) = interrupted {
+            // The tasks went on until they were stopped, and have not said how far they came.
+            let title = format!("{title}, interrupted");
+            return Ok(Ok(Sampled::Part(sampler.finish(title, started_at, None)?, signal)));
+        }
         let work = Work {
             testcase: self.label(),
             mode: self.mode.to_string(),
             tasks,
             iterations: iterations.round() as u64,
         };
-        let title = format!("{} {} ×{tasks}", self.label(), self.mode);
-        Ok(Ok(sampler.finish(title, started_at, Some(work))?))
+        Ok(Ok(Sampled::Whole(sampler.finish(title, started_at, Some(work))?)))
     }
 
     /// The iterations per second of so many tasks, which are not sampled.
@@ -194,6 +207,14 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// What was taken of a testcase.
+pub(super) enum Sampled<T> {
+    /// All that was asked for.
+    Whole(T),
+    /// What there was when this signal came.
+    Part(T, i32),
+}
+
 /// Says why there is no capture, and what knee returns then.
 pub(super) fn told(stopped: Stopped, bench: &Bench<'_>) -> anyhow::Result<ExitStatus> {
     match stopped {
@@ -202,9 +223,7 @@ pub(super) fn told(stopped: Stopped, bench: &Bench<'_>) -> anyhow::Result<ExitSt
             Ok(ExitStatus::of_failure(failure.kind))
         }
         Stopped::Interrupted(signal) => {
-            tell!(
-                "knee: interrupted: what was taken of a testcase by then is not kept; -d sets how long"
-            );
+            tell!("knee: interrupted");
             Ok(ExitStatus::Interrupted(signal))
         }
         Stopped::ByReceiver(error) => Err(error.into()),
