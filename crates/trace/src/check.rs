@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use knee_agent::{CONSOLE, DISK, MSR, Outcome, Plan, Report, msr_parameter};
@@ -183,12 +183,11 @@ pub fn check(
     }
     // Where there is none, it may be built in, and without it all goes well and slowly.
     let msr = module(kernel, DRIVER).unwrap_or_default();
-    let functions = OnceLock::new();
     thread::scope(|scope| {
         let (to, from) = sync_channel(MOST_WAITING);
         let player = |hand| {
-            let (to, functions, msr) = (to.clone(), &functions, msr.as_deref());
-            scope.spawn(move || play(kernel, hand, options, msr, functions, &to))
+            let (to, msr) = (to.clone(), msr.as_deref());
+            scope.spawn(move || play(kernel, hand, options, msr, &to))
         };
         let players: Vec<_> = hands.into_iter().map(player).collect();
         drop(to);
@@ -221,24 +220,22 @@ fn play(
     mut jobs: Vec<Job>,
     options: &CheckOptions,
     msr: Option<&[u8]>,
-    functions: &OnceLock<Arc<Functions>>,
     to: &SyncSender<Told>,
 ) -> Result<(), CheckError> {
     let mut false_starts = 0;
     while !jobs.is_empty() {
-        let mut game = Game::start(kernel, &jobs, options, msr, functions)?;
+        let mut game = Game::start(kernel, &jobs, options, msr)?;
         let end = loop {
             match game.next()? {
                 Next::Checked(nr, checked) => {
-                    let functions = functions.get().cloned().unwrap_or_default();
-                    if to.send((nr, checked, functions)).is_err() {
+                    if to.send((nr, checked, game.functions.clone())).is_err() {
                         return Ok(());
                     }
                 }
                 Next::End(end) => break end,
             }
         };
-        let (told, begun) = (game.told, game.channel.begun()?);
+        let (told, begun, functions) = (game.told, game.channel.begun()?, game.functions.clone());
         drop(game);
         if told == jobs.len() {
             return Ok(());
@@ -254,11 +251,10 @@ fn play(
         // Results of tests that were done may have been lost on the way, with the guest.
         let rest = jobs.split_off(begun.clamp(told + 1, jobs.len()));
         for lost in jobs.drain(told..) {
-            let functions = functions.get().cloned().unwrap_or_default();
             let outcome = Err(end.clone());
             let checked =
                 Checked { id: lost.test.id, outcome, runs: Vec::new(), trace: Vec::new() };
-            if to.send((lost.nr, checked, functions)).is_err() {
+            if to.send((lost.nr, checked, functions.clone())).is_err() {
                 return Ok(());
             }
         }
@@ -275,7 +271,8 @@ enum Next {
 /// A guest with its tests.
 struct Game<'a> {
     jobs: &'a [Job],
-    functions: &'a OnceLock<Arc<Functions>>,
+    /// Each guest has its own: modules need not be at the same addresses in all.
+    functions: Arc<Functions>,
     guest: Guest,
     /// From when its kernel's symbols are known.
     resolver: Option<Resolver>,
@@ -323,7 +320,6 @@ impl<'a> Game<'a> {
         jobs: &'a [Job],
         options: &CheckOptions,
         msr: Option<&[u8]>,
-        functions: &'a OnceLock<Arc<Functions>>,
     ) -> Result<Game<'a>, CheckError> {
         let plans: Vec<&Plan> = jobs.iter().map(|job| &job.plan).collect();
         let channel = Channel::new(&plans)?;
@@ -344,7 +340,7 @@ impl<'a> Game<'a> {
         }
         Ok(Game {
             jobs,
-            functions,
+            functions: Arc::default(),
             guest: Guest::start(kernel, &files.finish(), &guest)?,
             resolver: None,
             channel,
@@ -437,8 +433,7 @@ impl<'a> Game<'a> {
     fn learn(&mut self) -> Result<(), CheckError> {
         let text = self.channel.kallsyms()?;
         let resolver = Resolver::new(self.guest.ram().clone(), &text);
-        // Another guest with the same kernel may have been first.
-        self.functions.get_or_init(|| Arc::new(Functions::of(&text, &resolver)));
+        self.functions = Arc::new(Functions::of(&text, &resolver));
         self.resolver = Some(resolver);
         Ok(())
     }
