@@ -81,6 +81,11 @@ const WHOLES: &[&str] = &[
 /// Structs within structs; more is a circle.
 const MAX_DEPTH: usize = 16;
 
+/// Whether a type is named as a whole.
+pub(crate) fn is_whole(name: &str) -> bool {
+    WHOLES.contains(&name)
+}
+
 /// A field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
@@ -116,7 +121,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
                     path = format!("{path}.{}", at.name);
                 }
                 within = at.of;
-                if WHOLES.contains(&btf.known_as(at.of)) {
+                if is_whole(btf.known_as(at.of)) {
                     break;
                 }
                 // An inode's fields are known as the inode's, whatever file system it is part of.
@@ -133,7 +138,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
                 within = *element;
                 begin += (offset - begin) / bytes * bytes;
                 end = begin + bytes;
-                if WHOLES.contains(&btf.known_as(within)) {
+                if is_whole(btf.known_as(within)) {
                     break;
                 }
             }

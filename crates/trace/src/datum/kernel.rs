@@ -6,7 +6,7 @@ use crate::ram::Ram;
 pub(super) const RAM_BYTES: u64 = 1 << 20;
 pub(super) const IMAGE: u64 = 0xffff_ffff_8000_0000;
 pub(super) const DIRECT: u64 = 0xffff_8880_0000_0000;
-const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
+pub(super) const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
 const PAGE: u64 = 4096;
 
 /// Where things are in physical memory.
@@ -14,7 +14,7 @@ const TYPES: u64 = 0x1_0000;
 const TOP_TABLE: u64 = 0x2_0000;
 const TABLES: [u64; 3] = [0x2_1000, 0x2_2000, 0x2_3000];
 /// `struct page` of all pages: 256 of 64 bytes.
-const PAGES: u64 = 0x3_0000;
+pub(super) const PAGES: u64 = 0x3_0000;
 const CACHES: u64 = 0x4_0000;
 const NAMES: u64 = 0x4_8000;
 /// Slabs of a page each.
@@ -23,6 +23,12 @@ pub(super) const INODES: u64 = 0x5_1000;
 pub(super) const SMALL: u64 = 0x5_2000;
 pub(super) const CPU_AREAS: [u64; 2] = [0x6_0000, 0x6_8000];
 pub(super) const STATIC: u64 = 0x7_0000;
+/// A table of 1,024 pointers.
+pub(super) const TABLE: u64 = 0x8_0000;
+pub(super) const TABLE_BYTES: u64 = 0x2000;
+/// Pages without a use that they would tell.
+pub(super) const PIPE_DATA: u64 = 0x8_4000;
+pub(super) const OTHER: u64 = 0x8_5000;
 /// A module's description, which is in two pages.
 const MODULE_TYPES: u64 = 0x7_2fe0;
 
@@ -143,23 +149,30 @@ pub(super) fn types() -> Types {
     let uses = types.of_union("", 40, &[("", cached, 0), ("", tail, 0)]);
     let fields =
         [("flags", word, 0), ("", uses, 8), ("page_type", half, 48), ("_refcount", half, 52)];
-    types.of_struct("page", 64, &fields);
+    let page = types.of_struct("page", 64, &fields);
+    let page = types.pointer(page);
     types.of_struct("slab", 64, &[("__page_flags", word, 0), ("slab_cache", word, 24)]);
     let fields = [("size", half, 24), ("object_size", half, 28), ("red_left_pad", half, 88)];
     let name = [("name", address, 96)];
     types.of_struct("kmem_cache", 128, &[&fields[..], &name].concat());
     let buffer = types.of_struct("pipe_buffer", 40, &[("page", address, 0), ("len", half, 12)]);
     let buffers = types.pointer(buffer);
-    let pipe = [("mutex", lock, 0), ("head", half, 80), ("bufs", buffers, 152)];
+    let fields = [("mutex", lock, 0), ("head", half, 80), ("tmp_page", page, 96)];
+    let pipe = [&fields[..], &[("bufs", buffers, 152)]].concat();
     let pipe = types.of_struct("pipe_inode_info", 160, &pipe);
     let pipe = types.pointer(pipe);
     let file = types.pointer(0);
-    let special = types.of_union("", 8, &[("i_pipe", pipe, 0), ("i_link", file, 0)]);
+    let fields = [("i_pipe", pipe, 0), ("i_link", file, 0), ("i_dir_seq", half, 0)];
+    let special = types.of_union("", 8, &fields);
     let lists = types.array(lock, 4);
+    let locks = types.of_struct("file_lock_context", 16, &[("flc_lock", lock, 0)]);
+    let locks = types.pointer(locks);
     let fields =
         [("i_mode", half, 0), ("i_lock", lock, 8), ("", special, 16), ("i_locks", lists, 24)];
+    let fields = [&fields[..], &[("i_flctx", locks, 48)]].concat();
     let inode = types.of_struct("inode", 64, &fields);
     types.of_struct("shmem_inode_info", 128, &[("seals", half, 0), ("vfs_inode", inode, 64)]);
+    types.of_struct("task_struct", 512, &[("flags", half, 0)]);
     types.of_struct("file", 256, &[("f_count", word, 8), ("f_pos", word, 64)]);
     let queue = types.of_struct("rq", 128, &[("__lock", lock, 0), ("nr_running", half, 4)]);
     types.section(".data..percpu", &[("runqueues", queue, 64)]);
@@ -189,6 +202,8 @@ ffffffff80070040 d nr_shown.3
 ffffffff80070080 D __per_cpu_offset
 ffffffff800700c0 d btf_modules
 ffffffff80070100 D nr_cpu_ids
+ffffffff80070110 d dentry_hashtable
+ffffffff80070118 d d_hash_shift
 ffffffff80070140 B __log_buf
 ffffffff80074000 B _end
 ";
@@ -225,6 +240,8 @@ pub(super) fn memory() -> Ram {
         word(STATIC + 0x80 + 8 * cpu, DIRECT + area);
     }
     word(STATIC + 0x100, 2);
+    word(STATIC + 0x110, DIRECT + TABLE);
+    word(STATIC + 0x118, 32 - 10);
     // A circle of a head, behind which a `struct btf_module` and a `struct btf` are.
     let (head, module, described) = (STATIC + 0xc0, STATIC + 0x1a0, STATIC + 0x1c0);
     let module_types = module_types();
@@ -240,5 +257,8 @@ pub(super) fn memory() -> Ram {
     ram.write(MODULE_TYPES, &module_types).expect("write types of a module");
     // The second inode's pipe is the second object of its slab.
     word(INODES + 128 + 64 + 16, DIRECT + SMALL + 192);
+    word(SMALL + 192 + 96, VMEMMAP + PIPE_DATA / PAGE * 64);
+    // The first one's locks begin the fourth.
+    word(INODES + 64 + 48, DIRECT + SMALL + 3 * 192);
     ram
 }

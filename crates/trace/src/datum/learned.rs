@@ -51,6 +51,20 @@ impl<K: Eq + Hash, V: Clone + PartialEq> OfCode<K, V> {
     }
 }
 
+impl OfCode<u64, String> {
+    /// What code touches, if that can be seen: then it is remembered. Otherwise, what it has touched
+    /// before.
+    pub(crate) fn known(&mut self, code: &[u64], seen: Option<String>) -> Option<String> {
+        match seen {
+            Some(touched) => {
+                self.learn(code.iter().copied(), &touched);
+                Some(touched)
+            }
+            None => self.recall(code.iter().copied()).cloned(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

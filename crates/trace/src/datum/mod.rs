@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | the kernel's image, modules | a static variable, by symbol |
 //! | the area of a CPU | `per-cpu runqueues.__lock`, by symbol and type |
-//! | `struct page` | `page._refcount`, `slab.freelist`, by what the page is used for |
+//! | `struct page` | `page._refcount (page cache of tmpfs)`, `slab.freelist (filp)`, by what the page is used for |
+//! | a table that is allocated at boot | `dentry_hashtable[]` |
 //! | a slab with a type of its own | `dentry.d_lockref`, by the cache's name and the type's fields |
 //! | a slab of a general size | the same, by the type of who points there; else `kmalloc-192+0x40` |
 //! | other memory | `page table`, `page cache of tmpfs`, `anonymous memory`, `vmalloc` |
@@ -44,7 +45,7 @@ use memory::{Area, Memory, PAGE_BYTES};
 use pages::Page;
 use per_cpu::{PerCpu, Place};
 pub use symbols::{Symbol, Symbols};
-use types::{Named, Types, whole};
+use types::{Named, Types, whole, with};
 
 /// Bytes of a line.
 const LINE_BYTES: u64 = 64;
@@ -212,9 +213,13 @@ impl Resolver {
             Some(Place::Allocated(_)) => return whole("per-cpu allocation"),
             None => {}
         }
+        let tables = self.types.as_ref().map(|types| &types.statics);
+        if let Some(table) = tables.and_then(|statics| statics.table_at(address)) {
+            return whole(&format!("{table}[]"));
+        }
         match self.memory.area(address) {
             Area::Image | Area::Modules => self.variable(address),
-            Area::Vmemmap => self.page_struct(address),
+            Area::Vmemmap => self.page_struct(address, code),
             Area::Direct(physical) => self.memory_at(physical, code),
             Area::User => {
                 let Named { name, bytes } = self.memory_at(physical, code);
@@ -259,7 +264,8 @@ impl Resolver {
         Named { name: format!("per-cpu {name}"), bytes }
     }
 
-    fn page_struct(&mut self, address: u64) -> Named {
+    /// A byte of the `struct page` of a page.
+    fn page_struct(&mut self, address: u64, code: &[u64]) -> Named {
         let Some(types) = &mut self.types else { return whole("struct page") };
         let Some(pages) = &types.pages else { return whole("struct page") };
         let (number, offset) = pages.described_at(&self.memory, address);
@@ -272,48 +278,36 @@ impl Resolver {
         };
         let known = types.btf.composite(of).or_else(|| types.btf.composite("page"));
         let Some(of) = known else { return whole("struct page") };
-        types.field(of, offset, Some(alternative))
+        let used_for = match page {
+            Some(Page::Slab { cache, .. }) => {
+                let cache = types.cache_name(&self.memory, cache);
+                types.pages_of_code.known(code, cache)
+            }
+            page => types.page_use(&self.memory, page, number * PAGE_BYTES, code),
+        };
+        let Named { name, bytes } = types.field(of, offset, Some(alternative));
+        Named { name: with(name, used_for.as_deref().unwrap_or_default()), bytes }
     }
 
     fn memory_at(&mut self, physical: u64, code: &[u64]) -> Named {
         let Some(types) = &mut self.types else { return whole("memory") };
         let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, physical));
+        if let Some(Page::Slab { cache, first }) = page {
+            return types.object(&self.memory, (cache, first), physical, code);
+        }
+        // Some structs are older than the slab allocator.
+        if page == Some(Page::Other)
+            && let Some((begin, of)) = types.statics.at(&types.btf, self.memory.direct(physical))
+        {
+            return types.field(of, self.memory.direct(physical) - begin, None);
+        }
         let symbols = &self.symbols;
         let writes_tables = |code: &u64| {
             symbols.at(*code).is_some_and(|symbol| PAGE_TABLE_CODE.contains(&symbol.name))
         };
-        let name = match page {
-            Some(Page::Slab { cache, first }) => {
-                return types.object(&self.memory, (cache, first), physical, code);
-            }
-            _ if code.iter().any(writes_tables) => Some("page table".to_owned()),
-            Some(Page::Table) => Some("page table".to_owned()),
-            Some(Page::Anonymous) => Some("anonymous memory".to_owned()),
-            Some(Page::File(mapping)) => {
-                let kind = types.file_system(&self.memory, mapping);
-                Some(kind.map_or("page cache".to_owned(), |kind| format!("page cache of {kind}")))
-            }
-            Some(Page::Other) => {
-                let address = self.memory.direct(physical);
-                // Some structs are older than the slab allocator.
-                if let Some((begin, of)) = types.statics.at(&types.btf, address) {
-                    return types.field(of, address - begin, None);
-                }
-                types.other_page(&self.memory, physical, code)
-            }
-            Some(Page::Free) | None => None,
-        };
-        match name {
-            Some(name) => {
-                types.pages_of_code.learn(code.iter().copied(), &name);
-                whole(&name)
-            }
-            // A page table, or a page of a file, is often gone when its call has ended.
-            None => {
-                let learned = types.pages_of_code.recall(code.iter().copied());
-                whole(learned.map_or("page", String::as_str))
-            }
-        }
+        let page = if code.iter().any(writes_tables) { Some(Page::Table) } else { page };
+        let name = types.page_use(&self.memory, page, physical, code);
+        whole(name.as_deref().unwrap_or("page"))
     }
 }
 

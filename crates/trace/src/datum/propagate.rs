@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 
 use super::btf::{Btf, Kind, TypeId};
+use super::fields::is_whole;
 use super::memory::{Area, Memory, PAGE_BYTES};
 use super::pages::{Page, Pages};
 use super::slab::{Cache, Caches};
@@ -32,6 +33,7 @@ const FILE_SYSTEM: &str = "file_system_type.name";
 const PRIVATE: &[(&str, &str)] = &[
     ("btrfs", "btrfs_fs_info"),
     ("devtmpfs", "shmem_sb_info"),
+    ("ext2", "ext4_sb_info"),
     ("ext4", "ext4_sb_info"),
     ("proc", "proc_fs_info"),
     ("tmpfs", "shmem_sb_info"),
@@ -47,6 +49,10 @@ pub(crate) enum Known {
     Structs(TypeId),
     /// Numbers or pointers that a field points to, by the field's name.
     Elements(String),
+    /// A struct with more behind it that it does not have a field for.
+    Begin(TypeId),
+    /// A page whose `struct page` a field points to, by the field's name.
+    Page(String),
     /// Something that a `void *` points to, by the field's name.
     Opaque(String),
 }
@@ -67,6 +73,7 @@ type Votes = HashMap<u64, HashMap<Known, u32>>;
 pub(crate) struct Scan<'a> {
     memory: &'a Memory,
     btf: &'a Btf,
+    layout: &'a Pages,
     pages: Vec<Page>,
     caches: &'a mut Caches,
     /// Addresses of the operations of pipes.
@@ -79,13 +86,13 @@ impl<'a> Scan<'a> {
     pub(crate) fn new(
         memory: &'a Memory,
         btf: &'a Btf,
-        pages: &Pages,
+        layout: &'a Pages,
         caches: &'a mut Caches,
         pipe_operations: &'a [u64],
     ) -> Scan<'a> {
-        let pages = pages.all(memory);
+        let pages = layout.all(memory);
         let (pointers, votes) = (HashMap::new(), Votes::new());
-        Scan { memory, btf, pages, caches, pipe_operations, pointers, votes }
+        Scan { memory, btf, layout, pages, caches, pipe_operations, pointers, votes }
     }
 
     /// What objects of general caches and pages without a use of their own are, by the address of
@@ -107,8 +114,9 @@ impl<'a> Scan<'a> {
             for (address, votes) in std::mem::take(&mut self.votes) {
                 // That two are said as often must not be decided differently each time.
                 let rank = |is: &Known| match is {
-                    Known::Struct(of) | Known::Structs(of) => (2, u64::MAX - u64::from(*of)),
-                    Known::Elements(_) => (1, 0),
+                    Known::Struct(of) | Known::Structs(of) => (3, u64::MAX - u64::from(*of)),
+                    Known::Elements(_) | Known::Page(_) => (2, 0),
+                    Known::Begin(of) => (1, u64::MAX - u64::from(*of)),
                     Known::Opaque(_) => (0, 0),
                 };
                 let most = votes.into_iter().max_by_key(|(is, count)| {
@@ -166,8 +174,10 @@ impl<'a> Scan<'a> {
             let at = usize::try_from(begin + pointer.offset as i64).ok();
             let value = at.and_then(|at| bytes.get(at..)).and_then(|from| from.first_chunk());
             let Some(value) = value.map(|value| u64::from_le_bytes(*value)) else { continue };
-            if value % 8 == 0 && self.may_be(value, pointer) {
-                *self.votes.entry(value).or_default().entry(pointer.to.clone()).or_default() += 1;
+            if value % 8 == 0
+                && let Some((address, is)) = self.pointed(value, pointer)
+            {
+                *self.votes.entry(address).or_default().entry(is).or_default() += 1;
             }
         }
         self.pointers.insert(of, pointers);
@@ -200,21 +210,37 @@ impl<'a> Scan<'a> {
         Some((word("super_block.s_fs_info")?, self.btf.composite(of)?))
     }
 
-    /// Whether what begins at an address is of no known type and can be this.
-    fn may_be(&mut self, address: u64, pointer: &Pointer) -> bool {
-        let Area::Direct(physical) = self.memory.area(address) else { return false };
+    /// What begins at an address that a field has, and where it is, if it is of no known type and can
+    /// be what the field says.
+    fn pointed(&mut self, value: u64, pointer: &Pointer) -> Option<(u64, Known)> {
+        if let (Known::Page(_), Area::Vmemmap) = (&pointer.to, self.memory.area(value)) {
+            let (number, within) = self.layout.described_at(self.memory, value);
+            let is_other = self.pages.get(number as usize) == Some(&Page::Other);
+            let address = self.memory.direct(number * PAGE_BYTES);
+            return (within == 0 && is_other).then(|| (address, pointer.to.clone()));
+        }
+        let Area::Direct(physical) = self.memory.area(value) else { return None };
         let Some((cache, first)) = self.slab(physical) else {
             let page = self.pages.get((physical / PAGE_BYTES) as usize);
             let is_array = matches!(pointer.to, Known::Elements(_));
-            return is_array && physical % PAGE_BYTES == 0 && page == Some(&Page::Other);
+            let is_page = is_array && physical % PAGE_BYTES == 0 && page == Some(&Page::Other);
+            return is_page.then(|| (value, pointer.to.clone()));
         };
         let begins = cache.object_at(physical - first) == physical - first;
-        let fills = match pointer.to {
+        if cache.of.is_some() || !begins || pointer.bytes > cache.object {
+            return None;
+        }
+        let is = match pointer.to {
             // General caches have sizes that are at most twice as great as the next smaller one.
-            Known::Struct(_) => pointer.bytes <= cache.object && 2 * pointer.bytes > cache.object,
-            Known::Structs(_) | Known::Elements(_) | Known::Opaque(_) => true,
+            Known::Struct(of) if 2 * pointer.bytes <= cache.object => {
+                // Links and locks are part of most structs, and say nothing of the whole.
+                let says_it = cache.is_general() && !is_whole(self.btf.name(of));
+                Known::Begin(Some(of).filter(|_| says_it)?)
+            }
+            Known::Page(_) => return None,
+            _ => pointer.to.clone(),
         };
-        cache.of.is_none() && begins && fills
+        Some((value, is))
     }
 
     fn slab(&mut self, physical: u64) -> Option<(&Cache, u64)> {
@@ -261,6 +287,7 @@ fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mu
 fn pointer(btf: &Btf, offset: u64, to: TypeId, path: String) -> Option<Pointer> {
     let to = btf.resolve(to);
     let known = match btf.kind(to) {
+        Kind::Composite { .. } if btf.name(to) == "page" => Known::Page(path),
         Kind::Composite { .. } if ARRAYS.contains(&path.as_str()) => Known::Structs(to),
         Kind::Composite { .. } if !btf.name(to).is_empty() => Known::Struct(to),
         Kind::Composite { .. } | Kind::Scalar(_) | Kind::Pointer(_) => Known::Elements(path),

@@ -30,12 +30,17 @@ const TYPES: &[(&str, &str)] = &[
     ("btrfs_extent_map", "extent_map"),
     ("btrfs_extent_state", "extent_state"),
     ("ext4_inode_cache", "ext4_inode_info"),
+    ("xfs_buf_item", "xfs_buf_log_item"),
+    ("xfs_ili", "xfs_inode_log_item"),
     ("xfs_inode", "xfs_inode"),
 ];
 /// What cache names end with and type names do not.
 const SUFFIXES: &[&str] = &["_cachep", "_cache", "_jar", "_slab"];
 /// What type names end with where the cache is named after the type that it embeds.
 const EMBEDDING: &str = "_info";
+/// Types that end in room for the state of any FPU that there is, of which the kernel allocates what
+/// its CPU needs.
+const OPEN_ENDED: &[&str] = &["task_struct"];
 /// No object of a slab is greater (KMALLOC_MAX_CACHE_SIZE is two pages).
 const MAX_OBJECT: u64 = 1 << 22;
 
@@ -145,8 +150,8 @@ fn type_of(btf: &Btf, cache: &str, object: u64) -> Option<TypeId> {
     let fits = |name: &str| {
         let of = btf.composite(name)?;
         let is_struct = matches!(btf.kind(of), Kind::Composite { is_union: false, .. });
-        // Some end in memory whose size is known at boot only, such as the state of the FPU.
-        (is_struct && (1..=object).contains(&btf.bytes(of))).then_some(of)
+        let has_room = (1..=object).contains(&btf.bytes(of)) || OPEN_ENDED.contains(&name);
+        (is_struct && has_room).then_some(of)
     };
     if let Some((_, of)) = TYPES.iter().find(|(name, _)| *name == cache)
         && let Some(of) = fits(of)
@@ -165,7 +170,16 @@ fn type_of(btf: &Btf, cache: &str, object: u64) -> Option<TypeId> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kernel;
     use super::*;
+
+    #[test]
+    fn a_task_is_known_by_its_cache_though_the_kernel_allocates_less_than_all_of_its_type() {
+        let btf = Btf::parse(&kernel::types().finish()).expect("types");
+        let name = |cache, object| type_of(&btf, cache, object).map(|of| btf.name(of).to_owned());
+        assert_eq!(name("task_struct", 256), Some("task_struct".to_owned()));
+        assert_eq!((name("filp", 128), name("filp", 256)), (None, Some("file".to_owned())));
+    }
 
     #[test]
     fn objects_keep_their_place_in_a_line_if_they_are_whole_lines_apart() {

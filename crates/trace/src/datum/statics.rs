@@ -34,6 +34,25 @@ const STRUCTS: &[(&str, &str)] = &[
 /// Pointers to structs that are allocated once, when the system boots.
 const POINTERS: &[(&str, &str)] =
     &[("root_mem_cgroup", "mem_cgroup"), ("root_ns", "aa_ns"), ("node_data", "pglist_data")];
+/// Pointers to tables that are allocated when the system boots, and what tells how many entries, of
+/// a pointer each, they have.
+const TABLES: &[(&str, &str, Shift)] = &[
+    ("dentry_hashtable", "d_hash_shift", Shift::OfHash),
+    ("__dentry_hashtable", "d_hash_shift", Shift::OfHash),
+    ("inode_hashtable", "i_hash_shift", Shift::OfIndex),
+    ("mount_hashtable", "m_hash_shift", Shift::OfIndex),
+];
+/// A table of more entries is none.
+const MAX_ENTRIES_SHIFT: u32 = 28;
+
+/// What a number is that is called a shift.
+#[derive(Clone, Copy, Debug)]
+enum Shift {
+    /// By how much a hash of 32 bits is shifted to make an index.
+    OfHash,
+    /// How many bits an index has.
+    OfIndex,
+}
 
 /// Tables of the operations of pipes: with names or without, which have their own from Linux 6.14 on.
 const PIPES: &[&str] = &["pipefifo_fops", "pipeanon_fops"];
@@ -44,6 +63,8 @@ pub(crate) struct Statics {
     structs: BTreeMap<u64, TypeId>,
     /// What static pointers point to, likewise.
     pointed: BTreeMap<u64, TypeId>,
+    /// Names and ends of tables, likewise.
+    tables: BTreeMap<u64, (&'static str, u64)>,
     /// Operations of pipes: what a file with them has to itself is a `struct pipe_inode_info`.
     pub(crate) pipe_operations: Vec<u64>,
 }
@@ -60,6 +81,7 @@ impl Statics {
                 .filter_map(known)
                 .filter_map(|(at, of)| Some((memory.word(at)?, of)))
                 .collect(),
+            tables: TABLES.iter().filter_map(|table| self::table(memory, symbols, table)).collect(),
             pipe_operations: PIPES.iter().filter_map(|name| symbols.address_of(name)).collect(),
         }
     }
@@ -73,8 +95,30 @@ impl Statics {
         })
     }
 
+    /// The table that has the byte at an address.
+    pub(crate) fn table_at(&self, address: u64) -> Option<&'static str> {
+        let (_, (name, end)) = self.tables.range(..=address).next_back()?;
+        (address < *end).then_some(name)
+    }
+
     /// All structs.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, TypeId)> {
         self.structs.iter().chain(&self.pointed).map(|(begin, of)| (*begin, *of))
     }
+}
+
+/// Where a table begins, its name without what marks it as internal, and where it ends.
+fn table(
+    memory: &Memory,
+    symbols: &Symbols,
+    (name, shift, kind): &(&'static str, &str, Shift),
+) -> Option<(u64, (&'static str, u64))> {
+    let begin = memory.word(symbols.address_of(name)?)?;
+    let shift = memory.half(symbols.address_of(shift)?)?;
+    let bits = match kind {
+        Shift::OfHash => 32_u32.checked_sub(shift)?,
+        Shift::OfIndex => shift,
+    };
+    let bytes = 8 << Some(bits).filter(|bits| *bits <= MAX_ENTRIES_SHIFT)?;
+    Some((begin, (name.trim_start_matches('_'), begin.checked_add(bytes)?)))
 }

@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
 use super::kernel::memory;
-use super::kernel::{CPU_AREAS, DIRECT, FILES, IMAGE, INODES, RAM_BYTES, SMALL, STATIC, SYMBOLS};
+use super::kernel::{CPU_AREAS, DIRECT, FILES, IMAGE, INODES, OTHER, PAGES, PIPE_DATA, RAM_BYTES};
+use super::kernel::{SMALL, STATIC, SYMBOLS, TABLE, TABLE_BYTES, VMEMMAP};
 use super::*;
 use crate::record::Touch;
 
@@ -68,6 +69,7 @@ fn an_inode_that_is_a_directory_says_so() {
     ram.write(INODES + 64, &0o040_755_u32.to_le_bytes()).expect("write a mode");
     let mut resolver = Resolver::new(ram, SYMBOLS);
     assert_eq!(named(&mut resolver, INODES + 64 + 8), "inode.i_lock (directory)");
+    assert_eq!(named(&mut resolver, INODES + 64 + 16), "inode.i_dir_seq (directory)");
 }
 
 #[test]
@@ -113,12 +115,54 @@ fn false_sharing_names_what_is_written_and_what_is_beside_it() {
     assert_eq!((datum.fields, datum.beside), (vec!["file.f_count".into()], vec!["file".into()]));
 }
 
+/// What a byte of the `struct page` of a page of physical memory is called.
+fn described(resolver: &mut Resolver, physical: u64, byte: u64) -> String {
+    let of_page = physical / 4096 * 64;
+    let conflict = conflict(PAGES + of_page, VMEMMAP + of_page, 1 << byte, 1 << byte);
+    resolver.datum(&conflict).to_string()
+}
+
 #[test]
-fn the_page_that_describes_a_slab_is_named_by_its_own_type() {
+fn the_page_that_describes_a_slab_is_named_by_its_own_type_and_whose_objects_are_there() {
+    assert_eq!(described(&mut resolver(), FILES, 24), "slab.slab_cache (filp)");
+    assert_eq!(described(&mut resolver(), SMALL, 24), "slab.slab_cache (kmalloc-192)");
+}
+
+#[test]
+fn the_description_of_a_page_says_what_the_page_is_for() {
+    let ram = memory();
+    let anonymous = 0x1_2345_u64;
+    ram.write(PAGES + OTHER / 4096 * 64 + 24, &anonymous.to_le_bytes()).expect("write a mapping");
+    let mut resolver = Resolver::new(ram, SYMBOLS);
+    assert_eq!(described(&mut resolver, OTHER, 52), "page._refcount (anonymous memory)");
+    // By now it is for nothing, and it is the same code.
+    assert_eq!(described(&mut resolver, 0x9_0000, 52), "page._refcount (anonymous memory)");
+}
+
+#[test]
+fn nothing_is_said_of_what_a_page_was_for_before_it_was_freed() {
+    assert_eq!(described(&mut resolver(), OTHER, 52), "page._refcount");
+}
+
+#[test]
+fn a_page_is_what_a_typed_pointer_to_its_description_says() {
+    assert_eq!(named(&mut resolver(), PIPE_DATA + 100), "page of pipe_inode_info.tmp_page");
+    assert_eq!(named(&mut resolver(), OTHER), "page");
+}
+
+#[test]
+fn a_table_that_is_allocated_at_boot_has_the_name_of_the_pointer_to_it() {
     let mut resolver = resolver();
-    let address = 0xffff_ea00_0000_0000 + FILES / 4096 * 64;
-    let datum = resolver.datum(&conflict(0x3_0000 + FILES / 64, address, 1 << 24, 1 << 24));
-    assert_eq!(datum.to_string(), "slab.slab_cache");
+    assert_eq!(named(&mut resolver, TABLE), "dentry_hashtable[]");
+    assert_eq!(named(&mut resolver, TABLE + TABLE_BYTES - 1), "dentry_hashtable[]");
+    assert_eq!(named(&mut resolver, TABLE + TABLE_BYTES), "page");
+}
+
+#[test]
+fn what_follows_a_struct_in_a_greater_object_is_told_by_the_struct() {
+    let begin = SMALL + 3 * 192;
+    assert_eq!(named(&mut resolver(), begin), "file_lock_context.flc_lock");
+    assert_eq!(named(&mut resolver(), begin + 80), "what follows file_lock_context");
 }
 
 #[test]

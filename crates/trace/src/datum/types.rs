@@ -6,7 +6,7 @@ use super::btf::{Btf, TypeId};
 use super::fields::{Field, field};
 use super::learned::OfCode;
 use super::memory::{Memory, PAGE_BYTES};
-use super::pages::Pages;
+use super::pages::{Page, Pages};
 use super::propagate::{Known, Scan};
 use super::role;
 use super::slab::{Cache, Caches};
@@ -100,15 +100,20 @@ impl Types {
                 bytes: cache.object.saturating_sub(offset),
             },
             Some(Known::Struct(of)) => {
-                let Named { name, bytes } = self.field(of, offset, None);
-                let role = role::of(memory, &self.btf, object, of).unwrap_or_default();
-                Named { name: with(name, role), bytes }
+                let role = role::of(memory, &self.btf, object, of);
+                let Named { name, bytes } = self.field(of, offset, role.and_then(role::own_field));
+                Named { name: with(name, role.unwrap_or_default()), bytes }
             }
             Some(Known::Structs(of)) => self.field(of, offset % self.btf.bytes(of).max(1), None),
             Some(Known::Elements(name)) => {
                 Named { name: format!("{name}[]"), bytes: cache.object.saturating_sub(offset) }
             }
-            opaque @ (Some(Known::Opaque(_)) | None) => {
+            Some(Known::Begin(of)) if offset < self.btf.bytes(of) => self.field(of, offset, None),
+            Some(Known::Begin(of)) => Named {
+                name: format!("what follows {}", self.btf.name(of)),
+                bytes: cache.object.saturating_sub(offset),
+            },
+            opaque @ (Some(Known::Opaque(_) | Known::Page(_)) | None) => {
                 let name = match opaque {
                     Some(Known::Opaque(field)) if cache.is_general() => format!("*{field}"),
                     _ => cache.name,
@@ -150,18 +155,41 @@ impl Types {
         Some(known)
     }
 
-    /// What a page is that does not say it.
-    pub(super) fn other_page(
+    /// The name of the cache that is described there.
+    pub(super) fn cache_name(&mut self, memory: &Memory, cache: u64) -> Option<String> {
+        let caches = self.caches.as_mut()?;
+        caches.get(memory, &self.btf, cache).map(|cache| cache.name.clone())
+    }
+
+    /// What a page is used for that is no slab; where that is over, what the code touches else.
+    pub(super) fn page_use(
         &mut self,
         memory: &Memory,
+        page: Option<Page>,
         physical: u64,
         code: &[u64],
     ) -> Option<String> {
+        let now = match page {
+            Some(Page::Table) => Some("page table".to_owned()),
+            Some(Page::Anonymous) => Some("anonymous memory".to_owned()),
+            Some(Page::File(mapping)) => {
+                let kind = self.file_system(memory, mapping);
+                Some(kind.map_or("page cache".to_owned(), |kind| format!("page cache of {kind}")))
+            }
+            Some(Page::Other) => self.other_page(memory, physical, code),
+            Some(Page::Free | Page::Slab { .. }) | None => None,
+        };
+        self.pages_of_code.known(code, now)
+    }
+
+    /// What a page is that does not say it.
+    fn other_page(&mut self, memory: &Memory, physical: u64, code: &[u64]) -> Option<String> {
         if self.pages_of_code.recall(code.iter().copied()).is_none() {
             self.search(memory, (0, 0, code.to_vec()));
         }
         match self.known.get(&memory.direct(physical & !(PAGE_BYTES - 1)))? {
             Known::Elements(field) => Some(format!("{field}[]")),
+            Known::Page(field) => Some(format!("page of {field}")),
             _ => None,
         }
     }
@@ -196,7 +224,8 @@ impl Named {
     }
 }
 
-fn with(name: String, role: &str) -> String {
+/// A name, and what it is for.
+pub(super) fn with(name: String, role: &str) -> String {
     if role.is_empty() { name } else { format!("{name} ({role})") }
 }
 
