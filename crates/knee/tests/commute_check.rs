@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use knee_trace::{Archive, Kernel};
@@ -135,6 +135,84 @@ fn what_is_no_shard_or_no_test_is_told() {
     told(&["--tests", "tests"]).assert_code(2).assert_stderr_has("a,b/0 is there twice");
     fs::write(scratch.path().join("tests"), "{\"id\":\"a,b/0\"}\nhello\n").unwrap();
     told(&["--tests", "tests"]).assert_code(3).assert_stderr_has("line 2 of the tests is none");
+    let alone_and_not_commuting =
+        "{\"id\":\"a/0\",\"calls\":[{}]}\n{\"id\":\"a,b/0\",\"commute\":false,\"calls\":[{},{}]}\n";
+    fs::write(scratch.path().join("tests"), alone_and_not_commuting).unwrap();
+    told(&["--tests", "tests"])
+        .assert_code(2)
+        .assert_stderr_has("2 tests left out, of one call or of calls that do not commute")
+        .assert_stderr_has("there are no tests to run");
+}
+
+#[test]
+fn a_test_that_cannot_be_run_is_told_also_by_trace_and_so_is_an_empty_shard() {
+    let Some(scratch) = guests() else { return };
+    let tests = finish(&mut scratch.knee(&["commute", "tests", "stat", "stat"]));
+    let odd = tests.stdout.replace("filename0", "filename77");
+    let line = odd.lines().find(|line| line.contains("filename77")).expect("a test with a name");
+    fs::write(scratch.path().join("tests"), line).unwrap();
+    let test: serde_json::Value = serde_json::from_str(line).unwrap();
+    let why = "not run: filename77: more than 8 of a kind";
+    let run = |args: &[&str]| finish(checking(&scratch, &["--tests", "tests"]).args(args));
+    run(&[]).assert_code(1).assert_stdout_has(why);
+    run(&["--trace", test["id"].as_str().unwrap()]).assert_code(1).assert_stderr_has(why);
+    run(&["--shard", "2/2"]).assert_code(0).assert_stderr_has("shard 2/2 of 1 test has none");
+}
+
+#[test]
+fn a_reader_that_leaves_has_what_it_wanted() {
+    let Some(scratch) = guests() else { return };
+    let run = |args: &[&str]| {
+        let mut command = checking(&scratch, &["stat", "stat", "--json"]);
+        command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut knee = command.spawn().unwrap();
+        drop(knee.stdout.take());
+        let said = knee.wait_with_output().unwrap();
+        let said = (said.status.code(), String::from_utf8(said.stderr).unwrap());
+        assert!(said.0 == Some(0) && !said.1.contains("standard output"), "{said:?}");
+    };
+    run(&[]);
+    run(&["--trace", "stat,stat/0.0"]);
+    run(&["-o", "record"]);
+    assert!(is_complete(&scratch, "record"));
+}
+
+/// A module need not be at the same address in two guests that run at once.
+#[test]
+fn functions_of_a_module_are_those_of_the_guest_that_a_test_ran_in() {
+    let mkfs = "/usr/sbin/mkfs.ext4";
+    if !Path::new(mkfs).exists() {
+        eprintln!("skipped: {mkfs} is not installed");
+        return;
+    }
+    let Some(scratch) = guests() else { return };
+    let args = ["pwrite", "pwrite", "--fs", "ext4", "--json"];
+    let checked = finish(&mut checking(&scratch, &args));
+    let tests = checked.json_lines();
+    assert!(tests.len() > 300, "{} tests are not worth a second guest", tests.len());
+    let mut dirtied = BTreeSet::new();
+    for test in &tests {
+        for conflict in test["conflicts"].as_array().unwrap() {
+            for (_, side) in conflict["sides"].as_object().unwrap() {
+                for (function, chains) in side["callers"].as_object().unwrap() {
+                    for chain in chains.as_array().unwrap() {
+                        let names = chain.as_array().unwrap().iter();
+                        let names = names.map(|name| name.as_str().unwrap().to_owned());
+                        let way: Vec<String> =
+                            [function.clone()].into_iter().chain(names).collect();
+                        let callee = way.windows(2).find(|pair| pair[1] == "__mark_inode_dirty");
+                        dirtied.extend(callee.map(|pair| pair[0].clone()));
+                    }
+                }
+            }
+        }
+    }
+    // What the kernel's image calls of ext4 there is one function, which ends in a jump to another.
+    assert!(dirtied.contains("ext4_dirty_inode"), "{dirtied:?}");
+    let of_ext4 = dirtied.iter().filter(|name| name.contains("ext4") || name.contains("jbd2"));
+    let odd = of_ext4
+        .filter(|name| !["ext4_dirty_inode", "__ext4_journal_stop"].contains(&name.as_str()));
+    assert_eq!(odd.count(), 0, "{dirtied:?}");
 }
 
 #[test]

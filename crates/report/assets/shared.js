@@ -6,7 +6,7 @@ const conflictsOf = (() => {
     conflict: "share in every run",
     sometimes: "share in some runs only",
     disturbed: "disturbed, which says nothing",
-    died: "ended the guest",
+    died: "ended the guest or the program",
     free: "conflict-free",
   };
   // Tests that a list shows at once.

@@ -16,8 +16,8 @@ const MOST_UNEXPECTED: usize = 5;
 /// Verdicts that say neither that a test is conflict-free nor that it is not, and what they mean.
 pub(crate) const VERDICTS: [(Verdict, &str); 3] = [
     (Verdict::Sometimes, "conflict in some runs only, as a cache is refilled now and then"),
-    (Verdict::Disturbed, "were disturbed by another task or not run, and say nothing"),
-    (Verdict::Died, "ended the guest"),
+    (Verdict::Disturbed, "disturbed by another task or not run, which says nothing"),
+    (Verdict::Died, "ended the guest or the program"),
 ];
 
 /// A verdict in words.
@@ -27,7 +27,7 @@ pub(crate) fn words(verdict: Verdict) -> &'static str {
         Verdict::Conflict => "shares in every run",
         Verdict::Sometimes => "shares in some runs only, not the same in all",
         Verdict::Disturbed => "disturbed by another task or not run, which says nothing",
-        Verdict::Died => "ended the guest",
+        Verdict::Died => "ended the guest or the program",
     }
 }
 

@@ -15,11 +15,13 @@ use knee_measure::machine::utc::rfc3339;
 use knee_trace::findings::{Shard, Tally, TestLine, Tested, TestedKernel};
 use knee_trace::{Archive, CheckOptions, Disk, Functions, Kernel, check, qemu_version};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use self::progress::Progress;
 use super::verify::tests;
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute_check::text;
+use crate::present::number::plural;
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -102,7 +104,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         return program::run(program, args);
     }
     let lines = tests(&args.operations, args.tests.as_deref(), false)?;
-    let all = listed(&lines)?;
+    let all = listed(&lines, args.trace.is_some())?;
     distinct(&all)?;
     let kernel = kernel(args.kernel.as_deref())?;
     if let Some(test) = &args.trace {
@@ -114,7 +116,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let (mut progress, _) = Progress::begin(args, &all, tested, qemu)?;
     if !progress.is_done() {
         let options = CheckOptions { disk: disk(args, &kernel)?, ..CheckOptions::default() };
-        run_tests(&kernel, &options, &mut progress)?;
+        match run_tests(&kernel, &options, &mut progress) {
+            Err(error) if stdout::is_broken_pipe(&error) => return Ok(ExitStatus::Done),
+            ran => ran?,
+        }
     }
     let tally = progress.end()?;
     if !args.json {
@@ -140,18 +145,29 @@ fn now() -> String {
     rfc3339(SystemTime::now())
 }
 
-/// The tests of a text, with their ids.
-fn listed(lines: &[u8]) -> anyhow::Result<Vec<(String, &[u8])>> {
+/// The tests of a text, with their ids; without `all`, those of several calls that commute: that
+/// others share nothing, or something, says nothing of the kernel.
+fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
     #[derive(Deserialize)]
     struct Test {
         id: String,
+        commute: Option<bool>,
+        #[serde(default)]
+        calls: Vec<IgnoredAny>,
     }
-    let mut tests = Vec::new();
+    let (mut tests, mut left_out) = (Vec::new(), 0);
     let lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
     for (nr, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
-        let Test { id } = serde_json::from_slice(line)
+        let Test { id, commute, calls } = serde_json::from_slice(line)
             .map_err(|error| anyhow!("line {} of the tests is none: {error}", nr + 1))?;
-        tests.push((id, line));
+        match all || (commute != Some(false) && calls.len() != 1) {
+            true => tests.push((id, line)),
+            false => left_out += 1,
+        }
+    }
+    if left_out > 0 {
+        let what = plural(left_out, "test");
+        tell!("knee: {what} left out, of one call or of calls that do not commute");
     }
     match tests.is_empty() {
         // A filter that lets nothing through would pass for a check without conflicts.
@@ -178,8 +194,8 @@ fn run_tests(
     options: &CheckOptions,
     progress: &mut Progress,
 ) -> anyhow::Result<()> {
-    let tests = progress.left();
-    tell!("knee: {tests} tests on Linux {}; the guest boots", kernel.release());
+    let tests = plural(progress.left(), "test");
+    tell!("knee: {tests} on Linux {}; the guest boots", kernel.release());
     let mut failed = Ok(());
     let mut warned = false;
     check(kernel, &progress.lines(), options, |checked, functions| {

@@ -29,7 +29,7 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
         Some(file) => read_tests(file)?,
         None => make_tests(&program, &args.operations, false)?,
     };
-    let all = listed(&lines)?;
+    let all = listed(&lines, false)?;
     // One test many times shows what a library does in the long run; a record has each once.
     if args.output.is_some() {
         distinct(&all)?;
@@ -42,7 +42,10 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
     let (mut progress, done) = Progress::begin(args, &all, tested, qemu)?;
     let mut writers = Writers::of(&done);
     if !progress.is_done() {
-        run_tests(&program, &mut progress, &mut writers)?;
+        match run_tests(&program, &mut progress, &mut writers) {
+            Err(error) if stdout::is_broken_pipe(&error) => return Ok(ExitStatus::Done),
+            ran => ran?,
+        }
     }
     let tally = progress.end()?;
     if !args.json {

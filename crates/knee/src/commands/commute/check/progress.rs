@@ -8,7 +8,9 @@ use knee_trace::findings::{Check, Tally, TestLine, Tested, Tests, Writer, is_rec
 
 use super::{Args, now};
 use crate::pace::Pace;
+use crate::present::number::plural;
 use crate::stderr::tell;
+use crate::stdout;
 
 pub(super) struct Progress<'t> {
     /// Tests of the shard, and those of them that are not done yet.
@@ -31,6 +33,9 @@ impl<'t> Progress<'t> {
         let tests = Tests::of(all.iter().map(|(id, _)| id.as_str()));
         let check = Check::begin(now(), tested, tests, args.shard, qemu);
         let expected = check.expected();
+        if expected == 0 {
+            tell!("knee: shard {} of {} has none", args.shard, plural(all.len(), "test"));
+        }
         let (record, done) = open(args, check)?;
         let ids: BTreeSet<&str> = done.iter().map(|test| test.test.as_str()).collect();
         let of_shard = all.iter().enumerate().filter(|(nr, _)| args.shard.has(*nr));
@@ -59,7 +64,7 @@ impl<'t> Progress<'t> {
     pub(super) fn keep(&mut self, line: TestLine) -> anyhow::Result<()> {
         self.tally.add(&line);
         if self.pace.is_due() {
-            tell!("knee: {} of {} tests", self.tally.total().tests, self.expected);
+            tell!("knee: {} of {}", self.tally.total().tests, plural(self.expected, "test"));
         }
         if let Some(record) = &mut self.record {
             record.append(&line)?;
@@ -67,8 +72,15 @@ impl<'t> Progress<'t> {
         if !self.json {
             return Ok(());
         }
-        let mut out = std::io::stdout().lock();
-        out.write_all(line.to_line().as_bytes()).context("cannot write to standard output")
+        let written = std::io::stdout().lock().write_all(line.to_line().as_bytes());
+        match written.context("cannot write to standard output") {
+            // A reader such as `head` has what it wanted; the record wants all.
+            Err(error) if self.record.is_some() && stdout::is_broken_pipe(&error) => {
+                self.json = false;
+                Ok(())
+            }
+            written => written,
+        }
     }
 
     /// Says in the record that knee is done; returns how all went, those before as well.

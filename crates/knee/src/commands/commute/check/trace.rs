@@ -1,15 +1,16 @@
 //! `knee commute check --trace`: every access of one test, for study.
 
-use std::io::Write;
 use std::ops::ControlFlow;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
+use knee_agent::Outcome;
 use knee_trace::{CheckOptions, Checked, Functions, Kernel, TracedAccess, check};
 use serde_json::json;
 
 use super::{Args, disk};
 use crate::exit::{ExitStatus, usage};
 use crate::stderr::tell;
+use crate::stdout;
 
 pub(super) fn run(
     test: &str,
@@ -40,12 +41,19 @@ fn tell_all(checked: &Checked, functions: &Functions, as_json: bool) -> anyhow::
         tell!("knee: the guest did not survive it: {end}");
         return Ok(ExitStatus::TestcaseDied);
     }
-    let mut out = std::io::stdout().lock();
-    for access in &checked.trace {
-        let line = if as_json { as_json_line(access, functions) } else { text(access, functions) };
-        writeln!(out, "{line}").context("cannot write to standard output")?;
+    let unexpected = checked.outcome.as_ref().ok().filter(|is| **is != Outcome::AsExpected);
+    if let Some(outcome) = unexpected {
+        tell!("knee: {}: {outcome}", checked.id);
     }
-    Ok(ExitStatus::Done)
+    stdout::write_with(|out| {
+        for access in &checked.trace {
+            let line =
+                if as_json { as_json_line(access, functions) } else { text(access, functions) };
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    })?;
+    Ok(if unexpected.is_some() { ExitStatus::Policy } else { ExitStatus::Done })
 }
 
 /// The call, what it does to how many bytes at which virtual and physical address, and the code.
