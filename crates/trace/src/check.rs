@@ -324,9 +324,9 @@ impl<'a> Game<'a> {
         let plans: Vec<&Plan> = jobs.iter().map(|job| &job.plan).collect();
         let channel = Channel::new(&plans)?;
         // What is shared can be named best while it is there.
-        let trace = options.trace.then_some(0);
-        let tracing =
-            options.guest.tracing.map(|tracing| Tracing { pause: true, trace, ..tracing });
+        let (pause, trace, without_stack) = (true, options.trace.then_some(0), !options.trace);
+        let tracing = options.guest.tracing;
+        let tracing = tracing.map(|tracing| Tracing { pause, trace, without_stack, ..tracing });
         let shared = Some(channel.ram());
         let mut guest = GuestOptions { channel: shared, tracing, ..options.guest.clone() };
         let mut files = Initramfs::new().file("init", 0o755, knee_artefacts::AGENT);

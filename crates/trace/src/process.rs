@@ -44,6 +44,10 @@ pub struct Tracing {
     pub pause: bool,
     /// Lines that sides get from other CPUs are reported, of which there are at most 64.
     pub moves: bool,
+    /// What kernel code pushes to its stack, pops off it and accesses relative to the stack pointer
+    /// is left out, and is a third of all: the stack is the task's own, so nobody shares it, and who
+    /// only wants to know what is shared need not wait for it.
+    pub without_stack: bool,
 }
 
 /// A QEMU to be started.
@@ -78,16 +82,14 @@ impl Launch {
     pub(crate) fn trace(&mut self, tracing: Tracing) -> Result<(), GuestError> {
         let (results, writer) =
             pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;
-        let file = self.inherit(memory_file(
-            "knee-plugin",
-            &std::env::var("KNEE_PLUGIN")
-                .map_or(knee_artefacts::PLUGIN.to_vec(), |p| std::fs::read(p).unwrap()),
-        )?);
+        let file = self.inherit(memory_file("knee-plugin", knee_artefacts::PLUGIN)?);
         let out = self.inherit(writer);
         let user = if tracing.user { "on" } else { "off" };
         let trace = tracing.trace.map_or(String::new(), |index| format!(",trace={index}"));
         let moves = if tracing.moves { "on" } else { "off" };
-        let mut arguments = format!("file={file},out={out},user={user},moves={moves}{trace}");
+        let stack = if tracing.without_stack { "off" } else { "on" };
+        let mut arguments =
+            format!("file={file},out={out},user={user},moves={moves},stack={stack}{trace}");
         if tracing.pause {
             let (paused, resume) =
                 pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;

@@ -156,7 +156,7 @@ impl Shared {
 
     /// Appends a report.
     pub(crate) fn report(&mut self, report: &Report) -> io::Result<()> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(REPORT_BYTES);
         append(report, &mut bytes);
         let (begin, end) = (self.get(Word::ReportsAt), self.get(Word::SymbolsAt));
         self.write(begin + self.reported, end, &bytes)?;

@@ -51,8 +51,16 @@ pub(crate) enum Home {
 /// A step to the initial state of a test.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Step {
-    /// A file, and where it is to be open.
-    File { inode: Nr, home: Home, names: List, links: u8, pages: List, open: Option<Opened> },
+    /// A file, and where it is to be open or mapped.
+    File {
+        inode: Nr,
+        home: Home,
+        names: List,
+        links: u8,
+        pages: List,
+        open: Option<Opened>,
+        map: Option<Mapped>,
+    },
     /// A pipe, and which descriptors of the first process its ends are to be, to read and to write.
     Pipe { data: List, ends: [i32; 2] },
     /// A descriptor of a file.
@@ -64,9 +72,11 @@ pub(crate) enum Step {
     /// A page of anonymous memory.
     MapAnonymous { va: Nr, writable: bool, datum: Nr },
     /// A page of a file.
-    MapFile { va: Nr, writable: bool, home: Home, off: i64 },
+    MapFile { home: Home, map: Mapped },
     /// The number of an inode is needed to tell what a call returned.
     Learn { inode: Nr, home: Home },
+    /// The same of a file that this process has open.
+    LearnOpen { inode: Nr, fd: i32 },
     /// A name that only the steps needed goes.
     Forget { inode: Nr },
     /// So does a descriptor.
@@ -77,6 +87,14 @@ pub(crate) enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Opened {
     pub(crate) fd: i32,
+    pub(crate) off: i64,
+}
+
+/// Where a page of a file is mapped; the offset is in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mapped {
+    pub(crate) va: Nr,
+    pub(crate) writable: bool,
     pub(crate) off: i64,
 }
 

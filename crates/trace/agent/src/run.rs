@@ -5,7 +5,7 @@ use knee_marks::Mark;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::Meaning;
-use crate::plan::{Nr, Order, Plan, Step};
+use crate::plan::{Call, Nr, Order, Plan, Step};
 use crate::returned::Returned;
 use crate::steps;
 use crate::workers::{Command, Result as Worked, STEPS_BY, Workers};
@@ -93,15 +93,26 @@ fn once(workers: &Workers, plan: &Plan, nr: usize, seen: bool) -> Result<Run, St
 
 fn set_up(workers: &Workers, plan: &Plan, inodes: &mut Vec<(Nr, u64)>) -> Result<(), String> {
     for (process, step) in &plan.steps {
-        if let Step::Learn { inode, home } = *step {
-            inodes.extend(steps::inode_number(home).map(|number| (inode, number)));
-            continue;
-        }
         let process = usize::from(*process);
-        let done = workers.tell(process, STEPS_BY[process], Command::Step(*step));
-        if let Worked::Failed((what, errno)) = done {
-            let error = std::io::Error::from_raw_os_error(errno);
-            return Err(format!("cannot {what}: {error}"));
+        let by = STEPS_BY[process];
+        let command = match *step {
+            Step::Learn { inode, home } => {
+                inodes.extend(steps::inode_number(home).map(|number| (inode, number)));
+                continue;
+            }
+            Step::LearnOpen { fd, .. } => Command::Call(Call::Fstat { fd }, false),
+            step => Command::Step(step),
+        };
+        match (workers.tell(process, by, command), *step) {
+            (Worked::Failed((what, errno)), _) => {
+                let error = std::io::Error::from_raw_os_error(errno);
+                return Err(format!("cannot {what}: {error}"));
+            }
+            (
+                Worked::Returned(Returned::Status { inode: number, .. }),
+                Step::LearnOpen { inode, .. },
+            ) => inodes.push((inode, number)),
+            _ => {}
         }
     }
     Ok(())

@@ -1,20 +1,26 @@
 //! The steps to a test's initial state, in an order that takes few system calls.
 //!
 //! Most of what a test takes is its set-up. A kernel gives the lowest descriptor that is not in use,
-//! so descriptors are made in ascending order, and most have the number that they are to have; and
-//! who makes a file or a pipe keeps its descriptors where the test wants some.
+//! so descriptors are made in ascending order, and most have the number that they are to have; who
+//! makes a file or a pipe keeps its descriptors where the test wants some, or maps it; and an empty
+//! file is made by the process that has it, if only one has. So few files need a name for the other process
+//! to find them, which would have to be taken away again.
 
 use serde_json::Value;
 
 use crate::plan::{
-    Home, MOST_OCCUPIED, Nr, Opened, Step, Unknown, datum, fd, name, names, number, text,
+    Home, MOST_OCCUPIED, Mapped, Nr, Opened, Step, Unknown, datum, fd, name, names, number, text,
 };
 use crate::steps::{BASE_ENDS, MOST_HIDDEN, hidden_end};
 
-/// A file or a pipe, which the first process makes.
+/// A file or a pipe.
 struct Made {
     /// Its step without the descriptors that it keeps.
     step: Step,
+    /// The process that makes it: see [`maker`].
+    by: u8,
+    /// Where it is mapped as soon as it is made.
+    map: Option<Mapped>,
     /// Of a file one, of a pipe one of each end.
     keeps: [Option<Opened>; 2],
     thing: Thing,
@@ -26,6 +32,14 @@ struct Made {
 enum Thing {
     File(Nr, Home),
     Pipe(Nr),
+}
+
+/// A page that is mapped in a process, of a file or of none.
+struct Map {
+    process: u8,
+    of: Option<(Thing, Home)>,
+    page: Mapped,
+    datum: Nr,
 }
 
 /// What is open in a process: of a thing, which end, or anything.
@@ -55,23 +69,24 @@ pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unk
                     opens.push(Open { process, of: None, at: Opened { fd, off: 0 } });
                 }
             }
-            "map" => maps.push((process, map(line, &made)?)),
+            "map" => maps.push(map(process, line, &made)?),
             other => return Err(format!("no way to {other}")),
         }
     }
+    for made in &mut made {
+        made.by = maker(made, &opens, &maps);
+    }
     opens.sort_by_key(|open| (open.process, open.at.fd));
     opens.retain(|open| !is_kept(open, &mut made));
+    maps.retain(|map| !is_mapped_at_once(map, &mut made));
 
     // A file that nobody looks for needs no name.
     let is_found = |thing: Thing| {
         let opened = opens.iter().any(|open| open.of.is_some_and(|(of, _)| of == thing));
-        let mapped = maps.iter().any(|(_, step)| match (step, thing) {
-            (Step::MapFile { home, .. }, Thing::File(_, of)) => *home == of,
-            _ => false,
-        });
-        stats || opened || mapped
+        let mapped = maps.iter().any(|map| map.of.is_some_and(|(of, _)| of == thing));
+        opened || mapped
     };
-    let (mut last, mut forgotten) = (Vec::new(), Vec::new());
+    let (mut last, mut learned, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
     let mut ordered = Vec::new();
     for made in &made {
         let kept = made.keeps.iter().flatten().map(|open| open.fd).min();
@@ -80,21 +95,28 @@ pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unk
                 Step::Pipe { data, ends: ends(made, nr, &mut last, &mut forgotten) }
             }
             (Step::File { inode, home, names, links, pages, .. }, _) => {
-                let open = made.keeps[0];
+                let (open, map) = (made.keeps[0], made.map);
                 let mut home = home;
                 if home == Home::Own(inode) {
-                    if open.is_some() && !is_found(made.thing) {
+                    let is_known = open.is_some() || map.is_some() && !stats;
+                    if is_known && !is_found(made.thing) {
                         home = Home::Nowhere;
                     } else {
                         forgotten.push((0, Step::Forget { inode }));
                     }
                 }
-                Step::File { inode, home, names, links, pages, open }
+                if stats {
+                    learned.push(match open {
+                        Some(open) => (made.by, Step::LearnOpen { inode, fd: open.fd }),
+                        None => (0, Step::Learn { inode, home }),
+                    });
+                }
+                Step::File { inode, home, names, links, pages, open, map }
             }
             (step, _) => step,
         };
         // What keeps nothing gives back what it had.
-        ordered.push(((0, kept.unwrap_or(-1)), step));
+        ordered.push(((made.by, kept.unwrap_or(-1)), step));
     }
     for Open { process, of, at } in opens {
         let step = match of {
@@ -112,13 +134,15 @@ pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unk
     let mut steps: Vec<(u8, Step)> =
         ordered.into_iter().map(|((process, _), step)| (process, step)).collect();
     steps.append(&mut last);
-    steps.append(&mut maps);
-    if stats {
-        steps.extend(made.iter().filter_map(|made| match made.thing {
-            Thing::File(inode, home) => Some((0, Step::Learn { inode, home })),
-            Thing::Pipe(_) => None,
-        }));
-    }
+    steps.extend(maps.into_iter().map(|Map { process, of, page, datum }| {
+        let Mapped { va, writable, .. } = page;
+        let step = match of {
+            None => Step::MapAnonymous { va, writable, datum },
+            Some((_, home)) => Step::MapFile { home, map: page },
+        };
+        (process, step)
+    }));
+    steps.append(&mut learned);
     steps.append(&mut forgotten);
     Ok(steps)
 }
@@ -132,8 +156,8 @@ fn file(line: &Value) -> Result<Made, Unknown> {
         [] if links > 0 => Home::Hidden(inode),
         [] => Home::Own(inode),
     };
-    let step = Step::File { inode, home, names, links, pages, open: None };
-    Ok(Made { step, keeps: [None; 2], thing: Thing::File(inode, home), hidden: [0; 2] })
+    let step = Step::File { inode, home, names, links, pages, open: None, map: None };
+    Ok(made(step, Thing::File(inode, home), [0; 2]))
 }
 
 fn pipe(line: &Value) -> Result<Made, Unknown> {
@@ -144,7 +168,11 @@ fn pipe(line: &Value) -> Result<Made, Unknown> {
     if hidden.iter().any(|ends| *ends > MOST_HIDDEN.into()) {
         return Err(format!("more than {MOST_HIDDEN} ends of one kind"));
     }
-    Ok(Made { step, keeps: [None; 2], thing: Thing::Pipe(nr), hidden })
+    Ok(made(step, Thing::Pipe(nr), hidden))
+}
+
+fn made(step: Step, thing: Thing, hidden: [i64; 2]) -> Made {
+    Made { step, by: 0, map: None, keeps: [None; 2], thing, hidden }
 }
 
 fn open(process: u8, line: &Value, made: &mut [Made]) -> Result<Open, Unknown> {
@@ -161,15 +189,16 @@ fn open(process: u8, line: &Value, made: &mut [Made]) -> Result<Open, Unknown> {
     Ok(Open { process, of: Some((Thing::File(inode, home), 0)), at })
 }
 
-fn map(line: &Value, made: &[Made]) -> Result<Step, Unknown> {
+fn map(process: u8, line: &Value, made: &[Made]) -> Result<Map, Unknown> {
     let (va, writable) = (name(line, "va")?, line["writable"] == true);
-    Ok(match line.get("inode") {
-        None => Step::MapAnonymous { va, writable, datum: datum(line) },
+    let (of, off) = match line.get("inode") {
+        None => (None, 0),
         Some(_) => {
-            let (_, home) = home(made, line)?;
-            Step::MapFile { va, writable, home, off: number(line, "off")? }
+            let (inode, home) = home(made, line)?;
+            (Some((Thing::File(inode, home), home)), number(line, "off")?)
         }
-    })
+    };
+    Ok(Map { process, of, page: Mapped { va, writable, off }, datum: datum(line) })
 }
 
 /// Where the file is whose inode the line names.
@@ -182,10 +211,33 @@ fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
     files.find(|(inode, _)| *inode == wanted).ok_or_else(|| format!("no file has inode{wanted}"))
 }
 
+/// The process that makes a thing. The ends of pipes are found by way of the first one; and it fills
+/// files, as the kernel keeps new pages for the CPU that made them, and its calls put them in order.
+fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
+    let is_empty = matches!(made.step, Step::File { pages, .. } if pages.as_slice().is_empty());
+    let of_opens = opens.iter().filter(|open| open.of.is_some_and(|(of, _)| of == made.thing));
+    let of_maps = maps.iter().filter(|map| map.of.is_some_and(|(of, _)| of == made.thing));
+    let users = of_opens.map(|open| open.process).chain(of_maps.map(|map| map.process));
+    if is_empty { users.min().unwrap_or(0) } else { 0 }
+}
+
+/// Whether the step that makes a file can map this; then it does. It has its file open once for all,
+/// so a file that stays open is mapped by another step: calls would share more than the test says.
+fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
+    let Some((thing, _)) = map.of else { return false };
+    let Some(made) = made.iter_mut().find(|made| made.thing == thing) else { return false };
+    let is_free = made.by == map.process && made.keeps[0].is_none() && made.map.is_none();
+    if is_free {
+        made.map = Some(map.page);
+    }
+    is_free
+}
+
 /// Whether the step that makes a thing can leave this open; then it does.
 fn is_kept(open: &Open, made: &mut [Made]) -> bool {
-    let Some((thing, end)) = open.of.filter(|_| open.process == 0) else { return false };
-    let Some(made) = made.iter_mut().find(|made| made.thing == thing) else { return false };
+    let Some((thing, end)) = open.of else { return false };
+    let made = made.iter_mut().find(|made| made.thing == thing && made.by == open.process);
+    let Some(made) = made else { return false };
     let is_free = made.keeps[end].is_none();
     if is_free {
         made.keeps[end] = Some(open.at);
@@ -230,12 +282,20 @@ mod tests {
     use super::*;
 
     fn told(setup: &Value) -> Vec<String> {
-        let steps = steps(setup.as_array().expect("a list"), false).expect("known steps");
+        told_of(setup, false)
+    }
+
+    fn told_of(setup: &Value, stats: bool) -> Vec<String> {
+        let steps = steps(setup.as_array().expect("a list"), stats).expect("known steps");
         let show = |(process, step): &(u8, Step)| match *step {
-            Step::File { home: Home::Nowhere, open, .. } => {
-                format!("{process}: nameless file at {:?}", open.map(|it| it.fd))
+            Step::File { home, open, map, .. } => {
+                let name = if home == Home::Nowhere { "nameless " } else { "" };
+                let map = map.map_or(String::new(), |page| format!(", page {}", page.va));
+                format!("{process}: {name}file at {:?}{map}", open.map(|it| it.fd))
             }
-            Step::File { open, .. } => format!("{process}: file at {:?}", open.map(|it| it.fd)),
+            Step::MapFile { map, .. } => format!("{process}: map page {}", map.va),
+            Step::Learn { inode, .. } => format!("{process}: learn {inode} by name"),
+            Step::LearnOpen { inode, fd } => format!("{process}: learn {inode} by {fd}"),
             Step::Pipe { ends, .. } => format!("{process}: pipe at {ends:?}"),
             Step::OpenFile { open, .. } => format!("{process}: open {}+{}", open.fd, open.off),
             Step::OpenPipe { fd, end, .. } => format!("{process}: open {fd} like {end}"),
@@ -272,6 +332,67 @@ mod tests {
                 "0: open 2+0",
                 "1: open 0+0",
                 "0: forget 0"
+            ]
+        );
+    }
+
+    fn map(process: u8, va: &str, inode: &str) -> Value {
+        json!({ "do": "map", "process": process, "va": va, "inode": inode, "off": 0 })
+    }
+
+    #[test]
+    fn a_file_of_the_second_process_alone_is_made_there_and_needs_no_name() {
+        let setup = json!([
+            file("inode0"),
+            file("inode1"),
+            open(1, 1, "inode0"),
+            open(1, 0, "inode1"),
+            map(1, "va0", "inode1"),
+        ]);
+        assert_eq!(
+            told(&setup),
+            ["1: file at Some(0)", "1: nameless file at Some(1)", "1: map page 0", "0: forget 1"]
+        );
+    }
+
+    #[test]
+    fn who_makes_a_file_maps_it_once_and_no_page_shares_what_a_descriptor_has_open() {
+        let setup = json!([
+            file("inode0"),
+            file("inode1"),
+            file("inode2"),
+            map(0, "va0", "inode0"),
+            map(0, "va1", "inode1"),
+            map(0, "va2", "inode1"),
+            open(0, 0, "inode2"),
+            map(0, "va3", "inode2"),
+        ]);
+        assert_eq!(
+            told(&setup),
+            [
+                "0: nameless file at None, page 0",
+                "0: file at None, page 1",
+                "0: file at Some(0)",
+                "0: map page 2",
+                "0: map page 3",
+                "0: forget 1",
+                "0: forget 2"
+            ]
+        );
+    }
+
+    #[test]
+    fn numbers_of_inodes_are_learned_from_descriptors_where_there_are_some() {
+        let setup =
+            json!([file("inode0"), file("inode1"), open(1, 0, "inode0"), map(0, "va0", "inode1"),]);
+        assert_eq!(
+            told_of(&setup, true),
+            [
+                "0: file at None, page 0",
+                "1: nameless file at Some(0)",
+                "1: learn 0 by 0",
+                "0: learn 1 by name",
+                "0: forget 1"
             ]
         );
     }

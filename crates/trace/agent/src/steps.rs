@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::apart;
 use crate::fault;
-use crate::plan::{Call, Home, MOST, Nr, Opened, Plan, Step, Whence, ZEROES};
+use crate::plan::{Call, Home, MOST, Mapped, Nr, Opened, Plan, Step, Whence, ZEROES};
 use crate::returned::Returned;
 
 /// The unit of offsets, lengths and contents.
@@ -120,7 +120,7 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
     // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
     unsafe {
         match *step {
-            Step::File { inode, home, names, links, pages, open } => {
+            Step::File { inode, home, names, links, pages, open, map } => {
                 let own = path_of(home);
                 let new = match home {
                     Home::Nowhere => libc::O_TMPFILE,
@@ -132,9 +132,10 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                     let page = [content(datum); PAGE];
                     ok("write a page", libc::write(fd, page.as_ptr().cast(), PAGE) as i64)?;
                 }
-                match open {
-                    None => drop(libc::close(fd)),
-                    Some(open) => place(fd, open, pages.as_slice().len() as i64)?,
+                match (map, open) {
+                    (Some(mapped), _) => map_file(mapped, fd)?,
+                    (None, Some(open)) => place(fd, open, pages.as_slice().len() as i64)?,
+                    (None, None) => drop(libc::close(fd)),
                 }
                 for &name in names.as_slice().iter().skip(1) {
                     let name = NAMES[usize::from(name)];
@@ -179,7 +180,8 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                 renumber("occupy a descriptor", open as i32, fd)?;
             }
             Step::MapAnonymous { va, writable, datum } => {
-                map(va, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, true, -1, 0)?;
+                let page = Mapped { va, writable: true, off: 0 };
+                self::map(page, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)?;
                 // So that the page is there.
                 fault::store(page_at(va), content(datum));
                 if !writable {
@@ -187,14 +189,12 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                     ok("protect a page", libc::mprotect(at, PAGE, libc::PROT_READ))?;
                 }
             }
-            Step::MapFile { va, writable, home, off } => {
+            Step::MapFile { home, map } => {
                 let file = path_of(home);
                 let fd = ok("open a file to map", libc::open(file.as_ptr(), libc::O_RDWR))? as i32;
-                let mapped = map(va, libc::MAP_SHARED, writable, fd, off);
-                libc::close(fd);
-                mapped?;
+                map_file(map, fd)?;
             }
-            Step::Learn { .. } => {}
+            Step::Learn { .. } | Step::LearnOpen { .. } => {}
             Step::Forget { inode } => {
                 let own = INODES[usize::from(inode)];
                 ok("forget a name", libc::unlink(own.as_ptr()))?;
@@ -219,7 +219,16 @@ fn place(from: i32, open: Opened, now: i64) -> Result<(), Failed> {
     Ok(())
 }
 
-fn map(va: Nr, flags: i32, writable: bool, fd: i32, off: i64) -> Result<(), Failed> {
+/// Maps a page of a file, and closes it.
+fn map_file(page: Mapped, fd: i32) -> Result<(), Failed> {
+    let mapped = map(page, libc::MAP_SHARED, fd);
+    // SAFETY: a descriptor of the set-up, which nobody else has.
+    unsafe { libc::close(fd) };
+    mapped
+}
+
+fn map(page: Mapped, flags: i32, fd: i32) -> Result<(), Failed> {
+    let Mapped { va, writable, off } = page;
     let at = page_at(va) as *mut libc::c_void;
     let flags = flags | libc::MAP_FIXED;
     left().pages.push(page_at(va));

@@ -22,7 +22,7 @@
 //! | which test it is, whose turn it is | `session` |
 //!
 //! # Arguments
-//! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX][,resume=PATH][,moves=on]`
+//! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX][,resume=PATH][,moves=on][,stack=off]`
 //!
 //! * `out=PATH`: a file, fifo or `/dev/fd/N`; a line is written when a test ends.
 //! * `user=on`: what the CPU does in user mode counts as well (off by default). Under `qemu-x86_64`,
@@ -32,6 +32,9 @@
 //!   guest stands still until a byte can be read there, so that what the test made is still there to
 //!   be looked at.
 //! * `moves=on`: which lines the sides had to get from other CPUs is told as well (off by default).
+//! * `stack=off`: what kernel code pushes to its stack, pops off it and accesses relative to the stack
+//!   pointer is left out (on by default). Each task has a stack of its own, so the sides share none of
+//!   it; but it is a third of all accesses, in their number and in that of lines.
 //!
 //! # Programs without a machine
 //! QEMU's user mode gives each thread a virtual CPU and makes system calls itself, so what the kernel

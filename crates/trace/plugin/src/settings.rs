@@ -8,12 +8,19 @@ pub(crate) struct Settings {
     pub(crate) trace: Option<u64>,
     pub(crate) resume: Option<String>,
     pub(crate) moves: bool,
+    pub(crate) stack: bool,
 }
 
 /// Reads arguments of the form `name=value`, as QEMU passes them.
 pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
-    let mut settings =
-        Settings { out: String::new(), user: false, trace: None, resume: None, moves: false };
+    let mut settings = Settings {
+        out: String::new(),
+        user: false,
+        trace: None,
+        resume: None,
+        moves: false,
+        stack: true,
+    };
     for argument in arguments {
         let wrong = |expected| format!("{argument} is none of its arguments: {expected}");
         match argument.split_once('=').ok_or_else(|| wrong("name=value is expected"))? {
@@ -24,12 +31,15 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
             ("moves", "on") => settings.moves = true,
             ("moves", "off") => settings.moves = false,
             ("moves", _) => return Err(wrong("moves is on or off")),
+            ("stack", "on") => settings.stack = true,
+            ("stack", "off") => settings.stack = false,
+            ("stack", _) => return Err(wrong("stack is on or off")),
             ("trace", index) => {
                 let index = index.parse().map_err(|_| wrong("trace is the index of a test"))?;
                 settings.trace = Some(index);
             }
             ("resume", path) => settings.resume = Some(path.to_owned()),
-            _ => return Err(wrong("it has out, user, trace, resume and moves")),
+            _ => return Err(wrong("it has out, user, trace, resume, moves and stack")),
         }
     }
     match settings.out.as_str() {
@@ -49,13 +59,14 @@ mod tests {
     #[test]
     fn arguments_are_names_and_values() {
         assert_eq!(
-            parsed("out=/dev/fd/3 user=on trace=7 resume=/dev/fd/4 moves=on"),
+            parsed("out=/dev/fd/3 user=on trace=7 resume=/dev/fd/4 moves=on stack=off"),
             Ok(Settings {
                 out: "/dev/fd/3".to_owned(),
                 user: true,
                 trace: Some(7),
                 resume: Some("/dev/fd/4".to_owned()),
                 moves: true,
+                stack: false,
             })
         );
     }

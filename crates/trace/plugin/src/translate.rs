@@ -45,6 +45,7 @@ pub(crate) fn armed(block: &Block) {
     let counted = if is_repeated_string(&first.code()) { length - 1 } else { length };
     let kernel = is_kernel(first.address());
     let user = session::counts_user();
+    let stack = !kernel || session::counts_stack();
     if kernel && !session::is_watching() {
         return;
     }
@@ -59,6 +60,7 @@ pub(crate) fn armed(block: &Block) {
         let is_last = at + 1 == length;
         match if is_last { own_accesses(&code) } else { None } {
             _ if !kernel && !user => {}
+            _ if !stack && is_of_stack(&code) => {}
             None => insn.on_access(on_access, insn.address()),
             Some(0) => {}
             Some(own) => {
@@ -117,6 +119,33 @@ fn own_accesses(code: &[u8]) -> Option<u8> {
     }
 }
 
+/// Whether an instruction accesses nothing but the stack: it pushes or pops a register, returns, or
+/// moves or compares something relative to the stack pointer. Calls are not among them, as their
+/// accesses tell who calls (module `calls`).
+fn is_of_stack(code: &[u8]) -> bool {
+    let from_stack_pointer =
+        |modrm: u8, sib: u8| modrm >> 6 != 0b11 && modrm & 7 == 4 && sib & 7 == 4;
+    let prefixes = code.iter().take_while(|byte| is_prefix(byte)).count();
+    let (extended, opcode) = match code[prefixes..] {
+        // With this bit of REX the base of an address is another register.
+        [rex @ 0x40..=0x4f, ref rest @ ..] => (rex & 1 == 1, rest),
+        ref rest => (false, rest),
+    };
+    match *opcode {
+        [0x50..=0x5f] | [0xc2 | 0xc3, ..] => true,
+        [
+            0x88..=0x8b | 0xc6 | 0xc7 | 0x38..=0x3b | 0x80 | 0x81 | 0x83 | 0x84 | 0x85 | 0x63,
+            modrm,
+            sib,
+            ..,
+        ]
+        | [0x0f, 0xb6 | 0xb7 | 0xbe | 0xbf, modrm, sib, ..] => {
+            !extended && from_stack_pointer(modrm, sib)
+        }
+        _ => false,
+    }
+}
+
 /// What the last instruction of a block does to the call stack.
 fn ends(code: &[u8]) -> Ends {
     match *opcode(code) {
@@ -131,12 +160,16 @@ fn ends(code: &[u8]) -> Ends {
 
 /// An instruction from its opcode on.
 fn opcode(code: &[u8]) -> &[u8] {
-    let prefix = |&byte: &u8| matches!(byte, 0x2e | 0x3e | 0x65 | 0x66 | 0xf2 | 0xf3);
-    match &code[code.iter().take_while(|byte| prefix(byte)).count()..] {
+    match &code[code.iter().take_while(|byte| is_prefix(byte)).count()..] {
         // REX
         [0x40..=0x4f, rest @ ..] => rest,
         opcode => opcode,
     }
+}
+
+/// Any but REX.
+fn is_prefix(byte: &u8) -> bool {
+    matches!(byte, 0x2e | 0x3e | 0x65 | 0x66 | 0xf2 | 0xf3)
 }
 
 fn on_mark(insn: Instruction<'_>, mark: Mark) {
@@ -281,6 +314,34 @@ mod tests {
         assert_eq!(own(&[0xff, 0x30]), None, "push (%rax)");
         assert_eq!(own(&[0xf0, 0x0f, 0xc1, 0x07]), None, "lock xadd %eax,(%rdi)");
         assert_eq!(own(&[0xf3, 0x48, 0xa5]), None, "rep movsq");
+    }
+
+    #[test]
+    fn what_accesses_the_stack_only_is_known_and_calls_are_not_among_it() {
+        for code in [
+            &[0x55][..],
+            &[0x41, 0x5f],
+            &[0xf3, 0xc3],
+            &[0x48, 0x8b, 0x44, 0x24, 0x08],
+            &[0x44, 0x89, 0x6c, 0x24, 0x1c],
+            &[0x48, 0xc7, 0x04, 0x24, 0, 0, 0, 0],
+            &[0x0f, 0xb6, 0x44, 0x24, 0x07],
+        ] {
+            assert!(is_of_stack(code), "{code:x?}");
+        }
+        for code in [
+            // call; push (%rax); mov (%r12),%rax; mov %gs:0,%rax; mov %esp,%ebp; lock add to (%rsp)
+            &[0xe8, 0, 0, 0, 0][..],
+            &[0xff, 0x30],
+            &[0x49, 0x8b, 0x04, 0x24],
+            &[0x65, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0],
+            &[0x89, 0xe5],
+            &[0xf0, 0x83, 0x44, 0x24, 0xfc, 0],
+            // mov (%rcx,%rsp's number as no index),%rax
+            &[0x48, 0x8b, 0x04, 0x21],
+        ] {
+            assert!(!is_of_stack(code), "{code:x?}");
+        }
     }
 
     #[test]
