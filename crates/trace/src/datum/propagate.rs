@@ -41,7 +41,7 @@ const PRIVATE: &[(&str, &str)] = &[
 ];
 
 /// What an object is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Known {
     /// A struct.
     Struct(TypeId),
@@ -55,6 +55,18 @@ pub(crate) enum Known {
     Page(String),
     /// Something that a `void *` points to, by the field's name.
     Opaque(String),
+}
+
+impl Known {
+    /// How much it says: what says more counts, however often less is said.
+    fn rank(&self) -> u32 {
+        match self {
+            Known::Struct(_) | Known::Structs(_) => 3,
+            Known::Elements(_) | Known::Page(_) => 2,
+            Known::Begin(_) => 1,
+            Known::Opaque(_) => 0,
+        }
+    }
 }
 
 /// A field that points to something.
@@ -112,19 +124,13 @@ impl<'a> Scan<'a> {
         }
         for _ in 0..MAX_STEPS {
             for (address, votes) in std::mem::take(&mut self.votes) {
-                // That two are said as often must not be decided differently each time.
-                let rank = |is: &Known| match is {
-                    Known::Struct(of) | Known::Structs(of) => (3, u64::MAX - u64::from(*of)),
-                    Known::Elements(_) | Known::Page(_) => (2, 0),
-                    Known::Begin(of) => (1, u64::MAX - u64::from(*of)),
-                    Known::Opaque(_) => (0, 0),
-                };
-                let most = votes.into_iter().max_by_key(|(is, count)| {
-                    let (kind, order) = rank(is);
-                    (kind, *count, order)
+                let most = votes.into_iter().max_by(|(one, ones), (other, others)| {
+                    let by_count = one.rank().cmp(&other.rank()).then(ones.cmp(others));
+                    // That two are said as often must not be decided differently each time.
+                    by_count.then_with(|| other.cmp(one))
                 });
                 let Some((is, _)) = most else { continue };
-                let better = known.get(&address).is_none_or(|other| rank(other).0 < rank(&is).0);
+                let better = known.get(&address).is_none_or(|other| other.rank() < is.rank());
                 if better {
                     if let Known::Struct(of) = is {
                         self.vote_all(address, of);
