@@ -183,6 +183,22 @@ fn who_waits_for_the_lock_of_an_address_space_is_named() {
     // Four threads in a second, and what it takes to begin and to end.
     assert!(number("total_ns") as f64 <= 4e9 * waits["seconds"].as_f64().unwrap(), "{site}");
     assert!(scratch.leftovers().is_empty());
+
+    let shown = finish(&mut scratch.knee(&["profile", "show", "l.json"]));
+    shown.assert_code(0);
+    let begins = |text: &str| text.lines().take(4).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(begins(&shown.stdout), begins(&watched.stdout));
+    let flame = ["profile", "show", "l.json", "--form", "flame"];
+    finish(&mut scratch.knee(&flame)).assert_code(2).assert_stderr_has("table");
+    finish(&mut scratch.run(&["mmap1", "-m", "threads", "-t", "4"])).assert_code(0);
+    finish(&mut scratch.knee(&["report", "record", "l.json", "-o", "r.html"])).assert_code(0);
+    let page = fs::read_to_string(scratch.path().join("r.html")).unwrap();
+    assert!(page.contains("Waits for locks of the kernel, 4 tasks") && page.contains("rwsem:W"));
+    fs::remove_dir_all(scratch.record()).unwrap();
+    finish(&mut scratch.run(&["getppid1", "-t", "1"])).assert_code(0);
+    finish(&mut scratch.knee(&["report", "record", "l.json"]))
+        .assert_code(2)
+        .assert_stderr_has("none of the runs has");
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub use drawing::draw;
 pub use matrix::{Differing, Matrix, MatrixError, MatrixOperation, Pair};
 pub use model::{
     Case, Change, ChangeVerdict, CpuShares, Curve, Estimate, Fit, Growth, KNEE_EFFICIENCY, Missing,
-    Mode, Page, PerTask, Point, Profile, Ratio, Run,
+    Mode, Page, PerTask, Point, Profile, Ratio, Run, Waits,
 };
 pub use shared::{Shared, SharedLine, SharedSide, SharedVerdict};
 

@@ -26,6 +26,8 @@ pub struct Page {
     pub profiles: Vec<Profile>,
     /// What iterations take more of with more tasks, at most one per testcase and mode.
     pub growths: Vec<Growth>,
+    /// Where tasks wait for locks.
+    pub waits: Vec<Waits>,
     /// Efficiency (0 to 1) below which the knee is reached.
     pub knee_efficiency: f64,
     /// The smallest relative difference that matters (0.02 is 2 %), if comparisons had one.
@@ -44,6 +46,7 @@ impl Default for Page {
             shared: Vec::new(),
             profiles: Vec::new(),
             growths: Vec::new(),
+            waits: Vec::new(),
             knee_efficiency: KNEE_EFFICIENCY,
             threshold: None,
             comparison_method: String::new(),
@@ -114,6 +117,19 @@ pub struct Growth {
     pub case: String,
     /// Its mode.
     pub mode: Mode,
+    /// The table, as text.
+    pub table: String,
+}
+
+/// Where tasks wait for locks at a point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waits {
+    /// Name of the testcase.
+    pub case: String,
+    /// Its mode.
+    pub mode: Mode,
+    /// Its number of tasks.
+    pub tasks: u32,
     /// The table, as text.
     pub table: String,
 }

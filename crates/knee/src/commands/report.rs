@@ -38,7 +38,8 @@ use crate::stdout;
 pub(crate) struct Args {
     /// Records of knee run, or CSV files (or a directory of them) or output of will-it-scale; further
     /// ones are compared with the first. JSON files of knee commute matrix may be among them, captures
-    /// of knee profile, which stand beside the curves of their testcases, and directories of knee commute check, of which shards of one check are shown as one
+    /// and lock waits of knee profile, which stand beside the curves of their testcases, and
+    /// directories of knee commute check, of which shards of one check are shown as one
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
@@ -61,9 +62,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             return Err(usage(format!("{} is named twice", run.display())));
         }
     }
-    let Split { matrices, shared, captures, runs } = matrices::split(&args.runs)?;
+    let Split { matrices, shared, captures, waits, runs } = matrices::split(&args.runs)?;
     let mut page = Page { matrices, shared, ..page::page(&runs, args.knee, args.threshold)? };
     profiles::put(&captures, &mut page)?;
+    profiles::put_waits(&waits, &mut page)?;
     write(&page, &args.output)?;
     Ok(ExitStatus::Done)
 }

@@ -1,5 +1,9 @@
 //! What is said of a capture beside its views.
 
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
 use knee_profile::Capture;
 use knee_profile::locks::LockWaits;
 
@@ -81,6 +85,20 @@ pub(crate) fn losses(capture: &Capture) {
     if losses.unreadable > 0 {
         tell!("knee: {} records could not be read, and are left out", losses.unreadable);
     }
+}
+
+/// Lock waits of a file; none if it is of something else.
+pub(crate) fn lock_waits(path: &Path) -> anyhow::Result<Option<LockWaits>> {
+    // Standard input was read by who looked for something else.
+    if path == Path::new("-") {
+        return Ok(None);
+    }
+    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if !LockWaits::is(&text) {
+        return Ok(None);
+    }
+    let waits = LockWaits::parse(&text);
+    waits.map(Some).map_err(|reason| anyhow!("{}: {reason}", path.display()))
 }
 
 /// Says what is missing among lock waits.

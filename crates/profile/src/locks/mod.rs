@@ -108,10 +108,10 @@ impl Waits {
     }
 
     fn join(&mut self, other: &Waits) {
-        self.acquisitions += other.acquisitions;
+        self.acquisitions = self.acquisitions.saturating_add(other.acquisitions);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.longest_ns = self.longest_ns.max(other.longest_ns);
-        self.still_waiting += other.still_waiting;
+        self.still_waiting = self.still_waiting.saturating_add(other.still_waiting);
     }
 
     /// How long a wait took, in nanoseconds; 0 if there was none.
@@ -121,6 +121,34 @@ impl Waits {
 }
 
 impl LockWaits {
+    /// Reads the text of a file of lock waits.
+    ///
+    /// # Errors
+    /// In words: what is wrong, and what to do.
+    pub fn parse(text: &[u8]) -> Result<LockWaits, String> {
+        let waits: LockWaits = serde_json::from_slice(text)
+            .map_err(|error| format!("these are no lock waits of knee profile --locks: {error}"))?;
+        match waits.schema == SCHEMA {
+            true => Ok(waits),
+            false => Err(format!(
+                "it has schema {}, and this knee reads {SCHEMA}: use the knee that wrote it",
+                waits.schema
+            )),
+        }
+    }
+
+    /// Whether a text is one of lock waits, of whatever schema.
+    pub fn is(text: &[u8]) -> bool {
+        #[derive(Deserialize)]
+        struct Head {
+            #[serde(rename = "sites")]
+            _sites: serde::de::IgnoredAny,
+            #[serde(rename = "losses")]
+            _losses: serde::de::IgnoredAny,
+        }
+        serde_json::from_slice::<Head>(text).is_ok()
+    }
+
     /// What of this time each iteration was, in nanoseconds; `None` where nobody counts them.
     pub fn ns_per_iteration(&self, waits: &Waits) -> Option<f64> {
         let work = self.work.as_ref().filter(|work| work.iterations > 0)?;

@@ -21,7 +21,7 @@ pub(super) fn flames(page: &Page, case: &str) -> Markup {
     }
 }
 
-/// What grows in a mode of a testcase, and links to its graphs.
+/// What grows in a mode of a testcase, who waits, and links to its graphs.
 pub(super) fn beside_knee(page: &Page, case: &str, mode: Mode) -> Markup {
     let of_this = |name: &str, of: Mode| name == case && of == mode;
     let graphs: Vec<&Profile> =
@@ -30,6 +30,10 @@ pub(super) fn beside_knee(page: &Page, case: &str, mode: Mode) -> Markup {
         @for growth in page.growths.iter().filter(|growth| of_this(&growth.case, growth.mode)) {
             p.note { "What an iteration takes more of with more tasks:" }
             pre.growth tabindex="0" { (growth.table) }
+        }
+        @for waits in page.waits.iter().filter(|waits| of_this(&waits.case, waits.mode)) {
+            p.note { "Waits for locks of the kernel, " (count(waits.tasks as usize, "task")) ":" }
+            pre.growth tabindex="0" { (waits.table) }
         }
         @if !graphs.is_empty() {
             p.note {

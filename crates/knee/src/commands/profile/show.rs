@@ -1,11 +1,12 @@
 //! `knee profile show`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
 use knee_measure::record::write_atomically;
 use knee_profile::import;
+use knee_profile::locks::LockWaits;
 use knee_profile::view::flame::flame;
 use knee_profile::view::folded::{Counted, FoldedOptions, folded};
 use knee_profile::view::functions::{functions, table};
@@ -14,13 +15,13 @@ use knee_profile::view::speedscope::speedscope;
 use knee_profile::view::tree::{LEAST_SHARE, Root, tree};
 
 use crate::exit::{ExitStatus, usage};
-use crate::present::profile::{losses, summary};
+use crate::present::profile::{lock_waits, losses, summary, wait_losses};
 use crate::stdout;
 
 /// Show a capture: as a call tree, a flame graph, a table, or for other tools
 ///
 /// Reads captures of knee profile, files of perf record (perf.data), text of perf script, and folded
-/// stacks.
+/// stacks; what knee profile --locks has written is a table.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee profile show last.json                           the call tree
@@ -95,7 +96,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.form != Form::Folded && (args.weight || args.annotate) {
         return Err(usage("--weight and --annotate are for --form folded"));
     }
-    let capture = import::open(&args.file)?;
+    let capture = match import::open(&args.file) {
+        Ok(capture) => capture,
+        Err(error) => {
+            return match lock_waits(&args.file)? {
+                Some(waits) => show_waits(args, &waits),
+                None => Err(error.into()),
+            };
+        }
+    };
     let root = match (&args.root, &args.callers) {
         (Some(name), _) => Root::Function(name),
         (_, Some(name)) => Root::Callers(name),
@@ -126,10 +135,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Form::Pprof => pprof(&capture),
     };
     losses(&capture);
-    if args.output == std::path::Path::new("-") {
-        stdout::print_bytes(&bytes)?;
+    write(args, &bytes)
+}
+
+/// What `knee profile --locks` has written.
+fn show_waits(args: &Args, waits: &LockWaits) -> anyhow::Result<ExitStatus> {
+    if args.form != Form::Tree || args.root.is_some() || args.callers.is_some() {
+        return Err(usage("lock waits are a table, without --form, --root and --callers"));
+    }
+    wait_losses(waits);
+    write(args, knee_profile::locks::table(waits, usize::MAX).to_string().as_bytes())
+}
+
+fn write(args: &Args, bytes: &[u8]) -> anyhow::Result<ExitStatus> {
+    if args.output == Path::new("-") {
+        stdout::print_bytes(bytes)?;
     } else {
-        write_atomically(&args.output, &bytes)
+        write_atomically(&args.output, bytes)
             .with_context(|| format!("cannot write {}", args.output.display()))?;
     }
     Ok(ExitStatus::Done)

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use knee_measure::record::{RUN_FILE, SAMPLES_FILE};
+use knee_profile::locks::LockWaits;
 use knee_report::{Matrix, Shared};
 use knee_trace::findings::{Check, FindingsError, Shard, is_record, read_check};
 
 use super::profiles::is_capture;
 use crate::commands::commute::records;
 use crate::present::commute_shared;
+use crate::present::profile::lock_waits;
 
 /// What is to be shown.
 #[derive(Default)]
@@ -17,13 +19,14 @@ pub(super) struct Split {
     pub(super) matrices: Vec<Matrix>,
     pub(super) shared: Vec<Shared>,
     pub(super) captures: Vec<PathBuf>,
+    pub(super) waits: Vec<(PathBuf, LockWaits)>,
     pub(super) runs: Vec<PathBuf>,
 }
 
 /// Tells the matrices of `knee commute matrix --json`, the records of `knee commute check`, captures of
-/// `knee profile` and runs apart. Shards of one check are one.
+/// `knee profile`, its lock waits and runs apart. Shards of one check are one.
 pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
-    let Split { mut matrices, mut shared, mut captures, mut runs } = Split::default();
+    let Split { mut matrices, mut shared, mut captures, mut waits, mut runs } = Split::default();
     let mut checks: Vec<Shards> = Vec::new();
     for path in paths {
         let records = records::directories(path);
@@ -32,9 +35,12 @@ pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
                 Shards::add(&mut checks, record)?;
             }
         } else if is_json(path).with_context(|| format!("cannot read {}", path.display()))? {
-            match is_capture(path) {
-                true => captures.push(path.clone()),
-                false => matrices.push(read(path)?),
+            if is_capture(path) {
+                captures.push(path.clone());
+            } else if let Some(of) = lock_waits(path)? {
+                waits.push((path.clone(), of));
+            } else {
+                matrices.push(read(path)?);
             }
         } else {
             runs.push(path.clone());
@@ -43,7 +49,7 @@ pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
     for check in checks {
         shared.push(commute_shared::record(&records::open(&check.records)?));
     }
-    Ok(Split { matrices, shared, captures, runs })
+    Ok(Split { matrices, shared, captures, waits, runs })
 }
 
 /// Records that are shards of one check.

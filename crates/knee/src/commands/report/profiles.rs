@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use knee_profile::Capture;
 use knee_profile::capture::Work;
 use knee_profile::growth::{growth, table};
+use knee_profile::locks::{self, LockWaits};
 use knee_profile::view::flame::{SCRIPT, STYLE, flame};
-use knee_report::{Growth, Mode, Page, Profile};
+use knee_report::{Growth, Mode, Page, Profile, Waits};
 
 use crate::exit::usage;
 use crate::present::profile::summary;
 
-/// Functions that a table of growth shows on a page.
+/// Functions and sites that a table shows on a page.
 const SHOWN: usize = 10;
 
 /// Whether a file of JSON is a capture.
@@ -33,20 +34,7 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     for path in paths {
         let capture = Capture::open(path)?;
         let work = capture.work.as_ref();
-        let has_curve = |work: &Work| {
-            page.curves
-                .iter()
-                .any(|curve| curve.testcase == work.testcase && curve.mode == mode(&work.mode))
-        };
-        if !work.is_some_and(has_curve) {
-            let what = work.map_or(capture.title.clone(), |work| {
-                format!("{} as {}", work.testcase, work.mode)
-            });
-            return Err(usage(format!(
-                "{}: it is of {what}, which none of the runs has: name a run that does",
-                path.display()
-            )));
-        }
+        has_curve(page, path, work, &capture.title)?;
         captures.push(capture);
     }
     let key = |capture: &Capture| {
@@ -72,6 +60,42 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Puts tables of lock waits there.
+pub(super) fn put_waits(all: &[(PathBuf, LockWaits)], page: &mut Page) -> anyhow::Result<()> {
+    for (path, waits) in all {
+        let work = has_curve(page, path, waits.work.as_ref(), &waits.title)?;
+        page.waits.push(Waits {
+            case: work.testcase.clone(),
+            mode: mode(&work.mode),
+            tasks: work.tasks,
+            table: locks::table(waits, SHOWN).to_string(),
+        });
+    }
+    page.waits.sort_by_key(|waits| waits.tasks);
+    Ok(())
+}
+
+/// What got done, of which the page has a curve.
+fn has_curve<'a>(
+    page: &Page,
+    path: &Path,
+    work: Option<&'a Work>,
+    title: &str,
+) -> anyhow::Result<&'a Work> {
+    let is_of = |work: &&Work| {
+        let mut curves = page.curves.iter();
+        curves.any(|curve| curve.testcase == work.testcase && curve.mode == mode(&work.mode))
+    };
+    work.filter(is_of).ok_or_else(|| {
+        let what =
+            work.map_or(title.to_owned(), |work| format!("{} as {}", work.testcase, work.mode));
+        usage(format!(
+            "{}: it is of {what}, which none of the runs has: name a run that does",
+            path.display()
+        ))
+    })
 }
 
 fn profile(capture: &Capture) -> Option<Profile> {
