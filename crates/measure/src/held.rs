@@ -76,8 +76,8 @@ impl Held {
     }
 
     /// Waits until it has ended, or `until`. Who interrupts asks the command to end, and kills it by
-    /// doing so again, in this call or a later one. One that has ended keeps its number, and the kernel what it knows of it, until
-    /// this is dropped.
+    /// doing so again, in this call or a later one. One that has ended keeps its number, and the kernel
+    /// what it knows of it, until this is dropped.
     ///
     /// # Errors
     /// It cannot be waited for.
