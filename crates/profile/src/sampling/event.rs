@@ -89,10 +89,13 @@ pub(super) fn choose(
         follows_code: true,
     };
     chosen.of_cpus |= chosen.is_of_cpu_time();
+    // The first need not be 0: it may be offline.
+    let cpus = super::online_cpus().map_err(SampleError::Cpus)?;
+    let first_cpu = cpus.first().copied().unwrap_or(0);
     loop {
         let (thread, cpu) = match target {
             Target::Process(pid) | Target::Exec(pid) if !chosen.of_cpus => (*pid, -1),
-            _ => (-1, 0),
+            _ => (-1, first_cpu),
         };
         let mut attr = chosen.attr(chosen.roles()[0]);
         // To inherit is not allowed with all that is asked for, on no CPU; nor is it needed to try.
