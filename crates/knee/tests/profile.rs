@@ -4,6 +4,8 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
@@ -227,6 +229,42 @@ fn a_command_keeps_its_output_and_its_status() {
     assert_eq!(capture["programs"].as_array().unwrap().last().unwrap(), "sh");
     let missing = profile(&scratch, &["--", "no-such-program"]).unwrap();
     missing.assert_code(127).assert_stderr_has("cannot start no-such-program");
+}
+
+#[test]
+fn without_root_a_command_is_sampled_with_all_that_it_starts() {
+    /// Nobody, of whom no file is.
+    const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: all other tests are without root here");
+    }
+    let scratch = Scratch::new();
+    // Where nobody may read and write.
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let knee = scratch.path().join("knee");
+    fs::copy(env!("CARGO_BIN_EXE_knee"), &knee).unwrap();
+    symlink("/bin/sh", scratch.path().join("child")).unwrap();
+    let work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let script = format!("./child -c '{work}'; {work}");
+    let mut command = Command::new(&knee);
+    command.args(["profile", "-o", "c.json", "--", "sh", "-c", &script]);
+    command.current_dir(scratch.path()).stdin(Stdio::null()).uid(NOBODY).gid(NOBODY);
+    let sampled = finish(&mut command);
+    if sampled.stderr.contains("not permitted") {
+        return println!("skipped: {}", sampled.stderr);
+    }
+    sampled.assert_code(0);
+    let capture = capture(&scratch, "c.json");
+    assert_schema("capture", &capture);
+    let programs = capture["programs"].as_array().unwrap();
+    for program in ["sh", "child"] {
+        let is_its = |count: &&serde_json::Value| {
+            programs[count["program"].as_u64().unwrap() as usize] == program
+        };
+        let counts = capture["counts"].as_array().unwrap().iter().filter(is_its);
+        let samples: u64 = counts.map(|count| count["samples"].as_u64().unwrap()).sum();
+        assert!(samples > 10, "{samples} of {program}");
+    }
 }
 
 #[test]
