@@ -52,6 +52,8 @@ pub(crate) struct Records {
     deepest: Option<usize>,
     /// Whose records count, where there are those of others.
     only: Option<Family>,
+    /// Whether records were lost since the table of processes was asked who there is.
+    lacks_births: bool,
     /// A thread that is there for the others, and whose samples nobody wants.
     without: Option<i32>,
     /// Threads without a CPU, where that is what is sampled.
@@ -71,6 +73,7 @@ impl Records {
             losses: Losses::default(),
             deepest: None,
             only: None,
+            lacks_births: false,
             without: None,
             off_cpu: None,
         }
@@ -85,6 +88,22 @@ impl Records {
     /// Leaves out what others do than a family.
     pub(crate) fn only(&mut self, family: Family) {
         self.only = Some(family);
+    }
+
+    /// Whose records count, if not all do.
+    pub(crate) fn family(&mut self) -> Option<Family> {
+        self.only.take()
+    }
+
+    /// Whether records were lost that may have said who was started by whom; [`Records::adopt`] mends that.
+    pub(crate) fn lacks_births(&self) -> bool {
+        self.lacks_births
+    }
+
+    /// Takes in who must have been started unseen, by who is there now, with parents. Who they are.
+    pub(crate) fn adopt(&mut self, there: Vec<(i32, i32)>) -> Vec<i32> {
+        self.lacks_births = false;
+        self.only.as_mut().map_or_else(Vec::new, |family| family.adopt(there))
     }
 
     /// Leaves out the samples of a thread.
@@ -203,7 +222,14 @@ impl Records {
                 }
                 family.has(comm.pid)
             }
-            EventRecord::Exit(exit) => family.has(exit.pid),
+            EventRecord::Exit(exit) => {
+                family.ended(exit.pid, exit.ppid, exit.timestamp);
+                family.has(exit.pid)
+            }
+            EventRecord::Lost(_) => {
+                self.lacks_births = true;
+                true
+            }
             EventRecord::Mmap2(map) => family.has(map.pid),
             _ => true,
         }

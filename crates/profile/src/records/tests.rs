@@ -132,7 +132,7 @@ fn who_ends_is_the_same_program_until_the_last() {
 #[test]
 fn only_a_family_counts_where_one_is_asked_for() {
     let mut records = Records::new(None);
-    records.only(Family::of(1));
+    records.only(Family::of(1, []));
     for (pid, name) in [(1, "ours"), (9, "strangers")] {
         records.take(comm(pid, name, true));
         records.take(map(pid, "/no/file"));
@@ -144,6 +144,22 @@ fn only_a_family_counts_where_one_is_asked_for() {
     sample(&mut records, 3, &[PERF_CONTEXT_USER, 0x1010]);
     assert_eq!(records.seen(), 2);
     assert_eq!(collected(records), ["ours;[file] 1", "ours;[file];[file] 1"]);
+}
+
+#[test]
+fn who_was_born_while_records_were_lost_counts_once_it_is_found() {
+    let mut records = Records::new(None);
+    records.only(Family::of(1, []));
+    sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010]);
+    assert_eq!((records.seen(), records.lacks_births()), (0, false));
+    records.take(EventRecord::Lost(LostRecord { id: 1, count: 5 }));
+    assert!(records.lacks_births());
+    assert_eq!(records.adopt(vec![(2, 1), (3, 9)]), [2]);
+    assert!(!records.lacks_births());
+    for pid in [2, 3] {
+        sample(&mut records, pid, &[PERF_CONTEXT_USER, 0x1010]);
+    }
+    assert_eq!(records.seen(), 1);
 }
 
 #[test]

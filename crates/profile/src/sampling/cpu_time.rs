@@ -1,8 +1,9 @@
-//! CPU time of a process and of all that it has started, by the clocks that the kernel has for each.
+//! CPU time of those who are sampled, by the clocks that the kernel has for each process.
 //!
 //! Events that count it are put on a CPU and taken off with each thread, which threads feel that do little
-//! but sleep and wake: a tenth of what context_switch1 does. Here nobody is counted who is dead and was
-//! not waited for.
+//! but sleep and wake: a tenth of what context_switch1 does. Here all clocks are read at two points in time,
+//! and whose count is known when all records have been read. What the dead have used is known to who waits
+//! for them: where that is another than it should be, what was used is not known.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,61 +11,92 @@ use std::time::Duration;
 
 use rustix::param::clock_ticks_per_second;
 
-/// CPU time between two points in time.
-#[derive(Debug)]
+use super::drain::now;
+use crate::records::Family;
+
+/// CPU time of all processes, at points in time between which somebody is sampled.
+#[derive(Debug, Default)]
 pub(super) struct CpuTime {
-    root: i32,
-    begun: Option<Duration>,
-    all: Option<Duration>,
+    begun: Option<Clocks>,
+    spans: Vec<(Clocks, Clocks)>,
+}
+
+/// The clock of each process, with what those had used that it has waited for, at a time in nanoseconds.
+#[derive(Debug)]
+struct Clocks {
+    time: u64,
+    used: HashMap<i32, Duration>,
 }
 
 impl CpuTime {
-    pub(super) fn of(root: i32) -> CpuTime {
-        CpuTime { root, begun: None, all: None }
-    }
-
     pub(super) fn begin(&mut self) {
-        self.begun = until_now(self.root);
+        self.begun = Some(Clocks::read());
     }
 
     pub(super) fn end(&mut self) {
-        if let (Some(begun), Some(ended)) = (self.begun.take(), until_now(self.root)) {
-            self.all = Some(self.all.unwrap_or_default() + ended.saturating_sub(begun));
-        }
+        self.spans.extend(self.begun.take().map(|begun| (begun, Clocks::read())));
     }
 
-    /// `None` if it could not be read, as the process was gone.
-    pub(super) fn seconds(&self) -> Option<f64> {
-        self.all.map(|all| all.as_secs_f64())
+    /// CPU time of a family; `None` if not all of it is known, as somebody was gone.
+    pub(super) fn seconds(&self, family: &Family) -> Option<f64> {
+        let spans = self.spans.iter().map(|(begun, ended)| used(begun, ended, family));
+        let all = spans.sum::<Option<Duration>>()?;
+        (!self.spans.is_empty()).then_some(all.as_secs_f64())
     }
 }
 
-/// CPU time of a process and of all that it has started, until now; `None` if it is gone.
-fn until_now(root: i32) -> Option<Duration> {
-    let family = descendants(root);
-    // The tables take a while to read, and the clocks do not.
-    let alive = family.iter().filter_map(|process| clock(process.pid)).sum::<Duration>();
-    let waited_for: u64 = family.iter().map(|process| process.ticks_of_dead).sum();
-    let ticks = Duration::from_secs_f64(waited_for as f64 / clock_ticks_per_second() as f64);
-    (!family.is_empty()).then_some(alive + ticks)
+/// CPU time of a family between two points in time, if it is known.
+fn used(begun: &Clocks, ended: &Clocks, family: &Family) -> Option<Duration> {
+    let is_gone = |pid: i32| !ended.used.contains_key(&pid);
+    let during = begun.time..ended.time;
+    let orphans = family.orphans().iter();
+    if orphans.clone().any(|(pid, time)| during.contains(time) && is_gone(*pid)) {
+        // Somebody else has waited for it.
+        return None;
+    }
+    if family.elders().any(|pid| begun.used.contains_key(&pid) && is_gone(pid)) {
+        // A member has, and now has all that it ever used.
+        return None;
+    }
+    Some(ended.of(family).saturating_sub(begun.of(family)))
+}
+
+impl Clocks {
+    fn read() -> Clocks {
+        let processes = table();
+        // The table takes a while to read, and the clocks do not.
+        let used = processes.into_iter().filter_map(|process| {
+            let seconds = process.ticks_of_dead as f64 / clock_ticks_per_second() as f64;
+            Some((process.pid, clock(process.pid)? + Duration::from_secs_f64(seconds)))
+        });
+        Clocks { used: used.collect(), time: now() }
+    }
+
+    fn of(&self, family: &Family) -> Duration {
+        self.used.iter().filter(|(pid, _)| family.has(**pid)).map(|(_, used)| *used).sum()
+    }
 }
 
 /// What the table of processes says of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: i32,
-    parent: i32,
+    pub(super) parent: i32,
     /// CPU time of those that it has waited for, and that these had waited for.
     ticks_of_dead: u64,
 }
 
-/// A process, its children, theirs and so on; none if it is gone.
-pub(super) fn descendants(root: i32) -> Vec<Process> {
+/// All processes that we can see.
+pub(super) fn table() -> Vec<Process> {
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
     let all = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(number);
-    let processes = all
-        .filter_map(|pid: i32| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?));
-    descending(root, processes.collect())
+    let process = |pid| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
+    all.filter_map(process).collect()
+}
+
+/// A process, its children, theirs and so on; none if it is gone.
+pub(super) fn descendants(root: i32) -> Vec<Process> {
+    descending(root, table())
 }
 
 fn descending(root: i32, processes: Vec<Process>) -> Vec<Process> {
@@ -138,15 +170,45 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = child.id() as i32;
-        let mut time = CpuTime::of(pid);
+        let family = Family::of(pid, []);
+        let mut time = CpuTime::default();
         time.begin();
         let mut byte = [0];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut byte).unwrap();
         let alive = clock(pid).unwrap().as_secs_f64();
         time.end();
         child.kill().and_then(|()| child.wait()).unwrap();
-        let all = time.seconds().unwrap();
+        let all = time.seconds(&family).unwrap();
         assert!(all > alive + 0.02, "{all} s in all, of which {alive} s are the shell's own");
-        assert!(until_now(pid).is_none());
+    }
+
+    /// Processes with the seconds that each has used.
+    fn clocks<const N: usize>(time: u64, used: [(i32, u64); N]) -> Clocks {
+        let used = used.map(|(pid, seconds)| (pid, Duration::from_secs(seconds)));
+        Clocks { time, used: used.into() }
+    }
+
+    #[test]
+    fn a_family_has_used_what_its_members_have() {
+        let mut family = Family::of(1, [2]);
+        family.born(1, 3);
+        let begun = clocks(10, [(1, 100), (2, 50), (9, 70)]);
+        let ended = clocks(20, [(1, 103), (2, 57), (3, 4), (9, 90)]);
+        assert_eq!(used(&begun, &ended, &family), Some(Duration::from_secs(7)));
+        let without_elder = clocks(20, [(1, 153), (3, 4)]);
+        assert_eq!(used(&begun, &without_elder, &family), None, "all that it used is its parent's");
+    }
+
+    #[test]
+    fn what_an_orphan_had_used_is_known_until_somebody_waits_for_it() {
+        let mut family = Family::of(1, []);
+        family.born(1, 3);
+        family.ended(3, 7, 15);
+        let (begun, gone) = (clocks(10, [(1, 1)]), clocks(20, [(1, 2)]));
+        assert_eq!(used(&begun, &gone, &family), None);
+        let there = clocks(20, [(1, 2), (3, 4)]);
+        assert_eq!(used(&begun, &there, &family), Some(Duration::from_secs(5)));
+        let before = clocks(12, [(1, 2)]);
+        assert_eq!(used(&begun, &before, &family), Some(Duration::from_secs(1)), "it lived then");
     }
 }

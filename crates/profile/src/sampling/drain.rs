@@ -8,9 +8,10 @@ use linux_perf_event_reader::{ContextSwitchRecord, EventRecord, RecordParseInfo}
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::processes;
 use super::ring::Ring;
 use crate::capture::{Losses, Stacks};
-use crate::records::{InOrder, Records};
+use crate::records::{Family, InOrder, Records};
 
 /// Milliseconds from look to look at buffers that are not a quarter full.
 const PAUSE: i64 = 200;
@@ -35,6 +36,9 @@ pub(super) trait Collector {
     /// What is mapped where, for samples from now on.
     fn code(&mut self, _: &Code) {}
 
+    /// All that was found in a look has been taken.
+    fn looked(&mut self) {}
+
     /// A record could not be read.
     fn unreadable(&mut self);
 
@@ -44,8 +48,17 @@ pub(super) trait Collector {
     fn finish(self) -> Self::Collected;
 }
 
+/// What became of samples.
+#[derive(Debug)]
+pub(super) struct Collected {
+    pub(super) stacks: Stacks,
+    pub(super) losses: Losses,
+    /// Whose they are, where not all are taken.
+    pub(super) family: Option<Family>,
+}
+
 impl Collector for Records {
-    type Collected = (Stacks, Losses);
+    type Collected = Collected;
 
     fn take(&mut self, record: EventRecord<'_>) {
         Records::take(self, record);
@@ -63,6 +76,12 @@ impl Collector for Records {
         }
     }
 
+    fn looked(&mut self) {
+        if self.lacks_births() {
+            processes::adopt(self);
+        }
+    }
+
     fn unreadable(&mut self) {
         self.losses().unreadable += 1;
     }
@@ -71,9 +90,11 @@ impl Collector for Records {
         Records::seen(self)
     }
 
-    fn finish(mut self) -> (Stacks, Losses) {
+    fn finish(mut self) -> Collected {
         self.all_on_cpu(now());
-        Records::finish(self)
+        let family = self.family();
+        let (stacks, losses) = Records::finish(self);
+        Collected { stacks, losses, family }
     }
 }
 
@@ -146,12 +167,13 @@ impl<C: Collector> Drain<C> {
             Ok(record) => collector.take(record),
             Err(_) => collector.unreadable(),
         });
+        collector.looked();
         self.before = now;
     }
 }
 
 /// The time of the events' clock, in nanoseconds.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

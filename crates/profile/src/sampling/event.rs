@@ -171,6 +171,13 @@ impl Chosen {
         self.of_cpus
     }
 
+    /// With events of each thread, as where those of CPUs are not for us.
+    #[cfg(test)]
+    pub(super) fn of_threads(mut self) -> Chosen {
+        self.of_cpus = false;
+        self
+    }
+
     /// What is sampled maps no code and starts no programs once sampling has begun.
     pub(super) fn with_fixed_code(mut self) -> Chosen {
         self.follows_code = false;

@@ -22,13 +22,14 @@ mod watch;
 use std::{fs, io};
 
 pub use access::SampleError;
-use event::What;
+use drain::Collected;
+use event::{Chosen, What};
 pub use locks::LockSampler;
 use ring::Ring;
 use session::Session;
 pub use watch::Watch;
 
-use crate::capture::{About, Capture, Clock, Losses, Machine, Stacks, Work};
+use crate::capture::{About, Capture, Clock, Losses, Machine, Work};
 use crate::kernel_symbols::KernelSymbols;
 use crate::records::Records;
 
@@ -84,7 +85,7 @@ impl Default for Options {
 /// What is being sampled. Dropping it ends that.
 #[derive(Debug)]
 pub struct Sampler {
-    session: Session<(Stacks, Losses)>,
+    session: Session<Collected>,
     clock: Clock,
     knows_kernel: bool,
 }
@@ -96,8 +97,18 @@ impl Sampler {
     /// # Errors
     /// What is missing, and how to get it.
     pub fn open(target: &Target, options: &Options) -> Result<Sampler, SampleError> {
+        let Options { every, frequency, .. } = *options;
+        let chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
+        Sampler::with(target, options, chosen)
+    }
+
+    /// The same, with what the machine has, or less of it.
+    fn with(
+        target: &Target,
+        options: &Options,
+        mut chosen: Chosen,
+    ) -> Result<Sampler, SampleError> {
         let Options { every, frequency, without, fixed_code } = *options;
-        let mut chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
         if fixed_code {
             chosen = chosen.with_fixed_code();
         }
@@ -161,8 +172,9 @@ impl Watch for Sampler {
         work: Option<Work>,
     ) -> Result<Capture, SampleError> {
         self.disable()?;
-        let (lost, cpu_seconds) = (self.session.lost(), self.session.cpu_seconds());
-        let (stacks, losses) = self.session.collected();
+        let lost = self.session.lost();
+        let Collected { stacks, losses, family } = self.session.collected();
+        let cpu_seconds = self.session.cpu_seconds(family.as_ref());
         let about = About {
             title: title.into(),
             machine: machine(started_at),

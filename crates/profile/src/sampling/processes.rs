@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::Target;
+use super::cpu_time::table;
+use super::{Target, threads};
 use crate::records::{Family, Records};
 
 /// Takes in what runs already: its programs, and what code they have mapped.
@@ -18,20 +19,35 @@ pub(super) fn read(records: &mut Records, target: &Target, threads: &[i32]) {
             let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
             let all = fs::read_dir("/proc").into_iter().flatten().flatten();
             for pid in all.filter_map(number) {
-                records.spaces().read(pid);
-                let threads = fs::read_dir(format!("/proc/{pid}/task"));
-                for thread in threads.into_iter().flatten().flatten().filter_map(number) {
-                    read_name(records, pid, thread);
-                }
+                read_process(records, pid);
             }
         }
+    }
+}
+
+/// Takes in who was started while records were lost.
+pub(super) fn adopt(records: &mut Records) {
+    let there = table().into_iter().map(|process| (process.pid, process.parent)).collect();
+    for pid in records.adopt(there) {
+        read_process(records, pid);
+    }
+}
+
+fn read_process(records: &mut Records, pid: i32) {
+    records.spaces().read(pid);
+    for thread in threads(pid).unwrap_or_default() {
+        read_name(records, pid, thread);
     }
 }
 
 /// Who is sampled, where not all are.
 pub(super) fn family(target: &Target) -> Option<Family> {
     match target {
-        Target::Process(pid) => Some(Family::of(first_thread(*pid))),
+        Target::Process(pid) => {
+            let pid = first_thread(*pid);
+            let children = table().into_iter().filter(|process| process.parent == pid);
+            Some(Family::of(pid, children.map(|process| process.pid)))
+        }
         Target::Exec(pid) => Some(Family::of_program(*pid)),
         Target::System => None,
     }

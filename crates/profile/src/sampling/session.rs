@@ -17,6 +17,7 @@ use super::drain::{Code, Collector, Drain};
 use super::event::{Chosen, Event, Role};
 use super::ring::Ring;
 use super::{Target, gone, online_cpus, threads};
+use crate::records::Family;
 
 /// Events that write, and a thread that makes a `T` of what they write.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub(super) struct Session<T> {
     events: Vec<Event>,
     /// The process that was asked for, if one was.
     root: Option<i32>,
-    /// Its CPU time, where no events count it.
+    /// CPU time, where no events count it.
     cpu_time: Option<CpuTime>,
     /// Tells the thread what is mapped where.
     codes: Sender<Code>,
@@ -110,7 +111,8 @@ impl<T: Send + 'static> Session<T> {
         let is_begun = matches!(target, Target::Exec(_));
         let begins_here = is_begun && chosen.of_cpus();
         let mut session = Session {
-            cpu_time: root.filter(|_| counts_cpu_time && chosen.of_cpus()).map(CpuTime::of),
+            cpu_time: (root.is_some() && counts_cpu_time && chosen.of_cpus())
+                .then(CpuTime::default),
             chosen,
             events,
             root,
@@ -179,10 +181,10 @@ impl<T: Send + 'static> Session<T> {
         self.events.iter().map(Event::lost).sum()
     }
 
-    /// CPU time in seconds, where it is counted.
-    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+    /// CPU time in seconds of those who were sampled, where it is counted.
+    pub(super) fn cpu_seconds(&self, family: Option<&Family>) -> Option<f64> {
         if let Some(time) = &self.cpu_time {
-            return time.seconds();
+            return time.seconds(family?);
         }
         let times: Vec<u64> = self.events.iter().filter_map(Event::cpu_time).collect();
         (!times.is_empty()).then(|| times.iter().sum::<u64>() as f64 / 1e9)

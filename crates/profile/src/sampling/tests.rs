@@ -64,15 +64,31 @@ fn shares(capture: &Capture) -> HashMap<&str, (f64, f64)> {
     shares.into_iter().map(|(name, counts)| (name, share(counts))).collect()
 }
 
+/// Samples with events of each thread, though those of CPUs may be for us.
+fn by_threads(target: &Target, options: &Options) -> Result<Sampler, SampleError> {
+    let Options { every, frequency, .. } = *options;
+    let chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
+    Sampler::with(target, options, chosen.of_threads())
+}
+
 #[test]
 fn a_known_program_has_its_known_shares() {
+    known_shares_are_found(Sampler::open);
+}
+
+#[test]
+fn a_known_program_has_its_known_shares_where_events_are_of_threads() {
+    known_shares_are_found(by_threads);
+}
+
+fn known_shares_are_found(open: fn(&Target, &Options) -> Result<Sampler, SampleError>) {
     let dir = tempfile::tempdir().unwrap();
     let program = match known(dir.path(), 2500) {
         Ok(program) => program,
         Err(reason) => return println!("skipped: {reason}"),
     };
     let (mut child, go) = held(&program);
-    let sampler = match Sampler::open(&Target::Exec(child.id() as i32), &Options::default()) {
+    let sampler = match open(&Target::Exec(child.id() as i32), &Options::default()) {
         Ok(sampler) => sampler,
         Err(error) => {
             child.kill().and_then(|()| child.wait()).unwrap();
@@ -127,15 +143,17 @@ fn a_known_program_has_its_known_shares() {
 
 #[test]
 fn a_process_that_runs_is_joined_and_left() {
+    running_is_sampled(Sampler::open);
+}
+
+#[test]
+fn a_process_that_runs_is_joined_and_left_where_events_are_of_threads() {
+    running_is_sampled(by_threads);
+}
+
+fn running_is_sampled(open: fn(&Target, &Options) -> Result<Sampler, SampleError>) {
     let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-    let target = Target::Process(child.id() as i32);
-    let result = Sampler::open(&target, &Options::default()).and_then(|mut sampler| {
-        sampler.enable()?;
-        while sampler.seen() < 30 && child.try_wait().is_ok_and(|ended| ended.is_none()) {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        sampler.finish("sh", "2026-11-22T10:00:00Z", None)
-    });
+    let result = sampled(&mut child, open);
     child.kill().and_then(|()| child.wait()).unwrap();
     let capture = match result {
         Ok(capture) => capture,
@@ -146,6 +164,48 @@ fn a_process_that_runs_is_joined_and_left() {
     assert!(capture.seconds.unwrap() > 0.0 && capture.cpu_seconds.unwrap() > 0.0);
     let is_named = |function: &&crate::capture::Function| !function.name.starts_with('[');
     assert!(capture.functions.iter().any(|function| is_named(&function)));
+}
+
+/// A process, from now until there are some samples of it.
+fn sampled(
+    child: &mut Child,
+    open: fn(&Target, &Options) -> Result<Sampler, SampleError>,
+) -> Result<Capture, SampleError> {
+    let mut sampler = open(&Target::Process(child.id() as i32), &Options::default())?;
+    sampler.enable()?;
+    while sampler.seen() < 30 && child.try_wait().is_ok_and(|ended| ended.is_none()) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    sampler.finish("sh", "2026-11-22T10:00:00Z", None)
+}
+
+#[test]
+fn children_from_before_are_neither_sampled_nor_counted() {
+    // The child spins all the time, and its parent for as long as it may until it is sampled enough.
+    let script = "while :; do :; done & echo $!; read line; while :; do :; done";
+    let mut child = Command::new("sh")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut told = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut told, &mut line).unwrap();
+    let elder = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+    drop(child.stdin.take());
+    let result = sampled(&mut child, Sampler::open);
+    child.kill().and_then(|()| child.wait()).unwrap();
+    rustix::process::kill_process(elder, rustix::process::Signal::KILL).unwrap();
+    let capture = match result {
+        Ok(capture) => capture,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    if capture.clock.unit == Unit::Nanoseconds {
+        let (cpu, of_samples) = (capture.cpu_seconds.unwrap(), capture.weight() as f64 / 1e9);
+        // Half of them is the child's where it counts.
+        assert!((of_samples / cpu - 1.0).abs() < 0.3, "{of_samples} s sampled, {cpu} s used");
+    }
 }
 
 #[test]
