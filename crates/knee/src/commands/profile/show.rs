@@ -54,7 +54,7 @@ pub(super) struct Args {
     #[arg(long)]
     weight: bool,
 
-    /// Folded stacks say where functions are, as flame graph tools colour by: _[k] in the kernel, _[i]
+    /// Folded stacks say where functions are, as flame graph tools colour by: `_[k]` in the kernel, `_[i]`
     /// inlined
     #[arg(long)]
     annotate: bool,
