@@ -82,6 +82,37 @@ fn neighbouring_bytes_are_always_found_and_are_false_sharing() {
     }
 }
 
+/// Whichever functions of a type write it, so that `explain` counts it once.
+#[test]
+fn allocated_memory_is_named_by_the_type_that_writes_it() {
+    let scratch = Scratch::new();
+    let program = example("knee-bind", "planted");
+    let tests = |pair: [&str; 2]| {
+        let mut generate = scratch.knee(&["commute", "tests"]);
+        finish(generate.args(pair).arg("--model").arg(&program)).assert_code(0).stdout.clone()
+    };
+    let tests = [["add", "add"], ["add", "reset"], ["reset", "reset"]].map(tests).concat();
+    std::fs::write(scratch.path().join("tests"), tests).unwrap();
+    let checked = check(&scratch, "planted", &["--tests", "tests", "-o", "record"]);
+    let Some(checked) = checked else { return };
+    checked.assert_code(0).assert_stdout_has("3  memory that planted::Tally writes");
+    let explained = finish(scratch.knee(&["commute", "explain", "record"]).args(["--json"]));
+    let ranking: Value = serde_json::from_str(&explained.assert_code(0).stdout).unwrap();
+    let [datum] = ranking["data"].as_array().unwrap().as_slice() else { panic!("{ranking}") };
+    assert_eq!((&datum["frees"], &datum["tests"]), (&3.into(), &3.into()));
+    let writers = datum["writers"].as_object().unwrap();
+    assert!(writers.keys().eq(["add", "reset"]), "{datum}");
+}
+
+#[test]
+fn what_is_local_to_a_thread_is_always_named() {
+    let Some(results) = always("visit") else { return };
+    let named = serde_json::json!(["the stack or the thread-local variables of a thread"]);
+    for test in results {
+        assert_eq!(test["conflicts"][0]["data"], named, "{test}");
+    }
+}
+
 #[test]
 fn lookups_of_different_keys_share_the_word_of_a_rwlock() {
     let Some(results) = check_all("rwlock_hashmap", &["get", "get"]) else { return };
@@ -296,7 +327,7 @@ fn what_does_not_go_as_the_model_says_is_told() {
     // It takes only its own test with it.
     let checked = check(&scratch, "planted", &["aborts"]).unwrap();
     checked.assert_code(4).assert_stdout_has("null,aborts/0.0: it was ended by signal 6");
-    checked.assert_stdout_has("8 tests did not return what the model says");
+    checked.assert_stdout_has("11 tests did not return what the model says");
 }
 
 #[test]

@@ -38,6 +38,7 @@
 //! # }
 //! ```
 
+mod allocated;
 mod archive;
 mod channel;
 mod check;

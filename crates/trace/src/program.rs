@@ -42,6 +42,7 @@ pub fn check_program(
     let mut names = ProgramNames::default();
     while !rest.is_empty() {
         let mut process = Process::start(program, &rest.join(&b'\n'), patience)?;
+        names.restart();
         let mut told = 0;
         let end = loop {
             match process.next(&mut names)? {
@@ -139,6 +140,7 @@ impl Process {
                 self.is_up = true;
                 names.learn(&mapping);
             }
+            Ok(Told::Thread(stack)) => names.learn_thread(stack),
             Ok(Told::Done { id, outcome, seen }) => self.done.push_back((id, outcome, seen)),
             Err(_) => return Err(CheckError::Agent(told.to_owned())),
         }

@@ -7,15 +7,16 @@ use std::path::Path;
 
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
+use crate::allocated;
 use crate::check::Functions;
 use crate::datum::Datum;
 use crate::lines::Lines;
 use crate::record::{Conflict, TestResult, Touch};
 
-/// What is said of memory that no file and no stack of `/proc/self/maps` is: what the program has
-/// allocated, and the stacks of its threads.
-const ALLOCATED: &str = "allocated memory";
+/// What is said of the stack that `/proc/self/maps` names, and of those of the threads that make calls.
+/// The C library has the thread-local variables of a thread in the same mapping.
 const STACK: &str = "the stack of the main thread";
+const THREAD: &str = "the stack or the thread-local variables of a thread";
 
 /// Of a program, as far as its files tell.
 #[derive(Default)]
@@ -26,6 +27,10 @@ pub struct ProgramNames {
     /// By first address.
     files: BTreeMap<u64, File>,
     stack: Range<u64>,
+    /// What is mapped and no file.
+    anonymous: Vec<Range<u64>>,
+    /// Of these the stacks of threads.
+    threads: Vec<Range<u64>>,
 }
 
 /// A file that is mapped.
@@ -52,16 +57,26 @@ impl ProgramNames {
             path if path.starts_with('/') && mapping.offset == 0 => {
                 self.load(Path::new(path), mapping.range.start);
             }
+            "" => self.anonymous.push(mapping.range),
             _ => {}
         }
+    }
+
+    /// Learns an address in the stack of a thread that makes calls, after all mappings.
+    pub(crate) fn learn_thread(&mut self, address: u64) {
+        let stack = self.anonymous.iter().find(|range| range.contains(&address));
+        self.threads.extend(stack.cloned());
+    }
+
+    /// Forgets what another process had where it allocates: what follows is of a new one.
+    pub(crate) fn restart(&mut self) {
+        self.anonymous.clear();
+        self.threads.clear();
     }
 
     /// Names shared lines, and looks up the names of the code that shares them, which takes longer than
     /// a test: of code that shares none, names are not needed.
     pub(crate) fn look_up(&mut self, runs: &mut [TestResult]) {
-        for conflict in runs.iter_mut().flat_map(|run| &mut run.conflicts) {
-            conflict.datum = Some(self.datum(conflict));
-        }
         let sides = runs.iter().flat_map(|run| &run.conflicts).flat_map(|one| &one.sides);
         for code in sides.flat_map(Touch::all_code) {
             let file = self.file(code).map(|(_, file)| file);
@@ -73,25 +88,36 @@ impl ProgramNames {
                 self.functions.add_instruction(code, frames);
             }
         }
+        for conflict in runs.iter_mut().flat_map(|run| &mut run.conflicts) {
+            conflict.datum = Some(self.datum(conflict));
+        }
     }
 
     /// What the bytes are that one side writes and another touches; of a line that is falsely shared,
     /// those that each side has.
     fn datum(&self, conflict: &Conflict) -> Datum {
         let first = |bytes: u64| self.at(conflict.line + u64::from(bytes.trailing_zeros()));
+        let functions = &self.functions;
         let shared = conflict.shared_bytes();
         if shared != 0 {
-            return Datum::shared(vec![first(shared)]);
+            let writers = conflict.sides.iter().filter(|side| side.written & shared != 0);
+            let name = first(shared).unwrap_or_else(|| allocated::written(writers, functions));
+            return Datum::shared(vec![name]);
         }
-        let (writers, readers): (Vec<_>, Vec<_>) =
+        let (writers, readers): (Vec<&Touch>, Vec<&Touch>) =
             conflict.sides.iter().partition(|side| side.written != 0);
-        let fields: BTreeSet<_> = writers.iter().map(|side| first(side.written)).collect();
-        let beside: BTreeSet<_> = readers.iter().map(|side| first(side.read)).collect();
+        let written = |side: &&Touch| {
+            first(side.written).unwrap_or_else(|| allocated::written([*side], functions))
+        };
+        let read =
+            |side: &&Touch| first(side.read).unwrap_or_else(|| allocated::read([*side], functions));
+        let fields: BTreeSet<_> = writers.iter().map(written).collect();
+        let beside: BTreeSet<_> = readers.iter().map(read).collect();
         Datum::falsely_shared(fields.into_iter().collect(), beside.into_iter().collect())
     }
 
-    /// What is at an address.
-    fn at(&self, address: u64) -> String {
+    /// What is at an address, unless the program has allocated it.
+    fn at(&self, address: u64) -> Option<String> {
         let name = |name: &str, start: u64| match address - start {
             0 => name.to_owned(),
             offset => format!("{name}+{offset:#x}"),
@@ -100,13 +126,14 @@ impl ProgramNames {
         if let Some((start, (end, known))) = variable
             && address < *end
         {
-            return name(known, *start);
+            return Some(name(known, *start));
         }
-        match self.file(address) {
-            Some((start, file)) => name(&file.name, start),
-            None if self.stack.contains(&address) => STACK.to_owned(),
-            None => ALLOCATED.to_owned(),
+        if let Some((start, file)) = self.file(address) {
+            return Some(name(&file.name, start));
         }
+        let of = |stack: &Range<u64>| stack.contains(&address);
+        let kind = if of(&self.stack) { Some(STACK) } else { None };
+        kind.or_else(|| self.threads.iter().any(of).then_some(THREAD)).map(str::to_owned)
     }
 
     /// The file that is mapped at an address, and where it begins.
@@ -119,7 +146,7 @@ impl ProgramNames {
     /// program.
     fn load(&mut self, path: &Path, start: u64) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let unnamed = format!("{name}, where it has no symbols");
+        let unnamed = format!("{name}{}", allocated::NO_SYMBOLS);
         // A program that is started again has the same at the same place.
         if self.files.get(&start).is_some_and(|known| known.name == name) {
             return;
@@ -233,7 +260,8 @@ mod tests {
         };
         names.look_up(std::slice::from_mut(&mut run));
         let datum = run.conflicts[0].datum.as_ref();
-        assert_eq!(datum.map(ToString::to_string).as_deref(), Some(ALLOCATED));
+        let named = "memory that knee_trace::symbols::tests writes";
+        assert_eq!(datum.map(ToString::to_string).as_deref(), Some(named));
         let name = names.functions().at(code).unwrap_or_default();
         assert!(name.contains("function") && name.contains("symbols.rs:"), "{name}");
         assert_eq!(names.functions().at(1), None);
@@ -241,13 +269,18 @@ mod tests {
 
     #[test]
     fn data_are_named_by_variables_or_by_the_kind_of_memory() {
-        let names = names();
+        let mut names = names();
         let at = VARIABLE.as_ptr() as u64;
         let variable = "knee_trace::symbols::tests::VARIABLE";
-        assert_eq!(names.at(at), variable);
-        assert_eq!(names.at(at + 9), format!("{variable}+0x9"));
-        let allocated = Box::new(0_u64);
-        assert_eq!(names.at(&raw const *allocated as u64), ALLOCATED);
+        assert_eq!(names.at(at).as_deref(), Some(variable));
+        assert_eq!(names.at(at + 9), Some(format!("{variable}+0x9")));
+        let (allocated, own) = (Box::new(0_u64), 0_u64);
+        let (allocated, own) = (&raw const *allocated as u64, &raw const own as u64);
+        assert_eq!([names.at(allocated), names.at(own)], [None, None]);
+        names.learn_thread(own);
+        assert_eq!(names.at(own).as_deref(), Some(THREAD));
+        names.restart();
+        assert_eq!(names.at(own), None);
     }
 
     #[test]

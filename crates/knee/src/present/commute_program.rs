@@ -1,6 +1,7 @@
 //! Which functions of a program write lines that calls share.
 //!
-//! Most of what a library's calls share it has allocated, and so has no name: the functions say more.
+//! Most of what a library's calls share it has allocated, and is named by the type that writes it: the
+//! functions say more.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,9 @@
-//! Operations whose sharing is known, to see that knee finds it: a word that two calls write, two
-//! bytes of one line, and calls that share nothing.
+//! Operations whose sharing is known, to see that knee finds and names it: a word that two calls
+//! write, in a variable, in allocated memory and of a thread, two bytes of one line, and calls that
+//! share nothing.
 
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use knee_bind::{Action, Binding, Call, Returned, Setup};
@@ -28,6 +30,9 @@ fn planted() -> Interface<Nothing> {
                 "neighbour",
                 "(): writes a byte of a variable, next to that of the other caller",
             ),
+            operation("add", "(): adds one to what the binding has allocated"),
+            operation("reset", "(): sets it to zero, in another function"),
+            operation("visit", "(): adds one to a thread-local variable of the first caller"),
             operation("wrong", "(): returns what it should not"),
             operation("missing", "(): is not there in the binding"),
             operation("panics", "(): panics"),
@@ -50,7 +55,39 @@ static NEIGHBOURS: Bytes = Bytes([const { AtomicU8::new(0) }; 4]);
 #[repr(align(128))]
 struct Line(AtomicU8);
 
-struct Planted([Line; 4]);
+/// A word that is allocated, with two functions which write it.
+struct Tally(Box<AtomicU64>);
+
+impl Tally {
+    #[inline(never)]
+    fn add(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    #[inline(never)]
+    fn reset(&self) {
+        self.0.store(0, Relaxed);
+    }
+}
+
+thread_local! {
+    static VISITS: AtomicU64 = const { AtomicU64::new(0) };
+}
+
+/// Those of the thread that has called this first.
+fn visits() -> &'static AtomicU64 {
+    static FIRST: OnceLock<&AtomicU64> = OnceLock::new();
+    FIRST.get_or_init(|| {
+        let own = VISITS.with(std::ptr::from_ref);
+        // SAFETY: it has no destructor, and threads that make calls end with the program.
+        unsafe { &*own }
+    })
+}
+
+struct Planted {
+    lines: [Line; 4],
+    tally: Tally,
+}
 
 impl Binding for Planted {
     fn model() -> impl Model {
@@ -58,11 +95,12 @@ impl Binding for Planted {
     }
 
     fn set_up(_: &Setup<'_>) -> Self {
-        Self([const { Line(AtomicU8::new(0)) }; 4])
+        let lines = [const { Line(AtomicU8::new(0)) }; 4];
+        Self { lines, tally: Tally(Box::default()) }
     }
 
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
-        let (own, neighbour) = (&self.0[call.thread()].0, &NEIGHBOURS.0[call.thread()]);
+        let (own, neighbour) = (&self.lines[call.thread()].0, &NEIGHBOURS.0[call.thread()]);
         let action: Action<'_> = match call.operation() {
             "null" => Box::new(|| Returned::Nothing),
             "own" => Box::new(|| {
@@ -77,6 +115,21 @@ impl Binding for Planted {
                 neighbour.store(1, Relaxed);
                 Returned::Nothing
             }),
+            "add" => Box::new(|| {
+                self.tally.add();
+                Returned::Nothing
+            }),
+            "reset" => Box::new(|| {
+                self.tally.reset();
+                Returned::Nothing
+            }),
+            "visit" => {
+                let visits = visits();
+                Box::new(|| {
+                    visits.fetch_add(1, Relaxed);
+                    Returned::Nothing
+                })
+            }
             "wrong" => Box::new(|| Returned::Number(7)),
             "panics" => Box::new(|| panic!("as it should")),
             "aborts" => Box::new(|| std::process::abort()),

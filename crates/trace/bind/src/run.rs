@@ -29,6 +29,8 @@ pub const TOLD: &str = "knee-bind ";
 pub enum Told {
     /// A line of its `/proc/self/maps`; these come before the first test.
     Mapping(String),
+    /// An address in the stack of a thread that makes calls; they come after the mappings.
+    Thread(u64),
     /// A test is done; they are in the order in which they came.
     Done {
         /// The test.
@@ -71,6 +73,9 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
     let workers = Workers::<B>::start(SIDES)?;
     for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
         tell(out, &Told::Mapping(mapping.to_owned()))?;
+    }
+    for stack in workers.stacks() {
+        tell(out, &Told::Thread(stack))?;
     }
     Mark::Arm.say();
     std::thread::yield_now();
@@ -224,7 +229,7 @@ mod tests {
         });
         told.filter_map(|told| match told {
             Told::Done { id, outcome, seen } => Some((id, outcome, seen)),
-            Told::Mapping(_) => None,
+            Told::Mapping(_) | Told::Thread(_) => None,
         })
         .collect()
     }

@@ -33,7 +33,8 @@ struct Job<B> {
 
 enum Turn<B> {
     Idle,
-    Ready,
+    /// With an address in the thread's stack.
+    Ready(u64),
     Make(Job<B>),
     Made(Result<Returned, NoResult>),
 }
@@ -63,7 +64,12 @@ impl<B> Slot<B> {
 }
 
 /// The threads; they end with the process.
-pub(crate) struct Workers<B>(Vec<Arc<Slot<B>>>);
+pub(crate) struct Workers<B>(Vec<Worker<B>>);
+
+struct Worker<B> {
+    slot: Arc<Slot<B>>,
+    stack: u64,
+}
 
 impl<B: Binding> Workers<B> {
     /// Starts a thread for each of so many calls at once, and the next one when it is there: what
@@ -73,13 +79,18 @@ impl<B: Binding> Workers<B> {
             let slot = Arc::new(Slot { turn: Mutex::new(Turn::Idle), changed: Condvar::new() });
             let own = Arc::clone(&slot);
             thread::Builder::new().spawn(move || work(&own))?;
-            slot.exchange(|turn| match turn {
-                Turn::Ready => Ok(()),
+            let stack = slot.exchange(|turn| match turn {
+                Turn::Ready(stack) => Ok(stack),
                 other => Err(other),
             });
-            Ok(slot)
+            Ok(Worker { slot, stack })
         };
         (0..calls).map(start).collect::<std::io::Result<_>>().map(Self)
+    }
+
+    /// An address in the stack of each.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|worker| worker.stack)
     }
 
     /// Has call `nr` of a test made by its thread, and waits for it.
@@ -89,7 +100,7 @@ impl<B: Binding> Workers<B> {
         test: &Arc<Test>,
         nr: usize,
     ) -> Result<Returned, NoResult> {
-        let slot = &self.0[nr];
+        let slot = &self.0[nr].slot;
         slot.put(Turn::Make(Job { binding: Arc::clone(binding), test: Arc::clone(test), nr }));
         slot.exchange(|turn| match turn {
             Turn::Made(result) => Ok(result),
@@ -99,7 +110,8 @@ impl<B: Binding> Workers<B> {
 }
 
 fn work<B: Binding>(slot: &Slot<B>) {
-    slot.put(Turn::Ready);
+    let here = 0_u8;
+    slot.put(Turn::Ready((&raw const here).expose_provenance() as u64));
     loop {
         let job = slot.exchange(|turn| match turn {
             Turn::Make(job) => Ok(job),

@@ -1,0 +1,216 @@
+//! Memory that a program has allocated → who writes it: `memory that
+//! std::sys::sync::rwlock::futex::RwLock writes`.
+//!
+//! Such memory has no symbol, and where it was allocated cannot be seen: the address that an allocator
+//! returns is in a register, which plugins cannot read before QEMU 9. So it is called after the code
+//! that a call reaches it by first, the innermost that means something: not a primitive of `core` or
+//! a copy of bytes or an allocator that is called by something else, but who uses it. Of a method only the type is told. `read`, `write` and
+//! `write_unlock` of a lock are after the same word, which has one name by that in all tests.
+
+use crate::check::Functions;
+use crate::record::Touch;
+
+/// What is said of memory of which no code is known.
+const ALLOCATED: &str = "allocated memory";
+/// What follows the name of a file in which code is that has no symbol.
+pub(crate) const NO_SYMBOLS: &str = ", where it has no symbols";
+/// Code of Rust that touches whatever it is told to.
+const PRIMITIVES: &[&str] =
+    &["core::", "compiler_builtins::", "alloc::alloc::", "std::alloc::", "__rustc::"];
+/// Functions of C that do; libraries of C have variants of them, `__memmove_avx_unaligned_erms`.
+const COPIES: &[&str] = &["memcpy", "memmove", "memset", "memcmp", "bcmp"];
+/// Functions of C whose callers use what they return; `__libc_malloc` is another name of the first.
+const ALLOCATORS: &[&str] =
+    &["malloc", "calloc", "realloc", "free", "memalign", "posix_memalign", "aligned_alloc"];
+/// What makes the calls, and the code in a binding that makes one.
+const BINDING_CODE: &str = "knee_bind::";
+const BOUND_CALL: &str = " as knee_bind::Binding>::";
+
+/// Memory that these sides write.
+pub(crate) fn written<'t>(
+    sides: impl IntoIterator<Item = &'t Touch>,
+    functions: &Functions,
+) -> String {
+    named(sides.into_iter().filter_map(|side| side.called_writers().next()), "writes", functions)
+}
+
+/// Memory that these sides read.
+pub(crate) fn read<'t>(
+    sides: impl IntoIterator<Item = &'t Touch>,
+    functions: &Functions,
+) -> String {
+    named(sides.into_iter().filter_map(|side| side.called_readers().next()), "reads", functions)
+}
+
+/// Of several who do it the first by name: which call is the first one says nothing.
+fn named<'t>(
+    code: impl Iterator<Item = (u64, &'t [u64])>,
+    does: &str,
+    functions: &Functions,
+) -> String {
+    let users = code.filter_map(|(code, callers)| {
+        user(std::iter::once(&code).chain(callers).flat_map(|code| functions.frames(*code)))
+    });
+    match users.min() {
+        Some(user) => format!("memory that {user} {does}"),
+        None => ALLOCATED.to_owned(),
+    }
+}
+
+/// Who means something of functions that call each other, the innermost first. If it is only the
+/// binding, a library of C says more, even without symbols.
+fn user<'f>(frames: impl Iterator<Item = &'f str>) -> Option<String> {
+    let (mut of_c, mut primitive) = (None, None);
+    for frame in frames.map(without_line).take_while(|frame| !frame.starts_with(BINDING_CODE)) {
+        if let Some(file) = frame.strip_suffix(NO_SYMBOLS) {
+            of_c = of_c.or(Some(file));
+        } else if is_of_c(frame) {
+            of_c = of_c.or(Some(frame));
+        } else if is_primitive(frame) {
+            primitive = primitive.or(Some(frame));
+        } else if frame.contains(BOUND_CALL) && of_c.is_some() {
+            break;
+        } else {
+            return Some(type_or_module(frame).to_owned());
+        }
+    }
+    of_c.or(primitive).map(str::to_owned)
+}
+
+/// `write (futex.rs:173)` → `write`.
+fn without_line(frame: &str) -> &str {
+    match frame.strip_suffix(')').and_then(|frame| frame.rsplit_once(" (")) {
+        Some((name, place)) if place.contains(':') => name,
+        _ => frame,
+    }
+}
+
+fn is_of_c(function: &str) -> bool {
+    let name = function.strip_prefix("__libc_").unwrap_or(function);
+    ALLOCATORS.contains(&name)
+        || !function.contains("::") && COPIES.iter().any(|copy| function.contains(copy))
+}
+
+fn is_primitive(function: &str) -> bool {
+    let path = function.trim_start_matches(['<', '&']);
+    let of_rust = |path: &str| PRIMITIVES.iter().any(|of| path.starts_with(of));
+    // Of a type in no crate, as `<u64 as core::cmp::PartialEq>::eq`, or of any: `<Q as a::Same>::is`.
+    of_rust(path) || path.split_once(" as ").is_some_and(|(of, _)| !of.contains("::"))
+}
+
+/// What a function of Rust is part of; of others there is nothing but the function.
+fn type_or_module(function: &str) -> &str {
+    let mut function = function;
+    let path = loop {
+        match split_last(function) {
+            // A closure is part of the function that it is in.
+            Some((around, closure)) if closure.starts_with('{') => function = around,
+            Some((path, _)) => break path,
+            None => return function,
+        }
+    };
+    // What is in another module than the type: `a::<impl b::C>::d`.
+    let last = split_last(path).map_or(path, |(_, last)| last);
+    let brackets = |of: &str| of.starts_with('<') && of.ends_with('>');
+    match last.strip_prefix("<impl ") {
+        Some(of) if brackets(last) => {
+            let of = &of[..of.len() - 1];
+            of.rsplit_once(" for ").map_or(of, |(_, of)| of)
+        }
+        _ if brackets(path) => {
+            let of = &path[1..path.len() - 1];
+            of.split_once(" as ").map_or(of, |(of, _)| of)
+        }
+        _ => path,
+    }
+}
+
+/// `a::B<c::D>::e` → `a::B<c::D>` and `e`.
+fn split_last(function: &str) -> Option<(&str, &str)> {
+    let mut depth = 0_i32;
+    let bytes = function.as_bytes();
+    for at in (1..bytes.len()).rev() {
+        match bytes[at] {
+            // Of an arrow it is no bracket.
+            b'>' if bytes[at - 1] != b'-' => depth += 1,
+            b'<' => depth -= 1,
+            b':' if depth == 0 && bytes[at - 1] == b':' => {
+                return Some((&function[..at - 1], &function[at + 1..]));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(frames: &[&str]) -> Option<String> {
+        user(frames.iter().copied())
+    }
+
+    #[test]
+    fn methods_of_a_type_have_one_name() {
+        let same = |frames: &[&str], expected: &str| {
+            for frame in frames {
+                assert_eq!(of(&[frame]).as_deref(), Some(expected), "{frame}");
+            }
+        };
+        let lock = [
+            "<std::sys::sync::rwlock::futex::RwLock>::write (futex.rs:173)",
+            "std::sys::sync::rwlock::futex::RwLock::read_contended",
+            "<std::sys::sync::rwlock::futex::RwLock as a::Lock>::lock::{{closure}} (futex.rs:1)",
+        ];
+        same(&lock, "std::sys::sync::rwlock::futex::RwLock");
+        let generic =
+            ["a::Map<K,V>::insert::{{closure}}::{{closure}}", "a::Map<K,V>::get (a.rs:1)"];
+        same(&generic, "a::Map<K,V>");
+        same(&["<a::B<fn(c::D) -> e::F> as g::H<i::J>>::k"], "a::B<fn(c::D) -> e::F>");
+        same(&["a::module::function", "a::module::function::{closure#0}"], "a::module");
+        same(&["a::b::<impl c::D<E>>::f", "a::b::<impl g::H for c::D<E>>::f"], "c::D<E>");
+    }
+
+    #[test]
+    fn functions_of_c_have_their_own_names() {
+        assert_eq!(of(&["_int_free", "free"]).as_deref(), Some("_int_free"));
+        assert_eq!(of(&["put (map.c:12)", "main"]).as_deref(), Some("put"));
+    }
+
+    #[test]
+    fn who_uses_primitives_is_told_and_who_makes_the_calls_is_not() {
+        let map = "a::Map<K,V>::insert (a.rs:1)";
+        let primitives = [
+            "core::ptr::write (mod.rs:1)",
+            "<core::sync::atomic::AtomicU32>::store",
+            "__memmove_avx_unaligned_erms",
+            "libc.so.6, where it has no symbols",
+            "compiler_builtins::mem::memcpy",
+            "<u64 as core::cmp::PartialEq>::eq (cmp.rs:1)",
+            "<Q as a::Equivalent<K>>::equivalent (a.rs:3)",
+            "<alloc::alloc::Global as core::alloc::Allocator>::allocate",
+            "__rustc::__rust_alloc",
+            "__libc_calloc",
+        ];
+        for primitive in primitives {
+            assert_eq!(of(&[primitive, map, "b::C::d"]).as_deref(), Some("a::Map<K,V>"));
+        }
+        let (calls, bound) =
+            ("knee_bind::workers::window", "<a::B as knee_bind::Binding>::prepare");
+        assert_eq!(of(&[primitives[0], bound]).as_deref(), Some("a::B"));
+        assert_eq!(of(&["free", bound]).as_deref(), Some("free"));
+        assert_eq!(of(&["free", map, bound]).as_deref(), Some("a::Map<K,V>"));
+        assert_eq!(of(&[primitives[3], primitives[0], calls, map]).as_deref(), Some("libc.so.6"));
+        assert_eq!(of(&[calls, map]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_symbol_has_a_name(name in "[a-c<>:{} ()é-]{0,20}") {
+            prop_assert!(of(&[&name]).is_some());
+        }
+    }
+}
