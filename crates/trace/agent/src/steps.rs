@@ -18,6 +18,9 @@ pub(crate) const PAGES_AT: usize = 0x1234_5600_0000;
 /// their position alone.
 pub(crate) const PAGES_APART: usize = 2 << 20;
 
+/// Where a page is for ever, near those of tests; see [`keep_tables`].
+const KEPT_AT: usize = PAGES_AT + MOST * PAGES_APART;
+
 /// What an open with O_ANYFD returns, and the numbers behind it: nobody else means them.
 const ANY_FDS: i32 = 500;
 /// The ends of pipes that the agent holds during set-up, two for each.
@@ -66,6 +69,26 @@ fn path_of(home: Home) -> &'static CStr {
 /// Where page `nr` of tests is.
 pub(crate) fn page_at(nr: Nr) -> usize {
     PAGES_AT + usize::from(nr) * PAGES_APART
+}
+
+/// Keeps the tables above the page tables of tests, which otherwise go with a test's last page.
+///
+/// They cover a gigabyte and more, and in most programs something else is mapped there. And Linux does
+/// not flush the one page then from the TLB but all, as tables cover so many (`tlb_flush_pmd_range` of
+/// include/asm-generic/tlb.h), which costs QEMU as much as half of a test.
+pub(crate) fn keep_tables() -> std::io::Result<()> {
+    // SAFETY: new memory where nothing is.
+    let at = unsafe {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        libc::mmap(KEPT_AT as *mut libc::c_void, PAGE, protection, flags, -1, 0)
+    };
+    if at == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: a writable byte of that memory. The tables are there once it has been written.
+    unsafe { at.cast::<u8>().write_volatile(1) };
+    Ok(())
 }
 
 /// The byte that a datum is full of; 0 is what new memory is full of.

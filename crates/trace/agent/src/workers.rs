@@ -136,6 +136,8 @@ impl Workers {
             }
             &*at.cast::<Shared>()
         };
+        // The other process gets a copy.
+        steps::keep_tables()?;
         // SAFETY: this process has one thread.
         let (main, child) = unsafe { (libc::getpid(), libc::fork()) };
         if child < 0 {
