@@ -1,8 +1,7 @@
 //! Who has called the code that runs: a shadow of the call stack of a task whose window is open.
 //!
 //! A block of instructions says how it ends, and the next block shows what came of it. Behind a call
-//! the next one is the callee's, and the caller is known exactly: to push the return address is the
-//! last access of the block, and it is the call's. Behind a return it is the caller's, just behind
+//! the next one is the callee's; a call says where it is. Behind a return it is the caller's, just behind
 //! the call; if that is not the innermost one, inner frames have been left without a return and go
 //! as well. Where no frame is returned to, the return was a jump that undid a call (a retpoline).
 //! A fault is a call that any instruction makes, and an `iretq` its return, wherever it goes to: the
@@ -65,8 +64,8 @@ pub(crate) struct Calls {
     /// The block that runs, and how it ends.
     block: u64,
     ends: Ends,
-    /// The instruction that accessed memory last.
-    last: u64,
+    /// The call that was executed last.
+    call: u64,
     /// The chain of the frames, if it has been noted.
     chain: Option<Chain>,
     /// The first is the empty one. Behind the last of fewer than there is room for are zeroes.
@@ -81,7 +80,7 @@ impl Calls {
             count: 0,
             block: 0,
             ends: Ends::Leaves,
-            last: 0,
+            call: 0,
             chain: None,
             chains: vec![[0; MAX_CALLERS]],
         }
@@ -107,7 +106,7 @@ impl Calls {
         } else {
             match self.ends {
                 Ends::Otherwise => {}
-                Ends::Call => self.push(Frame { code: self.last, is_fault: false }),
+                Ends::Call => self.push(Frame { code: self.call, is_fault: false }),
                 Ends::Return => self.return_to(start.address),
                 Ends::Leaves => self.leave(),
             }
@@ -116,10 +115,9 @@ impl Calls {
         self.ends = start.ends;
     }
 
-    /// An instruction accessed memory.
-    #[inline]
-    pub(crate) fn access(&mut self, pc: u64) {
-        self.last = pc;
+    /// A call is executed; it is the last instruction of its block.
+    pub(crate) fn call(&mut self, pc: u64) {
+        self.call = pc;
     }
 
     /// The callers of the code that runs.
@@ -215,7 +213,7 @@ mod tests {
         for &(address, ends) in blocks {
             let enters = (address == FAULT).then_some(EntryKind::Fault);
             calls.block(&BlockStart { address, length: 4, enters, ends });
-            calls.access(address + 11);
+            calls.call(address + 11);
         }
     }
 

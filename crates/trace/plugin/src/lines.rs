@@ -4,6 +4,9 @@
 //! the table's generation or is free, and to clear the table is to begin the next generation. Open
 //! addressing with linear probing, at most half full. Lines in order of first access are kept beside
 //! it: what is reported does not depend on addresses.
+//!
+//! Most accesses are to a line that is there, by code that has touched it before. What is needed to see
+//! that is one line of the host's cache; what else is known of a line is apart.
 
 use crate::calls::Chain;
 
@@ -76,8 +79,18 @@ impl Code {
     }
 }
 
+/// Code in 32 bits. A kernel and its modules are within two gigabytes, where no two have the same; of
+/// a program's code the second of two that have is missing.
+type Tag = u32;
+const NO_TAG: Tag = 0;
+
+fn tag(pc: u64) -> Tag {
+    ((pc ^ pc >> 32) as Tag).max(1)
+}
+
 /// What one side did to one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(64))]
 pub(crate) struct Line {
     /// Physical address divided by [`LINE_BYTES`].
     pub(crate) number: u64,
@@ -85,6 +98,16 @@ pub(crate) struct Line {
     pub(crate) read: u64,
     /// Bit n: byte n was written.
     pub(crate) written: u64,
+    /// The first virtual address of its first byte.
+    address: u64,
+    /// The code of [`Details`].
+    writers: [Tag; MAX_PCS],
+    readers: [Tag; MAX_PCS],
+}
+
+/// Who touched a line, and where it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Details {
     /// Virtual addresses of the line's first byte.
     pub(crate) virtuals: FirstFew<MAX_VIRTUALS>,
     /// The code that wrote it.
@@ -114,6 +137,8 @@ struct Slot {
 pub(crate) struct LineTable {
     slots: Vec<Slot>,
     lines: Vec<Line>,
+    /// Of each line.
+    details: Vec<Details>,
     /// Index of the line that was touched last: most accesses are to it again.
     last: usize,
     generation: u32,
@@ -125,6 +150,7 @@ impl LineTable {
         LineTable {
             slots: vec![Slot { generation: 0, line: 0 }; FIRST_SLOTS],
             lines: Vec::new(),
+            details: Vec::new(),
             last: 0,
             generation: 1,
             overflowed: false,
@@ -134,6 +160,7 @@ impl LineTable {
     /// Forgets all lines.
     pub(crate) fn clear(&mut self) {
         self.lines.clear();
+        self.details.clear();
         self.overflowed = false;
         self.generation = self.generation.checked_add(1).unwrap_or_else(|| {
             self.slots.fill(Slot { generation: 0, line: 0 });
@@ -153,8 +180,17 @@ impl LineTable {
 
     /// What was done to the line with this number.
     pub(crate) fn get(&self, number: u64) -> Option<&Line> {
+        self.index(number).map(|index| &self.lines[index])
+    }
+
+    /// Who did it.
+    pub(crate) fn details(&self, number: u64) -> Option<&Details> {
+        self.index(number).map(|index| &self.details[index])
+    }
+
+    fn index(&self, number: u64) -> Option<usize> {
         let slot = self.slots[self.slot(number)];
-        (slot.generation == self.generation).then(|| &self.lines[slot.line as usize])
+        (slot.generation == self.generation).then_some(slot.line as usize)
     }
 
     /// Enters an access, in each line that it reaches into. `chain` is asked for the callers of code
@@ -181,20 +217,34 @@ impl LineTable {
     /// Enters an access of at least a byte that reaches into one line.
     #[inline]
     fn add_within(&mut self, access: &Access, chain: impl FnOnce() -> Chain) {
-        let Some(line) = self.line(access.physical / LINE_BYTES) else { return };
-        let (bits, code) = match access.store {
+        let address = access.address & !(LINE_BYTES - 1);
+        let Some(index) = self.line(access.physical / LINE_BYTES, address) else { return };
+        let line = &mut self.lines[index];
+        let (bits, tags) = match access.store {
             true => (&mut line.written, &mut line.writers),
             false => (&mut line.read, &mut line.readers),
         };
         *bits |= u64::MAX >> (LINE_BYTES - access.bytes) << (access.physical % LINE_BYTES);
-        code.add(access.pc, chain);
-        line.virtuals.add(access.address & !(LINE_BYTES - 1));
+        let tag = tag(access.pc);
+        let is_known = tags.iter().fold(false, |is_known, &known| is_known | (known == tag));
+        if !is_known && let Some(free) = tags.iter_mut().find(|tag| **tag == NO_TAG) {
+            *free = tag;
+            let details = &mut self.details[index];
+            match access.store {
+                true => details.writers.add(access.pc, chain),
+                false => details.readers.add(access.pc, chain),
+            }
+        }
+        if line.address != address {
+            self.details[index].virtuals.add(address);
+        }
     }
 
+    /// Where the line is among all; if it is not, it is added as one that was seen at this address.
     #[inline]
-    fn line(&mut self, number: u64) -> Option<&mut Line> {
+    fn line(&mut self, number: u64, address: u64) -> Option<usize> {
         if self.lines.get(self.last).is_some_and(|line| line.number == number) {
-            return self.lines.get_mut(self.last);
+            return Some(self.last);
         }
         let mut at = self.slot(number);
         if self.slots[at].generation != self.generation {
@@ -211,13 +261,16 @@ impl LineTable {
                 number,
                 read: 0,
                 written: 0,
-                virtuals: FirstFew::EMPTY,
-                writers: Code::NONE,
-                readers: Code::NONE,
+                address,
+                writers: [NO_TAG; MAX_PCS],
+                readers: [NO_TAG; MAX_PCS],
             });
+            let mut virtuals = FirstFew::EMPTY;
+            virtuals.add(address);
+            self.details.push(Details { virtuals, writers: Code::NONE, readers: Code::NONE });
         }
         self.last = self.slots[at].line as usize;
-        self.lines.get_mut(self.last)
+        Some(self.last)
     }
 
     /// Where the line is, or where it would go.
@@ -231,7 +284,7 @@ impl LineTable {
             {
                 return at;
             }
-            at = (at + 1) % self.slots.len();
+            at = (at + 1) & (self.slots.len() - 1);
         }
     }
 
@@ -266,7 +319,8 @@ mod tests {
         table.add(&access(0x1008, 8, true), uncalled);
         let line = table.get(0x1000 / 64).unwrap();
         assert_eq!((line.read, line.written), (0xf0, 0xff00));
-        assert_eq!(line.virtuals.as_slice(), [0xffff_8880_0000_1000]);
+        let virtuals = table.details(0x1000 / 64).unwrap().virtuals;
+        assert_eq!(virtuals.as_slice(), [0xffff_8880_0000_1000]);
     }
 
     #[test]
@@ -308,6 +362,21 @@ mod tests {
         for pc in [1, 2, 2, 1, 3, 4, 5] {
             table.add(&Access { pc, ..access(0, 8, true) }, uncalled);
         }
-        assert_eq!(table.get(0).unwrap().writers.pcs(), [1, 2, 3, 4]);
+        assert_eq!(table.details(0).unwrap().writers.pcs(), [1, 2, 3, 4]);
+        assert_eq!(table.details(0).unwrap().readers.pcs(), []);
+    }
+
+    #[test]
+    fn two_addresses_of_a_line_are_kept() {
+        let mut table = LineTable::new();
+        for address in [0x4000, 0x5000, 0x4008, 0x5010, 0x6000] {
+            table.add(&Access { address, ..access(0, 8, false) }, uncalled);
+        }
+        assert_eq!(table.details(0).unwrap().virtuals.as_slice(), [0x4000, 0x5000]);
+    }
+
+    #[test]
+    fn what_an_access_needs_of_a_line_is_a_line_of_the_host() {
+        assert_eq!((size_of::<Line>(), align_of::<Line>()), (64, 64));
     }
 }

@@ -247,11 +247,14 @@ impl Display for TouchObject<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let TouchObject(number, line, sides) = self;
         let touched = line.read | line.written;
-        let writers = line.writers.pcs();
-        let readers = line.readers.pcs();
-        let readers = &readers[..readers.len().min(MAX_PCS - writers.len())];
         let side = sides.iter().find(|(side, _)| side == number).map(|(_, side)| side);
-        let chains = line.writers.chains().iter().chain(line.readers.chains()).take(MAX_PCS);
+        let Some(details) = side.and_then(|side| side.table.details(line.number)) else {
+            return Err(fmt::Error);
+        };
+        let writers = details.writers.pcs();
+        let readers = details.readers.pcs();
+        let readers = &readers[..readers.len().min(MAX_PCS - writers.len())];
+        let chains = details.writers.chains().iter().chain(details.readers.chains()).take(MAX_PCS);
         let callers = chains.map(|&chain| side.map_or(&[][..], |side| side.calls.callers(chain)));
         write!(
             f,
@@ -261,7 +264,7 @@ impl Display for TouchObject<'_> {
             63 - touched.leading_zeros(),
             Address(line.read),
             Address(line.written),
-            addresses(line.virtuals.as_slice()),
+            addresses(details.virtuals.as_slice()),
             addresses(writers),
             addresses(readers),
             List(callers.map(|calls| Brackets(addresses(calls)))),
@@ -289,7 +292,7 @@ mod tests {
             for (address, ends) in [(pc - 0x100, Ends::Call), (pc, Ends::Otherwise)] {
                 let enters = None;
                 side.calls.block(&BlockStart { address, length: 1, enters, ends });
-                side.calls.access(address);
+                side.calls.call(address);
             }
             let access = Access { physical, address, bytes: 4, pc, store };
             side.table.add(&access, || side.calls.chain());

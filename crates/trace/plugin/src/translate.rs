@@ -58,15 +58,19 @@ pub(crate) fn armed(block: &Block) {
     for (at, insn) in block.instructions().enumerate() {
         let code = insn.code();
         let is_last = at + 1 == length;
+        let calls = is_last && ends(&code) == Ends::Call;
+        if calls && (kernel || user) {
+            insn.on_execute(on_call, insn.address());
+        }
         match if is_last { own_accesses(&code) } else { None } {
             _ if !kernel && !user => {}
             _ if !stack && is_of_stack(&code) => {}
             None => insn.on_access(on_access, insn.address()),
+            // It pushes what it returns to after all else.
+            Some(own) if !stack && calls && own > 1 => last_accesses(insn, own - 1),
+            Some(_) if !stack && calls => {}
             Some(0) => {}
-            Some(own) => {
-                insn.on_execute(on_last, own.into());
-                insn.on_access(on_access_of_last, insn.address());
-            }
+            Some(own) => last_accesses(insn, own),
         }
         if kernel && *code == IRETQ {
             insn.on_execute(on_return, insn.address() + IRETQ.len() as u64);
@@ -74,6 +78,12 @@ pub(crate) fn armed(block: &Block) {
             on_mark(insn, mark);
         }
     }
+}
+
+/// The last instruction of a block makes so many accesses of its own.
+fn last_accesses(insn: Instruction<'_>, own: u8) {
+    insn.on_execute(on_last, own.into());
+    insn.on_access(on_access_of_last, insn.address());
 }
 
 /// Whether it is an instruction on a string that is repeated. QEMU 7.2 jumps back to it for each
@@ -120,8 +130,8 @@ fn own_accesses(code: &[u8]) -> Option<u8> {
 }
 
 /// Whether an instruction accesses nothing but the stack: it pushes or pops a register, returns, or
-/// moves or compares something relative to the stack pointer. Calls are not among them, as their
-/// accesses tell who calls (module `calls`).
+/// moves or compares something relative to the stack pointer. Calls are not among them, as some read
+/// elsewhere where to call.
 fn is_of_stack(code: &[u8]) -> bool {
     let from_stack_pointer =
         |modrm: u8, sib: u8| modrm >> 6 != 0b11 && modrm & 7 == 4 && sib & 7 == 4;
@@ -216,6 +226,10 @@ extern "C" fn on_close(cpu: c_uint, side: *mut c_void) {
 
 extern "C" fn on_block(cpu: c_uint, start: *mut c_void) {
     vcpu(cpu, |vcpu| vcpu.block(|| BlockStart::unpack(start.addr() as u64)));
+}
+
+extern "C" fn on_call(cpu: c_uint, pc: *mut c_void) {
+    vcpu(cpu, |vcpu| vcpu.call(pc.addr() as u64));
 }
 
 extern "C" fn on_return(cpu: c_uint, next: *mut c_void) {

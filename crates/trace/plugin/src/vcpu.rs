@@ -126,6 +126,8 @@ pub(crate) struct Vcpu {
     /// An `iretq` is being executed inside an interrupt; this is the address behind it.
     returning: Option<u64>,
     presence: Presence,
+    /// Whether what happens now belongs to the side: its task is there, and in no interrupt.
+    counts: bool,
     /// Accesses that the last instruction of a block has still to make.
     last_accesses: usize,
     /// Where the task's registers were saved when it was switched out.
@@ -182,6 +184,7 @@ impl Vcpu {
             depth: 0,
             returning: None,
             presence: Presence::Here,
+            counts: false,
             last_accesses: 0,
             saved: FirstFew::EMPTY,
             pages: Pages::EMPTY,
@@ -195,20 +198,38 @@ impl Vcpu {
     /// Opens the window: what happens from now on goes into `side`.
     pub(crate) fn open(&mut self, number: usize, mut side: Box<Side>) {
         side.calls.open();
-        *self = Vcpu { side: Some((number, side)), ..Vcpu::new() };
+        *self = Vcpu { side: Some((number, side)), counts: true, ..Vcpu::new() };
     }
 
     /// Closes the window.
     pub(crate) fn close(&mut self) -> Option<(usize, Box<Side>)> {
+        self.counts = false;
         self.side.take()
     }
 
     /// A block begins.
     #[inline]
     pub(crate) fn block(&mut self, start: impl FnOnce() -> BlockStart) {
-        let Some((_, side)) = self.side.as_mut() else { return };
+        if self.side.is_none() {
+            return;
+        }
         let start = start();
         self.pages.block(start.address);
+        if !self.counts || self.returning.is_some() || start.enters.is_some() {
+            self.follow(&start);
+            self.counts = self.depth == 0 && self.presence == Presence::Here;
+        }
+        if self.counts
+            && let Some((_, side)) = self.side.as_mut()
+        {
+            side.count.instructions += start.length as u64;
+            side.calls.block(&start);
+        }
+    }
+
+    /// Follows the task into interrupts and out of them, and out of the CPU.
+    fn follow(&mut self, start: &BlockStart) {
+        let Some((_, side)) = self.side.as_mut() else { return };
         let switches = start.enters == Some(EntryKind::Switch);
         let still = |entry: u64| start.address.wrapping_sub(entry) < SWITCH_BYTES;
         match self.presence {
@@ -237,17 +258,21 @@ impl Vcpu {
             Some(EntryKind::Switch) => {
                 side.count.switches += 1;
                 if self.depth == 0 {
-                    side.calls.block(&start);
+                    side.calls.block(start);
                 }
                 self.presence = Presence::Leaves(start.address);
                 self.saved = FirstFew::EMPTY;
-                return;
             }
             Some(EntryKind::Fault) | None => {}
         }
-        if self.depth == 0 {
-            side.count.instructions += start.length as u64;
-            side.calls.block(&start);
+    }
+
+    /// A call is executed.
+    pub(crate) fn call(&mut self, pc: u64) {
+        if self.counts
+            && let Some((_, side)) = self.side.as_mut()
+        {
+            side.calls.call(pc);
         }
     }
 
@@ -274,28 +299,11 @@ impl Vcpu {
     /// An instruction accessed memory.
     #[inline]
     pub(crate) fn access(&mut self, info: AccessInfo, address: u64, pc: u64) {
+        if !self.counts {
+            return self.recognise(info, address);
+        }
         let Some((_, side)) = self.side.as_mut() else { return };
-        match self.presence {
-            Presence::Here => {}
-            Presence::Leaves(_) => {
-                if info.is_store() {
-                    self.saved.add(address);
-                }
-                return;
-            }
-            Presence::MayArrive(_) => {
-                if !info.is_store() && self.saved.as_slice().contains(&address) {
-                    self.presence = Presence::Here;
-                }
-                return;
-            }
-            Presence::Away => return,
-        }
-        if self.depth > 0 {
-            return;
-        }
         side.count.accesses += 1;
-        side.calls.access(pc);
         let bytes = info.bytes();
         let here = PAGE_BYTES - address % PAGE_BYTES;
         if bytes <= here {
@@ -304,6 +312,23 @@ impl Vcpu {
             // The pages of an access across two need not be neighbours in physical memory.
             side.access(&mut self.pages, info, address, here, pc);
             side.access(&mut self.pages, info, address + here, bytes - here, pc);
+        }
+    }
+
+    /// What does not count may tell that the task leaves, or that it is back.
+    #[cold]
+    fn recognise(&mut self, info: AccessInfo, address: u64) {
+        match self.presence {
+            Presence::Leaves(_) if info.is_store() => {
+                self.saved.add(address);
+            }
+            Presence::MayArrive(_)
+                if !info.is_store() && self.saved.as_slice().contains(&address) =>
+            {
+                self.presence = Presence::Here;
+                self.counts = self.depth == 0;
+            }
+            _ => {}
         }
     }
 }
@@ -426,7 +451,7 @@ mod tests {
         assert_eq!((count.switches, count.interrupts, count.instructions), (1, 0, 1));
     }
 
-    /// Who called what runs at the end of these blocks, each of which makes an access before it ends.
+    /// Who called what runs at the end of these blocks.
     fn callers(blocks: &[(u64, Option<EntryKind>, Ends)]) -> Vec<u64> {
         let mut vcpu = Vcpu::new();
         vcpu.open(0, Box::new(Side::new()));
@@ -434,11 +459,10 @@ mod tests {
             // Where a switched task is back is told by an access, which only QEMU can make.
             if matches!(vcpu.presence, Presence::MayArrive(_)) {
                 vcpu.presence = Presence::Here;
+                vcpu.counts = vcpu.depth == 0;
             }
             vcpu.block(|| BlockStart { address, length: 1, enters, ends });
-            if vcpu.depth == 0 && vcpu.presence == Presence::Here {
-                vcpu.side.as_mut().unwrap().1.calls.access(address + 1);
-            }
+            vcpu.call(address + 1);
             if ends == Ends::Leaves {
                 vcpu.returns(address + 2);
             }
