@@ -80,7 +80,7 @@ static KERNEL: LazyLock<Result<Kernel, String>> = LazyLock::new(|| {
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Starts a guest that runs the probe; none, and a printed reason, where that cannot be.
-fn start(arguments: &str, tracing: Tracing, patience: Duration) -> Option<Guest> {
+fn start(arguments: &str, options: GuestOptions) -> Option<Guest> {
     let skip = |reason: &dyn std::fmt::Display| {
         println!("skipped: {reason}");
         None
@@ -89,12 +89,8 @@ fn start(arguments: &str, tracing: Tracing, patience: Duration) -> Option<Guest>
         Ok(kernel) => kernel,
         Err(reason) => return skip(reason),
     };
-    let options = GuestOptions {
-        arguments: arguments.split(' ').map(str::to_owned).collect(),
-        tracing: Some(tracing),
-        patience,
-        ..GuestOptions::default()
-    };
+    let arguments = arguments.split(' ').map(str::to_owned).collect();
+    let options = GuestOptions { arguments, ..options };
     let files = Initramfs::new().file("init", 0o755, &PROBE).finish();
     match Guest::start(kernel, &files, &options) {
         Ok(guest) => Some(guest),
@@ -103,13 +99,17 @@ fn start(arguments: &str, tracing: Tracing, patience: Duration) -> Option<Guest>
     }
 }
 
-fn run(arguments: &str, tracing: Tracing) -> Option<Run> {
-    run_for(arguments, tracing, PATIENCE)
+fn traced(tracing: Tracing) -> GuestOptions {
+    GuestOptions { tracing: Some(tracing), patience: PATIENCE, ..GuestOptions::default() }
 }
 
-fn run_for(arguments: &str, tracing: Tracing, patience: Duration) -> Option<Run> {
+fn run(arguments: &str, tracing: Tracing) -> Option<Run> {
+    run_in(arguments, traced(tracing))
+}
+
+fn run_in(arguments: &str, options: GuestOptions) -> Option<Run> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut guest = start(arguments, tracing, patience)?;
+    let mut guest = start(arguments, options)?;
     let mut run = Run::default();
     let mut results = Vec::new();
     let mut begun = Instant::now();
@@ -301,7 +301,8 @@ fn a_guest_stands_still_after_a_test_with_conflicts_until_it_may_go_on() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let tracing = Tracing { pause: true, ..Tracing::default() };
     let patience = Duration::from_secs(20);
-    let Some(mut guest) = start("null 5 lseek 5", tracing, patience) else { return };
+    let options = GuestOptions { patience, ..traced(tracing) };
+    let Some(mut guest) = start("null 5 lseek 5", options) else { return };
     let mut results = Vec::new();
     let mut end = None;
     while let Some(event) = guest.next_event().expect("listen to the guest") {
@@ -331,9 +332,26 @@ fn a_guest_that_panics_loses_only_the_test_it_was_in() {
 #[test]
 fn a_guest_that_hangs_is_ended() {
     let patience = Duration::from_secs(20);
-    let Some(run) = run_for("lseek 5 hang 1", Tracing::default(), patience) else { return };
+    let options = GuestOptions { patience, ..traced(Tracing::default()) };
+    let Some(run) = run_in("lseek 5 hang 1", options) else { return };
     assert_eq!(run.results("lseek").len(), 5);
     assert_eq!(run.end, Some(End::Hung(patience)));
+}
+
+#[test]
+fn a_guest_that_resets_itself_loses_only_the_test_it_was_in() {
+    let Some(run) = run("lseek 5 reset 1", Tracing::default()) else { return };
+    assert_eq!(run.results("lseek").len(), 5);
+    assert_eq!(run.end, Some(End::Rebooted));
+}
+
+#[test]
+fn a_guest_that_runs_out_of_memory_loses_only_the_test_it_was_in() {
+    let options = GuestOptions { memory: 128, ..traced(Tracing::default()) };
+    let Some(run) = run_in("lseek 5 exhaust 1", options) else { return };
+    assert_eq!(run.results("lseek").len(), 5);
+    let Some(End::Panicked(said)) = &run.end else { panic!("{:?}", run.end) };
+    assert!(said.contains("Out of memory"), "{said}");
 }
 
 #[test]
@@ -349,7 +367,7 @@ const VICTIM: &str = "KNEE_TEST_VICTIM";
 #[test]
 fn a_guest_dies_with_the_process_that_started_it() {
     if std::env::var_os(VICTIM).is_some() {
-        if let Some(guest) = start("hang 1", Tracing::default(), PATIENCE) {
+        if let Some(guest) = start("hang 1", traced(Tracing::default())) {
             println!("\nguest {}", guest.id());
             std::thread::sleep(PATIENCE);
         }

@@ -16,9 +16,9 @@ pub(crate) const LINE_BYTES: u64 = 64;
 pub(crate) const MAX_PCS: usize = 4;
 /// Virtual addresses kept per line: a file's page has one in the kernel and one per mapping.
 pub(crate) const MAX_VIRTUALS: usize = 2;
-/// 64 MiB of lines, which take 128 MiB of table: an operation that touches more is cut off.
+/// 64 MiB of lines, which take 216 MiB of table: an operation that touches more is cut off.
 pub(crate) const MAX_LINES: usize = 1 << 20;
-/// Room for what most operations touch, in half of the host's first cache.
+/// Room for what most operations touch.
 const FIRST_SLOTS: usize = 1 << 11;
 
 /// Up to `N` distinct numbers, the first that came.

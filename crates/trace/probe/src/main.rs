@@ -120,11 +120,20 @@ fn operation(kind: &str) -> Option<Operation> {
         // The task goes to sleep in its window.
         "sleep" => |_, _| thread::sleep(std::time::Duration::from_millis(1)),
         "panic" => |_, _| drop(fs::write("/proc/sysrq-trigger", "c")),
+        "reset" => |_, _| drop(fs::write("/proc/sysrq-trigger", "b")),
+        "exhaust" => |_, _| exhaust(),
         "hang" => |_, _| loop {
             hint::spin_loop();
         },
         _ => return None,
     })
+}
+
+/// Takes more memory than there is.
+fn exhaust() {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_POPULATE;
+    // SAFETY: new memory, which nobody uses.
+    unsafe { libc::mmap(ptr::null_mut(), 1 << 40, libc::PROT_WRITE, flags, -1, 0) };
 }
 
 fn getppid() {
