@@ -100,6 +100,12 @@ pub(crate) const MOST_ABOVE: usize = 4;
 const FEWEST_PAUSES: u32 = 16;
 const MOST_PAUSES: u32 = 64;
 
+/// The entry of a table of this level that stands for a page of its span.
+#[inline]
+pub(crate) fn slot_at(level: u8, page: u64) -> usize {
+    (page >> (BITS * u32::from(level))) as usize % ENTRIES
+}
+
 /// Pages that one entry of a table of this level stands for.
 pub(crate) const fn reach(level: u8) -> u64 {
     1 << (BITS * level as u32)
@@ -133,7 +139,7 @@ impl Node {
     /// The entry that stands for a page of the span.
     #[inline]
     pub(crate) fn slot(&self, page: u64) -> usize {
-        (page >> (BITS * u32::from(self.level))) as usize % ENTRIES
+        slot_at(self.level, page)
     }
 
     /// Whether one entry stands for all these pages of the span.
@@ -219,13 +225,6 @@ impl Node {
     pub(crate) fn find_above(&self, page: u64) -> Option<Attributes> {
         let found = |branch: &Branch| branch.extents().and_then(|extents| extents.find(page));
         self.above_from_root().find_map(found)
-    }
-
-    /// Whether a branch above has any of these pages. Under this node's lock, and under an epoch. From the
-    /// root down, as above.
-    #[inline]
-    pub(crate) fn overlaps_above(&self, pages: Pages) -> bool {
-        self.above_from_root().any(|branch| branch.overlaps(pages))
     }
 
     /// The branches above, the root first.
@@ -451,11 +450,22 @@ impl Branch {
     /// Under an epoch.
     #[inline]
     pub(crate) fn child(&self, slot: usize) -> Option<Any<'_>> {
+        // SAFETY: it is this branch's level.
+        unsafe { self.child_of_level(self.node.level, slot) }
+    }
+
+    /// The same, of who has come to know this branch's level on the way, which spares a look at the branch.
+    ///
+    /// # Safety
+    /// It is its level.
+    #[inline]
+    pub(crate) unsafe fn child_of_level(&self, level: u8, slot: usize) -> Option<Any<'_>> {
+        debug_assert_eq!(level, self.node.level);
         let node = NonNull::new(self.children[slot].load(order!(Acquire, "child_load")))?;
         // SAFETY: `add` and `remove` see to it that it is there, for as long as somebody under an epoch
         // may have found it. A child of a branch of level 1 is a leaf.
         Some(unsafe {
-            match self.node.level {
+            match level {
                 1 => Any::Leaf(node.cast().as_ref()),
                 _ => Any::Branch(node.cast().as_ref()),
             }

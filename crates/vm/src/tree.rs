@@ -15,7 +15,7 @@ use crate::format::{Entry, Format};
 use crate::lineage::Lineage;
 use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
-use crate::node::{Any, Branch, Leaf};
+use crate::node::{Any, Branch, Leaf, MOST_ABOVE, slot_at};
 use crate::padded::Padded;
 use crate::page::{Frame, Pages};
 use crate::primitive::{AtomicBool, give_way};
@@ -222,7 +222,7 @@ impl Tree {
     #[inline]
     pub(crate) fn lock_pages<M: Machine>(&self, machine: &M, pages: Pages) -> Locked<'_> {
         loop {
-            let top = self.lowest(pages);
+            let (top, above) = self.lowest(pages);
             lock::<M>(top, pages, machine.epoch().platform());
             let locked = Locked { top, pages };
             // What others have done before we had the lock.
@@ -232,25 +232,35 @@ impl Tree {
                 Any::Branch(branch) => is_end(branch, pages),
             };
             let is_lowest = is_lowest || is_mutant!("lock_not_lowest");
-            let is_below = node.overlaps_above(pages) && !is_mutant!("lock_not_above");
+            // From the root down, as what branches say moves down meanwhile.
+            let mut above = above.into_iter().flatten();
+            let is_below = above.any(|branch| branch.overlaps(pages));
+            let is_below = is_below && !is_mutant!("lock_not_above");
             if is_lowest && !node.is_stray() && !is_below {
                 return locked;
             }
         }
     }
 
-    /// The lowest node that has all that is known of these pages, at this moment.
+    /// The lowest node that has all that is known of these pages, at this moment, and the branches above it,
+    /// the root first.
     #[inline]
-    fn lowest(&self, pages: Pages) -> Any<'_> {
-        let mut branch = &self.root;
+    fn lowest(&self, pages: Pages) -> (Any<'_>, [Option<&Branch>; MOST_ABOVE]) {
+        let (mut above, mut count) = ([None; MOST_ABOVE], 0);
+        let (mut branch, mut level) = (&self.root, self.root.level());
         loop {
-            if is_end(branch, pages) {
-                return Any::Branch(branch);
+            let slot = slot_at(level, pages.start);
+            if slot != slot_at(level, pages.end - 1) || branch.overlaps(pages) {
+                return (Any::Branch(branch), above);
             }
-            match branch.child(branch.slot(pages.start)) {
-                Some(Any::Branch(child)) => branch = child,
-                Some(leaf) => return leaf,
-                None => return Any::Branch(branch),
+            // SAFETY: the root's level is as it was found, and that of a child is the one below.
+            let Some(child) = (unsafe { branch.child_of_level(level, slot) }) else {
+                return (Any::Branch(branch), above);
+            };
+            above[count] = Some(branch);
+            match child {
+                Any::Branch(child) => (branch, level, count) = (child, level - 1, count + 1),
+                leaf => return (leaf, above),
             }
         }
     }
