@@ -79,6 +79,15 @@ impl Extents {
         self.list.iter()
     }
 
+    /// Whether none has any other page.
+    pub(crate) fn are_in(&self, pages: Pages) -> bool {
+        match &self.list[..] {
+            [] => true,
+            [first, ..] if first.pages.start < pages.start => false,
+            [.., last] => last.pages.end <= pages.end,
+        }
+    }
+
     /// Changes the attributes of all. Those that differ have to differ afterwards.
     pub(crate) fn change(&mut self, change: impl Fn(Attributes) -> Attributes) {
         self.list.iter_mut().for_each(|extent| extent.attributes = change(extent.attributes));

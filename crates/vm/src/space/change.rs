@@ -1,7 +1,7 @@
 //! To map, unmap, protect and discard.
 
 use super::Space;
-use super::said::{Lists, change_all, change_extents, change_leaf, map_leaf};
+use super::said::{Lists, change_all, change_extents, change_leaf, forget_extents, map_leaf};
 use crate::attributes::Attributes;
 use crate::backing::Backing;
 use crate::cpu::{Cpu, Lack, Spare};
@@ -196,7 +196,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }
         }
         if !extents.is_empty() {
-            change_extents(branch, 0, spare, |new| new.set(pages, None))?;
+            forget_extents(branch, pages, spare)?;
         }
         for child in branch.children(pages) {
             let below = self.unmap_in(child, pages, spare, removal)?;

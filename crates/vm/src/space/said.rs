@@ -209,6 +209,17 @@ pub(super) fn change_all(
     }
 }
 
+/// Takes what has these pages out of the extents of a branch that is locked.
+pub(super) fn forget_extents(branch: &Branch, pages: Pages, spare: &mut Spare) -> Result<(), Lack> {
+    if !branch.extents().is_some_and(|extents| extents.are_in(pages)) {
+        return change_extents(branch, 0, spare, |new| new.set(pages, None));
+    }
+    spare.has(1, 0)?;
+    // SAFETY: it is locked.
+    spare.retire(unsafe { branch.publish(None) });
+    Ok(())
+}
+
 /// Replaces the extents of a branch that is locked by a copy that `change` has changed, which adds so
 /// many at most, and splits one or two.
 pub(super) fn change_extents(
