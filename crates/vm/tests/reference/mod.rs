@@ -3,7 +3,8 @@
 //! `tests/model.rs`, `tests/classic` and the fuzz target `vm_space` use this file.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use knee_vm::hosted::{Hosted, Processor};
 use knee_vm::{AddressSpace, Fault, MapError, PAGE, Pages, Protection, Quota, Space};
@@ -167,45 +168,141 @@ struct Member<'m> {
     model: Model,
     /// What was mapped where the space wanted.
     found: Vec<Pages>,
+    /// CPUs may know what was unmapped until they tick, as the space is lazy or was.
+    is_weak: bool,
 }
 
-/// Does what a text says, four bytes for each operation, in two spaces of one quota, of which one may become
-/// a copy of the other at any time.
+impl<'m> Member<'m> {
+    /// The CPU goes to all pages of the universe, and knows those that are mapped.
+    fn go_everywhere(&mut self, cpu: &Processor<'m>) {
+        if self.is_weak {
+            cpu.tick();
+        }
+        for number in 0..NUMBERS {
+            let load = Operation::Load(page(number));
+            assert_eq!(apply(cpu, &self.space, &load), self.model.apply(&load), "{load:?}");
+        }
+    }
+}
+
+/// CPUs that take turns.
+const CPUS: usize = 2;
+
+/// Which operation is next. While it is another CPU's, a CPU answers who wants it to forget pages.
+#[derive(Default)]
+struct Turn(AtomicUsize);
+
+impl Turn {
+    /// Nobody waits any more, as somebody has panicked.
+    const OVER: usize = usize::MAX;
+
+    /// Waits for this operation; whether it is to be done.
+    fn wait(&self, cpu: &Processor<'_>, nr: usize) -> bool {
+        loop {
+            match self.0.load(Ordering::Acquire) {
+                Turn::OVER => return false,
+                next if next >= nr => return true,
+                _ => cpu.answer(),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Calls `with`, which is this operation.
+    fn take(&self, nr: usize, with: impl FnOnce()) {
+        struct Next<'a>(&'a Turn, usize);
+        impl Drop for Next<'_> {
+            fn drop(&mut self) {
+                let next = if std::thread::panicking() { Turn::OVER } else { self.1 };
+                self.0.0.store(next, Ordering::Release);
+            }
+        }
+        let _next = Next(self, nr + 1);
+        with();
+    }
+}
+
+/// Does what a text says, four bytes for each operation and its CPU, in two spaces of one quota, of which one may
+/// become a copy of the other at any time, and each lazy.
 ///
 /// # Panics
 /// If a space is not what it has to be.
 pub(crate) fn family(text: &[u8]) {
-    let machine = Hosted::new(1024, 1);
+    let machine = Hosted::new(1024, CPUS);
     let all = machine.free_frames();
     {
         let cpu = machine.cpu(0);
         let quota = Arc::new(Quota::new(&machine, LIMIT).expect("there is memory"));
-        let mut family = [(); 2].map(|()| Member {
+        let family = Mutex::new([(); 2].map(|()| Member {
             space: Space::with_quota(&cpu, Arc::clone(&quota)).expect("there is memory"),
             model: Model::default(),
             found: Vec::new(),
+            is_weak: false,
+        }));
+        let turn = Turn::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| take_turns(machine.cpu(1), &turn, &quota, &family, text));
+            take_turns(cpu, &turn, &quota, &family, text);
         });
-        for (nr, operation) in text.chunks_exact(4).take(MOST).enumerate() {
-            step(&cpu, &quota, &mut family, operation);
-            let used: u64 = family.iter().map(|one| one.model.mapped(one.space.pages())).sum();
-            assert_eq!(quota.used(), used);
-            for Member { space, model, .. } in &family {
-                model.check_pages(&cpu, space);
-                // To look at all nodes takes as long as many operations.
-                if nr.is_multiple_of(16) {
-                    model.check(&cpu, space);
-                }
-            }
-        }
-        for Member { space, model, .. } in &mut family {
-            model.check(&cpu, space);
-            for number in 0..NUMBERS {
-                let load = Operation::Load(page(number));
-                assert_eq!(apply(&cpu, space, &load), model.apply(&load), "{load:?}");
-            }
+        let cpu = machine.cpu(0);
+        for member in &mut family.into_inner().expect("nobody has panicked") {
+            member.model.check(&cpu, &member.space);
+            member.go_everywhere(&cpu);
         }
     }
     assert_eq!(machine.free_frames(), all, "all frames come back");
+}
+
+/// Does a CPU's operations of a text, when it is their turn.
+fn take_turns<'m>(
+    cpu: Processor<'m>,
+    turn: &Turn,
+    quota: &Quota,
+    family: &Mutex<[Member<'m>; 2]>,
+    text: &[u8],
+) {
+    let steps = || text.chunks_exact(4).take(MOST).enumerate();
+    for (nr, operation) in steps() {
+        if !turn.wait(&cpu, nr) {
+            return;
+        }
+        if usize::from(operation[0] >> 5) % CPUS == cpu.number() {
+            let mut family = family.lock().unwrap_or_else(PoisonError::into_inner);
+            turn.take(nr, || turn_of(&cpu, quota, &mut family, nr, operation));
+        }
+    }
+    turn.wait(&cpu, steps().count());
+}
+
+/// Does one operation of a text, and looks at what it leaves.
+fn turn_of<'m>(
+    cpu: &Processor<'m>,
+    quota: &Quota,
+    family: &mut [Member<'m>; 2],
+    nr: usize,
+    text: &[u8],
+) {
+    match text[0] >> 6 {
+        0 => (),
+        1 => family.iter_mut().for_each(|one| one.go_everywhere(cpu)),
+        2 if family.iter().any(|one| one.is_weak) => cpu.tick(),
+        2 => (),
+        _ => {
+            let Member { space, is_weak, .. } = &mut family[usize::from(text[0] & 1)];
+            space.set_lazy(text[3] & 1 == 1);
+            *is_weak |= text[3] & 1 == 1;
+        }
+    }
+    step(cpu, quota, family, text);
+    let used: u64 = family.iter().map(|one| one.model.mapped(one.space.pages())).sum();
+    assert_eq!(quota.used(), used);
+    for Member { space, model, .. } in family {
+        model.check_pages(cpu, space);
+        // To look at all nodes takes as long as many operations.
+        if nr.is_multiple_of(16) {
+            model.check(cpu, space);
+        }
+    }
 }
 
 fn step<'m>(cpu: &Processor<'m>, quota: &Quota, family: &mut [Member<'m>; 2], text: &[u8]) {
@@ -221,7 +318,7 @@ fn step<'m>(cpu: &Processor<'m>, quota: &Quota, family: &mut [Member<'m>; 2], te
         }
     };
     let protection = [READ, READ | WRITE, Protection::NONE, READ | WRITE][usize::from(value % 4)];
-    let Member { space, model, found } = &mut family[who];
+    let Member { space, model, found, is_weak } = &mut family[who];
     let operation = match kind {
         0..3 if pages.count() > left => {
             let result = space.map(cpu, pages, protection);
@@ -239,8 +336,8 @@ fn step<'m>(cpu: &Processor<'m>, quota: &Quota, family: &mut [Member<'m>; 2], te
             match space.fork(cpu) {
                 Ok(copy) => {
                     assert!(copied <= left);
-                    let (model, found) = (model.clone(), found.clone());
-                    family[1 - who] = Member { space: copy, model, found };
+                    let (model, found, is_weak) = (model.clone(), found.clone(), *is_weak);
+                    family[1 - who] = Member { space: copy, model, found, is_weak };
                 }
                 Err(error) => assert!(error == MapError::Limit && copied > left, "{error}"),
             }
@@ -263,5 +360,9 @@ fn step<'m>(cpu: &Processor<'m>, quota: &Quota, family: &mut [Member<'m>; 2], te
             count => Operation::Unmap(found.swap_remove(usize::from(first) % count)),
         },
     };
+    // What is mapped has to be known as it is.
+    if *is_weak && model.find(pages.start).is_none() {
+        cpu.tick();
+    }
     assert_eq!(apply(cpu, space, &operation), model.apply(&operation), "{operation:?}");
 }
