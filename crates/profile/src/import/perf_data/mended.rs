@@ -63,34 +63,32 @@ impl Mended {
         let (start, said) = (number(RECORDS), number(RECORDS + 8));
         let has = |bit: usize| header[FEATURES + bit / 8] >> (bit % 8) & 1 == 1;
         let place_of = |bit: usize| (0..bit).filter(|bit| has(*bit)).count();
-        let sections = place_of((HEADER - FEATURES) * 8) as u32;
         let end = start.saturating_add(said);
-        let is_whole = said > 0 && is_inside((end, u64::from(sections) * SECTION)) && {
-            let table = sections_at(&mut file, end, sections)?;
+        let table = (end, place_of((HEADER - FEATURES) * 8) as u64 * SECTION);
+        let mut follows = Vec::new();
+        let is_whole = said > 0 && is_inside(table) && {
+            follows = section(&mut file, table)?;
+            let sections = places(&follows);
             let mut is_sane = |bit: usize, is_sane: fn(&[u8]) -> bool| -> io::Result<bool> {
-                Ok(!has(bit) || is_sane(&section(&mut file, table[place_of(bit)])?))
+                Ok(!has(bit) || is_sane(&section(&mut file, sections[place_of(bit)])?))
             };
-            table.iter().copied().all(is_inside)
-                && table.iter().map(|(_, count)| count).sum::<u64>() <= length
+            sections.iter().copied().all(is_inside)
+                && sections.iter().map(|(_, count)| count).sum::<u64>() <= length
                 && is_sane(COMMAND_LINE, is_list)?
                 && is_sane(EVENT_NAMES, are_events)?
         };
         let records_end = if said == 0 { length } else { length.min(end) };
         let whole_end = whole_records(&mut file, start, records_end)?;
-        let mut follows = Vec::new();
         if !is_whole {
             header[FEATURES..].fill(0);
-        } else if whole_end < end {
-            // The reader looks for it where the records end.
-            follows = vec![0; sections as usize * SECTION as usize];
-            file.seek(SeekFrom::Start(end))?;
-            file.read_exact(&mut follows)?;
+            follows.clear();
         }
         let whole = whole_end.saturating_sub(start);
         header[RECORDS + 8..RECORDS + 16].copy_from_slice(&whole.to_le_bytes());
         header[EVENT_TYPES..FEATURES].fill(0);
         file.rewind()?;
         let is_cut = !is_whole || whole_end < end;
+        // The reader looks for the table of sections where the records end.
         Ok(Mended { file, place: 0, instead: [(0, header), (whole_end, follows)], is_cut })
     }
 
@@ -100,21 +98,22 @@ impl Mended {
     }
 }
 
-/// Places and lengths of the sections behind the records.
-fn sections_at(file: &mut File, start: u64, count: u32) -> io::Result<Vec<(u64, u64)>> {
-    file.seek(SeekFrom::Start(start))?;
-    let mut table = vec![0; count as usize * SECTION as usize];
-    file.read_exact(&mut table)?;
-    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-    let sections = table.chunks(SECTION as usize);
-    Ok(sections.map(|section| (number(&section[..8]), number(&section[8..]))).collect())
+/// Places and lengths of sections, by the table of them that follows the records.
+fn places(table: &[u8]) -> Vec<(u64, u64)> {
+    let (numbers, _) = table.as_chunks::<8>();
+    let (sections, _) = numbers.as_chunks::<2>();
+    let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    sections.iter().map(|[start, length]| (number(start), number(length))).collect()
 }
 
+/// Bytes at a place that is inside of the file.
 fn section(file: &mut File, (start, length): (u64, u64)) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
-    file.take(length).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    match file.take(length).read_to_end(&mut bytes)? as u64 == length {
+        true => Ok(bytes),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
 
 fn number_at(bytes: &[u8], at: usize) -> Option<usize> {
