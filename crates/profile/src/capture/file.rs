@@ -57,7 +57,7 @@ impl Capture {
         let capture: Capture =
             serde_json::from_slice(text).map_err(|error| why_not(text, &error))?;
         if capture.schema != SCHEMA {
-            return Err(other_schema(capture.schema.into()));
+            return Err(other_schema(capture.schema.into(), SCHEMA));
         }
         capture.check()?;
         Ok(capture)
@@ -101,7 +101,9 @@ fn why_not(text: &[u8], error: &serde_json::Error) -> String {
         return "it ends in the middle: take the capture again".to_owned();
     }
     match serde_json::from_slice(text) {
-        Ok(Head { schema: Some(schema) }) if schema != u64::from(SCHEMA) => other_schema(schema),
+        Ok(Head { schema: Some(schema) }) if schema != u64::from(SCHEMA) => {
+            other_schema(schema, SCHEMA)
+        }
         Ok(Head { schema: None }) => {
             "this is no capture of knee profile: it has no schema".to_owned()
         }
@@ -109,6 +111,7 @@ fn why_not(text: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-fn other_schema(found: u64) -> String {
-    format!("it has schema {found}, and this knee reads {SCHEMA}: use the knee that wrote it")
+/// Why a file of another schema than the one that is read is not.
+pub(crate) fn other_schema(found: u64, read: u32) -> String {
+    format!("it has schema {found}, and this knee reads {read}: use the knee that wrote it")
 }

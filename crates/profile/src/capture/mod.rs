@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use file::CaptureError;
+pub(crate) use file::other_schema;
 pub use stacks::{About, Stacks};
 
 /// The version of the file format that this knee writes and reads.

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use contention::{Contention, Thread};
 pub use table::table;
 
-use crate::capture::{Machine, Work};
+use crate::capture::{Machine, Work, other_schema};
 use crate::kernel_symbols::KernelSymbols;
 
 /// The version of the file format that this knee writes.
@@ -130,10 +130,7 @@ impl LockWaits {
             .map_err(|error| format!("these are no lock waits of knee profile --locks: {error}"))?;
         match waits.schema == SCHEMA {
             true => Ok(waits),
-            false => Err(format!(
-                "it has schema {}, and this knee reads {SCHEMA}: use the knee that wrote it",
-                waits.schema
-            )),
+            false => Err(other_schema(waits.schema.into(), SCHEMA)),
         }
     }
 
