@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::param::clock_ticks_per_second;
 
 use super::drain::now;
+use super::numbers;
 use crate::records::Family;
 
 /// CPU time of all processes, at points in time between which somebody is sampled.
@@ -88,10 +89,8 @@ pub(super) struct Process {
 
 /// All processes that we can see.
 pub(super) fn table() -> Vec<Process> {
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(number);
     let process = |pid| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
-    all.filter_map(process).collect()
+    numbers("/proc").unwrap_or_default().into_iter().filter_map(process).collect()
 }
 
 /// A process, its children, theirs and so on; none if it is gone.

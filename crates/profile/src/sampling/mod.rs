@@ -211,10 +211,13 @@ fn online_cpus() -> io::Result<Vec<i32>> {
 }
 
 fn threads(pid: i32) -> Result<Vec<i32>, SampleError> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
-    let tasks = tasks.map_err(|_| SampleError::NoProcess { pid })?;
+    numbers(&format!("/proc/{pid}/task")).map_err(|_| SampleError::NoProcess { pid })
+}
+
+/// Processes or threads that a directory of `/proc` has.
+fn numbers(directory: &str) -> io::Result<Vec<i32>> {
     let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
-    Ok(tasks.filter_map(number).collect())
+    Ok(fs::read_dir(directory)?.filter_map(number).collect())
 }
 
 fn gone(target: &Target) -> SampleError {

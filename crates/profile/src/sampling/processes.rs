@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::cpu_time::table;
-use super::{Target, threads};
+use super::{Target, numbers, threads};
 use crate::records::{Family, Records};
 
 /// Takes in what runs already: its programs, and what code they have mapped.
@@ -16,9 +16,7 @@ pub(super) fn read(records: &mut Records, target: &Target, threads: &[i32]) {
             }
         }
         Target::System => {
-            let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-            let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-            for pid in all.filter_map(number) {
+            for pid in numbers("/proc").unwrap_or_default() {
                 read_process(records, pid);
             }
         }
