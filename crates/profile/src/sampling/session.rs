@@ -81,8 +81,8 @@ impl<T: Send + 'static> Session<T> {
             Target::System => None,
             Target::Process(pid) | Target::Exec(pid) => Some(*pid),
         };
-        let counts_cpu_time = chosen.is_of_cpu_time() && chosen.sees_kernel();
-        if root.is_some() && counts_cpu_time && !chosen.of_cpus() {
+        let counts_cpu_time = root.is_some() && chosen.is_of_cpu_time() && chosen.sees_kernel();
+        if counts_cpu_time && !chosen.of_cpus() {
             // CPU time in the kernel is counted with it, and belongs to no function that is seen else.
             for &thread in &threads {
                 events.extend(Event::open(&chosen, Role::CpuTime, thread, -1)?);
@@ -111,8 +111,7 @@ impl<T: Send + 'static> Session<T> {
         let is_begun = matches!(target, Target::Exec(_));
         let begins_here = is_begun && chosen.of_cpus();
         let mut session = Session {
-            cpu_time: (root.is_some() && counts_cpu_time && chosen.of_cpus())
-                .then(CpuTime::default),
+            cpu_time: (counts_cpu_time && chosen.of_cpus()).then(CpuTime::default),
             chosen,
             events,
             root,
