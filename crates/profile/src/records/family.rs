@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 /// A process, and what it and its descendants start from now on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Family {
     /// Who is gone stays among them: its number is nobody else's until somebody is born with it.
     members: HashSet<i32>,
@@ -20,20 +20,14 @@ impl Family {
     pub(crate) fn of(pid: i32, elders: impl IntoIterator<Item = i32>) -> Family {
         Family {
             members: HashSet::from([pid]),
-            awaited: None,
             elders: elders.into_iter().collect(),
-            orphans: Vec::new(),
+            ..Family::default()
         }
     }
 
     /// That of a process, from when it becomes a program.
     pub(crate) fn of_program(pid: i32) -> Family {
-        Family {
-            members: HashSet::new(),
-            awaited: Some(pid),
-            elders: HashSet::new(),
-            orphans: Vec::new(),
-        }
+        Family { awaited: Some(pid), ..Family::default() }
     }
 
     pub(crate) fn has(&self, pid: i32) -> bool {
