@@ -138,9 +138,8 @@ fn clock(pid: i32) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
-
     use super::*;
+    use crate::sampling::tests::shell;
 
     #[test]
     fn lines_of_the_table_are_read_whatever_a_program_is_called() {
@@ -162,12 +161,7 @@ mod tests {
     #[test]
     fn the_dead_count_where_they_were_waited_for() {
         let script = "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo; read line";
-        let mut child = Command::new("sh")
-            .args(["-c", script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = shell(script);
         let pid = child.id() as i32;
         let family = Family::of(pid, []);
         let mut time = CpuTime::default();

@@ -31,6 +31,13 @@ pub(crate) fn known(dir: &Path, rounds: u32) -> Result<PathBuf, String> {
     }
 }
 
+/// A shell that is told, and tells, by pipes.
+pub(super) fn shell(script: &str) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn().unwrap()
+}
+
 /// A program that waits to become one until it is let: its process is there already.
 fn held(program: &Path) -> (Child, impl FnOnce()) {
     let (mut release, wait) = std::io::pipe().map(|(read, write)| (write, read)).unwrap();
@@ -152,7 +159,7 @@ fn a_process_that_runs_is_joined_and_left_where_events_are_of_threads() {
 }
 
 fn running_is_sampled(open: fn(&Target, &Options) -> Result<Sampler, SampleError>) {
-    let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut child = shell("while :; do :; done");
     let result = sampled(&mut child, open);
     child.kill().and_then(|()| child.wait()).unwrap();
     let capture = match result {
@@ -183,12 +190,7 @@ fn sampled(
 fn children_from_before_are_neither_sampled_nor_counted() {
     // The child spins all the time, and its parent for as long as it may until it is sampled enough.
     let script = "while :; do :; done & echo $!; read line; while :; do :; done";
-    let mut child = Command::new("sh")
-        .args(["-c", script])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = shell(script);
     let mut line = String::new();
     let mut told = std::io::BufReader::new(child.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut told, &mut line).unwrap();
