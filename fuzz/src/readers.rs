@@ -205,7 +205,7 @@ pub fn perf_data(dir: &Path, bytes: &[u8]) {
 
 /// What `perf script` prints.
 pub fn perf_script(text: &[u8]) {
-    let script = knee_profile::import::script(text, "perf script", None).unwrap();
+    let script = knee_profile::import::script(text, "perf script").unwrap();
     imported(&script);
 }
 

@@ -68,7 +68,7 @@ fn text(mut reader: impl BufRead, title: &str) -> io::Result<Result<Capture, Str
     let whole = head.as_slice().chain(reader);
     let capture = match is_folded {
         true => folded(whole, title)?,
-        false => script(whole, title, None)?,
+        false => script(whole, title)?,
     };
     Ok(match capture.samples() {
         0 => Err(

@@ -30,25 +30,23 @@ mod frame;
 use std::io::{self, BufRead};
 
 use first_line::FirstLine;
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 use frame::Frame;
 
 use crate::capture::{About, Capture, Clock, Losses, Machine, Stacks, Unit};
 
-/// Reads what `perf script` prints.
-///
-/// Samples of `event` are read, which may lack its modifier (`cycles` for `cycles:u`); without one,
-/// those of the event that comes first.
+/// Reads what `perf script` prints: samples of one event, the one that comes first.
 ///
 /// # Errors
 /// Those of reading. Text that is none of perf's is no error: it has no samples, and
 /// [`Losses::unreadable`] says how many lines were not understood.
-pub fn script(reader: impl BufRead, title: &str, event: Option<&str>) -> io::Result<Capture> {
-    let mut text = Text::new(event);
+pub fn script(reader: impl BufRead, title: &str) -> io::Result<Capture> {
+    let mut text = Text::default();
     text.read(reader)?;
     Ok(text.finish(title))
 }
 
+#[derive(Default)]
 struct Text {
     stacks: Stacks,
     /// Lines of stacks, as they are, to a range of `functions`: more than one where a JIT compiler
@@ -76,23 +74,6 @@ struct Sample {
 }
 
 impl Text {
-    fn new(event: Option<&str>) -> Text {
-        Text {
-            stacks: Stacks::default(),
-            frames: HashMap::new(),
-            functions: Vec::new(),
-            event: event.map(|name| name.as_bytes().to_owned()),
-            sample: None,
-            stack: Vec::new(),
-            lines: 0,
-            weight: 0,
-            machine: Machine::default(),
-            times: None,
-            has_periods: false,
-            losses: Losses::default(),
-        }
-    }
-
     fn read(&mut self, mut reader: impl BufRead) -> io::Result<()> {
         let mut line = Vec::new();
         loop {
@@ -132,8 +113,7 @@ impl Text {
             return;
         }
         let wanted = self.event.get_or_insert_with(|| first.event.to_owned());
-        let is_wanted = first.event == wanted.as_slice()
-            || first.event.strip_prefix(wanted.as_slice()).is_some_and(|rest| rest[0] == b':');
+        let is_wanted = first.event == wanted.as_slice();
         if is_wanted {
             if let Some(time) = first.time {
                 let (begin, end) = self.times.unwrap_or((time, time));

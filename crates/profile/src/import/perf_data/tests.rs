@@ -34,7 +34,7 @@ fn perf_script_finds_the_same_stacks() {
     };
     let script = Command::new("perf").arg("script").arg("-i").arg(&file).output().unwrap();
     let text = script.stdout.as_slice();
-    let theirs = crate::import::script(text, "", None).unwrap();
+    let theirs = crate::import::script(text, "").unwrap();
     let ours = read(&file).unwrap();
     // perf finds what is inlined only where addr2line is. Of a library, whose functions have several
     // names each and more where its debugging symbols are installed, the file's name is compared.

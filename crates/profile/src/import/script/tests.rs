@@ -14,7 +14,7 @@ const INLINED: &str = include_str!("../../../tests/data/inlined.txt");
 const RUST: &str = include_str!("../../../tests/data/rust.txt");
 
 fn read(text: &str) -> Capture {
-    script(text.as_bytes(), "a text", None).unwrap()
+    script(text.as_bytes(), "a text").unwrap()
 }
 
 fn folded(text: &str, annotate: bool) -> String {
@@ -174,21 +174,22 @@ java 7 1.0: cycles:
 #[test]
 fn samples_of_one_event_are_read() {
     let text = "\
-a 1 1.0: 10 cycles:u:
+a 1 1.0: 10 cycles:
 \t1 f (/bin/a)
 
-a 1 1.5: 3 instructions:u:
+a 1 1.5: 3 instructions:
 \t1 g (/bin/a)
 
-a 1 2.0: 10 cycles:u:
+a 1 1.6: 7 cycles:u:
+\t1 f (/bin/a)
+
+a 1 2.0: 10 cycles:
 \t1 f (/bin/a)
 
 ";
     let first = read(text);
-    assert_eq!(first.samples(), 2);
+    assert_eq!((first.samples(), first.weight()), (2, 20));
     assert_eq!((first.clock.unit, first.seconds), (Unit::Cycles, Some(1.0)));
-    let other = script(text.as_bytes(), "a text", Some("instructions")).unwrap();
-    assert_eq!((other.samples(), other.weight()), (1, 3));
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn short() -> &'static str {
 proptest! {
     #[test]
     fn no_text_makes_it_panic(text in prop::collection::vec(any::<u8>(), 0..300)) {
-        let read = script(text.as_slice(), "", None).unwrap();
+        let read = script(text.as_slice(), "").unwrap();
         prop_assert!(read.samples() <= text.len() as u64);
     }
 
@@ -257,7 +258,7 @@ proptest! {
         ]), 0..60))
     {
         let text = words.join(" ");
-        let read = script(text.as_bytes(), "", None).unwrap();
+        let read = script(text.as_bytes(), "").unwrap();
         let written = serde_json::to_vec(&read).unwrap();
         Capture::parse(&written).unwrap();
     }
@@ -268,8 +269,10 @@ proptest! {
         // A new line in the middle of a sample is the end of one.
         prop_assume!(text[at] != b'\n' && byte != b'\n');
         text[at] = byte;
-        let whole = read(short()).samples();
-        let damaged = script(text.as_slice(), "", Some("cpu-clock:ppp")).unwrap();
+        // The first sample says which event is read.
+        text.splice(..0, *b"prog 7 1.0: 5 cpu-clock:ppp:\n\n");
+        let whole = 1 + read(short()).samples();
+        let damaged = script(text.as_slice(), "").unwrap();
         prop_assert!(damaged.samples() + 1 >= whole);
     }
 }
