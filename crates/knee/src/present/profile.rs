@@ -94,11 +94,11 @@ pub(crate) fn lock_waits(path: &Path) -> anyhow::Result<Option<LockWaits>> {
         return Ok(None);
     }
     let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if !LockWaits::is(&text) {
-        return Ok(None);
+    match LockWaits::parse(&text) {
+        Ok(waits) => Ok(Some(waits)),
+        Err(reason) if LockWaits::is(&text) => Err(anyhow!("{}: {reason}", path.display())),
+        Err(_) => Ok(None),
     }
-    let waits = LockWaits::parse(&text);
-    waits.map(Some).map_err(|reason| anyhow!("{}: {reason}", path.display()))
 }
 
 /// Says what is missing among lock waits.
