@@ -240,6 +240,10 @@ What is not shared any more, by the tests that it is in:
     commute(&scratch, &["diff", "before", "one,two"])
         .assert_code(0)
         .assert_stdout_has("3 of 6 tests were conflict-free (50.0 %), 3 are now");
+    // A shard alone says nothing of the other.
+    commute(&scratch, &["diff", "before", "one"])
+        .assert_code(3)
+        .assert_stderr_has("have no result: shard 2/2 is not here");
 }
 
 #[test]
@@ -285,7 +289,7 @@ One after the other, what frees most first:
     );
     let document = json_of(&commute(&scratch, &["explain", "before", "--json"]));
     assert_eq!(document["data"][0]["datum"], "struct file.f_count");
-    assert_eq!(document["data"][0]["writers"], json!({ "open": ["fget", "fput"] }));
+    assert_eq!(document["data"][0]["writers"], json!({ "open": { "fget": 2, "fput": 2 } }));
     assert_eq!(document["data"][0]["callers"]["open"], json!({ "fget": ["fdget", "ksys_dup"] }));
     assert_eq!(document["fixes"][1]["frees"], 1);
     let pair = commute(&scratch, &["explain", "before", "--pair", "close,close"]);

@@ -1,6 +1,6 @@
 //! What spoils tests, in words.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use knee_trace::findings::{Datum, Fix, Ranking, SharedLine, TestLine, way};
@@ -72,25 +72,27 @@ fn doers(datum: &Datum) -> impl Iterator<Item = (&'static str, String)> {
         .map(|(what, by)| (what, functions(by, &datum.callers)))
 }
 
-/// Functions, each with who mostly calls it and the operations in which it is: those of most
-/// operations first.
+/// Functions, each with who mostly calls it and the operations in which it is: those first that are in
+/// most lines of tests.
 fn functions(
-    by_operation: &BTreeMap<String, BTreeSet<String>>,
+    by_operation: &BTreeMap<String, BTreeMap<String, usize>>,
     callers: &BTreeMap<String, BTreeMap<String, Vec<String>>>,
 ) -> String {
-    let mut operations: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut operations: BTreeMap<String, (usize, Vec<&str>)> = BTreeMap::new();
     for (operation, functions) in by_operation {
-        for function in functions {
+        for (function, times) in functions {
             let callers = callers.get(operation).and_then(|callers| callers.get(function));
             let way = way(function, callers.and_then(|callers| callers.first()));
-            operations.entry(way).or_default().push(operation);
+            let (in_all, operations) = operations.entry(way).or_default();
+            *in_all += times;
+            operations.push(operation);
         }
     }
-    let mut functions: Vec<(String, Vec<&str>)> = operations.into_iter().collect();
-    functions.sort_by_key(|(_, operations)| std::cmp::Reverse(operations.len()));
-    let named = functions
-        .iter()
-        .map(|(function, operations)| format!("{function} ({})", few(operations.iter().copied())));
+    let mut functions: Vec<(String, (usize, Vec<&str>))> = operations.into_iter().collect();
+    functions.sort_by_key(|(_, (times, _))| std::cmp::Reverse(*times));
+    let named = functions.iter().map(|(function, (_, operations))| {
+        format!("{function} ({})", few(operations.iter().copied()))
+    });
     few(named.collect::<Vec<_>>().iter().map(String::as_str))
 }
 

@@ -41,10 +41,10 @@ pub struct Datum {
     pub frees: usize,
     /// In how many tests it is.
     pub tests: usize,
-    /// By operation, the functions that write it.
-    pub writers: BTreeMap<String, BTreeSet<String>>,
-    /// By operation, the functions that read it.
-    pub readers: BTreeMap<String, BTreeSet<String>>,
+    /// By operation, the functions that write to its lines, and to how many of all tests.
+    pub writers: BTreeMap<String, BTreeMap<String, usize>>,
+    /// The same of those that read.
+    pub readers: BTreeMap<String, BTreeMap<String, usize>>,
     /// By operation and function, the callers that it has most often there, the innermost first.
     pub callers: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
@@ -126,7 +126,8 @@ impl Seen {
         let Datum { writers, readers, .. } = &mut self.datum;
         for (known, functions) in [(writers, &touched.writers), (readers, &touched.readers)] {
             if !functions.is_empty() {
-                known.entry(operation.to_owned()).or_default().extend(functions.iter().cloned());
+                let known = known.entry(operation.to_owned()).or_default();
+                functions.iter().for_each(|name| *known.entry(name.clone()).or_default() += 1);
             }
         }
         for (function, chains) in &touched.callers {
@@ -257,7 +258,7 @@ mod tests {
     fn functions_are_told_by_operation() {
         let ranking = Ranking::of(&[conflicting("open,close/0", &["?fput fget"])], 1);
         let [datum] = ranking.data.as_slice() else { panic!("{ranking:?}") };
-        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let words = |words: &[&str]| words.iter().map(|&word| (word.to_owned(), 1)).collect();
         assert_eq!(datum.writers, [("open".to_owned(), words(&["fget", "fput"]))].into());
         assert_eq!(datum.readers, [("close".to_owned(), words(&["read_it"]))].into());
     }

@@ -21,7 +21,8 @@ use crate::stdout;
   knee commute diff base new --again new2                 only what both new ones show
   knee commute diff base patched --json | jq -r '.worse[]'
 
-Status 1: a test that was conflict-free conflicts now.")]
+Status 1: a test that was conflict-free conflicts now. Status 3: none of those that both have, but
+AFTER has not come to its end, and some were not compared.")]
 pub(super) struct Args {
     /// What `knee commute check -o DIR` has found before; shards with commas between them, or
     /// a directory of them
@@ -69,5 +70,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         )
     };
     stdout::print(&printed)?;
-    Ok(if diff.worse.is_empty() { ExitStatus::Done } else { ExitStatus::Policy })
+    let lacks_some = after.missing() > 0 && diff.only_before > 0;
+    Ok(match diff.worse.as_slice() {
+        [] if lacks_some => ExitStatus::Environment,
+        [] => ExitStatus::Done,
+        _ => ExitStatus::Policy,
+    })
 }

@@ -19,7 +19,7 @@ use crate::stdout;
 #[command(after_help = "Examples:
   knee commute explain 6.1
   knee commute explain 6.1 --pair open,close           what spoils these
-  knee commute explain 6.1 --test open,close/3.1       all that this one shares, and who does it
+  knee commute explain 6.1 --test open,close/3.0       all that this one shares, and who does it
   knee commute explain shards/* --json")]
 pub(super) struct Args {
     /// What `knee commute check -o DIR` has found; several are shards of one check
