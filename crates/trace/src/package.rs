@@ -7,6 +7,23 @@ use std::process::{Command, Stdio};
 
 use crate::kernel::KernelError;
 
+/// A file that says so when there is less of it than there should be, as in a package that was cut off.
+struct Whole<R> {
+    file: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Whole<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(to)?;
+        if count == 0 && self.left > 0 && !to.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left = self.left.saturating_sub(count as u64);
+        Ok(count)
+    }
+}
+
 /// Hands the regular files of a package, paths like `./boot/vmlinuz-6.1`, to `take` until it has
 /// enough.
 pub(crate) fn files(
@@ -21,25 +38,30 @@ pub(crate) fn files(
         io::ErrorKind::NotFound => KernelError::NoProgram { program, package: "dpkg" },
         _ => KernelError::Failed { program, said: error.to_string() },
     })?;
-    let taken = opener.stdout.take().map_or(Ok(ControlFlow::Continue(())), |files| {
-        for file in tar::Archive::new(files).entries()? {
-            let mut file = file?;
-            if !file.header().entry_type().is_file() {
-                continue;
+    let taken: io::Result<_> =
+        opener.stdout.take().map_or(Ok(ControlFlow::Continue(())), |files| {
+            for file in tar::Archive::new(files).entries()? {
+                let file = file?;
+                if !file.header().entry_type().is_file() {
+                    continue;
+                }
+                let path = file.path()?.into_owned();
+                let mut file = Whole { left: file.size(), file };
+                if take(&path, &mut file)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
-            let path = file.path()?.into_owned();
-            if take(&path, &mut file)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    });
+            Ok(ControlFlow::Continue(()))
+        });
     // Its pipe is closed: it has ended, or ends of that.
     let opened = opener.wait().is_ok_and(|status| status.success());
     match taken {
         Ok(ControlFlow::Break(())) => Ok(()),
         Ok(ControlFlow::Continue(())) if opened => Ok(()),
         Ok(_) => Err(KernelError::BrokenPackage(package.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(KernelError::BrokenPackage(package.to_owned()))
+        }
         Err(source) => Err(KernelError::Read { path: package.to_owned(), source }),
     }
 }

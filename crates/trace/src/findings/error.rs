@@ -30,6 +30,9 @@ pub enum FindingsError {
         .0.display()
     )]
     Exists(PathBuf),
+    /// There is something else where a new record was to be.
+    #[error("{} is there already and is no record: remove it, or name another directory", .0.display())]
+    Foreign(PathBuf),
     /// There is no record.
     #[error("{} is no record of knee commute check: it has no {CHECK_FILE}", .0.display())]
     NoRecord(PathBuf),

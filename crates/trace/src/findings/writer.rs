@@ -26,16 +26,21 @@ impl Writer {
     /// Makes a directory with a record that has just begun.
     ///
     /// # Errors
-    /// If there is anything, except an empty directory, or nothing can be written.
+    /// If there is anything, except an empty directory or a record without tests, or nothing can be written.
     pub fn create(dir: &Path, check: Check) -> Result<Self, FindingsError> {
         fs::create_dir_all(dir).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => FindingsError::Exists(dir.to_owned()),
+            io::ErrorKind::AlreadyExists => FindingsError::Foreign(dir.to_owned()),
             _ => FindingsError::write(dir)(error),
         })?;
         let lock = lock(dir)?;
+        let is_record = dir.join(CHECK_FILE).exists();
+        // As is left where a guest could not be started.
+        let has_tests = || fs::metadata(dir.join(TESTS_FILE)).is_ok_and(|file| file.len() > 0);
         let mut entries = fs::read_dir(dir).map_err(FindingsError::read(dir))?;
-        if entries.next().is_some() {
+        if is_record && has_tests() {
             return Err(FindingsError::Exists(dir.to_owned()));
+        } else if !is_record && entries.next().is_some() {
+            return Err(FindingsError::Foreign(dir.to_owned()));
         }
         describe(dir, &check)?;
         let tests = open(&dir.join(TESTS_FILE))?;
@@ -197,11 +202,18 @@ mod tests {
         let told = resume(&dir, &check).unwrap_err();
         assert!(told.starts_with("another knee is writing"), "{told}");
         drop(open);
+        create(&dir).expect("it has no test yet");
+        let (mut open, _) = Writer::resume(&dir, &check).unwrap();
+        open.append(&free(IDS[0])).unwrap();
+        drop(open);
         let told = create(&dir).unwrap_err().to_string();
         assert!(told.contains("is there already: go on with it (--resume)"), "{told}");
         let file = scratch.path().join("file");
         fs::write(&file, "mine").unwrap();
-        assert!(create(&file).unwrap_err().to_string().contains("is there already"));
+        assert!(create(&file).unwrap_err().to_string().contains("and is no record"));
+        fs::create_dir(scratch.path().join("other")).unwrap();
+        fs::write(scratch.path().join("other/file"), "mine").unwrap();
+        assert!(create(&scratch.path().join("other")).is_err());
         assert_eq!(fs::read(&file).unwrap(), b"mine");
         let told = resume(&scratch.path().join("none"), &check).unwrap_err();
         assert!(told.contains("is no record of knee commute check"), "{told}");
