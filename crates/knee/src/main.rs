@@ -16,6 +16,17 @@ use crate::cli::{Cli, Command};
 use crate::exit::ExitStatus;
 use crate::stderr::tell;
 
+/// An error and its causes, but for those that the one before has said already.
+fn said(error: &anyhow::Error) -> String {
+    let mut said = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !said.ends_with(&cause) {
+            said = format!("{said}: {cause}");
+        }
+    }
+    said
+}
+
 fn main() -> ExitCode {
     // First, because it runs for every round, and these are no commands for people.
     match std::env::args_os().nth(1) {
@@ -46,8 +57,23 @@ fn main() -> ExitCode {
         Command::Generate(args) => commands::generate::run(args),
     };
     let status = result.unwrap_or_else(|error| {
-        tell!("knee: {error:#}");
+        tell!("knee: {}", said(&error));
         ExitStatus::of(&error)
     });
     status.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+    use std::io;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let full = || io::Error::other("the disk is full");
+        let error: anyhow::Result<()> = Err(full()).context("cannot write a.json");
+        assert_eq!(super::said(&error.unwrap_err()), "cannot write a.json: the disk is full");
+        let error: anyhow::Result<()> = Err(full()).context("no a.json: the disk is full");
+        assert_eq!(super::said(&error.unwrap_err()), "no a.json: the disk is full");
+    }
 }

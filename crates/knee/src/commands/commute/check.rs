@@ -159,7 +159,7 @@ fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
     let lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
     for (nr, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
         let Test { id, commute, calls } = serde_json::from_slice(line)
-            .map_err(|error| anyhow!("line {} of the tests is none: {error}", nr + 1))?;
+            .map_err(|error| anyhow!("line {} of the tests is no test: {error}", nr + 1))?;
         match all || (commute != Some(false) && calls.len() != 1) {
             true => tests.push((id, line)),
             false => left_out += 1,
