@@ -39,12 +39,7 @@ impl<const N: usize> FirstFew<N> {
     #[inline]
     pub(crate) fn add(&mut self, value: u64) -> bool {
         let count = usize::from(self.count);
-        let is_known = match self.values.get(..count) {
-            // What comes again is mostly what came first.
-            Some([first, rest @ ..]) => *first == value || rest.contains(&value),
-            _ => false,
-        };
-        let is_new = !is_known && count < N;
+        let is_new = count < N && !self.as_slice().contains(&value);
         if is_new {
             self.values[count] = value;
             self.count += 1;

@@ -49,28 +49,30 @@ pub(crate) fn armed(block: &Block) {
     if kernel && !session::is_watching() {
         return;
     }
+    let ends = block.instructions().last().map_or(Ends::Otherwise, |last| ends(&last.code()));
     if kernel || user {
         let enters = if kernel { session::entry_at(first.address()) } else { None };
-        let ends = block.instructions().last().map_or(Ends::Otherwise, |last| ends(&last.code()));
         let start = BlockStart { address: first.address(), length: counted, enters, ends };
         block.on_execute(on_block, start.pack());
     }
     for (at, insn) in block.instructions().enumerate() {
         let code = insn.code();
         let is_last = at + 1 == length;
-        let calls = is_last && ends(&code) == Ends::Call;
+        let calls = is_last && ends == Ends::Call;
         if calls && (kernel || user) {
             insn.on_execute(on_call, insn.address());
         }
+        // A call pushes what it returns to after all else.
+        let pushes = u8::from(calls && !stack);
         match if is_last { own_accesses(&code) } else { None } {
             _ if !kernel && !user => {}
             _ if !stack && is_of_stack(&code) => {}
             None => insn.on_access(on_access, insn.address()),
-            // It pushes what it returns to after all else.
-            Some(own) if !stack && calls && own > 1 => last_accesses(insn, own - 1),
-            Some(_) if !stack && calls => {}
-            Some(0) => {}
-            Some(own) => last_accesses(insn, own),
+            Some(own) if own == pushes => {}
+            Some(own) => {
+                insn.on_execute(on_last, (own - pushes).into());
+                insn.on_access(on_access_of_last, insn.address());
+            }
         }
         if kernel && *code == IRETQ {
             insn.on_execute(on_return, insn.address() + IRETQ.len() as u64);
@@ -78,12 +80,6 @@ pub(crate) fn armed(block: &Block) {
             on_mark(insn, mark);
         }
     }
-}
-
-/// The last instruction of a block makes so many accesses of its own.
-fn last_accesses(insn: Instruction<'_>, own: u8) {
-    insn.on_execute(on_last, own.into());
-    insn.on_access(on_access_of_last, insn.address());
 }
 
 /// Whether it is an instruction on a string that is repeated. QEMU 7.2 jumps back to it for each
