@@ -41,7 +41,7 @@ pub struct Datum {
     pub frees: usize,
     /// In how many tests it is.
     pub tests: usize,
-    /// By operation, the functions that write to its lines, and to how many of all tests.
+    /// By operation, the functions that write to its lines, and in how many lines of tests.
     pub writers: BTreeMap<String, BTreeMap<String, usize>>,
     /// The same of those that read.
     pub readers: BTreeMap<String, BTreeMap<String, usize>>,

@@ -8,7 +8,7 @@ use knee_measure::record::write_atomically;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::reader::{read_check, read_tests};
+use super::reader::{is_record, read_check, read_tests};
 use super::{CHECK_FILE, Check, FindingsError, TESTS_FILE, TestLine};
 
 /// A record that is being written; nobody else can write it meanwhile.
@@ -33,7 +33,7 @@ impl Writer {
             _ => FindingsError::write(dir)(error),
         })?;
         let lock = lock(dir)?;
-        let is_record = dir.join(CHECK_FILE).exists();
+        let is_record = is_record(dir);
         // As is left where a guest could not be started.
         let has_tests = || fs::metadata(dir.join(TESTS_FILE)).is_ok_and(|file| file.len() > 0);
         let mut entries = fs::read_dir(dir).map_err(FindingsError::read(dir))?;
