@@ -115,8 +115,8 @@ fn known_shares_are_found(open: fn(&Target, &Options) -> Result<Sampler, SampleE
     assert_eq!(capture.losses.lost, 0);
     let shares = shares(&capture);
     let all = shares["work"].0;
-    // Five standard deviations of a binomial count: once in a million.
-    let error = |share: f64| 5.0 * (share * (1.0 - share) / samples).sqrt();
+    // Six standard deviations of a binomial count: once in 500 million.
+    let error = |share: f64| 6.0 * (share * (1.0 - share) / samples).sqrt();
     for (name, share) in
         [("one_of_ten", 0.1), ("three_of_ten", 0.3), ("two_of_ten", 0.2), ("down", 0.4)]
     {
@@ -141,11 +141,18 @@ fn known_shares_are_found(open: fn(&Target, &Options) -> Result<Sampler, SampleE
         })
         .max();
     assert_eq!(deepest, Some(41), "each level of a recursion is there");
-    let cpu = capture.cpu_seconds.unwrap();
-    let of_samples = capture.weight() as f64 / 1e9;
-    if capture.clock.unit == Unit::Nanoseconds {
-        assert!((of_samples / cpu - 1.0).abs() < 0.2, "{of_samples} s sampled, {cpu} s used");
+    all_time_is_sampled(&capture);
+}
+
+/// That samples are of the time which was used, and of all of it: of two threads, none is missing or counted
+/// twice. A host that takes the CPU away takes samples along, but no half of them.
+fn all_time_is_sampled(capture: &Capture) {
+    if capture.clock.unit != Unit::Nanoseconds {
+        return println!("skipped: cycles say nothing of seconds");
     }
+    let (cpu, of_samples) = (capture.cpu_seconds.unwrap(), capture.weight() as f64 / 1e9);
+    let ratio = of_samples / cpu;
+    assert!(ratio > 0.6 && ratio < 1.5, "{of_samples} s sampled, {cpu} s used");
 }
 
 #[test]
@@ -203,11 +210,8 @@ fn children_from_before_are_neither_sampled_nor_counted() {
         Ok(capture) => capture,
         Err(error) => return println!("skipped: {error}"),
     };
-    if capture.clock.unit == Unit::Nanoseconds {
-        let (cpu, of_samples) = (capture.cpu_seconds.unwrap(), capture.weight() as f64 / 1e9);
-        // Half of them is the child's where it counts.
-        assert!((of_samples / cpu - 1.0).abs() < 0.3, "{of_samples} s sampled, {cpu} s used");
-    }
+    // Half of them is the child's where it counts.
+    all_time_is_sampled(&capture);
 }
 
 #[test]
