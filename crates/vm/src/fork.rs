@@ -95,7 +95,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let platform = self.machine().epoch().platform();
         let mut removal = Removal::new();
         let mut links = Some(Links::new()?);
-        let failed = self.tree().locked(cpu, self.pages(), |locked, spare| {
+        let (failed, alone) = self.tree().locked_alone(cpu, |locked, spare| {
             let Any::Branch(root) = locked.top else { unreachable!("the root has all pages") };
             // SAFETY: the root is locked, as all is; and new pages are of the space's own origin.
             unsafe {
@@ -120,7 +120,6 @@ impl<'m, M: Machine> Space<'m, M> {
                 Ok(charge) => charge,
                 Err(error) => return Ok(Some(Err(error))),
             };
-            self.tree().set_forking(true);
             // Others find the copy as soon as anything is attached, and wait for the end of it.
             if !is_mutant!("copy_not_locked") {
                 copy.tree().root().lock(platform);
@@ -146,13 +145,8 @@ impl<'m, M: Machine> Space<'m, M> {
         })?;
         // SAFETY: nothing was removed.
         unsafe { removal.finish(self.tree(), cpu) };
-        match failed {
-            Some(failed) => failed,
-            None => {
-                self.tree().set_forking(false);
-                Ok(Forked::Copy(copy))
-            }
-        }
+        drop(alone);
+        failed.unwrap_or(Ok(Forked::Copy(copy)))
     }
 
     /// Copies what is below a branch that is locked to one of this space, which nobody else knows. All that

@@ -33,8 +33,11 @@ pub(crate) struct Tree {
     active: CpuSet,
     pub(crate) account: Account,
     pub(crate) lineage: Lineage,
-    /// Somebody copies it, and CPUs may still write to pages that the copy has. Set with all nodes locked.
+    /// Somebody copies it, or is about to, and CPUs may still write to pages that the copy has. Set with all nodes
+    /// locked.
     forking: AtomicBool,
+    /// How many wait for the end of that.
+    waiting: AtomicU64,
     /// Somebody moves pages.
     moving: AtomicBool,
     /// Who unmaps a few pages interrupts nobody.
@@ -147,6 +150,7 @@ impl Tree {
             account,
             lineage: Lineage::new(),
             forking: AtomicBool::new(false),
+            waiting: AtomicU64::new(0),
             moving: AtomicBool::new(false),
             is_lazy: AtomicBool::new(false),
             settled: Padded(AtomicU64::new(0)),
@@ -175,17 +179,12 @@ impl Tree {
         }
     }
 
-    /// Whether somebody copies the space, and CPUs may still write to pages that the copy has. Others
-    /// wait: what they did now would not be in the copy, and what they wrote next might. Under a lock of
-    /// the space it is seen if it began before. Acquire: it is over everywhere then.
+    /// Whether somebody is [`Alone`] with the space: copies it, or is about to, and CPUs may still write to pages
+    /// that the copy has. Others wait: what they did now would not be in the copy, and what they wrote next
+    /// might. Under a lock of the space it is seen if it began before. Acquire: it is over everywhere then.
     #[inline]
     pub(crate) fn is_forking(&self) -> bool {
         self.forking.load(Acquire)
-    }
-
-    /// All nodes are locked, or it is over.
-    pub(crate) fn set_forking(&self, is: bool) {
-        self.forking.store(is, Release);
     }
 
     pub(crate) fn is_lazy(&self) -> bool {
@@ -273,19 +272,54 @@ impl Tree {
         &self,
         cpu: &Cpu<'_, M>,
         pages: Pages,
-        mut step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
+        step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
     ) -> Result<R, OutOfMemory> {
+        self.locked_as::<M, R, false>(cpu, pages, step).map(|(result, _)| result)
+    }
+
+    /// The same with all nodes, and nobody else changes anything until what is returned is dropped. Who comes
+    /// after the first try waits, so that there are few; who has waited for the last one goes first.
+    pub(crate) fn locked_alone<M: Machine, R>(
+        &self,
+        cpu: &Cpu<'_, M>,
+        step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
+    ) -> Result<(R, Alone<'_>), OutOfMemory> {
+        let waits = || self.waiting.load(Relaxed) > 0 && !is_mutant!("forks_first");
+        // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+        unsafe { cpu.machine().wait_while(cpu.number(), waits) };
+        let (result, alone) = self.locked_as::<M, R, true>(cpu, self.pages(), step)?;
+        Ok((result, alone.expect("all nodes were locked")))
+    }
+
+    #[inline]
+    fn locked_as<M: Machine, R, const ALONE: bool>(
+        &self,
+        cpu: &Cpu<'_, M>,
+        pages: Pages,
+        mut step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
+    ) -> Result<(R, Option<Alone<'_>>), OutOfMemory> {
         let machine = cpu.machine();
+        let mut alone = None;
         loop {
             let result = {
                 let _guard = cpu.pin();
                 let locked = self.lock_pages(machine, pages);
                 let leaf = known::<M>(locked.top, pages);
                 let flushes = |leaf: &Leaf| leaf.is_flushing() && !is_mutant!("no_wait_for_flush");
-                let forks = || self.is_forking() && !is_mutant!("no_wait_for_fork");
-                if leaf.is_some_and(flushes) || forks() {
+                let is_flushing = leaf.is_some_and(flushes);
+                let forks = alone.is_none() && self.is_forking() && !is_mutant!("no_wait_for_fork");
+                let is_late = is_flushing && is_mutant!("forks_last");
+                if ALONE && alone.is_none() && !forks && !is_late {
+                    alone = Some(Alone::new(self));
+                }
+                if forks {
                     drop(locked);
-                    let waits = || leaf.is_some_and(flushes) || forks();
+                    self.wait_for_fork(cpu);
+                    continue;
+                }
+                if is_flushing {
+                    drop(locked);
+                    let waits = || leaf.is_some_and(flushes);
                     // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
                     unsafe { machine.wait_while(cpu.number(), waits) };
                     continue;
@@ -309,10 +343,28 @@ impl Tree {
             };
             cpu.defer();
             match result {
-                Ok(result) => return Ok(result),
-                Err(lack) => cpu.stock(lack)?,
+                Ok(result) => return Ok((result, alone)),
+                Err(lack) => {
+                    // Who has memory to give may be one who waits.
+                    alone = None;
+                    cpu.stock(lack)?;
+                }
             }
         }
+    }
+
+    /// Waits until nobody is alone with the space. Without locks.
+    pub(crate) fn wait_for_fork<M: Machine>(&self, cpu: &Cpu<'_, M>) {
+        struct Waiting<'a>(&'a AtomicU64);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Relaxed);
+            }
+        }
+        self.waiting.fetch_add(1, Relaxed);
+        let _waiting = Waiting(&self.waiting);
+        // SAFETY: a `Cpu` stays on its CPU, and the caller has no locks.
+        unsafe { cpu.machine().wait_while(cpu.number(), || self.is_forking()) };
     }
 
     /// Waits until nobody else moves pages, as long as the result is there. Under locks of nodes, which others
@@ -345,6 +397,23 @@ impl Tree {
                 drop(Box::from_raw(tree.as_ptr()));
             }
         }
+    }
+}
+
+/// Nobody but who has this changes the space or what is present in it: see [`Tree::is_forking`].
+pub(crate) struct Alone<'a>(&'a Tree);
+
+impl Alone<'_> {
+    /// By who has locked all nodes, and has found that nobody else is.
+    fn new(tree: &Tree) -> Alone<'_> {
+        tree.forking.store(true, Release);
+        Alone(tree)
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.forking.store(false, Release);
     }
 }
 

@@ -102,9 +102,12 @@ impl<'m, M: Machine> Space<'m, M> {
                 let _guard = cpu.pin();
                 let next = cpu.with_spare(&mut step);
                 if let Ok(Step::Wait(leaf)) = next {
-                    let waits = || leaf.is_flushing() || self.tree().is_forking();
-                    // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
-                    unsafe { self.machine.wait_while(cpu.number(), waits) };
+                    if self.tree().is_forking() {
+                        self.tree().wait_for_fork(cpu);
+                    } else {
+                        // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+                        unsafe { self.machine.wait_while(cpu.number(), || leaf.is_flushing()) };
+                    }
                     continue;
                 }
                 next

@@ -52,6 +52,8 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("visits_once", Stepped("races::who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made")),
     ("copy_not_locked", Stepped("races::who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made")),
     ("moves_together", Stepped("races::parts_of_a_mapping_that_two_move_stay_what_they_are")),
+    ("forks_last", Stepped("races::who_copies_does_not_wait_for_who_comes_after")),
+    ("forks_first", Stepped("races::who_waits_for_a_copy_does_not_wait_for_the_next")),
     ("forks_for_ever", Stepped("races::those_who_copy_without_end_wait_for_who_takes_pages_out")),
 
     // Frames that are lost, or written by two.

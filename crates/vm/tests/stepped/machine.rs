@@ -278,6 +278,7 @@ unsafe impl Machine for Stepped {
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
         self.turns.point();
         self.come_in(At::Interrupt);
+        self.turns.pass();
         self.interrupts.set(self.interrupts.get() + 1);
         for cpu in on.iter() {
             // SAFETY: as with all others, it is this thread.

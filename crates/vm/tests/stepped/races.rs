@@ -1,12 +1,13 @@
 //! Two operations at once, at each point where the second one may come in.
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use knee_vm::{Object, Pages, Sharing, Space};
+use knee_vm::{Cpu, Object, Pages, Sharing, Space};
 
-use crate::machine::{waits, with_machine};
+use crate::machine::{Stepped, waits, with_machine};
 use crate::turns::at_each_point;
-use crate::{READ, WRITE, only};
+use crate::{FAR, HERE, READ, WRITE, only};
 
 /// A copy has a page that an object has lost only if the object has not lost it: whoever takes pages out finds
 /// the copy, and its entries, whenever it is made.
@@ -72,6 +73,76 @@ fn those_who_copy_without_end_wait_for_who_takes_pages_out() {
             assert_eq!(machine.load(&first, copy, page), Ok(0));
         }
     });
+}
+
+/// Wherever a copy begins beside who maps, writes and unmaps again and again: what was begun is done, and what
+/// comes next waits.
+#[test]
+fn who_copies_does_not_wait_for_who_comes_after() {
+    for is_lazy in [false, true] {
+        at_each_point(|run| {
+            with_machine(|machine, [changer, second, forker]| {
+                let space = Space::new(&changer).unwrap();
+                space.set_lazy(is_lazy);
+                space.map(&changer, only(HERE), WRITE).unwrap();
+                machine.load(&second, &space, HERE).unwrap();
+                let (copy, has_begun) = (RefCell::new(None), Cell::new(false));
+                let mut change = || {
+                    // Before the last round, and before the one that has just begun.
+                    let mut begun = [false; 2];
+                    for round in 0..4 {
+                        begun = [begun[1], has_begun.get()];
+                        space.map(&changer, only(FAR), WRITE).unwrap();
+                        machine.store(&changer, &space, FAR, round).unwrap();
+                        space.unmap(&changer, only(FAR)).unwrap();
+                        assert!(!begun[0] || copy.borrow().is_some(), "the copy waits for ever");
+                    }
+                };
+                let mut fork = || {
+                    has_begun.set(true);
+                    *copy.borrow_mut() = Some(space.fork(&forker).unwrap());
+                };
+                run(machine, &mut change, &mut fork);
+                let copy = copy.into_inner().expect("it was made");
+                assert_eq!(machine.load(&second, &copy, HERE), Ok(0));
+                space.audit(&changer);
+                space.settle(&changer);
+            });
+        });
+    }
+}
+
+/// Who copies again and again lets others do something in between.
+#[test]
+fn who_waits_for_a_copy_does_not_wait_for_the_next() {
+    type Operation = for<'m> fn(&'m Stepped, &Space<'m, Stepped>, &Cpu<'m, Stepped>);
+    let map: Operation = |_, space, cpu| space.map(cpu, only(FAR), WRITE).unwrap();
+    let store: Operation = |machine, space, cpu| machine.store(cpu, space, HERE, 5).unwrap();
+    for operation in [map, store] {
+        at_each_point(|run| {
+            with_machine(|machine, [forker, other, _]| {
+                let space = Space::new(&forker).unwrap();
+                space.map(&forker, only(HERE), WRITE).unwrap();
+                let (is_done, has_begun) = (Cell::new(false), Cell::new(false));
+                let mut fork = || {
+                    let mut begun = [false; 2];
+                    for round in 0..4 {
+                        begun = [begun[1], has_begun.get()];
+                        machine.store(&forker, &space, HERE, round).unwrap();
+                        space.fork(&forker).unwrap();
+                        assert!(!begun[0] || is_done.get(), "it waits for ever");
+                    }
+                };
+                let mut operate = || {
+                    has_begun.set(true);
+                    operation(machine, &space, &other);
+                    is_done.set(true);
+                };
+                run(machine, &mut fork, &mut operate);
+                assert!(is_done.get());
+            });
+        });
+    }
 }
 
 /// Two move pages of one mapping in tables of their own.

@@ -104,14 +104,25 @@ impl Turns {
     /// Somebody waits: the other one goes on, or the operation is abandoned.
     pub(crate) fn wait(&self) {
         let mut state = self.state();
-        let (own, other) = match state.turn {
-            Turn::Alone | Turn::Before(_) => resume_unwind(Box::new(Waits)),
-            Turn::First => (Turn::First, Turn::Second),
-            Turn::Second => (Turn::Second, Turn::First),
-        };
+        if matches!(state.turn, Turn::Alone | Turn::Before(_)) {
+            resume_unwind(Box::new(Waits));
+        }
         state.passes += 1;
         assert!(state.over == 0 && state.passes < MOST_PASSES, "nobody goes on");
-        state.turn = other;
+        self.pass_on(state);
+    }
+
+    /// The other one may go on, if he has come in and waits.
+    pub(crate) fn pass(&self) {
+        let state = self.state();
+        if matches!(state.turn, Turn::First | Turn::Second) && state.over == 0 {
+            self.pass_on(state);
+        }
+    }
+
+    fn pass_on(&self, mut state: MutexGuard<'_, State>) {
+        let own = state.turn;
+        state.turn = if own == Turn::First { Turn::Second } else { Turn::First };
         self.changed.notify_all();
         drop(state);
         self.wait_for(own);
