@@ -82,6 +82,9 @@ struct Known {
     generation: u64,
 }
 
+/// By space and page.
+type Tlb = BTreeMap<(u64, u64), Known>;
+
 /// The machine.
 pub(crate) struct Tiny<const LEVELS: u8> {
     epoch: Domain<Fences>,
@@ -91,7 +94,7 @@ pub(crate) struct Tiny<const LEVELS: u8> {
     generations: Box<[Plain]>,
     free: Mutex<Vec<Frame>>,
     /// A CPU has the lock of its own while it goes to memory: nobody interrupts an access.
-    tlbs: [Mutex<BTreeMap<u64, Known>>; CPUS],
+    tlbs: [Mutex<Tlb>; CPUS],
 }
 
 // SAFETY: as the hosted machine's. Memory is loom's atomics, which are each of a word's use.
@@ -136,12 +139,12 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
         &self.notes[frame.0 as usize]
     }
 
-    unsafe fn shoot_down(&self, _: usize, on: &CpuSet, _: u64, pages: Flush) {
+    unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
         fence(SeqCst);
         for cpu in on.iter() {
-            self.tlbs[cpu].lock().unwrap().retain(|&page, _| match pages {
-                Flush::Some(pages) => !pages.contains(page),
-                Flush::All => false,
+            self.tlbs[cpu].lock().unwrap().retain(|&(of, page), _| match pages {
+                Flush::Some(pages) => of != space || !pages.contains(page),
+                Flush::All => of != space,
             });
         }
     }
@@ -197,17 +200,18 @@ impl<const LEVELS: u8> Processor<LEVELS> {
         loop {
             {
                 let mut tlb = self.machine.tlbs[self.cpu.number()].lock().unwrap();
-                let known = tlb.get(&page).copied();
+                let key = (space.number(), page);
+                let known = tlb.get(&key).copied();
                 let known = known.filter(|known| known.protection.allows(access));
                 if let Some(known) = known.or_else(|| self.walk(space, page, access)) {
                     let frame = known.frame.0 as usize;
                     let is_stale =
                         self.machine.generations[frame].load(Relaxed) != known.generation;
                     assert!(!is_stale, "CPU {} has kept page {page}", self.cpu.number());
-                    tlb.insert(page, known);
+                    tlb.insert(key, known);
                     return Ok(with(&self.machine.memory[frame][0]));
                 }
-                tlb.remove(&page);
+                tlb.remove(&key);
             }
             space.fault(&self.cpu, page, access)?;
         }

@@ -279,3 +279,44 @@ fn who_goes_to_a_page_of_a_leaf_that_goes_finds_it_in_the_next() {
         },
     );
 }
+
+/// A copy is the space at one moment: before pages were unmapped, or after, whatever of that others have come to.
+#[test]
+fn a_copy_has_all_pages_that_are_unmapped_meanwhile_or_none() {
+    check::<2>(
+        2,
+        |cpu, space| {
+            space.map(cpu, pages(0, 2), READ).unwrap();
+            space.populate(cpu, pages(0, 2)).unwrap();
+        },
+        |one, space| {
+            let copy = space.fork(one).unwrap();
+            let found = [0, 1].map(|page| copy.query(one, page));
+            assert!(found == [Some(READ); 2] || found == [None; 2], "{found:?}");
+            assert_eq!(copy.audit(one).present, 2 * u64::from(found[0].is_some()));
+        },
+        |other, space| space.unmap(other, pages(0, 2)).unwrap(),
+        |cpu, space| assert_eq!(space.audit(cpu).mapped, 0),
+    );
+}
+
+/// What a CPU writes while it may is in the copy, and what comes first to pages comes to both or to one.
+#[test]
+fn a_copy_has_what_was_written_before() {
+    check::<2>(
+        2,
+        |cpu, space| space.map(cpu, pages(0, 2), WRITE).unwrap(),
+        |one, space| {
+            let copy = space.fork(one).unwrap();
+            let found = [0, 1].map(|page| one.load(&copy, page).unwrap());
+            // The first was written before the second.
+            assert!([[0, 0], [7, 0], [7, 8]].contains(&found), "{found:?}");
+            assert_eq!([0, 1].map(|page| one.load(&copy, page).unwrap()), found);
+        },
+        |other, space| {
+            other.store(space, 0, 7).unwrap();
+            other.store(space, 1, 8).unwrap();
+        },
+        |cpu, space| assert_eq!([0, 1].map(|page| cpu.load(space, page)), [Ok(7), Ok(8)]),
+    );
+}

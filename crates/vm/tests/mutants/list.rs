@@ -82,4 +82,6 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("no_wait_for_flush", Model("who_maps_pages_again_finds_no_old_content")),
     ("flush_last", Model("a_page_that_is_discarded_comes_again")),
     ("remove_no_flush", Model("who_maps_pages_again_finds_no_old_content")),
+    ("fork_no_flush", Model("a_copy_has_what_was_written_before")),
+    ("shared_frames_stay", Model("a_copy_has_all_pages_that_are_unmapped_meanwhile_or_none")),
 ];
