@@ -44,7 +44,8 @@ fn a_task_that_counts_nothing_is_a_failure_and_no_average() {
     let Some((scratch, finished)) = run_beside_a_good_one("stuck", &["--interval", "0.3"]) else {
         return;
     };
-    finished.assert_code(4).assert_stderr_has("has counted nothing for 3 s");
+    // After 3 s; a busy machine looks later, and then it is longer.
+    finished.assert_code(4).assert_stderr_has("has counted nothing for ");
     assert!(!finished.stdout.lines().any(|line| line.starts_with("stuck")), "{finished:#?}");
     assert_eq!(scratch.run_json()["failures"][0]["kind"], "hung");
 }

@@ -36,6 +36,8 @@ pub const SUBCOMMAND: &str = "runner";
 
 /// A task that counts nothing for an interval and so long hangs.
 const HUNG_AFTER: Duration = Duration::from_secs(3);
+/// Between two looks at tasks that have counted nothing in the last interval.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// More patience with tasks that have to wait for others' turns, for each task.
 const HUNG_AFTER_PER_TASK: Duration = Duration::from_millis(30);
 /// More patience with many tasks, for each.
@@ -188,15 +190,15 @@ impl<'a> Round<'a> {
                 return Ok(End::Stopped);
             }
             link.send(&Event::Sample(sampler.sample(seconds)));
-            sampler.check_progress(patience)?;
+            sampler.check_progress(seconds, patience)?;
         }
         // On a machine busy with other work a task may have had no turn in the last interval.
         while sampler.has_idle_task() {
-            sampler.check_progress(patience)?;
-            let soon = Instant::now() + Duration::from_millis(5);
+            let soon = Instant::now() + LOOK_AGAIN;
             if !sleep(link, soon, &mut self.tasks, &self.area)? {
                 return Ok(End::Stopped);
             }
+            sampler.check_progress(LOOK_AGAIN.as_secs_f64(), patience)?;
         }
         match self.tasks.find_failure(&self.area) {
             Some(failure) => Err(failure),

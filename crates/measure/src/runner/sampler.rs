@@ -28,6 +28,10 @@ const CLOCK_TOLERANCE: f64 = 0.01;
 /// by nothing else.
 const STALLED_SECONDS: f64 = 0.1;
 
+/// A look at progress that comes so much later than planned comes from a machine that was stopped, as a
+/// guest is by a busy host: ours has the highest priority wherever that is allowed.
+const STOOD_STILL_SECONDS: f64 = 0.25;
+
 /// Takes the samples of one round.
 pub(super) struct Sampler<'a> {
     area: &'a Area,
@@ -41,8 +45,10 @@ pub(super) struct Sampler<'a> {
     clocks: Clocks,
     /// The last reading of each task.
     last: Vec<Reading>,
-    /// When each task was last seen to have counted on.
+    /// When each task was last seen to have counted on, but for the time in which nobody could look.
     moved: Vec<f64>,
+    /// When progress was looked at last.
+    looked: f64,
     /// Tasks that counted nothing in the last interval.
     idle: Vec<usize>,
     warm: bool,
@@ -115,6 +121,7 @@ impl<'a> Sampler<'a> {
             clocks: Clocks::read(),
             last: Vec::with_capacity(n),
             moved: Vec::with_capacity(n),
+            looked: 0.0,
             idle: Vec::new(),
             warm: job.warmup <= 0.0,
         }
@@ -126,6 +133,7 @@ impl<'a> Sampler<'a> {
         self.clocks = Clocks::read();
         self.last = self.read();
         self.moved = self.last.iter().map(|reading| reading.at).collect();
+        self.looked = seconds(ClockId::MonotonicRaw);
         if let Some(delays) = &mut self.delays {
             delays.longest();
         }
@@ -193,9 +201,15 @@ impl<'a> Sampler<'a> {
     }
 
     /// A failure if a task has counted nothing for more than `patience` seconds: one that hangs
-    /// gets nowhere however long we wait.
-    pub(super) fn check_progress(&self, patience: f64) -> Result<(), Failure> {
+    /// gets nowhere however long we wait. This look was meant to come `planned` seconds after the
+    /// last one: where it comes much later, the machine has stood still, and the tasks with it.
+    pub(super) fn check_progress(&mut self, planned: f64, patience: f64) -> Result<(), Failure> {
         let now = seconds(ClockId::MonotonicRaw);
+        let late = now - self.looked - planned;
+        self.looked = now;
+        if late > STOOD_STILL_SECONDS {
+            self.idle.iter().for_each(|&nr| self.moved[nr] += late);
+        }
         let hung = |&&nr: &&usize| now - self.moved[nr] > patience;
         match self.idle.iter().find(hung) {
             None => Ok(()),
