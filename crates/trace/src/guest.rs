@@ -34,6 +34,9 @@ const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.pani
 ///   use it, dies of a double fault;
 /// * smap, so that the flag AC means nothing to the kernel: agents mark windows with it.
 const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
+/// How often the patience of a guest it may take to boot: what is 5 s on an idle machine takes as long as
+/// the machine has other work, and all that while nothing is said.
+const BOOT: u32 = 4;
 /// What Linux says last, at a level that `quiet` lets through (kernel_power_off of kernel/reboot.c).
 const POWER_DOWN: &str = "reboot: Power down";
 const PANIC: &str = "Kernel panic - not syncing";
@@ -54,7 +57,7 @@ pub struct GuestOptions {
     pub channel: Option<Arc<Ram>>,
     /// How to trace; without, the plugin is not loaded.
     pub tracing: Option<Tracing>,
-    /// A guest that says nothing for so long hangs.
+    /// A guest that says nothing for so long hangs. One that is traced may boot for four times as long.
     pub patience: Duration,
 }
 
@@ -118,6 +121,8 @@ pub enum Event {
 pub struct Guest {
     qemu: Qemu,
     ram: Ram,
+    /// The patience with it from its first result on.
+    when_up: Option<Duration>,
     panic: Option<String>,
     powered_down: bool,
 }
@@ -158,11 +163,14 @@ impl Guest {
             let device = ["-device", "ivshmem-plain,memdev=channel", "-object", &memory];
             launch.command().args(device);
         }
+        let mut patience = options.patience;
         if let Some(tracing) = options.tracing {
             launch.trace(tracing)?;
+            patience *= BOOT;
         }
-        let qemu = launch.start(options.patience)?;
-        Ok(Guest { qemu, ram, panic: None, powered_down: false })
+        let qemu = launch.start(patience)?;
+        let when_up = Some(options.patience);
+        Ok(Guest { qemu, ram, when_up, panic: None, powered_down: false })
     }
 
     /// The process of QEMU.
@@ -191,7 +199,12 @@ impl Guest {
                 self.powered_down |= line.contains(POWER_DOWN);
                 Event::Console(line)
             }
-            Said::Result(record) => Event::Result(record),
+            Said::Result(record) => {
+                if let Some(patience) = self.when_up.take() {
+                    self.qemu.set_patience(patience);
+                }
+                Event::Result(record)
+            }
             // A kernel that cannot even reset itself has still said why.
             Said::Silent(patience) => {
                 Event::End(self.panic.take().map_or(End::Hung(patience), End::Panicked))

@@ -184,6 +184,11 @@ impl Qemu {
         }
     }
 
+    /// From now on it hangs if it says nothing for so long.
+    pub(crate) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// Waits for what it says next.
     pub(crate) fn next(&mut self) -> Result<Option<Said>, GuestError> {
         loop {
