@@ -55,13 +55,14 @@ fn each_task_is_bound_to_its_cpu_and_none_with_placement_none() {
             ]));
         let mut seats = Vec::new();
         wait_until("all tasks run", || {
+            // Samples: everybody has been seated, and is looked at only then.
+            let seated = !scratch_samples(&scratch).is_empty();
             seats = processes_in(scratch.path())
                 .iter()
                 .filter(|line| line.ends_with("knee runner "))
                 .filter_map(|line| cpus_allowed(line.split(':').next()?))
                 .collect();
-            // Samples: everybody has been seated.
-            seats.len() == tasks + 1 && !scratch_samples(&scratch).is_empty()
+            seated && seats.len() == tasks + 1
         });
         signal(&child, rustix::process::Signal::INT);
         child.wait().unwrap();

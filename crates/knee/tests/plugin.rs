@@ -48,17 +48,24 @@ fn other_work_on_its_cpu_is_seen_unless_a_plugin_has_helpers_to_wait_for() {
             }
         });
         let mut run = scratch.run(&["-m", "processes", "-t", "1", "--cpus", &cpu.to_string()]);
-        run.args(["--interval", "0.3", "--plugin", &alone, "--plugin", &with_helper]);
+        run.args(["-s", "5", "--interval", "0.3", "--plugin", &alone, "--plugin", &with_helper]);
         run.env("CLEANUP_PROOF", scratch.path().join("proof"));
         let finished = finish(&mut run);
         stop.store(true, Ordering::Relaxed);
         finished
     });
     finished.assert_code(0);
-    for line in scratch.samples().iter().filter(|line| line["phase"] == "measure") {
-        let starved = line["marks"].as_array().unwrap().contains(&"starved".into());
-        assert_eq!(starved, line["testcase"] == "counter1", "{line:#}");
-    }
+    let starved = |testcase: &str| {
+        let samples = scratch.samples();
+        // Before it has counted, one that makes a helper may not have done so.
+        let its = samples.iter().filter(|line| {
+            line["phase"] == "measure" && line["testcase"] == testcase && line["min"] != 0.0
+        });
+        its.filter(|line| line["marks"].as_array().unwrap().contains(&"starved".into())).count()
+    };
+    // A sample in which the host stops this machine is too long for what is waited for in it.
+    assert!(starved("counter1") > 0, "{:#?}", scratch.samples());
+    assert_eq!(starved("helper1"), 0, "{:#?}", scratch.samples());
 }
 
 #[test]
