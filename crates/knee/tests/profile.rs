@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
-use support::{Finished, Scratch, assert_schema, finish, signal, start, start_telling, wait_until};
+use support::{Finished, Scratch, assert_schema, finish, signal, start_telling, wait_until};
 
 /// Runs knee, unless the kernel lets us sample nothing here.
 fn profile(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
@@ -45,7 +45,9 @@ fn a_testcase_is_sampled_down_to_the_leaves_of_the_kernel() {
     assert_schema("capture", &capture);
     assert_eq!(capture["work"]["tasks"], 2);
     assert!(capture["work"]["iterations"].as_u64().unwrap() > 0);
-    assert_eq!(capture["losses"]["lost"], 0);
+    // Buffers have room for a second in which knee gets no CPU; what is lost in more is told.
+    let has_lost = capture["losses"]["lost"].as_u64().unwrap() > 0;
+    assert_eq!(sampled.stderr.contains("samples were lost"), has_lost, "{sampled:#?}");
     assert!(scratch.leftovers().is_empty());
     if !sampled.stderr.contains("without the kernel") && !sampled.stderr.contains("no names") {
         let tree =
@@ -273,11 +275,11 @@ fn ctrl_c_keeps_what_was_sampled() {
     let Some(_) = profile(&scratch, &["-d", "0.1", "-o", "all.json", "--", "true"]) else { return };
     let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let pid = busy.id().to_string();
-    let mut knee = start(&mut scratch.knee(&["profile", "-q", "-o", "p.json", "-p", &pid]));
-    let has_begun = || {
-        fs::read_dir(format!("/proc/{}/task", knee.id())).is_ok_and(|threads| threads.count() > 1)
-    };
-    wait_until("knee samples", has_begun);
+    let args = ["profile", "-o", "p.json", "-p", &pid];
+    let mut knee = start_telling(&mut scratch.knee(&args), Stdio::piped());
+    // It says so when it has begun.
+    let mut said = BufReader::new(knee.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().contains("sampling")));
     // In ticks of a hundredth of a second; a sample is due every thousandth.
     let used = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
