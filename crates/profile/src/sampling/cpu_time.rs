@@ -125,7 +125,7 @@ fn parse(pid: i32, line: &str) -> Option<Process> {
 }
 
 /// The CPU time of a process and of threads that it had, dead or alive.
-fn clock(pid: i32) -> Option<Duration> {
+pub(super) fn clock(pid: i32) -> Option<Duration> {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: both write to what they are given, and there is room for it.

@@ -195,23 +195,30 @@ fn sampled(
 
 #[test]
 fn children_from_before_are_neither_sampled_nor_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let elder = dir.path().join("elder");
+    std::os::unix::fs::symlink("/bin/sh", &elder).unwrap();
     // The child spins all the time, and its parent for as long as it may until it is sampled enough.
-    let script = "while :; do :; done & echo $!; read line; while :; do :; done";
-    let mut child = shell(script);
+    let spin = "while :; do :; done";
+    let script = format!("{} -c '{spin}' & echo $!; read line; {spin}", elder.display());
+    let mut child = shell(&script);
     let mut line = String::new();
     let mut told = std::io::BufReader::new(child.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut told, &mut line).unwrap();
     let elder = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
     drop(child.stdin.take());
     let result = sampled(&mut child, Sampler::open);
+    let own = cpu_time::clock(child.id() as i32);
     child.kill().and_then(|()| child.wait()).unwrap();
     rustix::process::kill_process(elder, rustix::process::Signal::KILL).unwrap();
     let capture = match result {
         Ok(capture) => capture,
         Err(error) => return println!("skipped: {error}"),
     };
-    // Half of them is the child's where it counts.
-    all_time_is_sampled(&capture);
+    assert_eq!(capture.programs, ["sh"]);
+    // What the elder has used meanwhile is as much again, or more.
+    let (cpu, own) = (capture.cpu_seconds.unwrap(), own.unwrap().as_secs_f64());
+    assert!(cpu <= own, "{cpu} s used, of which {own} s are the parent's");
 }
 
 #[test]
