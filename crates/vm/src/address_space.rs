@@ -93,12 +93,12 @@ pub trait AddressSpace<'m, M: Machine>: Send + Sync {
     /// See [`Fault`].
     fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault>;
 
-    /// Makes these pages present, all of which are mapped.
+    /// Makes these pages present, all of which are mapped, as if somebody had read each from the first on.
     ///
     /// # Errors
-    /// See [`Fault`]: pages before the one that fails are present.
+    /// Those of the first page that cannot be read: pages before it are present.
     fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
-        (pages.start..pages.end).try_for_each(|page| self.fault(cpu, page, Protection::NONE))
+        (pages.start..pages.end).try_for_each(|page| self.fault(cpu, page, Protection::READ))
     }
 
     /// What may be done with a page; none if it is not mapped.

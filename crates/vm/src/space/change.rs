@@ -223,14 +223,16 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// Makes these pages present, all of which are mapped, as if somebody had read each: `MAP_POPULATE`,
-    /// `MADV_POPULATE_READ`. Pages of the space's own that nobody shares may be written to as well then.
+    /// Makes these pages present, all of which are mapped, as if somebody had read each from the first on:
+    /// `MADV_POPULATE_READ`. Pages of the space's own that nobody shares may be written to as well then. Of no
+    /// pages it does nothing.
     ///
     /// # Errors
-    /// See [`Fault`]: pages before the one that fails are present. A pager may have it come [again
-    /// later](Fault::Later).
+    /// Those of the first page that cannot be read: pages before it are present. [`Fault::Unmapped`] if it is not
+    /// mapped (`ENOMEM`), [`Fault::Forbidden`] if it may not be read (`EINVAL`), [`Fault::Guard`] and
+    /// [`Fault::BeyondEnd`] (`EFAULT`). A pager may have it come [again later](Fault::Later).
     pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
-        (pages.start..pages.end).try_for_each(|page| self.fault(cpu, page, Protection::NONE))
+        (pages.start..pages.end).try_for_each(|page| self.fault(cpu, page, Protection::READ))
     }
 
     /// Changes what may be done with these pages, all of which are mapped.

@@ -1,7 +1,7 @@
 //! A space against a map of pages: what is mapped, what may be done, and what was stored.
 
 use knee_vm::hosted::Hosted;
-use knee_vm::{AddressSpace, Fault, MapError, PAGE, Pages};
+use knee_vm::{AddressSpace, Fault, MapError, PAGE, Pages, Protection};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -122,3 +122,20 @@ fn who_has_no_frame_left_keeps_what_is_there<D: Design>() {
 }
 
 for_each_design!(who_has_no_frame_left_keeps_what_is_there);
+
+/// As Linux' `MADV_POPULATE_READ`.
+fn who_populates_has_the_pages_before_the_first_that_cannot_be_read<D: Design>() {
+    let machine = Hosted::new(256, 1);
+    let cpu = machine.cpu(0);
+    let shared = D::shared(&machine, u64::MAX);
+    let space = D::space(&shared, &cpu);
+    let populate = |start, count| space.populate(&cpu, Pages::new(start, count));
+    assert_eq!((populate(10, 4), populate(10, 0)), (Err(Fault::Unmapped), Ok(())));
+    space.map(&cpu, Pages::new(10, 2), READ).unwrap();
+    space.map(&cpu, Pages::new(13, 1), Protection::NONE).unwrap();
+    assert_eq!((populate(10, 4), space.resident()), (Err(Fault::Unmapped), 2));
+    assert_eq!(populate(13, 1), Err(Fault::Forbidden));
+    assert_eq!((populate(10, 2), space.resident()), (Ok(()), 2));
+}
+
+for_each_design!(who_populates_has_the_pages_before_the_first_that_cannot_be_read);

@@ -91,8 +91,8 @@ impl Model {
                 }
             }
             Operation::Discard(pages) => self.words.retain(|page, _| !pages.contains(*page)),
-            Operation::Populate(pages) if self.mapped(pages) < pages.count() => {
-                return Err(Err(Fault::Unmapped));
+            Operation::Populate(pages) => {
+                (pages.start..pages.end).try_for_each(|page| self.allows(page, READ))?;
             }
             Operation::Populate(_) => (),
             Operation::Store(page, value) => {
