@@ -73,7 +73,7 @@ pub trait AddressSpace<'m, M: Machine>: Send + Sync {
     /// Changes what may be done with these pages, all of which are mapped.
     ///
     /// # Errors
-    /// See [`MapError`]; [`MapError::OutOfRange`] if some are not mapped.
+    /// See [`MapError`].
     fn protect(
         &self,
         cpu: &Cpu<'m, M>,

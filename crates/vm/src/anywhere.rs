@@ -92,7 +92,7 @@ impl<'m, M: Machine> Space<'m, M> {
         protection: Protection,
     ) -> Result<Pages, MapError> {
         if count == 0 {
-            return Err(MapError::OutOfRange);
+            return Err(MapError::Empty);
         }
         let all = guards.checked_mul(2).and_then(|guards| guards.checked_add(count));
         let within = |pages: Pages| Pages { start: pages.start + guards, end: pages.end - guards };
@@ -127,7 +127,7 @@ impl<'m, M: Machine> Space<'m, M> {
     ) -> Result<Pages, MapError> {
         self.check_cpu(cpu);
         if count == 0 {
-            return Err(MapError::OutOfRange);
+            return Err(MapError::Empty);
         }
         if count > self.arenas.window().count() {
             return Err(MapError::NoRange);

@@ -243,7 +243,6 @@ impl Arena {
 }
 
 /// The arenas of a space.
-#[derive(Debug)]
 pub(crate) struct Arenas {
     window: Pages,
     /// Where slices have been taken: from here on. They come from the top, away from what programs map at

@@ -26,8 +26,19 @@ impl From<TryReserveError> for OutOfMemory {
 pub enum MapError {
     /// There is no memory for nodes of the map.
     OutOfMemory,
-    /// Pages beyond the end of the space, or none at all.
+    /// The range has no pages.
+    Empty,
+    /// Pages beyond the end of the space.
     OutOfRange,
+    /// Some of the pages are not mapped, as all have to be; [guards](crate::Protection::GUARD) are not.
+    Unmapped,
+    /// A [guard](crate::Protection::GUARD) was asked for where none can be: they come by
+    /// [`map`](crate::Space::map), and are of no object.
+    Guard,
+    /// An object cannot have pages of so great a number (`EOVERFLOW`).
+    BeyondObject,
+    /// Where pages are and where they are to move overlap.
+    Overlap,
     /// Something is mapped there.
     Occupied,
     /// There is no free range of that size.
@@ -46,7 +57,12 @@ impl fmt::Display for MapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             MapError::OutOfMemory => "no memory for nodes of the map",
-            MapError::OutOfRange => "the pages are none, or not within the space",
+            MapError::Empty => "there are no pages in the range",
+            MapError::OutOfRange => "the pages are not within the space",
+            MapError::Unmapped => "some of the pages are not mapped",
+            MapError::Guard => "guards come by map, and are of no object",
+            MapError::BeyondObject => "no object has pages of such numbers",
+            MapError::Overlap => "the pages overlap with where they are to move",
             MapError::Occupied => "something is mapped there",
             MapError::NoRange => "no free range of that size",
             MapError::Limit => "the quota does not allow so many pages more",
@@ -55,6 +71,21 @@ impl fmt::Display for MapError {
 }
 
 impl core::error::Error for MapError {}
+
+/// An object cannot become as long as was asked. Nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BeyondCapacity {
+    /// How many pages it may have, [`Object::capacity`](crate::Object::capacity).
+    pub capacity: u64,
+}
+
+impl fmt::Display for BeyondCapacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the object may have {} pages at most", self.capacity)
+    }
+}
+
+impl core::error::Error for BeyondCapacity {}
 
 /// Why an access could not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

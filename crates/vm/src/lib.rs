@@ -123,7 +123,7 @@ pub use address_space::AddressSpace;
 pub use audit::Audit;
 pub use cpu::Cpu;
 pub use cpus::CpuSet;
-pub use error::{Fault, MapError, OutOfMemory};
+pub use error::{BeyondCapacity, Fault, MapError, OutOfMemory};
 pub use format::{AArch64, ABSENT, Entry, Format, RiscV, Sv39, Sv48, X86_64};
 pub use machine::{Flush, Machine, Note};
 pub use object::{Object, Pager, PagerError, Sharing};

@@ -32,8 +32,23 @@ pub struct Pages {
 
 impl Pages {
     /// So many pages from `start` on.
+    ///
+    /// # Panics
+    /// If the number after the last is beyond 2⁶⁴ − 1, as [`checked`](Pages::checked) says of what a program
+    /// asks for.
     pub const fn new(start: u64, count: u64) -> Pages {
-        Pages { start, end: start + count }
+        match Pages::checked(start, count) {
+            Some(pages) => pages,
+            None => panic!("the pages end beyond the last number of a page"),
+        }
+    }
+
+    /// So many pages from `start` on, if there are such numbers.
+    pub const fn checked(start: u64, count: u64) -> Option<Pages> {
+        match start.checked_add(count) {
+            Some(end) => Some(Pages { start, end }),
+            None => None,
+        }
     }
 
     /// How many.

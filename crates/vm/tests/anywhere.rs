@@ -98,7 +98,7 @@ fn a_space_without_slices_is_searched() {
     assert_eq!(space.map_anywhere(&other, 1, WRITE), Ok(Pages::new(gap + 2, 1)));
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Ok(Pages::new(2 * gap, 1)));
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Err(MapError::NoRange));
-    assert_eq!(space.map_anywhere(&cpu, 0, WRITE), Err(MapError::OutOfRange));
+    assert_eq!(space.map_anywhere(&cpu, 0, WRITE), Err(MapError::Empty));
     // What one CPU has unmapped others find as well, by a search.
     space.unmap(&cpu, Pages::new(gap, 3)).unwrap();
     assert_eq!(space.map_anywhere(&other, 3, WRITE), Ok(Pages::new(gap, 3)));

@@ -226,7 +226,7 @@ impl State {
             }
             Operation::Protect(run, protection) => {
                 if run.places().any(|place| self.views[place].is_none()) {
-                    let found = Found::Changed(Err(MapError::OutOfRange));
+                    let found = Found::Changed(Err(MapError::Unmapped));
                     return next.finish(bit, done.found == found);
                 }
                 for view in next.views[run.places()].iter_mut().flatten() {

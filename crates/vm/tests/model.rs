@@ -6,9 +6,10 @@ mod strategies;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use knee_vm::hosted::Hosted;
-use knee_vm::{PAGE, Pages, Protection, Space};
+use knee_vm::{Fault, MapError, PAGE, Pages, Protection, Quota, Space};
 use proptest::prelude::*;
 
 use reference::{Model, READ, WRITE, apply};
@@ -70,4 +71,79 @@ fn what_may_be_written_may_be_read() {
         space.unmap(&cpu, pages).unwrap();
     }
     assert_eq!(space.query(&cpu, u64::MAX), None);
+}
+
+#[test]
+fn each_reason_why_a_map_cannot_be_changed_has_its_own_word() {
+    let machine = Hosted::new(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let (none, end) = (Pages::new(7, 0), space.pages().end);
+    let beyond = [Pages::new(end - 1, 2), Pages::new(u64::MAX - 1, 1)];
+    let (pages, hole) = (Pages::new(100, 4), Pages::new(102, 4));
+    space.map(&cpu, pages, WRITE).unwrap();
+    space.map(&cpu, Pages::new(200, 1), Protection::GUARD).unwrap();
+
+    let map = |pages| space.map(&cpu, pages, WRITE);
+    let protect = |pages, protection| space.protect(&cpu, pages, protection);
+    assert_eq!(map(none), Err(MapError::Empty));
+    assert_eq!(map(Pages { start: 9, end: 3 }), Err(MapError::Empty));
+    assert_eq!(beyond.map(map), [Err(MapError::OutOfRange); 2]);
+    assert_eq!(map(hole), Err(MapError::Occupied));
+    assert_eq!(protect(none, READ), Err(MapError::Empty));
+    assert_eq!(protect(hole, READ), Err(MapError::Unmapped));
+    assert_eq!(protect(Pages::new(200, 1), READ), Err(MapError::Unmapped));
+    assert_eq!(protect(pages, Protection::GUARD), Err(MapError::Guard));
+    let remap = |old, new| space.remap(&cpu, old, new);
+    assert_eq!(remap(pages, Pages::new(101, 4)), Err(MapError::Overlap));
+    assert_eq!(remap(hole, Pages::new(300, 4)), Err(MapError::Unmapped));
+    assert_eq!(remap(pages, none), Err(MapError::Empty));
+    assert_eq!(remap(pages, beyond[0]), Err(MapError::OutOfRange));
+    // What is not mapped is not looked for elsewhere.
+    assert_eq!(space.remap_anywhere(&cpu, hole, 8), Err(MapError::Unmapped));
+    assert_eq!(space.map_anywhere(&cpu, end, WRITE), Err(MapError::NoRange));
+}
+
+#[test]
+#[should_panic(expected = "the quota has shares for 1 CPUs, and the machine has 2")]
+fn a_quota_of_a_smaller_machine_is_refused() {
+    let (small, large) = (Hosted::new(64, 1), Hosted::new(64, 2));
+    let quota = Arc::new(Quota::new(&small, 9).unwrap());
+    let _ = Space::with_quota(&large.cpu(0), quota);
+}
+
+/// Everybody may print a space, and what a CPU has for itself is nobody else's to look at: it was printed,
+/// by 64 lists of each.
+#[test]
+fn a_space_is_printed_in_a_line_without_what_is_of_cpus() {
+    let machine = Hosted::new(64, 2);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let pages = space.map_anywhere(&cpu, 3, WRITE).unwrap();
+    space.populate(&cpu, pages).unwrap();
+    let number = space.number();
+    let expected =
+        format!("Space {{ number: {number}, pages: {:?}, resident: 3, .. }}", space.pages());
+    assert_eq!(format!("{space:?}"), expected);
+}
+
+#[test]
+fn a_range_that_has_no_end_is_no_range() {
+    assert_eq!(Pages::checked(u64::MAX, 0), Some(Pages { start: u64::MAX, end: u64::MAX }));
+    assert_eq!(Pages::checked(u64::MAX, 1), None);
+    let panic = std::panic::catch_unwind(|| Pages::new(u64::MAX, 2)).unwrap_err();
+    let said = panic.downcast_ref::<&str>().unwrap();
+    assert!(said.contains("beyond the last number"), "{said}");
+}
+
+#[test]
+fn who_populates_what_cannot_be_read_is_told_of_the_first_such_page() {
+    let machine = Hosted::new(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    space.map(&cpu, Pages::new(11, 1), Protection::GUARD).unwrap();
+    assert_eq!(space.populate(&cpu, Pages::new(11, 1)), Err(Fault::Guard));
+    let end = space.pages().end;
+    assert_eq!(space.populate(&cpu, Pages::new(end, 1)), Err(Fault::Unmapped));
+    assert_eq!(space.populate(&cpu, Pages { start: 9, end: 3 }), Ok(()));
 }

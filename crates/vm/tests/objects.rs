@@ -8,7 +8,8 @@ use std::thread;
 
 use knee_vm::hosted::{Hosted, Processor};
 use knee_vm::{
-    Fault, MapError, Object, PAGE, Pager, PagerError, Pages, Protection, Sharing, Space,
+    BeyondCapacity, Fault, MapError, Object, PAGE, Pager, PagerError, Pages, Protection, Sharing,
+    Space,
 };
 use proptest::prelude::*;
 
@@ -171,12 +172,12 @@ impl Model {
     fn remap(&mut self, space: usize, old: Pages, new: Pages) -> Outcome {
         let space = &mut self.spaces[space];
         if old.start != new.start && old.overlaps(new) {
-            return Err(Ok(MapError::OutOfRange));
+            return Err(Ok(MapError::Overlap));
         }
         let old_pages: Vec<_> =
             (old.start..old.end).map_while(|page| space.mapped.get(&page).copied()).collect();
         if (old_pages.len() as u64) < old.count() {
-            return Err(Ok(MapError::OutOfRange));
+            return Err(Ok(MapError::Unmapped));
         }
         let others = |page: &u64| old.start != new.start || !old.contains(*page);
         if (new.start..new.end).filter(others).any(|page| space.mapped.contains_key(&page)) {
@@ -237,7 +238,7 @@ impl Model {
             Operation::Protect(space, pages, protection) => {
                 let range = || pages.start..pages.end;
                 if range().any(|page| !self.spaces[space].mapped.contains_key(&page)) {
-                    return Err(Ok(MapError::OutOfRange));
+                    return Err(Ok(MapError::Unmapped));
                 }
                 for (_, mapped) in self.spaces[space].mapped.range_mut(range()) {
                     mapped.protection = protection;
@@ -557,14 +558,28 @@ fn objects_have_no_guards_and_no_pages_beyond_numbers() {
     let map = |first, protection| {
         space.map_object(&cpu, pages, &object, first, protection, Sharing::Shared)
     };
-    assert_eq!(map(0, Protection::GUARD), Err(MapError::OutOfRange));
-    assert_eq!(map(u64::MAX - 9, WRITE), Err(MapError::OutOfRange));
+    assert_eq!(map(0, Protection::GUARD), Err(MapError::Guard));
+    assert_eq!(map(u64::MAX - 9, WRITE), Err(MapError::BeyondObject));
     map(u64::MAX - 10, WRITE).unwrap();
     assert_eq!(cpu.load(&space, 16 * PAGE as u64), Err(Fault::BeyondEnd));
-    assert_eq!(space.remap(&cpu, pages, Pages::new(16, 100)), Err(MapError::OutOfRange));
+    assert_eq!(space.remap(&cpu, pages, Pages::new(16, 100)), Err(MapError::BeyondObject));
     object.mappings(&cpu, u64::MAX, |_, _| panic!("there is no such page"));
     let (start, end) = (9, 3);
     assert_eq!(object.discard(&cpu, start..end), 0);
+}
+
+#[test]
+fn an_object_grows_up_to_its_capacity() {
+    let machine = Hosted::new(256, 1);
+    let cpu = machine.cpu(0);
+    let capacity = |pages| Object::new(&cpu, pages).unwrap().capacity();
+    assert_eq!([0, 4, 512, 513, 512 * 512].map(capacity), [512, 512, 512, 512 * 512, 512 * 512]);
+    assert_eq!(capacity(u64::MAX), u64::MAX);
+    let object = Object::new(&cpu, 4).unwrap();
+    object.resize(&cpu, 512).unwrap();
+    let error = object.resize(&cpu, 513).unwrap_err();
+    assert_eq!((error, object.pages()), (BeyondCapacity { capacity: 512 }, 512));
+    assert_eq!(error.to_string(), "the object may have 512 pages at most");
 }
 
 /// What one does in each round.
@@ -760,5 +775,5 @@ fn what_grows_where_others_are_moves_to_where_nobody_is() {
     let new = space.remap_anywhere(&cpu, old, 20).unwrap();
     assert_eq!(new.count(), 20);
     assert_eq!(cpu.load(&space, new.start * PAGE as u64), Ok(7));
-    assert_eq!(space.map_guarded(&cpu, 0, 1, WRITE), Err(MapError::OutOfRange));
+    assert_eq!(space.map_guarded(&cpu, 0, 1, WRITE), Err(MapError::Empty));
 }

@@ -198,15 +198,18 @@ impl State {
             }
             Operation::Protect(range, protection) => {
                 if of(range).any(|page| !self.mapped.contains_key(&page)) {
-                    return Err(Ok(MapError::OutOfRange));
+                    return Err(Ok(MapError::Unmapped));
                 }
                 self.mapped.extend(of(range).map(|page| (page, protection)));
             }
             Operation::Remap(old, to) => {
                 let new = Pages::new(to, old.count());
                 let is_mapped = |page| self.mapped.contains_key(&page);
-                if old.start != to && old.overlaps(new) || !(old.start..old.end).all(is_mapped) {
-                    return Err(Ok(MapError::OutOfRange));
+                if old.start != to && old.overlaps(new) {
+                    return Err(Ok(MapError::Overlap));
+                }
+                if !(old.start..old.end).all(is_mapped) {
+                    return Err(Ok(MapError::Unmapped));
                 }
                 if old.start != to && (new.start..new.end).any(is_mapped) {
                     return Err(Ok(MapError::Occupied));

@@ -76,10 +76,10 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
 
     fn check(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
         self.memory.check(cpu);
-        match !pages.is_empty() && self.pages().covers(pages) {
-            true => Ok(()),
-            false => Err(MapError::OutOfRange),
+        if pages.is_empty() {
+            return Err(MapError::Empty);
         }
+        if self.pages().covers(pages) { Ok(()) } else { Err(MapError::OutOfRange) }
     }
 
     /// Maps pages that were charged already.
@@ -146,7 +146,7 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
         self.memory.check(cpu);
         let window = Pages { start: LOWEST, end: self.pages().end / 2 };
         if count == 0 {
-            return Err(MapError::OutOfRange);
+            return Err(MapError::Empty);
         }
         if count > window.count() {
             return Err(MapError::NoRange);
@@ -198,7 +198,7 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
         let protection = protection.readable();
         let mut entries = self.map.write(cpu);
         if !entries::protect(&mut entries, pages, protection) {
-            return Err(MapError::OutOfRange);
+            return Err(MapError::Unmapped);
         }
         self.memory.restrict(cpu, &self.pmap, pages, protection);
         Ok(())

@@ -17,7 +17,7 @@ pub(crate) use self::index::Block;
 use self::index::{Index, State};
 pub use self::pager::{Pager, PagerError};
 use crate::cpu::{Cpu, Lack, Spare, try_box};
-use crate::error::{Fault, OutOfMemory};
+use crate::error::{BeyondCapacity, Fault, OutOfMemory};
 use crate::machine::Machine;
 use crate::page::{Frame, PAGE, Protection};
 use crate::removal::Removal;
@@ -265,7 +265,8 @@ enum Out {
 }
 
 impl<'m, M: Machine> Object<'m, M> {
-    /// An object of so many pages that are zero at first: shared memory.
+    /// An object of so many pages that are zero at first: shared memory. It may grow up to its
+    /// [`capacity`](Object::capacity).
     ///
     /// # Errors
     /// There is no memory for it.
@@ -273,7 +274,8 @@ impl<'m, M: Machine> Object<'m, M> {
         Object::new_with(cpu, pages, pages, None)
     }
 
-    /// An object of so many pages that this pager has, and that may grow to `capacity`.
+    /// An object of so many pages that this pager has, and that may grow to `capacity`, or as far as
+    /// [`capacity`](Object::capacity) says.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -317,6 +319,12 @@ impl<'m, M: Machine> Object<'m, M> {
         self.get().len.load(Acquire)
     }
 
+    /// How many it may have: what was asked for, rounded up to 512, 512² and so on, what tables of its height have
+    /// room for.
+    pub fn capacity(&self) -> u64 {
+        self.get().index.capacity()
+    }
+
     /// How many of them have frames; exact if nobody changes that meanwhile.
     pub fn resident(&self) -> u64 {
         let mut count = 0;
@@ -326,14 +334,15 @@ impl<'m, M: Machine> Object<'m, M> {
         count
     }
 
-    /// Makes it longer, or shorter: pages beyond the end are gone everywhere when it returns, `ftruncate`.
+    /// Makes it longer, up to its [`capacity`](Object::capacity), or shorter: pages beyond the end are gone everywhere when it returns, `ftruncate`.
     /// Copies that spaces have for themselves stay.
     ///
     /// # Errors
-    /// [`OutOfMemory`] beyond its capacity. Nothing has changed.
-    pub fn resize(&self, cpu: &Cpu<'m, M>, pages: u64) -> Result<(), OutOfMemory> {
-        if pages > self.get().index.capacity() {
-            return Err(OutOfMemory);
+    /// It would be longer than it may be. Nothing has changed.
+    pub fn resize(&self, cpu: &Cpu<'m, M>, pages: u64) -> Result<(), BeyondCapacity> {
+        let capacity = self.capacity();
+        if pages > capacity {
+            return Err(BeyondCapacity { capacity });
         }
         self.check(cpu);
         let busy = Busy::new(self.get(), cpu);

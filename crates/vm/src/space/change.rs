@@ -42,7 +42,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// not have them now, but when somebody goes there.
     ///
     /// # Errors
-    /// See [`MapError`]; [`MapError::OutOfRange`] for guards as well.
+    /// See [`MapError`].
     ///
     /// # Panics
     /// If the object is of another machine.
@@ -58,9 +58,11 @@ impl<'m, M: Machine> Space<'m, M> {
         self.check(cpu, pages)?;
         assert!(core::ptr::eq(self.machine, object.machine()), "the object is of another machine");
         // A guard is of nothing.
-        let is_guard = protection.readable() == Protection::GUARD;
-        if is_guard || first.checked_add(pages.count()).is_none() {
-            return Err(MapError::OutOfRange);
+        if protection.readable() == Protection::GUARD {
+            return Err(MapError::Guard);
+        }
+        if first.checked_add(pages.count()).is_none() {
+            return Err(MapError::BeyondObject);
         }
         cpu.stock(Lack::Backings(1))?;
         let backing = Backing::new(object.core(), first, pages, self.tree_pointer(), sharing);
@@ -238,7 +240,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Changes what may be done with these pages, all of which are mapped.
     ///
     /// # Errors
-    /// See [`MapError`]; [`MapError::OutOfRange`] if some are not mapped, or are guards or to be.
+    /// See [`MapError`].
     pub fn protect(
         &self,
         cpu: &Cpu<'m, M>,
@@ -248,7 +250,7 @@ impl<'m, M: Machine> Space<'m, M> {
         self.check(cpu, pages)?;
         let protection = protection.readable();
         if protection == Protection::GUARD {
-            return Err(MapError::OutOfRange);
+            return Err(MapError::Guard);
         }
         let mut removal = Removal::new();
         let is_mapped = self.tree().locked(cpu, pages, |locked, spare| {
@@ -264,7 +266,7 @@ impl<'m, M: Machine> Space<'m, M> {
         })?;
         // SAFETY: nothing was removed.
         unsafe { removal.finish(self.tree(), cpu) };
-        if is_mapped { Ok(()) } else { Err(MapError::OutOfRange) }
+        if is_mapped { Ok(()) } else { Err(MapError::Unmapped) }
     }
 
     fn protect_in(

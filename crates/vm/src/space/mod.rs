@@ -8,6 +8,7 @@ mod remap;
 mod said;
 
 use alloc::sync::Arc;
+use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -33,7 +34,6 @@ use crate::tree::Tree;
 ///
 /// # Panics
 /// All operations, if the CPU is one of another machine.
-#[derive(Debug)]
 pub struct Space<'m, M: Machine> {
     machine: &'m M,
     tree: NonNull<Tree>,
@@ -62,7 +62,11 @@ impl<'m, M: Machine> Space<'m, M> {
     /// # Panics
     /// If the quota is one for fewer CPUs.
     pub fn with_quota(cpu: &Cpu<'m, M>, quota: Arc<Quota>) -> Result<Space<'m, M>, OutOfMemory> {
-        assert!(quota.cpus() >= cpu.machine().cpus(), "the quota has {} CPUs", quota.cpus());
+        let (shares, cpus) = (quota.cpus(), cpu.machine().cpus());
+        assert!(
+            shares >= cpus,
+            "the quota has shares for {shares} CPUs, and the machine has {cpus}"
+        );
         Space::new_within(cpu, Some(quota))
     }
 
@@ -134,10 +138,10 @@ impl<'m, M: Machine> Space<'m, M> {
     #[inline]
     fn check(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
         self.check_cpu(cpu);
-        match !pages.is_empty() && self.pages().covers(pages) {
-            true => Ok(()),
-            false => Err(MapError::OutOfRange),
+        if pages.is_empty() {
+            return Err(MapError::Empty);
         }
+        if self.pages().covers(pages) { Ok(()) } else { Err(MapError::OutOfRange) }
     }
 
     /// What may be done with a page; none if it is not mapped.
@@ -192,6 +196,17 @@ impl<'m, M: Machine> Space<'m, M> {
         let _guard = cpu.pin();
         let _locked = self.tree().lock_pages(self.machine, self.pages());
         with(self.tree().root())
+    }
+}
+
+/// What is exact only if nobody changes it meanwhile; not what belongs to CPUs, which only they may look at.
+impl<M: Machine> fmt::Debug for Space<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Space")
+            .field("number", &self.number())
+            .field("pages", &self.pages())
+            .field("resident", &self.resident())
+            .finish_non_exhaustive()
     }
 }
 

@@ -47,15 +47,15 @@ impl<'m, M: Machine> Space<'m, M> {
     /// ```
     ///
     /// # Errors
-    /// See [`MapError`]; [`MapError::OutOfRange`] if some are not mapped, or the ranges overlap and do not begin
-    /// together. To move and to change the length are two steps: where memory ends between them what was
-    /// to go away is still there, or, if that cannot be undone for the same reason, what was to come is.
+    /// See [`MapError`]; [`MapError::Overlap`] if the ranges overlap and do not begin together. To move and to
+    /// change the length are two steps: where memory ends between them what was to go away is still there, or, if
+    /// that cannot be undone for the same reason, what was to come is.
     pub fn remap(&self, cpu: &Cpu<'m, M>, old: Pages, new: Pages) -> Result<(), MapError> {
         self.check(cpu, old)?;
         self.check(cpu, new)?;
         let moves = old.start != new.start;
         if moves && old.overlaps(new) {
-            return Err(MapError::OutOfRange);
+            return Err(MapError::Overlap);
         }
         self.mapped_all(cpu, old)?;
         let kept = Pages::new(old.start, old.count().min(new.count()));
@@ -101,29 +101,30 @@ impl<'m, M: Machine> Space<'m, M> {
 
     fn mapped_all(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
         let count = self.tree().locked(cpu, pages, |locked, _| Ok(mapped(locked.top, pages)))?;
-        if count == pages.count() { Ok(()) } else { Err(MapError::OutOfRange) }
+        if count == pages.count() { Ok(()) } else { Err(MapError::Unmapped) }
     }
 
     /// Maps more pages as one is, or of its object those that follow.
     fn extend(&self, cpu: &Cpu<'m, M>, last: u64, more: Pages) -> Result<(), MapError> {
         // The object is there as long as the page is mapped: what follows is attached at once.
         let attributes = self.tree().locked(cpu, Pages::new(last, 1), |locked, spare| {
-            let Some(attributes) = locked.attributes(last) else { return Ok(None) };
+            let Some(attributes) = locked.attributes(last) else {
+                return Ok(Err(MapError::Unmapped));
+            };
             // SAFETY: the page is mapped and locked.
             let Some(backing) = (unsafe { attributes.backing() }) else {
-                return Ok(Some(attributes));
+                return Ok(Ok(attributes));
             };
             let first = backing.index(last) + 1;
             if first.checked_add(more.count()).is_none() {
-                return Ok(None);
+                return Ok(Err(MapError::BeyondObject));
             }
             let more = backing.at(first, more, self.tree_pointer());
             let more = spare.backing(more)?;
             // SAFETY: this space is attached, as the page is mapped.
             unsafe { Backing::attach(more, cpu, false) };
-            Ok(Some(Attributes { backing: Some(more), ..attributes }))
-        })?;
-        let attributes = attributes.ok_or(MapError::OutOfRange)?;
+            Ok(Ok(Attributes { backing: Some(more), ..attributes }))
+        })??;
         let result = self.map_as(cpu, more, attributes);
         if let (Err(_), Some(backing)) = (&result, attributes.backing) {
             // SAFETY: nothing was mapped.
@@ -168,7 +169,7 @@ impl<'m, M: Machine> Space<'m, M> {
     ) -> Result<Outcome<'m, M>, Lack> {
         let top = locked.top;
         if mapped(top, old) < old.count() {
-            return Ok(Outcome::Failed(MapError::OutOfRange));
+            return Ok(Outcome::Failed(MapError::Unmapped));
         }
         if is_used(top, new) {
             return Ok(Outcome::Failed(MapError::Occupied));

@@ -86,7 +86,7 @@ fn too_much_or_nothing_has_no_range<D: Design>() {
     let space = D::space(&shared, &cpu);
     let map = |count| space.map_anywhere(&cpu, count, Protection::READ);
     let half = space.pages().end / 2;
-    assert_eq!(map(0), Err(MapError::OutOfRange));
+    assert_eq!(map(0), Err(MapError::Empty));
     assert_eq!(map(half), Err(MapError::NoRange));
     let all = map(half - LOWEST).unwrap();
     assert_eq!(map(1), Err(MapError::NoRange));

@@ -110,7 +110,7 @@ impl Own {
                         known.iter_mut().flatten().for_each(|page| page.0 = protection);
                         Ok(())
                     }
-                    false => Err(MapError::OutOfRange),
+                    false => Err(MapError::Unmapped),
                 };
                 assert_eq!(space.protect(cpu, range, protection), expected, "{range:?}");
             }
@@ -307,7 +307,7 @@ fn change<'m>(
         }
         2 => {
             let result = space.protect(cpu, pages, protection);
-            assert!(matches!(result, Ok(()) | Err(MapError::OutOfRange)));
+            assert!(matches!(result, Ok(()) | Err(MapError::Unmapped)));
             said.iter().for_each(|said| {
                 said.end(|old| if result.is_ok() { Some(protection) } else { old })
             });
@@ -392,7 +392,7 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                         }
                         3 => {
                             let result = space.protect(&cpu, pages, random.protection());
-                            assert!(matches!(result, Ok(()) | Err(MapError::OutOfRange)));
+                            assert!(matches!(result, Ok(()) | Err(MapError::Unmapped)));
                         }
                         4 => {
                             // Who is lazy has it gone when it is mapped again.

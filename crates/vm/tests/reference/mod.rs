@@ -83,7 +83,7 @@ impl Model {
             }
             Operation::Protect(pages, protection) => {
                 if self.mapped(pages) < pages.count() {
-                    return Err(Ok(MapError::OutOfRange));
+                    return Err(Ok(MapError::Unmapped));
                 }
                 self.cut(pages);
                 for (_, run) in self.runs.range_mut(pages.start..pages.end) {
@@ -94,7 +94,6 @@ impl Model {
             Operation::Populate(pages) => {
                 (pages.start..pages.end).try_for_each(|page| self.allows(page, READ))?;
             }
-            Operation::Populate(_) => (),
             Operation::Store(page, value) => {
                 self.allows(page, WRITE)?;
                 self.words.insert(page, value);
