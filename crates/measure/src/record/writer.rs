@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::lock::Lock;
@@ -117,7 +118,12 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
 pub struct AtomicFile(Target);
 
 enum Target {
-    Replaced { path: PathBuf, file: BufWriter<tempfile::NamedTempFile> },
+    /// The file by itself: errors of `NamedTempFile` name a file that nobody has asked for.
+    Replaced {
+        path: PathBuf,
+        temporary: tempfile::TempPath,
+        file: BufWriter<File>,
+    },
     Special(BufWriter<File>),
 }
 
@@ -136,12 +142,13 @@ impl AtomicFile {
         // A link goes on leading to it.
         let path = if there.is_some() { path.canonicalize()? } else { path.to_owned() };
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        let file = tempfile::Builder::new().permissions(mode).tempfile_in(dir)?;
+        let open =
+            |path: &Path| File::options().write(true).create_new(true).mode(0o644).open(path);
+        let (file, temporary) = tempfile::Builder::new().make_in(dir, open)?.into_parts();
         if let Some(there) = there {
-            file.as_file().set_permissions(there.permissions())?;
+            file.set_permissions(there.permissions())?;
         }
-        Ok(Self(Target::Replaced { path, file: BufWriter::new(file) }))
+        Ok(Self(Target::Replaced { path, temporary, file: BufWriter::new(file) }))
     }
 
     /// Adds to it.
@@ -156,11 +163,10 @@ impl AtomicFile {
     pub fn persist(self) -> io::Result<()> {
         match self.0 {
             Target::Special(mut file) => file.flush(),
-            Target::Replaced { path, file } => {
+            Target::Replaced { path, temporary, file } => {
                 let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-                file.as_file().sync_all()?;
-                file.persist(path)?;
-                Ok(())
+                file.sync_all()?;
+                temporary.persist(path).map_err(|refused| refused.error)
             }
         }
     }
@@ -183,6 +189,17 @@ mod tests {
         assert!(link.is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn an_error_named_the_temporary_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = |path: &Path| write_atomically(path, b"").unwrap_err().to_string();
+        assert_eq!(error(&dir.path().join("none/file")), "No such file or directory (os error 2)");
+        let file = dir.path().join("file");
+        write_atomically(&file, b"").unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o133, 0);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
