@@ -134,7 +134,9 @@ fn what_is_no_shard_or_no_test_is_told() {
     fs::write(scratch.path().join("tests"), "{\"id\":\"a,b/0\"}\n{\"id\":\"a,b/0\"}\n").unwrap();
     told(&["--tests", "tests"]).assert_code(2).assert_stderr_has("a,b/0 is there twice");
     fs::write(scratch.path().join("tests"), "{\"id\":\"a,b/0\"}\nhello\n").unwrap();
-    told(&["--tests", "tests"]).assert_code(3).assert_stderr_has("line 2 of the tests is no test");
+    told(&["--tests", "tests"])
+        .assert_code(3)
+        .assert_stderr_has("line 2 of the tests is no test: expected value at column 1");
     let alone_and_not_commuting =
         "{\"id\":\"a/0\",\"calls\":[{}]}\n{\"id\":\"a,b/0\",\"commute\":false,\"calls\":[{},{}]}\n";
     fs::write(scratch.path().join("tests"), alone_and_not_commuting).unwrap();

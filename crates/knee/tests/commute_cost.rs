@@ -26,6 +26,14 @@ fn document(finished: &Finished) -> Value {
     serde_json::from_str(&finished.assert_code(0).stdout).unwrap()
 }
 
+#[test]
+fn a_guest_without_qemu_was_said_to_boot() {
+    let scratch = Scratch::new();
+    let finished = finish(scratch.knee(&["commute", "cost", "open"]).env("PATH", scratch.path()));
+    finished.assert_code(3).assert_stderr_has("qemu-system-x86_64 is not installed");
+    assert!(!finished.stderr.contains("boots"), "{finished:#?}");
+}
+
 /// What was measured of an operation on so many CPUs.
 fn measured<'a>(document: &'a Value, operation: &str, cpus: u32) -> &'a Value {
     let costs = document["kernels"][0]["costs"].as_array().unwrap();

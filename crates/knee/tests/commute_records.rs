@@ -297,6 +297,9 @@ One after the other, what frees most first:
     commute(&scratch, &["explain", "before", "--pair", "open,dup"])
         .assert_code(2)
         .assert_stderr_has("there are no tests of open and dup in before");
+    commute(&scratch, &["explain", "before", "--pair", "open"])
+        .assert_code(2)
+        .assert_stderr_has("--pair open: name two operations, as in --pair open,open");
 }
 
 #[test]

@@ -325,8 +325,13 @@ fn spawn(
             Ok(())
         });
     }
-    command.spawn().map_err(|source| match source.kind() {
+    command.spawn().map_err(|source| not_started(qemu, source))
+}
+
+/// Why a QEMU was not started.
+pub(crate) fn not_started(qemu: &'static str, source: io::Error) -> GuestError {
+    match source.kind() {
         io::ErrorKind::NotFound => GuestError::NoQemu(qemu),
         _ => GuestError::System { what: "start QEMU", source },
-    })
+    }
 }

@@ -112,9 +112,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let tested = Tested::Kernel { kernel: TestedKernel::of(&kernel), file_system: args.fs.clone() };
     let title = tested.to_string();
-    let qemu = qemu_version().unwrap_or_default();
-    let (mut progress, _) = Progress::begin(args, &all, tested, qemu)?;
+    let qemu = qemu_version();
+    let version = qemu.as_deref().unwrap_or_default().to_owned();
+    let (mut progress, _) = Progress::begin(args, &all, tested, version)?;
     if !progress.is_done() {
+        qemu?;
         let options = CheckOptions { disk: disk(args, &kernel)?, ..CheckOptions::default() };
         match run_tests(&kernel, &options, &mut progress) {
             Err(error) if stdout::is_broken_pipe(&error) => return Ok(ExitStatus::Done),
@@ -158,8 +160,13 @@ fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
     let (mut tests, mut left_out) = (Vec::new(), 0);
     let lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
     for (nr, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
-        let Test { id, commute, calls } = serde_json::from_slice(line)
-            .map_err(|error| anyhow!("line {} of the tests is no test: {error}", nr + 1))?;
+        // To whoever parses a line it is the first.
+        let no_test = |error: serde_json::Error| {
+            let said = error.to_string().replace(" at line 1 ", " at ");
+            anyhow!("line {} of the tests is no test: {said}", nr + 1)
+        };
+        let Test { id, commute, calls } =
+            serde_json::from_slice(line.trim_ascii_end()).map_err(no_test)?;
         match all || (commute != Some(false) && calls.len() != 1) {
             true => tests.push((id, line)),
             false => left_out += 1,

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use knee_agent::{CostRequest, Experiment, Mode, OPERATIONS};
-use knee_trace::{End, GuestOptions, Kernel, cost};
+use knee_trace::{End, GuestOptions, Kernel, cost, qemu_version};
 
 use super::check::{kernel, warn_of_missing};
 use crate::exit::{ExitStatus, usage};
@@ -91,6 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         return Ok(ExitStatus::Done);
     }
     let operations = operations(&args.operations)?;
+    qemu_version()?;
     let kernels = match &args.kernels[..] {
         [] => vec![kernel(None)?],
         named => named.iter().map(|named| kernel(Some(named))).collect::<anyhow::Result<_>>()?,

@@ -54,6 +54,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let tests: Vec<&TestLine> = match args.pair.as_slice() {
         [] => findings.tests.iter().collect(),
+        [one] => {
+            return Err(usage(format!(
+                "--pair {one}: name two operations, as in --pair {one},{one}"
+            )));
+        }
         pair => {
             let found = records::of_operations(&findings.tests, pair);
             if found.is_empty() {

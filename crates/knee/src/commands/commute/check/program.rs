@@ -38,10 +38,12 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
     let tested = read.with_context(|| format!("cannot read {}", program.path().display()))?;
     let tested = Tested::Program { program: tested };
     let title = tested.to_string();
-    let qemu = qemu_user_version().unwrap_or_default();
-    let (mut progress, done) = Progress::begin(args, &all, tested, qemu)?;
+    let qemu = qemu_user_version();
+    let version = qemu.as_deref().unwrap_or_default().to_owned();
+    let (mut progress, done) = Progress::begin(args, &all, tested, version)?;
     let mut writers = Writers::of(&done);
     if !progress.is_done() {
+        qemu?;
         match run_tests(&program, &mut progress, &mut writers) {
             Err(error) if stdout::is_broken_pipe(&error) => return Ok(ExitStatus::Done),
             ran => ran?,

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use anyhow::anyhow;
 use knee_agent::Outcome;
-use knee_trace::{CheckOptions, Checked, Functions, Kernel, TracedAccess, check};
+use knee_trace::{CheckOptions, Checked, Functions, Kernel, TracedAccess, check, qemu_version};
 use serde_json::json;
 
 use super::{Args, disk};
@@ -25,6 +25,7 @@ pub(super) fn run(
             tests.len()
         ))
     })?;
+    qemu_version()?;
     let options =
         CheckOptions { disk: disk(args, kernel)?, trace: true, ..CheckOptions::default() };
     tell!("knee: {test} on Linux {}; the guest boots", kernel.release());
