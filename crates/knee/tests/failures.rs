@@ -276,6 +276,9 @@ fn what_processes_cannot_share_is_measured_as_threads_or_refused() {
     let refused = finish(&mut scratch.run(&["-m", "processes", "-t", "1", "epoch1", "getppid1"]));
     refused.assert_code(3).assert_stderr_has("epoch1 processes").assert_stderr_has("-m threads");
     assert!(scratch.samples().iter().all(|line| line["testcase"] == "getppid1"));
+    // It would be refused again.
+    refused.assert_stdout_has("the run lacks 1 point of testcases for threads only");
+    assert!(!refused.stdout.contains("--resume"), "{refused:#?}");
 
     let scratch = Scratch::new();
     let finished = finish(&mut scratch.run(&["-m", "both", "-t", "1,2", "epoch1"]));

@@ -9,13 +9,14 @@ use std::fmt;
 use std::path::PathBuf;
 
 use knee_measure::job::Mark;
-use knee_measure::plan::Order;
-use knee_measure::record::{Record, RunEnd};
+use knee_measure::plan::{Order, Point};
+use knee_measure::record::{Record, RunEnd, RunRecord};
 use knee_measure::summary::{CONFIDENCE, CurveSummary, PointSummary};
+use knee_measure::testcase::Mode;
 
 use self::noise::{Doubts, doubts};
 use self::seats::{Limit, shared_beyond, without_spare_cpu};
-use super::number::spread;
+use super::number::{plural, spread};
 use super::{View, has_base};
 
 /// Five rounds reach 93.75 %, which the head of the table says; fewer need a word.
@@ -29,6 +30,8 @@ const NAMED: usize = 4;
 pub(crate) enum Warning {
     /// The run is not whole.
     Incomplete { end: Option<RunEnd>, dir: PathBuf },
+    /// The run lacks points that are of no mode of their testcases, which no resuming will change.
+    OtherMode { points: usize },
     /// Too few rounds for the confidence that intervals should have.
     FewRounds { rounds: usize, asked: usize, confidence: f64 },
     /// Some points are known less well than `--precision` asked for.
@@ -67,6 +70,11 @@ impl fmt::Display for Warning {
                 };
                 write!(f, "the run {how}; continue it with: knee run --resume {}", dir.display())
             }
+            Self::OtherMode { points } => write!(
+                f,
+                "the run lacks {} of testcases for threads only: measure them in a run with -m threads",
+                plural(*points, "point")
+            ),
             Self::FewRounds { rounds: 1, asked: 1, .. } => {
                 write!(f, "one round says nothing about its spread; six give 95 %: -r 6")
             }
@@ -173,7 +181,11 @@ pub(crate) fn warnings(record: &Record, curves: &[CurveSummary], view: &View<'_>
     let points: Vec<&PointSummary> =
         curves.iter().flat_map(|curve| &curve.points).map(|entry| &entry.point).collect();
     let mut warnings = Vec::new();
-    if !run.complete {
+    let hopeless =
+        run.failures.iter().filter(|failure| has_other_mode(run, &failure.point)).count();
+    if run.end == Some(RunEnd::Done) && hopeless > 0 && hopeless == run.failures.len() {
+        warnings.push(Warning::OtherMode { points: hopeless });
+    } else if !run.complete {
         warnings.push(Warning::Incomplete { end: run.end, dir: record.dir.clone() });
     }
     warnings.extend(unbelievable(&points));
@@ -210,6 +222,12 @@ pub(crate) fn warnings(record: &Record, curves: &[CurveSummary], view: &View<'_>
         }
     }
     warnings
+}
+
+/// Whether the testcase of a point has another mode only.
+fn has_other_mode(run: &RunRecord, point: &Point) -> bool {
+    let modes = run.case(&point.testcase).map(|case| case.modes(&[Mode::Processes, Mode::Threads]));
+    modes.is_some_and(|modes| !modes.contains(&point.mode))
 }
 
 fn unbelievable(points: &[&PointSummary]) -> Option<Warning> {
