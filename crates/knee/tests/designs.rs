@@ -38,6 +38,44 @@ fn two_designs_are_measured_in_turns() {
 }
 
 #[test]
+fn a_design_that_was_named_four_times_ran_four_times() {
+    let scratch = Scratch::new();
+    let names = ["map=tree", "rmap=pv", "di=mutex", "accounting=atomic"];
+    let names = names.map(|choice| format!("vm_mmap_disjoint1@{choice}"));
+    let finished = finish(scratch.run(&["-m", "threads", "-t", "1"]).args(&names));
+    finished.assert_code(0).assert_stderr_has(&format!(
+        "knee: {} is one design with {}, {}, {}: measured once, by that name",
+        names[0], names[1], names[2], names[3]
+    ));
+    assert_eq!(scratch.run_json()["cases"].as_array().unwrap().len(), 1);
+    let samples = scratch.samples();
+    assert!(!samples.is_empty() && samples.iter().all(|line| line["testcase"] == names[0]));
+
+    let _ = std::fs::remove_dir_all(scratch.record());
+    let mut ab = scratch.knee(&["ab", "-q", "-r", "6", "-t", "1", "-s", "1", "-o", "record"]);
+    ab.args(["--interval", "0.02", "--warmup", "0", "--before", &names[0], "--after", &names[1]]);
+    finish(&mut ab).assert_code(0).assert_stderr_has("what differs is noise");
+}
+
+/// The experiment of 2018, from two records.
+#[test]
+fn runs_of_two_designs_are_compared() {
+    let scratch = Scratch::new();
+    for (design, dir) in [("mutex", "a"), ("epoch", "b")] {
+        let name = format!("vm_mmap_disjoint1@di={design}");
+        let mut run = scratch.knee(&["run", "-q", "-r", "3", "-s", "1", "--interval", "0.02"]);
+        finish(run.args(["--warmup", "0", "-t", "1,2", "-o", dir, &name])).assert_code(0);
+    }
+    let finished = finish(&mut scratch.knee(&["compare", "a", "b"]));
+    let (before, after) = ("vm_mmap_disjoint1@di=mutex", "vm_mmap_disjoint1@di=epoch");
+    finished
+        .assert_code(0)
+        .assert_stdout_has(&format!("{before} → {after} threads ×2"))
+        .assert_stdout_has(&format!("knee ab --before {before} --after {after}"))
+        .assert_stdout_has("2 points: ");
+}
+
+#[test]
 fn what_is_no_design_is_refused_with_those_that_there_are() {
     let scratch = Scratch::new();
     let refuse = |name, said| {
@@ -47,8 +85,14 @@ fn what_is_no_design_is_refused_with_those_that_there_are() {
     refuse("vm_mmap1@tree", "vm_mmap1 has no tree: map=, rmap=, di=, accounting=");
     refuse("vm_mmap1@di=mutex,di=epoch", "no second di=");
     // Objects are of knee-vm's own design alone, and the kernel has none to choose.
-    refuse("vm_mmap2@di=mutex", "no variant");
-    refuse("mmap1@di=mutex", "no variant");
+    refuse("vm_mmap2@di=mutex", "vm_mmap2 has no di=mutex: it maps an object, which is of");
+    refuse("mmap1@di=mutex", "only testcases of knee-vm have designs");
+    refuse("vm_mmap1@di=mutx", "did you mean di=mutex?");
+    let alone = "is of knee-vm's own design and stands alone";
+    refuse("vm_page_fault4@shootdown=lazy,di=mutex", alone);
+    refuse("vm_mmap1@own-design,di=mutex", alone);
+    refuse("vm_mmap1@shootdown=lazy", "vm_mmap1 has no shootdown=lazy: vm_page_fault4 has it");
+    refuse("famly:vm", "did you mean family:vm?");
 
     let listed = finish(&mut scratch.knee(&["list", "vm_mmap1", "vm_mmap2"])).stdout;
     let of = |name: &str| {

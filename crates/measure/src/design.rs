@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::select::nearest;
+
 /// What is chosen; the rest is as in FreeBSD 11.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Design {
@@ -143,12 +145,28 @@ const CHOICES: [(&str, &[Choice]); 4] = [
     ),
 ];
 
+/// Names after an `@` that are no choices: they say all of a design, which is knee-vm's own.
+const WHOLE: [&str; 2] = ["own-design", "shootdown=lazy"];
+
 /// What is no choice, and what would be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {asked}: {known}")]
 pub struct NoChoice {
     asked: String,
     known: String,
+}
+
+impl NoChoice {
+    /// A word of `name` that goes with nothing else.
+    fn alone(word: &str, name: &str) -> Self {
+        let mut others = name.split(',').filter(|other| *other != word);
+        let with = others.next().map_or(String::new(), |other| format!(" with {other}"));
+        let known = format!(
+            "{word} is of knee-vm's own design and stands alone; map=, rmap=, di= and accounting= go \
+             together, and choose an older one"
+        );
+        Self { asked: format!("{word}{with}"), known }
+    }
 }
 
 impl Design {
@@ -179,19 +197,29 @@ impl Design {
     pub fn parse(name: &str) -> Result<Self, NoChoice> {
         let mut design = NONE;
         for word in name.split(',') {
+            if WHOLE.contains(&word) {
+                return Err(NoChoice::alone(word, name));
+            }
             let (of, value) = word.split_once('=').unwrap_or((word, ""));
             let Some((_, choices)) = CHOICES.iter().find(|(name, _)| *name == of) else {
-                let known = CHOICES.map(|(name, _)| format!("{name}=")).join(", ");
+                let known = CHOICES.map(|(name, _)| format!("{name}="));
+                let meant =
+                    suggestion(of, CHOICES.map(|(name, _)| name), |name| format!("{name}={value}"));
+                let known = format!("{meant}{}", known.join(", "));
                 return Err(NoChoice { asked: word.to_owned(), known });
             };
             let chosen = choices.iter().find(|choice| choice.name == value);
             let Some(together) = chosen.and_then(|chosen| design.and(chosen.design)) else {
-                let known: Vec<&str> = choices.iter().map(|choice| choice.name).collect();
-                let (asked, twice) = match chosen {
-                    Some(_) => (format!("second {of}="), "one of "),
-                    None => (word.to_owned(), ""),
+                let names = || choices.iter().map(|choice| choice.name);
+                let (asked, before) = match chosen {
+                    Some(_) => (format!("second {of}="), "one of ".to_owned()),
+                    None => {
+                        let meant = suggestion(value, names(), |name| format!("{of}={name}"));
+                        (word.to_owned(), meant)
+                    }
                 };
-                return Err(NoChoice { asked, known: format!("{twice}{}", known.join(", ")) });
+                let known = names().collect::<Vec<_>>().join(", ");
+                return Err(NoChoice { asked, known: format!("{before}{known}") });
             };
             design = together;
         }
@@ -212,6 +240,16 @@ impl Design {
             invalidation: either(self.invalidation, other.invalidation)?,
             accounting: either(self.accounting, other.accounting)?,
         })
+    }
+
+    /// The same with nothing left open: two that have the same are one design.
+    pub fn whole(self) -> Self {
+        Self {
+            map: Some(self.map()),
+            reverse: Some(self.reverse()),
+            invalidation: Some(self.invalidation()),
+            accounting: Some(self.accounting()),
+        }
     }
 
     /// Whether it makes all choices that `other` makes.
@@ -253,6 +291,18 @@ impl Design {
     }
 }
 
+/// What may have been meant by `word`, of `names`, as a question before what there is.
+fn suggestion<'a>(
+    word: &str,
+    names: impl IntoIterator<Item = &'a str>,
+    written: impl Fn(&str) -> String,
+) -> String {
+    let meant = nearest(word, names.into_iter());
+    meant
+        .first()
+        .map_or(String::new(), |name| format!("did you mean {}? There are ", written(name)))
+}
+
 /// As it is written on a command line.
 impl fmt::Display for Design {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -289,8 +339,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_said_is_as_in_freebsd_11() {
+        let whole = |name| Design::parse(name).unwrap().whole();
+        let same = ["map=tree", "rmap=pv", "di=mutex", "accounting=atomic", "di=mutex,map=tree"];
+        assert!(same.into_iter().all(|name| whole(name) == whole("map=tree,rmap=pv")));
+        assert_ne!(whole("di=epoch"), whole("di=mutex"));
+    }
+
+    #[test]
+    fn the_designs_of_knee_vm_itself_go_with_no_choice() {
+        let error = |name| Design::parse(name).unwrap_err().to_string();
+        let why = "is of knee-vm's own design and stands alone; map=, rmap=, di= and accounting= go \
+                   together, and choose an older one";
+        let lazy = format!("no shootdown=lazy with di=epoch: shootdown=lazy {why}");
+        assert_eq!(error("shootdown=lazy,di=epoch"), lazy);
+        assert_eq!(error("di=epoch,shootdown=lazy"), lazy);
+        assert_eq!(
+            error("own-design,map=rcu"),
+            format!("no own-design with map=rcu: own-design {why}")
+        );
+    }
+
+    #[test]
     fn what_is_no_choice_is_named_with_what_would_be() {
         let error = |name| Design::parse(name).unwrap_err().to_string();
+        let mutex = "did you mean di=mutex? There are mutex, epoch, lockfree, slots";
+        assert_eq!(error("di=mutx"), format!("no di=mutx: {mutex}"));
+        let key = "did you mean rmap=pv? There are map=, rmap=, di=, accounting=";
+        assert_eq!(error("rmpa=pv"), format!("no rmpa=pv: {key}"));
         assert_eq!(error("di=foo"), "no di=foo: mutex, epoch, lockfree, slots");
         assert_eq!(error("di"), "no di: mutex, epoch, lockfree, slots");
         assert_eq!(error("foo=1"), "no foo=1: map=, rmap=, di=, accounting=");

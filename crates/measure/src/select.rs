@@ -2,7 +2,7 @@
 
 use glob::Pattern;
 
-use crate::design::NoChoice;
+use crate::design::{Design, NoChoice};
 use crate::testcase::{Family, Testcase, Variant};
 use crate::testcases;
 
@@ -25,6 +25,8 @@ pub const QUICK: &[&str] = &[
     "exec_static",
 ];
 
+/// What a glob has and no name.
+const GLOB: [char; 3] = ['*', '?', '['];
 /// Names this similar (Jaro-Winkler, 0 to 1) may be what was meant.
 const SIMILAR: f64 = 0.75;
 /// More suggestions than these are a list, for which there is `knee list`.
@@ -49,6 +51,15 @@ impl Selected {
         }
     }
 
+    /// Whether both do the same: `vm_mmap1@di=mutex` and `vm_mmap1@map=tree` are FreeBSD 11's.
+    pub fn is_same_design(&self, other: &Self) -> bool {
+        let whole = |variant| match variant {
+            Variant::Design(design) => Variant::Design(design.whole()),
+            variant => variant,
+        };
+        self.testcase.name == other.testcase.name && whole(self.variant) == whole(other.variant)
+    }
+
     /// The testcase as will-it-scale has it.
     pub fn original(testcase: &'static Testcase) -> Self {
         let variant = testcase.original.unwrap_or(testcase.default_variant());
@@ -58,6 +69,32 @@ impl Selected {
     fn default(testcase: &'static Testcase) -> Self {
         Self { testcase, variant: testcase.default_variant() }
     }
+}
+
+/// Some that are measured under one name, as they are one design.
+pub struct SameDesign {
+    /// The name that stays.
+    pub name: String,
+    /// The others.
+    pub others: Vec<String>,
+}
+
+/// Of testcases that are one design by several names the first, and what was left out for it.
+pub fn each_design_once(selected: Vec<Selected>) -> (Vec<Selected>, Vec<SameDesign>) {
+    let mut once: Vec<Selected> = Vec::new();
+    let mut same: Vec<SameDesign> = Vec::new();
+    for new in selected {
+        let Some(old) = once.iter().find(|old| old.is_same_design(&new)) else {
+            once.push(new);
+            continue;
+        };
+        let name = old.label();
+        match same.iter_mut().find(|same| same.name == name) {
+            Some(same) => same.others.push(new.label()),
+            None => same.push(SameDesign { name, others: vec![new.label()] }),
+        }
+    }
+    (once, same)
 }
 
 /// A word that stands for no testcase.
@@ -72,6 +109,16 @@ pub enum SelectError {
         name: String,
         /// What may have been meant.
         nearest: Vec<String>,
+    },
+    /// A testcase that does not have the choice that others have.
+    #[error("{testcase} has no {variant}: {reason}")]
+    NotHere {
+        /// Its name.
+        testcase: String,
+        /// What was asked for.
+        variant: String,
+        /// Why, and which have it.
+        reason: String,
     },
     /// A design that a testcase does not have.
     #[error("{testcase} has {missing}")]
@@ -121,7 +168,14 @@ fn select_one(word: &str) -> Result<Vec<Selected>, SelectError> {
             None => Err(unknown("family", name, Family::ALL.iter().map(|f| f.as_str()))),
         };
     }
-    if word.contains(['*', '?', '[']) {
+    if let Some((prefix, family)) = word.split_once(':')
+        && !nearest(prefix, ["family"].into_iter()).is_empty()
+    {
+        let families = nearest(family, Family::ALL.iter().map(|f| f.as_str()));
+        let nearest = families.iter().map(|family| format!("family:{family}")).collect();
+        return Err(SelectError::Unknown { what: "testcase", name: word.to_owned(), nearest });
+    }
+    if word.contains(GLOB) {
         return glob(word);
     }
     let (name, variant) = match word.split_once('@') {
@@ -133,7 +187,14 @@ fn select_one(word: &str) -> Result<Vec<Selected>, SelectError> {
             let nearest = vec![format!("family:{word}")];
             return SelectError::Unknown { what: "testcase", name: word.to_owned(), nearest };
         }
-        unknown("testcase", name, testcases::all().map(|t| t.name))
+        let same_variant = |testcase: &Testcase| match variant {
+            Some(variant) if testcase.variant(variant).is_some() => format!("@{variant}"),
+            _ => String::new(),
+        };
+        let names = nearest(name, testcases::all().map(|t| t.name));
+        let found = names.iter().filter_map(|name| testcases::find(name));
+        let nearest = found.map(|t| format!("{}{}", t.name, same_variant(t))).collect();
+        SelectError::Unknown { what: "testcase", name: word.to_owned(), nearest }
     })?;
     match variant {
         None => Ok(vec![Selected::default(testcase)]),
@@ -145,8 +206,33 @@ fn select_one(word: &str) -> Result<Vec<Selected>, SelectError> {
 }
 
 fn no_variant(word: &str, testcase: &Testcase, variant: &str) -> SelectError {
-    if let Some(Err(missing)) = testcase.design(variant) {
-        return SelectError::NoChoice { testcase: testcase.name.to_owned(), missing };
+    let having = |has: &dyn Fn(&Testcase) -> bool| -> Vec<&str> {
+        testcases::all().filter(|testcase| has(testcase)).map(|testcase| testcase.name).collect()
+    };
+    let not_here = |reason| SelectError::NotHere {
+        testcase: testcase.name.to_owned(),
+        variant: variant.to_owned(),
+        reason,
+    };
+    match testcase.design(variant) {
+        Some(Err(missing)) => {
+            let others = having(&|other| other.variants.iter().any(|v| v.name() == variant));
+            return match others.as_slice() {
+                [] => SelectError::NoChoice { testcase: testcase.name.to_owned(), missing },
+                others => not_here(format!("{} has it", others.join(", "))),
+            };
+        }
+        None if Design::parse(variant).is_ok() => {
+            let others = having(&|other| other.design(variant).is_some());
+            return not_here(match testcase.family {
+                Family::Vm => format!(
+                    "it maps an object, which is of knee-vm's own design only; designs have {}",
+                    others.join(", ")
+                ),
+                _ => format!("only testcases of knee-vm have designs: {}", others.join(", ")),
+            });
+        }
+        _ => {}
     }
     let nearest = testcase.variants.iter().map(|v| format!("{}@{}", testcase.name, v.name()));
     SelectError::Unknown { what: "variant", name: word.to_owned(), nearest: nearest.collect() }
@@ -171,6 +257,15 @@ fn glob(word: &str) -> Result<Vec<Selected>, SelectError> {
             .collect()
     };
     if matching.is_empty() {
+        if let Some((name, variant)) = word.split_once('@')
+            && let Ok(name) = Pattern::new(name)
+            && let Some((testcase, missing)) = testcases::all()
+                .filter(|testcase| name.matches(testcase.name))
+                .find_map(|testcase| Some((testcase, testcase.design(variant)?.err()?)))
+            && !variant.contains(GLOB)
+        {
+            return Err(SelectError::NoChoice { testcase: testcase.name.to_owned(), missing });
+        }
         return Err(SelectError::Unknown {
             what: "testcase matches",
             name: word.to_owned(),
@@ -196,13 +291,17 @@ fn unknown<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str>,
 ) -> SelectError {
+    SelectError::Unknown { what, name: name.to_owned(), nearest: nearest(name, known) }
+}
+
+/// Those of `known` that may have been meant by `name`, the likeliest first.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut scored: Vec<(f64, &str)> = known
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
         .filter(|&(score, _)| score >= SIMILAR)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    let nearest = scored.iter().take(SUGGESTIONS).map(|&(_, name)| name.to_owned()).collect();
-    SelectError::Unknown { what, name: name.to_owned(), nearest }
+    scored.iter().take(SUGGESTIONS).map(|&(_, name)| name.to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -232,6 +331,38 @@ mod tests {
     }
 
     #[test]
+    fn a_design_that_has_several_names_runs_once_and_by_the_first() {
+        let words = ["vm_mmap1", "vm_mmap1@di=mutex", "vm_mmap1@*", "vm_brk1@di=mutex"];
+        let (once, same) = each_design_once(select(&words).unwrap());
+        let labels: Vec<String> = once.iter().map(Selected::label).collect();
+        assert_eq!(labels[..3], ["vm_mmap1", "vm_mmap1@di=mutex", "vm_mmap1@map=rcu"]);
+        assert!(labels.contains(&"vm_brk1@di=mutex".to_owned()));
+        assert_eq!(same.len(), 1);
+        assert_eq!(same[0].name, "vm_mmap1@di=mutex");
+        assert_eq!(
+            same[0].others,
+            ["vm_mmap1@map=tree", "vm_mmap1@rmap=pv", "vm_mmap1@accounting=atomic"]
+        );
+    }
+
+    #[test]
+    fn a_design_that_cannot_be_had_here_is_said_to_be_had_elsewhere() {
+        let error = |word: &str| select(&[word]).err().unwrap().to_string();
+        let own = error("vm_mmap2@di=mutex");
+        assert!(own.starts_with("vm_mmap2 has no di=mutex: it maps an object, which is"), "{own}");
+        assert!(own.contains("designs have vm_brk1, "), "{own}");
+        let kernel = error("mmap1@di=mutex");
+        assert!(kernel.contains("only testcases of knee-vm have designs: vm_"), "{kernel}");
+        assert_eq!(
+            error("vm_mmap1@shootdown=lazy"),
+            "vm_mmap1 has no shootdown=lazy: vm_page_fault4 has it"
+        );
+        let both = error("vm_page_fault4@shootdown=lazy,di=mutex");
+        assert!(both.contains("vm_page_fault4 has no shootdown=lazy with di=mutex"), "{both}");
+        assert!(error("vm_*@di=mutx").contains("did you mean di=mutex?"));
+    }
+
+    #[test]
     fn what_is_named_twice_runs_once() {
         assert_eq!(labels(&["getppid1", "getpp*", "getppid1"]), ["getppid1"]);
     }
@@ -240,6 +371,10 @@ mod tests {
     fn a_misspelt_name_gets_the_nearest_ones() {
         let error = select(&["getpid1"]).err().unwrap().to_string();
         assert!(error.contains("did you mean getppid1"), "{error}");
+        let error = select(&["vm_mmpa1@di=epoch"]).err().unwrap().to_string();
+        assert!(error.contains("did you mean vm_mmap1@di=epoch or vm_mmap2"), "{error}");
+        let error = select(&["famly:sync"]).err().unwrap().to_string();
+        assert!(error.contains("did you mean family:sync?"), "{error}");
         let error = select(&["memory"]).err().unwrap().to_string();
         assert!(error.contains("did you mean family:memory"), "{error}");
         let error = select(&["family:memroy"]).err().unwrap().to_string();

@@ -10,7 +10,7 @@ use knee_measure::machine::{CpuList, Placement, cgroup, program};
 use knee_measure::plan::{Case, Command, Order, Score, Side};
 use knee_measure::record::{Record, Request, RunRecord};
 use knee_measure::results::InTurns;
-use knee_measure::select::select;
+use knee_measure::select::{Selected, select};
 use knee_measure::sweep::Ended;
 use knee_measure::testcase::Mode;
 use knee_stats::ministat::Confidence;
@@ -218,6 +218,16 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
             "one side is a command and the other a testcase: their rates have nothing in common",
         ));
     }
+    if let [Some(before), Some(after)] = [&args.before, &args.after].map(testcase)
+        && before.label() != after.label()
+        && before.is_same_design(&after)
+    {
+        tell!(
+            "knee: {} is one design with {}: what differs is noise",
+            before.label(),
+            after.label()
+        );
+    }
     if args.rate && commands == 0 {
         return Err(usage(
             "--rate is for commands, and these are testcases, which count themselves",
@@ -289,20 +299,33 @@ fn enough(args: &Args, points: usize) -> anyhow::Result<()> {
     )))
 }
 
+/// The testcase that one side names, if it does.
+fn testcase(side: &Option<String>) -> Option<Selected> {
+    match *select(&[side.as_deref()?.trim()]).ok()? {
+        [selected] => Some(selected),
+        _ => None,
+    }
+}
+
 /// What one side names.
 fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
-    if text.trim().is_empty() {
+    let text = text.trim();
+    if text.is_empty() {
         return Err(usage(format!("{option}: name a command, a FILE.so or a testcase")));
     }
     let path = Path::new(text);
     if path.extension().is_some_and(|extension| extension == "so") && !text.contains(' ') {
         return Ok(Case::plugin(&existing(option, path)?));
     }
+    let is_program = program::find(text).is_some();
     let selected = select(&[text]);
     match selected.as_deref() {
-        Ok([selected]) if !args.rate => return Ok(Case::built_in(selected)),
+        Ok([selected]) if !(args.rate && is_program) => return Ok(Case::built_in(selected)),
+        Ok([_, _, ..]) if !is_program => {
+            return Err(usage(format!("{option}: {text} is several testcases; a side is one")));
+        }
         // One word, and no program: it was meant for a testcase.
-        Err(error) if !text.contains([' ', '/']) && !is_program(text) => {
+        Err(error) if !is_program && !is_for_shell(text) => {
             return Err(usage(format!("{option}: {error}; nor is there a program of that name")));
         }
         _ => {}
@@ -313,8 +336,9 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     Ok(Case::command(Command { line: text.to_owned(), score, dir }))
 }
 
-/// Whether a shell would find a program of that name, or knows the word itself.
-fn is_program(word: &str) -> bool {
-    let is_special = word.contains(|c: char| !c.is_alphanumeric() && !"@-_.+".contains(c));
-    is_special || program::find(word).is_some()
+/// Whether a shell makes more of `text` than the name of a program in `PATH`; of a single word with an `@`
+/// it does not.
+fn is_for_shell(text: &str) -> bool {
+    let is_variant = text.contains('@') && !text.contains([' ', '/']);
+    !is_variant && text.contains(|c: char| !c.is_alphanumeric() && !",=:-_.+".contains(c))
 }

@@ -16,7 +16,7 @@ use knee_measure::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
 use knee_measure::plan::{Case, Order};
 use knee_measure::record::{Record, RecordError, Request, Rounds, RunRecord, Writer};
 use knee_measure::runner::check_plugin;
-use knee_measure::select::{QUICK, select};
+use knee_measure::select::{QUICK, SameDesign, each_design_once, select};
 use knee_measure::sweep::{Ended, Sweep};
 use knee_measure::testcase::Mode;
 use knee_measure::testcases;
@@ -319,6 +319,10 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     let mut cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
     for path in &args.plugin {
         let path = existing("--plugin", path)?;
+    let (selected, same) = each_design_once(selected);
+    for SameDesign { name, others } in same {
+        tell!("knee: {name} is one design with {}: measured once, by that name", others.join(", "));
+    }
         check_plugin(&path)
             .map_err(|failure| usage(format!("--plugin {}; {}", failure.reason, failure.remedy)))?;
         let case = Case::plugin(&path);
