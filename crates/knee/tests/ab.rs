@@ -43,6 +43,24 @@ medians over rounds in turns (ABBA); changes within a round by Hodges and Lehman
 }
 
 #[test]
+fn rounds_that_were_left_out_were_not_counted_for_the_reader() {
+    let scratch = Scratch::new();
+    ab(&scratch, &["--rate", "-r", "6", "--before", "echo 1", "--after", "echo 2"]).assert_code(0);
+    let samples = scratch.samples();
+    let lines = samples.into_iter().map(|mut line| {
+        let is_disturbed = line["round"].as_u64() < Some(3);
+        line["marks"] = if is_disturbed { vec!["starved"] } else { vec![] }.into();
+        format!("{line}\n")
+    });
+    fs::write(scratch.record().join("samples.jsonl"), lines.collect::<String>()).unwrap();
+    let finished = finish(&mut scratch.knee(&["ab", "--resume", "record"]));
+    finished.assert_code(0).assert_stdout_has("~ too few rounds to tell").assert_stdout_has(
+        "echo: only 3 rounds can be used of 6, as the others were disturbed, and a claim at 95 % \
+         confidence takes 6: ",
+    );
+}
+
+#[test]
 fn the_sides_take_turns_at_being_first() {
     let scratch = Scratch::new();
     ab(&scratch, &["--rate", "-r", "6", "--before", "echo 1", "--after", "echo 1"]).assert_code(0);
@@ -172,8 +190,20 @@ fn a_testcase_that_is_misspelt_was_taken_for_a_command() {
     let scratch = Scratch::new();
     let misspelt = ab(&scratch, &["--before", "getppid2", "--after", "getppid1"]);
     misspelt.assert_code(2).assert_stderr_has("did you mean getppid1");
-    let variant = ab(&scratch, &["--before", "read1", "--after", "read1@nosuch"]);
-    variant.assert_code(2).assert_stderr_has("read1@");
+    let refused = |args: &[&str], words: &str| {
+        ab(&scratch, &[&["--before", "vm_mmap1", "--after"], args].concat())
+            .assert_code(2)
+            .assert_stderr_has(words);
+    };
+    refused(&["read1@nosuch"], "did you mean read1@own-file or read1@same-file");
+    refused(&["vm_mmap1@di=mutx"], "did you mean di=mutex?");
+    refused(&["vm_mmpa1@di=mutex"], "did you mean vm_mmap1@di=mutex");
+    refused(&["vm_mmap1@shootdown=lazy,di=mutex"], "stands alone");
+    refused(&["vm_mmap2@di=mutex"], "vm_mmap2 has no di=mutex");
+    refused(&["famly:vm"], "did you mean family:vm?");
+    refused(&["family:vm"], "family:vm is several testcases");
+    refused(&["vm_mmap1@di=*"], "is several testcases");
+    refused(&["vm_mmap1@di=mutex", "--rate"], "--rate is for commands");
 }
 
 #[test]

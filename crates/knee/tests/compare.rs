@@ -35,6 +35,24 @@ fn scale(sample: &mut Value, by: f64) {
     sample["total"] = (sample["total"].as_f64().unwrap() * by).into();
 }
 
+/// The same with other names of testcases.
+fn renamed(scratch: &Scratch, name: &str, names: &[(&str, &str)]) {
+    let rename = |value: &mut Value| {
+        let new = names.iter().find(|(old, _)| *value == *old).map(|(_, new)| *new);
+        *value = new.unwrap_or_else(|| value.as_str().unwrap()).into();
+    };
+    copy(
+        scratch,
+        name,
+        |run| {
+            run["cases"].as_array_mut().unwrap().iter_mut().for_each(|c| rename(&mut c["name"]));
+            let failures = run["failures"].as_array_mut().unwrap();
+            failures.iter_mut().for_each(|failure| rename(&mut failure["testcase"]));
+        },
+        |sample| rename(&mut sample["testcase"]),
+    );
+}
+
 /// A run before, and one after in which mmap1 is faster and exec_static slower with threads, the
 /// governor is another one and a point has died.
 fn before_and_after() -> Scratch {
@@ -122,6 +140,52 @@ fn a_run_compared_with_itself_is_the_same_everywhere() {
         assert_eq!((&point["testcase"], &point["mode"]), (&"mmap1".into(), &"threads".into()));
         assert!((point["ratio"].as_f64().unwrap() - 1.25).abs() < 1e-9, "{point:#}");
     }
+}
+
+#[test]
+fn two_variants_of_a_testcase_are_compared_and_the_one_is_no_result_of_the_other() {
+    let scratch = Scratch::new();
+    renamed(&scratch, "own", &[("mmap1", "read1")]);
+    renamed(&scratch, "same", &[("mmap1", "read1@same-file")]);
+    let finished = compare(&scratch, &["own", "same"]);
+    finished
+        .assert_code(0)
+        .assert_stdout_has("read1 → read1@same-file threads ×4")
+        .assert_stdout_has("tcp_loopback1 threads ×4")
+        .assert_stdout_has("knee ab --before read1 --after read1@same-file");
+    compare(&scratch, &["own", "same", "--fail-on", "missing"]).assert_code(1);
+    let json = compare(&scratch, &["own", "same", "--json"]);
+    let document: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(
+        document["comparisons"][0]["variants"],
+        serde_json::json!([{ "before": "read1", "after": "read1@same-file" }])
+    );
+}
+
+#[test]
+fn runs_that_have_nothing_in_common_were_compared_without_a_word() {
+    let scratch = Scratch::new();
+    copy(&scratch, "one", |_| {}, |_| {});
+    let others = [("mmap1", "brk1"), ("tcp_loopback1", "pipe1"), ("build1", "exec_static")];
+    renamed(&scratch, "other", &others);
+    let finished = compare(&scratch, &["one", "other"]);
+    finished
+        .assert_code(2)
+        .assert_stderr_has("one and other have no point in common, by testcase, mode and number")
+        .assert_stderr_has("knee ab --before build1 --after brk1")
+        .assert_stdout_has("0 points");
+    compare(&scratch, &["one", "other", "--fail-on", "missing"]).assert_code(1);
+    // Of those that have something in common nothing is said.
+    let some = compare(&scratch, &["one", "one", "other"]);
+    some.assert_code(0).assert_stderr_has("one and other have");
+
+    renamed(&scratch, "two", &[("mmap1", "open1"), ("tcp_loopback1", "open1@same-directory")]);
+    let ambiguous = [("mmap1", "open1@own-directory"), ("build1", "x"), ("tcp_loopback1", "y")];
+    renamed(&scratch, "third", &ambiguous);
+    compare(&scratch, &["two", "third"])
+        .assert_code(2)
+        .assert_stderr_has("a run has several variants of open1")
+        .assert_stderr_has("knee ab --before open1 --after open1@own-directory");
 }
 
 #[test]

@@ -36,6 +36,7 @@ const BORDERS: u16 = 2;
   knee compare runs/before runs/after             every point of two runs
   knee compare before after --fail-on slower      for continuous integration
   knee compare before after --markdown            for a pull request or a mail
+  knee compare mutex/ epoch/                      runs of vm_mmap1@di=mutex and of vm_mmap1@di=epoch
   knee compare old/ new/                          directories of will-it-scale's CSV files
   knee compare before.txt after.txt               a number per line each, and a plot of them
   knee compare -C 2 -d , -c 99 a.csv b.csv        the second column of other CSV files
@@ -49,8 +50,10 @@ Verdicts: faster or slower when the p-value, corrected for all points compared, 
 the ratio agree, and the change is not below --threshold; same when the whole interval lies within
 --threshold; inconclusive otherwise.
 
+Of a testcase that has one variant before and another one after these two are compared.
+
 Exit status: 0 whatever differs; 1 for what --fail-on names; 2 for a file that holds no results, or
-fewer than three numbers; 3 for a file that cannot be read"
+fewer than three numbers, and for runs that have no point in common; 3 for a file that cannot be read"
 )]
 pub(crate) struct Args {
     /// What came first, and what to compare with it; up to seven; - or none: numbers on standard

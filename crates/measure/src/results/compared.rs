@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use knee_stats::{CompareOptions, Comparison, Verdict, compare_all, median};
 
-use super::{Difference, Key, Results, differences};
+use super::{Difference, Key, Results, VariantPair, differences};
 use crate::testcase::Family;
 
 /// What a comparison of two results says.
@@ -21,6 +21,10 @@ pub struct Compared {
     /// How fast the machine itself was, after over before: the median over the points of what the
     /// reference loop says. `None` where a side does not tell, or all were measured in turns.
     pub drift: Option<f64>,
+    /// How many points both sides were asked for.
+    pub in_common: usize,
+    /// Testcases of which either side has one variant, not the same, which are compared.
+    pub variants: Vec<VariantPair>,
     /// Whether both sides were measured in turns, and compared pair by pair.
     pub in_turns: bool,
 }
@@ -101,9 +105,12 @@ impl Verdicts {
 }
 
 impl Compared {
-    /// Compares all that two results have in common. P-values are corrected over all of it. The
+    /// Compares all that two results have in common, and [two variants](VariantPair) of one testcase. P-values are corrected over all of it. The
     /// drift of `options` is replaced by what the results say of it.
     pub fn new(before: &Results, after: &Results, options: &CompareOptions) -> Self {
+        let variants = VariantPair::of(before, after);
+        let before = &*VariantPair::rename(before, &variants, |pair| &pair.before);
+        let after = &*VariantPair::rename(after, &variants, |pair| &pair.after);
         let keys: BTreeSet<&Key> = before.points.keys().chain(after.points.keys()).collect();
         let rounds = |side: &'_ Results, key: &Key| {
             side.points.get(key).map(|m| m.rounds.clone()).unwrap_or_default()
@@ -113,7 +120,7 @@ impl Compared {
         let drift = drift(before, after);
         let options = CompareOptions { drift: drift.unwrap_or(1.0), ..*options };
         let compared = compare_all(&pairs, &options);
-        Self { drift, ..Self::assemble(before, after, keys.into_iter().zip(compared)) }
+        Self { drift, variants, ..Self::assemble(before, after, keys.into_iter().zip(compared)) }
     }
 
     /// Puts together what is known of the points.
@@ -124,7 +131,9 @@ impl Compared {
     ) -> Self {
         let mut points = Vec::new();
         let mut gaps = Vec::new();
+        let mut in_common = 0;
         for (key, comparison) in compared {
+            in_common += usize::from([before, after].iter().all(|s| s.points.contains_key(key)));
             match comparison {
                 Some(comparison) => points.push(point(key, comparison, before, after)),
                 None => gaps.push(Gap {
@@ -141,6 +150,8 @@ impl Compared {
             gaps,
             differences: differences(before, after),
             drift: None,
+            in_common,
+            variants: Vec::new(),
             in_turns: false,
         }
     }

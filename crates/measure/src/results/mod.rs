@@ -10,6 +10,7 @@ mod difference;
 mod history;
 mod knee;
 mod turns;
+mod variants;
 mod will_it_scale;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, Verdicts};
 pub use difference::{Difference, differences};
 pub use history::{Series, history, in_time_order};
 pub use turns::InTurns;
+pub use variants::{VariantPair, testcase};
 
 use crate::plan::{Case, Score};
 use crate::record::{RUN_FILE, RecordError, RunRecord};

@@ -6,7 +6,8 @@ use knee_stats::Verdict;
 
 use super::{Args, Format};
 use crate::exit::{ExitStatus, usage};
-use crate::present::compared::{Comparisons, benchstat, json, markdown, table};
+use crate::present::compared::{Comparisons, benchstat, json, markdown, nothing_in_common, table};
+use crate::stderr::tell;
 use crate::stdout;
 
 /// The smallest change that matters, unless --threshold says otherwise.
@@ -49,7 +50,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Format::Human | Format::Ministat => table::render(&comparisons),
     };
     stdout::print(&text)?;
-    Ok(args.records.judge(&comparisons.compared))
+    let judged = args.records.judge(&comparisons.compared);
+    let nothing = |compared: &Compared| compared.in_common == 0 && format != Format::Benchstat;
+    for (after, _) in comparisons.compared.iter().filter(|(_, compared)| nothing(compared)) {
+        tell!("knee: {}", nothing_in_common(before, after));
+    }
+    let all = comparisons.compared.iter().all(|(_, compared)| nothing(compared));
+    Ok(match judged {
+        ExitStatus::Done if all && !comparisons.compared.is_empty() => ExitStatus::Usage,
+        judged => judged,
+    })
 }
 
 impl FailOn {
@@ -60,7 +70,11 @@ impl FailOn {
             Self::Slower => any(|verdict| verdict == Verdict::Slower),
             Self::Faster => any(|verdict| verdict == Verdict::Faster),
             Self::Inconclusive => any(|verdict| matches!(verdict, Verdict::Inconclusive { .. })),
-            Self::Missing => compared.gaps.iter().any(|g| g.before.is_none() && g.after.is_some()),
+            // What has another name after is no result of what was before.
+            Self::Missing => {
+                let gap = compared.gaps.iter().any(|g| g.before.is_none() && g.after.is_some());
+                gap || !compared.variants.is_empty()
+            }
         }
     }
 }

@@ -48,6 +48,11 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
             })
         })
         .collect();
+    let variants: Vec<Value> = compared
+        .variants
+        .iter()
+        .map(|pair| json!({ "before": pair.before, "after": pair.after }))
+        .collect();
     let gaps: Vec<Value> = compared
         .gaps
         .iter()
@@ -67,6 +72,7 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
         "differences": differences,
         "drift": compared.drift,
         "in_turns": compared.in_turns,
+        "variants": variants,
         "families": families,
         "points": compared.points.iter().map(point).collect::<Vec<Value>>(),
         "gaps": gaps,

@@ -37,7 +37,7 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
                 };
             }
         }
-        for note in notes(before, compared) {
+        for note in notes(before, compared, &comparisons.options) {
             let _ = writeln!(text, "- Note: {note}");
         }
         for absent in gaps(&compared.gaps) {

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use knee_measure::noise::NoiseFloors;
 use knee_measure::plan::Point;
-use knee_measure::results::{Compared, ComparedPoint, Gap, Key, Results, Verdicts};
-use knee_stats::{CompareOptions, RatioInterval, Test, Verdict};
+use knee_measure::results::{Compared, ComparedPoint, Gap, Key, Results, Verdicts, testcase};
+use knee_stats::{CompareOptions, RatioInterval, Test, Verdict, pairs_to_claim};
 
 use super::number::{plural, si, spread, time};
 
@@ -160,14 +160,16 @@ fn gaps(gaps: &[Gap]) -> Vec<String> {
 }
 
 /// Reasons for doubt, most important first.
-fn notes(before: &Results, compared: &Compared) -> Vec<String> {
+fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec<String> {
     let mut notes: Vec<String> = compared
         .differences
         .iter()
         .map(|difference| format!("this differs too, and may explain changes: {difference}"))
         .collect();
+    notes.extend(variants(compared));
     notes.extend(drift(compared));
     notes.extend(unfinished(compared));
+    notes.extend(too_few_pairs(before, compared, options));
     notes.extend(hidden_in_noise(before, compared));
     let disturbed = compared.points.iter().filter(|point| point.disturbed).count();
     if disturbed > 0 {
@@ -187,6 +189,58 @@ fn notes(before: &Results, compared: &Compared) -> Vec<String> {
     notes
 }
 
+/// What is compared though it has not the same name.
+fn variants(compared: &Compared) -> Option<String> {
+    let (first, others) = compared.variants.split_first()?;
+    let more = match others.len() {
+        0 => String::new(),
+        n => format!(", and so for {n} more"),
+    };
+    Some(format!(
+        "two variants of a testcase are compared, as each run has one{more}; to measure them in turns, \
+         where what the machine does meanwhile cancels: {}",
+        in_turns(&first.before, &first.after)
+    ))
+}
+
+/// The command that compares two testcases in turns.
+fn in_turns(before: &str, after: &str) -> String {
+    format!("knee ab --before {before} --after {after}")
+}
+
+/// Why nothing of two runs can be compared, and what to do.
+pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
+    let names = |results: &Results| -> BTreeSet<String> {
+        results.points.keys().map(|key| key.testcase.clone()).collect()
+    };
+    let (names_before, names_after) = (names(before), names(after));
+    let same = names_before.intersection(&names_after).next();
+    let variants = || {
+        names_before.iter().find_map(|one| {
+            let other = names_after.iter().find(|other| testcase(one) == testcase(other))?;
+            Some((one, other))
+        })
+    };
+    let advice = match (same, variants(), names_before.first().zip(names_after.first())) {
+        (Some(name), _, _) => format!("both have {name}: measure it with the same -m and -t"),
+        (None, Some((one, other)), _) => format!(
+            "a run has several variants of {}, and nobody knows which is meant: compare runs with one \
+             each, or two in turns: {}",
+            testcase(one),
+            in_turns(one, other)
+        ),
+        (None, None, Some((one, other))) if before.run.is_some() && after.run.is_some() => {
+            format!("to compare two testcases, measure them in turns: {}", in_turns(one, other))
+        }
+        _ => "compare runs of the same testcases".to_owned(),
+    };
+    format!(
+        "{} and {} have no point in common, by testcase, mode and number of tasks; {advice}",
+        before.source.display(),
+        after.source.display()
+    )
+}
+
 /// Sides that have fewer rounds than were asked for.
 fn unfinished(compared: &Compared) -> Option<String> {
     let mut unfinished =
@@ -197,6 +251,38 @@ fn unfinished(compared: &Compared) -> Option<String> {
         more => format!(", and {more} more"),
     };
     Some(format!("not all of {} was measured ({reason}){more}", name(&first.key)))
+}
+
+/// Points of which too few rounds in turns are left for any claim.
+fn too_few_pairs(
+    before: &Results,
+    compared: &Compared,
+    options: &CompareOptions,
+) -> Option<String> {
+    let run = before.run.as_ref().filter(|_| compared.in_turns)?;
+    let needed = pairs_to_claim(compared.points.len(), options.confidence);
+    let few = |point: &&ComparedPoint| {
+        let is_open = matches!(point.comparison.verdict, Verdict::Inconclusive { .. });
+        is_open && (point.rounds[0] as u64) < u64::from(needed)
+    };
+    let first = compared.points.iter().find(few)?;
+    let more = match compared.points.iter().filter(few).count() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    let (used, asked) = (first.rounds[0], run.request.rounds);
+    let lost = match run.complete {
+        _ if used as u64 == u64::from(asked) => String::new(),
+        true => format!(" of {asked}, as the others were disturbed"),
+        false => format!(" of {asked}, as the others are not finished"),
+    };
+    Some(format!(
+        "{}{more}: only {} can be used{lost}, and a claim at {} % confidence takes {needed}: quieten the \
+         machine, or use more rounds (-r)",
+        name(&first.key),
+        plural(used, "round"),
+        options.confidence * 100.0
+    ))
 }
 
 /// Half a percent is what the reference loop itself may be wrong by.

@@ -42,7 +42,7 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         for absent in gaps(&compared.gaps) {
             let _ = writeln!(text, "{BAD}not compared{BAD:#}  {absent}");
         }
-        for note in notes(comparisons.before, compared) {
+        for note in notes(comparisons.before, compared, &comparisons.options) {
             let _ = writeln!(text, "{DIM}note{DIM:#}  {note}");
         }
         if !text.ends_with("\n\n") {
