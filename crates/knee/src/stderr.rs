@@ -13,3 +13,13 @@ macro_rules! tell {
     ($($argument:tt)*) => { crate::stderr::line(format_args!($($argument)*)) };
 }
 pub(crate) use tell;
+
+/// That a rate of this knee is no rate of the testcase, where that is so.
+pub(crate) fn tell_of_debug_build() {
+    if cfg!(debug_assertions) {
+        tell!(
+            "knee: this is a debug build, and so are its testcases: their rates mean nothing; build knee with \
+             --release"
+        );
+    }
+}

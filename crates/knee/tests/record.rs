@@ -48,3 +48,35 @@ fn runs_of_the_same_second_have_a_directory_each() {
     let whole = records.filter(|dir| dir.as_ref().unwrap().path().join("run.json").exists());
     assert_eq!(whole.count(), 4);
 }
+
+#[test]
+fn what_does_not_fit_was_an_error_of_a_file_that_nobody_had_named() {
+    let scratch = Scratch::new();
+    let mut shell = std::process::Command::new("sh");
+    // 64 blocks of 512 bytes are less than these tests.
+    shell.args([
+        "-c",
+        "trap '' XFSZ; ulimit -f 64; exec \"$0\" commute tests open link -o out.jsonl",
+    ]);
+    shell.arg(env!("CARGO_BIN_EXE_knee")).current_dir(scratch.path());
+    let finished = finish(&mut shell);
+    finished.assert_code(3).assert_stderr_has("out.jsonl: File too large");
+    assert!(!finished.stderr.contains(".tmp"), "{finished:#?}");
+    assert!(!scratch.path().join("out.jsonl").exists());
+}
+
+#[test]
+fn a_debug_build_says_that_its_rates_mean_nothing() {
+    let scratch = Scratch::new();
+    let is_debug = cfg!(debug_assertions);
+    let finished = finish(&mut scratch.run(&["getppid1", "-t", "1", "-m", "threads"]));
+    let says = "knee: this is a debug build, and so are its testcases: their rates mean nothing";
+    assert_eq!(finished.assert_code(0).stderr.contains(says), is_debug, "{finished:#?}");
+    let head = finished.stdout.lines().next().unwrap();
+    assert_eq!(head.ends_with(" · debug build of knee"), is_debug, "{finished:#?}");
+    assert_eq!(scratch.run_json()["environment"]["debug_build"] == true, is_debug);
+    // Commands are as fast as they are.
+    let mut ab = scratch.knee(&["ab", "-q", "-r", "6", "--before", "true", "--after", "true"]);
+    let finished = finish(&mut ab);
+    assert!(!finished.assert_code(0).stderr.contains("mean nothing"), "{finished:#?}");
+}

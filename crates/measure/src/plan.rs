@@ -165,6 +165,11 @@ impl Case {
         }
     }
 
+    /// Whether it is a testcase of knee's own, and as fast as knee was compiled.
+    pub fn is_built_in(&self) -> bool {
+        self.plugin.is_none() && self.command.is_none()
+    }
+
     /// What a runner is told to load.
     pub fn source(&self) -> Source {
         match (&self.plugin, &self.command) {

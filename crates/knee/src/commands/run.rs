@@ -28,7 +28,7 @@ use super::show::{ViewArgs, kept_floors};
 use super::{percentage, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
 use crate::present::progress::Progress;
-use crate::stderr::tell;
+use crate::stderr::{tell, tell_of_debug_build};
 
 /// Where runs are kept unless `-o` says otherwise.
 const RUNS: &str = "runs";
@@ -236,6 +236,9 @@ pub(super) fn carry_out(
 ) -> anyhow::Result<Ended> {
     // Orphans of what is measured come to us and are ended.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    if run.cases.iter().any(Case::is_built_in) {
+        tell_of_debug_build();
+    }
     let mut executor = Launcher::this_program();
     let observer = &mut progress;
     let mut sweep = Sweep { run, writer, executor: &mut executor, observer, interrupt };
@@ -316,13 +319,13 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
         args.words.clone()
     };
     let selected = select(&words).map_err(|e| usage(e.to_string()))?;
-    let mut cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
-    for path in &args.plugin {
-        let path = existing("--plugin", path)?;
     let (selected, same) = each_design_once(selected);
     for SameDesign { name, others } in same {
         tell!("knee: {name} is one design with {}: measured once, by that name", others.join(", "));
     }
+    let mut cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
+    for path in &args.plugin {
+        let path = existing("--plugin", path)?;
         check_plugin(&path)
             .map_err(|failure| usage(format!("--plugin {}; {}", failure.reason, failure.remedy)))?;
         let case = Case::plugin(&path);

@@ -17,7 +17,7 @@ use knee_measure::workdir::WorkDir;
 
 use crate::exit::{ExitStatus, usage};
 use crate::present::will_it_scale::sample;
-use crate::stderr::tell;
+use crate::stderr::{tell, tell_of_debug_build};
 
 /// Seconds per sample of the original.
 const INTERVAL: f64 = 1.0;
@@ -81,6 +81,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     if let Some(failure) = case.needs().iter().find_map(|&n| needs::check(n, &context).err()) {
         return Ok(report(&args, &failure));
     }
+    tell_of_debug_build();
     // Before there is anything that has to be cleaned up.
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));

@@ -21,6 +21,9 @@ pub struct Environment {
     pub started_at: String,
     /// Version of knee.
     pub knee_version: String,
+    /// Whether knee, and so every testcase in it, was built for debugging: without optimisation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub debug_build: bool,
     /// knee's command line, a word each.
     pub command_line: Vec<String>,
     /// Name of the machine.
@@ -88,6 +91,7 @@ impl Environment {
         Environment {
             started_at: utc::rfc3339(SystemTime::now()),
             knee_version: env!("CARGO_PKG_VERSION").to_owned(),
+            debug_build: cfg!(debug_assertions),
             command_line: std::env::args_os()
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
@@ -140,6 +144,7 @@ impl Environment {
         parts.extend(self.topology.as_ref().map(TopologyCounts::to_string));
         parts.extend(self.cgroup_cpu_quota.map(|quota| format!("quota {quota:.1} CPUs")));
         parts.extend(self.hypervisor.as_ref().map(|name| format!("{name} guest")));
+        parts.extend(self.debug_build.then(|| "debug build of knee".to_owned()));
         parts.join(" · ")
     }
 }
@@ -263,8 +268,11 @@ mod tests {
             }),
             cgroup_cpu_quota: Some(2.5),
             hypervisor: Some("KVM".to_owned()),
+            debug_build: false,
             ..captured()
         };
+        let debug = Environment { debug_build: true, ..environment.clone() };
+        assert_eq!(debug.summary(), format!("{} · debug build of knee", environment.summary()));
         assert_eq!(
             environment.summary(),
             "Linux 6.1.0-18-amd64 · Intel Xeon Gold 6248 CPU · \

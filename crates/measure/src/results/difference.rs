@@ -38,6 +38,7 @@ fn machines(before: &Environment, after: &Environment, found: &mut Vec<Differenc
     let mut differ = |what: &str, read: &dyn Fn(&Environment) -> Option<String>| {
         note(what, read(before), read(after), found);
     };
+    differ("build of knee", &|e| Some(if e.debug_build { "debug" } else { "release" }.to_owned()));
     differ("machine", &|e| Some(e.hostname.clone()));
     differ("architecture", &|e| Some(e.architecture.clone()));
     differ("CPU model", &|e| e.cpu_model.clone());

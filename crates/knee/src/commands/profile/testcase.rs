@@ -24,7 +24,7 @@ use super::watch::Told;
 use super::{HowArgs, ModeArg};
 use crate::exit::{ExitStatus, usage};
 use crate::pace::Pace;
-use crate::stderr::tell;
+use crate::stderr::{tell, tell_of_debug_build};
 
 /// Seconds from count to count.
 const INTERVAL: f64 = 0.1;
@@ -70,6 +70,7 @@ impl<'a> Bench<'a> {
             None if selected.testcase.needs.contains(&Need::Tmpfs) => TMPFS.into(),
             None => existing("TMPDIR", &std::env::temp_dir())?,
         };
+        tell_of_debug_build();
         Ok(Bench { selected, case, mode, topology: topology(None)?, how, dir })
     }
 

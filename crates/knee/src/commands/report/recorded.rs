@@ -55,7 +55,7 @@ fn run(record: &RunRecord, path: &Path) -> model::Run {
         placement: r.placement.to_string(),
         seed: Some(r.seed),
         command_line: e.command_line.clone(),
-        knee_version: e.knee_version.clone(),
+        knee_version: e.knee_version.clone() + if e.debug_build { ", debug build" } else { "" },
         facts: known.chain(mitigations).collect(),
         warnings,
         off_chart: Vec::new(),
