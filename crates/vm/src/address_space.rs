@@ -38,7 +38,7 @@ pub trait AddressSpace<'m, M: Machine>: Send + Sync {
     /// The frame of its uppermost table, for CPUs to load.
     fn table(&self) -> Frame;
 
-    /// All pages that there are.
+    /// All pages that may be mapped.
     fn pages(&self) -> Pages;
 
     /// How many pages are present. Exact if nobody changes that meanwhile.
@@ -46,6 +46,12 @@ pub trait AddressSpace<'m, M: Machine>: Send + Sync {
 
     /// The CPU goes to pages of the space from now on: others see to it that it learns of changes.
     fn activate(&self, cpu: &Cpu<'m, M>);
+
+    /// The CPU goes to no page of the space until it is activated again, and nobody has it interrupted.
+    ///
+    /// # Safety
+    /// It has loaded another table, and has forgotten all that it knew of this one.
+    unsafe fn deactivate(&self, cpu: &Cpu<'m, M>);
 
     /// Maps memory of the space's own at these pages, where nothing is mapped.
     ///
@@ -134,6 +140,11 @@ impl<'m, M: Machine> AddressSpace<'m, M> for Space<'m, M> {
 
     fn activate(&self, cpu: &Cpu<'m, M>) {
         self.activate(cpu);
+    }
+
+    unsafe fn deactivate(&self, cpu: &Cpu<'m, M>) {
+        // SAFETY: said by the caller.
+        unsafe { self.deactivate(cpu) };
     }
 
     fn map(&self, cpu: &Cpu<'m, M>, pages: Pages, protection: Protection) -> Result<(), MapError> {

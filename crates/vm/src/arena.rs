@@ -261,8 +261,7 @@ impl Arenas {
         let mut arenas = Vec::new();
         arenas.try_reserve_exact(cpus)?;
         arenas.resize_with(cpus, || RefCell::new(Arena::new()));
-        // On x86-64 and RISC-V addresses from the middle on are kernels', and are not next to those before.
-        let window = Pages { start: LOWEST, end: pages.end / 2 };
+        let window = Pages { start: LOWEST, ..pages };
         let (taken, arenas) = (AtomicU64::new(window.end), arenas.into_boxed_slice());
         Ok(Arenas { window, taken, arenas })
     }

@@ -108,6 +108,11 @@ fn branch<M: Machine>(
     above.extend_from_slice(own);
     let mut listed = branch.children(span);
     for (slot, entry) in entries.iter().enumerate() {
+        let first = span.start + slot as u64 * reach(level);
+        if !M::Format::pages().contains(first) {
+            assert!(branch.child(slot).is_none(), "slot {slot} of {span:?} is the kernel's");
+            continue;
+        }
         let Some(child) = branch.child(slot) else {
             assert_eq!(entry.load(Relaxed), ABSENT, "slot {slot} of {span:?} has no child");
             continue;
@@ -116,7 +121,7 @@ fn branch<M: Machine>(
         let same = listed.next().is_some_and(|listed| ptr::eq(listed.node(), node));
         assert!(same, "slot {slot} of {span:?} is not marked as used");
         assert!(node.above().is_some_and(|parent| ptr::eq(parent, branch)) && !node.is_stray());
-        let pages = Pages::new(span.start + slot as u64 * reach(level), reach(level));
+        let pages = Pages::new(first, reach(level));
         assert_eq!((node.span(), node.level()), (pages, level - 1), "slot {slot} of {span:?}");
         let table = node.table().map_or(ABSENT, |_| M::Format::table(node.table_frame()));
         assert_eq!(entry.load(Relaxed), table, "slot {slot} of {span:?}");

@@ -334,6 +334,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
         self.stock(Nodes::TABLE)?;
         let tree = try_box(tree)?;
         let frame = self.spare.borrow_mut().tables.pop().ok_or(OutOfMemory)?;
+        self.machine.begin_root(frame);
         // SAFETY: nobody else knows it, and it has none; the frame is zeroed and ours.
         unsafe { tree.root().set_table(frame, table_at(self.machine, frame)) };
         Ok(NonNull::from(Box::leak(tree)))

@@ -1,6 +1,6 @@
 //! Entries of page tables, as the hardware reads them.
 
-use crate::page::{Frame, Protection};
+use crate::page::{BITS, Frame, Pages, Protection};
 
 /// What an entry says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,17 @@ pub const ABSENT: u64 = 0;
 pub trait Format: Sync + 'static {
     /// Tables on the way from the root to a page.
     const LEVELS: u8;
+
+    /// Whether one register has both halves of addresses: the upper half of the root's entries is the kernel's
+    /// then, and spaces have the lower one.
+    const HAS_KERNEL: bool = false;
+
+    /// Pages that spaces have.
+    #[inline]
+    fn pages() -> Pages {
+        let bits = BITS * u32::from(Self::LEVELS) - u32::from(Self::HAS_KERNEL);
+        Pages { start: 0, end: 1 << bits }
+    }
 
     /// An entry for a table.
     fn table(frame: Frame) -> u64;
@@ -100,6 +111,7 @@ mod x86_64 {
 
 impl Format for X86_64 {
     const LEVELS: u8 = 4;
+    const HAS_KERNEL: bool = true;
 
     fn table(frame: Frame) -> u64 {
         use x86_64::{PRESENT, USER, WRITE};
@@ -164,6 +176,7 @@ mod riscv {
 
 impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
     const LEVELS: u8 = LEVELS_;
+    const HAS_KERNEL: bool = true;
 
     fn table(frame: Frame) -> u64 {
         frame.0 << riscv::FRAME | riscv::VALID

@@ -53,6 +53,11 @@ pub unsafe trait Machine: Sync + Sized {
     /// What this crate notes of a frame.
     fn note(&self, frame: Frame) -> &Note;
 
+    /// A table of absent entries is about to become the uppermost of a space, and nobody else knows it: what all
+    /// spaces have in common is written there now. These are entries of the kernel's half, if the format
+    /// [has it](Format::HAS_KERNEL), or the space would take them for its own.
+    fn begin_root(&self, _table: Frame) {}
+
     /// Has the CPUs of `on` forget what they know of some pages of a space, or of all of them, and of tables
     /// on the way there. When it
     /// returns none of them uses it any more, nor will they: an access that comes after reads the tables

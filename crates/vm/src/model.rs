@@ -190,6 +190,13 @@ impl<const LEVELS: u8> Processor<LEVELS> {
         self.access(space, page, Protection::WRITE, |word| word.store(value, Relaxed))
     }
 
+    pub(crate) fn leave(&self, space: &Of<LEVELS>) {
+        let mut tlb = self.machine.tlbs[self.cpu.number()].lock().unwrap();
+        tlb.retain(|&(of, _), _| of != space.number());
+        // SAFETY: the CPU knows nothing of the space, and goes there when it has activated it again.
+        unsafe { space.deactivate(&self.cpu) };
+    }
+
     fn access<R>(
         &self,
         space: &Of<LEVELS>,

@@ -194,6 +194,32 @@ fn who_comes_to_a_space_does_not_keep_what_is_unmapped() {
     );
 }
 
+/// As above, for one that leaves it in between, and is not told of what goes meanwhile.
+#[test]
+fn who_comes_back_to_a_space_does_not_keep_what_is_unmapped() {
+    check::<2>(
+        2,
+        |cpu, space| {
+            space.map(cpu, pages(0, 1), READ).unwrap();
+            space.populate(cpu, pages(0, 1)).unwrap();
+        },
+        |one, space| {
+            space.unmap(one, pages(0, 1)).unwrap();
+            // What it had is somebody else's now.
+            space.map(one, pages(2, 3), WRITE).unwrap();
+            one.store(space, 2, 7).unwrap();
+        },
+        |other, space| {
+            for _ in 0..2 {
+                let found = other.load(space, 0);
+                assert!(found == Ok(0) || found == Err(Fault::Unmapped), "{found:?}");
+                other.leave(space);
+            }
+        },
+        |_, _| (),
+    );
+}
+
 /// Pages are mapped again when those before have been forgotten.
 #[test]
 fn who_maps_pages_again_finds_no_old_content() {

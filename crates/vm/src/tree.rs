@@ -179,6 +179,11 @@ impl Tree {
         }
     }
 
+    /// The CPU goes there no more, and knows nothing.
+    pub(crate) fn deactivate(&self, cpu: usize) {
+        self.active.remove(cpu);
+    }
+
     /// Whether somebody is [`Alone`] with the space: copies it, or is about to, and CPUs may still write to pages
     /// that the copy has. Others wait: what they did now would not be in the copy, and what they wrote next
     /// might. Under a lock of the space it is seen if it began before. Acquire: it is over everywhere then.

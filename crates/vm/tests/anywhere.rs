@@ -84,16 +84,16 @@ fn a_space_without_slices_is_searched() {
     let machine = Hosted::new(64, 2);
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&cpu).unwrap();
-    let middle = space.pages().end / 2;
+    let last = space.pages().end;
     // All but three pages, in a leaf, and one elsewhere.
     let gap = 0x1234_5678;
-    for (start, end) in [(0, gap), (gap + 3, 2 * gap), (2 * gap + 1, middle)] {
+    for (start, end) in [(0, gap), (gap + 3, 2 * gap), (2 * gap + 1, last)] {
         space.map(&cpu, Pages { start, end }, WRITE).unwrap();
     }
     space.unmap(&cpu, Pages::new(gap - 1, 1)).unwrap();
     space.map(&cpu, Pages::new(gap - 1, 1), WRITE).unwrap();
     assert_eq!(space.map_anywhere(&cpu, 4, WRITE), Err(MapError::NoRange));
-    assert_eq!(space.map_anywhere(&cpu, middle, WRITE), Err(MapError::NoRange));
+    assert_eq!(space.map_anywhere(&cpu, last, WRITE), Err(MapError::NoRange));
     assert_eq!(space.map_anywhere(&cpu, 2, WRITE), Ok(Pages::new(gap, 2)));
     assert_eq!(space.map_anywhere(&other, 1, WRITE), Ok(Pages::new(gap + 2, 1)));
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Ok(Pages::new(2 * gap, 1)));

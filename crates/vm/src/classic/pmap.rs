@@ -50,6 +50,7 @@ impl<R: Reverse> Pmap<R> {
         static NUMBER: atomic::AtomicU64 = atomic::AtomicU64::new(FIRST_NUMBER);
         let active = CpuSet::new(cpu.machine().cpus())?;
         let root = zeroed(cpu)?;
+        cpu.machine().begin_root(root);
         let (lock, flushing) = (Lock::default(), AtomicU32::new(0));
         let number = NUMBER.fetch_add(1, Relaxed);
         Ok(Arc::new(Pmap { number, active, root, lock, flushing }))

@@ -18,7 +18,7 @@ use crate::cpu::Cpu;
 use crate::error::{Fault, MapError, OutOfMemory};
 use crate::format::{Entry as TableEntry, Format};
 use crate::machine::Machine;
-use crate::page::{BITS, Frame, Pages, Protection};
+use crate::page::{Frame, Pages, Protection};
 
 type Resident<S> = <<S as Strategies>::Accounting as Accounting>::Resident;
 
@@ -113,7 +113,7 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
     }
 
     fn pages(&self) -> Pages {
-        Pages { start: 0, end: 1 << (BITS * u32::from(M::Format::LEVELS)) }
+        M::Format::pages()
     }
 
     fn resident(&self) -> u64 {
@@ -125,6 +125,11 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
         if !self.pmap.active.contains(cpu.number()) {
             self.pmap.active.add(cpu.number());
         }
+    }
+
+    unsafe fn deactivate(&self, cpu: &Cpu<'m, M>) {
+        self.memory.check(cpu);
+        self.pmap.active.remove(cpu.number());
     }
 
     fn map(&self, cpu: &Cpu<'m, M>, pages: Pages, protection: Protection) -> Result<(), MapError> {
@@ -144,7 +149,7 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
         protection: Protection,
     ) -> Result<Pages, MapError> {
         self.memory.check(cpu);
-        let window = Pages { start: LOWEST, end: self.pages().end / 2 };
+        let window = Pages { start: LOWEST, ..self.pages() };
         if count == 0 {
             return Err(MapError::Empty);
         }

@@ -88,7 +88,7 @@ impl<'m> Processor<'m> {
                 let result = with(self.machine.word(known.frame, address as usize % PAGE / 8));
                 // Nobody frees the frame before we answer, which we do not do in between.
                 let is_stale = self.machine.generation(known.frame) != known.generation;
-                assert!(!is_stale, "CPU {} has kept page {page:#x} too long", self.number());
+                assert!(!is_stale, "CPU {} has kept page {page:#x} too long", self.cpu.number());
                 return Ok(result);
             }
             // What the tables have is more than what we know, or less than what we want.
@@ -137,6 +137,16 @@ impl<'m> Processor<'m> {
         None
     }
 
+    /// The CPU goes to another space: it forgets this one, and nobody who changes that waits for it until it is
+    /// there again.
+    pub fn leave(&self, space: &(impl AddressSpace<'m, Hosted> + ?Sized)) {
+        // SAFETY: this is the CPU's thread, which knows nothing of the space then.
+        unsafe {
+            self.mailbox().forget(space.number(), Flush::All);
+            space.deactivate(&self.cpu);
+        }
+    }
+
     /// Answers others that wait for this CPU.
     #[inline]
     pub fn answer(&self) {
@@ -149,13 +159,13 @@ impl<'m> Processor<'m> {
     pub fn tick(&self) {
         self.answer();
         // SAFETY: this is the CPU's thread.
-        self.machine.ticks.tick(self.number(), || unsafe { self.mailbox().forget_all() });
+        self.machine.ticks.tick(self.cpu.number(), || unsafe { self.mailbox().forget_all() });
     }
 
     fn go(&self) {
         // SAFETY: this is the CPU's thread.
         unsafe { self.mailbox().go() };
-        self.machine.ticks.go(self.number());
+        self.machine.ticks.go(self.cpu.number());
     }
 
     /// Calls `with` while the CPU is not there: nobody waits for it, and afterwards it knows nothing.
@@ -164,7 +174,7 @@ impl<'m> Processor<'m> {
         impl Drop for Back<'_, '_> {
             fn drop(&mut self) {
                 self.0.mailbox().come();
-                self.0.machine.ticks.come(self.0.number());
+                self.0.machine.ticks.come(self.0.cpu.number());
             }
         }
         self.go();
@@ -173,11 +183,14 @@ impl<'m> Processor<'m> {
     }
 }
 
-/// What the operations of an address space want.
+/// What the operations of an address space want. Each time it is asked for the CPU answers others first: so one that
+/// only maps answers as well.
 impl<'m> Deref for Processor<'m> {
     type Target = Cpu<'m, Hosted>;
 
+    #[inline]
     fn deref(&self) -> &Cpu<'m, Hosted> {
+        self.answer();
         &self.cpu
     }
 }

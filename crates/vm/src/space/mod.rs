@@ -79,7 +79,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let active = CpuSet::new(machine.cpus())?;
         let account = Account::new(machine.cpus(), quota)?;
         let tree = Tree::new(M::Format::LEVELS - 1, active, account);
-        let arenas = Arenas::new(machine.cpus(), tree.pages())?;
+        let arenas = Arenas::new(machine.cpus(), M::Format::pages())?;
         let (origin, link) = (Origin::new()?, Link::new()?);
         let tree = cpu.tree(tree)?;
         // SAFETY: nobody else knows it; it is the space's.
@@ -102,9 +102,9 @@ impl<'m, M: Machine> Space<'m, M> {
         self.tree().root().table_frame()
     }
 
-    /// All pages that there are.
+    /// All pages that may be mapped: those that the format has for programs.
     pub fn pages(&self) -> Pages {
-        self.tree().pages()
+        M::Format::pages()
     }
 
     /// How many pages are present. Exact if nobody changes that meanwhile.
@@ -116,6 +116,17 @@ impl<'m, M: Machine> Space<'m, M> {
     pub fn activate(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.tree().activate(cpu.number());
+    }
+
+    /// The CPU goes to no page of the space until it is [activated](Space::activate) again, and nobody has it
+    /// interrupted.
+    ///
+    /// # Safety
+    /// The CPU has loaded another table, and has forgotten all that it knew of this one: it has no entries of a
+    /// PCID or ASID left that it would use when it comes back.
+    pub unsafe fn deactivate(&self, cpu: &Cpu<'m, M>) {
+        self.check_cpu(cpu);
+        self.tree().deactivate(cpu.number());
     }
 
     /// # Panics

@@ -32,6 +32,9 @@ struct Known {
 
 type Tlb = BTreeMap<(u64, u64), Known>;
 
+/// The kernel's entry in all uppermost tables: of a table that nobody else frees.
+pub(crate) const KERNEL: u64 = 0x7777_7003;
+
 /// CPUs of which one runs at a time. Its frames are those of a hosted machine.
 pub(crate) struct Stepped {
     turns: Arc<Turns>,
@@ -40,8 +43,9 @@ pub(crate) struct Stepped {
     generations: RefCell<BTreeMap<Frame, u64>>,
     tlbs: Vec<RefCell<Tlb>>,
     ticks: Ticks,
-    /// How often CPUs were interrupted.
+    /// How often CPUs were interrupted, and which the last time.
     interrupts: Cell<u64>,
+    interrupted: RefCell<Vec<usize>>,
     others: Cell<Option<Others>>,
 }
 
@@ -72,6 +76,7 @@ pub(crate) fn with_machine(with: impl for<'m> FnOnce(&'m Stepped, [Cpu<'m, Stepp
         tlbs: (0..3).map(|_| RefCell::default()).collect(),
         ticks: Ticks::new(3).unwrap(),
         interrupts: Cell::new(0),
+        interrupted: RefCell::default(),
         others: Cell::new(None),
     };
     let all = machine.hosted.free_frames();
@@ -156,6 +161,30 @@ impl Stepped {
         let before = self.interrupts.get();
         operation();
         self.interrupts.get() > before
+    }
+
+    /// Those that were interrupted the last time.
+    pub(crate) fn interrupted(&self) -> Vec<usize> {
+        self.interrupted.borrow().clone()
+    }
+
+    /// A CPU goes to another space.
+    pub(crate) fn leave<'m>(&'m self, cpu: &Cpu<'m, Stepped>, space: &Space<'m, Stepped>) {
+        // SAFETY: it is this thread, and the CPU knows nothing of the space then.
+        unsafe {
+            self.forget(cpu.number(), space.number(), Flush::All);
+            space.deactivate(cpu);
+        }
+    }
+
+    /// What the kernel has in the uppermost table of a space.
+    pub(crate) fn kernel(&self, space: &Space<'_, Stepped>) -> u64 {
+        self.kernel_of(space.table()).load(Relaxed)
+    }
+
+    fn kernel_of(&self, table: Frame) -> &AtomicU64 {
+        // SAFETY: the last word of a table, which is there as long as the space.
+        unsafe { self.address(table).cast::<AtomicU64>().add(511).as_ref() }
     }
 
     pub(crate) fn load<'m>(
@@ -275,11 +304,16 @@ unsafe impl Machine for Stepped {
         self.hosted.note(frame)
     }
 
+    fn begin_root(&self, table: Frame) {
+        self.kernel_of(table).store(KERNEL, Relaxed);
+    }
+
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
         self.turns.point();
         self.come_in(At::Interrupt);
         self.turns.pass();
         self.interrupts.set(self.interrupts.get() + 1);
+        *self.interrupted.borrow_mut() = on.iter().collect();
         for cpu in on.iter() {
             // SAFETY: as with all others, it is this thread.
             unsafe { self.forget(cpu, space, pages) };

@@ -6,9 +6,9 @@ mod machine;
 mod races;
 mod turns;
 
-use knee_vm::{Cpu, Fault, Object, Pages, Protection, Sharing, Space};
+use knee_vm::{Cpu, Fault, MapError, Object, Pages, Protection, Sharing, Space};
 
-use machine::{Stepped, waits, with_machine};
+use machine::{KERNEL, Stepped, waits, with_machine};
 
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
@@ -162,6 +162,48 @@ fn who_changes_pages_that_are_being_flushed_waits() {
         machine.meanwhile(others, || space.unmap(changer, only(HERE)).unwrap());
         space.map(first, only(HERE), WRITE).unwrap();
         assert_eq!(machine.load(second, space, HERE), Ok(0));
+    });
+}
+
+/// Who has gone to another space knows nothing that could go.
+#[test]
+fn who_has_left_a_space_is_not_interrupted_until_it_is_back() {
+    with_any_space(|machine, space, [first, second, changer]| {
+        machine.store(first, space, HERE, 1).unwrap();
+        machine.store(second, space, HERE, 2).unwrap();
+        machine.leave(first, space);
+        space.discard(changer, ALL).unwrap();
+        assert_eq!(machine.interrupted(), [second.number(), changer.number()]);
+        assert_eq!(machine.load(first, space, HERE), Ok(0));
+        machine.store(second, space, HERE, 3).unwrap();
+        space.discard(changer, ALL).unwrap();
+        assert_eq!(machine.interrupted(), [0, 1, 2]);
+        assert_eq!(machine.load(first, space, HERE), Ok(0));
+        machine.leave(first, space);
+        space.unmap(changer, ALL).unwrap();
+        space.settle(changer);
+        assert_eq!(machine.interrupted(), [second.number(), changer.number()]);
+        assert_eq!(machine.load(first, space, HERE), Err(Fault::Unmapped));
+    });
+}
+
+/// The kernel's half of the tables is in each space, and none of it is a program's.
+#[test]
+fn what_the_kernel_has_in_tables_stays() {
+    with_any_space(|machine, space, [first, _, changer]| {
+        machine.store(first, space, HERE, 1).unwrap();
+        let copy = space.fork(changer).unwrap();
+        let end = space.pages().end;
+        assert_eq!(space.map(changer, Pages::new(end - 1, 2), WRITE), Err(MapError::OutOfRange));
+        space.map(changer, only(end - 1), WRITE).unwrap();
+        machine.store(first, space, end - 1, 1).unwrap();
+        for one in [space, &copy] {
+            one.unmap(changer, one.pages()).unwrap();
+            one.prune(changer, one.pages());
+            one.settle(changer);
+            one.audit(changer);
+            assert_eq!(machine.kernel(one), KERNEL);
+        }
     });
 }
 

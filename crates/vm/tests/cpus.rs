@@ -1,0 +1,58 @@
+//! CPUs of the hosted machine that come, go, and are wanted for something by others.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
+use knee_vm::hosted::Hosted;
+use knee_vm::{PAGE, Pages, Protection, Space};
+
+const WRITE: Protection = Protection::READ_WRITE;
+
+/// The other CPU is on this thread: if it was waited for, that would be for ever.
+#[test]
+fn a_cpu_that_has_left_a_space_is_not_waited_for() {
+    let machine = Hosted::new(64, 2);
+    let (cpu, other) = (machine.cpu(0), machine.cpu(1));
+    let (space, next) = (Space::new(&cpu).unwrap(), Space::new(&cpu).unwrap());
+    let (pages, address) = (Pages::new(16, 4), 16 * PAGE as u64);
+    for space in [&space, &next] {
+        space.map(&cpu, pages, WRITE).unwrap();
+        other.store(space, address, 7).unwrap();
+    }
+    other.leave(&space);
+    space.unmap(&cpu, pages).unwrap();
+    assert!(other.load(&space, address).is_err());
+    assert_eq!(other.load(&next, address), Ok(7));
+}
+
+#[test]
+fn a_cpu_that_only_maps_answers_others() {
+    const MOST: u32 = 20_000_000;
+    let machine = Hosted::new(64, 2);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let (there, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let other = machine.cpu(1);
+            space.map(&other, Pages::new(0, 1), WRITE).unwrap();
+            other.store(&space, 0, 7).unwrap();
+            there.store(true, Relaxed);
+            for _ in 0..MOST {
+                space.map(&other, Pages::new(1000, 1), WRITE).unwrap();
+                space.unmap(&other, Pages::new(1000, 1)).unwrap();
+                if over.load(Relaxed) {
+                    return;
+                }
+                thread::yield_now();
+            }
+            panic!("it has answered nobody");
+        });
+        while !there.load(Relaxed) {
+            thread::yield_now();
+        }
+        space.unmap(&cpu, Pages::new(0, 1)).unwrap();
+        over.store(true, Relaxed);
+    });
+}
