@@ -102,4 +102,7 @@ fn what_is_no_design_is_refused_with_those_that_there_are() {
     assert!(of("vm_mmap1 ").contains("@own-design @map=tree @map=rcu @rmap=pv"), "{listed}");
     assert!(!of("vm_mmap2 ").contains('@'), "{listed}");
     assert!(listed.contains("delayed invalidation with an epoch"), "{listed}");
+    assert!(listed.contains("go together: @map=rcu,di=epoch; the others stand alone"), "{listed}");
+    let others = finish(&mut scratch.knee(&["list", "read1"])).stdout;
+    assert!(!others.contains("go together"), "{others}");
 }

@@ -102,8 +102,15 @@ fn legend(testcases: &[&Testcase]) -> String {
         text,
         "\n{bold}variants{bold:#}  knee run NAME@VARIANT; a bare NAME means the first one of its list"
     );
+    let has_designs = variants.contains(&Variant::OwnDesign);
     for variant in variants {
         let _ = writeln!(text, "  {:20} {}", format!("@{}", variant.name()), meaning(variant));
+    }
+    if has_designs {
+        let _ = writeln!(
+            text,
+            "  map=, rmap=, di= and accounting= go together: @map=rcu,di=epoch; the others stand alone"
+        );
     }
     text
 }
