@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crate::error::OutOfMemory;
-use crate::mutant::{is_mutant, order};
+use crate::mutant::is_mutant;
 use crate::primitive::{AtomicU64, fence};
 
 /// CPUs by number, which come and go at any time.
@@ -40,14 +40,14 @@ impl CpuSet {
     /// Takes one out, which knows nothing any more.
     pub(crate) fn remove(&self, cpu: usize) {
         // Release: what it did by what it has forgotten comes before.
-        self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), order!(Release, "leaves_at_once"));
+        self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), Release);
     }
 
     /// Those in it, in order.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(word, bits)| {
             // Acquire: who is not in it has left.
-            let mut bits = bits.load(order!(Acquire, "others_left_at_once"));
+            let mut bits = bits.load(Acquire);
             if is_mutant!("skips_a_cpu") {
                 bits &= bits.wrapping_sub(1);
             }
