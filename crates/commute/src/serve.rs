@@ -124,9 +124,12 @@ pub fn watch(tell: impl Fn(String) + Copy + Send + Sync + 'static) {
         }
     }));
     std::thread::spawn(move || {
+        let mut was_stuck = false;
         loop {
             std::thread::sleep(STUCK / 20);
-            if let Some(execution) = stuck(STUCK) {
+            let execution = stuck(STUCK);
+            // Where the machine has stood still, one look finds what is not stuck, and the next does not.
+            if was_stuck && let Some(execution) = &execution {
                 let seconds = execution.running.as_secs();
                 tell(format!(
                     "the model has asked nothing new for {seconds} s and will hardly end: \
@@ -134,6 +137,7 @@ pub fn watch(tell: impl Fn(String) + Copy + Send + Sync + 'static) {
                 ));
                 std::process::exit(4);
             }
+            was_stuck = execution.is_some();
         }
     });
 }
