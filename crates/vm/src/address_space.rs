@@ -10,7 +10,7 @@ use crate::space::Space;
 ///
 /// Tests, benchmarks and workloads are written once for this. It may be a `dyn AddressSpace`, for who
 /// chooses a design when the program runs. All operations may be called by any CPU at any time; what
-/// each does and its errors are those of [`Space`]'s of the same name.
+/// each does and its errors are those of [`Space`]'s of the same name. Older designs have no guards.
 ///
 /// ```
 /// use knee_vm::hosted::Hosted;
@@ -47,10 +47,11 @@ pub trait AddressSpace<'m, M: Machine>: Send + Sync {
     /// The CPU goes to pages of the space from now on: others see to it that it learns of changes.
     fn activate(&self, cpu: &Cpu<'m, M>);
 
-    /// The CPU goes to no page of the space until it is activated again, and nobody has it interrupted.
+    /// The CPU goes to no page of the space until it is activated again, and who changes the space from now on
+    /// does not have it interrupted.
     ///
     /// # Safety
-    /// It has loaded another table, and has forgotten all that it knew of this one.
+    /// As of [`Space::deactivate`].
     unsafe fn deactivate(&self, cpu: &Cpu<'m, M>);
 
     /// Maps memory of the space's own at these pages, where nothing is mapped.

@@ -13,8 +13,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Maps so many pages of the space's own memory where nothing is mapped, and says where.
     ///
     /// They are where the CPU has unmapped before, or away from those that other CPUs map this way: CPUs
-    /// share nothing as long as the space has room. They are in the lower half of the space, which is
-    /// what formats leave to programs, and not among its first 16 pages.
+    /// share nothing as long as the space has room. They are not among the first 16 pages.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;

@@ -39,7 +39,7 @@ pub trait Format: Sync + 'static {
     /// then, and spaces have the lower one.
     const HAS_KERNEL: bool = false;
 
-    /// Pages that spaces have.
+    /// Pages that spaces have. It is as it is for all formats.
     #[inline]
     fn pages() -> Pages {
         let bits = BITS * u32::from(Self::LEVELS) - u32::from(Self::HAS_KERNEL);

@@ -94,6 +94,7 @@ mod cpus;
 mod error;
 mod extents;
 mod fork;
+mod forking;
 mod format;
 #[cfg(all(feature = "std", not(loom)))]
 pub mod hosted;

@@ -21,7 +21,8 @@ use crate::ticks::Ticks;
 /// Frames that [`allocate`](Machine::allocate) gives are nobody else's until they are
 /// [freed](Machine::free). [`address`](Machine::address) is the same for a frame at any time and good
 /// for 4 KiB of reads and writes, at a multiple of 4096. [`shoot_down`](Machine::shoot_down) and
-/// [`forget`](Machine::forget) do what they say. [`epoch`](Machine::epoch) is one domain, for all spaces of the machine.
+/// [`forget`](Machine::forget) do what they say, and [`begin_root`](Machine::begin_root) writes to the kernel's half
+/// alone. [`epoch`](Machine::epoch) is one domain, for all spaces of the machine.
 pub unsafe trait Machine: Sync + Sized {
     /// The fence and the clock.
     type Platform: Platform;
@@ -54,8 +55,8 @@ pub unsafe trait Machine: Sync + Sized {
     fn note(&self, frame: Frame) -> &Note;
 
     /// A table of absent entries is about to become the uppermost of a space, and nobody else knows it: what all
-    /// spaces have in common is written there now. These are entries of the kernel's half, if the format
-    /// [has it](Format::HAS_KERNEL), or the space would take them for its own.
+    /// spaces have in common is written there, once. These are entries of the kernel's half, if the format
+    /// [has it](Format::HAS_KERNEL).
     fn begin_root(&self, _table: Frame) {}
 
     /// Has the CPUs of `on` forget what they know of some pages of a space, or of all of them, and of tables

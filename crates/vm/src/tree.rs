@@ -11,6 +11,7 @@ use crate::attributes::Attributes;
 use crate::cpu::{Cpu, Lack, Spare};
 use crate::cpus::CpuSet;
 use crate::error::OutOfMemory;
+use crate::forking::{Alone, Forking};
 use crate::format::{Entry, Format};
 use crate::lineage::Lineage;
 use crate::machine::{Flush, Machine};
@@ -33,11 +34,7 @@ pub(crate) struct Tree {
     active: CpuSet,
     pub(crate) account: Account,
     pub(crate) lineage: Lineage,
-    /// Somebody copies it, or is about to, and CPUs may still write to pages that the copy has. Set with all nodes
-    /// locked.
-    forking: AtomicBool,
-    /// How many wait for the end of that.
-    waiting: AtomicU64,
+    pub(crate) forking: Forking,
     /// Somebody moves pages.
     moving: AtomicBool,
     /// Who unmaps a few pages interrupts nobody.
@@ -149,8 +146,7 @@ impl Tree {
             active,
             account,
             lineage: Lineage::new(),
-            forking: AtomicBool::new(false),
-            waiting: AtomicU64::new(0),
+            forking: Forking::new(),
             moving: AtomicBool::new(false),
             is_lazy: AtomicBool::new(false),
             settled: Padded(AtomicU64::new(0)),
@@ -182,14 +178,6 @@ impl Tree {
     /// The CPU goes there no more, and knows nothing.
     pub(crate) fn deactivate(&self, cpu: usize) {
         self.active.remove(cpu);
-    }
-
-    /// Whether somebody is [`Alone`] with the space: copies it, or is about to, and CPUs may still write to pages
-    /// that the copy has. Others wait: what they did now would not be in the copy, and what they wrote next
-    /// might. Under a lock of the space it is seen if it began before. Acquire: it is over everywhere then.
-    #[inline]
-    pub(crate) fn is_forking(&self) -> bool {
-        self.forking.load(Acquire)
     }
 
     pub(crate) fn is_lazy(&self) -> bool {
@@ -282,16 +270,13 @@ impl Tree {
         self.locked_as::<M, R, false>(cpu, pages, step).map(|(result, _)| result)
     }
 
-    /// The same with all nodes, and nobody else changes anything until what is returned is dropped. Who comes
-    /// after the first try waits, so that there are few; who has waited for the last one goes first.
+    /// The same with all nodes, and nobody else begins to change anything until what is returned is dropped: from
+    /// the first try on, so that there are few flushes to wait for.
     pub(crate) fn locked_alone<M: Machine, R>(
         &self,
         cpu: &Cpu<'_, M>,
         step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
     ) -> Result<(R, Alone<'_>), OutOfMemory> {
-        let waits = || self.waiting.load(Relaxed) > 0 && !is_mutant!("forks_first");
-        // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
-        unsafe { cpu.machine().wait_while(cpu.number(), waits) };
         let (result, alone) = self.locked_as::<M, R, true>(cpu, self.pages(), step)?;
         Ok((result, alone.expect("all nodes were locked")))
     }
@@ -304,7 +289,7 @@ impl Tree {
         mut step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
     ) -> Result<(R, Option<Alone<'_>>), OutOfMemory> {
         let machine = cpu.machine();
-        let mut alone = None;
+        let (mut alone, mut turn) = (None, None);
         loop {
             let result = {
                 let _guard = cpu.pin();
@@ -312,20 +297,32 @@ impl Tree {
                 let leaf = known::<M>(locked.top, pages);
                 let flushes = |leaf: &Leaf| leaf.is_flushing() && !is_mutant!("no_wait_for_flush");
                 let is_flushing = leaf.is_some_and(flushes);
-                let forks = alone.is_none() && self.is_forking() && !is_mutant!("no_wait_for_fork");
-                let is_late = is_flushing && is_mutant!("forks_last");
-                if ALONE && alone.is_none() && !forks && !is_late {
-                    alone = Some(Alone::new(self));
-                }
+                let forks =
+                    alone.is_none() && self.forking.is_on() && !is_mutant!("no_wait_for_fork");
                 if forks {
+                    turn.get_or_insert_with(|| self.forking.turn());
                     drop(locked);
-                    self.wait_for_fork(cpu);
+                    // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+                    unsafe { machine.wait_while(cpu.number(), || self.forking.is_on()) };
                     continue;
                 }
+                if ALONE && alone.is_none() {
+                    if turn.is_none() && self.forking.is_others_turn() {
+                        drop(locked);
+                        // SAFETY: as above.
+                        unsafe {
+                            machine.wait_while(cpu.number(), || self.forking.is_others_turn());
+                        }
+                        continue;
+                    }
+                    let is_late = is_flushing && is_mutant!("forks_last");
+                    alone = (!is_late).then(|| self.forking.begin());
+                }
+                turn = None;
                 if is_flushing {
                     drop(locked);
                     let waits = || leaf.is_some_and(flushes);
-                    // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+                    // SAFETY: as above.
                     unsafe { machine.wait_while(cpu.number(), waits) };
                     continue;
                 }
@@ -350,26 +347,14 @@ impl Tree {
             match result {
                 Ok(result) => return Ok((result, alone)),
                 Err(lack) => {
-                    // Who has memory to give may be one who waits.
-                    alone = None;
+                    // Who has memory to give may be one who waits; and yet we are next.
+                    if alone.take().is_some() {
+                        turn = Some(self.forking.turn());
+                    }
                     cpu.stock(lack)?;
                 }
             }
         }
-    }
-
-    /// Waits until nobody is alone with the space. Without locks.
-    pub(crate) fn wait_for_fork<M: Machine>(&self, cpu: &Cpu<'_, M>) {
-        struct Waiting<'a>(&'a AtomicU64);
-        impl Drop for Waiting<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Relaxed);
-            }
-        }
-        self.waiting.fetch_add(1, Relaxed);
-        let _waiting = Waiting(&self.waiting);
-        // SAFETY: a `Cpu` stays on its CPU, and the caller has no locks.
-        unsafe { cpu.machine().wait_while(cpu.number(), || self.is_forking()) };
     }
 
     /// Waits until nobody else moves pages, as long as the result is there. Under locks of nodes, which others
@@ -402,23 +387,6 @@ impl Tree {
                 drop(Box::from_raw(tree.as_ptr()));
             }
         }
-    }
-}
-
-/// Nobody but who has this changes the space or what is present in it: see [`Tree::is_forking`].
-pub(crate) struct Alone<'a>(&'a Tree);
-
-impl Alone<'_> {
-    /// By who has locked all nodes, and has found that nobody else is.
-    fn new(tree: &Tree) -> Alone<'_> {
-        tree.forking.store(true, Release);
-        Alone(tree)
-    }
-}
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        self.0.forking.store(false, Release);
     }
 }
 

@@ -179,14 +179,22 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
 
     /// Calls `with` with the frames of all tables, those below first.
     pub(super) fn for_tables(&self, pmap: &Pmap<R>, with: &mut impl FnMut(Frame)) {
-        self.for_tables_below(pmap.root, M::Format::LEVELS - 1, with);
+        // What is beyond is the kernel's.
+        let slots = ENTRIES >> u32::from(M::Format::HAS_KERNEL);
+        self.for_tables_below(pmap.root, M::Format::LEVELS - 1, slots, with);
     }
 
-    fn for_tables_below(&self, table: Frame, level: u8, with: &mut impl FnMut(Frame)) {
+    fn for_tables_below(
+        &self,
+        table: Frame,
+        level: u8,
+        slots: usize,
+        with: &mut impl FnMut(Frame),
+    ) {
         if level > 0 {
-            for entry in self.table(table) {
+            for entry in &self.table(table)[..slots] {
                 if let Entry::Table(below) = M::Format::read(entry.load(Acquire), level) {
-                    self.for_tables_below(below, level - 1, with);
+                    self.for_tables_below(below, level - 1, ENTRIES, with);
                 }
             }
         }

@@ -66,17 +66,37 @@ impl Mailbox {
         }
     }
 
-    /// Posts a message; whether there is anybody to answer it.
+    /// The CPU forgets a space, has `leave` say so, and answers who did not know it. Nobody who has known
+    /// [posts](Mailbox::post) anything afterwards.
+    ///
+    /// # Safety
+    /// By the CPU's thread.
+    pub(super) unsafe fn leave(&self, space: u64, leave: impl FnOnce()) {
+        self.tlb.forget(space, Flush::All);
+        let mut inbox = self.inbox();
+        leave();
+        // SAFETY: said by the caller.
+        unsafe { self.answer_in(&mut inbox) };
+    }
+
+    /// Posts a message; whether there is anybody to answer it. `wants` is whether the CPU has to know it now.
     ///
     /// # Safety
     /// `answers` stays until it has been counted up.
-    pub(super) unsafe fn post(&self, space: u64, pages: Flush, answers: *const AtomicU64) -> bool {
+    pub(super) unsafe fn post(
+        &self,
+        space: u64,
+        pages: Flush,
+        answers: *const AtomicU64,
+        wants: impl FnOnce() -> bool,
+    ) -> bool {
         let mut inbox = self.inbox();
-        if inbox.there {
+        let is_posted = inbox.there && wants();
+        if is_posted {
             inbox.messages.push(Message { space, pages, answers });
             self.full.store(true, Release);
         }
-        inbox.there
+        is_posted
     }
 
     /// Does what the messages say.
@@ -95,7 +115,13 @@ impl Mailbox {
     /// As above.
     #[cold]
     unsafe fn answer_all(&self) {
-        let mut inbox = self.inbox();
+        // SAFETY: as above.
+        unsafe { self.answer_in(&mut self.inbox()) };
+    }
+
+    /// # Safety
+    /// As above.
+    unsafe fn answer_in(&self, inbox: &mut Inbox) {
         self.full.swap(false, AcqRel);
         for Message { space, pages, answers } in inbox.messages.drain(..) {
             if !is_mutant!("hosted_answers_only") {

@@ -1,7 +1,7 @@
 //! A machine in a process: frames are memory, CPUs are threads, and the MMU is software.
 //!
 //! Its CPUs read the same tables as hardware would, each has a TLB of its own, and a shootdown is a
-//! message to each CPU that may know the pages, which it answers when it comes to its next access. So
+//! message to each CPU that may know the pages, which it answers at its next access or operation. So
 //! everything runs and is tested in plain user space, and emulators and simulators have an MMU.
 //!
 //! Each frame has a generation, which goes on when the frame is freed, and a TLB's entry has that of
@@ -82,8 +82,8 @@ impl Hosted {
         }
     }
 
-    /// The CPU of this number, on the calling thread. It answers others when it goes to memory; a thread
-    /// that does something else for long [rests](Processor::rest).
+    /// The CPU of this number, on the calling thread. It answers others when it goes to memory or begins an
+    /// operation; a thread that does something else for long [rests](Processor::rest).
     ///
     /// # Panics
     /// If there is no such CPU, or it is there already.
@@ -159,7 +159,11 @@ unsafe impl Machine for Hosted {
         let mut asked = 0;
         for other in on.iter().filter(|&other| other != cpu) {
             // SAFETY: `answers` is there until all have answered.
-            asked += u64::from(unsafe { self.mailboxes[other].post(space, pages, &answers) });
+            let is_asked = unsafe {
+                // It may have left since we looked.
+                self.mailboxes[other].post(space, pages, &answers, || on.contains(other))
+            };
+            asked += u64::from(is_asked);
         }
         if on.contains(cpu) {
             // SAFETY: the caller is this CPU.

@@ -141,10 +141,7 @@ impl<'m> Processor<'m> {
     /// there again.
     pub fn leave(&self, space: &(impl AddressSpace<'m, Hosted> + ?Sized)) {
         // SAFETY: this is the CPU's thread, which knows nothing of the space then.
-        unsafe {
-            self.mailbox().forget(space.number(), Flush::All);
-            space.deactivate(&self.cpu);
-        }
+        unsafe { self.mailbox().leave(space.number(), || space.deactivate(&self.cpu)) };
     }
 
     /// Answers others that wait for this CPU.

@@ -334,8 +334,8 @@ impl<'m, M: Machine> Object<'m, M> {
         count
     }
 
-    /// Makes it longer, up to its [`capacity`](Object::capacity), or shorter: pages beyond the end are gone everywhere when it returns, `ftruncate`.
-    /// Copies that spaces have for themselves stay.
+    /// Makes it longer, up to its [`capacity`](Object::capacity), or shorter: pages beyond the end are gone
+    /// everywhere when it returns, `ftruncate`. Copies that spaces have for themselves stay.
     ///
     /// # Errors
     /// It would be longer than it may be. Nothing has changed.

@@ -232,7 +232,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// # Errors
     /// Those of the first page that cannot be read: pages before it are present. [`Fault::Unmapped`] if it is not
     /// mapped (`ENOMEM`), [`Fault::Forbidden`] if it may not be read (`EINVAL`), [`Fault::Guard`] and
-    /// [`Fault::BeyondEnd`] (`EFAULT`). A pager may have it come [again later](Fault::Later).
+    /// [`Fault::BeyondEnd`] (`EFAULT`); and where there is no memory, or the pager fails or may have it come
+    /// [again later](Fault::Later).
     pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
         (pages.start..pages.end).try_for_each(|page| self.fault(cpu, page, Protection::READ))
     }

@@ -95,6 +95,7 @@ impl<'m, M: Machine> Space<'m, M> {
         page: u64,
         mut step: impl FnMut(&mut Spare) -> Result<Step<'a, 'm, M>, Lack>,
     ) -> Result<(), Fault> {
+        let mut turn = None;
         loop {
             // Most faults need one, and those that do not should not fail for it.
             cpu.stock_page();
@@ -102,14 +103,16 @@ impl<'m, M: Machine> Space<'m, M> {
                 let _guard = cpu.pin();
                 let next = cpu.with_spare(&mut step);
                 if let Ok(Step::Wait(leaf)) = next {
-                    if self.tree().is_forking() {
-                        self.tree().wait_for_fork(cpu);
-                    } else {
-                        // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
-                        unsafe { self.machine.wait_while(cpu.number(), || leaf.is_flushing()) };
+                    let forking = &self.tree().forking;
+                    if forking.is_on() {
+                        turn.get_or_insert_with(|| forking.turn());
                     }
+                    let waits = || leaf.is_flushing() || forking.is_on();
+                    // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+                    unsafe { self.machine.wait_while(cpu.number(), waits) };
                     continue;
                 }
+                turn = None;
                 next
             };
             match next {
@@ -142,7 +145,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let done = Ok(Step::Done(Ok(())));
         let Some(entries) = leaf.table() else { return done };
-        if self.tree().is_forking() {
+        if self.tree().forking.is_on() {
             return Ok(Step::Wait(leaf));
         }
         let entry = &entries[leaf.slot(page)];
@@ -275,7 +278,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if leaf.is_stray() {
             return Err(Lack::Nothing);
         }
-        if self.tree().is_forking() && !is_mutant!("fault_while_forking") {
+        if self.tree().forking.is_on() && !is_mutant!("fault_while_forking") {
             return Ok(Step::Wait(leaf));
         }
         let Some(attributes) = leaf.attributes(page) else {

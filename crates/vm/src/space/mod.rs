@@ -118,8 +118,8 @@ impl<'m, M: Machine> Space<'m, M> {
         self.tree().activate(cpu.number());
     }
 
-    /// The CPU goes to no page of the space until it is [activated](Space::activate) again, and nobody has it
-    /// interrupted.
+    /// The CPU goes to no page of the space until it is [activated](Space::activate) again, and who changes the
+    /// space from now on does not have it interrupted. Who has begun before may, and wants its answer.
     ///
     /// # Safety
     /// The CPU has loaded another table, and has forgotten all that it knew of this one: it has no entries of a

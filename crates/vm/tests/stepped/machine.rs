@@ -178,8 +178,8 @@ impl Stepped {
     }
 
     /// What the kernel has in the uppermost table of a space.
-    pub(crate) fn kernel(&self, space: &Space<'_, Stepped>) -> u64 {
-        self.kernel_of(space.table()).load(Relaxed)
+    pub(crate) fn kernel(&self, table: Frame) -> u64 {
+        self.kernel_of(table).load(Relaxed)
     }
 
     fn kernel_of(&self, table: Frame) -> &AtomicU64 {

@@ -6,7 +6,10 @@ mod machine;
 mod races;
 mod turns;
 
-use knee_vm::{Cpu, Fault, MapError, Object, Pages, Protection, Sharing, Space};
+use std::sync::Arc;
+
+use knee_vm::classic::{self, Memory, PerBacking, PerCpu, Tree};
+use knee_vm::{AddressSpace, Cpu, Fault, MapError, Object, Pages, Protection, Sharing, Space};
 
 use machine::{KERNEL, Stepped, waits, with_machine};
 
@@ -202,8 +205,26 @@ fn what_the_kernel_has_in_tables_stays() {
             one.prune(changer, one.pages());
             one.settle(changer);
             one.audit(changer);
-            assert_eq!(machine.kernel(one), KERNEL);
+            assert_eq!(machine.kernel(one.table()), KERNEL);
         }
+    });
+}
+
+#[test]
+fn what_the_kernel_has_in_tables_of_older_designs_stays() {
+    type Design = (Tree, PerBacking, knee_sync::invalidation::Slots, PerCpu);
+    with_machine(|machine, [cpu, _, _]| {
+        let form = knee_sync::invalidation::Slots::new();
+        let memory = Arc::new(Memory::<_, Design>::new(machine, 512, 100, form).unwrap());
+        let space = classic::Space::new(&memory, &cpu).unwrap();
+        space.map(&cpu, only(HERE), WRITE).unwrap();
+        space.fault(&cpu, HERE, WRITE).unwrap();
+        let copy = space.fork(&cpu).unwrap();
+        for one in [&space, &copy] {
+            assert_eq!(machine.kernel(one.table()), KERNEL);
+        }
+        // Tables that nobody has made would be no frames of the machine.
+        drop((space, copy));
     });
 }
 
