@@ -169,21 +169,26 @@ fn who_changes_pages_of_two_leaves_excludes_who_changes_those_of_one() {
     );
 }
 
+/// A page that is there.
+fn come<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
+    space.map(cpu, pages(0, 1), READ).unwrap();
+    space.populate(cpu, pages(0, 1)).unwrap();
+}
+
+/// It goes, and what it had is somebody else's.
+fn go<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
+    space.unmap(cpu, pages(0, 1)).unwrap();
+    space.map(cpu, pages(2, 3), WRITE).unwrap();
+    cpu.store(space, 2, 7).unwrap();
+}
+
 /// A CPU that comes to a space is told of what goes, or finds it gone.
 #[test]
 fn who_comes_to_a_space_does_not_keep_what_is_unmapped() {
     check::<2>(
         PREEMPTIONS,
-        |cpu, space| {
-            space.map(cpu, pages(0, 1), READ).unwrap();
-            space.populate(cpu, pages(0, 1)).unwrap();
-        },
-        |one, space| {
-            space.unmap(one, pages(0, 1)).unwrap();
-            // What it had is somebody else's now.
-            space.map(one, pages(2, 3), WRITE).unwrap();
-            one.store(space, 2, 7).unwrap();
-        },
+        come,
+        go,
         |other, space| {
             for _ in 0..2 {
                 let found = other.load(space, 0);
@@ -199,16 +204,8 @@ fn who_comes_to_a_space_does_not_keep_what_is_unmapped() {
 fn who_comes_back_to_a_space_does_not_keep_what_is_unmapped() {
     check::<2>(
         2,
-        |cpu, space| {
-            space.map(cpu, pages(0, 1), READ).unwrap();
-            space.populate(cpu, pages(0, 1)).unwrap();
-        },
-        |one, space| {
-            space.unmap(one, pages(0, 1)).unwrap();
-            // What it had is somebody else's now.
-            space.map(one, pages(2, 3), WRITE).unwrap();
-            one.store(space, 2, 7).unwrap();
-        },
+        come,
+        go,
         |other, space| {
             for _ in 0..2 {
                 let found = other.load(space, 0);
