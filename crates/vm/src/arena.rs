@@ -453,7 +453,7 @@ mod tests {
 
     #[test]
     fn slices_are_nobody_elses_and_end() {
-        let arenas = Arenas::new(1, Pages::new(0, 16 * SLICE)).unwrap();
+        let arenas = Arenas::new(1, Pages::new(0, 8 * SLICE)).unwrap();
         assert_eq!(arenas.slices(1), Some(Pages::new(7 * SLICE, SLICE)));
         assert_eq!(arenas.slices(SLICE + 1), Some(Pages::new(5 * SLICE, 2 * SLICE)));
         assert_eq!(arenas.slices(5 * SLICE), None, "the lowest slice is nobody's");
