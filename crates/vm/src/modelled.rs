@@ -182,6 +182,12 @@ fn go<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     cpu.store(space, 2, 7).unwrap();
 }
 
+/// Who looks finds it as it was, or gone.
+fn look<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
+    let found = cpu.load(space, 0);
+    assert!(found == Ok(0) || found == Err(Fault::Unmapped), "{found:?}");
+}
+
 /// A CPU that comes to a space is told of what goes, or finds it gone.
 #[test]
 fn who_comes_to_a_space_does_not_keep_what_is_unmapped() {
@@ -190,10 +196,8 @@ fn who_comes_to_a_space_does_not_keep_what_is_unmapped() {
         come,
         go,
         |other, space| {
-            for _ in 0..2 {
-                let found = other.load(space, 0);
-                assert!(found == Ok(0) || found == Err(Fault::Unmapped), "{found:?}");
-            }
+            look(other, space);
+            look(other, space);
         },
         |_, _| (),
     );
@@ -208,8 +212,7 @@ fn who_comes_back_to_a_space_does_not_keep_what_is_unmapped() {
         go,
         |other, space| {
             for _ in 0..2 {
-                let found = other.load(space, 0);
-                assert!(found == Ok(0) || found == Err(Fault::Unmapped), "{found:?}");
+                look(other, space);
                 other.leave(space);
             }
         },

@@ -105,8 +105,8 @@ impl Verdicts {
 }
 
 impl Compared {
-    /// Compares all that two results have in common, and [two variants](VariantPair) of one testcase. P-values are corrected over all of it. The
-    /// drift of `options` is replaced by what the results say of it.
+    /// Compares all that two results have in common, and [two variants](VariantPair) of one testcase. P-values
+    /// are corrected over all of it. The drift of `options` is replaced by what the results say of it.
     pub fn new(before: &Results, after: &Results, options: &CompareOptions) -> Self {
         let variants = VariantPair::of(before, after);
         let before = &*VariantPair::rename(before, &variants, |pair| &pair.before);

@@ -13,7 +13,7 @@ mod turns;
 mod variants;
 mod will_it_scale;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -189,6 +189,11 @@ pub struct RoundsOfCurve {
 }
 
 impl Results {
+    /// Names of all that was measured.
+    pub fn testcases(&self) -> BTreeSet<&str> {
+        self.points.keys().map(|key| key.testcase.as_str()).collect()
+    }
+
     /// All curves, by name and mode. What does not say its number of tasks is on none.
     pub fn curves(&self) -> Vec<RoundsOfCurve> {
         let mut curves: Vec<RoundsOfCurve> = Vec::new();

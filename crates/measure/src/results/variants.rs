@@ -25,7 +25,7 @@ impl VariantPair {
 
     /// Those of two results.
     pub(super) fn of(before: &Results, after: &Results) -> Vec<Self> {
-        let [names_before, names_after] = [before, after].map(names);
+        let [names_before, names_after] = [before, after].map(Results::testcases);
         let own = |names: &BTreeSet<&str>, others: &BTreeSet<&str>| {
             let mut own: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for name in names.difference(others) {
@@ -75,10 +75,6 @@ pub fn testcase(name: &str) -> &str {
     name.split_once('@').map_or(name, |(testcase, _)| testcase)
 }
 
-fn names(results: &Results) -> BTreeSet<&str> {
-    results.points.keys().map(|key| key.testcase.as_str()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,7 +111,7 @@ mod tests {
         let pairs = VariantPair::of(&before, &after);
         let before = VariantPair::rename(&before, &pairs, |pair| &pair.before);
         let after = VariantPair::rename(&after, &pairs, |pair| &pair.after);
-        assert_eq!(names(&before), names(&after));
+        assert_eq!(before.testcases(), after.testcases());
         assert!(before.points.keys().eq(after.points.keys()));
         assert_eq!(after.cases["a@x → a@y"], results(&["a"]).cases["a"]);
     }

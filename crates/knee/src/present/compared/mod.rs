@@ -210,10 +210,7 @@ fn in_turns(before: &str, after: &str) -> String {
 
 /// Why nothing of two runs can be compared, and what to do.
 pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
-    let names = |results: &Results| -> BTreeSet<String> {
-        results.points.keys().map(|key| key.testcase.clone()).collect()
-    };
-    let (names_before, names_after) = (names(before), names(after));
+    let (names_before, names_after) = (before.testcases(), after.testcases());
     let same = names_before.intersection(&names_after).next();
     let variants = || {
         names_before.iter().find_map(|one| {
