@@ -7,28 +7,36 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 
 /// A program that is the crate, and wrong in the place that it is told.
-pub(crate) struct Program(PathBuf);
+pub(crate) struct Program {
+    path: PathBuf,
+    /// Seconds after which it is ended: what is wrong may also never end, as where a lock is freed while
+    /// somebody waits for it.
+    patience: u32,
+}
 
 impl Program {
     /// The torture, as it is or with mutants.
     pub(crate) fn torture(flags: &[&str]) -> Program {
-        build(flags, "3", &["build", "--example", "torture"])
+        Program { path: build(flags, "3", &["build", "--example", "torture"]), patience: 100 }
     }
 
     /// The models, for `loom` or `shuttle`.
     pub(crate) fn models(tool: &str) -> Program {
-        build(&["mutants", tool], "1", &["test", "--no-run", "--lib"])
+        let path = build(&["mutants", tool], "1", &["test", "--no-run", "--lib"]);
+        Program { path, patience: 1200 }
     }
 
     /// The unit tests.
     pub(crate) fn units() -> Program {
-        build(&["mutants"], "0", &["test", "--no-run", "--lib"])
+        Program { path: build(&["mutants"], "0", &["test", "--no-run", "--lib"]), patience: 600 }
     }
 
-    /// Runs it as this mutant, or as it is.
+    /// Runs it as this mutant, or as it is, to its end or that of the patience; that is a failure, of
+    /// status 124.
     pub(crate) fn run(&self, mutant: Option<&str>, arguments: &[&str]) -> Output {
-        let mut command = Command::new(&self.0);
-        command.args(arguments).env_remove("KNEE_MUTANT").envs(mutant.map(|m| ("KNEE_MUTANT", m)));
+        let mut command = Command::new("timeout");
+        command.args(["--foreground", &self.patience.to_string()]).arg(&self.path).args(arguments);
+        command.env_remove("KNEE_MUTANT").envs(mutant.map(|m| ("KNEE_MUTANT", m)));
         // To name the functions of a backtrace takes longer than most models.
         command.env("RUST_BACKTRACE", "0");
         command.output().expect("run what was built")
@@ -36,7 +44,7 @@ impl Program {
 }
 
 /// Builds the crate with these `cfg`s, in the directory where cargo has built all that it depends on.
-fn build(flags: &[&str], optimised: &str, arguments: &[&str]) -> Program {
+fn build(flags: &[&str], optimised: &str, arguments: &[&str]) -> PathBuf {
     /// Builds wait for each other anyway, and cargo would say so.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock();
@@ -61,7 +69,7 @@ fn build(flags: &[&str], optimised: &str, arguments: &[&str]) -> Program {
     let messages = String::from_utf8_lossy(&output.stdout);
     let executable =
         messages.split("\"executable\":\"").nth(1).and_then(|rest| rest.split('"').next());
-    Program(executable.expect("cargo says where the program is").into())
+    executable.expect("cargo says where the program is").into()
 }
 
 /// A compiler of the crates of this workspace alone with these `cfg`s. cargo keeps what it makes apart from

@@ -33,8 +33,9 @@ impl Programs {
     }
 
     fn run_with(&self, program: &str, mutant: Option<&str>, arguments: &[&str]) -> Output {
-        let mut command = Command::new(&self.0[program]);
-        command.args(arguments);
+        // What is wrong may also never end: that is a failure, of status 124.
+        let mut command = Command::new("timeout");
+        command.args(["--foreground", "600"]).arg(&self.0[program]).args(arguments);
         command.env_remove("KNEE_MUTANT").envs(mutant.map(|mutant| ("KNEE_MUTANT", mutant)));
         // To name the functions of a backtrace takes longer than most tests.
         command.env("RUST_BACKTRACE", "0");

@@ -16,11 +16,13 @@ use std::process::Output;
 use builds::{Programs, said};
 use list::{MUTANTS, Notices};
 
-/// Whether a test has failed, and not anything else. loom may panic once more while it gives up.
+/// Whether a test has failed or does not end, and not anything else. loom may panic once more while it
+/// gives up.
 fn failed(output: &Output) -> bool {
     let said = said(output);
-    !output.status.success()
-        && (said.contains("0 passed; 1 failed") || said.contains("panicked at"))
+    let never_ends = output.status.code() == Some(124);
+    let has_failed = said.contains("0 passed; 1 failed") || said.contains("panicked at");
+    !output.status.success() && (never_ends || has_failed)
 }
 
 /// Runs a test as this mutant, and as it is if it did not pass before.
