@@ -69,7 +69,8 @@ document.title = said.join("|");
 }
 
 fn title(browser: &str, page: &Path, profile: &Path) -> String {
-    let output = Command::new(browser)
+    let output = Command::new("timeout")
+        .args(["120", browser])
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
         .args(["--no-first-run", "--disable-background-networking"])
         .args(["--disable-component-update", "--disable-sync", "--virtual-time-budget=2000"])

@@ -38,7 +38,8 @@ impl Opened {
     fn run(&self, fragment: &str, arguments: &[&str]) -> Shown {
         let profile = tempfile::tempdir().unwrap();
         let page: PathBuf = self.dir.path().join("page.html");
-        let output = Command::new(self.browser)
+        let output = Command::new("timeout")
+            .args(["120", self.browser])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
             .args(["--no-first-run", "--disable-background-networking"])
             .args(["--disable-component-update", "--disable-sync"])
