@@ -254,7 +254,8 @@ fn first_mapped<M: Machine>(node: Any<'_>, pages: Pages, platform: &M::Platform)
             found
         }
         Any::Branch(branch) => {
-            let own = branch.extents().and_then(|extents| extents.overlapping(pages).first());
+            let own =
+                branch.published().read(|extents| extents.overlapping(pages).first()).flatten();
             let own = own.map(|extent| extent.pages.and(pages));
             // Children have none of the extent's pages.
             let before = Pages { start: pages.start, end: own.map_or(pages.end, |own| own.start) };

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::cpu::Cpu;
-use crate::extents::{Extent, Extents};
+use crate::extents::Extent;
 use crate::format::{ABSENT, Entry, Format};
 use crate::machine::Machine;
 use crate::node::{Any, Branch, Leaf, reach};
@@ -90,10 +90,9 @@ fn branch<M: Machine>(
     frames.insert(branch.table_frame());
     let mut found = Audit { tables: 1, ..Audit::default() };
 
-    let own = branch.extents().map_or(&[][..], |extents| extents.overlapping(EVERYWHERE));
-    assert!(branch.extents().is_none_or(|extents| extents.len() == own.len()));
-    assert!(!branch.extents().is_some_and(Extents::is_empty), "an empty list is no list");
-    for extent in own {
+    let own: Vec<Extent> = branch.extents().iter().collect();
+    assert_eq!(branch.extents().overlapping(EVERYWHERE).len(), own.len());
+    for extent in &own {
         let pages = extent.pages;
         assert!(!pages.is_empty() && span.covers(pages), "{pages:?} is not in {span:?}");
         let twice = above.iter().find(|other| other.pages.overlaps(pages));
@@ -105,7 +104,7 @@ fn branch<M: Machine>(
     }
 
     let outer = above.len();
-    above.extend_from_slice(own);
+    above.extend_from_slice(&own);
     let mut listed = branch.children(span);
     for (slot, entry) in entries.iter().enumerate() {
         let first = span.start + slot as u64 * reach(level);

@@ -4,7 +4,7 @@ use alloc::alloc::{Layout, alloc};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::mem::MaybeUninit;
+use core::mem::{self, MaybeUninit};
 use core::ptr::NonNull;
 
 use knee_sync::epoch::{Guard, Handle};
@@ -17,10 +17,9 @@ use crate::machine::Machine;
 use crate::node::{Branch, Leaf, Node, Table};
 use crate::object::Block;
 use crate::page::{Frame, PAGE};
+use crate::published::Copies;
 use crate::tree::Tree;
 
-/// Extents that a list has room for, or a multiple of that.
-const ROOM: usize = 4;
 /// Frames that a CPU takes from the machine at once, and gives back at once.
 const BATCH: usize = 32;
 
@@ -40,8 +39,8 @@ pub(crate) enum Lack {
     Nothing,
     /// So many nodes of a tree.
     Nodes(Nodes),
-    /// So many lists of extents with room for so many.
-    Extents { count: usize, room: usize },
+    /// Extents with room for so many, and so many copies of a branch's with room for as many.
+    Extents { copies: usize, room: usize },
     /// So many lists of kinds with room for so many.
     Kinds { count: usize, room: usize },
     /// A page of zeros.
@@ -77,19 +76,19 @@ pub(crate) struct Spare {
     tables: Vec<Frame>,
     /// Zeroed.
     page: Option<Frame>,
+    /// Those of a branch while they are changed.
+    extents: Extents,
     // Boxed, as they are published by their address.
     #[expect(clippy::vec_box)]
-    extents: Vec<Box<Extents>>,
-    /// What the last that was used had to have, once there was any.
-    room: usize,
+    copies: Vec<Box<Copies>>,
     kinds: Vec<Kinds>,
     block: Option<Box<Block>>,
     // Boxed, as backings stay where they are.
     #[expect(clippy::vec_box)]
     backings: Vec<Box<MaybeUninit<Backing>>>,
-    /// Lists that others may read until an epoch is over. There is room for as many as there are in
-    /// `extents`, and one more.
-    retired: Vec<NonNull<Extents>>,
+    /// Those that others may read until an epoch is over. There is room for as many as there are in
+    /// `copies`.
+    retired: Vec<NonNull<Copies>>,
     frames: Vec<Frame>,
 }
 
@@ -167,20 +166,32 @@ impl Spare {
         self.page = Some(page);
     }
 
-    /// An empty list, if there is one with this room.
-    pub(crate) fn extents(&mut self, room: usize) -> Result<Box<Extents>, Lack> {
-        let place = self.extents.iter().position(|extents| extents.room() >= room);
-        let place = place.ok_or(Lack::Extents { count: 1, room })?;
-        self.room = room.next_multiple_of(ROOM);
-        Ok(self.extents.swap_remove(place))
+    /// Calls `with` with extents that are the caller's for the time, if they have this room.
+    pub(crate) fn with_extents<R>(
+        &mut self,
+        room: usize,
+        with: impl FnOnce(&mut Extents, &mut Spare) -> Result<R, Lack>,
+    ) -> Result<R, Lack> {
+        self.has_extents(0, room)?;
+        let mut extents = mem::take(&mut self.extents);
+        let result = with(&mut extents, self);
+        self.extents = extents;
+        result
     }
 
-    /// Whether there are so many lists with this room.
-    pub(crate) fn has(&self, count: usize, room: usize) -> Result<(), Lack> {
-        let have = self.extents.iter().filter(|extents| extents.room() >= room).count();
-        match count == 0 || have >= count && self.retired.capacity() > count {
+    /// Copies of none, if there are some with this room.
+    pub(crate) fn copies(&mut self, room: usize) -> Result<Box<Copies>, Lack> {
+        let place = self.copies.iter().position(|copies| copies.room() >= room);
+        let place = place.ok_or(Lack::Extents { copies: 1, room })?;
+        Ok(self.copies.swap_remove(place))
+    }
+
+    /// Whether there is this room for extents, and so many copies with this room.
+    pub(crate) fn has_extents(&self, copies: usize, room: usize) -> Result<(), Lack> {
+        let have = || self.copies.iter().filter(|copies| copies.room() >= room).count();
+        match self.extents.room() >= room && (copies == 0 || have() >= copies) {
             true => Ok(()),
-            false => Err(Lack::Extents { count, room }),
+            false => Err(Lack::Extents { copies, room }),
         }
     }
 
@@ -220,17 +231,9 @@ impl Spare {
         if self.backings.len() >= count { Ok(()) } else { Err(Lack::Backings(count)) }
     }
 
-    /// Takes back what was not needed.
-    pub(crate) fn keep(&mut self, mut extents: Box<Extents>) {
-        extents.clear();
-        if self.extents.len() < self.extents.capacity() {
-            self.extents.push(extents);
-        }
-    }
-
-    /// What others may read still.
-    pub(crate) fn retire(&mut self, old: Option<NonNull<Extents>>) {
-        debug_assert!(self.retired.len() < self.retired.capacity(), "`has` sees to it");
+    /// What others may read still, and has made way for copies that were here.
+    pub(crate) fn retire(&mut self, old: Option<NonNull<Copies>>) {
+        debug_assert!(self.retired.len() < self.retired.capacity(), "there is as much room");
         self.retired.extend(old);
     }
 }
@@ -297,14 +300,15 @@ impl<'m, M: Machine> Cpu<'m, M> {
                     spare.tables.push(table);
                 }
             }
-            Lack::Extents { count, room } => {
-                // Those with less room will not be asked for again.
-                spare.extents.clear();
-                spare.retired.try_reserve(count + 1)?;
-                spare.extents.try_reserve(count + 1)?;
-                let room = room.next_multiple_of(ROOM);
-                for _ in 0..count {
-                    spare.extents.push(try_box(Extents::with_room(room)?)?);
+            Lack::Extents { copies, room } => {
+                spare.extents.make_room(room)?;
+                // Those with less room will not be asked for again, as what is asked for has grown.
+                spare.copies.retain(|copies| copies.room() >= room);
+                let lacks = copies.saturating_sub(spare.copies.len());
+                spare.copies.try_reserve(lacks)?;
+                spare.retired.try_reserve(spare.copies.len() + lacks)?;
+                for _ in 0..lacks {
+                    spare.copies.push(try_box(Copies::with_room(room)?)?);
                 }
             }
             Lack::Page if spare.page.is_some() => (),
@@ -396,18 +400,13 @@ impl<'m, M: Machine> Cpu<'m, M> {
         }
     }
 
-    /// Has what was retired freed when nobody can read it any more, and gets a list for one that was used: the
-    /// next operation needs not find out with locks that there is none.
+    /// Has what was retired freed when nobody can read it any more.
     #[inline]
     pub(crate) fn defer(&self) {
         let mut spare = self.spare.borrow_mut();
         while let Some(old) = spare.retired.pop() {
             // SAFETY: it came from a box, and nobody finds it any more.
-            unsafe { self.epoch.defer_entry(Extents::entry(old), Extents::free) };
-        }
-        if spare.extents.is_empty() && spare.room > 0 {
-            let new = Extents::with_room(spare.room).map_err(|_| OutOfMemory).and_then(try_box);
-            spare.extents.extend(new);
+            unsafe { self.epoch.defer_entry(Copies::entry(old), Copies::free) };
         }
     }
 }

@@ -1,15 +1,11 @@
 //! What is mapped where, in runs.
 
-use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
-use core::cell::UnsafeCell;
-use core::ptr::NonNull;
-
-use knee_sync::epoch::Entry;
 
 use crate::attributes::Attributes;
 use crate::page::Pages;
+use crate::published::View;
 
 /// Pages with the same attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,100 +14,48 @@ pub(crate) struct Extent {
     pub(crate) attributes: Attributes,
 }
 
-/// Extents in the order of their pages. None overlap, and neighbours differ.
+/// Extents in the order of their pages. None overlap, and neighbours differ. Who changes those of a branch has
+/// them here meanwhile.
 #[derive(Debug, Default)]
-#[repr(C)]
-pub(crate) struct Extents {
-    /// First, so that its address is that of the list. A cell, as others may read the list when it
-    /// begins to wait.
-    retired: UnsafeCell<Entry>,
-    list: Vec<Extent>,
-}
+pub(crate) struct Extents(Vec<Extent>);
 
 impl Extents {
-    /// None, with room for this many.
-    pub(crate) fn with_room(room: usize) -> Result<Extents, TryReserveError> {
-        let mut list = Vec::new();
-        list.try_reserve_exact(room)?;
-        Ok(Extents { retired: UnsafeCell::new(Entry::new()), list })
+    /// Has room for so many.
+    pub(crate) fn make_room(&mut self, room: usize) -> Result<(), TryReserveError> {
+        self.0.try_reserve(room.saturating_sub(self.0.len()))
     }
 
-    /// What has a list wait for the end of an epoch, without an allocation.
-    pub(crate) fn entry(list: NonNull<Extents>) -> NonNull<Entry> {
-        list.cast()
-    }
-
-    /// Frees a list whose epoch is over.
-    ///
-    /// # Safety
-    /// It is the [`entry`](Extents::entry) of one that came from a box and that nobody finds any more.
-    pub(crate) unsafe fn free(entry: NonNull<Entry>) {
-        // SAFETY: said by the caller; the entry is the first field.
-        drop(unsafe { Box::from_raw(entry.cast::<Extents>().as_ptr()) });
-    }
-
-    /// How many more can be added without an allocation.
+    /// How many there can be without an allocation.
     pub(crate) fn room(&self) -> usize {
-        self.list.capacity() - self.list.len()
+        self.0.capacity()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.list.len()
+        self.0.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.list.clear();
-    }
-
-    /// Makes these the same as `others`, for which there is room.
-    pub(crate) fn copy(&mut self, others: &Extents) {
-        debug_assert!(self.list.capacity() >= others.len());
-        self.list.clear();
-        self.list.extend_from_slice(&others.list);
+    /// Makes them these, for which there is room.
+    pub(crate) fn copy(&mut self, others: View<'_>) {
+        debug_assert!(self.room() >= others.len());
+        self.0.clear();
+        self.0.extend(others.iter());
     }
 
     /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Extent> {
-        self.list.iter()
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Extent> + '_ {
+        self.0.iter().copied()
     }
 
-    /// Whether none has any other page.
-    pub(crate) fn are_in(&self, pages: Pages) -> bool {
-        match &self.list[..] {
-            [] => true,
-            [first, ..] if first.pages.start < pages.start => false,
-            [.., last] => last.pages.end <= pages.end,
-        }
-    }
-
-    /// Changes the attributes of all. Those that differ have to differ afterwards.
-    pub(crate) fn change(&mut self, change: impl Fn(Attributes) -> Attributes) {
-        self.list.iter_mut().for_each(|extent| extent.attributes = change(extent.attributes));
-    }
-
-    /// What the page is in.
-    pub(crate) fn find(&self, page: u64) -> Option<Attributes> {
-        let after = self.list.partition_point(|extent| extent.pages.end <= page);
-        self.list
-            .get(after)
-            .filter(|extent| extent.pages.contains(page))
-            .map(|found| found.attributes)
-    }
-
-    /// Those that have any of these pages.
-    pub(crate) fn overlapping(&self, pages: Pages) -> &[Extent] {
+    /// The first that has any of these pages.
+    pub(crate) fn first_of(&self, pages: Pages) -> Option<Extent> {
         let (first, after) = self.places(pages);
-        &self.list[first..after]
+        self.0[first..after].first().copied()
     }
 
     /// The first that has any of these pages, and the one after the last.
     fn places(&self, pages: Pages) -> (usize, usize) {
-        let first = self.list.partition_point(|extent| extent.pages.end <= pages.start);
-        let count = self.list[first..].partition_point(|extent| extent.pages.start < pages.end);
+        let first = self.0.partition_point(|extent| extent.pages.end <= pages.start);
+        let count = self.0[first..].partition_point(|extent| extent.pages.start < pages.end);
         (first, first + count)
     }
 
@@ -121,26 +65,26 @@ impl Extents {
         let same = |extent: &&Extent| Some(extent.attributes) == attributes;
         // What remains of the outermost. A neighbour with the same attributes becomes part of the new.
         let mut new = pages;
-        let mut left = self.list.get(first).filter(|_| first < after).copied();
+        let mut left = self.0.get(first).filter(|_| first < after).copied();
         left = left.filter(|extent| extent.pages.start < pages.start);
         if let Some(extent) = left.filter(|extent| same(&extent)) {
             new.start = extent.pages.start;
             left = None;
         } else if left.is_none()
             && let Some(before) = first.checked_sub(1)
-            && let Some(extent) = self.list.get(before).filter(same)
+            && let Some(extent) = self.0.get(before).filter(same)
             && extent.pages.end == pages.start
         {
             new.start = extent.pages.start;
             first = before;
         }
-        let mut right = self.list[first..after].last().copied();
+        let mut right = self.0[first..after].last().copied();
         right = right.filter(|extent| extent.pages.end > pages.end);
         if let Some(extent) = right.filter(|extent| same(&extent)) {
             new.end = extent.pages.end;
             right = None;
         } else if right.is_none()
-            && let Some(extent) = self.list.get(after).filter(same)
+            && let Some(extent) = self.0.get(after).filter(same)
             && extent.pages.start == pages.end
         {
             new.end = extent.pages.end;
@@ -163,15 +107,15 @@ impl Extents {
         let mut place = first;
         for extent in new.into_iter().flatten() {
             if place < after {
-                self.list[place] = extent;
+                self.0[place] = extent;
             } else {
-                debug_assert!(self.list.len() < self.list.capacity(), "there is room");
-                self.list.insert(place, extent);
+                debug_assert!(self.0.len() < self.0.capacity(), "there is room");
+                self.0.insert(place, extent);
             }
             place += 1;
         }
         if place < after {
-            self.list.drain(place..after);
+            self.0.drain(place..after);
         }
     }
 }
@@ -199,7 +143,8 @@ mod tests {
         fn they_are_what_a_map_of_pages_is(
             changes in prop::collection::vec((0_u64..40, 1_u64..12, attributes()), 1..60)
         ) {
-            let mut extents = Extents::with_room(200).unwrap();
+            let mut extents = Extents::default();
+            extents.make_room(200).unwrap();
             let mut map = BTreeMap::new();
             for (start, count, attributes) in changes {
                 let pages = Pages::new(start, count);
@@ -211,16 +156,16 @@ mod tests {
                     };
                 }
                 for page in 0..60 {
-                    prop_assert_eq!(extents.find(page), map.get(&page).copied());
+                    let found = extents.first_of(Pages::new(page, 1)).map(|extent| extent.attributes);
+                    prop_assert_eq!(found, map.get(&page).copied());
                 }
-                for pair in extents.list.windows(2) {
+                for pair in extents.0.windows(2) {
                     prop_assert!(pair[0].pages.end <= pair[1].pages.start);
                     let differ = pair[0].attributes != pair[1].attributes;
                     prop_assert!(differ || pair[0].pages.end < pair[1].pages.start);
                 }
-                prop_assert!(extents.list.iter().all(|extent| !extent.pages.is_empty()));
-                let overlapping = extents.overlapping(pages);
-                prop_assert_eq!(overlapping.is_empty(), attributes.is_none());
+                prop_assert!(extents.iter().all(|extent| !extent.pages.is_empty()));
+                prop_assert_eq!(extents.first_of(pages).is_none(), attributes.is_none());
             }
         }
     }

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::backing::{Backing, Marked, copied};
 use crate::cpu::{Cpu, Nodes, Spare};
 use crate::error::MapError;
+use crate::extents::Extent;
 use crate::lineage::Links;
 use crate::machine::Machine;
 use crate::mutant::is_mutant;
@@ -17,8 +18,8 @@ use crate::space::{Space, mapped};
 #[derive(Debug, Default)]
 struct Size {
     nodes: Nodes,
-    /// Lists of extents, and the longest.
-    extents: usize,
+    /// Copies of extents, and the most.
+    copies: usize,
     room: usize,
     /// The most kinds of a leaf.
     kinds: usize,
@@ -28,8 +29,9 @@ struct Size {
 impl Size {
     /// Adds what is below a branch that is locked.
     fn count(&mut self, branch: &Branch) {
-        if let Some(extents) = branch.extents() {
-            self.extents += 1;
+        let extents = branch.extents();
+        if !extents.is_empty() {
+            self.copies += 1;
             self.room = self.room.max(extents.len());
             // SAFETY: they are mapped, and locked.
             extents.iter().for_each(|extent| unsafe { self.backings.add(extent.attributes) });
@@ -112,7 +114,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 return Ok(Some(Ok(Forked::Crowded(object))));
             }
             spare.has_nodes(size.nodes)?;
-            spare.has(size.extents, size.room)?;
+            spare.has_extents(size.copies, size.room)?;
             spare.has_kinds(size.nodes.leaves, size.kinds)?;
             spare.has_backings(size.backings.count())?;
             let count = mapped(locked.top, self.pages());
@@ -160,13 +162,18 @@ impl<'m, M: Machine> Space<'m, M> {
         removal: &mut Removal,
     ) {
         const COUNTED: &str = "it was counted";
-        if let Some(extents) = from.extents() {
-            let mut list = spare.extents(extents.len()).expect(COUNTED);
-            list.copy(extents);
+        let extents = from.extents();
+        if !extents.is_empty() {
             // SAFETY: backings were marked and copied.
-            list.change(|attributes| unsafe { copied(attributes) });
-            // SAFETY: nobody else knows the branch. It had none.
-            unsafe { to.publish(Some(list)) };
+            let copied = |extent: Extent| unsafe {
+                Extent { attributes: copied(extent.attributes), ..extent }
+            };
+            let copies = spare.copies(extents.len()).expect(COUNTED);
+            // SAFETY: nobody else knows them or the branch, which had none.
+            unsafe {
+                copies.write(extents.iter().map(copied));
+                to.published().replace(copies);
+            }
         }
         for child in from.children(from.span()) {
             let first = child.node().span().start;

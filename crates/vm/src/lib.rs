@@ -112,6 +112,7 @@ mod object;
 mod padded;
 mod page;
 mod primitive;
+mod published;
 mod quota;
 mod removal;
 mod space;

@@ -3,9 +3,14 @@
 //!
 //! Tables have four entries here: pages 0 to 3 are those of one leaf, and a branch above leaves has 16.
 
+use std::sync::Arc;
+
+use crate::attributes::Attributes;
 use crate::error::{Fault, MapError};
+use crate::extents::Extent;
 use crate::model::{Of, Processor, check};
 use crate::page::{Pages, Protection};
+use crate::published::{Copies, Published};
 
 const NONE: Protection = Protection::NONE;
 const READ: Protection = Protection::READ;
@@ -345,4 +350,70 @@ fn a_copy_has_what_was_written_before() {
         },
         |cpu, space| assert_eq!([0, 1].map(|page| cpu.load(space, page)), [Ok(7), Ok(8)]),
     );
+}
+
+/// An extent that no other one is like in any part.
+fn extent(number: u64) -> Extent {
+    let protection = Protection::from_bits(number as u8);
+    Extent {
+        pages: Pages::new(100 * number, number),
+        attributes: Attributes::anonymous(protection),
+    }
+}
+
+/// While extents are those that `first` says, and somebody changes them by `write`, another reads them: they are in
+/// one of these `ways`.
+fn check_published(
+    first: &'static [u64],
+    write: impl Fn(&Published) + Sync + Send + Copy + 'static,
+    ways: &'static [&'static [u64]],
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.check(move || {
+        let published = Arc::new(Published::new());
+        replace(&published, first);
+        let writer = loom::thread::spawn({
+            let published = Arc::clone(&published);
+            move || write(&published)
+        });
+        let found: Vec<_> = published.read(|extents| extents.iter().collect()).unwrap();
+        let is = |way: &&&[u64]| found.iter().copied().eq(way.iter().map(|&number| extent(number)));
+        assert!(ways.iter().any(|way| is(&way)), "{found:?}");
+        writer.join().unwrap();
+    });
+}
+
+/// Puts other copies there, of these extents.
+fn replace(published: &Published, numbers: &[u64]) {
+    let copies = Box::new(Copies::with_room(2).unwrap());
+    // SAFETY: nobody else knows them, and one at a time comes here.
+    unsafe {
+        copies.write(numbers.iter().map(|&number| extent(number)));
+        // There is no epoch here.
+        let _old = published.replace(copies);
+    }
+}
+
+fn write(published: &Published, numbers: &[u64]) {
+    // SAFETY: one at a time comes here.
+    unsafe { published.copies().unwrap().write(numbers.iter().map(|&number| extent(number))) };
+}
+
+/// The second write is to the copy that the reader may be in.
+#[test]
+fn extents_are_found_as_they_were_at_one_moment() {
+    check_published(
+        &[1],
+        |published| {
+            write(published, &[2]);
+            write(published, &[3]);
+        },
+        &[&[1], &[2], &[3]],
+    );
+}
+
+#[test]
+fn extents_that_are_replaced_are_found_as_they_were_or_are() {
+    check_published(&[1], |published| replace(published, &[2, 3]), &[&[1], &[2, 3]]);
 }

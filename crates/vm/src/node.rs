@@ -11,11 +11,11 @@ use knee_sync::epoch::Entry;
 
 use crate::attributes::Attributes;
 use crate::codes::Codes;
-use crate::extents::Extents;
 use crate::format::{self, Format};
 use crate::mutant::{is_mutant, order};
 use crate::page::{BITS, ENTRIES, Frame, Pages};
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Guarded, pause, set};
+use crate::published::{Published, View};
 
 /// The entries of a table.
 pub(crate) type Table = [AtomicU64; ENTRIES];
@@ -68,9 +68,8 @@ pub(crate) struct Leaf {
 #[repr(C, align(128))]
 pub(crate) struct Branch {
     node: Node,
-    /// What covers more than one child, or was not yet handed down to one. Replaced as a whole under
-    /// the lock; read under an epoch. Null for none.
-    extents: AtomicPtr<Extents>,
+    /// What covers more than one child, or was not yet handed down to one. Changed under the lock.
+    extents: Published,
     /// A bit for each child that there is. Under the lock.
     used: [AtomicU64; ENTRIES.div_ceil(64)],
     /// Set under the lock, read under an epoch.
@@ -223,8 +222,7 @@ impl Node {
     /// above: who looks the other way passes it.
     #[inline]
     pub(crate) fn find_above(&self, page: u64) -> Option<Attributes> {
-        let found = |branch: &Branch| branch.extents().and_then(|extents| extents.find(page));
-        self.above_from_root().find_map(found)
+        self.above_from_root().find_map(|branch| branch.find(page))
     }
 
     /// The branches above, the root first.
@@ -389,7 +387,7 @@ impl Branch {
     pub(crate) fn blank() -> Branch {
         Branch {
             node: Node::new(0, 0, None),
-            extents: AtomicPtr::new(ptr::null_mut()),
+            extents: Published::new(),
             used: core::array::from_fn(|_| AtomicU64::new(0)),
             children: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
         }
@@ -406,7 +404,7 @@ impl Branch {
 
     /// Under the lock: whether nothing is said here, and there is no child.
     pub(crate) fn is_empty(&self) -> bool {
-        self.extents.load(Relaxed).is_null() && self.used.iter().all(|word| word.load(Relaxed) == 0)
+        self.extents.view().is_empty() && self.used.iter().all(|word| word.load(Relaxed) == 0)
     }
 
     /// The root of a tree, which is not locked.
@@ -421,30 +419,28 @@ impl Branch {
         self.node = Node::new(level, first, Some(parent));
     }
 
-    /// Under an epoch.
+    /// Under the lock.
     #[inline]
-    pub(crate) fn extents(&self) -> Option<&Extents> {
-        // SAFETY: what is replaced is freed by the epoch, under which the caller is. Acquire: it was
-        // written before it was published.
-        unsafe { self.extents.load(order!(Acquire, "extents_load")).as_ref() }
+    pub(crate) fn extents(&self) -> View<'_> {
+        self.extents.view()
     }
 
-    /// Under an epoch.
+    /// Where they are.
+    #[inline]
+    pub(crate) fn published(&self) -> &Published {
+        &self.extents
+    }
+
+    /// Whether extents have any of these pages. Under an epoch, as what follows.
     #[inline]
     pub(crate) fn overlaps(&self, pages: Pages) -> bool {
-        self.extents().is_some_and(|extents| !extents.overlapping(pages).is_empty())
+        self.extents.read(|extents| !extents.overlapping(pages).is_empty()).unwrap_or(false)
     }
 
-    /// Replaces the extents; returns those of before, which others may read still.
-    ///
-    /// # Safety
-    /// Under the lock, or by whoever alone knows the node.
-    pub(crate) unsafe fn publish(&self, new: Option<Box<Extents>>) -> Option<NonNull<Extents>> {
-        let new = new.map_or(ptr::null_mut(), Box::into_raw);
-        // Release: readers see what is in it.
-        let old = self.extents.load(Relaxed);
-        self.extents.store(new, order!(Release, "extents_publish"));
-        NonNull::new(old)
+    /// What extents say of a page.
+    #[inline]
+    pub(crate) fn find(&self, page: u64) -> Option<Attributes> {
+        self.extents.read(|extents| extents.find(page)).flatten()
     }
 
     /// Under an epoch.

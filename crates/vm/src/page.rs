@@ -117,6 +117,15 @@ impl Protection {
         }
     }
 
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// What has these [bits](Protection::bits).
+    pub(crate) const fn from_bits(bits: u8) -> Protection {
+        Protection(bits)
+    }
+
     /// What it allows beside `other`.
     pub const fn without(self, other: Protection) -> Protection {
         Protection(self.0 & !other.0)

@@ -26,6 +26,26 @@ pub(crate) fn pause() {
     core::hint::spin_loop();
 }
 
+/// Part of what was made before others find it, with the language's plain stores, which loom does not see.
+#[derive(Debug, Default)]
+pub(crate) struct Made(#[cfg(loom)] loom::cell::UnsafeCell<()>);
+
+impl Made {
+    pub(crate) fn new() -> Made {
+        let made = Made::default();
+        #[cfg(loom)]
+        made.0.with_mut(|_| ());
+        made
+    }
+
+    /// Somebody has found it.
+    #[inline]
+    pub(crate) fn is_found(&self) {
+        #[cfg(loom)]
+        self.0.with(|_| ());
+    }
+}
+
 /// Sets a flag, and says whether it was set before.
 #[cfg(not(loom))]
 #[inline]

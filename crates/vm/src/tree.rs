@@ -73,7 +73,7 @@ impl Locked<'_> {
         match self.top {
             // SAFETY: it is locked.
             Any::Leaf(leaf) => unsafe { leaf.with_codes(|codes| codes.get(leaf.slot(page))) },
-            Any::Branch(branch) => branch.extents().and_then(|extents| extents.find(page)),
+            Any::Branch(branch) => branch.extents().find(page),
         }
     }
 
@@ -467,10 +467,5 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
         }
     }
     // SAFETY: as above.
-    unsafe {
-        machine.free(&[branch.table_frame()]);
-        if let Some(extents) = branch.publish(None) {
-            drop(Box::from_raw(extents.as_ptr()));
-        }
-    }
+    unsafe { machine.free(&[branch.table_frame()]) };
 }

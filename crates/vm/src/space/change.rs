@@ -187,8 +187,8 @@ impl<'m, M: Machine> Space<'m, M> {
         removal: &mut Removal,
     ) -> Result<Unmapped, Lack> {
         let mut unmapped = Unmapped::default();
-        let extents = branch.extents().map_or(&[][..], |own| own.overlapping(pages));
-        for extent in extents {
+        let extents = branch.extents().overlapping(pages);
+        for extent in extents.iter() {
             let count = extent.pages.and(pages).count();
             // SAFETY: it is locked, and these are mapped.
             unsafe { removal.unmapped(extent.attributes, count) };
@@ -331,7 +331,7 @@ pub(crate) fn mapped(node: Any<'_>, pages: Pages) -> u64 {
 }
 
 fn mapped_in_branch(branch: &Branch, pages: Pages) -> u64 {
-    let extents = branch.extents().map_or(&[][..], |extents| extents.overlapping(pages));
+    let extents = branch.extents().overlapping(pages);
     let own = extents.iter().filter(|extent| !extent.attributes.is_guard());
     let own: u64 = own.map(|extent| extent.pages.and(pages).count()).sum();
     let below: u64 = branch.children(pages).map(|child| mapped(child, pages)).sum();

@@ -239,7 +239,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut branch = self.tree().root();
         let mut above = None;
         let leaf = loop {
-            above = branch.extents().and_then(|extents| extents.find(page)).or(above);
+            above = branch.find(page).or(above);
             match branch.child(branch.slot(page)) {
                 Some(Any::Branch(child)) => branch = child,
                 Some(Any::Leaf(leaf)) => break leaf,

@@ -19,7 +19,6 @@ use crate::backing::{Backing, Marked};
 use crate::cpu::Cpu;
 use crate::cpus::CpuSet;
 use crate::error::{MapError, OutOfMemory};
-use crate::extents::Extents;
 use crate::format::{ABSENT, Format};
 use crate::lineage::{Held, Lineage, Link, Origin};
 use crate::machine::Machine;
@@ -233,8 +232,7 @@ unsafe fn mark(node: Any<'_>, marked: &mut Marked) {
                 codes.used_kinds().iter().for_each(|&kind| marked.add(kind));
             }),
             Any::Branch(branch) => {
-                let extents = branch.extents().into_iter().flat_map(Extents::iter);
-                extents.for_each(|extent| marked.add(extent.attributes));
+                branch.extents().iter().for_each(|extent| marked.add(extent.attributes));
                 branch.children(branch.span()).for_each(|child| mark(child, marked));
             }
         }

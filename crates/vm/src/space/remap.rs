@@ -7,7 +7,6 @@ use crate::attributes::Attributes;
 use crate::backing::{Backing, Marked, copied};
 use crate::cpu::{Cpu, Lack, Spare};
 use crate::error::MapError;
-use crate::extents::Extents;
 use crate::machine::Machine;
 use crate::node::{Any, Leaf};
 use crate::object::Held;
@@ -197,11 +196,11 @@ impl<'m, M: Machine> Space<'m, M> {
                 Any::Leaf(leaf) => unsafe {
                     leaf.with_codes(|codes| make_room(codes, runs.min(ENTRIES), spare))?;
                 },
-                Any::Branch(branch) => lists.need(branch.extents().map_or(0, Extents::len)),
+                Any::Branch(branch) => lists.need(branch.extents().len()),
             }
         }
         // For each run, one list of the old place and one of the new, in which it may split one.
-        spare.has(2 * runs, lists.room + 4 * runs)?;
+        spare.has_extents(2 * runs, lists.room + 4 * runs)?;
         spare.has_backings(marked.count())?;
         let mut shared = None;
         locked.for_each_leaf(|leaf| {
@@ -327,8 +326,12 @@ fn run_at(node: Any<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
             })
         },
         Any::Branch(branch) => {
-            let extents = branch.extents().map_or(&[][..], |extents| extents.overlapping(pages));
-            match extents.first().filter(|extent| extent.pages.contains(pages.start)) {
+            match branch
+                .extents()
+                .overlapping(pages)
+                .first()
+                .filter(|extent| extent.pages.contains(pages.start))
+            {
                 Some(extent) => Some((extent.pages.and(pages), extent.attributes)),
                 None => run_at(branch.child(branch.slot(pages.start))?, pages),
             }

@@ -1,5 +1,6 @@
 //! What nodes say of pages: to change it with all that the change needs.
 
+use core::iter;
 use core::sync::atomic::Ordering::Release;
 
 use super::Space;
@@ -46,36 +47,30 @@ impl<'m, M: Machine> Space<'m, M> {
         let pages = locked.pages;
         if let Any::Branch(branch) = locked.top
             && branch.is_one_slot(pages)
-            && let Some(extents) = branch.extents()
-            && extents.overlapping(pages).iter().any(|extent| !pages.covers(extent.pages))
+            && let mut extents = branch.extents().overlapping(pages).iter()
+            && extents.any(|extent| !pages.covers(extent.pages))
         {
-            self.hand_down(branch, extents, pages.start, spare)?;
+            self.hand_down(branch, pages.start, spare)?;
             return Err(Lack::Nothing);
         }
         let mut extents = Lists::default();
         extents.count_extents(locked.top, pages);
-        spare.has(extents.count, extents.room)
+        spare.has_extents(extents.count, extents.room)
     }
 
     /// Moves the extents of a branch that have pages of one child to the child.
-    fn hand_down(
-        &self,
-        branch: &Branch,
-        extents: &Extents,
-        page: u64,
-        spare: &mut Spare,
-    ) -> Result<(), Lack> {
+    fn hand_down(&self, branch: &Branch, page: u64, spare: &mut Spare) -> Result<(), Lack> {
         let Some(child) = branch.child(branch.slot(page)) else {
             return self.add_child(branch, page, spare);
         };
         let span = child.node().span();
-        let moved = extents.overlapping(span);
-        let room = |list: &Extents| list.len() + moved.len() + 2;
-        let below = match child {
-            Any::Leaf(_) => 0,
-            Any::Branch(below) => below.extents().map_or(0, room),
-        };
-        spare.has(2, room(extents).max(below))?;
+        let moved = branch.extents().overlapping(span);
+        let mut lists = Lists::default();
+        lists.need_in(branch, 2);
+        if let Any::Branch(below) = child {
+            lists.need_in(below, moved.len() + 2);
+        }
+        spare.has_extents(lists.count, lists.room)?;
         if is_mutant!("hands_down_late") {
             change_extents(branch, 0, spare, |list| list.set(span, None))?;
         }
@@ -85,14 +80,14 @@ impl<'m, M: Machine> Space<'m, M> {
             Any::Leaf(leaf) => unsafe {
                 leaf.with_codes(|codes| -> Result<(), Lack> {
                     make_room(codes, moved.len(), spare)?;
-                    for extent in moved {
+                    for extent in moved.iter() {
                         codes.set(leaf.slots(extent.pages), extent.attributes);
                     }
                     Ok(())
                 })?;
             },
             Any::Branch(below) => change_extents(below, moved.len(), spare, |list| {
-                for extent in moved {
+                for extent in moved.iter() {
                     list.set(extent.pages.and(span), Some(extent.attributes));
                 }
             })?,
@@ -117,6 +112,13 @@ impl Lists {
         self.room = self.room.max(room);
     }
 
+    /// Adds copies of a branch that is locked, if there is no room there for so many more.
+    fn need_in(&mut self, branch: &Branch, more: usize) {
+        let room = branch.extents().len() + more;
+        self.count += usize::from(branch.published().room() < room);
+        self.room = self.room.max(room);
+    }
+
     /// Adds those of extents, of a node that is locked and of those below.
     #[inline]
     pub(super) fn count_extents(&mut self, node: Any<'_>, pages: Pages) {
@@ -127,7 +129,7 @@ impl Lists {
 
     fn count_extents_in(&mut self, branch: &Branch, pages: Pages) {
         if branch.overlaps(pages) {
-            self.need(branch.extents().map_or(0, Extents::len) + 2);
+            self.need_in(branch, 2);
         }
         branch.children(pages).for_each(|child| self.count_extents(child, pages));
     }
@@ -201,7 +203,7 @@ pub(super) fn change_all(
     change: impl Fn(Attributes) -> Attributes,
 ) {
     while !pages.is_empty()
-        && let Some(first) = extents.overlapping(pages).first()
+        && let Some(first) = extents.first_of(pages)
     {
         let (part, new) = (first.pages.and(pages), change(first.attributes));
         extents.set(part, Some(new));
@@ -211,40 +213,34 @@ pub(super) fn change_all(
 
 /// Takes what has these pages out of the extents of a branch that is locked.
 pub(super) fn forget_extents(branch: &Branch, pages: Pages, spare: &mut Spare) -> Result<(), Lack> {
-    if !branch.extents().is_some_and(|extents| extents.are_in(pages)) {
-        return change_extents(branch, 0, spare, |new| new.set(pages, None));
+    match branch.published().copies() {
+        // SAFETY: it is locked.
+        Some(copies) if branch.extents().are_in(pages) => unsafe { copies.write(iter::empty()) },
+        _ => change_extents(branch, 0, spare, |new| new.set(pages, None))?,
     }
-    spare.has(1, 0)?;
-    // SAFETY: it is locked.
-    spare.retire(unsafe { branch.publish(None) });
     Ok(())
 }
 
-/// Replaces the extents of a branch that is locked by a copy that `change` has changed, which adds so
-/// many at most, and splits one or two.
+/// Changes the extents of a branch that is locked: `change` adds so many at most, and splits one or two.
 pub(super) fn change_extents(
     branch: &Branch,
     more: usize,
     spare: &mut Spare,
     change: impl FnOnce(&mut Extents),
 ) -> Result<(), Lack> {
-    let old = branch.extents();
-    let room = old.map_or(0, Extents::len) + more + 2;
-    spare.has(1, room)?;
-    let mut new = spare.extents(room)?;
-    if let Some(old) = old {
+    let (old, published) = (branch.extents(), branch.published());
+    spare.with_extents(old.len() + more + 2, |new, spare| {
         new.copy(old);
-    }
-    change(&mut new);
-    // SAFETY: it is locked.
-    let old = unsafe {
-        if new.is_empty() {
-            spare.keep(new);
-            branch.publish(None)
-        } else {
-            branch.publish(Some(new))
+        change(new);
+        // SAFETY: it is locked.
+        match published.copies().filter(|copies| copies.room() >= new.len()) {
+            Some(copies) => unsafe { copies.write(new.iter()) },
+            None => unsafe {
+                let copies = spare.copies(new.len())?;
+                copies.write(new.iter());
+                spare.retire(published.replace(copies));
+            },
         }
-    };
-    spare.retire(old);
-    Ok(())
+        Ok(())
+    })
 }
