@@ -434,7 +434,12 @@ impl Branch {
     /// Whether extents have any of these pages. Under an epoch, as what follows.
     #[inline]
     pub(crate) fn overlaps(&self, pages: Pages) -> bool {
-        self.extents.read(|extents| !extents.overlapping(pages).is_empty()).unwrap_or(false)
+        // Not inline, as most branches have never had any on the way down.
+        #[inline(never)]
+        fn overlap(extents: &Published, pages: Pages) -> bool {
+            extents.read(|extents| !extents.overlapping(pages).is_empty()).unwrap_or(false)
+        }
+        !self.extents.is_unused() && overlap(&self.extents, pages)
     }
 
     /// What extents say of a page.

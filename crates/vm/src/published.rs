@@ -71,24 +71,34 @@ pub(crate) struct Copies {
     made: Made,
     /// Its lowest bit is which copy is current.
     version: AtomicU64,
-    lens: [AtomicU64; 2],
-    /// The first copy, and as many of the second.
+    copies: [Copy; 2],
+}
+
+/// Extents, from the first on.
+#[derive(Debug)]
+struct Copy {
+    len: AtomicU64,
     blocks: Box<[Block]>,
+}
+
+impl Copy {
+    fn with_room(room: usize) -> Result<Copy, TryReserveError> {
+        let count = room.div_ceil(BLOCK);
+        let mut blocks = Vec::new();
+        blocks.try_reserve_exact(count)?;
+        blocks.resize_with(count, Block::default);
+        Ok(Copy { len: AtomicU64::new(0), blocks: blocks.into_boxed_slice() })
+    }
 }
 
 impl Copies {
     /// None, with room for this many or more.
     pub(crate) fn with_room(room: usize) -> Result<Copies, TryReserveError> {
-        let count = 2 * room.div_ceil(BLOCK);
-        let mut blocks = Vec::new();
-        blocks.try_reserve_exact(count)?;
-        blocks.resize_with(count, Block::default);
         Ok(Copies {
             retired: UnsafeCell::new(Entry::new()),
             made: Made::new(),
             version: AtomicU64::new(0),
-            lens: Default::default(),
-            blocks: blocks.into_boxed_slice(),
+            copies: [Copy::with_room(room)?, Copy::with_room(room)?],
         })
     }
 
@@ -108,21 +118,19 @@ impl Copies {
 
     /// How many there can be.
     pub(crate) fn room(&self) -> usize {
-        self.blocks.len() / 2 * BLOCK
+        self.copies[0].blocks.len() * BLOCK
     }
 
     /// The copy that is current in a version.
     #[inline]
     fn copy(&self, version: u64) -> View<'_> {
         self.made.is_found();
-        let (half, which) = (self.blocks.len() / 2, version as usize % 2);
-        let len = self.lens[which].load(Relaxed) as usize;
-        View { blocks: &self.blocks[which * half..][..half], first: 0, len }
+        let Copy { len, blocks } = &self.copies[version as usize % 2];
+        View { blocks, first: 0, len: len.load(Relaxed) as usize }
     }
 
     /// See [`Published::read`].
-    // Most branches have none on the way down.
-    #[inline(never)]
+    #[inline]
     fn read<R>(&self, with: impl Fn(View<'_>) -> R) -> R {
         loop {
             let version = self.version.load(order!(Acquire, "extents_version"));
@@ -148,7 +156,7 @@ impl Copies {
         if !is_mutant!("extents_no_release") {
             fence(Release);
         }
-        self.lens[version as usize % 2].store(extents.len() as u64, Relaxed);
+        self.copies[version as usize % 2].len.store(extents.len() as u64, Relaxed);
         let all = self.copy(version);
         extents.enumerate().for_each(|(place, extent)| all.cell(place).set(extent));
         self.version.store(version, order!(Release, "extents_write"));
@@ -163,6 +171,13 @@ impl Published {
     /// None, and no room for any.
     pub(crate) fn new() -> Published {
         Published(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Whether there never were any, at this moment.
+    #[inline]
+    pub(crate) fn is_unused(&self) -> bool {
+        // Acquire: as `read` does, where that is all that is read.
+        self.0.load(order!(Acquire, "extents_load")).is_null()
     }
 
     /// What `with` finds in them as they are at one moment; none if there never were any. Under an epoch. It

@@ -235,16 +235,37 @@ impl<'m, M: Machine> Space<'m, M> {
         access: Protection,
         spare: &mut Spare,
     ) -> Result<Step<'_, 'm, M>, Lack> {
-        let platform = self.machine.epoch().platform();
         let mut branch = self.tree().root();
-        let mut above = None;
         let leaf = loop {
-            above = branch.find(page).or(above);
             match branch.child(branch.slot(page)) {
                 Some(Any::Branch(child)) => branch = child,
                 Some(Any::Leaf(leaf)) => break leaf,
+                None => return self.fault_above(page, access, spare),
+            }
+        };
+        leaf.lock(self.machine.epoch().platform());
+        let result = self.fault_in(leaf, page, access, spare);
+        leaf.unlock();
+        result
+    }
+
+    /// The same where there was no leaf: makes one, or a branch on the way to it, if the page is mapped.
+    fn fault_above(
+        &self,
+        page: u64,
+        access: Protection,
+        spare: &mut Spare,
+    ) -> Result<Step<'_, 'm, M>, Lack> {
+        let platform = self.machine.epoch().platform();
+        let mut branch = self.tree().root();
+        let mut above = None;
+        loop {
+            // Before the child is looked for, as what is handed down comes there before it is gone from here.
+            above = branch.find(page).or(above);
+            match branch.child(branch.slot(page)) {
+                Some(Any::Branch(child)) => branch = child,
+                Some(Any::Leaf(_)) => return Err(Lack::Nothing),
                 None => {
-                    // What is handed down is in the child before it is gone from above.
                     let Some(attributes) = above else {
                         return Ok(Step::Done(Err(Fault::Unmapped)));
                     };
@@ -260,11 +281,7 @@ impl<'m, M: Machine> Space<'m, M> {
                     return Err(Lack::Nothing);
                 }
             }
-        };
-        leaf.lock(platform);
-        let result = self.fault_in(leaf, page, access, spare);
-        leaf.unlock();
-        result
+        }
     }
 
     #[inline]
