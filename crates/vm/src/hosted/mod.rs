@@ -22,6 +22,7 @@
 //! assert!(cpu.load(&space, 16 * PAGE as u64).is_err());
 //! ```
 
+mod frames;
 mod mailbox;
 mod processor;
 mod tlb;
@@ -31,11 +32,11 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
-use std::sync::{Mutex, PoisonError};
 
 use knee_sync::epoch::Domain;
 use knee_sync::{Platform, System};
 
+use self::frames::Frames;
 use self::mailbox::Mailbox;
 pub use self::processor::Processor;
 use crate::cpus::CpuSet;
@@ -51,7 +52,7 @@ pub struct Hosted {
     layout: Layout,
     notes: Box<[Note]>,
     generations: Box<[AtomicU64]>,
-    free: Mutex<Vec<Frame>>,
+    free: Frames,
     mailboxes: Box<[Mailbox]>,
     ticks: Ticks,
 }
@@ -76,7 +77,7 @@ impl Hosted {
             layout,
             notes: (0..frames).map(|_| Note::default()).collect(),
             generations: (0..frames).map(|_| AtomicU64::new(0)).collect(),
-            free: Mutex::new((0..frames as u64).rev().map(Frame).collect()),
+            free: Frames::new(frames, cpus),
             mailboxes: (0..cpus).map(|_| Mailbox::default()).collect(),
             ticks: Ticks::new(cpus).expect("there is memory"),
         }
@@ -93,7 +94,7 @@ impl Hosted {
 
     /// Frames that are free, but for those that CPUs keep for themselves.
     pub fn free_frames(&self) -> usize {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.free.count()
     }
 
     fn generation(&self, frame: Frame) -> u64 {
@@ -108,7 +109,7 @@ impl Hosted {
     }
 }
 
-// SAFETY: frames are taken from a list under a lock; their memory stays where it is; `shoot_down` waits
+// SAFETY: frames are taken from lists under locks; their memory stays where it is; `shoot_down` waits
 // until each CPU has answered; and a CPU that is there has said so to `ticks`.
 unsafe impl Machine for Hosted {
     type Platform = System;
@@ -123,19 +124,14 @@ unsafe impl Machine for Hosted {
     }
 
     fn allocate(&self, frames: &mut [Frame]) -> usize {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = frames.len().min(free.len());
-        let rest = free.len() - count;
-        frames[..count].copy_from_slice(&free[rest..]);
-        free.truncate(rest);
-        count
+        self.free.take(frames)
     }
 
     unsafe fn free(&self, frames: &[Frame]) {
         for &frame in frames {
             self.generations[frame.0 as usize].fetch_add(1, Release);
         }
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(frames);
+        self.free.give(frames);
     }
 
     fn reuse(&self, frame: Frame) {

@@ -27,6 +27,7 @@ impl<'m> Processor<'m> {
         let mailbox = mailbox.unwrap_or_else(|| panic!("the machine has no CPU {number}"));
         assert!(mailbox.come(), "CPU {number} is there already");
         machine.ticks.come(number);
+        super::frames::set_cpu(number);
         // SAFETY: it was not there, and a CPU is whatever thread has it.
         let cpu = unsafe { Cpu::new(machine, number) };
         Processor { machine, cpu }
