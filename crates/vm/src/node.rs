@@ -95,9 +95,10 @@ unsafe impl Send for Branch {}
 /// Branches above a node, at most: five levels have all addresses of 57 bits.
 pub(crate) const MOST_ABOVE: usize = 4;
 
-/// Of who waits for a lock, before he looks again: some tens of nanoseconds, and microseconds in the end.
+/// Of who waits for a lock, before he looks again: as long as locks are held, first. One that is locked then as well
+/// is one that others want again and again, and a look takes them its line: microseconds.
 const FEWEST_PAUSES: u32 = 16;
-const MOST_PAUSES: u32 = 64;
+const MOST_PAUSES: u32 = 256;
 
 /// The entry of a table of this level that stands for a page of its span.
 #[inline]
@@ -164,7 +165,7 @@ impl Node {
             // The platform lets others run where we have waited for long.
             platform.relax(rounds);
             rounds = rounds.saturating_add(pauses);
-            pauses = (2 * pauses).min(MOST_PAUSES);
+            pauses = (8 * pauses).min(MOST_PAUSES);
         }
     }
 
