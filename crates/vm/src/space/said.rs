@@ -232,14 +232,18 @@ pub(super) fn change_extents(
     spare.with_extents(old.len() + more + 2, |new, spare| {
         new.copy(old);
         change(new);
-        // SAFETY: it is locked.
         match published.copies().filter(|copies| copies.room() >= new.len()) {
+            // SAFETY: it is locked.
             Some(copies) => unsafe { copies.write(new.iter()) },
-            None => unsafe {
+            None => {
                 let copies = spare.copies(new.len())?;
-                copies.write(new.iter());
-                spare.retire(published.replace(copies));
-            },
+                // SAFETY: nobody else knows the copies, and the branch is locked.
+                let old = unsafe {
+                    copies.write(new.iter());
+                    published.replace(copies)
+                };
+                spare.retire(old);
+            }
         }
         Ok(())
     })
