@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crate::error::OutOfMemory;
-use crate::mutant::is_mutant;
+use crate::mutant::{is_mutant, order};
 use crate::primitive::{AtomicU64, fence};
 
 /// CPUs by number, which come and go at any time.
@@ -40,7 +40,7 @@ impl CpuSet {
     /// Takes one out, which knows nothing any more.
     pub(crate) fn remove(&self, cpu: usize) {
         // Release: what it did by what it has forgotten comes before.
-        self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), Release);
+        self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), order!(Release, "cpus_remove"));
     }
 
     /// Those in it, in order.

@@ -1,5 +1,5 @@
-//! What the lock protocol is made of: the language's atomics and cells, or those of loom, which tries
-//! every order of them.
+//! What the lock protocol and mailboxes are made of: the language's atomics and cells, or those of loom,
+//! which tries every order of them.
 
 use core::sync::atomic::Ordering;
 
@@ -7,9 +7,13 @@ use core::sync::atomic::Ordering;
 pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
 #[cfg(not(loom))]
 pub(crate) use plain::Guarded;
+#[cfg(all(feature = "std", not(loom)))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
+#[cfg(all(test, loom))]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(loom)]
 pub(crate) use modelled::Guarded;
 

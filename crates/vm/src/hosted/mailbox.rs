@@ -1,12 +1,15 @@
 //! Messages to a CPU, and its TLB.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
+
+use knee_sync::Platform;
 
 use super::tlb::Tlb;
+use crate::cpus::CpuSet;
 use crate::machine::Flush;
-use crate::mutant::is_mutant;
+use crate::mutant::{is_mutant, order};
+use crate::primitive::{AtomicBool, AtomicU64, Mutex, MutexGuard, fence};
 
 /// What one CPU wants another to forget.
 struct Message {
@@ -59,10 +62,9 @@ impl Mailbox {
         self.tlb.forget_all();
         let mut inbox = self.inbox();
         inbox.there = false;
-        self.full.store(false, Release);
-        for message in inbox.messages.drain(..) {
-            // SAFETY: who waits for it is there.
-            unsafe { &*message.answers }.fetch_add(1, Release);
+        if !is_mutant!("hosted_goes_unanswered") {
+            // SAFETY: said by the caller.
+            unsafe { self.answer_in(&mut inbox) };
         }
     }
 
@@ -75,8 +77,10 @@ impl Mailbox {
         self.tlb.forget(space, Flush::All);
         let mut inbox = self.inbox();
         leave();
-        // SAFETY: said by the caller.
-        unsafe { self.answer_in(&mut inbox) };
+        if !is_mutant!("hosted_leaves_unanswered") {
+            // SAFETY: said by the caller.
+            unsafe { self.answer_in(&mut inbox) };
+        }
     }
 
     /// Posts a message; whether there is anybody to answer it. `wants` is whether the CPU has to know it now.
@@ -91,7 +95,8 @@ impl Mailbox {
         wants: impl FnOnce() -> bool,
     ) -> bool {
         let mut inbox = self.inbox();
-        let is_posted = inbox.there && wants();
+        let there = inbox.there || is_mutant!("hosted_asks_who_rests");
+        let is_posted = there && (wants() || is_mutant!("hosted_asks_who_has_left"));
         if is_posted {
             inbox.messages.push(Message { space, pages, answers });
             self.full.store(true, Release);
@@ -128,8 +133,26 @@ impl Mailbox {
                 self.tlb.forget(space, pages);
             }
             // SAFETY: who waits for it is there. Release: our accesses by what is forgotten came before.
-            unsafe { &*answers }.fetch_add(1, Release);
+            unsafe { &*answers }.fetch_add(1, order!(Release, "hosted_answer"));
         }
+    }
+
+    /// Waits while `condition` is true. Others may wait for this CPU meanwhile.
+    ///
+    /// # Safety
+    /// By the CPU's thread.
+    pub(super) unsafe fn wait_while(
+        &self,
+        platform: &impl Platform,
+        mut condition: impl FnMut() -> bool,
+    ) {
+        platform.wait_while(|| {
+            if !is_mutant!("hosted_waits_deaf") {
+                // SAFETY: said by the caller.
+                unsafe { self.answer() };
+            }
+            condition()
+        });
     }
 
     /// Forgets pages.
@@ -153,4 +176,40 @@ impl Mailbox {
     pub(super) unsafe fn tlb(&self) -> &Tlb {
         &self.tlb
     }
+}
+
+/// Has the CPUs of `on` forget pages of a space, and returns when they have.
+///
+/// # Safety
+/// By the thread of `cpu`.
+pub(super) unsafe fn shoot_down(
+    mailboxes: &[Mailbox],
+    platform: &impl Platform,
+    cpu: usize,
+    on: &CpuSet,
+    space: u64,
+    pages: Flush,
+) {
+    // What was taken out of the tables comes before the look at who may know it.
+    if !is_mutant!("hosted_unfenced") {
+        fence(SeqCst);
+    }
+    let answers = AtomicU64::new(0);
+    let mut asked = 0;
+    for other in on.iter().filter(|&other| other != cpu) {
+        // SAFETY: `answers` is there until all have answered.
+        let is_asked = unsafe {
+            // It may have left since we looked.
+            mailboxes[other].post(space, pages, &answers, || on.contains(other))
+        };
+        asked += u64::from(is_asked);
+    }
+    if on.contains(cpu) {
+        // SAFETY: said by the caller.
+        unsafe { mailboxes[cpu].forget(space, pages) };
+    }
+    // Acquire: what others did by what they have forgotten came before.
+    let waits = || answers.load(order!(Acquire, "hosted_answered")) < asked;
+    // SAFETY: said by the caller.
+    unsafe { mailboxes[cpu].wait_while(platform, waits) };
 }

@@ -30,11 +30,11 @@ mod tlb;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use std::sync::atomic::{AtomicU64, fence};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
+use knee_sync::System;
 use knee_sync::epoch::Domain;
-use knee_sync::{Platform, System};
 
 use self::frames::Frames;
 use self::mailbox::Mailbox;
@@ -149,24 +149,9 @@ unsafe impl Machine for Hosted {
     }
 
     unsafe fn shoot_down(&self, cpu: usize, on: &CpuSet, space: u64, pages: Flush) {
-        // What was taken out of the tables comes before the look at who may know it.
-        fence(SeqCst);
-        let answers = AtomicU64::new(0);
-        let mut asked = 0;
-        for other in on.iter().filter(|&other| other != cpu) {
-            // SAFETY: `answers` is there until all have answered.
-            let is_asked = unsafe {
-                // It may have left since we looked.
-                self.mailboxes[other].post(space, pages, &answers, || on.contains(other))
-            };
-            asked += u64::from(is_asked);
-        }
-        if on.contains(cpu) {
-            // SAFETY: the caller is this CPU.
-            unsafe { self.mailboxes[cpu].forget(space, pages) };
-        }
+        let platform = self.epoch.platform();
         // SAFETY: the caller is this CPU.
-        unsafe { self.wait_while(cpu, || answers.load(Acquire) < asked) };
+        unsafe { mailbox::shoot_down(&self.mailboxes, platform, cpu, on, space, pages) };
     }
 
     fn ticks(&self) -> Option<&Ticks> {
@@ -178,13 +163,9 @@ unsafe impl Machine for Hosted {
         unsafe { self.mailboxes[cpu].forget(space, pages) };
     }
 
-    unsafe fn wait_while(&self, cpu: usize, mut condition: impl FnMut() -> bool) {
-        self.epoch.platform().wait_while(|| {
-            // Others may wait for us.
-            // SAFETY: the caller is this CPU.
-            unsafe { self.mailboxes[cpu].answer() };
-            condition()
-        });
+    unsafe fn wait_while(&self, cpu: usize, condition: impl FnMut() -> bool) {
+        // SAFETY: the caller is this CPU.
+        unsafe { self.mailboxes[cpu].wait_while(self.epoch.platform(), condition) };
     }
 }
 

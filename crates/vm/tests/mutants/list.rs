@@ -1,11 +1,13 @@
 //! What can be wrong, and who notices.
 
-use Notices::{Hosted, Model, Stepped};
+use Notices::{Hosted, HostedModel, Model, Stepped};
 
 /// Who notices a mutant.
 pub(crate) enum Notices {
     /// A model, by name.
     Model(&'static str),
+    /// A model of the hosted machine's mailboxes, by name.
+    HostedModel(&'static str),
     /// A test of `tests/stepped`, by name.
     Stepped(&'static str),
     /// A test of `tests/classic`, by name.
@@ -89,4 +91,18 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("remove_no_flush", Model("who_maps_pages_again_finds_no_old_content")),
     ("fork_no_flush", Model("a_copy_has_what_was_written_before")),
     ("shared_frames_stay", Model("a_copy_has_all_pages_that_are_unmapped_meanwhile_or_none")),
+
+    // Messages to CPUs that come and go.
+    ("hosted_asks_who_has_left", HostedModel("nobody_waits_for_who_has_left_the_space")),
+    ("hosted_leaves_unanswered", HostedModel("nobody_waits_for_who_has_left_the_space")),
+    ("cpus_remove", HostedModel("nobody_waits_for_who_has_left_the_space")),
+    ("activates_unfenced", HostedModel("who_comes_back_to_the_space_is_waited_for")),
+    ("hosted_unfenced", HostedModel("who_comes_back_to_the_space_is_waited_for")),
+    ("hosted_answers_only", HostedModel("who_is_asked_has_forgotten_when_he_answers")),
+    ("hosted_answer", HostedModel("who_is_asked_has_forgotten_when_he_answers")),
+    ("hosted_answered", HostedModel("who_is_asked_has_forgotten_when_he_answers")),
+    ("skips_a_cpu", HostedModel("who_is_asked_has_forgotten_when_he_answers")),
+    ("hosted_asks_who_rests", HostedModel("nobody_waits_for_who_rests")),
+    ("hosted_goes_unanswered", HostedModel("nobody_waits_for_who_rests")),
+    ("hosted_waits_deaf", HostedModel("two_who_wait_for_each_other_both_answer")),
 ];
