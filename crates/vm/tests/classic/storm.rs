@@ -69,6 +69,7 @@ fn pause<'m, D: Design>(cpu: &mut Processor<'m>, space: &D::Space<'m>, random: &
         0..3 => cpu.rest(thread::yield_now),
         3 => drop(D::audit(space, cpu)),
         4..8 => cpu.tick(),
+        8..12 => cpu.leave(space),
         _ => (),
     }
 }

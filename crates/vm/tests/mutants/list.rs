@@ -95,6 +95,8 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     // Messages to CPUs that come and go.
     ("hosted_asks_who_has_left", HostedModel("nobody_waits_for_who_has_left_the_space")),
     ("hosted_leaves_unanswered", HostedModel("nobody_waits_for_who_has_left_the_space")),
+    ("hosted_leaves_knowing", HostedModel("who_comes_back_to_the_space_is_waited_for")),
+    ("hosted_leaves_knowing", Hosted("storm::pages_of_one_leaf_have_what_was_stored_since_they_were_mapped::default")),
     ("cpus_remove", HostedModel("nobody_waits_for_who_has_left_the_space")),
     ("activates_unfenced", HostedModel("who_comes_back_to_the_space_is_waited_for")),
     ("hosted_unfenced", HostedModel("who_comes_back_to_the_space_is_waited_for")),
