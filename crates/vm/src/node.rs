@@ -95,9 +95,9 @@ unsafe impl Send for Branch {}
 /// Branches above a node, at most: five levels have all addresses of 57 bits.
 pub(crate) const MOST_ABOVE: usize = 4;
 
-/// Of who waits for a lock, before he looks again: as long as locks are held, first. One that is locked then as well
-/// is one that others want again and again, and a look takes them its line: microseconds.
-const FEWEST_PAUSES: u32 = 16;
+/// Of who waits for a lock, before he looks again: one microsecond, and some in the end. Who has found a lock taken is
+/// beside somebody who wants it again and again mostly, and each look takes that one its line.
+const FEWEST_PAUSES: u32 = 64;
 const MOST_PAUSES: u32 = 256;
 
 /// The entry of a table of this level that stands for a page of its span.
@@ -165,7 +165,7 @@ impl Node {
             // The platform lets others run where we have waited for long.
             platform.relax(rounds);
             rounds = rounds.saturating_add(pauses);
-            pauses = (8 * pauses).min(MOST_PAUSES);
+            pauses = (4 * pauses).min(MOST_PAUSES);
         }
     }
 
