@@ -37,10 +37,11 @@
 //!
 //! An operation goes down the tree without locks, under an epoch, to the lowest node that has all that
 //! is known of its pages, and locks that node and those below that have any of these pages, in the order
-//! of their pages. Who changes what a branch says of some pages has the locks of all nodes below that
-//! have any of them: so a fault needs the lock of one leaf, and what branches above say of its pages
-//! stays as it is meanwhile. To change a part of what a branch says, its extent is handed down to the
-//! child first; from then on changes there are the child's business.
+//! of their pages. Extents that it passes are in two copies, of which one is read while the other is
+//! written. Who changes what a branch says of some pages has the locks of all nodes below that have any of
+//! them: so a fault needs the lock of one leaf, and what branches above say of its pages stays as it is
+//! meanwhile. To change a part of what a branch says, its extent is handed down to the child first; from
+//! then on changes there are the child's business.
 //!
 //! Nothing is allocated or zeroed under a lock: an operation that finds something missing gives its
 //! locks back, gets it, and begins anew. Before it changes anything it has all that it needs, so where
