@@ -20,6 +20,8 @@ use crate::page::{Frame, PAGE};
 use crate::published::Copies;
 use crate::tree::Tree;
 
+/// Extents that a branch has mostly, or less.
+const FEW: usize = 8;
 /// Frames that a CPU takes from the machine at once, and gives back at once.
 const BATCH: usize = 32;
 
@@ -179,11 +181,22 @@ impl Spare {
         result
     }
 
-    /// Copies of none, if there are some with this room.
+    /// Copies of none with this room, if there are any: those with the least.
     pub(crate) fn copies(&mut self, room: usize) -> Result<Box<Copies>, Lack> {
-        let place = self.copies.iter().position(|copies| copies.room() >= room);
-        let place = place.ok_or(Lack::Extents { copies: 1, room })?;
+        let fit = self.copies.iter().enumerate().filter(|(_, copies)| copies.room() >= room);
+        let least = fit.min_by_key(|(_, copies)| copies.room());
+        let (place, _) = least.ok_or(Lack::Extents { copies: 1, room })?;
         Ok(self.copies.swap_remove(place))
+    }
+
+    /// Frees copies that were not needed, but for those of a branch with few extents.
+    #[inline]
+    pub(crate) fn free_rest(&mut self) {
+        match &self.copies[..] {
+            [] => (),
+            [copies] if copies.room() <= FEW => (),
+            _ => self.copies.clear(),
+        }
     }
 
     /// Whether there is this room for extents, and so many copies with this room.
@@ -302,7 +315,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
             }
             Lack::Extents { copies, room } => {
                 spare.extents.make_room(room)?;
-                // Those with less room will not be asked for again, as what is asked for has grown.
+                // Those with less room are not what is asked for.
                 spare.copies.retain(|copies| copies.room() >= room);
                 let lacks = copies.saturating_sub(spare.copies.len());
                 spare.copies.try_reserve(lacks)?;

@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::mutant::is_mutant;
 use crate::node::{Any, Branch, Leaf};
 use crate::object::Held;
+use crate::published::BLOCK;
 use crate::removal::Removal;
 use crate::space::{Space, mapped};
 
@@ -18,9 +19,8 @@ use crate::space::{Space, mapped};
 #[derive(Debug, Default)]
 struct Size {
     nodes: Nodes,
-    /// Copies of extents, and the most.
-    copies: usize,
-    room: usize,
+    /// Branches with extents, by the logarithm of the room that these take.
+    copies: [usize; usize::BITS as usize / 2],
     /// The most kinds of a leaf.
     kinds: usize,
     backings: Marked,
@@ -31,8 +31,7 @@ impl Size {
     fn count(&mut self, branch: &Branch) {
         let extents = branch.extents();
         if !extents.is_empty() {
-            self.copies += 1;
-            self.room = self.room.max(extents.len());
+            self.copies[extents.len().max(BLOCK).next_power_of_two().ilog2() as usize] += 1;
             // SAFETY: they are mapped, and locked.
             extents.iter().for_each(|extent| unsafe { self.backings.add(extent.attributes) });
         }
@@ -114,7 +113,14 @@ impl<'m, M: Machine> Space<'m, M> {
                 return Ok(Some(Ok(Forked::Crowded(object))));
             }
             spare.has_nodes(size.nodes)?;
-            spare.has_extents(size.copies, size.room)?;
+            let mut copies = 0;
+            // Those with the most first, as who needs less takes what is left of these.
+            for (log, count) in
+                size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
+            {
+                copies += count;
+                spare.has_extents(copies, 1 << log)?;
+            }
             spare.has_kinds(size.nodes.leaves, size.kinds)?;
             spare.has_backings(size.backings.count())?;
             let count = mapped(locked.top, self.pages());
@@ -169,7 +175,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 Extent { attributes: copied(extent.attributes), ..extent }
             };
             let copies = spare.copies(extents.len()).expect(COUNTED);
-            // SAFETY: nobody else knows them or the branch, which had none.
+            // SAFETY: nobody else knows them, and the branch is locked.
             unsafe {
                 copies.write(extents.iter().map(copied));
                 to.published().replace(copies);

@@ -417,3 +417,29 @@ fn extents_are_found_as_they_were_at_one_moment() {
 fn extents_that_are_replaced_are_found_as_they_were_or_are() {
     check_published(&[1], |published| replace(published, &[2, 3]), &[&[1], &[2, 3]]);
 }
+
+/// A child has extents before they are gone from its parent, which is written to once more: into the copy that the
+/// reader may be in.
+#[test]
+fn extents_that_are_handed_down_are_found_above_or_below() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.check(|| {
+        let both = Arc::new([Published::new(), Published::new()]);
+        replace(&both[0], &[1]);
+        replace(&both[1], &[]);
+        let writer = loom::thread::spawn({
+            let both = Arc::clone(&both);
+            move || {
+                write(&both[1], &[1]);
+                write(&both[0], &[]);
+                write(&both[0], &[2]);
+            }
+        });
+        let page = extent(1).pages.start;
+        let mut found =
+            both.iter().filter_map(|one| one.read(|extents| extents.find(page)).flatten());
+        assert_eq!(found.next(), Some(extent(1).attributes));
+        writer.join().unwrap();
+    });
+}

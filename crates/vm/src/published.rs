@@ -22,7 +22,7 @@ use crate::page::{Pages, Protection};
 use crate::primitive::{AtomicPtr, AtomicU64, Made, fence};
 
 /// Extents that share lines with no others.
-const BLOCK: usize = 4;
+pub(crate) const BLOCK: usize = 4;
 
 /// An extent that may be read while it is written.
 #[derive(Debug, Default)]

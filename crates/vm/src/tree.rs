@@ -345,7 +345,10 @@ impl Tree {
             };
             cpu.defer();
             match result {
-                Ok(result) => return Ok((result, alone)),
+                Ok(result) => {
+                    cpu.with_spare(Spare::free_rest);
+                    return Ok((result, alone));
+                }
                 Err(lack) => {
                     // Who has memory to give may be one who waits; and yet we are next.
                     if alone.take().is_some() {

@@ -20,7 +20,7 @@ pub(super) fn set_cpu(number: usize) {
 /// and in nobody else's. What one lacks it gets from others.
 pub(super) struct Frames {
     lists: Box<[Padded<Mutex<Vec<Frame>>>]>,
-    /// Who has this may lock two lists.
+    /// Who has this may lock several lists.
     sharing: Mutex<()>,
 }
 
@@ -58,26 +58,25 @@ impl Frames {
             drop(list);
             let _sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
             list = self.list(self.own());
-            self.share(&mut list, frames.len());
+            self.share(&mut list, frames.len(), 1);
             return pop(&mut list, frames);
         }
         pop(&mut list, frames)
     }
 
-    /// Half of what others have or more, one after the other, until there are so many in the thread's own list. By
-    /// who may lock two.
+    /// Half of what others have or more, until there are so many in the thread's own list: those from the `next` on
+    /// after it. By who may lock others beside. All that were looked at stay locked, so that what is given
+    /// meanwhile is not missed.
     #[cold]
-    fn share(&self, list: &mut Vec<Frame>, count: usize) {
-        let own = self.own();
-        for other in (own + 1..self.lists.len()).chain(0..own) {
-            if list.len() >= count {
-                return;
-            }
-            let mut others = self.list(other);
-            let part = (others.len() / 2).max(count - list.len()).min(others.len());
-            // Those that it will not take soon.
-            list.extend(others.drain(..part));
+    fn share(&self, list: &mut Vec<Frame>, count: usize, next: usize) {
+        if list.len() >= count || next == self.lists.len() {
+            return;
         }
+        let mut others = self.list((self.own() + next) % self.lists.len());
+        let part = (others.len() / 2).max(count - list.len()).min(others.len());
+        // Those that it will not take soon.
+        list.extend(others.drain(..part));
+        self.share(list, count, next + 1);
     }
 
     /// These are free.

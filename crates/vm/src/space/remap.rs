@@ -1,5 +1,7 @@
 //! To move what is mapped, and make it longer or shorter.
 
+use core::ptr;
+
 use super::Space;
 use super::change::{is_used, mapped};
 use super::said::{Lists, change_extents, make_room};
@@ -179,7 +181,6 @@ impl<'m, M: Machine> Space<'m, M> {
         // All that will be needed, before anything changes.
         let mut marked = Marked::default();
         let mut lists = Lists::default();
-        lists.count_extents(top, old);
         let mut runs = 0;
         for (pages, attributes) in runs_of(top, old) {
             runs += 1;
@@ -190,17 +191,24 @@ impl<'m, M: Machine> Space<'m, M> {
         if let Some(object) = marked.crowded(self.machine) {
             return Ok(Outcome::Crowded(object));
         }
+        // Each is split off once where it was, and splits one where it comes to.
+        let more = 2 * runs + 2;
+        lists.count_extents(top, old, more);
+        let mut last = None;
         for (pages, _) in runs_of(top, old) {
             match self.lowest_in(top, Pages::new(there(pages.start), pages.count()), spare)? {
                 // SAFETY: it is locked.
                 Any::Leaf(leaf) => unsafe {
                     leaf.with_codes(|codes| make_room(codes, runs.min(ENTRIES), spare))?;
                 },
-                Any::Branch(branch) => lists.need(branch.extents().len()),
+                Any::Branch(branch) if last.is_some_and(|last| ptr::eq(last, branch)) => (),
+                Any::Branch(branch) => {
+                    lists.need_in(branch, more);
+                    last = Some(branch);
+                }
             }
         }
-        // For each run, one list of the old place and one of the new, in which it may split one.
-        spare.has_extents(2 * runs, lists.room + 4 * runs)?;
+        spare.has_extents(lists.count, lists.room)?;
         spare.has_backings(marked.count())?;
         let mut shared = None;
         locked.for_each_leaf(|leaf| {

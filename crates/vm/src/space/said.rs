@@ -54,7 +54,7 @@ impl<'m, M: Machine> Space<'m, M> {
             return Err(Lack::Nothing);
         }
         let mut extents = Lists::default();
-        extents.count_extents(locked.top, pages);
+        extents.count_extents(locked.top, pages, 2);
         spare.has_extents(extents.count, extents.room)
     }
 
@@ -113,25 +113,29 @@ impl Lists {
     }
 
     /// Adds copies of a branch that is locked, if there is no room there for so many more.
-    fn need_in(&mut self, branch: &Branch, more: usize) {
+    pub(super) fn need_in(&mut self, branch: &Branch, more: usize) {
         let room = branch.extents().len() + more;
         self.count += usize::from(branch.published().room() < room);
-        self.room = self.room.max(room);
+        // To change them takes room for two more.
+        self.room = self.room.max(room + 2);
     }
 
-    /// Adds those of extents, of a node that is locked and of those below.
+    /// Adds those of extents that have any of these pages, of a node that is locked and of those below, which become
+    /// so many more at most: the first and the last of a node's are split.
     #[inline]
-    pub(super) fn count_extents(&mut self, node: Any<'_>, pages: Pages) {
+    pub(super) fn count_extents(&mut self, node: Any<'_>, pages: Pages, more: usize) {
         if let Any::Branch(branch) = node {
-            self.count_extents_in(branch, pages);
+            self.count_extents_in(branch, pages, more);
         }
     }
 
-    fn count_extents_in(&mut self, branch: &Branch, pages: Pages) {
-        if branch.overlaps(pages) {
-            self.need_in(branch, 2);
+    fn count_extents_in(&mut self, branch: &Branch, pages: Pages, more: usize) {
+        let extents = branch.extents();
+        if !extents.overlapping(pages).is_empty() {
+            // None is split where the pages are all that there is.
+            self.need_in(branch, if extents.are_in(pages) { more - 2 } else { more });
         }
-        branch.children(pages).for_each(|child| self.count_extents(child, pages));
+        branch.children(pages).for_each(|child| self.count_extents(child, pages, more));
     }
 
     /// Adds those of kinds, of a node that is locked and of those below.

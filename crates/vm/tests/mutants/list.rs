@@ -77,6 +77,7 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("extents_no_release", Model("extents_are_found_as_they_were_at_one_moment")),
     ("extents_no_acquire", Model("extents_are_found_as_they_were_at_one_moment")),
     ("extents_read_once", Model("extents_are_found_as_they_were_at_one_moment")),
+    ("extents_read_once", Model("extents_that_are_handed_down_are_found_above_or_below")),
     ("lock_not_lowest", Model("two_who_map_pages_of_a_new_leaf_both_do")),
     ("lock_not_above", Model("of_two_who_map_a_page_one_does")),
     ("locks_below_first", Model("two_who_map_pages_of_a_new_leaf_both_do")),
