@@ -355,7 +355,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_gives_what_it_was_given_once(
-            operations in prop::collection::vec(operation(), 1..200)
+            operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 50 } else { 200 })
         ) {
             const PAGES: u64 = 20_000;
             let mut arena = Arena::new();
@@ -420,7 +420,8 @@ mod tests {
         let mut arena = Arena::new();
         let large = Pages::new(1 << 20, 1000);
         arena.give(large);
-        for page in 0..5 * MOST as u64 {
+        let times = if cfg!(miri) { 2 } else { 5 };
+        for page in 0..times * MOST as u64 {
             arena.give(Pages::new(2 * page, 1));
             assert!(arena.entries.len() <= MOST);
         }

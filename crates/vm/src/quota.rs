@@ -304,6 +304,7 @@ mod tests {
     fn nobody_is_refused_what_is_free_at_all_times_and_the_limit_holds() {
         const THREADS: u64 = 4;
         const MOST: u64 = 7;
+        const ROUNDS: u32 = if cfg!(miri) { 1000 } else { 20_000 };
         let quota = Quota::with_shares(THREADS as usize, THREADS * MOST).unwrap();
         let (platform, used) = (System::detect(), AtomicU64::new(0));
         thread::scope(|scope| {
@@ -312,7 +313,7 @@ mod tests {
                 scope.spawn(move || {
                     let mut random = thread + 1;
                     let mut mine = 0;
-                    for _ in 0..20_000 {
+                    for _ in 0..ROUNDS {
                         random ^= random << 13;
                         random ^= random >> 7;
                         random ^= random << 17;
