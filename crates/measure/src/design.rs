@@ -206,7 +206,8 @@ impl Design {
                 let meant =
                     suggestion(of, CHOICES.map(|(name, _)| name), |name| format!("{name}={value}"));
                 let known = format!("{meant}{}", known.join(", "));
-                return Err(NoChoice { asked: word.to_owned(), known });
+                let asked = if word.is_empty() { "variant without a name" } else { word };
+                return Err(NoChoice { asked: asked.to_owned(), known });
             };
             let chosen = choices.iter().find(|choice| choice.name == value);
             let Some(together) = chosen.and_then(|chosen| design.and(chosen.design)) else {
@@ -370,7 +371,7 @@ mod tests {
         assert_eq!(error("di=foo"), "no di=foo: mutex, epoch, lockfree, slots");
         assert_eq!(error("di"), "no di: mutex, epoch, lockfree, slots");
         assert_eq!(error("foo=1"), "no foo=1: map=, rmap=, di=, accounting=");
-        assert_eq!(error(""), "no : map=, rmap=, di=, accounting=");
+        assert_eq!(error(""), "no variant without a name: map=, rmap=, di=, accounting=");
         assert_eq!(error("map=tree,map=rcu"), "no second map=: one of tree, rcu");
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     let part = Pages::new(heap.start + 1000, 1);
     space.protect(&cpu, part, Protection::READ)?;
     let now = space.query(&cpu, part.start).expect("it is mapped");
-    writeln!(out, "Page {:#x} is {now:?} now.", part.start)?;
+    writeln!(out, "Page {:#x}, at {:#x}, is {now:?} now.", part.start, address(part.start))?;
     writeln!(out, "To read it gives {}.", cpu.load(&space, address(part.start))?)?;
     let refused = cpu.store(&space, address(part.start), 44);
     writeln!(out, "To write to it: {}.", refused.expect_err("it may only be read"))?;

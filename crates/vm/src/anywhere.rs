@@ -66,7 +66,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Maps so many pages of the space's own memory with as many [guards](Protection::GUARD) as said before and
-    /// after, and says where, without the guards: a stack. They are unmapped as any pages are.
+    /// after, and says where, without the guards: a stack. They are unmapped as any pages are: who gives the stack
+    /// back unmaps as many more on each side.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -82,7 +83,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// ```
     ///
     /// # Errors
-    /// See [`MapError`].
+    /// See [`MapError`]. Where memory ends guards may stay mapped, for which nobody is charged.
     pub fn map_guarded(
         &self,
         cpu: &Cpu<'m, M>,

@@ -21,7 +21,7 @@ use crate::stdout;
 A * marks the quick set that a bare `knee run` measures. Some testcases have variants, written
 NAME@VARIANT, that say what tasks share: `knee run read1 read1@same-file` measures reading a file
 for each task, and one file for all. The first variant in the list is what the bare NAME means.
-Those of family:vm with a = can be combined: vm_mmap1@map=rcu,di=epoch.")]
+Those of family:vm with a = but shootdown=lazy can be combined: vm_mmap1@map=rcu,di=epoch.")]
 pub(crate) struct Args {
     /// Names, globs or family:NAME; all without
     #[arg(value_name = "NAME | GLOB | family:NAME")]

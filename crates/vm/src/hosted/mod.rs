@@ -8,6 +8,23 @@
 //! the time when it was made. A CPU that goes to a frame by an entry that it should have forgotten
 //! notices, and panics: that is a bug in what removes pages.
 //!
+//! A CPU that has been in a space has to answer. A thread that waits for another one, or does something else for
+//! long, while it is a CPU [rests](Processor::rest), or those who unmap wait for it for ever:
+//!
+//! ```
+//! # use knee_vm::hosted::Hosted;
+//! # use knee_vm::{Pages, Protection, Space};
+//! let machine = Hosted::new(1024, 2);
+//! let mut main = machine.cpu(0);
+//! let space = Space::new(&main).unwrap();
+//! space.map(&main, Pages::new(16, 4), Protection::READ).unwrap();
+//! main.load(&space, 16 << 12).unwrap();
+//! std::thread::scope(|scope| {
+//!     let other = scope.spawn(|| space.unmap(&machine.cpu(1), Pages::new(16, 4)));
+//!     main.rest(|| other.join()).unwrap().unwrap();
+//! });
+//! ```
+//!
 //! ```
 //! use knee_vm::hosted::Hosted;
 //! use knee_vm::{PAGE, Pages, Protection, Space};

@@ -37,7 +37,8 @@ impl<'m> Processor<'m> {
         &self.machine.mailboxes[self.cpu.number()]
     }
 
-    /// The word at this address.
+    /// The word at this address. Where the page is on its way ([`Fault::Later`]) it tries again until it is there, as
+    /// a program does.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -53,7 +54,7 @@ impl<'m> Processor<'m> {
         self.access(space, address, Protection::READ, |word| word.load(Relaxed))
     }
 
-    /// Writes the word at this address.
+    /// Writes the word at this address; waits as [`load`](Processor::load) does.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -166,7 +167,8 @@ impl<'m> Processor<'m> {
         self.machine.ticks.go(self.cpu.number());
     }
 
-    /// Calls `with` while the CPU is not there: nobody waits for it, and afterwards it knows nothing.
+    /// Calls `with` while the CPU is not there: nobody waits for it, and afterwards it knows nothing. So a thread that
+    /// is a CPU waits for others by `cpu.rest(|| thread.join())`.
     pub fn rest<R>(&mut self, with: impl FnOnce() -> R) -> R {
         struct Back<'a, 'm>(&'a Processor<'m>);
         impl Drop for Back<'_, '_> {
