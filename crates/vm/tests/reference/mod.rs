@@ -240,8 +240,10 @@ pub(crate) fn family(text: &[u8]) {
         }));
         let turn = Turn::default();
         std::thread::scope(|scope| {
-            scope.spawn(|| take_turns(machine.cpu(1), &turn, &quota, &family, text));
+            let other = scope.spawn(|| take_turns(machine.cpu(1), &turn, &quota, &family, text));
             take_turns(cpu, &turn, &quota, &family, text);
+            // The scope waits for what the thread does, and not for its end: who looks for leaks then finds it.
+            other.join().expect("it has not panicked");
         });
         let cpu = machine.cpu(0);
         for member in &mut family.into_inner().expect("nobody has panicked") {
