@@ -71,23 +71,23 @@ pub(crate) struct Copies {
     made: Made,
     /// Its lowest bit is which copy is current.
     version: AtomicU64,
-    copies: [Copy; 2],
+    copies: [Half; 2],
 }
 
-/// Extents, from the first on.
+/// One of the two: extents, from the first on.
 #[derive(Debug)]
-struct Copy {
+struct Half {
     len: AtomicU64,
     blocks: Box<[Block]>,
 }
 
-impl Copy {
-    fn with_room(room: usize) -> Result<Copy, TryReserveError> {
+impl Half {
+    fn with_room(room: usize) -> Result<Half, TryReserveError> {
         let count = room.div_ceil(BLOCK);
         let mut blocks = Vec::new();
         blocks.try_reserve_exact(count)?;
         blocks.resize_with(count, Block::default);
-        Ok(Copy { len: AtomicU64::new(0), blocks: blocks.into_boxed_slice() })
+        Ok(Half { len: AtomicU64::new(0), blocks: blocks.into_boxed_slice() })
     }
 }
 
@@ -98,7 +98,7 @@ impl Copies {
             retired: UnsafeCell::new(Entry::new()),
             made: Made::new(),
             version: AtomicU64::new(0),
-            copies: [Copy::with_room(room)?, Copy::with_room(room)?],
+            copies: [Half::with_room(room)?, Half::with_room(room)?],
         })
     }
 
@@ -125,7 +125,7 @@ impl Copies {
     #[inline]
     fn copy(&self, version: u64) -> View<'_> {
         self.made.is_found();
-        let Copy { len, blocks } = &self.copies[version as usize % 2];
+        let Half { len, blocks } = &self.copies[version as usize % 2];
         View { blocks, first: 0, len: len.load(Relaxed) as usize }
     }
 
