@@ -289,7 +289,7 @@ impl Tree {
         mut step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
     ) -> Result<(R, Option<Alone<'_>>), OutOfMemory> {
         let machine = cpu.machine();
-        let (mut alone, mut turn) = (None, None);
+        let (mut alone, mut turn, mut has_stocked) = (None, None, false);
         loop {
             let result = {
                 let _guard = cpu.pin();
@@ -346,7 +346,9 @@ impl Tree {
             cpu.defer();
             match result {
                 Ok(result) => {
-                    cpu.with_spare(Spare::free_rest);
+                    if has_stocked {
+                        cpu.with_spare(Spare::free_rest);
+                    }
                     return Ok((result, alone));
                 }
                 Err(lack) => {
@@ -355,6 +357,7 @@ impl Tree {
                         turn = Some(self.forking.turn());
                     }
                     cpu.stock(lack)?;
+                    has_stocked = true;
                 }
             }
         }

@@ -59,7 +59,6 @@ impl Frames {
             let _sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
             list = self.list(self.own());
             self.share(&mut list, frames.len(), 1);
-            return pop(&mut list, frames);
         }
         pop(&mut list, frames)
     }

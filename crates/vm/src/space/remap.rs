@@ -334,12 +334,8 @@ fn run_at(node: Any<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
             })
         },
         Any::Branch(branch) => {
-            match branch
-                .extents()
-                .overlapping(pages)
-                .first()
-                .filter(|extent| extent.pages.contains(pages.start))
-            {
+            let first = branch.extents().overlapping(pages).first();
+            match first.filter(|extent| extent.pages.contains(pages.start)) {
                 Some(extent) => Some((extent.pages.and(pages), extent.attributes)),
                 None => run_at(branch.child(branch.slot(pages.start))?, pages),
             }

@@ -47,8 +47,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let pages = locked.pages;
         if let Any::Branch(branch) = locked.top
             && branch.is_one_slot(pages)
-            && let mut extents = branch.extents().overlapping(pages).iter()
-            && extents.any(|extent| !pages.covers(extent.pages))
+            && branch.extents().overlapping(pages).iter().any(|extent| !pages.covers(extent.pages))
         {
             self.hand_down(branch, pages.start, spare)?;
             return Err(Lack::Nothing);
