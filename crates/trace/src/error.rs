@@ -10,6 +10,20 @@ pub enum GuestError {
     /// QEMU is not there.
     #[error("{0} is not installed: apt-get install {package}", package = package(.0))]
     NoQemu(&'static str),
+    /// QEMU cannot load plugins.
+    #[error("this QEMU cannot load knee's plugin: {0}; choose another QEMU with KNEE_QEMU")]
+    NoPlugins(String),
+    /// QEMU is newer than the plugin.
+    #[error(
+        "this QEMU supports only plugins of API version {oldest} and later, and this knee knows \
+         versions up to {newest}: choose an older QEMU with KNEE_QEMU, or update knee"
+    )]
+    NewPluginApi {
+        /// The oldest version that QEMU supports.
+        oldest: u32,
+        /// The newest version that the plugin knows.
+        newest: u32,
+    },
     /// The plugin is another than this knee's.
     #[error(transparent)]
     Record(#[from] RecordError),

@@ -55,6 +55,7 @@ mod memfd;
 mod modinfo;
 mod modules;
 mod package;
+mod plugin_api;
 mod process;
 mod program;
 mod qemu;

@@ -5,11 +5,12 @@
 //! The thread that starts it also reads it, with [`Qemu::next`]; when that thread ends, the kernel
 //! kills QEMU.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,6 +22,8 @@ use rustix::process::{
 
 use crate::error::GuestError;
 use crate::memfd;
+use crate::plugin_api;
+use crate::program;
 use crate::record::Record;
 
 /// A line that is longer is cut into several: a guest that writes no line ends costs no memory.
@@ -97,6 +100,9 @@ impl Launch {
             self.resume = Some(resume);
         }
         self.command.arg("-plugin").arg(arguments);
+        if let Some(version) = plugin_api(self.qemu)? {
+            self.command.env(plugin_api::VARIABLE, version.to_string());
+        }
         self.results = Some(results);
         Ok(())
     }
@@ -126,6 +132,27 @@ impl Launch {
             ended: false,
         })
     }
+}
+
+/// The version of the plugin API to claim, if the plugin has to be told; QEMU is asked once.
+fn plugin_api(qemu: &'static str) -> Result<Option<u32>, GuestError> {
+    static KNOWN: Mutex<BTreeMap<&str, Option<u32>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(version) = known.get(qemu) {
+        return Ok(*version);
+    }
+    let mut launch = Launch::new(qemu);
+    let file = launch.inherit(memory_file("knee-plugin", knee_artefacts::PLUGIN)?);
+    launch.command.args(["-plugin", &format!("file={file},{}", plugin_api::PROBE)]);
+    match qemu {
+        program::QEMU => launch.command.arg("/bin/true"),
+        _ => launch.command.args(["-machine", "none", "-nodefaults", "-display", "none"]),
+    };
+    prepare(&mut launch.command, &launch.inherited);
+    let output = launch.command.output().map_err(|error| not_started(qemu, error))?;
+    let version = plugin_api::to_claim(&String::from_utf8_lossy(&output.stderr))?;
+    known.insert(qemu, version);
+    Ok(version)
 }
 
 /// Something that QEMU said.
@@ -307,6 +334,12 @@ fn spawn(
     command: &mut Command,
     inherited: &[OwnedFd],
 ) -> Result<Child, GuestError> {
+    prepare(command, inherited);
+    command.spawn().map_err(|source| not_started(qemu, source))
+}
+
+/// Has a command inherit these files, leave no core file, and end with the calling thread.
+fn prepare(command: &mut Command, inherited: &[OwnedFd]) {
     let inherited: Vec<RawFd> = inherited.iter().map(|file| file.as_fd().as_raw_fd()).collect();
     let parent = getpid();
     // SAFETY: between fork and exec the closure makes system calls only and allocates nothing. The
@@ -325,7 +358,6 @@ fn spawn(
             Ok(())
         });
     }
-    command.spawn().map_err(|source| not_started(qemu, source))
 }
 
 /// Why a QEMU was not started.

@@ -13,6 +13,7 @@
 //! | QEMU → safe calls | `qemu` |
 //! | `out=…,user=on,trace=7` → settings | `settings` |
 //! | instructions → which callbacks | `translate` |
+//! | callbacks → which virtual CPU executes | `executing`, `registers` |
 //! | callbacks → what belongs to a side | `vcpu` |
 //! | calls and returns → who has called the code that runs | `calls` |
 //! | accesses → lines | `lines` |
@@ -51,9 +52,11 @@
 mod calls;
 mod coherence;
 mod conflict;
+mod executing;
 mod lines;
 mod output;
 mod qemu;
+mod registers;
 mod session;
 mod settings;
 mod translate;

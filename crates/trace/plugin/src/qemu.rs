@@ -1,26 +1,45 @@
 //! QEMU's plugin interface, as much of it as is used, and this plugin's two exported symbols.
 //!
-//! Declared by hand after include/qemu/qemu-plugin.h of QEMU 7.2, API version 1, which Debian 12
-//! has. What is used is in all later versions, with two differences:
+//! Declared by hand after include/qemu/qemu-plugin.h of QEMU 7.2, which has API version 1, and
+//! include/plugins/qemu-plugin.h of QEMU 11.1, which has version 7. Between them, for the functions
+//! used here:
 //!
-//! * QEMU refuses plugins below its least version, and that is 2 from 9.0 on. QEMU reads
-//!   `qemu_plugin_version` after it has loaded the plugin; by then a constructor has looked whether
-//!   scoreboards are there, which came with version 2.
+//! * QEMU refuses a plugin whose `qemu_plugin_version` is below the oldest version that this QEMU
+//!   supports: 2 from QEMU 9.0 on, 7 in QEMU 11.1. QEMU reads the symbol after it has loaded the
+//!   plugin, so a constructor sets it: to the value of `KNEE_PLUGIN_API`, which knee sets once QEMU
+//!   has named its oldest version; otherwise to 2 if this QEMU has scoreboards, which came with
+//!   version 2.
 //! * `qemu_plugin_insn_data` returned a pointer, and copies into the caller's buffer from version 3
 //!   (9.1) on. In the C calling convention of x86-64 both can be called with all three arguments.
+//! * From version 7 on, the callbacks for translation and reset get the user data of their
+//!   registration as their last argument, and no longer the plugin's number as their first. The
+//!   registrations take that user data as an additional argument, which older versions ignore.
+//! * The CPU number that callbacks get is wrong in some versions: see [`crate::executing`].
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 
-use crate::{session, settings, translate};
+use crate::{executing, session, settings, translate};
 
+/// Newest version that this plugin was written for.
+const NEWEST: c_int = 7;
 /// First version whose `qemu_plugin_insn_data` copies.
 const COPIES_INSTRUCTIONS: c_int = 3;
+/// First version that passes user data to all callbacks.
+const PASSES_USER_DATA: c_int = 7;
+/// The environment variable with the version to claim.
+const API: &str = "KNEE_PLUGIN_API";
+/// The argument with which QEMU only shows that it can load the plugin, and ends.
+const PROBE: &str = "probe=on";
+/// What the plugin prints then, before the oldest and the newest API version of this QEMU.
+const PROBED: &str = "API versions ";
 /// The longest that x86 has.
 const MAX_INSTRUCTION: usize = 15;
 const NO_REGISTERS: c_int = 0;
+const READS_REGISTERS: c_int = 1;
 const LOADS_AND_STORES: c_int = 3;
 
 /// A block of instructions being translated.
@@ -31,13 +50,15 @@ struct RawInstruction([u8; 0]);
 #[repr(C)]
 struct RawPhysical([u8; 0]);
 
-type OnTranslate = unsafe extern "C" fn(u64, *mut RawBlock);
+/// With the plugin's number and the block, or from [`PASSES_USER_DATA`] on with the block and user
+/// data.
+type OnTranslate = unsafe extern "C" fn(*mut c_void, *mut c_void);
 type OnExecute = extern "C" fn(c_uint, *mut c_void);
 type OnAccess = extern "C" fn(c_uint, u32, u64, *mut c_void);
 
 unsafe extern "C" {
-    fn qemu_plugin_register_vcpu_tb_trans_cb(id: u64, callback: OnTranslate);
-    fn qemu_plugin_reset(id: u64, callback: extern "C" fn(u64));
+    fn qemu_plugin_register_vcpu_tb_trans_cb(id: u64, callback: OnTranslate, data: *mut c_void);
+    fn qemu_plugin_reset(id: u64, callback: extern "C" fn(u64), data: *mut c_void);
     fn qemu_plugin_tb_n_insns(block: *const RawBlock) -> usize;
     fn qemu_plugin_tb_get_insn(block: *const RawBlock, index: usize) -> *mut RawInstruction;
     fn qemu_plugin_insn_data(insn: *const RawInstruction, to: *mut u8, length: usize) -> usize;
@@ -71,6 +92,13 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
+/// A function of QEMU, or of a library that it uses, that not every version has.
+pub(crate) fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: a null handle means everything that is loaded, and the name ends in a zero. The dynamic
+    // linker allows lookups from constructors too.
+    NonNull::new(unsafe { dlsym(ptr::null_mut(), name.as_ptr()) })
+}
+
 /// The head of `qemu_info_t`; what follows differs between versions and is not used.
 #[repr(C)]
 struct RawInfo {
@@ -91,12 +119,10 @@ static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
 static CHOOSE_VERSION: extern "C" fn() = choose_version;
 
 extern "C" fn choose_version() {
-    // SAFETY: a null handle means all that is loaded, the name ends in a zero, and the dynamic
-    // linker allows look-ups from constructors.
-    let scoreboards =
-        unsafe { dlsym(std::ptr::null_mut(), c"qemu_plugin_scoreboard_new".as_ptr()) };
-    if !scoreboards.is_null() {
-        qemu_plugin_version.store(2, Relaxed);
+    let chosen = std::env::var(API).ok().and_then(|version| version.parse().ok());
+    let with_scoreboards = || symbol(c"qemu_plugin_scoreboard_new").map(|_| 2);
+    if let Some(version) = chosen.or_else(with_scoreboards) {
+        qemu_plugin_version.store(version, Relaxed);
     }
 }
 
@@ -125,10 +151,22 @@ unsafe extern "C" fn qemu_plugin_install(
     };
     // SAFETY: QEMU names its target by a C string.
     let target = unsafe { CStr::from_ptr(info.target) };
+    if arguments == [PROBE] {
+        eprintln!("knee-plugin: {PROBED}{} to {}", info.least_version, info.version);
+        return 1;
+    }
     ID.store(id, Relaxed);
     RUNNING.store(info.version, Relaxed);
     PROGRAM.store(!info.system_emulation, Relaxed);
+    if info.system_emulation {
+        executing::start();
+    }
     let started = match target {
+        _ if info.least_version > NEWEST => Err(format!(
+            "this QEMU supports plugins of API version {} and later, and this plugin knows versions \
+             up to {NEWEST}",
+            info.least_version
+        )),
         _ if target == c"x86_64" => settings::parse(&arguments).and_then(session::start),
         _ => Err(format!("the guest is {target:?}, and marks are known for x86_64 only")),
     };
@@ -144,12 +182,17 @@ unsafe extern "C" fn qemu_plugin_install(
     }
 }
 
-unsafe extern "C" fn on_translate_before_arming(_: u64, block: *mut RawBlock) {
-    translate::before_arming(&Block(block));
+unsafe extern "C" fn on_translate_before_arming(first: *mut c_void, second: *mut c_void) {
+    translate::before_arming(&block(first, second));
 }
 
-unsafe extern "C" fn on_translate(_: u64, block: *mut RawBlock) {
-    translate::armed(&Block(block));
+unsafe extern "C" fn on_translate(first: *mut c_void, second: *mut c_void) {
+    translate::armed(&block(first, second));
+}
+
+/// The block among the arguments of a callback for translation.
+fn block(first: *mut c_void, second: *mut c_void) -> Block {
+    Block(if RUNNING.load(Relaxed) < PASSES_USER_DATA { second } else { first }.cast())
 }
 
 extern "C" fn on_reset(_: u64) {
@@ -158,15 +201,17 @@ extern "C" fn on_reset(_: u64) {
 
 fn translate_with(callback: OnTranslate) {
     // SAFETY: the name is the one that QEMU gave; the callback stays where it is, since QEMU does
-    // not unload plugins that did not ask for it.
-    unsafe { qemu_plugin_register_vcpu_tb_trans_cb(ID.load(Relaxed), callback) }
+    // not unload plugins that did not ask for it. It takes two words in each version.
+    unsafe {
+        qemu_plugin_register_vcpu_tb_trans_cb(ID.load(Relaxed), callback, ptr::null_mut());
+    }
 }
 
 /// Forgets all translated code and translates with [`translate::armed`] from now on. It happens
 /// when all virtual CPUs have left the blocks that they are in.
 pub(crate) fn arm() {
     // SAFETY: the name is the one that QEMU gave; the callback only registers another.
-    unsafe { qemu_plugin_reset(ID.load(Relaxed), on_reset) }
+    unsafe { qemu_plugin_reset(ID.load(Relaxed), on_reset, ptr::null_mut()) }
 }
 
 /// A block that is being translated. Made only for the time of QEMU's callback, which is as long as
@@ -182,12 +227,13 @@ impl Block {
         (0..unsafe { qemu_plugin_tb_n_insns(self.0) }).map(get)
     }
 
-    /// Calls `callback` with `data` whenever the block begins to be executed.
+    /// Calls `callback` with `data` whenever the block begins to be executed. The callback may read
+    /// registers.
     pub(crate) fn on_execute(&self, callback: OnExecute, data: u64) {
         // SAFETY: see Block; the data is a number that nobody dereferences.
         unsafe {
-            let data = std::ptr::without_provenance_mut(data as usize);
-            qemu_plugin_register_vcpu_tb_exec_cb(self.0, callback, NO_REGISTERS, data);
+            let data = ptr::without_provenance_mut(data as usize);
+            qemu_plugin_register_vcpu_tb_exec_cb(self.0, callback, READS_REGISTERS, data);
         }
     }
 }
@@ -212,7 +258,7 @@ impl Instruction<'_> {
             let bytes = code.bytes.as_mut_ptr();
             let returned = qemu_plugin_insn_data(self.0, bytes, code.length);
             if RUNNING.load(Relaxed) < COPIES_INSTRUCTIONS {
-                let from = std::ptr::with_exposed_provenance::<u8>(returned);
+                let from = ptr::with_exposed_provenance::<u8>(returned);
                 bytes.copy_from_nonoverlapping(from, code.length);
             }
         }
@@ -221,10 +267,19 @@ impl Instruction<'_> {
 
     /// Calls `callback` with `data` before the instruction is executed.
     pub(crate) fn on_execute(self, callback: OnExecute, data: u64) {
+        self.before(callback, NO_REGISTERS, data);
+    }
+
+    /// The same with a callback that may read registers.
+    pub(crate) fn on_execute_with_registers(self, callback: OnExecute, data: u64) {
+        self.before(callback, READS_REGISTERS, data);
+    }
+
+    fn before(self, callback: OnExecute, registers: c_int, data: u64) {
         // SAFETY: see Block; the data is a number that nobody dereferences.
         unsafe {
-            let data = std::ptr::without_provenance_mut(data as usize);
-            qemu_plugin_register_vcpu_insn_exec_cb(self.0, callback, NO_REGISTERS, data);
+            let data = ptr::without_provenance_mut(data as usize);
+            qemu_plugin_register_vcpu_insn_exec_cb(self.0, callback, registers, data);
         }
     }
 
@@ -232,7 +287,7 @@ impl Instruction<'_> {
     pub(crate) fn on_access(self, callback: OnAccess, data: u64) {
         // SAFETY: as in `on_execute`.
         unsafe {
-            let data = std::ptr::without_provenance_mut(data as usize);
+            let data = ptr::without_provenance_mut(data as usize);
             let flags = NO_REGISTERS;
             qemu_plugin_register_vcpu_mem_cb(self.0, callback, flags, LOADS_AND_STORES, data);
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ffi::c_uint;
 use std::fs::File;
 use std::io::Read;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use knee_marks::{Entry, EntryKind, SIDES};
@@ -43,6 +43,8 @@ static USER: AtomicBool = AtomicBool::new(false);
 static STACK: AtomicBool = AtomicBool::new(true);
 /// Whether what is translated now may be executed in a window.
 static WATCHING: AtomicBool = AtomicBool::new(true);
+/// How many windows are open.
+static WINDOWS: AtomicUsize = AtomicUsize::new(0);
 
 /// Opens the output, and what it waits for.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
@@ -80,6 +82,11 @@ pub(crate) fn counts_stack() -> bool {
 /// Whether what is translated now may be executed in a window.
 pub(crate) fn is_watching() -> bool {
     WATCHING.load(Relaxed)
+}
+
+/// Whether a window is open on any virtual CPU.
+pub(crate) fn has_windows() -> bool {
+    WINDOWS.load(Relaxed) > 0
 }
 
 /// The guest has what is executed in windows translated apart.
@@ -213,6 +220,7 @@ pub(crate) fn open(side: usize, cpu: c_uint, vcpu: &mut Vcpu) {
         free.count.cpu = cpu;
         free.count.opened += 1;
         vcpu.open(side, free);
+        WINDOWS.fetch_add(1, Relaxed);
         WATCHING.store(true, Relaxed);
     });
 }
@@ -224,6 +232,7 @@ pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
             session.stray += u64::from(session.test.is_some());
             return;
         };
+        WINDOWS.fetch_sub(1, Relaxed);
         let fits = open == side && session.sides.get(open).is_some_and(Option::is_none);
         if !fits {
             session.stray += 1;

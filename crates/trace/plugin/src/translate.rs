@@ -11,6 +11,7 @@ use std::ffi::{c_uint, c_void};
 use knee_marks::{Entry, EntryKind, Mark};
 
 use crate::calls::Ends;
+use crate::executing::{current, locate};
 use crate::qemu::{AccessInfo, Block, Instruction, arm};
 use crate::session;
 use crate::vcpu::{BlockStart, vcpu};
@@ -41,8 +42,6 @@ pub(crate) fn before_arming(block: &Block) {
 pub(crate) fn armed(block: &Block) {
     let length = block.instructions().len();
     let Some(first) = block.instructions().next() else { return };
-    // Its first time was in the block before.
-    let counted = if is_repeated_string(&first.code()) { length - 1 } else { length };
     let kernel = is_kernel(first.address());
     let user = session::counts_user();
     let stack = !kernel || session::counts_stack();
@@ -52,7 +51,7 @@ pub(crate) fn armed(block: &Block) {
     let ends = block.instructions().last().map_or(Ends::Otherwise, |last| ends(&last.code()));
     if kernel || user {
         let enters = if kernel { session::entry_at(first.address()) } else { None };
-        let start = BlockStart { address: first.address(), length: counted, enters, ends };
+        let start = BlockStart { address: first.address(), length, enters, ends };
         block.on_execute(on_block, start.pack());
     }
     for (at, insn) in block.instructions().enumerate() {
@@ -61,6 +60,9 @@ pub(crate) fn armed(block: &Block) {
         let calls = is_last && ends == Ends::Call;
         if calls && (kernel || user) {
             insn.on_execute(on_call, insn.address());
+        }
+        if (kernel || user) && is_repeated_string(&code) {
+            insn.on_execute(on_repeat, insn.address());
         }
         // A call pushes what it returns to after all else.
         let pushes = u8::from(calls && !stack);
@@ -82,8 +84,8 @@ pub(crate) fn armed(block: &Block) {
     }
 }
 
-/// Whether it is an instruction on a string that is repeated. QEMU 7.2 jumps back to it for each
-/// element, to a block that begins with it; but a CPU executes one instruction.
+/// Whether it is an instruction on a string that is repeated. Before version 10.0 QEMU jumps back to it
+/// for each element, to a block that begins with it; but a CPU executes one instruction.
 fn is_repeated_string(code: &[u8]) -> bool {
     let opcode = match *code {
         [0xf2 | 0xf3, 0x40..=0x4f, opcode, ..] | [0xf2 | 0xf3, opcode, ..] => opcode,
@@ -182,8 +184,8 @@ fn on_mark(insn: Instruction<'_>, mark: Mark) {
     match mark {
         Mark::Begin => insn.on_execute(on_begin, 0),
         Mark::End => insn.on_execute(on_end, 0),
-        Mark::Open(side) => insn.on_execute(on_open, side.into()),
-        Mark::Close(side) => insn.on_execute(on_close, side.into()),
+        Mark::Open(side) => insn.on_execute_with_registers(on_open, side.into()),
+        Mark::Close(side) => insn.on_execute_with_registers(on_close, side.into()),
         Mark::Flush => insn.on_execute(on_flush, 0),
         Mark::Apart => insn.on_execute(on_apart, 0),
         Mark::Arm => insn.on_execute(on_arm, 0),
@@ -213,35 +215,42 @@ extern "C" fn on_apart(_: c_uint, _: *mut c_void) {
 }
 
 extern "C" fn on_open(cpu: c_uint, side: *mut c_void) {
+    let cpu = locate(cpu);
     vcpu(cpu, |vcpu| session::open(side.addr(), cpu, vcpu));
 }
 
 extern "C" fn on_close(cpu: c_uint, side: *mut c_void) {
-    vcpu(cpu, |vcpu| session::close(side.addr(), vcpu));
+    vcpu(locate(cpu), |vcpu| session::close(side.addr(), vcpu));
 }
 
 extern "C" fn on_block(cpu: c_uint, start: *mut c_void) {
-    vcpu(cpu, |vcpu| vcpu.block(|| BlockStart::unpack(start.addr() as u64)));
+    if session::has_windows() {
+        vcpu(locate(cpu), |vcpu| vcpu.block(|| BlockStart::unpack(start.addr() as u64)));
+    }
 }
 
 extern "C" fn on_call(cpu: c_uint, pc: *mut c_void) {
-    vcpu(cpu, |vcpu| vcpu.call(pc.addr() as u64));
+    vcpu(current(cpu), |vcpu| vcpu.call(pc.addr() as u64));
+}
+
+extern "C" fn on_repeat(cpu: c_uint, pc: *mut c_void) {
+    vcpu(current(cpu), |vcpu| vcpu.repeat(pc.addr() as u64));
 }
 
 extern "C" fn on_return(cpu: c_uint, next: *mut c_void) {
-    vcpu(cpu, |vcpu| vcpu.returns(next.addr() as u64));
+    vcpu(current(cpu), |vcpu| vcpu.returns(next.addr() as u64));
 }
 
 extern "C" fn on_access(cpu: c_uint, info: u32, address: u64, pc: *mut c_void) {
-    vcpu(cpu, |vcpu| vcpu.access(AccessInfo(info), address, pc.addr() as u64));
+    vcpu(current(cpu), |vcpu| vcpu.access(AccessInfo(info), address, pc.addr() as u64));
 }
 
 extern "C" fn on_last(cpu: c_uint, own: *mut c_void) {
-    vcpu(cpu, |vcpu| vcpu.last_of_block(own.addr()));
+    vcpu(current(cpu), |vcpu| vcpu.last_of_block(own.addr()));
 }
 
 extern "C" fn on_access_of_last(cpu: c_uint, info: u32, address: u64, pc: *mut c_void) {
-    vcpu(cpu, |vcpu| {
+    vcpu(current(cpu), |vcpu| {
         if vcpu.is_access_of_last() {
             vcpu.access(AccessInfo(info), address, pc.addr() as u64);
         }

@@ -26,7 +26,7 @@ const PAGE_BYTES: u64 = 4096;
 /// A trace is cut here, at 40 MiB.
 const MAX_TRACE: usize = 1 << 20;
 /// QEMU's x86 machines have 255 virtual CPUs without interrupt remapping.
-const MAX_VCPUS: usize = 256;
+pub(crate) const MAX_VCPUS: usize = 256;
 /// `__switch_to_asm` is shorter, and what follows it within this distance does not switch.
 const SWITCH_BYTES: u64 = 256;
 /// Pages whose translation is remembered.
@@ -130,6 +130,8 @@ pub(crate) struct Vcpu {
     counts: bool,
     /// Accesses that the last instruction of a block has still to make.
     last_accesses: usize,
+    /// The repeated instruction on a string that the last block ended with, at this address.
+    repeated: Option<u64>,
     /// Where the task's registers were saved when it was switched out.
     saved: FirstFew<MAX_SAVED>,
     pages: Pages,
@@ -186,6 +188,7 @@ impl Vcpu {
             presence: Presence::Here,
             counts: false,
             last_accesses: 0,
+            repeated: None,
             saved: FirstFew::EMPTY,
             pages: Pages::EMPTY,
         }
@@ -222,7 +225,9 @@ impl Vcpu {
         if self.counts
             && let Some((_, side)) = self.side.as_mut()
         {
-            side.count.instructions += start.length as u64;
+            // Its first time was in the block before.
+            let again = self.repeated.take() == Some(start.address);
+            side.count.instructions += start.length as u64 - u64::from(again);
             side.calls.block(&start);
         }
     }
@@ -273,6 +278,13 @@ impl Vcpu {
             && let Some((_, side)) = self.side.as_mut()
         {
             side.calls.call(pc);
+        }
+    }
+
+    /// A repeated instruction on a string is executed.
+    pub(crate) fn repeat(&mut self, pc: u64) {
+        if self.counts {
+            self.repeated = Some(pc);
         }
     }
 
@@ -406,6 +418,28 @@ mod tests {
         let entry = Ok((KERNEL + 0x300, Some(EntryKind::Fault)));
         let (side, depth) = run(&[entry, Err(KERNEL + 0x202), Ok((0x40_0000, None))]);
         assert_eq!((side.count.instructions, side.count.interrupts, depth), (2, 0, 0));
+    }
+
+    #[test]
+    fn a_repeated_instruction_counts_once_however_often_a_block_begins_with_it() {
+        let mut vcpu = Vcpu::new();
+        vcpu.open(0, Box::new(Side::new()));
+        let string = KERNEL + 0x10;
+        let mut run = |address, length, repeats: bool| {
+            vcpu.block(|| BlockStart { length, ..block(address, None) });
+            if repeats {
+                vcpu.repeat(string);
+            }
+        };
+        // Three instructions, of which the last is repeated; twice more; what follows it.
+        run(KERNEL, 3, true);
+        run(string, 1, true);
+        run(string, 1, true);
+        run(string + 3, 2, false);
+        // A jump to it.
+        run(string, 1, true);
+        run(string + 3, 2, false);
+        assert_eq!(vcpu.close().unwrap().1.count.instructions, 3 + 2 + 1 + 2);
     }
 
     #[test]

@@ -1,0 +1,133 @@
+//! Which virtual CPU executes.
+//!
+//! QEMU passes the number of the executing CPU to each callback. From version 10.0 on it folds that
+//! number into the translated code where it believes that one CPU is enough (`gen_cpu_index` of
+//! accel/tcg/plugin-gen.c tests `CF_PARALLEL`, which is not set for guests whose virtual CPUs share a
+//! host thread). Callbacks then get the number of the CPU that *translated* the block, and what two
+//! CPUs do looks like the work of one. QEMU fixed that later.
+//!
+//! So the number is used only where QEMU cannot read registers: before 9.0, where it is right.
+//! Everywhere else a CPU is known by what it cannot share: the base of its kernel's per-CPU data, which
+//! is in GS while the kernel runs and in the register that `swapgs` exchanges with it otherwise. The
+//! kernel's is the one in the upper half of the address space. It is read when a block of instructions
+//! begins and at each mark: a CPU executes a block to its end before another one has its turn. CPUs are
+//! numbered in the order in which they are first seen.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_uint;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use crate::registers::Registers;
+use crate::vcpu::MAX_VCPUS;
+
+/// Whether registers tell which CPU executes; otherwise QEMU's number does.
+static BY_REGISTERS: AtomicBool = AtomicBool::new(false);
+/// The CPU that executes, if registers tell.
+static CURRENT: AtomicU32 = AtomicU32::new(0);
+static KNOWN: Shared = Shared(UnsafeCell::new(Known { registers: None, bases: Bases::EMPTY }));
+
+struct Known {
+    registers: Option<Registers>,
+    bases: Bases,
+}
+
+struct Shared(UnsafeCell<Known>);
+
+// SAFETY: only `locate` accesses it. Its callers run on the one thread that executes all virtual CPUs
+// (`-accel tcg,thread=single`), and it calls nothing that executes instructions of the guest.
+unsafe impl Sync for Shared {}
+
+/// To be called when QEMU has loaded the plugin for a guest. The guest's virtual CPUs have to share one
+/// thread of the host.
+pub(crate) fn start() {
+    BY_REGISTERS.store(Registers::can_be_read(), Relaxed);
+}
+
+/// Whether registers tell which CPU executes.
+pub(crate) fn is_by_registers() -> bool {
+    BY_REGISTERS.load(Relaxed)
+}
+
+/// The executing CPU, in a callback that may read registers: at the begin of a block, or at a mark.
+#[inline]
+pub(crate) fn locate(given: c_uint) -> c_uint {
+    if !BY_REGISTERS.load(Relaxed) {
+        return given;
+    }
+    // SAFETY: see `Shared`.
+    let known = unsafe { &mut *KNOWN.0.get() };
+    let registers = known.registers.get_or_insert_with(Registers::find);
+    let number = known.bases.number(|| registers.gs_base(), || registers.kernel_gs_base());
+    CURRENT.store(number, Relaxed);
+    number
+}
+
+/// The executing CPU in any other callback: the same as at the begin of the block.
+#[inline]
+pub(crate) fn current(given: c_uint) -> c_uint {
+    if BY_REGISTERS.load(Relaxed) { CURRENT.load(Relaxed) } else { given }
+}
+
+/// Bases of the kernel's per-CPU data, in the order in which they were first seen.
+struct Bases {
+    known: [u64; MAX_VCPUS],
+    count: usize,
+    /// The last one that was looked up.
+    last: usize,
+}
+
+impl Bases {
+    const EMPTY: Bases = Bases { known: [0; MAX_VCPUS], count: 0, last: 0 };
+
+    /// The number of the CPU with these registers; without a kernel's base in any, the first one.
+    #[inline]
+    fn number(&mut self, gs: impl FnOnce() -> u64, kernel_gs: impl FnOnce() -> u64) -> u32 {
+        let is_of_kernel = |base: &u64| base >> 63 == 1;
+        let base =
+            Some(gs()).filter(is_of_kernel).or_else(|| Some(kernel_gs()).filter(is_of_kernel));
+        let Some(base) = base else { return 0 };
+        if self.known[self.last] == base {
+            return self.last as u32;
+        }
+        self.look_up(base)
+    }
+
+    #[cold]
+    fn look_up(&mut self, base: u64) -> u32 {
+        let known = self.known[..self.count].iter().position(|known| *known == base);
+        self.last = known.unwrap_or_else(|| {
+            // QEMU has no more virtual CPUs; one that cannot be is taken for the last.
+            let place = self.count.min(MAX_VCPUS - 1);
+            self.known[place] = base;
+            self.count = place + 1;
+            place
+        });
+        self.last as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_is_known_by_its_kernels_base_in_user_and_kernel_mode() {
+        let mut bases = Bases::EMPTY;
+        let (first, second) = (0xffff_8880_3ec0_0000, 0xffff_8880_3ed0_0000);
+        let mut number = |gs, kernel_gs| bases.number(|| gs, || kernel_gs);
+        assert_eq!(number(first, 0), 0, "in the kernel");
+        assert_eq!(number(0, second), 1, "in user mode");
+        assert_eq!(number(0, first), 0, "in user mode again");
+        assert_eq!(number(second, 0x7fff_0000_1000), 1, "in the kernel of a user of GS");
+        assert_eq!(number(0x7fff_0000_1000, second), 1, "before swapgs");
+    }
+
+    #[test]
+    fn more_cpus_than_qemu_has_do_not_overrun() {
+        let mut bases = Bases::EMPTY;
+        for cpu in 0..MAX_VCPUS as u64 + 10 {
+            let number = bases.number(|| 0xffff_8000_0000_0000 + cpu * 4096, || 0);
+            assert_eq!(number, (cpu as u32).min(MAX_VCPUS as u32 - 1));
+        }
+    }
+}

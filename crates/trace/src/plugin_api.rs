@@ -1,0 +1,64 @@
+//! Which version of QEMU's plugin API the plugin has to claim.
+//!
+//! QEMU supports a range of versions and refuses a plugin that claims another one. It prints the range
+//! nowhere, but a QEMU that refuses a plugin names its oldest version. So QEMU is started once, without
+//! a machine, to load the plugin and to exit.
+
+use crate::error::GuestError;
+
+/// The plugin reads the version to claim from this environment variable.
+pub(crate) const VARIABLE: &str = "KNEE_PLUGIN_API";
+/// The argument with which the plugin only prints what QEMU supports, and QEMU exits.
+pub(crate) const PROBE: &str = "probe=on";
+/// The newest version that the plugin was written for.
+const NEWEST: u32 = 7;
+/// What the plugin prints once QEMU has loaded it.
+const LOADED: &str = "knee-plugin: API versions ";
+/// What QEMU prints of a plugin that claims a version below its oldest (plugins/loader.c).
+const REFUSED: &str = "supports only a minimum version of ";
+
+/// The version to claim, from what QEMU and the plugin printed; none if the plugin's own choice is
+/// right.
+///
+/// # Errors
+/// QEMU could not load the plugin, or supports only versions that the plugin does not know.
+pub(crate) fn to_claim(printed: &str) -> Result<Option<u32>, GuestError> {
+    if printed.contains(LOADED) {
+        return Ok(None);
+    }
+    let oldest = printed.split_once(REFUSED).and_then(|(_, rest)| {
+        rest.split(|next: char| !next.is_ascii_digit()).next().and_then(|n| n.parse().ok())
+    });
+    match oldest {
+        Some(oldest) if oldest <= NEWEST => Ok(Some(oldest)),
+        Some(oldest) => Err(GuestError::NewPluginApi { oldest, newest: NEWEST }),
+        None => Err(GuestError::NoPlugins(printed.trim().to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_version_of_a_qemu_that_refuses_the_plugin_is_claimed() {
+        let loaded = "knee-plugin: API versions 0 to 1\n";
+        assert_eq!(to_claim(loaded).unwrap(), None);
+        let refused = |oldest: u32| {
+            let text = format!(
+                "qemu-system-x86_64: Could not load plugin /proc/self/fd/15: plugin requires API \
+                 version 2, but this QEMU supports only a minimum version of {oldest}\n"
+            );
+            to_claim(&text)
+        };
+        assert_eq!(refused(7).unwrap(), Some(7));
+        let error = refused(8).unwrap_err().to_string();
+        assert!(error.contains("API version 8") && error.contains("up to 7"), "{error}");
+    }
+
+    #[test]
+    fn a_qemu_without_plugins_is_quoted() {
+        let error = to_claim("qemu-x86_64: unknown option 'plugin'\n").unwrap_err().to_string();
+        assert!(error.contains("unknown option 'plugin'"), "{error}");
+    }
+}
