@@ -13,6 +13,7 @@ use knee_agent::{CONSOLE, DISK, MSR, Outcome, Plan, Report, msr_parameter};
 use knee_commute::Test;
 use knee_marks::kernel_symbols;
 
+use crate::calibration::{Calibration, Fault};
 use crate::channel::Channel;
 use crate::datum::{Datum, Resolver};
 use crate::disk::Disk;
@@ -22,6 +23,7 @@ use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::modules::module;
 use crate::process::Tracing;
+use crate::qemu::qemu_version;
 use crate::record::{Record, TestResult, TracedAccess};
 use crate::results::Results;
 
@@ -120,6 +122,17 @@ pub enum CheckError {
     /// The agent or the binding could not do its work.
     #[error("what runs the tests says: {0}")]
     Agent(String),
+    /// What this QEMU shows is not so.
+    #[error(
+        "{qemu} does not show what CPUs share: {fault}. No verdict of it can be trusted; choose \
+         another QEMU with KNEE_QEMU"
+    )]
+    Calibration {
+        /// The QEMU.
+        qemu: String,
+        /// The trial that went wrong, and how.
+        fault: Fault,
+    },
     /// The guest or the program ended before it had begun a test.
     #[error("it ended before its first test: {0}")]
     NotUp(End),
@@ -214,6 +227,12 @@ pub fn check(
     })
 }
 
+/// A QEMU whose trials went wrong.
+pub(crate) fn uncalibrated(fault: Fault) -> CheckError {
+    let version = qemu_version().unwrap_or_default();
+    CheckError::Calibration { qemu: format!("QEMU {version}"), fault }
+}
+
 /// Has all tests of a hand run, in as many guests as it takes.
 fn play(
     kernel: &Kernel,
@@ -276,6 +295,7 @@ struct Game<'a> {
     guest: Guest,
     /// From when its kernel's symbols are known.
     resolver: Option<Resolver>,
+    calibration: Calibration,
     channel: Channel,
     /// Reports of tests whose results have not all come.
     reports: VecDeque<Report>,
@@ -324,7 +344,9 @@ impl<'a> Game<'a> {
         let plans: Vec<&Plan> = jobs.iter().map(|job| &job.plan).collect();
         let channel = Channel::new(&plans)?;
         // What is shared can be named best while it is there.
-        let (pause, trace, without_stack) = (true, options.trace.then_some(0), !options.trace);
+        let calibration = Calibration::of(options.guest.cpus);
+        let trace = options.trace.then_some(calibration.tests());
+        let (pause, without_stack) = (true, !options.trace);
         let tracing = options.guest.tracing;
         let tracing = tracing.map(|tracing| Tracing { pause, trace, without_stack, ..tracing });
         let shared = Some(channel.ram());
@@ -343,10 +365,11 @@ impl<'a> Game<'a> {
             functions: Arc::default(),
             guest: Guest::start(kernel, &files.finish(), &guest)?,
             resolver: None,
+            runs: calibration.tests(),
+            calibration,
             channel,
             reports: VecDeque::new(),
             results: Results::default(),
-            runs: 0,
             told: 0,
             end: None,
             trace: Vec::new(),
@@ -371,6 +394,12 @@ impl<'a> Game<'a> {
                     if let Some((_, said)) = line.split_once(CONSOLE) {
                         return Err(CheckError::Agent(said.to_owned()));
                     }
+                }
+                Some(Event::Result(Record::Test(result))) if !self.calibration.is_over() => {
+                    if result.is_awaited() {
+                        self.guest.resume()?;
+                    }
+                    self.calibration.add(&result).map_err(uncalibrated)?;
                 }
                 Some(Event::Result(Record::Test(mut result))) => {
                     if let Some(resolver) = &mut self.resolver {
@@ -419,10 +448,13 @@ impl<'a> Game<'a> {
     /// The first test that is reported and all of whose results have come.
     fn complete(&mut self) -> Option<(usize, Checked)> {
         let end = self.runs.saturating_add(self.reports.front()?.seen);
-        let runs = self.results.take(self.runs..end)?;
+        let mut runs = self.results.take(self.runs..end)?;
         self.runs = end;
         let report = self.reports.pop_front()?;
         let Job { nr, test, plan } = self.jobs.get(report.plan)?;
+        for run in &mut runs {
+            run.expect_system_calls(plan.system_calls());
+        }
         self.told += 1;
         let outcome = Ok(report.done.outcome(test, plan));
         let trace = std::mem::take(&mut self.trace);

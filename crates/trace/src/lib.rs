@@ -40,6 +40,7 @@
 
 mod allocated;
 mod archive;
+mod calibration;
 mod channel;
 mod check;
 mod cost;
@@ -65,6 +66,7 @@ mod results;
 mod symbols;
 
 pub use archive::{Archive, Package};
+pub use calibration::{Calibration, Fault};
 pub use check::{CheckError, CheckOptions, Checked, Functions, check};
 pub use cost::{Cost, Figures, HotLine, Spread, cost};
 pub use datum::{Datum, Resolver, Symbol, Symbols};

@@ -6,6 +6,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::datum::Datum;
 
+/// A side that enters the kernel executes more instructions than this: Linux has some 60 between
+/// `entry_SYSCALL_64` and the system call's own code, and as many behind it.
+pub(crate) const LEAST_INSTRUCTIONS: u64 = 50;
 /// Version of the schema that is read.
 const SCHEMA: u32 = 1;
 
@@ -96,6 +99,10 @@ pub struct TestResult {
     /// The first thousand of these lines.
     #[serde(default)]
     pub moves: Vec<Move>,
+    /// A side called the kernel and has fewer instructions than that takes: the plugin was not told
+    /// of all that happened.
+    #[serde(skip)]
+    pub impossible: bool,
 }
 
 impl TestResult {
@@ -123,7 +130,16 @@ impl TestResult {
     pub fn is_incomplete(&self) -> bool {
         let lacks =
             |side: &Side| side.unresolved > 0 || side.overflowed || side.closed != side.opened;
-        self.stray > 0 || self.sides.iter().any(lacks)
+        self.impossible || self.stray > 0 || self.sides.iter().any(lacks)
+    }
+
+    /// Takes note of whether all of these sides, which call the kernel, executed what that takes.
+    pub(crate) fn expect_system_calls(&mut self, sides: impl IntoIterator<Item = usize>) {
+        let is_possible = |number| {
+            let side = self.sides.iter().find(|side| side.side == number);
+            side.is_some_and(|side| side.instructions >= LEAST_INSTRUCTIONS)
+        };
+        self.impossible = !sides.into_iter().all(is_possible);
     }
 }
 
@@ -312,6 +328,24 @@ mod tests {
 
     /// What the plugin writes of a test whose sides share a line.
     const TEST: &str = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[],"callers":[["0xffffffff81000100","0xffffffff81000200"]]}]}],"more":0,"stray":1}"#;
+
+    #[test]
+    fn a_system_call_of_too_few_instructions_makes_a_result_incomplete() {
+        let Ok(Record::Test(mut result)) =
+            Record::parse(&TEST.replace(r#""stray":1"#, r#""stray":0"#))
+        else {
+            panic!("a test")
+        };
+        result.expect_system_calls([]);
+        assert!(!result.is_incomplete(), "a side may stay in user mode");
+        result.expect_system_calls([0]);
+        assert!(result.is_incomplete());
+        result.sides[0].instructions = LEAST_INSTRUCTIONS;
+        result.expect_system_calls([0]);
+        assert!(!result.is_incomplete());
+        result.expect_system_calls([0, 1]);
+        assert!(result.is_incomplete(), "a side is missing");
+    }
 
     #[test]
     fn a_line_of_another_schema_is_refused() {

@@ -37,7 +37,8 @@ mod tests {
 
     fn result(test: u64) -> TestResult {
         let (sides, conflicts, moves) = (Vec::new(), Vec::new(), Vec::new());
-        TestResult { test, sides, conflicts, more: 0, stray: 0, taken: 0, fetched: 0, moves }
+        let (taken, fetched, impossible) = (0, 0, false);
+        TestResult { test, sides, conflicts, more: 0, stray: 0, taken, fetched, moves, impossible }
     }
 
     fn numbers<'r>(results: impl IntoIterator<Item = &'r TestResult>) -> Vec<u64> {

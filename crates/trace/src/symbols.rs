@@ -257,6 +257,7 @@ mod tests {
             taken: 0,
             fetched: 0,
             moves: Vec::new(),
+            impossible: false,
         };
         names.look_up(std::slice::from_mut(&mut run));
         let datum = run.conflicts[0].datum.as_ref();

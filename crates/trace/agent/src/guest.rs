@@ -11,6 +11,7 @@ use std::ptr;
 use knee_marks::{Mark, say_entries};
 
 use crate::apart;
+use crate::calibration;
 use crate::channel::{Report, Shared, Word};
 use crate::cost;
 use crate::disk;
@@ -79,10 +80,12 @@ fn work() -> io::Result<()> {
 
 fn run_all(shared: &mut Shared) -> io::Result<()> {
     fault::install();
-    apart::prepare(online());
-    let workers = Workers::start(CALLS)?;
+    let cpus = online();
+    apart::prepare(cpus);
     Mark::Arm.say();
     std::thread::yield_now();
+    calibration::run(cpus)?;
+    let workers = Workers::start(CALLS)?;
     for (nr, plan) in shared.plans().enumerate() {
         shared.set(Word::Begun, nr + 1);
         let unseen = if nr < COLD_TESTS { COLD_RUNS } else { 0 };
@@ -98,7 +101,7 @@ fn run_all(shared: &mut Shared) -> io::Result<()> {
 }
 
 /// How many CPUs there are.
-fn online() -> usize {
+pub(crate) fn online() -> usize {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get())
 }
 

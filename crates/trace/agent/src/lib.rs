@@ -14,6 +14,7 @@
 //! CPUs, so that its cost can be counted.
 
 mod apart;
+pub mod calibration;
 mod channel;
 mod compare;
 mod cost;

@@ -188,6 +188,13 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Numbers of the calls that enter the kernel whatever the state is.
+    pub fn system_calls(&self) -> impl Iterator<Item = usize> {
+        let in_memory = |call: &Call| matches!(call, Call::Memread { .. } | Call::Memwrite { .. });
+        let calls = self.calls.iter().enumerate();
+        calls.filter(move |(_, (_, call))| !in_memory(call)).map(|(nr, _)| nr)
+    }
+
     /// How many processes have anything to do; the first always counts.
     pub(crate) fn processes(&self) -> usize {
         let of_steps = self.steps.iter().map(|(process, _)| *process);

@@ -52,7 +52,7 @@ pub(crate) enum Result {
 }
 
 /// A word that one thread waits for another to set.
-struct Word {
+pub(crate) struct Word {
     value: AtomicU32,
     /// How many sleep, or are about to look once more and sleep. Both sides wait for one word, and
     /// one may be waking up while the other falls asleep.
@@ -60,7 +60,7 @@ struct Word {
 }
 
 impl Word {
-    fn set(&self, value: u32) {
+    pub(crate) fn set(&self, value: u32) {
         self.value.store(value, SeqCst);
         if self.asleep.load(SeqCst) != 0 {
             // SAFETY: the word is in memory that both processes have for ever.
@@ -70,11 +70,22 @@ impl Word {
         }
     }
 
-    fn wait(&self, wanted: u32, may_spin: impl Fn() -> bool) {
+    /// Waits until it has this value.
+    pub(crate) fn wait(&self, wanted: u32, may_spin: impl Fn() -> bool) {
+        self.wait_until(|value| value == wanted, may_spin);
+    }
+
+    /// Waits, asleep, until it has another value than this, and returns that.
+    pub(crate) fn wait_while(&self, unwanted: u32) -> u32 {
+        self.wait_until(|value| value != unwanted, || false)
+    }
+
+    fn wait_until(&self, is_wanted: impl Fn(u32) -> bool, may_spin: impl Fn() -> bool) -> u32 {
         let mut spins = 0;
         loop {
-            if self.value.load(SeqCst) == wanted {
-                return;
+            let now = self.value.load(SeqCst);
+            if is_wanted(now) {
+                return now;
             }
             if spins < SPINS && may_spin() {
                 spins += 1;
@@ -83,7 +94,7 @@ impl Word {
             }
             self.asleep.fetch_add(1, SeqCst);
             let now = self.value.load(SeqCst);
-            if now != wanted {
+            if !is_wanted(now) {
                 // SAFETY: as of `set`.
                 unsafe {
                     let timeout = std::ptr::null::<libc::timespec>();

@@ -17,6 +17,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use crate::qemu::is_program;
 use crate::registers::Registers;
 use crate::vcpu::MAX_VCPUS;
 
@@ -37,15 +38,11 @@ struct Shared(UnsafeCell<Known>);
 // (`-accel tcg,thread=single`), and it calls nothing that executes instructions of the guest.
 unsafe impl Sync for Shared {}
 
-/// To be called when QEMU has loaded the plugin for a guest. The guest's virtual CPUs have to share one
-/// thread of the host.
-pub(crate) fn start() {
-    BY_REGISTERS.store(Registers::can_be_read(), Relaxed);
-}
-
-/// Whether registers tell which CPU executes.
-pub(crate) fn is_by_registers() -> bool {
-    BY_REGISTERS.load(Relaxed)
+/// To be called when QEMU has loaded the plugin: whether registers are to tell which CPU executes, where
+/// they can. The virtual CPUs of a guest have to share one thread of the host then. The threads of a
+/// program without a machine do not, and QEMU's numbers of them are right.
+pub(crate) fn start(by_registers: bool) {
+    BY_REGISTERS.store(by_registers && !is_program() && Registers::can_be_read(), Relaxed);
 }
 
 /// The executing CPU, in a callback that may read registers: at the begin of a block, or at a mark.

@@ -22,7 +22,7 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 
-use crate::{executing, session, settings, translate};
+use crate::{session, settings, translate};
 
 /// Newest version that this plugin was written for.
 const NEWEST: c_int = 7;
@@ -92,6 +92,11 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
+/// Whether a program runs, without a machine.
+pub(crate) fn is_program() -> bool {
+    PROGRAM.load(Relaxed)
+}
+
 /// A function of QEMU, or of a library that it uses, that not every version has.
 pub(crate) fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: a null handle means everything that is loaded, and the name ends in a zero. The dynamic
@@ -158,9 +163,6 @@ unsafe extern "C" fn qemu_plugin_install(
     ID.store(id, Relaxed);
     RUNNING.store(info.version, Relaxed);
     PROGRAM.store(!info.system_emulation, Relaxed);
-    if info.system_emulation {
-        executing::start();
-    }
     let started = match target {
         _ if info.least_version > NEWEST => Err(format!(
             "this QEMU supports plugins of API version {} and later, and this plugin knows versions \

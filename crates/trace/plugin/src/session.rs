@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use knee_marks::{Entry, EntryKind, SIDES};
 
 use crate::coherence::Caches;
+use crate::executing;
 use crate::output::{Entries, Output};
 use crate::settings::Settings;
 use crate::vcpu::{Side, Vcpu};
@@ -48,7 +49,7 @@ static WINDOWS: AtomicUsize = AtomicUsize::new(0);
 
 /// Opens the output, and what it waits for.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
-    let Settings { out, user, trace, resume, moves, stack } = settings;
+    let Settings { out, user, trace, resume, moves, stack, registers } = settings;
     let file = File::options().create(true).append(true).open(&out);
     let output = Output::new(file.map_err(|error| format!("cannot write to {out}: {error}"))?);
     let wrong = |path: &str, error| format!("cannot read {path}: {error}");
@@ -56,6 +57,7 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
     let resume = resume.map(open).transpose()?;
     USER.store(user, Relaxed);
     STACK.store(stack, Relaxed);
+    executing::start(registers);
     let sides = std::array::from_fn(|_| Some(Box::new(Side::new())));
     let caches = moves.then(Caches::default);
     let (armed, apart, test, begun, stray) = (false, false, None, 0, 0);

@@ -9,6 +9,7 @@ pub(crate) struct Settings {
     pub(crate) resume: Option<String>,
     pub(crate) moves: bool,
     pub(crate) stack: bool,
+    pub(crate) registers: bool,
 }
 
 /// Reads arguments of the form `name=value`, as QEMU passes them.
@@ -20,6 +21,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
         resume: None,
         moves: false,
         stack: true,
+        registers: true,
     };
     for argument in arguments {
         let wrong = |expected| format!("{argument} is none of its arguments: {expected}");
@@ -34,12 +36,15 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
             ("stack", "on") => settings.stack = true,
             ("stack", "off") => settings.stack = false,
             ("stack", _) => return Err(wrong("stack is on or off")),
+            ("cpu", "registers") => settings.registers = true,
+            ("cpu", "number") => settings.registers = false,
+            ("cpu", _) => return Err(wrong("cpu is registers or number")),
             ("trace", index) => {
                 let index = index.parse().map_err(|_| wrong("trace is the index of a test"))?;
                 settings.trace = Some(index);
             }
             ("resume", path) => settings.resume = Some(path.to_owned()),
-            _ => return Err(wrong("it has out, user, trace, resume, moves and stack")),
+            _ => return Err(wrong("it has out, user, trace, resume, moves, stack and cpu")),
         }
     }
     match settings.out.as_str() {
@@ -59,7 +64,7 @@ mod tests {
     #[test]
     fn arguments_are_names_and_values() {
         assert_eq!(
-            parsed("out=/dev/fd/3 user=on trace=7 resume=/dev/fd/4 moves=on stack=off"),
+            parsed("out=/dev/fd/3 user=on trace=7 resume=/dev/fd/4 moves=on stack=off cpu=number"),
             Ok(Settings {
                 out: "/dev/fd/3".to_owned(),
                 user: true,
@@ -67,6 +72,7 @@ mod tests {
                 resume: Some("/dev/fd/4".to_owned()),
                 moves: true,
                 stack: false,
+                registers: false,
             })
         );
     }

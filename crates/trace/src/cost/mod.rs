@@ -10,8 +10,9 @@ use knee_agent::{CONSOLE, COST, CostRequest, EXPERIMENT, Experiment, Made};
 
 pub use figures::{Figures, HotLine, Spread};
 
+use crate::calibration::Calibration;
 use crate::channel::Channel;
-use crate::check::{CheckError, Functions};
+use crate::check::{CheckError, Functions, uncalibrated};
 use crate::datum::{Datum, Resolver};
 use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
@@ -84,6 +85,8 @@ fn guest(
     // By the test after which the guest stood still.
     let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
+    let most = rest.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
+    let mut calibration = Calibration::of(most);
     // The guest stands still after one more test.
     let last = |made: &Made| made.first + u64::from(made.experiment.cpus) * rounds;
     let mut end = End::Died("it said nothing".to_owned());
@@ -108,6 +111,12 @@ fn guest(
                 let names = Resolver::new(guest.ram().clone(), &symbols);
                 functions = Functions::of(&symbols, &names);
                 resolver = Some(names);
+            }
+            Event::Result(Record::Test(result)) if !calibration.is_over() => {
+                if result.is_awaited() {
+                    guest.resume()?;
+                }
+                calibration.add(&result).map_err(uncalibrated)?;
             }
             Event::Result(Record::Test(result)) => {
                 if let (Some(resolver), false) = (&mut resolver, result.is_conflict_free()) {

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use operations::{OPERATIONS, Operation};
 
+use crate::calibration;
 use crate::fault;
 use crate::workers::pin;
 use task::Task;
@@ -94,8 +95,9 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     Mark::Arm.say();
     std::thread::yield_now();
     let most = request.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
+    calibration::run(most as usize)?;
     let turns = Turns::new(most as usize)?;
-    let mut first = 0;
+    let mut first = calibration::trials(most as usize).len() as u64;
     for experiment in &request.experiments {
         let turns = turns.again(experiment.cpus as usize);
         let failed = make(experiment, request.mode, request.rounds, turns)?;

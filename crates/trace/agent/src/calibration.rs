@@ -1,0 +1,342 @@
+//! Trials whose verdicts are known, run before anything else in a guest: whoever reads the results can
+//! tell from them whether this QEMU shows what two CPUs share, and nothing else.
+//!
+//! Each virtual CPU has a process of its own, which makes a trial's operation when it is told to. The
+//! operations are all calls of the kernel, so that the same code is traced as later in tests.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::SeqCst};
+
+use knee_marks::Mark;
+
+use crate::apart;
+use crate::workers::{Word, pin};
+
+/// How often each trial is run where there are few CPUs: a task of the kernel's may disturb one of them.
+/// Many CPUs have enough trials of each kind.
+const ROUNDS: usize = 2;
+const FEW_CPUS: usize = 4;
+/// How often each operation is made before the first trial, unseen: caches and page tables fill.
+const WARM_UP: usize = 3;
+/// How many system calls wait for a timer at most.
+const MOST_READS: u32 = 100_000;
+/// When a timer of a trial goes off. It is set within the window, so it always goes off there.
+const TIMER_NANOS: i64 = 100_000;
+/// Where the shared word begins in its line, in bytes.
+pub const WORD_AT: usize = 16;
+/// Its length.
+pub const WORD_BYTES: usize = 8;
+/// Where the first of two neighbouring bytes is in its line.
+pub const NEIGHBOURS_AT: usize = 10;
+const LINE: usize = 64;
+const PAGE: usize = 4096;
+
+/// What the two sides of a trial do, each on a CPU of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Nothing.
+    Nothing,
+    /// A system call without an object.
+    NoObject,
+    /// Each side reads a file of its own.
+    TwoFiles,
+    /// The same, until a timer has interrupted it.
+    Interrupted,
+    /// The kernel writes the same [`WORD_BYTES`] bytes of user memory for both sides.
+    SharedWord,
+    /// The kernel writes a byte for each side, next to each other.
+    NeighbouringBytes,
+    /// Both sides ask for the position of one open file.
+    OneFile,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 7] = [
+        Kind::Nothing,
+        Kind::NoObject,
+        Kind::TwoFiles,
+        Kind::Interrupted,
+        Kind::SharedWord,
+        Kind::NeighbouringBytes,
+        Kind::OneFile,
+    ];
+}
+
+/// Two sides, which run one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trial {
+    /// What both do.
+    pub kind: Kind,
+    /// The CPU of the first side, number 0.
+    pub first: usize,
+    /// The CPU of the second side, number 1.
+    pub second: usize,
+}
+
+/// The trials of a guest with so many virtual CPUs, in their order. Each CPU is in some of them as the
+/// first and in some as the second, beside the CPU before it and the one behind it. None for a guest
+/// with one CPU.
+pub fn trials(cpus: usize) -> Vec<Trial> {
+    let pairs = |at: usize| match (at, (at + 1) % cpus) {
+        // Two CPUs are neighbours on both sides.
+        (1, 0) => Vec::new(),
+        (at, next) => vec![(at, next), (next, at)],
+    };
+    let pairs: Vec<_> = if cpus < 2 { Vec::new() } else { (0..cpus).flat_map(pairs).collect() };
+    let of_kind = |kind| pairs.iter().map(move |&(first, second)| Trial { kind, first, second });
+    let rounds = if cpus > FEW_CPUS { 1 } else { ROUNDS };
+    (0..rounds).flat_map(|_| Kind::ALL).flat_map(of_kind).collect()
+}
+
+/// What is asked of a CPU's process.
+const IDLE: u32 = 0;
+const UNSEEN: u32 = 1;
+const SIDE: u32 = 2;
+const EXIT: u32 = 4;
+
+/// A CPU's process, as the one that tells it what to do sees it.
+#[repr(align(128))]
+struct Place {
+    request: Word,
+    kind: AtomicU32,
+}
+
+/// What all processes share.
+#[repr(C, align(4096))]
+struct Shared {
+    /// The line of the word.
+    word: [AtomicU8; LINE],
+    /// The line of the two bytes.
+    neighbours: [AtomicU8; LINE],
+}
+
+/// Runs the trials, after [`Mark::Arm`], in the working directory, which is empty before and after.
+pub(crate) fn run(cpus: usize) -> io::Result<()> {
+    let trials = trials(cpus);
+    if trials.is_empty() {
+        return Ok(());
+    }
+    pin(0);
+    let memory = Memory::new(cpus)?;
+    fs::write("calibration", [7; LINE])?;
+    let one_file = File::open("calibration")?;
+    let children = (0..cpus)
+        .map(|cpu| {
+            make_zeroes(&file_of(cpu))?;
+            // SAFETY: this process has one thread.
+            match unsafe { libc::fork() } {
+                -1 => Err(io::Error::last_os_error()),
+                0 => serve(&memory, cpu, &one_file),
+                id => Ok(id),
+            }
+        })
+        .collect::<io::Result<Vec<_>>>()?;
+    for kind in Kind::ALL {
+        for cpu in (0..WARM_UP).flat_map(|_| 0..cpus) {
+            memory.tell(cpu, kind, UNSEEN);
+        }
+    }
+    for Trial { kind, first, second } in trials {
+        Mark::Begin.say();
+        memory.tell(first, kind, SIDE);
+        memory.tell(second, kind, SIDE + 1);
+        Mark::End.say();
+    }
+    for (cpu, child) in children.into_iter().enumerate() {
+        memory.ask(cpu, Kind::Nothing, EXIT);
+        // SAFETY: a child of this process; its status is not wanted.
+        unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
+        fs::remove_file(file_of(cpu))?;
+    }
+    fs::remove_file("calibration")
+}
+
+fn file_of(cpu: usize) -> String {
+    format!("calibration{cpu}")
+}
+
+/// Makes a file of zeroes without end. An ordinary file's pages are counted for the whole machine as
+/// they are read again, until they are active.
+fn make_zeroes(path: &str) -> io::Result<()> {
+    let node = CString::new(path)?;
+    // SAFETY: a valid C string.
+    match unsafe { libc::mknod(node.as_ptr(), libc::S_IFCHR | 0o600, libc::makedev(1, 5)) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Memory that all processes have, until the guest powers off.
+#[derive(Clone, Copy)]
+struct Memory {
+    shared: &'static Shared,
+    places: &'static [Place],
+}
+
+impl Memory {
+    fn new(cpus: usize) -> io::Result<Memory> {
+        let bytes = PAGE + cpus * size_of::<Place>();
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: new memory at an address that the kernel chooses. It is zeroes, which are valid
+        // atomics, is never unmapped, and is large enough: the shared lines are in its first page, the
+        // places behind it.
+        unsafe {
+            let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+            let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0);
+            if at == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let places = at.cast::<u8>().add(PAGE).cast::<Place>();
+            let places = std::slice::from_raw_parts(places, cpus);
+            Ok(Memory { shared: &*at.cast::<Shared>(), places })
+        }
+    }
+
+    /// Has the process of a CPU make an operation, and waits for it.
+    fn tell(&self, cpu: usize, kind: Kind, request: u32) {
+        self.ask(cpu, kind, request);
+        self.places[cpu].request.wait(IDLE, || false);
+    }
+
+    fn ask(&self, cpu: usize, kind: Kind, request: u32) {
+        let place = &self.places[cpu];
+        place.kind.store(kind as u32, SeqCst);
+        place.request.set(request);
+    }
+}
+
+/// What the process of a CPU does.
+fn serve(memory: &Memory, cpu: usize, one_file: &File) -> ! {
+    pin(cpu);
+    let own = Own::new(cpu, memory.shared, one_file);
+    let place = &memory.places[cpu];
+    loop {
+        let request = place.request.wait_while(IDLE);
+        if request == EXIT {
+            // SAFETY: it ends the process, without what is meant for the parent.
+            unsafe { libc::_exit(0) }
+        }
+        let kind = Kind::ALL[place.kind.load(SeqCst) as usize];
+        match (&own, request.checked_sub(SIDE)) {
+            (Ok(own), Some(side)) => own.window(kind, side as u8),
+            (Ok(own), None) => own.operate(kind, 0),
+            // The trial has no windows then, which says enough.
+            (Err(_), _) => {}
+        }
+        place.request.set(IDLE);
+    }
+}
+
+/// What the process of a CPU has for itself.
+struct Own<'s> {
+    shared: &'s Shared,
+    one_file: &'s File,
+    file: File,
+    timer: OwnedFd,
+}
+
+impl<'s> Own<'s> {
+    fn new(cpu: usize, shared: &'s Shared, one_file: &'s File) -> io::Result<Own<'s>> {
+        let file = File::open(file_of(cpu))?;
+        // SAFETY: a new descriptor, which nobody else has.
+        let timer = unsafe {
+            match libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK) {
+                -1 => return Err(io::Error::last_os_error()),
+                fd => OwnedFd::from_raw_fd(fd),
+            }
+        };
+        Ok(Own { shared, one_file, file, timer })
+    }
+
+    /// Makes an operation in a window. Not inlined: the marks are at one place.
+    #[inline(never)]
+    fn window(&self, kind: Kind, side: u8) {
+        apart::open(side, true);
+        self.operate(kind, side.into());
+        apart::close(side);
+    }
+
+    #[inline(always)]
+    fn operate(&self, kind: Kind, side: usize) {
+        let mut own = [0_u8; LINE];
+        match kind {
+            Kind::Nothing => {}
+            // SAFETY: no memory is involved.
+            Kind::NoObject => unsafe {
+                libc::syscall(libc::SYS_getppid);
+            },
+            Kind::TwoFiles => self.read(own.as_mut_ptr(), LINE),
+            Kind::Interrupted => self.wait_for_interrupt(&mut own),
+            Kind::SharedWord => {
+                self.read(self.shared.word[WORD_AT].as_ptr(), WORD_BYTES);
+            }
+            Kind::NeighbouringBytes => {
+                self.read(self.shared.neighbours[NEIGHBOURS_AT + side].as_ptr(), 1);
+            }
+            // SAFETY: no memory is involved.
+            Kind::OneFile => unsafe {
+                libc::lseek(self.one_file.as_raw_fd(), 0, libc::SEEK_CUR);
+            },
+        }
+    }
+
+    /// Reads from the own file. The bytes are in memory of the caller's, or are shared atomics that
+    /// belong to this trial's side.
+    #[inline(always)]
+    fn read(&self, to: *mut u8, bytes: usize) {
+        // SAFETY: the callers' memory has so many bytes, and only the sides of this trial, which take
+        // turns, access it.
+        unsafe { libc::pread(self.file.as_raw_fd(), to.cast(), bytes, 0) };
+    }
+
+    #[inline(always)]
+    fn wait_for_interrupt(&self, own: &mut [u8; LINE]) {
+        let (fd, zero) = (self.timer.as_raw_fd(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
+        let it_value = libc::timespec { tv_nsec: TIMER_NANOS, ..zero };
+        let once = libc::itimerspec { it_interval: zero, it_value };
+        // SAFETY: the descriptor is a timer's, the pointers are to memory of this function and of the
+        // caller, and a timer is read as eight bytes.
+        unsafe {
+            libc::timerfd_settime(fd, 0, &raw const once, ptr::null_mut());
+            for _ in 0..MOST_READS {
+                if libc::read(fd, own.as_mut_ptr().cast(), 8) == 8 {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cpu_is_first_and_second_in_each_kind_of_trial() {
+        assert!(trials(1).is_empty());
+        for cpus in [2, 3, 4, 64] {
+            let all = trials(cpus);
+            for (kind, cpu) in
+                Kind::ALL.into_iter().flat_map(|kind| (0..cpus).map(move |c| (kind, c)))
+            {
+                let of_kind = || all.iter().filter(move |trial| trial.kind == kind);
+                assert!(of_kind().any(|trial| trial.first == cpu && trial.second != cpu));
+                assert!(of_kind().any(|trial| trial.second == cpu && trial.first != cpu));
+            }
+        }
+        assert_eq!(trials(2).len(), ROUNDS * Kind::ALL.len() * 2);
+    }
+
+    #[test]
+    fn what_a_trial_shares_is_where_it_says() {
+        assert_eq!(std::mem::offset_of!(Shared, word), 0);
+        assert_eq!(std::mem::offset_of!(Shared, neighbours), LINE);
+        assert!(size_of::<Shared>() <= PAGE, "places begin behind the first page");
+        assert!(Kind::ALL.iter().enumerate().all(|(nr, kind)| *kind as usize == nr));
+    }
+}

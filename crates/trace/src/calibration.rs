@@ -1,0 +1,311 @@
+//! Whether what QEMU shows is so: the verdicts of trials that are known.
+//!
+//! knee rests on how QEMU executes code and calls plugins, some of which is documented nowhere and
+//! changes between versions. So each guest begins with trials (the module `calibration` of crate
+//! knee-agent): pairs of operations that share nothing, and pairs that share one word, one line or one
+//! open file, in both orders and on every virtual CPU. A QEMU that misses what they share, or sees what
+//! they do not, is refused.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use knee_agent::calibration::{Kind, NEIGHBOURS_AT, Trial, WORD_AT, WORD_BYTES, trials};
+
+use crate::record::{Conflict, LEAST_INSTRUCTIONS, TestResult};
+
+/// The trials of a guest.
+#[derive(Debug)]
+pub struct Calibration {
+    /// Those whose results have not come.
+    expected: VecDeque<Trial>,
+    tests: u64,
+    /// By kind: why none of its trials has gone as it should, so far.
+    unshown: BTreeMap<Kind, Wrong>,
+}
+
+/// What a trial showed that is not so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    trial: Trial,
+    wrong: Wrong,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    /// The sides share something.
+    Missed,
+    /// The sides share nothing.
+    Invented,
+    /// They are not on two CPUs, or their windows were not seen.
+    NoSides,
+    /// A call into the kernel has fewer instructions than it can have.
+    TooFewInstructions,
+    /// The interrupt was not seen.
+    NoInterrupt,
+    /// Each trial of the kind was disturbed.
+    AlwaysDisturbed,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Trial { kind, first, second } = self.trial;
+        let what = match kind {
+            Kind::Nothing => "nothing is done",
+            Kind::NoObject => "getppid is called",
+            Kind::TwoFiles => "two files are read",
+            Kind::Interrupted => "two files are read until a timer interrupts",
+            Kind::SharedWord => "the kernel writes one word of user memory twice",
+            Kind::NeighbouringBytes => "the kernel writes two neighbouring bytes",
+            Kind::OneFile => "lseek is called twice on one open file",
+        };
+        let wrong = match self.wrong {
+            Wrong::Missed => "it misses the conflict",
+            Wrong::Invented => "it shows a conflict",
+            Wrong::NoSides => "it does not show two CPUs",
+            Wrong::TooFewInstructions => "it shows fewer instructions than a system call has",
+            Wrong::NoInterrupt => "it does not show the interrupt",
+            Wrong::AlwaysDisturbed => "another task was seen in every window",
+        };
+        write!(f, "{wrong} where {what} on CPU {first}, then CPU {second}")
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Calibration {
+    /// That of a guest with so many virtual CPUs.
+    pub fn of(cpus: u32) -> Calibration {
+        let expected: VecDeque<_> = trials(cpus as usize).into();
+        let unshown = expected.iter().map(|trial| (trial.kind, Wrong::AlwaysDisturbed)).collect();
+        Calibration { tests: expected.len() as u64, expected, unshown }
+    }
+
+    /// How many tests it has; they are the first of the guest's.
+    pub(crate) fn tests(&self) -> u64 {
+        self.tests
+    }
+
+    /// Whether all results have come.
+    pub fn is_over(&self) -> bool {
+        self.expected.is_empty()
+    }
+
+    /// Adds the result of the next trial.
+    ///
+    /// # Errors
+    /// It shows what is not so, or it is the last and no trial of some kind has shown anything.
+    pub fn add(&mut self, result: &TestResult) -> Result<(), Fault> {
+        let Some(trial) = self.expected.pop_front() else { return Ok(()) };
+        if !result.is_disturbed() {
+            match judge(trial, result) {
+                Ok(()) => drop(self.unshown.remove(&trial.kind)),
+                // Linux 7.2 does without an interrupt where a timer is late as it is set.
+                Err(Wrong::NoInterrupt) => {
+                    self.unshown.entry(trial.kind).and_modify(|why| *why = Wrong::NoInterrupt);
+                }
+                Err(wrong) => return Err(Fault { trial, wrong }),
+            }
+        }
+        match self.unshown.first_key_value() {
+            Some((&kind, &wrong)) if self.is_over() => {
+                Err(Fault { trial: Trial { kind, ..trial }, wrong })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is wrong with the result of a trial in which no other task ran.
+fn judge(trial: Trial, result: &TestResult) -> Result<(), Wrong> {
+    let [first, second] = &result.sides[..] else { return Err(Wrong::NoSides) };
+    if first.cpu == second.cpu || result.is_incomplete() {
+        return Err(Wrong::NoSides);
+    }
+    let mut instructions = result.sides.iter().map(|side| side.instructions);
+    if trial.kind != Kind::Nothing && instructions.any(|count| count < LEAST_INSTRUCTIONS) {
+        return Err(Wrong::TooFewInstructions);
+    }
+    if trial.kind == Kind::Interrupted && result.sides.iter().any(|side| side.interrupts == 0) {
+        return Err(Wrong::NoInterrupt);
+    }
+    let expected: Option<&dyn Fn(&Conflict) -> bool> = match trial.kind {
+        Kind::Nothing | Kind::NoObject | Kind::TwoFiles | Kind::Interrupted => None,
+        Kind::SharedWord => {
+            let word = (bytes(WORD_AT, WORD_BYTES), bytes(WORD_AT, WORD_BYTES));
+            Some(&move |conflict| conflict.overlap && written(conflict) == Some(word))
+        }
+        Kind::NeighbouringBytes => {
+            let two = (bytes(NEIGHBOURS_AT, 1), bytes(NEIGHBOURS_AT + 1, 1));
+            Some(&move |conflict| !conflict.overlap && written(conflict) == Some(two))
+        }
+        Kind::OneFile => Some(&|conflict| conflict.overlap),
+    };
+    match expected {
+        None if !result.is_conflict_free() => Err(Wrong::Invented),
+        Some(expected) if !result.conflicts.iter().any(expected) => Err(Wrong::Missed),
+        _ => Ok(()),
+    }
+}
+
+/// A mask of bytes of a line.
+const fn bytes(at: usize, count: usize) -> u64 {
+    ((1 << count) - 1) << at
+}
+
+/// What each of two sides wrote of a line.
+fn written(conflict: &Conflict) -> Option<(u64, u64)> {
+    match &conflict.sides[..] {
+        [first, second] => Some((first.written, second.written)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Record, Side, Touch};
+
+    const CPUS: u32 = 2;
+
+    fn side(number: usize, interrupts: u64) -> Side {
+        let line = format!(
+            r#"{{"side":{number},"cpu":{number},"opened":1,"closed":1,"instructions":400,
+               "accesses":90,"read":9,"written":3,"interrupts":{interrupts},"switches":0,
+               "unresolved":0,"overflowed":false}}"#
+        );
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn conflict(overlap: bool, written: [u64; 2]) -> Conflict {
+        let touch = |(side, written): (usize, u64)| Touch {
+            side,
+            first: written.trailing_zeros(),
+            last: 63 - written.leading_zeros(),
+            read: 0,
+            written,
+            virtuals: Vec::new(),
+            writers: Vec::new(),
+            readers: Vec::new(),
+            callers: Vec::new(),
+        };
+        let sides = written.into_iter().enumerate().map(touch).collect();
+        Conflict { line: 0x1000, overlap, sides, datum: None, by_position: false }
+    }
+
+    /// What a QEMU that works shows of a trial.
+    fn right(trial: Trial) -> TestResult {
+        let line = r#"{"test":0,"sides":[],"conflicts":[],"more":0,"stray":0}"#;
+        let Ok(Record::Test(mut result)) = Record::parse(line) else { panic!() };
+        result.sides =
+            (0..2).map(|nr| side(nr, u64::from(trial.kind == Kind::Interrupted))).collect();
+        let conflict = match trial.kind {
+            Kind::SharedWord => conflict(true, [0xff << 16; 2]),
+            Kind::NeighbouringBytes => conflict(false, [1 << 10, 1 << 11]),
+            Kind::OneFile => conflict(true, [0xff; 2]),
+            _ => return result,
+        };
+        result.conflicts.push(conflict);
+        result
+    }
+
+    /// Feeds all trials, with what `spoil` makes of their results.
+    fn calibrate(spoil: impl Fn(Trial, &mut TestResult)) -> Result<(), Fault> {
+        let mut calibration = Calibration::of(CPUS);
+        for trial in trials(CPUS as usize) {
+            let mut result = right(trial);
+            spoil(trial, &mut result);
+            calibration.add(&result)?;
+        }
+        assert!(calibration.is_over());
+        Ok(())
+    }
+
+    #[test]
+    fn a_qemu_that_shows_what_is_shared_and_nothing_else_is_accepted() {
+        calibrate(|_, _| {}).unwrap();
+    }
+
+    #[test]
+    fn a_missed_conflict_of_each_kind_is_noticed_on_each_cpu() {
+        for kind in [Kind::SharedWord, Kind::NeighbouringBytes, Kind::OneFile] {
+            for cpu in 0..CPUS as usize {
+                let fault = calibrate(|trial, result| {
+                    if (trial.kind, trial.first) == (kind, cpu) {
+                        result.conflicts.clear();
+                    }
+                });
+                let Fault { trial, wrong } = fault.unwrap_err();
+                assert_eq!((trial.kind, trial.first, wrong), (kind, cpu, Wrong::Missed));
+            }
+        }
+    }
+
+    #[test]
+    fn a_conflict_that_is_not_is_noticed_in_each_kind() {
+        for kind in [Kind::Nothing, Kind::NoObject, Kind::TwoFiles, Kind::Interrupted] {
+            let fault = calibrate(|trial, result| {
+                if trial.kind == kind {
+                    result.conflicts.push(conflict(true, [1; 2]));
+                }
+            });
+            assert_eq!(fault.unwrap_err().wrong, Wrong::Invented);
+        }
+    }
+
+    #[test]
+    fn false_sharing_is_not_taken_for_a_shared_word_nor_the_reverse() {
+        for kind in [Kind::SharedWord, Kind::NeighbouringBytes] {
+            let fault = calibrate(|trial, result| {
+                if trial.kind == kind {
+                    result.conflicts.iter_mut().for_each(|conflict| conflict.overlap ^= true);
+                }
+            });
+            assert_eq!(fault.unwrap_err().wrong, Wrong::Missed);
+        }
+    }
+
+    #[test]
+    fn sides_that_cannot_be_are_noticed() {
+        let wrong =
+            |spoil: fn(&mut TestResult)| calibrate(|_, result| spoil(result)).unwrap_err().wrong;
+        assert_eq!(wrong(|result| result.sides[1].cpu = 0), Wrong::NoSides);
+        assert_eq!(wrong(|result| drop(result.sides.pop())), Wrong::NoSides);
+        assert_eq!(wrong(|result| result.sides[0].closed = 0), Wrong::NoSides);
+        assert_eq!(wrong(|result| result.sides[1].instructions = 3), Wrong::TooFewInstructions);
+    }
+
+    #[test]
+    fn one_trial_without_its_interrupt_is_passed_over_and_all_of_them_are_not() {
+        let quiet = |result: &mut TestResult| result.sides[1].interrupts = 0;
+        calibrate(|trial, result| {
+            if trial.first == 0 {
+                quiet(result);
+            }
+        })
+        .unwrap();
+        let fault = calibrate(|_, result| quiet(result)).unwrap_err();
+        assert_eq!((fault.trial.kind, fault.wrong), (Kind::Interrupted, Wrong::NoInterrupt));
+    }
+
+    #[test]
+    fn one_disturbed_trial_of_a_kind_is_passed_over_and_all_of_them_are_not() {
+        let disturb = |result: &mut TestResult| {
+            result.sides[0].switches = 1;
+            result.conflicts.clear();
+        };
+        calibrate(|trial, result| {
+            if trial.first == 0 {
+                disturb(result);
+            }
+        })
+        .unwrap();
+        let fault = calibrate(|trial, result| {
+            if trial.kind == Kind::OneFile {
+                disturb(result);
+            }
+        });
+        let fault = fault.unwrap_err();
+        assert_eq!((fault.trial.kind, fault.wrong), (Kind::OneFile, Wrong::AlwaysDisturbed));
+        assert!(fault.to_string().starts_with("another task was seen in every window where lseek"));
+    }
+}
