@@ -5,6 +5,7 @@
 //! | a file, a package, a name → what QEMU boots | [`Kernel`], [`Archive`] |
 //! | files → the guest's first file system | [`Initramfs`] |
 //! | kernel, name → a file system for tests, on a RAM disk | [`Disk`] |
+//! | `KNEE_QEMU` → the QEMU that runs guests | [`Emulator`] |
 //! | kernel, file system, options → a running guest | [`Guest`] |
 //! | guest → lines, results, its end | [`Guest::next_event`], [`Event`] |
 //! | guest → what is in its memory | [`Ram`] |
@@ -74,7 +75,7 @@ pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
 pub use process::Tracing;
 pub use program::check_program;
-pub use qemu::{qemu_user_version, qemu_version};
+pub use qemu::{Emulator, qemu_user_version};
 pub use ram::Ram;
 pub use record::{
     Conflict, Header, Move, Record, RecordError, Side, TestResult, Touch, TracedAccess,

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -52,7 +53,6 @@ pub struct Tracing {
 
 /// A QEMU to be started.
 pub(crate) struct Launch {
-    qemu: &'static str,
     command: Command,
     inherited: Vec<OwnedFd>,
     results: Option<OwnedFd>,
@@ -60,10 +60,9 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    pub(crate) fn new(qemu: &'static str) -> Launch {
-        let mut command = Command::new(qemu);
+    pub(crate) fn new(mut command: Command) -> Launch {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Launch { qemu, command, inherited: Vec::new(), results: None, resume: None }
+        Launch { command, inherited: Vec::new(), results: None, resume: None }
     }
 
     /// Its command line.
@@ -103,8 +102,8 @@ impl Launch {
 
     /// Starts it, bound to the calling thread: it dies with it.
     pub(crate) fn start(self, patience: Duration) -> Result<Qemu, GuestError> {
-        let Launch { qemu, mut command, inherited, results, resume } = self;
-        let mut child = spawn(qemu, &mut command, &inherited)?;
+        let Launch { mut command, inherited, results, resume } = self;
+        let mut child = spawn(&mut command, &inherited)?;
         // QEMU has its own copies; of the pipe's end there may be no other, or it would never end.
         drop(inherited);
         let mut streams = Vec::new();
@@ -302,11 +301,7 @@ pub(crate) fn memory_file(name: &str, content: &[u8]) -> Result<OwnedFd, GuestEr
     Ok(file.into())
 }
 
-fn spawn(
-    qemu: &'static str,
-    command: &mut Command,
-    inherited: &[OwnedFd],
-) -> Result<Child, GuestError> {
+fn spawn(command: &mut Command, inherited: &[OwnedFd]) -> Result<Child, GuestError> {
     let inherited: Vec<RawFd> = inherited.iter().map(|file| file.as_fd().as_raw_fd()).collect();
     let parent = getpid();
     // SAFETY: between fork and exec the closure makes system calls only and allocates nothing. The
@@ -325,13 +320,18 @@ fn spawn(
             Ok(())
         });
     }
-    command.spawn().map_err(|source| not_started(qemu, source))
+    command.spawn().map_err(|source| not_started(command, source))
 }
 
 /// Why a QEMU was not started.
-pub(crate) fn not_started(qemu: &'static str, source: io::Error) -> GuestError {
+pub(crate) fn not_started(command: &Command, source: io::Error) -> GuestError {
+    let program = Path::new(command.get_program());
     match source.kind() {
-        io::ErrorKind::NotFound => GuestError::NoQemu(qemu),
+        // A name without a directory was looked up in PATH.
+        io::ErrorKind::NotFound if program.components().count() == 1 => {
+            GuestError::NoQemu(program.display().to_string())
+        }
+        io::ErrorKind::NotFound => GuestError::NoEmulator(program.to_owned()),
         _ => GuestError::System { what: "start QEMU", source },
     }
 }
