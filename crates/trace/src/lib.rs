@@ -40,6 +40,7 @@
 //! ```
 
 mod allocated;
+mod apt;
 mod archive;
 mod channel;
 mod check;
@@ -63,8 +64,10 @@ mod ram;
 mod record;
 mod results;
 mod symbols;
+mod tool;
 
-pub use archive::{Archive, Package};
+pub use apt::Package;
+pub use archive::Archive;
 pub use check::{CheckError, CheckOptions, Checked, Functions, check};
 pub use cost::{Cost, Figures, HotLine, Spread, cost};
 pub use datum::{Datum, Resolver, Symbol, Symbols};
@@ -73,6 +76,7 @@ pub use error::GuestError;
 pub use guest::{End, Event, Guest, GuestOptions};
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
+pub use package::PackageError;
 pub use process::Tracing;
 pub use program::check_program;
 pub use qemu::{Emulator, qemu_user_version};
@@ -81,3 +85,4 @@ pub use record::{
     Conflict, Header, Move, Record, RecordError, Side, TestResult, Touch, TracedAccess,
 };
 pub use symbols::ProgramNames;
+pub use tool::ToolError;
