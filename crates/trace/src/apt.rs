@@ -161,6 +161,7 @@ impl Apt {
         package: &Package,
         dir: &Path,
     ) -> Result<Vec<PathBuf>, PackageError> {
+        self.update()?;
         let partial = dir.join("partial");
         fs::create_dir_all(&partial).map_err(PackageError::write(&partial))?;
         let mut install = self.program("apt-get");
@@ -174,17 +175,13 @@ impl Apt {
         Ok(files.filter(|path| path.extension().is_some_and(|end| end == "deb")).collect())
     }
 
-    /// Fetches the lists of the suites, except those that were fetched lately.
+    /// Writes the configuration, and fetches the lists of the suites except those that were fetched
+    /// lately.
     fn update(&self) -> Result<(), PackageError> {
-        if self.stale().is_empty() {
+        if self.dir.join(sources_file(&self.suites)).exists() && self.stale().is_empty() {
             return Ok(());
         }
         let _lock = locked(&self.dir)?;
-        // Another knee may have fetched them meanwhile.
-        let stale = self.stale();
-        if stale.is_empty() {
-            return Ok(());
-        }
         let mirror = mirror()?;
         for dir in [&format!("{LISTS}/partial"), "cache/archives/partial"] {
             let dir = self.dir.join(dir);
@@ -193,6 +190,11 @@ impl Apt {
         self.write(Path::new("status"), "")?;
         self.write(Path::new(CONFIGURATION), &configuration(&self.dir))?;
         self.write(&sources_file(&self.suites), &sources(&mirror, &self.suites))?;
+        // Another knee may have fetched them meanwhile.
+        let stale = self.stale();
+        if stale.is_empty() {
+            return Ok(());
+        }
         // Without the lists of other suites, which would be fetched once more.
         let fetched = Apt { dir: self.dir.clone(), suites: stale };
         self.write(&sources_file(&fetched.suites), &sources(&mirror, &fetched.suites))?;
@@ -212,9 +214,7 @@ impl Apt {
         let is_fresh = |stamp: &Path| {
             modified(stamp).is_some_and(|then| then.elapsed().is_ok_and(|age| age < LISTS_AGE))
         };
-        let has_sources = self.dir.join(sources_file(&self.suites)).exists();
-        let suites = self.suites.iter().copied();
-        suites.filter(|suite| !has_sources || !is_fresh(&self.stamp(suite))).collect()
+        self.suites.iter().copied().filter(|suite| !is_fresh(&self.stamp(suite))).collect()
     }
 
     /// Written when the lists of a suite have been fetched.

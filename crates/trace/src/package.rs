@@ -91,8 +91,8 @@ pub(crate) fn files(
     })
 }
 
-/// Unpacks those files, links and directories of a package below `root` that are `wanted`; their
-/// paths are relative, such as `usr/bin/true`.
+/// Unpacks those files, links and directories of a package that are `wanted` into the directory
+/// `root`; their paths are relative, such as `usr/bin/true`.
 pub(crate) fn unpack(
     package: &Path,
     root: &Path,

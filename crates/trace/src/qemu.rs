@@ -4,18 +4,45 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::emulators::{self, Emulators};
 use crate::error::GuestError;
+use crate::package::PackageError;
 use crate::process::not_started;
 use crate::program;
 
 /// Name of the program on `PATH`.
 const QEMU: &str = "qemu-system-x86_64";
 /// Names the QEMU to use instead of the installed one.
-pub(crate) const VARIABLE: &str = "KNEE_QEMU";
+const VARIABLE: &str = "KNEE_QEMU";
 /// How the first line of `qemu-system-x86_64 --version` begins; that of user mode begins otherwise.
 const SYSTEM: &str = "QEMU emulator version ";
 /// What precedes the version in either.
 const WORD: &str = " version ";
+
+/// Why there is no QEMU to start guests with.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulatorError {
+    /// It cannot be started.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    /// It cannot be fetched.
+    #[error("cannot fetch a QEMU: {0}")]
+    Package(#[from] PackageError),
+    /// Nothing has that name.
+    #[error(
+        "no QEMU is called {wanted}: set KNEE_QEMU to the path of a program, a Debian release or the \
+         first numbers of a version; there are {known}"
+    )]
+    Unknown {
+        /// The name.
+        wanted: String,
+        /// What there is.
+        known: String,
+    },
+    /// That QEMU can perhaps be fetched, and has not been.
+    #[error("no QEMU called {0} has been fetched: knee qemu fetch {0}")]
+    NotFetched(String),
+}
 
 /// A QEMU that can be started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,25 +58,58 @@ enum Place {
     Installed,
     /// In this file.
     File(PathBuf),
+    /// In a directory of [`Emulators`].
+    Root(PathBuf),
 }
 
 impl Emulator {
     /// The QEMU that the environment variable `KNEE_QEMU` names, or without it the installed one.
     ///
+    /// `KNEE_QEMU` is the path of a program, which has a `/`, or the name of one of [`Emulators`],
+    /// which is fetched unless one of that name has been.
+    ///
     /// # Errors
-    /// `KNEE_QEMU` names a file that does not exist. The installed QEMU is not looked for before it
-    /// is started.
-    pub fn of_user() -> Result<Emulator, GuestError> {
+    /// `KNEE_QEMU` names a file that does not exist, or a QEMU that cannot be fetched. The installed
+    /// QEMU is not looked for before it is started.
+    pub fn of_user() -> Result<Emulator, EmulatorError> {
+        match Emulator::present() {
+            Err(EmulatorError::NotFetched(name)) => {
+                Emulators::of_user().fetch(&name).map(|(_, emulator)| emulator)
+            }
+            present => present,
+        }
+    }
+
+    /// Like [`Emulator::of_user`], but fetches nothing.
+    ///
+    /// # Errors
+    /// [`EmulatorError::NotFetched`] if it would have to be fetched.
+    pub fn present() -> Result<Emulator, EmulatorError> {
         let named = std::env::var_os(VARIABLE).filter(|named| !named.is_empty());
         named.map_or(Ok(Emulator::default()), |named| Emulator::named(&named))
     }
 
-    fn named(named: &OsStr) -> Result<Emulator, GuestError> {
+    fn named(named: &OsStr) -> Result<Emulator, EmulatorError> {
+        let name = named.to_string_lossy();
+        if !name.contains('/') {
+            let found = Emulators::of_user().find(&name);
+            return found.ok_or_else(|| EmulatorError::NotFetched(name.into_owned()));
+        }
         let file = Path::new(named);
         match file.is_file() {
             true => Ok(Emulator { place: Place::File(file.to_owned()) }),
-            false => Err(GuestError::NoEmulator(file.to_owned())),
+            false => Err(GuestError::NoEmulator(file.to_owned()).into()),
         }
+    }
+
+    /// The one that has been unpacked into a directory.
+    pub(crate) fn in_root(root: PathBuf) -> Emulator {
+        Emulator { place: Place::Root(root) }
+    }
+
+    /// Whether it is the one that this machine has on `PATH`.
+    pub fn is_installed(&self) -> bool {
+        self.place == Place::Installed
     }
 
     /// What it says of its version, `10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)`.
@@ -70,6 +130,7 @@ impl Emulator {
         match &self.place {
             Place::Installed => Command::new(QEMU),
             Place::File(file) => Command::new(file),
+            Place::Root(root) => emulators::command(root),
         }
     }
 }
