@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use knee_trace::{Event, Guest, GuestOptions, Initramfs, Kernel, Tracing};
+use knee_trace::{Emulator, Event, Guest, GuestOptions, Initramfs, Kernel, Tracing};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -14,6 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let archive = Initramfs::new().file("init", 0o755, &std::fs::read(init)?).finish();
     let user = std::env::var_os("USER_MODE").is_some();
     let options = GuestOptions {
+        emulator: Emulator::of_user()?,
         arguments: arguments.to_vec(),
         tracing: Some(Tracing { user, ..Tracing::default() }),
         ..GuestOptions::default()

@@ -269,7 +269,7 @@ mod tests {
         let wrong =
             |spoil: fn(&mut TestResult)| calibrate(|_, result| spoil(result)).unwrap_err().wrong;
         assert_eq!(wrong(|result| result.sides[1].cpu = 0), Wrong::NoSides);
-        assert_eq!(wrong(|result| drop(result.sides.pop())), Wrong::NoSides);
+        assert_eq!(wrong(|result| result.sides.truncate(1)), Wrong::NoSides);
         assert_eq!(wrong(|result| result.sides[0].closed = 0), Wrong::NoSides);
         assert_eq!(wrong(|result| result.sides[1].instructions = 3), Wrong::TooFewInstructions);
     }

@@ -23,7 +23,7 @@ use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::modules::module;
 use crate::process::Tracing;
-use crate::qemu::qemu_version;
+use crate::qemu::Emulator;
 use crate::record::{Record, TestResult, TracedAccess};
 use crate::results::Results;
 
@@ -228,8 +228,8 @@ pub fn check(
 }
 
 /// A QEMU whose trials went wrong.
-pub(crate) fn uncalibrated(fault: Fault) -> CheckError {
-    let version = qemu_version().unwrap_or_default();
+pub(crate) fn uncalibrated(emulator: &Emulator, fault: Fault) -> CheckError {
+    let version = emulator.version().unwrap_or_default();
     CheckError::Calibration { qemu: format!("QEMU {version}"), fault }
 }
 
@@ -399,7 +399,9 @@ impl<'a> Game<'a> {
                     if result.is_awaited() {
                         self.guest.resume()?;
                     }
-                    self.calibration.add(&result).map_err(uncalibrated)?;
+                    self.calibration
+                        .add(&result)
+                        .map_err(|fault| uncalibrated(self.guest.emulator(), fault))?;
                 }
                 Some(Event::Result(Record::Test(mut result))) => {
                     if let Some(resolver) = &mut self.resolver {

@@ -1,15 +1,16 @@
 //! What can go wrong with a guest, and what to do.
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::record::RecordError;
 
 /// Why there is no guest, or no more of it.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// QEMU is not there.
+    /// QEMU is not installed.
     #[error("{0} is not installed: apt-get install {package}", package = package(.0))]
-    NoQemu(&'static str),
+    NoQemu(String),
     /// QEMU cannot load plugins.
     #[error("this QEMU cannot load knee's plugin: {0}; choose another QEMU with KNEE_QEMU")]
     NoPlugins(String),
@@ -24,6 +25,20 @@ pub enum GuestError {
         /// The newest version that the plugin knows.
         newest: u32,
     },
+    /// The QEMU that the user names does not exist, or what it needs to run does not.
+    #[error(
+        "cannot start {path}: it does not exist; set KNEE_QEMU to a qemu-system-x86_64, or unset it \
+         to use the installed one",
+        path = .0.display()
+    )]
+    NoEmulator(PathBuf),
+    /// The QEMU that the user names is another program.
+    #[error(
+        "{path} is not qemu-system-x86_64: its --version does not name QEMU; set KNEE_QEMU to one, or \
+         unset it to use the installed one",
+        path = .0.display()
+    )]
+    NotQemu(PathBuf),
     /// The plugin is another than this knee's.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -61,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_qemu_that_is_missing_is_told_with_its_package() {
-        let told = |qemu| GuestError::NoQemu(qemu).to_string();
+        let told = |qemu: &str| GuestError::NoQemu(qemu.to_owned()).to_string();
         assert!(told("qemu-x86_64").ends_with("apt-get install qemu-user"));
         assert!(told("qemu-system-x86_64").ends_with("apt-get install qemu-system-x86"));
     }

@@ -17,10 +17,10 @@ use std::time::Duration;
 use crate::error::GuestError;
 use crate::kernel::Kernel;
 use crate::process::{Launch, Qemu, Said, Tracing, memory_file};
+use crate::qemu::Emulator;
 use crate::ram::Ram;
 use crate::record::Record;
 
-pub(crate) const QEMU: &str = "qemu-system-x86_64";
 const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.panic_on_oom=1 \
                           mitigations=off nokaslr slab_nomerge init_on_alloc=0 nowatchdog \
                           nosoftlockup tsc=reliable no_timer_check";
@@ -44,6 +44,8 @@ const PANIC: &str = "Kernel panic - not syncing";
 /// What to start.
 #[derive(Clone, Debug)]
 pub struct GuestOptions {
+    /// The QEMU that runs the guest.
+    pub emulator: Emulator,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Memory in MiB.
@@ -62,9 +64,10 @@ pub struct GuestOptions {
 }
 
 impl Default for GuestOptions {
-    /// Two CPUs, 1 GiB, traced, 30 s of patience: the guest boots in 5 s on an idle machine.
+    /// The installed QEMU, two CPUs, 1 GiB, traced, 30 s of patience: the guest boots in 5 s on an idle machine.
     fn default() -> GuestOptions {
         GuestOptions {
+            emulator: Emulator::default(),
             cpus: 2,
             memory: 1024,
             parameters: Vec::new(),
@@ -119,6 +122,7 @@ pub enum Event {
 
 /// A running guest. Dropping it kills it.
 pub struct Guest {
+    emulator: Emulator,
     qemu: Qemu,
     ram: Ram,
     /// The patience with it from its first result on.
@@ -138,7 +142,7 @@ impl Guest {
     ) -> Result<Guest, GuestError> {
         let bytes = u64::from(options.memory) << 20;
         let ram = Ram::new("knee-ram", bytes).map_err(GuestError::system("make memory"))?;
-        let mut launch = Launch::new(QEMU);
+        let mut launch = Launch::machine(options.emulator.command());
         let kernel = launch.inherit(memory_file("knee-kernel", kernel.image())?);
         let initrd = launch.inherit(memory_file("knee-initramfs", initramfs)?);
         let memory = backend(&mut launch, "ram", &ram)?;
@@ -169,8 +173,9 @@ impl Guest {
             patience *= BOOT;
         }
         let qemu = launch.start(patience)?;
+        let emulator = options.emulator.clone();
         let when_up = Some(options.patience);
-        Ok(Guest { qemu, ram, when_up, panic: None, powered_down: false })
+        Ok(Guest { emulator, qemu, ram, when_up, panic: None, powered_down: false })
     }
 
     /// The process of QEMU.
@@ -182,6 +187,11 @@ impl Guest {
     /// called once for each. That a guest has ended meanwhile is told by its events.
     pub fn resume(&self) -> Result<(), GuestError> {
         self.qemu.resume()
+    }
+
+    /// The QEMU that it runs in.
+    pub fn emulator(&self) -> &Emulator {
+        &self.emulator
     }
 
     /// Its memory.

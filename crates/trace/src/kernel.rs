@@ -8,7 +8,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::package::files;
+use crate::package::{PackageError, files};
+use crate::tool::ToolError;
 
 /// Offset and value of the boot protocol's signature.
 const SIGNATURE: (usize, &[u8]) = (0x202, b"HdrS");
@@ -28,14 +29,6 @@ pub enum KernelError {
         /// What the system said.
         source: io::Error,
     },
-    /// A file could not be written.
-    #[error("cannot write {path}: {source}", path = path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
     /// The file is something else.
     #[error(
         "{} is neither an x86 kernel image (vmlinuz, bzImage) nor a Debian package",
@@ -45,9 +38,6 @@ pub enum KernelError {
     /// A package of something else.
     #[error("{} has no kernel image in it: take linux-image-… and not its debug symbols or headers", .0.display())]
     NoImageInside(PathBuf),
-    /// A package that cannot be opened.
-    #[error("{} is no Debian package that dpkg-deb can open: fetch it again", .0.display())]
-    BrokenPackage(PathBuf),
     /// A module needs one that is not there.
     #[error("module {by} needs module {name}, which is not in {places}")]
     NoModule {
@@ -66,22 +56,12 @@ pub enum KernelError {
         "the image of the running kernel {0} is not readable here: name one, or fetch one with knee kernel fetch"
     )]
     NotHere(String),
-    /// A program is missing.
-    #[error("{program} is not installed: apt-get install {package}")]
-    NoProgram {
-        /// The program.
-        program: &'static str,
-        /// What has it.
-        package: &'static str,
-    },
-    /// A program failed.
-    #[error("{program} failed: {said}")]
-    Failed {
-        /// The program.
-        program: &'static str,
-        /// The last it said.
-        said: String,
-    },
+    /// A package could not be fetched or opened.
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    /// A module could not be decompressed.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
     /// No package has that name.
     #[error("no kernel is called {wanted}: there are {known}")]
     Unknown {
@@ -90,11 +70,6 @@ pub enum KernelError {
         /// What there is.
         known: String,
     },
-    /// The machine has no sources of Debian packages.
-    #[error(
-        "apt knows no mirror of Debian here: fetch a linux-image package yourself and name its file"
-    )]
-    NoMirror,
 }
 
 /// A kernel's image.

@@ -5,6 +5,7 @@
 //! | a file, a package, a name → what QEMU boots | [`Kernel`], [`Archive`] |
 //! | files → the guest's first file system | [`Initramfs`] |
 //! | kernel, name → a file system for tests, on a RAM disk | [`Disk`] |
+//! | a program, a name → the QEMU that runs guests | [`Emulator`], [`Emulators`] |
 //! | kernel, file system, options → a running guest | [`Guest`] |
 //! | guest → lines, results, its end | [`Guest::next_event`], [`Event`] |
 //! | guest → what is in its memory | [`Ram`] |
@@ -39,6 +40,7 @@
 //! ```
 
 mod allocated;
+mod apt;
 mod archive;
 mod calibration;
 mod channel;
@@ -46,6 +48,7 @@ mod check;
 mod cost;
 mod datum;
 mod disk;
+mod emulators;
 mod error;
 pub mod findings;
 mod guest;
@@ -64,22 +67,27 @@ mod ram;
 mod record;
 mod results;
 mod symbols;
+mod tool;
 
-pub use archive::{Archive, Package};
+pub use apt::Package;
+pub use archive::Archive;
 pub use calibration::{Calibration, Fault};
 pub use check::{CheckError, CheckOptions, Checked, Functions, check};
 pub use cost::{Cost, Figures, HotLine, Spread, cost};
 pub use datum::{Datum, Resolver, Symbol, Symbols};
 pub use disk::{Disk, DiskError};
+pub use emulators::Emulators;
 pub use error::GuestError;
 pub use guest::{End, Event, Guest, GuestOptions};
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
+pub use package::PackageError;
 pub use process::Tracing;
 pub use program::check_program;
-pub use qemu::{qemu_user_version, qemu_version};
+pub use qemu::{Emulator, EmulatorError, qemu_user_version};
 pub use ram::Ram;
 pub use record::{
     Conflict, Header, Move, Record, RecordError, Side, TestResult, Touch, TracedAccess,
 };
 pub use symbols::ProgramNames;
+pub use tool::ToolError;

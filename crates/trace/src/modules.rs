@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,6 +15,7 @@ use crate::kernel::{Kernel, KernelError};
 use crate::memfd;
 use crate::modinfo::{Needs, module_name};
 use crate::package::files;
+use crate::tool::{ToolError, output};
 
 /// The RAM disk's module, and where drivers are, of which it is the only one wanted.
 const RAM_DISK: &str = "brd";
@@ -123,14 +123,15 @@ impl Modules {
 
     /// Adds what is in a package.
     fn open(&mut self, path: &Path) -> Result<(), KernelError> {
-        files(path, |inside, file| {
+        let read = files(path, |inside, file| {
             if is_wanted(inside) {
                 let mut content = Vec::new();
                 file.read_to_end(&mut content)?;
                 self.add(path.join(inside), Some(content));
             }
             Ok(ControlFlow::Continue(()))
-        })
+        });
+        Ok(read?)
     }
 
     fn add(&mut self, path: PathBuf, content: Option<Vec<u8>>) {
@@ -225,20 +226,12 @@ fn decompress(
     program: &'static str,
     package: &'static str,
 ) -> Result<Vec<u8>, KernelError> {
-    let failed = |source: io::Error| KernelError::Failed { program, said: source.to_string() };
-    let input = memfd::holding("knee-module", content).map_err(failed)?;
-    let output = Command::new(program).arg("-dc").stdin(Stdio::from(input)).output();
-    let output = output.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => KernelError::NoProgram { program, package },
-        _ => failed(error),
+    let input = memfd::holding("knee-module", content).map_err(|error| ToolError::Failed {
+        program: program.to_owned(),
+        message: error.to_string(),
     })?;
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Err(KernelError::Failed { program, said })
-        }
-    }
+    let mut command = Command::new(program);
+    Ok(output(command.arg("-dc").stdin(Stdio::from(input)), package)?)
 }
 
 #[cfg(test)]

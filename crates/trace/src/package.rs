@@ -2,12 +2,59 @@
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
 
-use crate::kernel::KernelError;
+use crate::tool::{ToolError, output};
 
-/// A file that says so when there is less of it than there should be, as in a package that was cut off.
+const DPKG_DEB: &str = "dpkg-deb";
+/// The package that contains it.
+const DPKG: &str = "dpkg";
+
+/// Why a Debian package cannot be fetched or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum PackageError {
+    /// A file could not be read.
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file or directory could not be written.
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Write {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// apt or dpkg-deb is missing or failed.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// A package that cannot be opened.
+    #[error("dpkg-deb cannot open {} as a Debian package: fetch it again", .0.display())]
+    Broken(PathBuf),
+    /// The machine has no sources of Debian packages.
+    #[error(
+        "no source of apt on this machine is a mirror of Debian: add one to /etc/apt/sources.list.d, \
+         or name a file that you have downloaded yourself"
+    )]
+    NoMirror,
+    /// The mirror cannot be reached, or has none of the suites.
+    #[error("apt fetched no list of packages from {0}: check the network and the mirror")]
+    NoLists(String),
+}
+
+impl PackageError {
+    /// Adds the path to what the system said of writing.
+    pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> PackageError + '_ {
+        |source| PackageError::Write { path: path.to_owned(), source }
+    }
+}
+
+/// A file of which less than its size is an error, as in a package that was cut off.
 struct Whole<R> {
     file: R,
     left: u64,
@@ -29,39 +76,84 @@ impl<R: Read> Read for Whole<R> {
 pub(crate) fn files(
     package: &Path,
     mut take: impl FnMut(&Path, &mut dyn Read) -> io::Result<ControlFlow<()>>,
-) -> Result<(), KernelError> {
-    let program = "dpkg-deb";
-    let mut opener = Command::new(program);
+) -> Result<(), PackageError> {
+    let taken = entries(package, |file| {
+        if !file.header().entry_type().is_file() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let path = file.path()?.into_owned();
+        let mut file = Whole { left: file.size(), file };
+        take(&path, &mut file)
+    });
+    taken.map_err(|error| match error {
+        Failure::Package(error) => error,
+        Failure::Read(source) => PackageError::Read { path: package.to_owned(), source },
+    })
+}
+
+/// Unpacks those files, links and directories of a package that are `wanted` into the directory
+/// `root`; their paths are relative, such as `usr/bin/true`.
+pub(crate) fn unpack(
+    package: &Path,
+    root: &Path,
+    wanted: impl Fn(&Path) -> bool,
+) -> Result<(), PackageError> {
+    let unpacked = entries(package, |file| {
+        let path = file.path()?;
+        if wanted(path.strip_prefix(".").unwrap_or(&path)) {
+            file.unpack_in(root)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    });
+    unpacked.map_err(|error| match error {
+        Failure::Package(error) => error,
+        Failure::Read(source) => PackageError::Write { path: root.to_owned(), source },
+    })
+}
+
+/// A field of a package's description: `Depends`.
+pub(crate) fn field(package: &Path, name: &str) -> Result<String, PackageError> {
+    let mut opener = Command::new(DPKG_DEB);
+    let value = output(opener.arg("--field").arg(package).arg(name), DPKG)?;
+    Ok(String::from_utf8_lossy(&value).into_owned())
+}
+
+/// Why entries of a package were not taken.
+enum Failure {
+    Package(PackageError),
+    /// Reading an entry, or what is done with it.
+    Read(io::Error),
+}
+
+type Entry<'a> = tar::Entry<'a, ChildStdout>;
+
+/// Hands all that is in a package to `take` until it has enough.
+fn entries(
+    package: &Path,
+    mut take: impl FnMut(&mut Entry<'_>) -> io::Result<ControlFlow<()>>,
+) -> Result<(), Failure> {
+    let mut opener = Command::new(DPKG_DEB);
     opener.arg("--fsys-tarfile").arg(package);
     opener.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut opener = opener.spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => KernelError::NoProgram { program, package: "dpkg" },
-        _ => KernelError::Failed { program, said: error.to_string() },
+    let mut child = opener.spawn().map_err(|error| {
+        Failure::Package(PackageError::Tool(ToolError::not_run(&opener, DPKG, &error)))
     })?;
-    let taken: io::Result<_> =
-        opener.stdout.take().map_or(Ok(ControlFlow::Continue(())), |files| {
-            for file in tar::Archive::new(files).entries()? {
-                let file = file?;
-                if !file.header().entry_type().is_file() {
-                    continue;
-                }
-                let path = file.path()?.into_owned();
-                let mut file = Whole { left: file.size(), file };
-                if take(&path, &mut file)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
+    let taken: io::Result<_> = child.stdout.take().map_or(Ok(ControlFlow::Continue(())), |files| {
+        for entry in tar::Archive::new(files).entries()? {
+            if take(&mut entry?)?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
-            Ok(ControlFlow::Continue(()))
-        });
+        }
+        Ok(ControlFlow::Continue(()))
+    });
     // Its pipe is closed: it has ended, or ends of that.
-    let opened = opener.wait().is_ok_and(|status| status.success());
+    let opened = child.wait().is_ok_and(|status| status.success());
+    let broken = || Failure::Package(PackageError::Broken(package.to_owned()));
     match taken {
         Ok(ControlFlow::Break(())) => Ok(()),
         Ok(ControlFlow::Continue(())) if opened => Ok(()),
-        Ok(_) => Err(KernelError::BrokenPackage(package.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            Err(KernelError::BrokenPackage(package.to_owned()))
-        }
-        Err(source) => Err(KernelError::Read { path: package.to_owned(), source }),
+        Ok(_) => Err(broken()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(broken()),
+        Err(source) => Err(Failure::Read(source)),
     }
 }

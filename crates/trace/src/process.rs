@@ -6,9 +6,11 @@
 //! kills QEMU.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,7 +25,6 @@ use rustix::process::{
 use crate::error::GuestError;
 use crate::memfd;
 use crate::plugin_api;
-use crate::program;
 use crate::record::Record;
 
 /// A line that is longer is cut into several: a guest that writes no line ends costs no memory.
@@ -55,18 +56,32 @@ pub struct Tracing {
 
 /// A QEMU to be started.
 pub(crate) struct Launch {
-    qemu: &'static str,
     command: Command,
+    /// The words that start QEMU, without any that say what it is to do.
+    words: Vec<OsString>,
+    /// … and those with which it does nothing.
+    idle: &'static [&'static str],
     inherited: Vec<OwnedFd>,
     results: Option<OwnedFd>,
     resume: Option<OwnedFd>,
 }
 
 impl Launch {
-    pub(crate) fn new(qemu: &'static str) -> Launch {
-        let mut command = Command::new(qemu);
+    /// One that emulates a machine.
+    pub(crate) fn machine(command: Command) -> Launch {
+        Launch::new(command, &["-machine", "none", "-nodefaults", "-display", "none"])
+    }
+
+    /// One that runs a program, in user mode.
+    pub(crate) fn program(command: Command) -> Launch {
+        Launch::new(command, &["/bin/true"])
+    }
+
+    fn new(mut command: Command, idle: &'static [&'static str]) -> Launch {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words = words.map(OsStr::to_owned).collect();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Launch { qemu, command, inherited: Vec::new(), results: None, resume: None }
+        Launch { command, words, idle, inherited: Vec::new(), results: None, resume: None }
     }
 
     /// Its command line.
@@ -100,7 +115,7 @@ impl Launch {
             self.resume = Some(resume);
         }
         self.command.arg("-plugin").arg(arguments);
-        if let Some(version) = plugin_api(self.qemu)? {
+        if let Some(version) = plugin_api(&self.words, self.idle)? {
             self.command.env(plugin_api::VARIABLE, version.to_string());
         }
         self.results = Some(results);
@@ -109,8 +124,8 @@ impl Launch {
 
     /// Starts it, bound to the calling thread: it dies with it.
     pub(crate) fn start(self, patience: Duration) -> Result<Qemu, GuestError> {
-        let Launch { qemu, mut command, inherited, results, resume } = self;
-        let mut child = spawn(qemu, &mut command, &inherited)?;
+        let Launch { mut command, inherited, results, resume, .. } = self;
+        let mut child = spawn(&mut command, &inherited)?;
         // QEMU has its own copies; of the pipe's end there may be no other, or it would never end.
         drop(inherited);
         let mut streams = Vec::new();
@@ -134,24 +149,22 @@ impl Launch {
     }
 }
 
-/// The version of the plugin API to claim, if the plugin has to be told; QEMU is asked once.
-fn plugin_api(qemu: &'static str) -> Result<Option<u32>, GuestError> {
-    static KNOWN: Mutex<BTreeMap<&str, Option<u32>>> = Mutex::new(BTreeMap::new());
+/// The version of the plugin API to claim, if the plugin has to be told. Each QEMU is asked once, by
+/// starting `words` to do nothing.
+fn plugin_api(words: &[OsString], idle: &[&str]) -> Result<Option<u32>, GuestError> {
+    static KNOWN: Mutex<BTreeMap<Vec<OsString>, Option<u32>>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(version) = known.get(qemu) {
+    if let Some(version) = known.get(words) {
         return Ok(*version);
     }
-    let mut launch = Launch::new(qemu);
-    let file = launch.inherit(memory_file("knee-plugin", knee_artefacts::PLUGIN)?);
-    launch.command.args(["-plugin", &format!("file={file},{}", plugin_api::PROBE)]);
-    match qemu {
-        program::QEMU => launch.command.arg("/bin/true"),
-        _ => launch.command.args(["-machine", "none", "-nodefaults", "-display", "none"]),
-    };
-    prepare(&mut launch.command, &launch.inherited);
-    let output = launch.command.output().map_err(|error| not_started(qemu, error))?;
+    let file = memory_file("knee-plugin", knee_artefacts::PLUGIN)?;
+    let plugin = format!("file=/proc/self/fd/{},{}", file.as_raw_fd(), plugin_api::PROBE);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg("-plugin").arg(plugin).args(idle).stdin(Stdio::null());
+    prepare(&mut command, &[file]);
+    let output = command.output().map_err(|error| not_started(&command, error))?;
     let version = plugin_api::to_claim(&String::from_utf8_lossy(&output.stderr))?;
-    known.insert(qemu, version);
+    known.insert(words.to_vec(), version);
     Ok(version)
 }
 
@@ -329,13 +342,9 @@ pub(crate) fn memory_file(name: &str, content: &[u8]) -> Result<OwnedFd, GuestEr
     Ok(file.into())
 }
 
-fn spawn(
-    qemu: &'static str,
-    command: &mut Command,
-    inherited: &[OwnedFd],
-) -> Result<Child, GuestError> {
+fn spawn(command: &mut Command, inherited: &[OwnedFd]) -> Result<Child, GuestError> {
     prepare(command, inherited);
-    command.spawn().map_err(|source| not_started(qemu, source))
+    command.spawn().map_err(|source| not_started(command, source))
 }
 
 /// Has a command inherit these files, leave no core file, and end with the calling thread.
@@ -361,9 +370,14 @@ fn prepare(command: &mut Command, inherited: &[OwnedFd]) {
 }
 
 /// Why a QEMU was not started.
-pub(crate) fn not_started(qemu: &'static str, source: io::Error) -> GuestError {
+pub(crate) fn not_started(command: &Command, source: io::Error) -> GuestError {
+    let program = Path::new(command.get_program());
     match source.kind() {
-        io::ErrorKind::NotFound => GuestError::NoQemu(qemu),
+        // A name without a directory was looked up in PATH.
+        io::ErrorKind::NotFound if program.components().count() == 1 => {
+            GuestError::NoQemu(program.display().to_string())
+        }
+        io::ErrorKind::NotFound => GuestError::NoEmulator(program.to_owned()),
         _ => GuestError::System { what: "start QEMU", source },
     }
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use knee_agent::Outcome;
@@ -92,7 +92,7 @@ struct Process {
 
 impl Process {
     fn start(program: &Path, tests: &[u8], patience: Duration) -> Result<Process, CheckError> {
-        let mut launch = Launch::new(QEMU);
+        let mut launch = Launch::program(Command::new(QEMU));
         launch.trace(Tracing { user: true, ..Tracing::default() })?;
         launch.command().arg(program).stdin(Stdio::from(memory_file("knee-tests", tests)?));
         Ok(Process {

@@ -8,7 +8,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use knee_commute::{Limits, Wanted, models};
-use knee_trace::{Archive, CheckError, CheckOptions, GuestError, GuestOptions, Kernel, check};
+use knee_trace::{
+    Archive, CheckError, CheckOptions, Emulator, GuestError, GuestOptions, Kernel, check,
+};
 
 /// For each guest that waits for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -39,7 +41,8 @@ fn tests(pair: [&str; 2], word: &str) -> String {
 
 /// Runs some tests on a kernel; the names of all that their calls share.
 fn shared(kernel: &Kernel, tests: &str) -> Result<BTreeSet<String>, CheckError> {
-    let guest = GuestOptions { patience: PATIENCE, ..GuestOptions::default() };
+    let emulator = Emulator::of_user().expect("the QEMU that KNEE_QEMU names");
+    let guest = GuestOptions { emulator, patience: PATIENCE, ..GuestOptions::default() };
     let options = CheckOptions { guest, ..CheckOptions::default() };
     let mut names = BTreeSet::new();
     check(kernel, tests.as_bytes(), &options, |checked, _| {

@@ -11,8 +11,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use knee_trace::{
-    Archive, End, Event, Guest, GuestError, GuestOptions, Header, Initramfs, Kernel, Record, Side,
-    TestResult, Touch, TracedAccess, Tracing,
+    Archive, Emulator, End, Event, Guest, GuestError, GuestOptions, Header, Initramfs, Kernel,
+    Record, Side, TestResult, Touch, TracedAccess, Tracing,
 };
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -92,7 +92,8 @@ fn start(arguments: &str, options: GuestOptions) -> Option<Guest> {
         Err(reason) => return skip(reason),
     };
     let arguments = arguments.split(' ').map(str::to_owned).collect();
-    let options = GuestOptions { arguments, ..options };
+    let emulator = Emulator::of_user().expect("the QEMU that KNEE_QEMU names");
+    let options = GuestOptions { emulator, arguments, ..options };
     let files = Initramfs::new().file("init", 0o755, &PROBE).finish();
     match Guest::start(kernel, &files, &options) {
         Ok(guest) => Some(guest),

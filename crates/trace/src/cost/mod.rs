@@ -116,7 +116,8 @@ fn guest(
                 if result.is_awaited() {
                     guest.resume()?;
                 }
-                calibration.add(&result).map_err(uncalibrated)?;
+                let added = calibration.add(&result);
+                added.map_err(|fault| uncalibrated(&options.emulator, fault))?;
             }
             Event::Result(Record::Test(result)) => {
                 if let (Some(resolver), false) = (&mut resolver, result.is_conflict_free()) {

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow};
 use clap::builder::PossibleValuesParser;
 use knee_measure::machine::utc::rfc3339;
 use knee_trace::findings::{Shard, Tally, TestLine, Tested, TestedKernel};
-use knee_trace::{Archive, CheckOptions, Disk, Functions, Kernel, check, qemu_version};
+use knee_trace::{Archive, CheckOptions, Disk, Emulator, Functions, GuestOptions, Kernel, check};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -112,12 +112,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let tested = Tested::Kernel { kernel: TestedKernel::of(&kernel), file_system: args.fs.clone() };
     let title = tested.to_string();
-    let qemu = qemu_version();
+    let emulator = Emulator::of_user()?;
+    let qemu = emulator.version();
     let version = qemu.as_deref().unwrap_or_default().to_owned();
     let (mut progress, _) = Progress::begin(args, &all, tested, version)?;
     if !progress.is_done() {
         qemu?;
-        let options = CheckOptions { disk: disk(args, &kernel)?, ..CheckOptions::default() };
+        let options = options(args, &kernel, emulator)?;
         match run_tests(&kernel, &options, &mut progress) {
             Err(error) if stdout::is_broken_pipe(&error) => return Ok(ExitStatus::Done),
             ran => ran?,
@@ -130,9 +131,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(status(&tally))
 }
 
-/// What the tests' files are on, if that is not tmpfs.
-fn disk(args: &Args, kernel: &Kernel) -> anyhow::Result<Option<Disk>> {
-    Ok((args.fs != TMPFS).then(|| Disk::make(kernel, &args.fs)).transpose()?)
+/// How the tests are run: in this QEMU, with files on the file system that is asked for.
+fn options(args: &Args, kernel: &Kernel, emulator: Emulator) -> anyhow::Result<CheckOptions> {
+    let guest = GuestOptions { emulator, ..GuestOptions::default() };
+    let disk = (args.fs != TMPFS).then(|| Disk::make(kernel, &args.fs)).transpose()?;
+    Ok(CheckOptions { guest, disk, ..CheckOptions::default() })
 }
 
 fn status(tally: &Tally) -> ExitStatus {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use knee_agent::{CostRequest, Experiment, Mode, OPERATIONS};
-use knee_trace::{End, GuestOptions, Kernel, cost, qemu_version};
+use knee_trace::{Emulator, End, GuestOptions, Kernel, cost};
 
 use super::check::{kernel, warn_of_missing};
 use crate::exit::{ExitStatus, usage};
@@ -91,7 +91,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         return Ok(ExitStatus::Done);
     }
     let operations = operations(&args.operations)?;
-    qemu_version()?;
+    let emulator = Emulator::of_user()?;
+    emulator.version()?;
     let kernels = match &args.kernels[..] {
         [] => vec![kernel(None)?],
         named => named.iter().map(|named| kernel(Some(named))).collect::<anyhow::Result<_>>()?,
@@ -116,7 +117,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let mut costs = Vec::new();
     let mut died = false;
     for kernel in &kernels {
-        let (of_kernel, end) = measure(kernel, &request)?;
+        let (of_kernel, end) = measure(kernel, &request, &emulator)?;
         if !matches!(end, End::PoweredOff) {
             died = true;
             tell!("knee: Linux {}: the guest did not come to its end: {end}", kernel.release());
@@ -142,9 +143,13 @@ impl Args {
     }
 }
 
-fn measure(kernel: &Kernel, request: &CostRequest) -> anyhow::Result<(KernelCosts, End)> {
+fn measure(
+    kernel: &Kernel,
+    request: &CostRequest,
+    emulator: &Emulator,
+) -> anyhow::Result<(KernelCosts, End)> {
     let cpus = request.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(1);
-    let options = GuestOptions { cpus, ..GuestOptions::default() };
+    let options = GuestOptions { emulator: emulator.clone(), cpus, ..GuestOptions::default() };
     let of = plural(request.experiments.len(), "experiment");
     let release = kernel.release();
     tell!("knee: {of} on Linux {release}; a guest with {} boots", plural(cpus as usize, "CPU"));

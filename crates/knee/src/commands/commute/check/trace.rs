@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use anyhow::anyhow;
 use knee_agent::Outcome;
-use knee_trace::{CheckOptions, Checked, Functions, Kernel, TracedAccess, check, qemu_version};
+use knee_trace::{CheckOptions, Checked, Emulator, Functions, Kernel, TracedAccess, check};
 use serde_json::json;
 
-use super::{Args, disk};
+use super::{Args, options};
 use crate::exit::{ExitStatus, usage};
 use crate::stderr::tell;
 use crate::stdout;
@@ -25,9 +25,9 @@ pub(super) fn run(
             tests.len()
         ))
     })?;
-    qemu_version()?;
-    let options =
-        CheckOptions { disk: disk(args, kernel)?, trace: true, ..CheckOptions::default() };
+    let emulator = Emulator::of_user()?;
+    emulator.version()?;
+    let options = CheckOptions { trace: true, ..options(args, kernel, emulator)? };
     tell!("knee: {test} on Linux {}; the guest boots", kernel.release());
     let mut told = Err(anyhow!("the test was not run"));
     check(kernel, line, &options, |checked, functions| {

@@ -1,0 +1,360 @@
+//! apt with a configuration, lists and a cache of its own, to fetch packages of Debian without
+//! installing them.
+//!
+//! apt does the work (proxies, signatures, mirrors, dependencies) below the user's cache directory:
+//! the machine's own configuration is read to learn the mirror and is not touched, so no privilege is
+//! needed. Kernels and QEMUs share the lists, each with the suites that it asks for. Which suites there
+//! are is known here; whether the mirror still has the oldest of them is not, and one that it lacks is
+//! left out.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use knee_measure::record::write_atomically;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::package::PackageError;
+use crate::tool::output;
+
+/// Names of Debian's suites that may stand in a machine's sources.
+const DEBIAN: [&str; 10] = [
+    "bullseye",
+    "bookworm",
+    "trixie",
+    "forky",
+    "sid",
+    "oldoldstable",
+    "oldstable",
+    "stable",
+    "testing",
+    "unstable",
+];
+/// Where Debian's package debian-archive-keyring has the keys of all suites.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Lists that are older are fetched anew.
+const LISTS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The configuration.
+const CONFIGURATION: &str = "apt.conf";
+/// Where the lists are.
+const LISTS: &str = "state/lists";
+/// The packages that contain apt's programs.
+const APT: &str = "apt dpkg";
+
+/// A package of Debian, in one of its suites.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// `linux-image-6.1.0-18-cloud-amd64`
+    pub name: String,
+    /// `6.1.76-1`, without the epoch that Debian's versions may have.
+    pub version: String,
+    /// `bookworm`
+    pub suite: String,
+    /// The version as apt knows it: `1:7.2+dfsg-7`.
+    pub(crate) full_version: String,
+}
+
+impl Package {
+    pub(crate) fn new(name: &str, full_version: &str, suite: &str) -> Package {
+        // Only digits may precede the colon of an epoch.
+        let version = full_version.split_once(':').map_or(full_version, |(_, version)| version);
+        let [name, version, suite, full_version] =
+            [name, version, suite, full_version].map(str::to_owned);
+        Package { name, version, suite, full_version }
+    }
+
+    /// Whether its suite, its version or the first numbers of its version are `wanted`.
+    pub(crate) fn is(&self, wanted: &str) -> bool {
+        let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_digit());
+        self.suite == wanted || self.version.strip_prefix(wanted).is_some_and(ends)
+    }
+
+    /// Numbers of the version, to tell which of two is newer. Debian's order is more intricate, and
+    /// for versions of kernels and QEMUs the same.
+    pub(crate) fn order(&self) -> Vec<u64> {
+        let numbers = self.version.split(|c: char| !c.is_ascii_digit());
+        numbers.filter_map(|number| number.parse().ok()).collect()
+    }
+}
+
+/// A directory of knee's in the user's cache, `$XDG_CACHE_HOME/knee/NAME`.
+pub(crate) fn cache(name: &str) -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::home_dir().map(|home| home.join(".cache"));
+    let cache = cache.filter(|dir| dir.is_absolute()).or_else(home);
+    cache.unwrap_or_else(std::env::temp_dir).join("knee").join(name)
+}
+
+/// Makes a directory unless it exists, and locks it for as long as the file is open: whoever else
+/// asks for the lock waits.
+pub(crate) fn locked(dir: &Path) -> Result<File, PackageError> {
+    fs::create_dir_all(dir).map_err(PackageError::write(dir))?;
+    let file =
+        File::open(dir).map_err(|source| PackageError::Read { path: dir.to_owned(), source })?;
+    // NFS locks no directory: better without a lock than not at all.
+    let _ = flock(&file, FlockOperation::LockExclusive);
+    Ok(file)
+}
+
+/// apt with the lists of some suites.
+#[derive(Clone, Debug)]
+pub(crate) struct Apt {
+    dir: PathBuf,
+    suites: Vec<&'static str>,
+}
+
+impl Apt {
+    /// In the user's cache directory.
+    pub(crate) fn of_user(suites: &[&'static str]) -> Apt {
+        Apt { dir: cache("apt"), suites: suites.to_vec() }
+    }
+
+    /// The packages whose names begin with `prefix` and are `wanted`, in no particular order. Fetches
+    /// the lists of suites that are older than a day.
+    pub(crate) fn packages(
+        &self,
+        prefix: &str,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Package>, PackageError> {
+        self.update()?;
+        // To ask apt takes seconds.
+        let answer = self.dir.join(format!("packages.{prefix}.{}", self.suites.join("+")));
+        let updated = self.suites.iter().filter_map(|suite| modified(&self.stamp(suite))).max();
+        if modified(&answer) > updated
+            && let Ok(known) = fs::read_to_string(&answer)
+        {
+            return Ok(packages(&known));
+        }
+        let names = run(self.program("apt-cache").args(["pkgnames", prefix]))?;
+        let names: Vec<&str> = names.lines().filter(|name| wanted(name)).collect();
+        let found = match names[..] {
+            [] => String::new(),
+            _ => run(self.program("apt-cache").arg("madison").args(names))?,
+        };
+        write_atomically(&answer, found.as_bytes()).map_err(PackageError::write(&answer))?;
+        Ok(packages(&found))
+    }
+
+    /// Downloads one version of a package into a directory unless it is there; returns its file.
+    pub(crate) fn download(
+        &self,
+        name: &str,
+        version: &str,
+        dir: &Path,
+    ) -> Result<PathBuf, PackageError> {
+        // apt writes the colon of an epoch in this way.
+        let file = dir.join(format!("{name}_{}_amd64.deb", version.replace(':', "%3a")));
+        if !file.exists() {
+            fs::create_dir_all(dir).map_err(PackageError::write(dir))?;
+            let mut download = self.program("apt-get");
+            download.args(["-q", "download", &format!("{name}={version}")]);
+            run(download.current_dir(dir))?;
+        }
+        Ok(file)
+    }
+
+    /// Downloads a package and all that it depends on, as if nothing were installed, into a directory
+    /// that is empty or does not exist; returns the files.
+    pub(crate) fn download_closure(
+        &self,
+        package: &Package,
+        dir: &Path,
+    ) -> Result<Vec<PathBuf>, PackageError> {
+        self.update()?;
+        let partial = dir.join("partial");
+        fs::create_dir_all(&partial).map_err(PackageError::write(&partial))?;
+        let mut install = self.program("apt-get");
+        install.args(["-q", "-y", "--no-install-recommends", "--download-only"]);
+        install.arg("-o").arg(format!("Dir::Cache::Archives={}", dir.display()));
+        install.args(["-t", &package.suite, "install"]);
+        run(install.arg(format!("{}={}", package.name, package.full_version)))?;
+        let entries = fs::read_dir(dir)
+            .map_err(|source| PackageError::Read { path: dir.to_owned(), source })?;
+        let files = entries.flatten().map(|entry| entry.path());
+        Ok(files.filter(|path| path.extension().is_some_and(|end| end == "deb")).collect())
+    }
+
+    /// Writes the configuration, and fetches the lists of the suites except those that were fetched
+    /// lately.
+    fn update(&self) -> Result<(), PackageError> {
+        if self.dir.join(sources_file(&self.suites)).exists() && self.stale().is_empty() {
+            return Ok(());
+        }
+        let _lock = locked(&self.dir)?;
+        let mirror = mirror()?;
+        for dir in [&format!("{LISTS}/partial"), "cache/archives/partial"] {
+            let dir = self.dir.join(dir);
+            fs::create_dir_all(&dir).map_err(PackageError::write(&dir))?;
+        }
+        self.write(Path::new("status"), "")?;
+        self.write(Path::new(CONFIGURATION), &configuration(&self.dir))?;
+        self.write(&sources_file(&self.suites), &sources(&mirror, &self.suites))?;
+        // Another knee may have fetched them meanwhile.
+        let stale = self.stale();
+        if stale.is_empty() {
+            return Ok(());
+        }
+        // Without the lists of other suites, which would be fetched once more.
+        let fetched = Apt { dir: self.dir.clone(), suites: stale };
+        self.write(&sources_file(&fetched.suites), &sources(&mirror, &fetched.suites))?;
+        let updated = run(fetched.program("apt-get").args(["-q", "update"]));
+        // A suite that the mirror has no more is an error to apt; the others are there nevertheless.
+        if !self.has_lists() {
+            return Err(updated.err().unwrap_or(PackageError::NoLists(mirror)));
+        }
+        fetched.suites.iter().try_for_each(|suite| {
+            let stamp = self.stamp(suite);
+            fs::write(&stamp, "").map_err(PackageError::write(&stamp))
+        })
+    }
+
+    /// Suites whose lists were not fetched lately.
+    fn stale(&self) -> Vec<&'static str> {
+        let is_fresh = |stamp: &Path| {
+            modified(stamp).is_some_and(|then| then.elapsed().is_ok_and(|age| age < LISTS_AGE))
+        };
+        self.suites.iter().copied().filter(|suite| !is_fresh(&self.stamp(suite))).collect()
+    }
+
+    /// Written when the lists of a suite have been fetched.
+    fn stamp(&self, suite: &str) -> PathBuf {
+        self.dir.join(format!("updated.{suite}"))
+    }
+
+    /// Whether there are lists of any suite.
+    fn has_lists(&self) -> bool {
+        let entries = fs::read_dir(self.dir.join(LISTS)).into_iter().flatten().flatten();
+        let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.any(|name| {
+            let is = |suite: &&str| name.contains(&format!("_dists_{suite}_"));
+            name.contains("_Packages") && self.suites.iter().any(is)
+        })
+    }
+
+    fn write(&self, name: &Path, content: &str) -> Result<(), PackageError> {
+        let path = self.dir.join(name);
+        write_atomically(&path, content.as_bytes()).map_err(PackageError::write(&path))
+    }
+
+    /// A program of apt with this configuration and the sources of the suites.
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        command.arg("-c").arg(self.dir.join(CONFIGURATION)).arg("-o");
+        let sources = self.dir.join(sources_file(&self.suites));
+        command.arg(format!("Dir::Etc::SourceList={}", sources.display()));
+        command
+    }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|file| file.modified()).ok()
+}
+
+fn run(command: &mut Command) -> Result<String, PackageError> {
+    // Its messages are parsed.
+    command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    Ok(String::from_utf8_lossy(&output(command, APT)?).into_owned())
+}
+
+/// Where the machine gets Debian from.
+fn mirror() -> Result<String, PackageError> {
+    let format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
+    let mut command = Command::new("apt-get");
+    command.args(["indextargets", "--format", format, "Created-By: Packages"]);
+    mirror_in(&run(&mut command)?).ok_or(PackageError::NoMirror)
+}
+
+/// The first that has a suite of Debian; updates and security have names with dashes.
+fn mirror_in(targets: &str) -> Option<String> {
+    targets.lines().find_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [uri, suite, "main"] if DEBIAN.contains(&suite) => Some(uri.to_owned()),
+        _ => None,
+    })
+}
+
+fn sources_file(suites: &[&str]) -> PathBuf {
+    format!("{}.list", suites.join("+")).into()
+}
+
+/// A line for each suite; of all that machines may fetch beside them, the lists of packages only.
+fn sources(mirror: &str, suites: &[&str]) -> String {
+    let signed = match Path::new(KEYRING).exists() {
+        true => format!(" signed-by={KEYRING}"),
+        false => String::new(),
+    };
+    let line = |suite: &&str| format!("deb [targets=Packages{signed}] {mirror} {suite} main\n");
+    suites.iter().map(line).collect()
+}
+
+/// Takes the place of the machine's directories and preferences, and keeps its proxies. What the
+/// machine does after an update (`Post-Invoke`) is about its own lists and is not done. apt drops
+/// privileges to a user who cannot write here, unless told not to; and it removes lists of suites that
+/// it is not asked for, and takes a list that it cannot fetch for a warning.
+fn configuration(dir: &Path) -> String {
+    let dir = dir.display();
+    format!(
+        "Dir::Etc::SourceParts \"/dev/null\";\n\
+         Dir::Etc::Preferences \"/dev/null\";\n\
+         Dir::Etc::PreferencesParts \"/dev/null\";\n\
+         Dir::State \"{dir}/state\";\n\
+         Dir::State::Lists \"{dir}/{LISTS}\";\n\
+         Dir::State::status \"{dir}/status\";\n\
+         Dir::Cache \"{dir}/cache\";\n\
+         APT::Sandbox::User \"\";\n\
+         APT::Architecture \"amd64\";\n\
+         #clear APT::Architectures;\n\
+         APT::Architectures {{ \"amd64\"; }};\n\
+         APT::Get::List-Cleanup \"false\";\n\
+         APT::Update::Error-Mode \"any\";\n\
+         Acquire::Languages \"none\";\n\
+         #clear APT::Update::Pre-Invoke;\n\
+         #clear APT::Update::Post-Invoke;\n\
+         #clear APT::Update::Post-Invoke-Success;\n"
+    )
+}
+
+/// Reads `apt-cache madison`: `name | version | uri suite/component amd64 Packages`.
+fn packages(madison: &str) -> Vec<Package> {
+    let package = |line: &str| {
+        let [name, version, source] = line.split('|').collect::<Vec<_>>()[..] else { return None };
+        let suite = source.split_whitespace().nth(1)?.split('/').next()?;
+        Some(Package::new(name.trim(), version.trim(), suite))
+    };
+    madison.lines().filter_map(package).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirror_is_the_machines_own() {
+        let targets = "https://repo.example/node/ nodistro main\n\
+                       http://mirror.example/debian-security/ bookworm-security main\n\
+                       http://mirror.example/debian/ bookworm main\n";
+        assert_eq!(mirror_in(targets).as_deref(), Some("http://mirror.example/debian/"));
+        assert_eq!(mirror_in("http://mirror.example/ubuntu/ jammy main\n"), None);
+    }
+
+    #[test]
+    fn a_package_is_named_by_its_suite_or_the_first_numbers_of_its_version() {
+        let line = " qemu-system-x86 | 1:10.0.13+ds-0 | http://x trixie/main amd64 Packages";
+        let [package] = &packages(line)[..] else { panic!("one package") };
+        assert_eq!((&package.version[..], &package.suite[..]), ("10.0.13+ds-0", "trixie"));
+        assert_eq!(package.full_version, "1:10.0.13+ds-0");
+        for name in ["trixie", "10", "10.0", "10.0.13", "10.0.13+ds-0"] {
+            assert!(package.is(name), "{name}");
+        }
+        for name in ["1", "10.0.1", "sid", "0.13"] {
+            assert!(!package.is(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_versions_are_compared_as_numbers() {
+        let order = |version| Package::new("p", version, "sid").order();
+        assert!(order("1:7.2+dfsg-7") < order("1:10.0.2+ds-2~bpo12+1"));
+        assert!(order("1:10.0.2+ds-2~bpo12+1") < order("1:10.0.13+ds-0"));
+    }
+}

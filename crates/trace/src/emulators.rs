@@ -1,0 +1,224 @@
+//! QEMUs of Debian beside the installed one, from the mirror that the machine's own apt uses,
+//! without installing them.
+//!
+//! A QEMU is a directory with the files of the package qemu-system-x86 of a suite and of all packages
+//! that it depends on, down to the C library, as none of them need fit this machine. Its name is that
+//! of the suite and the version: `trixie_10.0.13+ds-0+deb13u1`. Of 250 MB it keeps the 90 MB that
+//! starting a guest takes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::apt::{Apt, Package, cache, locked};
+use crate::package::{PackageError, unpack};
+use crate::qemu::{Emulator, EmulatorError};
+
+/// Suites, and with each those that apt resolves its dependencies in.
+const SUITES: [(&str, &[&str]); 4] = [
+    ("bookworm", &["bookworm"]),
+    ("bookworm-backports", &["bookworm", "bookworm-backports"]),
+    ("trixie", &["trixie"]),
+    ("sid", &["sid"]),
+];
+const PACKAGE: &str = "qemu-system-x86";
+/// Where packages are downloaded to and unpacked before the directory gets its name.
+const PARTIAL: &str = "partial";
+/// The program.
+const PROGRAM: &str = "usr/bin/qemu-system-x86_64";
+/// Where libraries are: suites differ in which packages have moved theirs below /usr.
+const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
+/// The dynamic linker, in one of these. /lib64 has a link to it that may be absolute.
+const LINKER: &str = "ld-linux-x86-64.so.2";
+/// Where QEMU finds its modules, below [`LIBRARIES`].
+const MODULES: &str = "qemu";
+/// Where QEMU finds firmware.
+const FIRMWARE: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];
+
+/// QEMUs that can be fetched, and those that have been.
+#[derive(Clone, Debug)]
+pub struct Emulators {
+    dir: PathBuf,
+}
+
+impl Emulators {
+    /// Those in the user's cache directory, `$XDG_CACHE_HOME/knee/qemu`.
+    pub fn of_user() -> Emulators {
+        Emulators { dir: cache("qemu") }
+    }
+
+    /// The packages that can be fetched, suite by suite. Fetches apt's lists if those that are there
+    /// are older than a day.
+    pub fn list(&self) -> Result<Vec<Package>, PackageError> {
+        let suites: Vec<&str> = SUITES.iter().map(|(suite, _)| *suite).collect();
+        let mut packages = Apt::of_user(&suites).packages(PACKAGE, |name| name == PACKAGE)?;
+        let place = |package: &Package| suites.iter().position(|suite| *suite == package.suite);
+        packages.sort_by_key(|package| (place(package), package.order()));
+        Ok(packages)
+    }
+
+    /// The packages that have been fetched.
+    pub fn fetched(&self) -> Vec<Package> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let package = |name: String| {
+            let (suite, version) = name.split_once('_')?;
+            Some(Package::new(PACKAGE, version, suite))
+        };
+        let mut packages: Vec<Package> = names.filter_map(package).collect();
+        packages.sort_by_key(|package| (package.order(), package.suite.clone()));
+        packages
+    }
+
+    /// The newest QEMU that has been fetched and is of this suite, or whose version is this one or
+    /// begins with these numbers.
+    pub fn find(&self, wanted: &str) -> Option<Emulator> {
+        let fetched = self.fetched();
+        newest(&fetched, wanted).map(|package| self.emulator(package))
+    }
+
+    /// The newest QEMU that is of this suite, or whose version is this one or begins with these
+    /// numbers, fetched unless it has been; and its package.
+    ///
+    /// # Errors
+    /// None has that name, apt fails, or the files cannot be written.
+    pub fn fetch(&self, wanted: &str) -> Result<(Package, Emulator), EmulatorError> {
+        let packages = self.list()?;
+        let Some(package) = newest(&packages, wanted) else {
+            let names =
+                packages.iter().map(|package| format!("{} {}", package.suite, package.version));
+            let known = names.collect::<Vec<_>>().join(", ");
+            return Err(EmulatorError::Unknown { wanted: wanted.to_owned(), known });
+        };
+        let root = self.root(package);
+        let _lock = locked(&self.dir)?;
+        if !root.exists() {
+            self.install(package, &root)?;
+        }
+        Ok((package.clone(), self.emulator(package)))
+    }
+
+    /// Fetches and unpacks a package with its dependencies.
+    fn install(&self, package: &Package, root: &Path) -> Result<(), PackageError> {
+        let partial = self.dir.join(PARTIAL);
+        // A knee that was killed may have left it.
+        removed(&partial)?;
+        let unpacked = download(package, &partial);
+        let unpacked = unpacked
+            .and_then(|unpacked| fs::rename(unpacked, root).map_err(PackageError::write(root)));
+        unpacked.and(removed(&partial))
+    }
+
+    fn root(&self, package: &Package) -> PathBuf {
+        self.dir.join(format!("{}_{}", package.suite, package.version))
+    }
+
+    fn emulator(&self, package: &Package) -> Emulator {
+        Emulator::in_root(self.root(package))
+    }
+}
+
+/// Downloads a package with its dependencies into a directory and unpacks them beside; returns where.
+fn download(package: &Package, dir: &Path) -> Result<PathBuf, PackageError> {
+    let suites = SUITES.iter().find(|(suite, _)| *suite == package.suite);
+    let apt = Apt::of_user(suites.map_or(&[], |(_, suites)| suites));
+    let root = dir.join("root");
+    fs::create_dir_all(&root).map_err(PackageError::write(&root))?;
+    for file in apt.download_closure(package, &dir.join("archives"))? {
+        unpack(&file, &root, is_needed)?;
+    }
+    Ok(root)
+}
+
+/// The command that starts the QEMU in a directory: with the dynamic linker, libraries, modules and
+/// firmware from there.
+pub(crate) fn command(root: &Path) -> Command {
+    let libraries = LIBRARIES.map(|dir| root.join(dir));
+    let linkers = libraries.iter().map(|dir| dir.join(LINKER));
+    let linker = linkers.clone().find(|file| file.exists());
+    let modules = libraries.iter().map(|dir| dir.join(MODULES)).find(|dir| dir.is_dir());
+    // Without one the error names where it should be.
+    let linker = linker.or_else(|| linkers.clone().next()).unwrap_or_default();
+    let mut command = Command::new(linker);
+    let path = libraries.each_ref().map(|dir| dir.display().to_string()).join(":");
+    command.arg("--library-path").arg(path).arg(root.join(PROGRAM));
+    for dir in FIRMWARE {
+        command.arg("-L").arg(root.join(dir));
+    }
+    if let Some(modules) = modules {
+        command.env("QEMU_MODULE_DIR", modules);
+    }
+    command
+}
+
+fn newest<'p>(packages: &'p [Package], wanted: &str) -> Option<&'p Package> {
+    packages.iter().filter(|package| package.is(wanted)).max_by_key(|package| package.order())
+}
+
+/// Whether a file of a package is one that starting a guest takes: the program, libraries, modules and
+/// firmware, and not other programs, documentation, translations or character sets.
+fn is_needed(path: &Path) -> bool {
+    let below = |dir: &str| path.strip_prefix(dir).ok();
+    let is_library = |dir| {
+        below(dir).is_some_and(|rest| rest.components().count() == 1 || rest.starts_with(MODULES))
+    };
+    path == Path::new(PROGRAM)
+        || LIBRARIES.into_iter().any(is_library)
+        || FIRMWARE.into_iter().any(|dir| below(dir).is_some())
+}
+
+/// Removes a directory and all in it, if there is one.
+fn removed(dir: &Path) -> Result<(), PackageError> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(PackageError::write(dir)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_starts_a_guest_is_unpacked() {
+        for needed in [
+            "usr/bin/qemu-system-x86_64",
+            "usr/lib/x86_64-linux-gnu/libc.so.6",
+            "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+            "usr/lib/x86_64-linux-gnu/qemu/accel-tcg-x86_64.so",
+            "usr/share/seabios/bios-256k.bin",
+        ] {
+            assert!(is_needed(Path::new(needed)), "{needed}");
+        }
+        for other in [
+            "usr/bin/qemu-system-i386",
+            "usr/lib/x86_64-linux-gnu/gconv/IBM1047.so",
+            "usr/share/doc/libc6/copyright",
+            "lib64/ld-linux-x86-64.so.2",
+            "",
+        ] {
+            assert!(!is_needed(Path::new(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_newest_that_has_been_fetched_is_found_by_suite_or_version() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = ["bookworm_7.2+dfsg-7", "trixie_10.0.2+ds-2", "trixie_10.0.13+ds-0", PARTIAL];
+        for name in names {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let emulators = Emulators { dir: dir.path().to_owned() };
+        let found = |wanted: &str| {
+            let command = emulators.find(wanted)?.command();
+            Some(command.get_program().to_string_lossy().into_owned())
+        };
+        assert!(found("trixie").unwrap().contains("/trixie_10.0.13+ds-0/"));
+        assert!(found("10.0.2").unwrap().contains("/trixie_10.0.2+ds-2/"));
+        assert!(found("7").unwrap().contains("/bookworm_7.2+dfsg-7/"));
+        assert_eq!((found("sid"), found("partial")), (None, None));
+    }
+}

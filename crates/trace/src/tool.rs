@@ -1,0 +1,51 @@
+//! Programs of this machine that do part of the work: apt, dpkg-deb, decompressors.
+
+use std::io;
+use std::process::Command;
+
+/// Why a program of this machine has not done its work.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// It is not installed.
+    #[error("{program} is not installed: apt-get install {package}")]
+    NotInstalled {
+        /// The program.
+        program: String,
+        /// The packages of Debian that contain it.
+        package: &'static str,
+    },
+    /// It failed.
+    #[error("{program} failed: {message}")]
+    Failed {
+        /// The program.
+        program: String,
+        /// What it wrote to standard error, or why it could not be run.
+        message: String,
+    },
+}
+
+impl ToolError {
+    /// Why a command could not be run; `package` contains its program.
+    pub(crate) fn not_run(command: &Command, package: &'static str, error: &io::Error) -> Self {
+        let program = command.get_program().to_string_lossy().into_owned();
+        match error.kind() {
+            io::ErrorKind::NotFound => ToolError::NotInstalled { program, package },
+            _ => ToolError::Failed { program, message: error.to_string() },
+        }
+    }
+}
+
+/// Runs a command to its end and returns what it prints; `package` contains its program.
+///
+/// # Errors
+/// It cannot be run, or its exit status is not 0.
+pub(crate) fn output(command: &mut Command, package: &'static str) -> Result<Vec<u8>, ToolError> {
+    let output = command.output();
+    let output = output.map_err(|error| ToolError::not_run(command, package, &error))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let program = command.get_program().to_string_lossy().into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(ToolError::Failed { program, message })
+}
