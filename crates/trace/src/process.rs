@@ -161,7 +161,8 @@ fn plugin_api(words: &[OsString], idle: &[&str]) -> Result<Option<u32>, GuestErr
     let plugin = format!("file=/proc/self/fd/{},{}", file.as_raw_fd(), plugin_api::PROBE);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg("-plugin").arg(plugin).args(idle).stdin(Stdio::null());
-    prepare(&mut command, &[file]);
+    let inherited = [file];
+    prepare(&mut command, &inherited);
     let output = command.output().map_err(|error| not_started(&command, error))?;
     let version = plugin_api::to_claim(&String::from_utf8_lossy(&output.stderr))?;
     known.insert(words.to_vec(), version);

@@ -143,13 +143,14 @@ fn run_in(arguments: &str, options: GuestOptions) -> Option<Run> {
 }
 
 static KERNEL_MODE: LazyLock<Option<Run>> = LazyLock::new(|| {
-    let kinds = "null 10000 getppid 10000 pread 10000 lseek 500 kernel-neighbours 500 \
+    let kinds = "null 10000 getppid 10000 pread 10000 lseek 10000 kernel-neighbours 10000 \
                  long-getppid 5 long-lseek 5 sleep 20";
     run(kinds, Tracing::default())
 });
 
 static USER_MODE: LazyLock<Option<Run>> = LazyLock::new(|| {
-    let kinds = "null 1000 getppid 1000 user-counter 500 user-neighbours 500";
+    let kinds = "null 1000 getppid 1000 user-counter 500 user-neighbours 500 string-1 100 \
+                 string-100 100";
     run(kinds, Tracing { user: true, ..Tracing::default() })
 });
 
@@ -162,6 +163,16 @@ fn a_guest_names_its_entries_and_powers_off() {
     assert_eq!(run.end, Some(End::PoweredOff));
     let tests: usize = run.results.values().map(Vec::len).sum();
     println!("{tests} tests in {:?}", run.took);
+}
+
+#[test]
+fn each_side_is_on_its_own_virtual_cpu() {
+    for run in [&*KERNEL_MODE, &*USER_MODE].into_iter().flatten() {
+        for result in run.results.values().flatten().filter(|result| !result.is_disturbed()) {
+            let cpus: Vec<u32> = result.sides.iter().map(|side| side.cpu).collect();
+            assert_eq!(cpus, [0, 1], "{result:?}");
+        }
+    }
 }
 
 #[test]
@@ -266,6 +277,18 @@ fn in_user_mode_only_what_is_shared_conflicts() {
     assert!(run.header.as_ref().is_some_and(|header| header.user));
     run.assert_conflict_free("null");
     run.assert_conflict_free("getppid");
+}
+
+#[test]
+fn a_repeated_instruction_on_a_string_counts_once_and_each_of_its_accesses_counts() {
+    let Some(run) = &*USER_MODE else { return };
+    let least = |kind: &str| {
+        let sides = run.results(kind).iter().flat_map(|result| &result.sides);
+        let counts = sides.map(|side| (side.instructions, side.accesses));
+        counts.min().expect("some windows")
+    };
+    let (once, often) = (least("string-1"), least("string-100"));
+    assert_eq!((often.0, often.1), (once.0, once.1 + 99));
 }
 
 #[test]

@@ -46,6 +46,20 @@
 //! does for the program is not seen, and there are neither interrupts nor physical addresses: a line
 //! is known by its virtual address. Memory that is mapped twice is taken for two.
 //!
+//! # What it relies on
+//! Some of what QEMU does is documented nowhere. Each guest that knee starts begins with trials that
+//! fail where it is otherwise (the module `calibration` of crate knee-agent), and there is a test of
+//! each:
+//!
+//! | QEMU | where | test |
+//! | --- | --- | --- |
+//! | executes a virtual CPU on one thread, a block of instructions to its end | `executing`, `vcpu` | `each_side_is_on_its_own_virtual_cpu` |
+//! | passes the number of the CPU that executes (before 10.0, and again since) or reads its registers | `executing` | `each_side_is_on_its_own_virtual_cpu` |
+//! | translates code again where the flag AC differs | `translate`, and `apart` of crate knee-agent | the trials, whose code was executed outside of windows before |
+//! | keeps the callback of a block's last instruction, or takes it back | `translate` | `interrupts_leave_no_trace_in_the_figures` |
+//! | repeats an instruction on a string by a jump to it, or within its block | `vcpu` | `a_repeated_instruction_on_a_string_counts_once_and_each_of_its_accesses_counts` |
+//! | ends a block at each instruction that enters or leaves the kernel | `vcpu` | `interrupts_leave_no_trace_in_the_figures` |
+//!
 //! # What it does not see
 //! What the CPU does by itself: reads of page tables and their accessed and dirty bits, and the
 //! frames that interrupts push and `iretq` pops. A read-modify-write counts as a store. Instructions

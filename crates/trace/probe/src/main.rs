@@ -105,6 +105,9 @@ fn operation(kind: &str) -> Option<Operation> {
             unsafe { AtomicU64::from_ptr(state.line.0.as_ptr().cast_mut().cast()) }
                 .store(1, Ordering::Relaxed);
         },
+        // One instruction that is repeated once, or a hundred times.
+        "string-1" => |state, side| store_string(&state.pages[side], 1),
+        "string-100" => |state, side| store_string(&state.pages[side], 100),
         "user-neighbours" => |state, side| state.neighbour(side).store(1, Ordering::Relaxed),
         "long-getppid" => |_, _| (0..LONG_CALLS).for_each(|_| getppid()),
         // What conflicts comes last on side 0 and first on side 1.
@@ -127,6 +130,20 @@ fn operation(kind: &str) -> Option<Operation> {
         },
         _ => return None,
     })
+}
+
+/// Stores zeroes with an instruction on strings, which a block of instructions begins with or ends with.
+fn store_string(page: &Page, bytes: usize) {
+    // SAFETY: the page is atomics, has more bytes, and only this side uses it.
+    unsafe {
+        std::arch::asm!(
+            "rep stosb",
+            inout("rcx") bytes => _,
+            inout("rdi") page.0.as_ptr() => _,
+            in("al") 0_u8,
+            options(nostack, preserves_flags)
+        );
+    }
 }
 
 /// Takes more memory than there is.
