@@ -25,6 +25,7 @@ pub(crate) enum Command {
     Report(commands::report::Args),
     Commute(commands::commute::Args),
     Kernel(commands::kernel::Args),
+    Qemu(commands::qemu::Args),
     Topology(commands::topology::Args),
     Doctor(commands::doctor::Args),
     WillItScale(commands::will_it_scale::Args),

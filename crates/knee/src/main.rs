@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Command::Report(args) => commands::report::run(&args),
         Command::Commute(args) => commands::commute::run(&args),
         Command::Kernel(args) => commands::kernel::run(&args),
+        Command::Qemu(args) => commands::qemu::run(&args),
         Command::Topology(args) => commands::topology::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::WillItScale(args) => commands::will_it_scale::run(args),

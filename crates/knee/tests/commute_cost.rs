@@ -29,7 +29,8 @@ fn document(finished: &Finished) -> Value {
 #[test]
 fn a_guest_without_qemu_was_said_to_boot() {
     let scratch = Scratch::new();
-    let finished = finish(scratch.knee(&["commute", "cost", "open"]).env("PATH", scratch.path()));
+    let mut knee = scratch.knee(&["commute", "cost", "open"]);
+    let finished = finish(knee.env("PATH", scratch.path()).env_remove("KNEE_QEMU"));
     finished.assert_code(3).assert_stderr_has("qemu-system-x86_64 is not installed");
     assert!(!finished.stderr.contains("boots"), "{finished:#?}");
 }

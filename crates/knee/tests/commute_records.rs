@@ -247,6 +247,36 @@ What is not shared any more, by the tests that it is in:
 }
 
 #[test]
+fn another_qemu_or_plugin_is_noted_where_two_records_are_compared() {
+    let scratch = records();
+    let set = |name: &str, member: &str, value: &str| {
+        let path = scratch.path().join(name).join("check.json");
+        let mut check: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        check[member] = json!(value);
+        fs::write(&path, check.to_string()).unwrap();
+    };
+    let tools = || {
+        let document = json_of(&commute(&scratch, &["diff", "before", "after", "--json"]));
+        assert_schema("check-diff", &document);
+        document["tools"].clone()
+    };
+    assert_eq!(tools(), json!([]));
+    set("before", "plugin", "0123456789abcdef");
+    // The other record does not say which plugin there was.
+    assert_eq!(tools(), json!([]));
+    set("after", "plugin", "fedcba9876543210");
+    set("after", "qemu", "10.0.13");
+    let qemu = json!({ "tool": "qemu", "before": "7.2.22", "after": "10.0.13" });
+    let plugin =
+        json!({ "tool": "plugin", "before": "0123456789abcdef", "after": "fedcba9876543210" });
+    assert_eq!(tools(), json!([qemu, plugin]));
+    let differ = "verdicts can differ for that reason alone";
+    commute(&scratch, &["diff", "before", "after"])
+        .assert_stdout_has(&format!("\nnote:   QEMU was 7.2.22 and is 10.0.13 now: {differ}\n"))
+        .assert_stdout_has("\nnote:   knee's plugin for QEMU was 0123456789abcdef and is fedcba");
+}
+
+#[test]
 fn what_a_second_record_does_not_confirm_is_not_worse() {
     let scratch = records();
     let mut again = AFTER;

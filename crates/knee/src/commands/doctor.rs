@@ -115,6 +115,8 @@ fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
     checks.push(host::shared_memory());
     checks.push(host::sampling());
     checks.push(tools::compiler());
+    checks.push(tools::qemu());
+    checks.push(tools::qemu_user());
     checks
 }
 

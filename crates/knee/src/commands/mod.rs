@@ -10,6 +10,7 @@ pub(crate) mod history;
 pub(crate) mod kernel;
 pub(crate) mod list;
 pub(crate) mod profile;
+pub(crate) mod qemu;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod show;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use knee_trace::findings::{DatumChange, Diff};
+use knee_trace::findings::{DatumChange, Diff, ToolChange};
 
 use super::commute_check::{VERDICTS, share};
 use super::number::plural;
@@ -10,12 +10,20 @@ use super::number::plural;
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 /// For people. `most`: how many lines each list has.
-pub(crate) fn text(diff: &Diff, [before, after]: [String; 2], most: usize) -> String {
+pub(crate) fn text(
+    diff: &Diff,
+    [before, after]: [String; 2],
+    tools: &[ToolChange],
+    most: usize,
+) -> String {
     let Diff { compared, free_before, free_after, .. } = diff;
     let mut text = String::new();
     let tests = plural(*compared, "test");
     let _ = writeln!(text, "before: {before}");
     let _ = writeln!(text, "after:  {after}");
+    for change in tools {
+        let _ = writeln!(text, "note:   {change}");
+    }
     for (n, side) in [(diff.only_before, "before"), (diff.only_after, "after")] {
         if n > 0 {
             let _ = writeln!(text, "{DIM}{} only {side}, not compared{DIM:#}", plural(n, "test"));

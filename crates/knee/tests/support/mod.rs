@@ -205,8 +205,9 @@ pub(crate) fn compile(scratch: &Scratch, source: &Path, name: &str) -> Option<St
 
 /// Whether guests can run the kernel of a Debian release; tells why not.
 pub(crate) fn has_guests(release: &str) -> bool {
-    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
-        eprintln!("skipped: qemu-system-x86_64 is not installed");
+    let emulator = knee_trace::Emulator::of_user().expect("the QEMU that KNEE_QEMU names");
+    if let Err(error) = emulator.version() {
+        eprintln!("skipped: {error}");
         return false;
     }
     if let Err(error) = knee_trace::Archive::of_user().fetch(release) {

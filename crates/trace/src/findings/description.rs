@@ -33,6 +33,10 @@ pub struct Check {
     pub knee_version: String,
     /// Version of QEMU, as it says.
     pub qemu: String,
+    /// The first 16 hexadecimal digits of the SHA-256 of knee's plugin for QEMU; missing in records
+    /// of older versions of knee.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<String>,
     /// What was checked.
     #[serde(flatten)]
     pub tested: Tested,
@@ -40,6 +44,42 @@ pub struct Check {
     pub tests: Tests,
     /// Which of these are here.
     pub shard: Shard,
+}
+
+/// What traces tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Tool {
+    /// QEMU, by its version.
+    Qemu,
+    /// knee's plugin for QEMU, by `plugin` of `check.json`.
+    Plugin,
+}
+
+/// A tool that is not the same in two checks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ToolChange {
+    /// The tool.
+    pub tool: Tool,
+    /// Which one traced the first check.
+    pub before: String,
+    /// … and the second.
+    pub after: String,
+}
+
+/// `QEMU was 7.2.22 and is 10.0.13 now: verdicts can differ for that reason alone`.
+impl fmt::Display for ToolChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { before, after, tool } = self;
+        let tool = match tool {
+            Tool::Qemu => "QEMU",
+            Tool::Plugin => "knee's plugin for QEMU",
+        };
+        write!(
+            f,
+            "{tool} was {before} and is {after} now: verdicts can differ for that reason alone"
+        )
+    }
 }
 
 /// What was checked: a kernel with a file system, or a program.
@@ -131,6 +171,13 @@ impl Tests {
     }
 }
 
+/// The first 16 hexadecimal digits of the SHA-256 of the plugin that this knee traces with.
+pub fn plugin_digest() -> String {
+    let mut digest = hexadecimal(Sha256::digest(knee_artefacts::PLUGIN));
+    digest.truncate(16);
+    digest
+}
+
 fn hexadecimal(bytes: impl AsRef<[u8]>) -> String {
     bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -196,6 +243,7 @@ impl Check {
             ended: None,
             knee_version: env!("CARGO_PKG_VERSION").to_owned(),
             qemu,
+            plugin: Some(plugin_digest()),
             tested,
             tests,
             shard,
@@ -205,6 +253,23 @@ impl Check {
     /// How many tests the shard has.
     pub fn expected(&self) -> usize {
         self.shard.size(self.tests.count)
+    }
+
+    /// The tools that traced this check and are not the same as those that traced a later one, so
+    /// that verdicts can differ for that reason alone. A tool that a record does not name is left out.
+    pub fn tool_changes(&self, after: &Self) -> Vec<ToolChange> {
+        let plugin = |check: &Self| check.plugin.clone().unwrap_or_default();
+        let changes = [
+            (Tool::Qemu, self.qemu.clone(), after.qemu.clone()),
+            (Tool::Plugin, plugin(self), plugin(after)),
+        ];
+        let differs =
+            |before: &str, after: &str| !before.is_empty() && !after.is_empty() && before != after;
+        changes
+            .into_iter()
+            .filter(|(_, before, after)| differs(before, after))
+            .map(|(tool, before, after)| ToolChange { tool, before, after })
+            .collect()
     }
 
     /// What makes results of `other` no results of the same check, if anything does.
@@ -311,6 +376,32 @@ mod tests {
         assert!(differs(|c| c.tests.count = 2).unwrap().contains("number of tests is 1, not 2"));
         assert!(differs(|c| c.tests.digest.clear()).unwrap().contains("tests are others"));
         assert!(differs(|c| c.shard.of = 2).unwrap().contains("number of shards is 1, not 2"));
+    }
+
+    #[test]
+    fn another_qemu_or_plugin_is_a_change_of_tools_and_not_of_the_check() {
+        let one = check(Shard::WHOLE, &["a,a/0"]);
+        let changes = |after: Check| {
+            assert_eq!(one.difference(&after), None);
+            let changes = one.tool_changes(&after);
+            changes.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(changes(one.clone()).is_empty());
+        let told = changes(Check { qemu: "10.0.13".to_owned(), ..one.clone() });
+        let expected = "QEMU was 7.2.22 and is 10.0.13 now: verdicts can differ";
+        assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
+        let told = changes(Check { plugin: Some("11".repeat(8)), ..one.clone() });
+        assert!(told.len() == 1 && told[0].contains("plugin for QEMU was 0000"), "{told:?}");
+        assert!(changes(Check { plugin: None, qemu: String::new(), ..one.clone() }).is_empty());
+        assert_eq!(plugin_digest().len(), 16);
+    }
+
+    #[test]
+    fn a_record_without_a_plugin_is_read() {
+        let old = Check { plugin: None, ..check(Shard::WHOLE, &["a,a/0"]) };
+        let written = serde_json::to_value(&old).unwrap();
+        assert!(written.get("plugin").is_none(), "{written:#}");
+        assert_eq!(serde_json::from_value::<Check>(written).unwrap(), old);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Check, Counts, Diff, Findings, Ranking, SCHEMA, Tally};
+use super::{Check, Counts, Diff, Findings, Ranking, SCHEMA, Tally, ToolChange};
 
 /// What `knee commute matrix DIR --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -53,6 +53,9 @@ pub struct DiffDocument<'f> {
     pub before: &'f Check,
     /// … and after.
     pub after: &'f Check,
+    /// Tools that traced the checks and are not the same in both, so that verdicts can differ for that
+    /// reason alone.
+    pub tools: Vec<ToolChange>,
 }
 
 /// The JSON schema of what `knee commute matrix DIR --json` prints.

@@ -57,7 +57,8 @@ mod writer;
 mod samples;
 
 pub use description::{
-    Check, Shard, ShardError, Tested, TestedKernel, TestedProgram, Tests, check_schema,
+    Check, Shard, ShardError, Tested, TestedKernel, TestedProgram, Tests, Tool, ToolChange,
+    check_schema, plugin_digest,
 };
 pub use diff::{DatumChange, Diff, PairChange, confirmed};
 pub use document::{DiffDocument, MatrixDocument, Set, diff_schema, explain_schema, matrix_schema};

@@ -21,6 +21,7 @@ pub(super) fn check(shard: Shard, ids: &[&str]) -> Check {
         ended: None,
         knee_version: "0.1.0".to_owned(),
         qemu: "7.2.22".to_owned(),
+        plugin: Some("00".repeat(8)),
         tested: kernel("6.1.0-test"),
         tests: Tests::of(ids.iter().copied()),
         shard,

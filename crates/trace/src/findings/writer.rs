@@ -48,7 +48,7 @@ impl Writer {
     }
 
     /// Goes on with a record, if it is of the same shard of the same check; also returns the tests
-    /// that it has. What it says of its beginning stays.
+    /// that it has. What it says of its beginning stays, QEMU and plugin included.
     ///
     /// # Errors
     /// If there is no record, it is another one, another knee is writing it, or a whole line of it
@@ -74,6 +74,11 @@ impl Writer {
         let dir = dir.to_owned();
         let writer = Self { dir, check: here, _lock: lock, tests, length, written };
         Ok((writer, lines))
+    }
+
+    /// What the record says of its check.
+    pub fn check(&self) -> &Check {
+        &self.check
     }
 
     /// Adds a test.

@@ -19,6 +19,7 @@ use serde::de::IgnoredAny;
 
 use self::progress::Progress;
 use super::verify::tests;
+use crate::commands::qemu::emulator;
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute_check::text;
 use crate::present::number::plural;
@@ -112,7 +113,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let tested = Tested::Kernel { kernel: TestedKernel::of(&kernel), file_system: args.fs.clone() };
     let title = tested.to_string();
-    let emulator = Emulator::of_user()?;
+    let emulator = emulator()?;
     let qemu = emulator.version();
     let version = qemu.as_deref().unwrap_or_default().to_owned();
     let (mut progress, _) = Progress::begin(args, &all, tested, version)?;

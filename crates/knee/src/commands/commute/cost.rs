@@ -8,6 +8,7 @@ use knee_agent::{CostRequest, Experiment, Mode, OPERATIONS};
 use knee_trace::{Emulator, End, GuestOptions, Kernel, cost};
 
 use super::check::{kernel, warn_of_missing};
+use crate::commands::qemu::emulator;
 use crate::exit::{ExitStatus, usage};
 use crate::pace::Pace;
 use crate::present::commute_cost::{KernelCosts, View, json, text};
@@ -91,8 +92,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         return Ok(ExitStatus::Done);
     }
     let operations = operations(&args.operations)?;
-    let emulator = Emulator::of_user()?;
-    emulator.version()?;
+    let emulator = emulator()?;
+    let qemu = emulator.version()?;
     let kernels = match &args.kernels[..] {
         [] => vec![kernel(None)?],
         named => named.iter().map(|named| kernel(Some(named))).collect::<anyhow::Result<_>>()?,
@@ -127,7 +128,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let counts: Vec<u32> = cpus.into_iter().collect();
     let view = View { operations: &operations, cpus: &counts, lines: args.lines };
     let text = match args.json {
-        true => json(&costs, args.mode_name(), args.rounds),
+        true => json(&costs, args.mode_name(), args.rounds, &qemu),
         false => text(&costs, &view, args.mode_name(), args.rounds),
     };
     stdout::print(&text)?;

@@ -13,7 +13,8 @@ use crate::stdout;
 ///
 /// Tests are compared by their ids. One is worse if it was conflict-free and now conflicts in every
 /// run. What conflicts in some runs only, was disturbed or ended its guest proves nothing: it is
-/// told, and does not decide the status.
+/// told, and does not decide the status. Where QEMU or knee's plugin differ, verdicts can differ for that
+/// reason, and a note says so.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute diff 6.1 6.12
@@ -58,14 +59,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         after.tests = confirmed(&after.tests, &again.tests);
     }
     let diff = Diff::of(&before.tests, &after.tests);
+    let tools = before.check.tool_changes(&after.check);
     let printed = if args.json {
         let (before, after) = (&before.check, &after.check);
-        let document = serde_json::to_value(DiffDocument { diff: &diff, before, after })?;
+        let document = serde_json::to_value(DiffDocument { diff: &diff, before, after, tools })?;
         format!("{document:#}\n")
     } else {
         text(
             &diff,
             [before.check.tested.to_string(), after.check.tested.to_string()],
+            &tools,
             super::most(args.top),
         )
     };

@@ -5,6 +5,7 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use knee_trace::findings::plugin_digest;
 use knee_trace::{Cost, Figures, Functions};
 use serde_json::{Value, json as object};
 
@@ -75,8 +76,9 @@ impl KernelCosts {
 /// For programs: of each kernel a list of `costs`, one for each `operation` and number of `cpus`.
 /// `figures` are those of [`Figures`], each with its median, least, greatest and mean. `lines` are the
 /// hottest ones, by how often they are `taken` and `fetched` in an operation, with the `data` that the
-/// kernel has there and the functions that write and read them; `more` are not listed.
-pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32) -> String {
+/// kernel has there and the functions that write and read them; `more` are not listed. `qemu` is the
+/// version of QEMU, and `plugin` tells plugins of knee apart: figures can differ with either.
+pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str) -> String {
     let hexadecimal = |address: &u64| format!("{address:#x}");
     let line = |line: &Line| {
         object!({
@@ -103,8 +105,14 @@ pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32) -> String {
         object!({ "release": kernel.release, "costs": costs })
     };
     let kernels: Vec<Value> = kernels.iter().map(kernel).collect();
-    let document =
-        object!({ "schema": SCHEMA, "mode": mode, "rounds": rounds, "kernels": kernels });
+    let document = object!({
+        "schema": SCHEMA,
+        "mode": mode,
+        "rounds": rounds,
+        "qemu": qemu,
+        "plugin": plugin_digest(),
+        "kernels": kernels,
+    });
     format!("{document:#}\n")
 }
 

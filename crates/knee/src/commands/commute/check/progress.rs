@@ -99,6 +99,11 @@ fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLi
         return Ok((Some(Writer::create(dir, check)?), Vec::new()));
     }
     let (writer, done) = Writer::resume(dir, &check)?;
+    if done.len() < check.expected() {
+        for change in writer.check().tool_changes(&check) {
+            tell!("knee: {}: {change}", dir.display());
+        }
+    }
     tell!("knee: {} has {} of {} tests", dir.display(), done.len(), check.expected());
     Ok((Some(writer), done))
 }

@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 
 use anyhow::anyhow;
 use knee_agent::Outcome;
-use knee_trace::{CheckOptions, Checked, Emulator, Functions, Kernel, TracedAccess, check};
+use knee_trace::{CheckOptions, Checked, Functions, Kernel, TracedAccess, check};
 use serde_json::json;
 
 use super::{Args, options};
+use crate::commands::qemu::emulator;
 use crate::exit::{ExitStatus, usage};
 use crate::stderr::tell;
 use crate::stdout;
@@ -25,7 +26,7 @@ pub(super) fn run(
             tests.len()
         ))
     })?;
-    let emulator = Emulator::of_user()?;
+    let emulator = emulator()?;
     emulator.version()?;
     let options = CheckOptions { trace: true, ..options(args, kernel, emulator)? };
     tell!("knee: {test} on Linux {}; the guest boots", kernel.release());

@@ -1,0 +1,120 @@
+//! Which QEMU guests run in: `knee qemu`, and `KNEE_QEMU`. What needs the network or QEMU is skipped,
+//! with a reason, where there is none.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use knee_trace::{Emulator, Emulators};
+use serde_json::Value;
+use support::{Finished, Scratch, finish, has_guests};
+
+/// The Debian release whose kernel runs.
+const KERNEL: &str = "bookworm";
+/// The Debian release whose QEMU is fetched.
+const QEMU: &str = "trixie";
+
+/// Whether that QEMU can be fetched; tells why not.
+fn has_network() -> bool {
+    if let Err(error) = Emulators::of_user().fetch(QEMU) {
+        eprintln!("skipped: {error}");
+        return false;
+    }
+    true
+}
+
+fn qemu(args: &[&str]) -> Finished {
+    finish(Scratch::new().knee(&["qemu"]).args(args))
+}
+
+#[test]
+fn qemus_are_listed_and_fetched_by_name() {
+    if !has_network() {
+        return;
+    }
+    let document: Value =
+        serde_json::from_str(&qemu(&["list", "--json"]).assert_code(0).stdout).unwrap();
+    let qemus = document["qemus"].as_array().unwrap();
+    assert!(qemus.iter().any(|qemu| qemu["release"] == QEMU), "{document:#}");
+    assert!(qemus.iter().any(|qemu| qemu["fetched"] == true), "{document:#}");
+    qemu(&["list"]).assert_code(0).assert_stdout_has(QEMU).assert_stdout_has("fetched");
+    let fetched = qemu(&["fetch", QEMU]);
+    let name = fetched.assert_code(0).stdout.trim();
+    fetched.assert_stderr_has("knee: QEMU ");
+    let scratch = Scratch::new();
+    let doctor = finish(scratch.knee(&["doctor"]).env("KNEE_QEMU", name));
+    doctor.assert_code(0).assert_stdout_has(&format!("), KNEE_QEMU={name}\n"));
+    qemu(&["fetch", "0.99"]).assert_code(3).assert_stderr_has("no QEMU is called 0.99");
+}
+
+#[test]
+fn a_record_tells_which_qemu_and_plugin_it_was_made_with_and_resuming_with_others_warns() {
+    if !has_network() || !has_guests(KERNEL) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let all = finish(&mut scratch.knee(&["commute", "tests", "fstat", "fstat"]));
+    let few: Vec<&str> = all.assert_code(0).stdout.lines().take(10).collect();
+    fs::write(scratch.path().join("tests.jsonl"), few.join("\n") + "\n").unwrap();
+    let check = |resume: &[&str]| {
+        let args = ["commute", "check", "--tests", "tests.jsonl", "--kernel", KERNEL];
+        let mut knee = scratch.knee(&args);
+        finish(knee.args(["-o", "record"]).args(resume).env("KNEE_QEMU", QEMU))
+    };
+    check(&[]).assert_code(0);
+    let path = scratch.path().join("record/check.json");
+    let record: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let version = Emulators::of_user().find(QEMU).unwrap().version().unwrap();
+    assert_eq!(record["qemu"], version);
+    assert_eq!(record["plugin"].as_str().map(str::len), Some(16), "{record:#}");
+    // As if it had been begun by another QEMU and been killed.
+    fs::write(&path, record.to_string().replace(&version, "7.2.0")).unwrap();
+    let tests = scratch.path().join("record/tests.jsonl");
+    let text = fs::read_to_string(&tests).unwrap();
+    fs::write(&tests, &text[..text.find('\n').unwrap() + 1]).unwrap();
+    let told = format!("knee: record: QEMU was 7.2.0 and is {version} now");
+    check(&["--resume"]).assert_code(0).assert_stderr_has(&told);
+}
+
+#[test]
+fn a_qemu_that_cannot_be_used_is_reported_with_what_to_set() {
+    let scratch = Scratch::new();
+    let cost =
+        |qemu: &str| finish(scratch.knee(&["commute", "cost", "open"]).env("KNEE_QEMU", qemu));
+    let unset = "set KNEE_QEMU to a qemu-system-x86_64, or unset it to use the installed one";
+    cost("/nowhere/qemu")
+        .assert_code(3)
+        .assert_stderr_has("cannot start /nowhere/qemu: it does not exist")
+        .assert_stderr_has(unset);
+    cost("/bin/true").assert_code(3).assert_stderr_has("/bin/true is not qemu-system-x86_64");
+    let doctor = |qemu: &str| {
+        let mut doctor = scratch.knee(&["doctor", "--json"]);
+        doctor.env("XDG_CACHE_HOME", scratch.path()).env("KNEE_QEMU", qemu);
+        let document: Value = serde_json::from_str(&finish(&mut doctor).stdout).unwrap();
+        let checks = document["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["name"] == "QEMU").unwrap().clone()
+    };
+    assert_eq!(doctor("/bin/true")["status"], "missing");
+    assert_eq!(doctor("trixie")["remedy"]["command"], "knee qemu fetch trixie");
+}
+
+#[test]
+fn the_installed_qemu_is_used_where_none_is_named() {
+    let Ok(version) = Emulator::default().version() else {
+        eprintln!("skipped: qemu-system-x86_64 is not installed");
+        return;
+    };
+    let scratch = Scratch::new();
+    let doctor = |named: &str| {
+        let told = finish(scratch.knee(&["doctor"]).env("KNEE_QEMU", named)).stdout;
+        told.lines().find(|line| line.contains(" QEMU  ")).unwrap().to_owned()
+    };
+    assert!(doctor("").ends_with(&format!("{version}, installed")), "{}", doctor(""));
+    let installed = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|dir| dir.join("qemu-system-x86_64"))
+        .find(|file| Path::is_file(file))
+        .unwrap();
+    let named = doctor(installed.to_str().unwrap());
+    assert!(named.ends_with(&format!("KNEE_QEMU={}", installed.display())), "{named}");
+}
