@@ -61,6 +61,9 @@ mod qemu;
 mod ram;
 mod record;
 mod results;
+#[cfg(test)]
+#[path = "../../knee/tests/support/skip.rs"]
+mod skip;
 mod symbols;
 
 pub use archive::{Archive, Package};
