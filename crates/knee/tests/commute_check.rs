@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use knee_trace::{Archive, Kernel};
 use rustix::process::Signal;
-use support::{Finished, Scratch, finish, has_guests, processes_in, signal, start, wait_until};
+use support::{
+    Finished, Scratch, finish, has_guests, processes_in, signal, skip, start, wait_until,
+};
 
 /// The Debian release whose kernel is checked.
 const RELEASE: &str = "bookworm";
@@ -184,8 +186,7 @@ fn a_reader_that_leaves_has_what_it_wanted() {
 fn functions_of_a_module_are_those_of_the_guest_that_a_test_ran_in() {
     let mkfs = "/usr/sbin/mkfs.ext4";
     if !Path::new(mkfs).exists() {
-        eprintln!("skipped: {mkfs} is not installed");
-        return;
+        return skip("mkfs", format_args!("{mkfs} is not installed"));
     }
     let Some(scratch) = guests() else { return };
     let args = ["pwrite", "pwrite", "--fs", "ext4", "--json"];
@@ -221,8 +222,7 @@ fn functions_of_a_module_are_those_of_the_guest_that_a_test_ran_in() {
 fn on_a_disk_calls_return_the_same_and_the_file_system_is_seen() {
     let mkfs = "/usr/sbin/mkfs.ext4";
     if !Path::new(mkfs).exists() {
-        eprintln!("skipped: {mkfs} is not installed");
-        return;
+        return skip("mkfs", format_args!("{mkfs} is not installed"));
     }
     let Some(scratch) = guests() else { return };
     let args = ["link", "link", "--fs", "ext4", "-o", "record", "--json"];
@@ -321,8 +321,7 @@ fn who_has_called_the_functions_that_share_is_told() {
 #[test]
 fn kernels_are_listed_and_fetched_by_name() {
     if let Err(error) = Archive::of_user().fetch(RELEASE) {
-        eprintln!("skipped: there is no kernel of {RELEASE}: {error}");
-        return;
+        return skip("qemu", format_args!("there is no kernel of {RELEASE}: {error}"));
     }
     let scratch = Scratch::new();
     let kernel = |args: &[&str]| finish(scratch.knee(&["kernel"]).args(args));

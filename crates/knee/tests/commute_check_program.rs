@@ -6,14 +6,14 @@ mod support;
 use std::process::Command;
 
 use serde_json::Value;
-use support::{Finished, Scratch, assert_schema, example, finish};
+use support::{Finished, Scratch, assert_schema, example, finish, skip};
 
 /// Repetitions of what is always so.
 const ALWAYS: usize = 1000;
 
 fn check(scratch: &Scratch, name: &str, args: &[&str]) -> Option<Finished> {
     if Command::new("qemu-x86_64").arg("--version").output().is_err() {
-        eprintln!("skipped: qemu-x86_64 is not installed");
+        skip("qemu", "qemu-x86_64 is not installed");
         return None;
     }
     let program = example("knee-bind", name);

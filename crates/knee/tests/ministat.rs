@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 use oorandom::Rand64;
 use snapbox::{assert_data_eq, file};
-use support::{Scratch, finish};
+use support::{Scratch, finish, skip};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/ministat");
 
@@ -142,8 +142,7 @@ fn generated_numbers_are_compared_as_by_ministat() {
         let theirs = match output(ministat, scratch.path(), &case.input) {
             Ok(theirs) => theirs,
             Err(error) => {
-                println!("skipped: ministat cannot be run: {error}");
-                return;
+                return skip("ministat", format_args!("ministat cannot be run: {error}"));
             }
         };
         let args: Vec<&str> = case.args.iter().map(String::as_str).collect();

@@ -18,7 +18,7 @@ const QEMU: &str = "trixie";
 /// Whether that QEMU can be fetched; tells why not.
 fn has_network() -> bool {
     if let Err(error) = Emulators::of_user().fetch(QEMU) {
-        eprintln!("skipped: {error}");
+        skip("network", error);
         return false;
     }
     true

@@ -34,6 +34,9 @@ mod kernel_symbols;
 pub mod locks;
 mod records;
 pub mod sampling;
+#[cfg(test)]
+#[path = "../../knee/tests/support/skip.rs"]
+mod skip;
 mod symbols;
 mod units;
 pub mod view;

@@ -234,7 +234,7 @@ mod tests {
         for maker in &MAKERS {
             let image = match maker.make(KIB << 10) {
                 Err(error @ DiskError::NoMkfs { .. }) => {
-                    println!("skipped: {error}");
+                    crate::skip::skip("mkfs", error);
                     continue;
                 }
                 made => made.unwrap(),

@@ -329,7 +329,7 @@ mod tests {
             let input = memfd::holding("knee-test", &plain).unwrap();
             let compressed = Command::new(program).arg("-c").stdin(Stdio::from(input)).output();
             let Ok(compressed) = compressed else {
-                println!("skipped: {program} of {package} is not installed");
+                crate::skip::skip(program, format_args!("{program} of {package} is not installed"));
                 continue;
             };
             let path = PathBuf::from(format!("/modules/brd.ko.{extension}"));

@@ -9,6 +9,8 @@ mod entries;
 mod formula;
 mod oracle;
 mod planted;
+#[path = "../../../knee/tests/support/skip.rs"]
+mod skip;
 mod solver;
 mod toys;
 
@@ -26,7 +28,7 @@ fn z3() -> Option<Solver> {
     match Solver::start() {
         Ok(solver) => Some(solver),
         Err(error) => {
-            println!("skipped: z3 cannot be run: {error}");
+            skip::skip("z3", format_args!("z3 cannot be run: {error}"));
             None
         }
     }

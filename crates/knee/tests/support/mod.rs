@@ -3,12 +3,15 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 pub(crate) mod schema;
+mod skip;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+pub(crate) use skip::skip;
 
 /// How long a condition may take on the slowest machine before the test gives up; a test that
 /// passes never waits that long.
@@ -197,7 +200,7 @@ pub(crate) fn compile(scratch: &Scratch, source: &Path, name: &str) -> Option<St
             Some(object.to_str().unwrap().to_owned())
         }
         Err(error) => {
-            println!("skipped: cc cannot be run: {error}");
+            skip("cc", format_args!("cc cannot be run: {error}"));
             None
         }
     }
@@ -207,11 +210,11 @@ pub(crate) fn compile(scratch: &Scratch, source: &Path, name: &str) -> Option<St
 pub(crate) fn has_guests(release: &str) -> bool {
     let emulator = knee_trace::Emulator::of_user().expect("the QEMU that KNEE_QEMU names");
     if let Err(error) = emulator.version() {
-        eprintln!("skipped: {error}");
+        skip("qemu", error);
         return false;
     }
     if let Err(error) = knee_trace::Archive::of_user().fetch(release) {
-        eprintln!("skipped: there is no kernel of {release}: {error}");
+        skip("qemu", format_args!("there is no kernel of {release}: {error}"));
         return false;
     }
     true

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::*;
 use crate::capture::Kind;
+use crate::skip::skip;
 
 /// Samples that a file has at least, or most that is said of it could be so by chance.
 const ENOUGH: u64 = 100;
@@ -47,7 +48,7 @@ fn perf_script_finds_the_same_stacks() {
     let dir = tempfile::tempdir().unwrap();
     let file = match recorded(dir.path()) {
         Ok(file) => file,
-        Err(reason) => return println!("skipped: {reason}"),
+        Err(reason) => return skip("perf", reason),
     };
     let script = Command::new("perf").arg("script").arg("-i").arg(&file).output().unwrap();
     let text = script.stdout.as_slice();
@@ -84,7 +85,7 @@ fn of_a_file_that_ends_in_the_middle_the_whole_records_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let file = match recorded(dir.path()) {
         Ok(file) => file,
-        Err(reason) => return println!("skipped: {reason}"),
+        Err(reason) => return skip("perf", reason),
     };
     let whole = fs::read(&file).unwrap();
     let all = read(&file).unwrap().samples();
@@ -118,7 +119,7 @@ fn a_record_in_the_middle_that_lies_of_its_length_ends_the_records() {
     let dir = tempfile::tempdir().unwrap();
     let file = match recorded(dir.path()) {
         Ok(file) => file,
-        Err(reason) => return println!("skipped: {reason}"),
+        Err(reason) => return skip("perf", reason),
     };
     let whole = fs::read(&file).unwrap();
     let all = read(&file).unwrap();
@@ -144,7 +145,7 @@ fn damage_does_not_end_the_reader() {
     let dir = tempfile::tempdir().unwrap();
     let file = match recorded(dir.path()) {
         Ok(file) => file,
-        Err(reason) => return println!("skipped: {reason}"),
+        Err(reason) => return skip("perf", reason),
     };
     let whole = fs::read(&file).unwrap();
     let heads: Vec<usize> =
