@@ -4,11 +4,12 @@
 mod support;
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use knee_trace::{Emulator, Emulators};
 use serde_json::Value;
-use support::{Finished, Scratch, finish, has_guests};
+use support::{Finished, Scratch, finish, has_guests, skip};
 
 /// The Debian release whose kernel runs.
 const KERNEL: &str = "bookworm";
@@ -117,4 +118,56 @@ fn the_installed_qemu_is_used_where_none_is_named() {
         .unwrap();
     let named = doctor(installed.to_str().unwrap());
     assert!(named.ends_with(&format!("KNEE_QEMU={}", installed.display())), "{named}");
+}
+
+/// The QEMU of the user in a script that replaces a part of its arguments.
+fn changed(scratch: &Scratch, from: &str, to: &str) -> PathBuf {
+    let emulator = Emulator::of_user().unwrap().command();
+    let environment = emulator.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let environment: String = environment
+        .map(|(name, value)| format!("export {}='{}'\n", name.display(), value.display()))
+        .collect();
+    let words = std::iter::once(emulator.get_program()).chain(emulator.get_args());
+    let words: Vec<_> = words.map(|word| format!("'{}'", word.display())).collect();
+    let words = words.join(" ");
+    let script = format!("#!/bin/bash\n{environment}exec {words} \"${{@/{from}/{to}}}\"\n");
+    let path = scratch.path().join("qemu");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_qemu_that_does_not_show_two_cpus_is_refused_by_check_cost_and_doctor() {
+    if !has_guests(KERNEL) {
+        return;
+    }
+    let scratch = Scratch::new();
+    // Windows of the sides are open on one CPU then.
+    let qemu = changed(&scratch, "nokaslr", "nokaslr maxcpus=1");
+    let refused = |args: &[&str]| finish(scratch.knee(args).env("KNEE_QEMU", &qemu));
+    let check = refused(&["commute", "check", "fstat", "fstat", "--kernel", KERNEL]);
+    check.assert_code(3).assert_stderr_has("does not show two CPUs").assert_stderr_has("KNEE_QEMU");
+    assert!(!check.stdout.contains("conflict-free"), "{}", check.stdout);
+    let cost = refused(&["commute", "cost", "lseek_shared", "-n", "2", "--kernel", KERNEL]);
+    cost.assert_code(3).assert_stderr_has("does not show two CPUs");
+    let doctor = refused(&["doctor"]);
+    doctor.assert_code(0).assert_stdout_has("missing  calibration");
+}
+
+#[test]
+fn a_qemu_that_confuses_cpus_is_refused() {
+    if !has_guests(KERNEL) {
+        return;
+    }
+    let version = Emulator::of_user().unwrap().version().unwrap();
+    if !version.starts_with("10.0.") {
+        return skip("qemu-10.0", format_args!("QEMU {version} passes the right CPU to plugins"));
+    }
+    let scratch = Scratch::new();
+    // What knee does not rely on: the number of the CPU that QEMU passes.
+    let qemu = changed(&scratch, ",user=", ",cpu=number,user=");
+    let args = ["commute", "check", "fstat", "fstat", "--kernel", KERNEL];
+    let check = finish(scratch.knee(&args).env("KNEE_QEMU", &qemu));
+    check.assert_code(3).assert_stderr_has("does not show what CPUs share");
 }

@@ -227,6 +227,24 @@ pub fn check(
     })
 }
 
+/// Boots a guest with this kernel, and finds out whether its QEMU shows what CPUs share and nothing else.
+/// Each guest of [`check()`] and [`cost`](fn@crate::cost) begins with the same trials.
+///
+/// # Errors
+/// It does not, which is [`CheckError::Calibration`], or there is no guest.
+pub fn calibrate(kernel: &Kernel, guest: &GuestOptions) -> Result<(), CheckError> {
+    let options = CheckOptions { guest: guest.clone(), ..CheckOptions::default() };
+    let msr = module(kernel, DRIVER).unwrap_or_default();
+    let mut game = Game::start(kernel, &[], &options, msr.as_deref())?;
+    loop {
+        match game.next()? {
+            Next::End(_) if game.calibration.is_over() => return Ok(()),
+            Next::End(end) => return Err(CheckError::NotUp(end)),
+            Next::Checked(..) => {}
+        }
+    }
+}
+
 /// A QEMU whose trials went wrong.
 pub(crate) fn uncalibrated(emulator: &Emulator, fault: Fault) -> CheckError {
     let version = emulator.version().unwrap_or_default();

@@ -75,7 +75,7 @@ mod tool;
 pub use apt::Package;
 pub use archive::Archive;
 pub use calibration::{Calibration, Fault};
-pub use check::{CheckError, CheckOptions, Checked, Functions, check};
+pub use check::{CheckError, CheckOptions, Checked, Functions, calibrate, check};
 pub use cost::{Cost, Figures, HotLine, Spread, cost};
 pub use datum::{Datum, Resolver, Symbol, Symbols};
 pub use disk::{Disk, DiskError};

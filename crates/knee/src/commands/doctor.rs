@@ -117,6 +117,7 @@ fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
     checks.push(tools::compiler());
     checks.push(tools::qemu());
     checks.push(tools::qemu_user());
+    checks.extend(tools::calibration());
     checks
 }
 

@@ -2,7 +2,12 @@
 
 use super::{Check, command, statement};
 use knee_measure::machine::program;
-use knee_trace::{Emulator, EmulatorError, GuestError, qemu_user_version};
+use knee_trace::{
+    Archive, Emulator, EmulatorError, GuestError, GuestOptions, Kernel, calibrate,
+    qemu_user_version,
+};
+
+use crate::stderr::tell;
 
 /// The C compiler of the machine.
 pub(super) fn compiler() -> Check {
@@ -39,6 +44,28 @@ pub(super) fn qemu() -> Check {
             check(format!("KNEE_QEMU={named} cannot be used")).missing(statement(error.to_string()))
         }
     }
+}
+
+/// Whether that QEMU shows what CPUs share, tried with a kernel that is at hand. None without a QEMU.
+pub(super) fn calibration() -> Option<Check> {
+    let emulator = Emulator::present().ok()?;
+    emulator.version().ok()?;
+    let needed_for = "knee commute check, cost: verdicts that can be trusted";
+    let check = |detail: String| Check::ok("calibration", needed_for, detail);
+    let fetched = Archive::of_user().fetched();
+    let kernel = fetched.iter().rev().find_map(|file| Kernel::open(file).ok());
+    let Some(kernel) = kernel.or_else(|| Kernel::running().ok()) else {
+        let remedy = command("knee kernel fetch bookworm");
+        return Some(check("not tried: no kernel has been fetched".to_owned()).limited(remedy));
+    };
+    let release = kernel.release();
+    tell!("knee: calibrating QEMU in a guest with Linux {release}");
+    let options = GuestOptions { emulator, ..GuestOptions::default() };
+    Some(match calibrate(&kernel, &options) {
+        Ok(()) => check(format!("all known verdicts are right on Linux {release}")),
+        Err(error) => check(format!("it fails on Linux {release}"))
+            .missing(statement(anyhow::Error::from(error).to_string())),
+    })
 }
 
 /// The QEMU that programs with libraries run in.
