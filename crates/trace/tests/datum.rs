@@ -12,6 +12,9 @@ use knee_trace::{
     Archive, CheckError, CheckOptions, Emulator, GuestError, GuestOptions, Kernel, check,
 };
 
+#[path = "../../knee/tests/support/skip.rs"]
+mod skip;
+
 /// For each guest that waits for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Tests of a pair of operations, from all its situations.
@@ -76,13 +79,13 @@ fn what_calls_are_known_to_share_has_its_name_in_every_kernel() {
     let kernels: Vec<Kernel> =
         Archive::of_user().fetched().iter().filter_map(|file| Kernel::open(file).ok()).collect();
     if kernels.is_empty() {
-        println!("skipped: no kernel has been fetched: knee kernel fetch bookworm");
+        skip::skip("qemu", "no kernel has been fetched: knee kernel fetch bookworm");
     }
     for kernel in kernels {
         let names = match shared(&kernel, &all.concat()) {
             Ok(names) => names,
             Err(CheckError::Guest(error @ GuestError::NoQemu(_))) => {
-                println!("skipped: {error}");
+                skip::skip("qemu", error);
                 return;
             }
             Err(error) => panic!("{}: {error}", kernel.release()),

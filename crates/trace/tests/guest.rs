@@ -15,6 +15,9 @@ use knee_trace::{
     Record, Side, TestResult, Touch, TracedAccess, Tracing,
 };
 
+#[path = "../../knee/tests/support/skip.rs"]
+mod skip;
+
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// One test of so many may have a side switched out: the guest's kernel has work of its own.
 const TESTS_PER_SWITCH: usize = 100;
@@ -84,7 +87,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// Starts a guest that runs the probe; none, and a printed reason, where that cannot be.
 fn start(arguments: &str, options: GuestOptions) -> Option<Guest> {
     let skip = |reason: &dyn std::fmt::Display| {
-        println!("skipped: {reason}");
+        skip::skip("qemu", reason);
         None
     };
     let kernel = match &*KERNEL {
