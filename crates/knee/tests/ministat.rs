@@ -128,9 +128,28 @@ fn errors_name_file_line_and_value() {
     fails("1\n2\n3\n", &["-", "-"], 2, "only once");
 }
 
+/// Why the installed ministat is no oracle for [`generated_numbers_are_compared_as_by_ministat`].
+///
+/// `--format ministat` prints what ministat 20150715 prints. Version 20251113 (Debian's sid) changed
+/// the median of an even count of numbers, and how other figures are rounded. It has no option that
+/// prints its version, so the median of 1, 2, 3 and 4 tells: 3 at first, 2.5 since.
+fn no_oracle(dir: &Path) -> Option<String> {
+    let mut ministat = Command::new("ministat");
+    ministat.arg("-n").env_remove("COLUMNS");
+    let printed = match output(ministat, dir, b"1\n2\n3\n4\n") {
+        Ok(printed) => String::from_utf8_lossy(&printed.stdout).into_owned(),
+        Err(error) => return Some(format!("ministat cannot be run: {error}")),
+    };
+    let median = printed.lines().last().and_then(|row| row.split_whitespace().nth(4));
+    (median != Some("3")).then(|| format!("this ministat is not 20150715: it prints\n{printed}"))
+}
+
 #[test]
 fn generated_numbers_are_compared_as_by_ministat() {
     let scratch = Scratch::new();
+    if let Some(reason) = no_oracle(scratch.path()) {
+        return skip("ministat", reason);
+    }
     let mut reached = Reached::default();
     for seed in 0..CASES {
         let case = Case::generate(&mut Rand64::new(seed.into()));
@@ -139,12 +158,7 @@ fn generated_numbers_are_compared_as_by_ministat() {
         }
         let mut ministat = Command::new("ministat");
         ministat.args(&case.args).env_remove("COLUMNS");
-        let theirs = match output(ministat, scratch.path(), &case.input) {
-            Ok(theirs) => theirs,
-            Err(error) => {
-                return skip("ministat", format_args!("ministat cannot be run: {error}"));
-            }
-        };
+        let theirs = output(ministat, scratch.path(), &case.input).unwrap();
         let args: Vec<&str> = case.args.iter().map(String::as_str).collect();
         let ours = output(compare(&args), scratch.path(), &case.input).unwrap();
         assert!(matches!(ours.status.code(), Some(0 | 2 | 3)), "seed {seed}: {ours:?}");
