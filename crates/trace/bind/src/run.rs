@@ -10,6 +10,7 @@ use knee_marks::{Mark, SIDES};
 use serde::{Deserialize, Serialize};
 
 use crate::compare::Choices;
+use crate::cpu;
 use crate::workers::{NoResult, Workers, message};
 use crate::{Binding, Setup};
 
@@ -70,6 +71,8 @@ pub fn main<B: Binding>() -> ExitCode {
 }
 
 fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> {
+    // Workers have the CPUs before it.
+    cpu::go_to(SIDES)?;
     let workers = Workers::<B>::start(SIDES)?;
     for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
         tell(out, &Told::Mapping(mapping.to_owned()))?;
