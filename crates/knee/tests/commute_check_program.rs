@@ -1,33 +1,68 @@
-//! `knee commute check --program`: libraries under QEMU's user mode. Skipped, with a reason, where
-//! there is no `qemu-x86_64`.
+//! `knee commute check --program`: libraries under QEMU's user mode and in guests. Skipped, with a
+//! reason, where there is no `qemu-x86_64` with plugins, or no guest.
 
 mod support;
 
-use std::process::Command;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
+use knee_trace::GuestError;
 use serde_json::Value;
-use support::{Finished, Scratch, assert_schema, example, finish, skip};
+use support::{Finished, Scratch, assert_schema, example, finish, has_guests, skip};
 
-/// Repetitions of what is always so.
+/// Repetitions of what is always so, under QEMU's user mode and in a guest.
 const ALWAYS: usize = 1000;
+const ALWAYS_IN_GUEST: usize = 100;
+/// The release whose kernel guests have.
+const RELEASE: &str = "bookworm";
 
-fn check(scratch: &Scratch, name: &str, args: &[&str]) -> Option<Finished> {
-    if Command::new("qemu-x86_64").arg("--version").output().is_err() {
-        skip("qemu", "qemu-x86_64 is not installed");
-        return None;
+fn has_user_mode() -> bool {
+    match knee_trace::user_mode() {
+        Ok(()) => true,
+        // It is installed, as far as it can be required.
+        Err(error @ GuestError::NoPlugins(_)) => {
+            println!("skipped: {error}");
+            false
+        }
+        Err(error) => {
+            skip("qemu", error);
+            false
+        }
     }
-    let program = example("knee-bind", name);
-    Some(finish(scratch.knee(&["commute", "check", "--program"]).arg(program).args(args)))
 }
 
-/// What each of these operations shares with itself, [`ALWAYS`] times.
+fn check(scratch: &Scratch, name: &str, args: &[&str]) -> Option<Finished> {
+    has_user_mode().then(|| check_anywhere(scratch, name, args))
+}
+
+fn check_in_guest(scratch: &Scratch, name: &str, args: &[&str]) -> Option<Finished> {
+    let args = [&["--kernel", RELEASE], args].concat();
+    has_guests(RELEASE).then(|| check_anywhere(scratch, name, &args))
+}
+
+fn check_anywhere(scratch: &Scratch, name: &str, args: &[&str]) -> Finished {
+    let program = example("knee-bind", name);
+    finish(scratch.knee(&["commute", "check", "--program"]).arg(program).args(args))
+}
+
+/// A file with a test of each of these pairs of operations of `planted`, so many times.
+fn planted_tests(scratch: &Scratch, pairs: &[[&str; 2]], times: usize) -> PathBuf {
+    let program = example("knee-bind", "planted");
+    let tests = |pair: &[&str; 2]| {
+        let mut generate = scratch.knee(&["commute", "tests"]);
+        finish(generate.args(pair).arg("--model").arg(&program)).assert_code(0).stdout.clone()
+    };
+    let tests: String = pairs.iter().map(tests).collect();
+    let file = scratch.path().join("tests.jsonl");
+    std::fs::write(&file, tests.repeat(times)).unwrap();
+    file
+}
+
+/// What an operation shares with itself, [`ALWAYS`] times.
 fn always(operation: &str) -> Option<Vec<Value>> {
     let scratch = Scratch::new();
-    let program = example("knee-bind", "planted");
-    let mut generate = scratch.knee(&["commute", "tests", operation, operation, "--model"]);
-    let test = finish(generate.arg(&program)).assert_code(0).stdout.repeat(ALWAYS);
-    let file = scratch.path().join("tests.jsonl");
-    std::fs::write(&file, test).unwrap();
+    let file = planted_tests(&scratch, &[[operation; 2]], ALWAYS);
     let checked = check(&scratch, "planted", &["--json", "--tests", file.to_str()?])?;
     let results = checked.json_lines();
     assert_eq!(results.len(), ALWAYS);
@@ -41,59 +76,146 @@ fn check_all(name: &str, args: &[&str]) -> Option<Vec<Value>> {
     Some(results)
 }
 
+fn assert_free(test: &Value) {
+    assert_eq!(test["verdict"], "conflict-free", "{test}");
+}
+
+fn assert_counter(test: &Value) {
+    let [conflict] = test["conflicts"].as_array().unwrap().as_slice() else {
+        panic!("{test}");
+    };
+    assert_eq!((&test["verdict"], &conflict["same_bytes"]), (&"conflict".into(), &true.into()));
+    assert_eq!(conflict["data"], serde_json::json!(["planted::COUNTER"]));
+    // The function that counts, or a primitive with it as its caller; and not who made the call.
+    let side = conflict["sides"]["0"].to_string();
+    assert!(side.contains("Planted as knee_bind::Binding>::prepare::{{closure}}"), "{side}");
+    assert!(!side.contains("\"knee_bind::"), "{side}");
+}
+
+fn assert_neighbours(test: &Value) {
+    let [conflict] = test["conflicts"].as_array().unwrap().as_slice() else {
+        panic!("{test}");
+    };
+    assert_eq!(conflict["same_bytes"], false);
+    let bytes = |side: &str| conflict["sides"][side]["bytes"].clone();
+    assert_eq!((bytes("0"), bytes("1")), ([0, 0].into(), [1, 1].into()));
+    let data = serde_json::json!(["planted::NEIGHBOURS, planted::NEIGHBOURS+0x1"]);
+    assert_eq!(conflict["data"], data);
+}
+
+fn assert_local(test: &Value) {
+    let named = serde_json::json!(["the stack or the thread-local variables of a thread"]);
+    assert_eq!(test["conflicts"][0]["data"], named, "{test}");
+}
+
 #[test]
 fn calls_that_do_nothing_and_calls_on_lines_of_their_own_share_nothing() {
     for operation in ["null", "own"] {
         let Some(results) = always(operation) else { return };
-        for test in results {
-            assert_eq!(test["verdict"], "conflict-free", "{test}");
-        }
+        results.iter().for_each(assert_free);
     }
 }
 
 #[test]
 fn a_word_that_both_write_is_always_found_and_named() {
     let Some(results) = always("count") else { return };
-    for test in results {
-        let [conflict] = test["conflicts"].as_array().unwrap().as_slice() else {
-            panic!("{test}");
-        };
-        assert_eq!((&test["verdict"], &conflict["same_bytes"]), (&"conflict".into(), &true.into()));
-        assert_eq!(conflict["data"], serde_json::json!(["planted::COUNTER"]));
-        // The function that counts, or a primitive with it as its caller; and not who made the call.
-        let side = conflict["sides"]["0"].to_string();
-        assert!(side.contains("Planted as knee_bind::Binding>::prepare::{{closure}}"), "{side}");
-        assert!(!side.contains("\"knee_bind::"), "{side}");
-    }
+    results.iter().for_each(assert_counter);
 }
 
 #[test]
 fn neighbouring_bytes_are_always_found_and_are_false_sharing() {
     let Some(results) = always("neighbour") else { return };
-    for test in results {
-        let [conflict] = test["conflicts"].as_array().unwrap().as_slice() else {
-            panic!("{test}");
-        };
-        assert_eq!(conflict["same_bytes"], false);
-        let bytes = |side: &str| conflict["sides"][side]["bytes"].clone();
-        assert_eq!((bytes("0"), bytes("1")), ([0, 0].into(), [1, 1].into()));
-        let data = serde_json::json!(["planted::NEIGHBOURS, planted::NEIGHBOURS+0x1"]);
-        assert_eq!(conflict["data"], data);
+    results.iter().for_each(assert_neighbours);
+}
+
+#[test]
+fn what_is_local_to_a_thread_is_always_named() {
+    let Some(results) = always("visit") else { return };
+    results.iter().for_each(assert_local);
+}
+
+#[test]
+fn in_a_guest_all_of_this_is_always_so() {
+    let scratch = Scratch::new();
+    let operations = ["null", "own", "count", "neighbour", "visit"];
+    let file = planted_tests(&scratch, &operations.map(|one| [one; 2]), ALWAYS_IN_GUEST);
+    let args = ["--json", "--tests", file.to_str().unwrap()];
+    let Some(checked) = check_in_guest(&scratch, "planted", &args) else { return };
+    checked.assert_code(0).assert_stderr_has("the program runs in a guest with Linux 6.1");
+    let results = checked.json_lines();
+    assert_eq!(results.len(), operations.len() * ALWAYS_IN_GUEST);
+    for test in &results {
+        match test["test"].as_str().unwrap().split(',').next().unwrap() {
+            "count" => assert_counter(test),
+            "neighbour" => assert_neighbours(test),
+            "visit" => assert_local(test),
+            _ => assert_free(test),
+        }
     }
+}
+
+/// The other examples have a hash map with a random seed, or take a minute each way.
+#[test]
+fn a_guest_and_user_mode_give_the_same_answer() {
+    for name in ["dashmap", "crossbeam_queue", "seg_queue", "malloc"] {
+        let answer = |checked: Finished| -> Vec<(Value, Value, Vec<Value>)> {
+            let results = checked.assert_code(0).json_lines().into_iter();
+            let data = |test: &Value| {
+                let conflicts = test["conflicts"].as_array().unwrap().iter();
+                conflicts.map(|one| one["data"].clone()).collect()
+            };
+            let of = |test: Value| (test["test"].clone(), test["verdict"].clone(), data(&test));
+            results.map(of).collect()
+        };
+        let Some(user) = check(&Scratch::new(), name, &["--json"]) else { return };
+        let Some(guest) = check_in_guest(&Scratch::new(), name, &["--json"]) else { return };
+        assert_eq!(answer(user), answer(guest), "{name}");
+    }
+}
+
+#[test]
+fn in_a_guest_a_call_that_ends_the_program_takes_only_its_own_test_with_it() {
+    let scratch = Scratch::new();
+    let pairs = [["count", "count"], ["aborts", "null"], ["panics", "null"]];
+    let file = planted_tests(&scratch, &pairs, 1);
+    let args = ["--tests", file.to_str().unwrap()];
+    let Some(checked) = check_in_guest(&scratch, "planted", &args) else { return };
+    checked
+        .assert_code(4)
+        .assert_stdout_has("1 of 3 tests are conflict-free")
+        .assert_stdout_has("aborts,null/0.0: it was ended by signal 6")
+        .assert_stdout_has("panicked: as it should");
+}
+
+/// Its user mode is one without plugins, as that of Debian 13.
+#[test]
+fn a_program_runs_in_a_guest_where_user_mode_has_no_plugins() {
+    if !has_guests(RELEASE) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let bin = scratch.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let script = "#!/bin/sh\necho \"qemu-x86_64: unknown option 'plugin'\" >&2\nexit 1\n";
+    std::fs::write(bin.join("qemu-x86_64"), script).unwrap();
+    std::fs::set_permissions(bin.join("qemu-x86_64"), Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([bin].into_iter().chain(std::env::split_paths(&path)));
+    let mut knee = scratch.knee(&["commute", "check", "get", "get", "--program"]);
+    finish(knee.arg(example("knee-bind", "rwlock_hashmap")).env("PATH", path.unwrap()))
+        .assert_code(0)
+        .assert_stdout_has("0 of 7 tests are conflict-free (0 %)")
+        .assert_stderr_has("(qemu-x86_64: unknown option 'plugin'): the program runs in a guest");
 }
 
 /// Whichever functions of a type write it, so that `explain` counts it once.
 #[test]
 fn allocated_memory_is_named_by_the_type_that_writes_it() {
     let scratch = Scratch::new();
-    let program = example("knee-bind", "planted");
-    let tests = |pair: [&str; 2]| {
-        let mut generate = scratch.knee(&["commute", "tests"]);
-        finish(generate.args(pair).arg("--model").arg(&program)).assert_code(0).stdout.clone()
-    };
-    let tests = [["add", "add"], ["add", "reset"], ["reset", "reset"]].map(tests).concat();
-    std::fs::write(scratch.path().join("tests"), tests).unwrap();
-    let checked = check(&scratch, "planted", &["--tests", "tests", "-o", "record"]);
+    let pairs = [["add", "add"], ["add", "reset"], ["reset", "reset"]];
+    let file = planted_tests(&scratch, &pairs, 1);
+    let args = ["--tests", file.to_str().unwrap(), "-o", "record"];
+    let checked = check(&scratch, "planted", &args);
     let Some(checked) = checked else { return };
     checked.assert_code(0).assert_stdout_has("3  memory that planted::Tally writes");
     let explained = finish(scratch.knee(&["commute", "explain", "record"]).args(["--json"]));
@@ -102,15 +224,6 @@ fn allocated_memory_is_named_by_the_type_that_writes_it() {
     assert_eq!((&datum["frees"], &datum["tests"]), (&3.into(), &3.into()));
     let writers = datum["writers"].as_object().unwrap();
     assert!(writers.keys().eq(["add", "reset"]), "{datum}");
-}
-
-#[test]
-fn what_is_local_to_a_thread_is_always_named() {
-    let Some(results) = always("visit") else { return };
-    let named = serde_json::json!(["the stack or the thread-local variables of a thread"]);
-    for test in results {
-        assert_eq!(test["conflicts"][0]["data"], named, "{test}");
-    }
 }
 
 #[test]
@@ -295,13 +408,11 @@ fn a_record_of_a_library_is_shown_explained_and_compared() {
 #[test]
 fn a_record_has_each_test_once() {
     let scratch = Scratch::new();
-    let program = example("knee-bind", "planted");
-    let mut generate = scratch.knee(&["commute", "tests", "null", "null", "--model"]);
-    let test = finish(generate.arg(&program)).assert_code(0).stdout.repeat(2);
-    std::fs::write(scratch.path().join("tests"), test).unwrap();
-    let Some(twice) = check(&scratch, "planted", &["--tests", "tests"]) else { return };
+    let file = planted_tests(&scratch, &[["null", "null"]], 2);
+    let args = ["--tests", file.to_str().unwrap()];
+    let Some(twice) = check(&scratch, "planted", &args) else { return };
     twice.assert_code(0).assert_stdout_has("2 of 2 tests are conflict-free");
-    let kept = check(&scratch, "planted", &["--tests", "tests", "-o", "record"]).unwrap();
+    let kept = check(&scratch, "planted", &[&args[..], &["-o", "record"]].concat()).unwrap();
     kept.assert_code(2).assert_stderr_has("test null,null/0.0 is there twice");
 }
 
@@ -337,6 +448,6 @@ fn what_is_no_binding_is_told() {
         |program: &str| finish(&mut scratch.knee(&["commute", "check", "--program", program]));
     told("/bin/true").assert_code(4).assert_stderr_has("/bin/true: is not a model");
     told("/nowhere/binding").assert_code(4).assert_stderr_has("cannot be run: No such file");
-    let both = ["commute", "check", "--program", "x", "--kernel", "y"];
+    let both = ["commute", "check", "--program", "x", "--fs", "xfs"];
     finish(&mut scratch.knee(&both)).assert_code(2);
 }

@@ -81,6 +81,12 @@ impl Archive {
         image.ok_or(KernelError::NoImageInside(file))
     }
 
+    /// The newest kernel for virtual machines that has been fetched and whose version begins with these
+    /// numbers, `6.1`: its file, for [`Kernel::open`].
+    pub fn newest_fetched(&self, version: &str) -> Option<PathBuf> {
+        newest(self.fetched(), version)
+    }
+
     /// Files of packages that have been fetched, by name; not all of them have an image inside.
     pub fn fetched(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
@@ -90,6 +96,18 @@ impl Archive {
         packages.sort();
         packages
     }
+}
+
+/// The newest kernel for virtual machines among files of packages, as apt names them, whose version
+/// begins with these numbers.
+fn newest(files: Vec<PathBuf>, version: &str) -> Option<PathBuf> {
+    let fit = files.into_iter().filter_map(|file| {
+        let mut parts = file.file_name()?.to_str()?.split('_');
+        let package = Package::new(parts.next()?, parts.next()?, "");
+        let fits = has_kernel(&package.name) && is_cloud(&package) && is(&package, version);
+        fits.then(|| (package.order(), file))
+    });
+    fit.max().map(|(_, file)| file)
 }
 
 fn has_kernel(name: &str) -> bool {
@@ -111,6 +129,21 @@ fn parts(depends: &str, version: &str) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_kernel_for_virtual_machines_of_a_version_is_found_among_the_fetched() {
+        let newest = "linux-image-6.1.0-50-cloud-amd64_6.1.176-1_amd64.deb";
+        let files = [
+            "linux-base-6.1.0-52-cloud-amd64_6.1.178-1_amd64.deb",
+            "linux-image-6.1.0-18-cloud-amd64_6.1.76-1_amd64.deb",
+            newest,
+            "linux-image-6.1.0-51-amd64_6.1.177-1_amd64.deb",
+            "linux-image-6.12.107+deb13-cloud-amd64_6.12.107-1_amd64.deb",
+        ];
+        let found = |version: &str| super::newest(files.map(PathBuf::from).into(), version);
+        assert_eq!(found("6.1"), Some(PathBuf::from(newest)));
+        assert_eq!(found("5.10"), None);
+    }
 
     #[test]
     fn a_kernel_is_meant_by_name_suite_or_version() {

@@ -39,6 +39,14 @@ pub enum GuestError {
         path = .0.display()
     )]
     NotQemu(PathBuf),
+    /// A program cannot be run in a guest.
+    #[error("cannot run {program} in a guest: {reason}", program = program.display())]
+    Program {
+        /// Its file.
+        program: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The plugin is another than this knee's.
     #[error(transparent)]
     Record(#[from] RecordError),

@@ -12,6 +12,7 @@ use std::fmt;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::error::GuestError;
@@ -199,12 +200,29 @@ impl Guest {
         &self.ram
     }
 
+    /// It has said something in memory that it shares with the host: it does not hang.
+    pub(crate) fn heard(&mut self) {
+        self.qemu.heard();
+    }
+
     /// Waits for the next event; none follows the end.
     pub fn next_event(&mut self) -> Result<Option<Event>, GuestError> {
-        Ok(self.qemu.next()?.map(|said| match said {
+        let said = self.qemu.next()?;
+        Ok(said.map(|said| self.event(said)))
+    }
+
+    /// Waits for the next event, but not for longer than this.
+    pub(crate) fn poll(&mut self, at_most: Duration) -> Result<Poll<Option<Event>>, GuestError> {
+        let said = self.qemu.poll(at_most)?;
+        Ok(said.map(|said| said.map(|said| self.event(said))))
+    }
+
+    fn event(&mut self, said: Said) -> Event {
+        match said {
             Said::Line(line) => {
-                if self.panic.is_none() && line.contains(PANIC) {
-                    self.panic = Some(line.clone());
+                // The firmware may have begun the line.
+                if let (None, Some(at)) = (&self.panic, line.find(PANIC)) {
+                    self.panic = Some(line[at..].to_owned());
                 }
                 self.powered_down |= line.contains(POWER_DOWN);
                 Event::Console(line)
@@ -233,7 +251,7 @@ impl Guest {
                     }
                 })
             }
-        }))
+        }
     }
 }
 

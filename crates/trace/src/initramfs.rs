@@ -1,6 +1,8 @@
 //! A guest's first file system, made in memory: a cpio archive in the "newc" format
 //! (Documentation/driver-api/early-userspace/buffer-format.rst of Linux).
 
+use std::collections::BTreeSet;
+
 /// Kinds of files in the upper bits of a mode, as stat(2) has them.
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
@@ -9,6 +11,10 @@ const CHARACTER: u32 = 0o020_000;
 const TTY_S0: (u32, u32) = (4, 64);
 const CONSOLE: (u32, u32) = (5, 1);
 const NULL: (u32, u32) = (1, 3);
+const ZERO: (u32, u32) = (1, 5);
+const FULL: (u32, u32) = (1, 7);
+const RANDOM: (u32, u32) = (1, 8);
+const URANDOM: (u32, u32) = (1, 9);
 
 /// An archive that Linux unpacks into its root when it boots.
 ///
@@ -23,6 +29,8 @@ const NULL: (u32, u32) = (1, 3);
 pub struct Initramfs {
     archive: Vec<u8>,
     inode: u32,
+    /// Those that there are, without the root.
+    directories: BTreeSet<String>,
 }
 
 impl Default for Initramfs {
@@ -35,7 +43,7 @@ impl Initramfs {
     /// An archive with the directories dev, proc, sys and tmp and the devices console, ttyS0 and
     /// null: what an init needs to speak and to mount the rest.
     pub fn new() -> Initramfs {
-        let empty = Initramfs { archive: Vec::new(), inode: 0 };
+        let empty = Initramfs { archive: Vec::new(), inode: 0, directories: BTreeSet::new() };
         ["dev", "proc", "sys", "tmp"]
             .into_iter()
             .fold(empty, |archive, name| archive.directory(name, 0o755))
@@ -50,8 +58,27 @@ impl Initramfs {
         self
     }
 
+    /// Adds the directories that a path is in, unless they are there.
+    pub fn parents(mut self, path: &str) -> Initramfs {
+        for (end, _) in path.match_indices('/') {
+            if !self.directories.contains(&path[..end]) {
+                self = self.directory(&path[..end], 0o755);
+            }
+        }
+        self
+    }
+
+    /// Adds devices that programs expect: zero, full, random and urandom.
+    pub fn program_devices(self) -> Initramfs {
+        self.device("dev/zero", 0o666, ZERO)
+            .device("dev/full", 0o666, FULL)
+            .device("dev/random", 0o666, RANDOM)
+            .device("dev/urandom", 0o666, URANDOM)
+    }
+
     /// Adds a directory.
     pub fn directory(mut self, path: &str, permissions: u32) -> Initramfs {
+        self.directories.insert(path.to_owned());
         self.entry(path, DIRECTORY | permissions, (0, 0), &[]);
         self
     }

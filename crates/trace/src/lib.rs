@@ -54,6 +54,7 @@ pub mod findings;
 mod guest;
 mod initramfs;
 mod kernel;
+mod line_buffer;
 mod lines;
 mod memfd;
 mod modinfo;
@@ -86,7 +87,7 @@ pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
 pub use package::PackageError;
 pub use process::Tracing;
-pub use program::check_program;
+pub use program::{ProgramHost, check_program, user_mode};
 pub use qemu::{Emulator, EmulatorError, qemu_user_version};
 pub use ram::Ram;
 pub use record::{

@@ -13,9 +13,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
@@ -23,16 +24,15 @@ use rustix::process::{
 };
 
 use crate::error::GuestError;
+use crate::line_buffer::LineBuffer;
 use crate::memfd;
 use crate::plugin_api;
 use crate::record::Record;
 
-/// A line that is longer is cut into several: a guest that writes no line ends costs no memory.
-const MAX_LINE: usize = 16 << 20;
 /// What is read of a pipe at once: as much as one holds.
 const READ_BYTES: usize = 1 << 16;
 /// How much of QEMU's complaints is kept.
-const MAX_COMPLAINTS: usize = 4 << 10;
+pub(crate) const MAX_COMPLAINTS: usize = 4 << 10;
 /// Without core files: they would be the guest's memory.
 const NO_CORE: Rlimit = Rlimit { current: Some(0), maximum: Some(0) };
 
@@ -41,6 +41,9 @@ const NO_CORE: Rlimit = Rlimit { current: Some(0), maximum: Some(0) };
 pub struct Tracing {
     /// What happens in user mode counts too.
     pub user: bool,
+    /// Only a program in the guest is traced: what happens in user mode counts, what happens in the
+    /// kernel does not, and a line is known by its virtual address.
+    pub program: bool,
     /// The test whose every access is reported.
     pub trace: Option<u64>,
     /// After a test with conflicts the guest stands still, with all that the test has made, until
@@ -106,8 +109,10 @@ impl Launch {
         let trace = tracing.trace.map_or(String::new(), |index| format!(",trace={index}"));
         let moves = if tracing.moves { "on" } else { "off" };
         let stack = if tracing.without_stack { "off" } else { "on" };
-        let mut arguments =
-            format!("file={file},out={out},user={user},moves={moves},stack={stack}{trace}");
+        let scope = if tracing.program { "program" } else { "machine" };
+        let mut arguments = format!(
+            "file={file},out={out},user={user},moves={moves},stack={stack},scope={scope}{trace}"
+        );
         if tracing.pause {
             let (paused, resume) =
                 pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;
@@ -130,7 +135,7 @@ impl Launch {
         drop(inherited);
         let mut streams = Vec::new();
         let mut listen = |source, pipe: Option<OwnedFd>| {
-            streams.extend(pipe.map(|pipe| Stream { source, pipe, rest: Vec::new() }));
+            streams.extend(pipe.map(|pipe| Stream { source, pipe, rest: LineBuffer::default() }));
         };
         listen(Source::Output, child.stdout.take().map(OwnedFd::from));
         listen(Source::Complaints, child.stderr.take().map(OwnedFd::from));
@@ -192,8 +197,7 @@ enum Source {
 struct Stream {
     source: Source,
     pipe: OwnedFd,
-    /// What came after the last end of a line.
-    rest: Vec<u8>,
+    rest: LineBuffer,
 }
 
 /// A running QEMU. Dropping it kills it.
@@ -230,26 +234,48 @@ impl Qemu {
         self.patience = patience;
     }
 
+    /// It has said something where this does not listen.
+    pub(crate) fn heard(&mut self) {
+        self.heard = Instant::now();
+    }
+
     /// Waits for what it says next.
     pub(crate) fn next(&mut self) -> Result<Option<Said>, GuestError> {
         loop {
+            if let Poll::Ready(said) = self.poll(Duration::MAX)? {
+                return Ok(said);
+            }
+        }
+    }
+
+    /// Waits for what it says next, but not for longer than this.
+    pub(crate) fn poll(&mut self, at_most: Duration) -> Result<Poll<Option<Said>>, GuestError> {
+        let began = Instant::now();
+        loop {
             if let Some(said) = self.said.pop_front() {
-                return Ok(Some(said));
+                return Ok(Poll::Ready(Some(said)));
             }
             if self.ended {
-                return Ok(None);
+                return Ok(Poll::Ready(None));
             }
             if self.streams.is_empty() {
                 self.ended = true;
                 let status = self.child.wait().map_err(GuestError::system("wait for QEMU"))?;
                 let complaints = String::from_utf8_lossy(&self.complaints).trim().to_owned();
-                return Ok(Some(Said::Ended(status, complaints)));
+                return Ok(Poll::Ready(Some(Said::Ended(status, complaints))));
             }
-            let left = self.patience.saturating_sub(self.heard.elapsed());
-            if !self.listen(left)? && self.heard.elapsed() >= self.patience {
+            let patience = self.patience.saturating_sub(self.heard.elapsed());
+            let left = at_most.saturating_sub(began.elapsed());
+            if self.listen(patience.min(left))? {
+                continue;
+            }
+            if self.heard.elapsed() >= self.patience {
                 self.kill();
                 self.ended = true;
-                return Ok(Some(Said::Silent(self.patience)));
+                return Ok(Poll::Ready(Some(Said::Silent(self.patience))));
+            }
+            if began.elapsed() >= at_most {
+                return Ok(Poll::Pending);
             }
         }
     }
@@ -262,7 +288,7 @@ impl Qemu {
         };
         let pipes = self.streams.iter().map(|stream| &stream.pipe);
         let mut polled: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
-        match poll(&mut polled, Some(&timeout)) {
+        match rustix::event::poll(&mut polled, Some(&timeout)) {
             Ok(0) | Err(Errno::INTR) => return Ok(false),
             Ok(_) => {}
             Err(errno) => return Err(GuestError::errno("wait for QEMU")(errno)),
@@ -293,33 +319,16 @@ impl Qemu {
             self.complaints.drain(..excess);
             return Ok(count > 0);
         }
-        stream.rest.extend(new);
-        let mut begin = 0;
-        let searched = stream.rest.len() - count;
-        let ends: Vec<usize> =
-            (searched..stream.rest.len()).filter(|&at| stream.rest[at] == b'\n').collect();
-        for end in ends {
-            self.line(stream.source, &stream.rest[begin..end])?;
-            begin = end + 1;
-        }
-        stream.rest.drain(..begin);
+        let (source, said) = (stream.source, &mut self.said);
+        stream.rest.add(new, |line| say(said, source, line))?;
         // A guest that died within a line has said it nevertheless, but half a result is none.
-        let over = stream.rest.len() > MAX_LINE;
-        if over || count == 0 && !stream.rest.is_empty() && stream.source == Source::Output {
-            let rest = std::mem::take(&mut stream.rest);
-            self.line(stream.source, &rest)?;
+        if count == 0 && source == Source::Output {
+            let rest = stream.rest.end();
+            if !rest.is_empty() {
+                say(said, source, &rest)?;
+            }
         }
         Ok(count > 0)
-    }
-
-    fn line(&mut self, source: Source, line: &[u8]) -> Result<(), GuestError> {
-        let line = String::from_utf8_lossy(line);
-        let line = line.trim_end_matches('\r');
-        self.said.push_back(match source {
-            Source::Results => Said::Result(Record::parse(line)?),
-            Source::Output | Source::Complaints => Said::Line(line.to_owned()),
-        });
-        Ok(())
     }
 
     fn kill(&mut self) {
@@ -334,6 +343,16 @@ impl Drop for Qemu {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn say(said: &mut VecDeque<Said>, source: Source, line: &[u8]) -> Result<(), GuestError> {
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim_end_matches('\r');
+    said.push_back(match source {
+        Source::Results => Said::Result(Record::parse(line)?),
+        Source::Output | Source::Complaints => Said::Line(line.to_owned()),
+    });
+    Ok(())
 }
 
 /// A file in memory for QEMU to read.

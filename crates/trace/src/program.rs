@@ -1,33 +1,62 @@
-//! Tests of a library in a program that binds it to a model, under QEMU's user mode.
+//! Tests of a library in a program that binds it to a model, under QEMU.
 //!
 //! The program finds its tests on standard input and says on standard output what the calls returned
-//! and what is mapped where (crate knee-bind). The kernel below makes its system calls, so nothing is
-//! traced of what they do. A program that dies, hangs or exits takes only the test with it that it was
-//! in; the next ones go on in a fresh one.
+//! and what is mapped where (crate knee-bind). Either QEMU's user mode runs it, and the kernel below
+//! makes its system calls; or it runs in a guest, where QEMU's user mode has no plugins, and what the
+//! guest's kernel does is not traced. A program that dies, hangs or exits takes only the test with it
+//! that it was in; the next ones go on in a fresh one.
+
+mod files;
+mod guest;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use knee_agent::Outcome;
-use knee_bind::{TOLD, Told};
+use knee_bind::{GUEST, TOLD, Told};
 use knee_commute::Test;
 
+use self::guest::{Packed, ProgramGuest};
 use crate::check::{CheckError, Checked};
+use crate::error::GuestError;
 use crate::guest::End;
+use crate::kernel::Kernel;
 use crate::process::{Launch, Qemu, Said, Tracing, memory_file};
+use crate::qemu::Emulator;
 use crate::record::Record;
 use crate::results::Results;
 use crate::symbols::ProgramNames;
 
 pub(crate) const QEMU: &str = "qemu-x86_64";
+/// Why the kernel of a guest panics that has no memory left (mm/oom_kill.c).
+const OUT_OF_MEMORY: &str = "Out of memory";
+
+/// Asks whether QEMU's user mode can trace programs here; QEMU is asked once.
+///
+/// # Errors
+/// It is not installed ([`GuestError::NoQemu`]) or does not support plugins
+/// ([`GuestError::NoPlugins`]): programs can be run in a guest nevertheless.
+pub fn user_mode() -> Result<(), GuestError> {
+    Launch::program(Command::new(QEMU)).trace(Tracing::default())
+}
+
+/// What runs a program.
+#[derive(Clone, Copy)]
+pub enum ProgramHost<'k> {
+    /// QEMU's user mode, which has to support plugins ([`user_mode`]).
+    UserMode,
+    /// A guest with this kernel in this QEMU, which takes some seconds to boot.
+    Guest(&'k Kernel, &'k Emulator),
+}
 
 /// Runs `tests`, a line of JSON each, in a program whose `main` is `knee_bind::main`; tells each, in
 /// their order. A program that says nothing for as long as `patience` hangs.
 pub fn check_program(
+    host: ProgramHost<'_>,
     program: &Path,
     tests: &[u8],
     patience: Duration,
@@ -40,11 +69,15 @@ pub fn check_program(
         rest = before;
     }
     let mut names = ProgramNames::default();
+    let player = Player::new(host, program)?;
     while !rest.is_empty() {
-        let mut process = Process::start(program, &rest.join(&b'\n'), patience)?;
+        let mut process = Process::start(&player, &rest.join(&b'\n'), patience)?;
         names.restart();
         let mut told = 0;
         let end = loop {
+            if told == rest.len() {
+                return Ok(());
+            }
             match process.next(&mut names)? {
                 Next::Checked(checked) => {
                     told += 1;
@@ -55,11 +88,13 @@ pub fn check_program(
                 Next::End(end) => break end,
             }
         };
-        if told == rest.len() {
-            break;
-        }
         if !process.is_up {
             return Err(CheckError::NotUp(end));
+        }
+        // Programs give no memory back, so what the tests before took may be what this one lacked.
+        if told > 0 && matches!(&end, End::Panicked(said) if said.contains(OUT_OF_MEMORY)) {
+            rest = &rest[told..];
+            continue;
         }
         let line = lines.len() - rest.len() + told;
         let no_test = |source| CheckError::NoTest { line, source };
@@ -78,9 +113,92 @@ enum Next {
     End(End),
 }
 
+/// A program that can be started again and again.
+enum Player<'a> {
+    UserMode(&'a Path),
+    Guest(&'a Kernel, &'a Emulator, Packed),
+}
+
+impl<'a> Player<'a> {
+    fn new(host: ProgramHost<'a>, program: &'a Path) -> Result<Self, GuestError> {
+        Ok(match host {
+            ProgramHost::UserMode => Self::UserMode(program),
+            ProgramHost::Guest(kernel, emulator) => {
+                Self::Guest(kernel, emulator, Packed::new(program)?)
+            }
+        })
+    }
+
+    fn start(&self, input: &[u8], patience: Duration) -> Result<Running, GuestError> {
+        match self {
+            Self::UserMode(program) => {
+                let mut launch = Launch::program(Command::new(QEMU));
+                launch.trace(Tracing { user: true, ..Tracing::default() })?;
+                let input = Stdio::from(memory_file("knee-tests", input)?);
+                launch.command().arg(program).env(GUEST, "0").stdin(input);
+                Ok(Running::UserMode(launch.start(patience)?))
+            }
+            Self::Guest(kernel, emulator, packed) => {
+                let guest = packed.start(kernel, emulator, input, patience)?;
+                Ok(Running::Guest(Box::new(guest)))
+            }
+        }
+    }
+}
+
+/// A program that runs.
+enum Running {
+    UserMode(Qemu),
+    Guest(Box<ProgramGuest>),
+}
+
+/// What comes of a program that runs.
+enum Heard {
+    /// A line on its standard output, without its end.
+    Line(String),
+    /// A result of the plugin.
+    Result(Record),
+    /// There is nothing after this.
+    End(End),
+}
+
+impl Running {
+    fn next(&mut self) -> Result<Heard, CheckError> {
+        match self {
+            Self::UserMode(qemu) => Ok(match qemu.next()? {
+                Some(Said::Line(line)) => Heard::Line(line),
+                Some(Said::Result(record)) => Heard::Result(record),
+                Some(Said::Silent(patience)) => Heard::End(End::Hung(patience)),
+                Some(Said::Ended(status, complaints)) => {
+                    Heard::End(end(status, complaints.as_bytes()))
+                }
+                None => Heard::End(silent()),
+            }),
+            Self::Guest(guest) => guest.next(),
+        }
+    }
+}
+
+/// How a program ended, from its status and the last that it wrote to standard error.
+fn end(status: ExitStatus, complaints: &[u8]) -> End {
+    let how = match status.signal() {
+        _ if status.success() => return End::Exited,
+        Some(signal) => format!("it was ended by signal {signal}"),
+        None => status.to_string(),
+    };
+    End::Died(match String::from_utf8_lossy(complaints).trim() {
+        "" => how,
+        complaints => format!("{how}: {complaints}"),
+    })
+}
+
+fn silent() -> End {
+    End::Died("it said nothing".to_owned())
+}
+
 /// The program with the tests that are left.
 struct Process {
-    qemu: Qemu,
+    running: Running,
     /// Whether it has said that it is a binding.
     is_up: bool,
     /// Tests that are done and whose results have not all come.
@@ -91,12 +209,9 @@ struct Process {
 }
 
 impl Process {
-    fn start(program: &Path, tests: &[u8], patience: Duration) -> Result<Process, CheckError> {
-        let mut launch = Launch::program(Command::new(QEMU));
-        launch.trace(Tracing { user: true, ..Tracing::default() })?;
-        launch.command().arg(program).stdin(Stdio::from(memory_file("knee-tests", tests)?));
+    fn start(player: &Player<'_>, tests: &[u8], patience: Duration) -> Result<Process, CheckError> {
         Ok(Process {
-            qemu: launch.start(patience)?,
+            running: player.start(tests, patience)?,
             is_up: false,
             done: VecDeque::new(),
             results: Results::default(),
@@ -111,25 +226,12 @@ impl Process {
                 names.look_up(&mut checked.runs);
                 return Ok(Next::Checked(checked));
             }
-            let end = match self.qemu.next()? {
-                Some(Said::Line(line)) => {
-                    self.listen(&line, names)?;
-                    continue;
-                }
-                Some(Said::Result(Record::Test(result))) => {
-                    self.results.add(result);
-                    continue;
-                }
-                Some(Said::Result(_)) => continue,
-                Some(Said::Silent(patience)) => End::Hung(patience),
-                Some(Said::Ended(status, _)) if status.success() => End::Exited,
-                Some(Said::Ended(status, complaints)) => End::Died(match status.signal() {
-                    Some(signal) => format!("it was ended by signal {signal}: {complaints}"),
-                    None => format!("{status}: {complaints}"),
-                }),
-                None => End::Died("it said nothing".to_owned()),
-            };
-            return Ok(Next::End(end));
+            match self.running.next()? {
+                Heard::Line(line) => self.listen(&line, names)?,
+                Heard::Result(Record::Test(result)) => self.results.add(result),
+                Heard::Result(_) => {}
+                Heard::End(end) => return Ok(Next::End(end)),
+            }
         }
     }
 

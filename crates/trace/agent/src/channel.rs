@@ -79,7 +79,7 @@ pub fn channel(plans: &[&Plan]) -> (Vec<u8>, u64) {
     (content, ((symbols_at + SYMBOLS_BYTES) as u64).next_power_of_two())
 }
 
-fn append(value: &impl Serialize, to: &mut Vec<u8>) {
+pub(crate) fn append(value: &impl Serialize, to: &mut Vec<u8>) {
     let at = to.len();
     to.extend([0; WORD_BYTES]);
     let begin = to.len();
@@ -89,7 +89,7 @@ fn append(value: &impl Serialize, to: &mut Vec<u8>) {
 }
 
 /// The first of a list, and the rest; none if there is not all of it.
-fn first<'d, T: Deserialize<'d>>(from: &'d [u8]) -> Option<(T, &'d [u8])> {
+pub(crate) fn first<'d, T: Deserialize<'d>>(from: &'d [u8]) -> Option<(T, &'d [u8])> {
     let (length, rest) = from.split_first_chunk::<WORD_BYTES>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
     let (value, rest) = rest.split_at_checked(length)?;

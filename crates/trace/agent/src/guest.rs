@@ -1,5 +1,6 @@
 //! The agent as the init of a guest: it finds its plans in memory that it shares with the host, runs
-//! them under the eyes of the plugin, reports what the calls returned, and powers off.
+//! them under the eyes of the plugin, reports what the calls returned, and powers off. If the host
+//! has sent a program, it runs that instead.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
@@ -16,6 +17,8 @@ use crate::channel::{Report, Shared, Word};
 use crate::cost;
 use crate::disk;
 use crate::fault;
+use crate::program;
+use crate::relay::Relay;
 use crate::run::run;
 use crate::workers::{CALLS, Workers};
 
@@ -48,12 +51,19 @@ pub fn init() -> ! {
 fn work() -> io::Result<()> {
     mount(c"proc", c"/proc")?;
     mount(c"sysfs", c"/sys")?;
+    if let Some(request) = program::request()? {
+        let (at, bytes) = memory()?;
+        // SAFETY: it is mapped for ever, and this is the only one to use it.
+        return program::run(request, &mut unsafe { Relay::new(at, bytes) }?);
+    }
     if !disk::mount(WORK)? {
         mount(c"tmpfs", WORK)?;
     }
     std::env::set_current_dir(OsStr::from_bytes(WORK.to_bytes()))?;
     apart::load_driver();
-    let mut shared = shared()?;
+    let (at, bytes) = memory()?;
+    // SAFETY: it is mapped for ever, and this is the only one to use it.
+    let mut shared = unsafe { Shared::new(at, bytes) }?;
     let kallsyms = fs::read_to_string("/proc/kallsyms")?;
     shared.symbols(&kallsyms)?;
     say_entries(&kallsyms)?;
@@ -105,8 +115,8 @@ pub(crate) fn online() -> usize {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get())
 }
 
-/// Maps the memory of the device.
-fn shared() -> io::Result<Shared> {
+/// Maps the memory of the device, for ever; it is there once. Returns where it is, and its size.
+fn memory() -> io::Result<(*mut u8, usize)> {
     for device in fs::read_dir(DEVICES)? {
         let device = device?.path();
         let is = |file: &str, wanted: &str| {
@@ -121,14 +131,12 @@ fn shared() -> io::Result<Shared> {
         let bytes = memory.metadata()?.len() as usize;
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping at an address that the kernel chooses, which only this uses.
-        unsafe {
-            let fd = memory.as_raw_fd();
-            let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, fd, 0);
-            if at == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            return Shared::new(at.cast(), bytes);
+        let at =
+            unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, memory.as_raw_fd(), 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
         }
+        return Ok((at.cast(), bytes));
     }
     Err(io::Error::other("there is no memory shared with the host (ivshmem)"))
 }

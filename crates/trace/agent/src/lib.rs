@@ -11,7 +11,7 @@
 //! agent itself are high, so that those of a test may begin with 0.
 //!
 //! In a guest it can do something else instead: have an operation done over and over by tasks on many
-//! CPUs, so that its cost can be counted.
+//! CPUs, so that its cost can be counted; or run a program, and tell the host what it prints.
 
 mod apart;
 pub mod calibration;
@@ -24,6 +24,8 @@ mod guest;
 mod module;
 mod plan;
 mod process;
+mod program;
+mod relay;
 mod returned;
 mod run;
 mod set_up;
@@ -38,6 +40,8 @@ pub use guest::{CONSOLE, init};
 pub use knee_commute::{Finding, TestOutcome as Outcome};
 pub use plan::Plan;
 pub use process::{EVERY_ORDER, Line, Summary, main};
+pub use program::{PROGRAM, PROGRAM_DIRECTORY, PROGRAM_INPUT, ProgramRequest};
+pub use relay::{READ_AT, RELAY_BYTES, RING_BYTES, Relayed, WRITTEN_AT, places, relayed};
 pub use run::{Done, Run};
 
 /// The hidden subcommand of knee that makes it an agent.

@@ -46,6 +46,7 @@
 //! | --- | --- |
 //! | tests → what the author's code is given | `given` |
 //! | calls → threads, one after the other | `workers` |
+//! | threads → CPUs of a guest | `cpu` |
 //! | what a call returned → whether the model says so | `compare` |
 //! | lines of tests → lines of outcomes | `run` |
 #![forbid(unsafe_code)]
@@ -53,11 +54,13 @@
 use knee_commute::Model;
 
 mod compare;
+mod cpu;
 mod given;
 mod run;
 mod workers;
 
 pub use compare::Returned;
+pub use cpu::GUEST;
 pub use given::{Call, Setup};
 pub use run::{TOLD, Told, main};
 

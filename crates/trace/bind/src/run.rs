@@ -4,12 +4,14 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
 
 use knee_commute::{Expect, Finding, Model, TEST_SCHEMA, Test, TestOutcome as Outcome, serve};
 use knee_marks::{Mark, SIDES};
 use serde::{Deserialize, Serialize};
 
 use crate::compare::Choices;
+use crate::cpu;
 use crate::workers::{NoResult, Workers, message};
 use crate::{Binding, Setup};
 
@@ -70,15 +72,15 @@ pub fn main<B: Binding>() -> ExitCode {
 }
 
 fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> {
+    // Workers have the CPUs before it.
+    cpu::go_to(SIDES)?;
     let workers = Workers::<B>::start(SIDES)?;
-    for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
-        tell(out, &Told::Mapping(mapping.to_owned()))?;
-    }
+    out.write_all(mappings()?)?;
     for stack in workers.stacks() {
         tell(out, &Told::Thread(stack))?;
     }
     Mark::Arm.say();
-    std::thread::yield_now();
+    thread::yield_now();
     for (nr, line) in tests.lines().enumerate() {
         let mut seen = 0;
         let (id, outcome) = match serde_json::from_str::<Test>(&line?) {
@@ -91,6 +93,21 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
         tell(out, &Told::Done { id, outcome, seen })?;
     }
     Ok(())
+}
+
+/// The lines that tell what is mapped.
+///
+/// A thread of their own makes them, and they stay: where the allocator puts what tests allocate must
+/// not depend on how long the names of mapped files are.
+fn mappings() -> io::Result<&'static [u8]> {
+    let made = thread::spawn(|| {
+        let mut lines = Vec::new();
+        for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
+            tell(&mut lines, &Told::Mapping(mapping.to_owned()))?;
+        }
+        Ok(&*lines.leak())
+    });
+    made.join().unwrap_or_else(|panic| Err(io::Error::other(message(&*panic))))
 }
 
 /// In one piece, and before the next test, which may be the last.

@@ -6,6 +6,7 @@
 //! would mix their caches in the allocator.
 
 use std::any::Any;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -13,7 +14,7 @@ use std::thread;
 use knee_commute::Test;
 use knee_marks::Mark;
 
-use crate::{Action, Binding, Call, Returned};
+use crate::{Action, Binding, Call, Returned, cpu};
 
 /// Why a call returned nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +34,8 @@ struct Job<B> {
 
 enum Turn<B> {
     Idle,
-    /// With an address in the thread's stack.
-    Ready(u64),
+    /// With an address in the thread's stack; or it has no CPU of its own.
+    Ready(io::Result<u64>),
     Make(Job<B>),
     Made(Result<Returned, NoResult>),
 }
@@ -74,18 +75,18 @@ struct Worker<B> {
 impl<B: Binding> Workers<B> {
     /// Starts a thread for each of so many calls at once, and the next one when it is there: what
     /// threads allocate as they start would lie elsewhere each time.
-    pub(crate) fn start(calls: usize) -> std::io::Result<Self> {
-        let start = |_| {
+    pub(crate) fn start(calls: usize) -> io::Result<Self> {
+        let start = |nr| {
             let slot = Arc::new(Slot { turn: Mutex::new(Turn::Idle), changed: Condvar::new() });
             let own = Arc::clone(&slot);
-            thread::Builder::new().spawn(move || work(&own))?;
-            let stack = slot.exchange(|turn| match turn {
+            thread::Builder::new().spawn(move || work(nr, &own))?;
+            let ready = slot.exchange(|turn| match turn {
                 Turn::Ready(stack) => Ok(stack),
                 other => Err(other),
             });
-            Ok(Worker { slot, stack })
+            Ok(Worker { slot, stack: ready? })
         };
-        (0..calls).map(start).collect::<std::io::Result<_>>().map(Self)
+        (0..calls).map(start).collect::<io::Result<_>>().map(Self)
     }
 
     /// An address in the stack of each.
@@ -109,9 +110,10 @@ impl<B: Binding> Workers<B> {
     }
 }
 
-fn work<B: Binding>(slot: &Slot<B>) {
+fn work<B: Binding>(nr: usize, slot: &Slot<B>) {
     let here = 0_u8;
-    slot.put(Turn::Ready((&raw const here).expose_provenance() as u64));
+    let stack = (&raw const here).expose_provenance() as u64;
+    slot.put(Turn::Ready(cpu::go_to(nr).map(|()| stack)));
     loop {
         let job = slot.exchange(|turn| match turn {
             Turn::Make(job) => Ok(job),

@@ -23,7 +23,7 @@
 //! | which test it is, whose turn it is | `session` |
 //!
 //! # Arguments
-//! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX][,resume=PATH][,moves=on][,stack=off][,cpu=number]`
+//! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX][,resume=PATH][,moves=on][,stack=off][,scope=program][,cpu=number]`
 //!
 //! * `out=PATH`: a file, fifo or `/dev/fd/N`; a line is written when a test ends.
 //! * `user=on`: what the CPU does in user mode counts as well (off by default). Under `qemu-x86_64`,
@@ -36,7 +36,9 @@
 //! * `stack=off`: what kernel code pushes to its stack, pops off it and accesses relative to the stack
 //!   pointer is left out (on by default). Each task has a stack of its own, so the sides share none of
 //!   it; but it is a third of all accesses, in their number and in that of lines.
-//!
+//! * `scope=program`: only a program in the guest is traced: user code counts, kernel code does not,
+//!   and a line is known by its virtual address (`scope=machine` by default). While the window of a
+//!   thread is open, no other user code may run on its virtual CPU.
 //! * `cpu=number`: QEMU's number tells which virtual CPU executes, and not the registers of the guest
 //!   (`registers`, the default where this QEMU can read them). Some versions pass wrong numbers, so this
 //!   only serves to show that they do.

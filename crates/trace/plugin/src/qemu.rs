@@ -22,7 +22,8 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 
-use crate::{session, settings, translate};
+use crate::translate::{self, is_kernel};
+use crate::{session, settings};
 
 /// Newest version that this plugin was written for.
 const NEWEST: c_int = 7;
@@ -313,6 +314,7 @@ impl Deref for Code {
 /// What an access is to.
 pub(crate) enum Physical {
     Memory(u64),
+    /// A device, or what is not the program's where only that counts.
     Device,
     /// QEMU has lost the translation, as it says of itself that it may.
     Unknown,
@@ -335,8 +337,10 @@ impl AccessInfo {
 
     /// Where the memory is; of a program, where it sees it: all its threads see the same.
     pub(crate) fn physical(self, address: u64) -> Physical {
-        if PROGRAM.load(Relaxed) {
-            return Physical::Memory(address);
+        if PROGRAM.load(Relaxed) || !session::counts_kernel() {
+            // A system call or a page fault that ends a block of the program is delivered through
+            // tables and stacks of the kernel.
+            return if is_kernel(address) { Physical::Device } else { Physical::Memory(address) };
         }
         // SAFETY: called within the callback of the access, on the thread of its virtual CPU. What
         // QEMU returns is its own, and is looked at before anything else is asked.

@@ -42,6 +42,7 @@ static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 static ENTRIES: RwLock<Option<HashMap<u64, EntryKind>>> = RwLock::new(None);
 static USER: AtomicBool = AtomicBool::new(false);
 static STACK: AtomicBool = AtomicBool::new(true);
+static KERNEL: AtomicBool = AtomicBool::new(true);
 /// Whether what is translated now may be executed in a window.
 static WATCHING: AtomicBool = AtomicBool::new(true);
 /// How many windows are open.
@@ -49,13 +50,14 @@ static WINDOWS: AtomicUsize = AtomicUsize::new(0);
 
 /// Opens the output, and what it waits for.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
-    let Settings { out, user, trace, resume, moves, stack, registers } = settings;
+    let Settings { out, user, trace, resume, moves, stack, program, registers } = settings;
     let file = File::options().create(true).append(true).open(&out);
     let output = Output::new(file.map_err(|error| format!("cannot write to {out}: {error}"))?);
     let wrong = |path: &str, error| format!("cannot read {path}: {error}");
     let open = |path: String| File::open(&path).map_err(|error| wrong(&path, error));
     let resume = resume.map(open).transpose()?;
-    USER.store(user, Relaxed);
+    USER.store(user || program, Relaxed);
+    KERNEL.store(!program, Relaxed);
     STACK.store(stack, Relaxed);
     executing::start(registers);
     let sides = std::array::from_fn(|_| Some(Box::new(Side::new())));
@@ -74,6 +76,11 @@ fn with<T>(does: impl FnOnce(&mut Session) -> T) -> Option<T> {
 /// Whether what happens in user mode counts.
 pub(crate) fn counts_user() -> bool {
     USER.load(Relaxed)
+}
+
+/// Whether what happens in the kernel counts.
+pub(crate) fn counts_kernel() -> bool {
+    KERNEL.load(Relaxed)
 }
 
 /// Whether what kernel code does to its stack counts.

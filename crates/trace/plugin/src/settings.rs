@@ -9,6 +9,8 @@ pub(crate) struct Settings {
     pub(crate) resume: Option<String>,
     pub(crate) moves: bool,
     pub(crate) stack: bool,
+    /// Only user code counts, and lines are known by virtual addresses.
+    pub(crate) program: bool,
     pub(crate) registers: bool,
 }
 
@@ -21,6 +23,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
         resume: None,
         moves: false,
         stack: true,
+        program: false,
         registers: true,
     };
     for argument in arguments {
@@ -36,6 +39,9 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
             ("stack", "on") => settings.stack = true,
             ("stack", "off") => settings.stack = false,
             ("stack", _) => return Err(wrong("stack is on or off")),
+            ("scope", "program") => settings.program = true,
+            ("scope", "machine") => settings.program = false,
+            ("scope", _) => return Err(wrong("scope is program or machine")),
             ("cpu", "registers") => settings.registers = true,
             ("cpu", "number") => settings.registers = false,
             ("cpu", _) => return Err(wrong("cpu is registers or number")),
@@ -44,7 +50,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
                 settings.trace = Some(index);
             }
             ("resume", path) => settings.resume = Some(path.to_owned()),
-            _ => return Err(wrong("it has out, user, trace, resume, moves, stack and cpu")),
+            _ => return Err(wrong("it has out, user, trace, resume, moves, stack, scope and cpu")),
         }
     }
     match settings.out.as_str() {
@@ -64,7 +70,10 @@ mod tests {
     #[test]
     fn arguments_are_names_and_values() {
         assert_eq!(
-            parsed("out=/dev/fd/3 user=on trace=7 resume=/dev/fd/4 moves=on stack=off cpu=number"),
+            parsed(
+                "out=/dev/fd/3 user=on trace=7 resume=/dev/fd/4 moves=on stack=off scope=program \
+                 cpu=number"
+            ),
             Ok(Settings {
                 out: "/dev/fd/3".to_owned(),
                 user: true,
@@ -72,6 +81,7 @@ mod tests {
                 resume: Some("/dev/fd/4".to_owned()),
                 moves: true,
                 stack: false,
+                program: true,
                 registers: false,
             })
         );

@@ -2,7 +2,8 @@
 //!
 //! Kernel code, told by addresses in the upper half, gets one per block and one per access to
 //! memory. User code gets them with `user=on` only, so that user threads that wait for each other
-//! by spinning cost nothing. Before arming, nothing gets any but the marks of then: callbacks on
+//! by spinning cost nothing; with `scope=program` user code gets them and kernel code gets none.
+//! Before arming, nothing gets any but the marks of then: callbacks on
 //! everything make a guest boot nine times slower. Of a guest that has the code of windows translated
 //! apart (`Mark::Apart`), kernel code gets none that is translated while no window is open.
 
@@ -19,7 +20,7 @@ use crate::vcpu::{BlockStart, vcpu};
 /// Return from an interrupt or exception in 64-bit code.
 const IRETQ: [u8; 2] = [0x48, 0xcf];
 
-fn is_kernel(address: u64) -> bool {
+pub(crate) fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn armed(block: &Block) {
     let kernel = is_kernel(first.address());
     let user = session::counts_user();
     let stack = !kernel || session::counts_stack();
-    if kernel && !session::is_watching() {
+    if kernel && !(session::counts_kernel() && session::is_watching()) {
         return;
     }
     let ends = block.instructions().last().map_or(Ends::Otherwise, |last| ends(&last.code()));

@@ -38,7 +38,7 @@ const TMPFS: &str = "tmpfs";
 /// each time, or only by where objects happen to lie, is told apart. Neither a big machine nor its
 /// speed matters.
 ///
-/// With --program it does the same for a library, without a kernel: see docs/libraries.md.
+/// With --program it does the same for a library, and does not trace the kernel: see docs/libraries.md.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute check stat rename                        one pair, on the running kernel
@@ -51,6 +51,7 @@ const TMPFS: &str = "tmpfs";
   knee commute check --kernel trixie -o part/2 --shard 2/4    one of four machines
   knee commute check close close --trace close,close/3.1    every access of one test
   knee commute check --program ./my-binding             a library, of which this is a binding
+  knee commute check --program ./my-binding --kernel trixie    the same, in a guest
   knee commute check --program ./my-binding -o new && knee commute diff base new
 
 Status 1: a call returned what the model does not say; 4: a guest or a
@@ -65,13 +66,14 @@ pub(super) struct Args {
     tests: Option<PathBuf>,
 
     /// A kernel: its image, a Debian package of it, or the name of a Debian release to fetch it from;
-    /// without, the running one
+    /// without, the running one. With --program, the program runs in a guest with this kernel
     #[arg(long, value_name = "FILE|RELEASE")]
     kernel: Option<PathBuf>,
 
     /// A program with a library, bound to a model of its interface (crate knee-bind): checks the
-    /// library with the tests of that model
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "fs"])]
+    /// library with the tests of that model. QEMU's user mode runs the program; if it is missing or
+    /// does not support plugins, the program runs in a guest with a kernel of Debian 12
+    #[arg(long, value_name = "FILE", conflicts_with = "fs")]
     program: Option<PathBuf>,
 
     /// What the tests' files are on: tmpfs, or a file system that mkfs of this machine makes, on a

@@ -1,0 +1,67 @@
+//! Lines of what arrives in pieces.
+
+/// A line that is longer is cut into several: who writes no line ends costs no memory.
+const MAX_LINE: usize = 16 << 20;
+
+/// What has come after the last end of a line.
+#[derive(Debug, Default)]
+pub(crate) struct LineBuffer(Vec<u8>);
+
+impl LineBuffer {
+    /// Adds a piece, and calls `line` for each line that is whole now, without its end.
+    pub(crate) fn add<E>(
+        &mut self,
+        piece: &[u8],
+        mut line: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let searched = self.0.len();
+        self.0.extend(piece);
+        let mut begin = 0;
+        for end in (searched..self.0.len()).filter(|&at| self.0[at] == b'\n') {
+            line(&self.0[begin..end])?;
+            begin = end + 1;
+        }
+        self.0.drain(..begin);
+        match self.0.len() > MAX_LINE {
+            true => line(&self.end()),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes what is left; empty if nothing has come after the last end of a line.
+    pub(crate) fn end(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    fn lines(buffer: &mut LineBuffer, piece: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        let Ok(()) = buffer.add(piece.as_bytes(), |line| {
+            lines.push(String::from_utf8_lossy(line).into_owned());
+            Ok::<_, Infallible>(())
+        });
+        lines
+    }
+
+    #[test]
+    fn pieces_become_lines_and_what_is_left_is_there_at_the_end() {
+        let mut buffer = LineBuffer::default();
+        assert_eq!(lines(&mut buffer, "a\nb"), ["a"]);
+        assert_eq!(lines(&mut buffer, "c"), [""; 0]);
+        assert_eq!(lines(&mut buffer, "\n\nd"), ["bc", ""]);
+        assert_eq!((buffer.end(), buffer.end()), (b"d".to_vec(), Vec::new()));
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_cut() {
+        let mut buffer = LineBuffer::default();
+        assert_eq!(lines(&mut buffer, &"x".repeat(MAX_LINE + 1)).len(), 1);
+        assert!(buffer.end().is_empty());
+    }
+}

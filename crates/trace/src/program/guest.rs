@@ -1,0 +1,197 @@
+//! A program in a guest, with the files that it needs and nothing else.
+//!
+//! The guest has a virtual CPU for each thread that makes calls, and one for all else. Its kernel is
+//! told not to balance load, so that a thread stays where it is and may nevertheless run on all; and
+//! not to place mappings at random, so that a program is the same each time.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use knee_agent::{
+    CONSOLE, PROGRAM, PROGRAM_DIRECTORY, PROGRAM_INPUT, ProgramRequest, READ_AT, RELAY_BYTES,
+    RING_BYTES, Relayed, WRITTEN_AT, places, relayed,
+};
+use knee_bind::GUEST;
+use knee_marks::SIDES;
+
+use super::Heard;
+use super::files::files;
+use crate::check::CheckError;
+use crate::error::GuestError;
+use crate::guest::{Event, Guest, GuestOptions};
+use crate::initramfs::Initramfs;
+use crate::kernel::Kernel;
+use crate::line_buffer::LineBuffer;
+use crate::process::{MAX_COMPLAINTS, Tracing};
+use crate::qemu::Emulator;
+use crate::ram::Ram;
+
+/// How long what the program prints may wait to be read.
+const PERIOD: Duration = Duration::from_millis(2);
+/// Memory of a guest in MiB: as much as a PC has in one piece. What the guest does not use takes no
+/// memory of the host.
+const MEMORY: u32 = 3072;
+
+/// A program that is ready to be run in guests.
+pub(super) struct Packed(Initramfs);
+
+impl Packed {
+    /// Reads the files that a program needs.
+    pub(super) fn new(program: &Path) -> Result<Packed, GuestError> {
+        let failed = |reason: String| GuestError::Program { program: program.to_owned(), reason };
+        let paths = files(program)?;
+        let own = paths[0].clone().into_os_string().into_vec();
+        let mut packed = Initramfs::new().program_devices().directory("dev/shm", 0o777);
+        let mut seen = BTreeSet::new();
+        for path in paths.iter().filter(|path| seen.insert(path.as_path())) {
+            // Programs go without the linker's cache, and notice where anything else is missing.
+            let Ok(content) = fs::read(path) else { continue };
+            let Some(path) = path.to_str() else {
+                return Err(failed(format!("{} is not UTF-8", path.display())));
+            };
+            let path = path.trim_start_matches('/');
+            packed = packed.parents(path).file(path, 0o755, &content);
+        }
+        let in_guest = (GUEST.into(), "1".into());
+        let environment = std::env::vars_os().chain([in_guest]);
+        let environment = environment.map(|(name, value)| (name.into_vec(), value.into_vec()));
+        let request = ProgramRequest { path: own, environment: environment.collect() };
+        let files =
+            packed.directory(PROGRAM_DIRECTORY, 0o700).file(PROGRAM, 0o600, &request.bytes());
+        let files = files.file("init", 0o755, knee_artefacts::AGENT);
+        Ok(Packed(files))
+    }
+
+    /// Runs it with this on standard input.
+    pub(super) fn start(
+        &self,
+        kernel: &Kernel,
+        emulator: &Emulator,
+        input: &[u8],
+        patience: Duration,
+    ) -> Result<ProgramGuest, GuestError> {
+        let channel = Ram::new("knee-relay", RELAY_BYTES as u64);
+        let channel = Arc::new(channel.map_err(GuestError::system("make memory for a guest"))?);
+        let files = self.0.clone().file(PROGRAM_INPUT, 0o600, input).finish();
+        let isolated = format!("isolcpus=domain,0-{}", SIDES - 1);
+        let options = GuestOptions {
+            emulator: emulator.clone(),
+            cpus: SIDES as u32 + 1,
+            memory: MEMORY,
+            parameters: vec![isolated, "norandmaps".to_owned()],
+            channel: Some(Arc::clone(&channel)),
+            tracing: Some(Tracing { program: true, ..Tracing::default() }),
+            patience,
+            arguments: Vec::new(),
+        };
+        Ok(ProgramGuest {
+            guest: Guest::start(kernel, &files, &options)?,
+            channel,
+            read: 0,
+            rest: Vec::new(),
+            line: LineBuffer::default(),
+            heard: VecDeque::new(),
+            complaints: Vec::new(),
+            ended: None,
+        })
+    }
+}
+
+/// A program that runs in a guest.
+pub(super) struct ProgramGuest {
+    guest: Guest,
+    channel: Arc<Ram>,
+    /// Bytes of the ring that have been read.
+    read: u64,
+    /// What of them is not a whole value yet.
+    rest: Vec<u8>,
+    line: LineBuffer,
+    /// What waits to be told.
+    heard: VecDeque<Heard>,
+    complaints: Vec<u8>,
+    /// How the program has ended. Results of its tests may come after that.
+    ended: Option<ExitStatus>,
+}
+
+impl ProgramGuest {
+    /// What it prints next, or a result of the plugin; after the end, the end again.
+    pub(super) fn next(&mut self) -> Result<Heard, CheckError> {
+        loop {
+            if let Some(heard) = self.heard.pop_front() {
+                return Ok(heard);
+            }
+            let event = self.guest.poll(PERIOD)?;
+            self.listen()?;
+            match event {
+                Poll::Ready(Some(Event::Result(record))) => {
+                    self.heard.push_back(Heard::Result(record));
+                }
+                // The firmware may have begun the line.
+                Poll::Ready(Some(Event::Console(line))) => {
+                    if let Some((_, said)) = line.split_once(CONSOLE) {
+                        return Err(CheckError::Agent(said.to_owned()));
+                    }
+                }
+                Poll::Ready(Some(Event::End(end))) => {
+                    let end = self.ended.map_or(end, |status| super::end(status, &self.complaints));
+                    self.heard.push_back(Heard::End(end));
+                }
+                Poll::Ready(None) => self.heard.push_back(Heard::End(super::silent())),
+                Poll::Pending => {}
+            }
+        }
+    }
+
+    /// Reads what the guest has told of the program.
+    fn listen(&mut self) -> Result<(), GuestError> {
+        let mut written = [0; 8];
+        self.channel.read(WRITTEN_AT as u64, &mut written).map_err(unread)?;
+        let new = self.read..u64::from_le_bytes(written);
+        if new.is_empty() {
+            return Ok(());
+        }
+        // What a guest wrote may be anything.
+        if new.end - new.start > RING_BYTES as u64 {
+            return Err(unread(io::ErrorKind::InvalidData.into()));
+        }
+        for place in places(new.clone()) {
+            let begin = self.rest.len();
+            self.rest.resize(begin + place.len(), 0);
+            self.channel.read(place.start as u64, &mut self.rest[begin..]).map_err(unread)?;
+        }
+        self.read = new.end;
+        let failed = GuestError::system("tell a guest what has been read");
+        self.channel.write(READ_AT as u64, &self.read.to_le_bytes()).map_err(failed)?;
+        self.guest.heard();
+        for one in relayed(&mut self.rest) {
+            match one {
+                Relayed::Output(bytes) => {
+                    let heard = &mut self.heard;
+                    self.line.add(&bytes, |line| {
+                        heard.push_back(Heard::Line(String::from_utf8_lossy(line).into_owned()));
+                        Ok::<_, GuestError>(())
+                    })?;
+                }
+                Relayed::Complaints(bytes) => {
+                    self.complaints.extend(bytes);
+                    let excess = self.complaints.len().saturating_sub(MAX_COMPLAINTS);
+                    self.complaints.drain(..excess);
+                }
+                Relayed::Ended(status) => self.ended = Some(ExitStatus::from_raw(status)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unread(source: io::Error) -> GuestError {
+    GuestError::System { what: "read what the guest tells of the program", source }
+}
