@@ -31,6 +31,9 @@ use crate::results::Results;
 /// run they need not share, so a run without conflicts is the last, and so is one with the same as the
 /// one before: hardly another would tell more.
 const MOST_RUNS: u32 = 3;
+/// How often a test is run whose calls share something by position only, until they share nothing: in
+/// the next run objects lie elsewhere.
+const MOST_PLACEMENTS: u32 = 6;
 /// Tests that are worth a guest of their own: to boot takes as long as some hundred tests.
 const TESTS_PER_GUEST: usize = 300;
 /// Guests in a row that may end before they have begun a test.
@@ -326,6 +329,7 @@ struct Game<'a> {
     trace: Vec<TracedAccess>,
     /// How often a test is run at most, and how often the one at hand has been.
     most_runs: u32,
+    most_placements: u32,
     runs_now: u32,
     /// What its calls shared in its last run that counts.
     shared_before: Option<Shared>,
@@ -392,6 +396,7 @@ impl<'a> Game<'a> {
             end: None,
             trace: Vec::new(),
             most_runs: if options.trace { 1 } else { MOST_RUNS },
+            most_placements: if options.trace { 1 } else { MOST_PLACEMENTS },
             runs_now: 0,
             shared_before: None,
         })
@@ -428,7 +433,7 @@ impl<'a> Game<'a> {
                     self.runs_now += 1;
                     let shared = Shared::of(&result);
                     if result.is_awaited() {
-                        self.go_on(shared)?;
+                        self.go_on(shared, result.is_conflict_free())?;
                     } else {
                         self.next_test();
                     }
@@ -447,12 +452,17 @@ impl<'a> Game<'a> {
     }
 
     /// Lets a guest go on that waits after a run: it runs the same test again, or the next.
-    fn go_on(&mut self, shared: Option<Shared>) -> Result<(), CheckError> {
-        let is_clear = match &shared {
-            None => false,
-            Some(shared) => shared.is_nothing() || self.shared_before.as_ref() == Some(shared),
+    fn go_on(&mut self, shared: Option<Shared>, is_free: bool) -> Result<(), CheckError> {
+        let before = self.shared_before.as_ref();
+        let only_by_position = |shared: &Shared| shared.is_nothing() && !is_free;
+        let (is_clear, most) = match &shared {
+            None => (false, self.most_runs),
+            Some(shared) if only_by_position(shared) && before.is_none_or(Shared::is_nothing) => {
+                (false, self.most_placements)
+            }
+            Some(shared) => (shared.is_nothing() || before == Some(shared), self.most_runs),
         };
-        let again = self.runs_now < self.most_runs && !is_clear;
+        let again = self.runs_now < most && !is_clear;
         match again {
             true => self.shared_before = shared.or(self.shared_before.take()),
             false => self.next_test(),
