@@ -9,18 +9,83 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use knee_agent::calibration::{Kind, NEIGHBOURS_AT, Trial, WORD_AT, WORD_BYTES, trials};
+use knee_agent::calibration::{self as kernel, WORD_AT, WORD_BYTES};
+use knee_bind::calibration as program;
 
 use crate::record::{Conflict, LEAST_INSTRUCTIONS, TestResult};
 
-/// The trials of a guest.
-#[derive(Debug)]
+/// The trials of a guest or of a program.
+#[derive(Debug, Default)]
 pub struct Calibration {
     /// Those whose results have not come.
     expected: VecDeque<Trial>,
     tests: u64,
-    /// By kind: why none of its trials has gone as it should, so far.
-    unshown: BTreeMap<Kind, Wrong>,
+    /// Why no trial of an operation has gone as it should, so far.
+    unshown: BTreeMap<&'static str, (Trial, Wrong)>,
+}
+
+/// What two sides do on CPUs of their own, one after the other, and what is known of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Trial {
+    /// What they do.
+    what: &'static str,
+    /// The CPU of the side that comes first, and that of the other.
+    cpus: [usize; 2],
+    /// Whether the windows of the plugin show calls of a kernel.
+    in_kernel: bool,
+    interrupted: bool,
+    shared: Shared,
+}
+
+/// What the sides share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shared {
+    Nothing,
+    /// Some byte of some line.
+    Something,
+    /// One line, of which they write these bytes, in the order of the sides' numbers.
+    Line([u64; 2]),
+}
+
+impl Trial {
+    fn of_kernel(trial: kernel::Trial) -> Trial {
+        use kernel::{Kind, NEIGHBOURS_AT};
+        let word = bytes(WORD_AT, WORD_BYTES);
+        let neighbours = [bytes(NEIGHBOURS_AT, 1), bytes(NEIGHBOURS_AT + 1, 1)];
+        let (what, shared) = match trial.kind {
+            Kind::Nothing => ("nothing is done", Shared::Nothing),
+            Kind::NoObject => ("getppid is called", Shared::Nothing),
+            Kind::TwoFiles => ("two files are read", Shared::Nothing),
+            Kind::Interrupted => ("two files are read until a timer interrupts", Shared::Nothing),
+            Kind::SharedWord => {
+                ("the kernel writes one word of user memory twice", Shared::Line([word; 2]))
+            }
+            Kind::NeighbouringBytes => {
+                ("the kernel writes two neighbouring bytes", Shared::Line(neighbours))
+            }
+            Kind::OneFile => ("lseek is called twice on one open file", Shared::Something),
+        };
+        let interrupted = trial.kind == Kind::Interrupted;
+        let in_kernel = trial.kind != Kind::Nothing;
+        Trial { what, cpus: [trial.first, trial.second], in_kernel, interrupted, shared }
+    }
+
+    fn of_program(trial: program::Trial) -> Trial {
+        use program::{Kind, NEIGHBOURS_AT};
+        let mut sides = [trial.first, trial.second];
+        sides.sort_unstable();
+        let (what, shared) = match trial.kind {
+            Kind::Nothing => ("nothing is done", Shared::Nothing),
+            Kind::OwnLines => ("two lines are written", Shared::Nothing),
+            Kind::SharedWord => ("one word is written twice", Shared::Line([bytes(0, 8); 2])),
+            Kind::NeighbouringBytes => {
+                let neighbour = |side| bytes((NEIGHBOURS_AT + side) % 64, 1);
+                ("two neighbouring bytes are written", Shared::Line(sides.map(neighbour)))
+            }
+        };
+        let cpus = [trial.first, trial.second];
+        Trial { what, cpus, in_kernel: false, interrupted: false, shared }
+    }
 }
 
 /// What a trial showed that is not so.
@@ -42,22 +107,13 @@ enum Wrong {
     TooFewInstructions,
     /// The interrupt was not seen.
     NoInterrupt,
-    /// Each trial of the kind was disturbed.
+    /// Each trial of the operation was disturbed.
     AlwaysDisturbed,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Trial { kind, first, second } = self.trial;
-        let what = match kind {
-            Kind::Nothing => "nothing is done",
-            Kind::NoObject => "getppid is called",
-            Kind::TwoFiles => "two files are read",
-            Kind::Interrupted => "two files are read until a timer interrupts",
-            Kind::SharedWord => "the kernel writes one word of user memory twice",
-            Kind::NeighbouringBytes => "the kernel writes two neighbouring bytes",
-            Kind::OneFile => "lseek is called twice on one open file",
-        };
+        let Trial { what, cpus: [first, second], .. } = self.trial;
         let wrong = match self.wrong {
             Wrong::Missed => "it misses the conflict",
             Wrong::Invented => "it shows a conflict",
@@ -73,14 +129,24 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Calibration {
-    /// That of a guest with so many virtual CPUs.
+    /// That of a guest with so many virtual CPUs, whose agent makes calls of its kernel.
     pub fn of(cpus: u32) -> Calibration {
-        let expected: VecDeque<_> = trials(cpus as usize).into();
-        let unshown = expected.iter().map(|trial| (trial.kind, Wrong::AlwaysDisturbed)).collect();
+        Calibration::new(kernel::trials(cpus as usize).into_iter().map(Trial::of_kernel))
+    }
+
+    /// That of a program that makes these trials.
+    pub(crate) fn of_program(trials: Vec<program::Trial>) -> Calibration {
+        Calibration::new(trials.into_iter().map(Trial::of_program))
+    }
+
+    fn new(trials: impl Iterator<Item = Trial>) -> Calibration {
+        let expected: VecDeque<Trial> = trials.collect();
+        let unshown = |trial: &Trial| (trial.what, (*trial, Wrong::AlwaysDisturbed));
+        let unshown = expected.iter().map(unshown).collect();
         Calibration { tests: expected.len() as u64, expected, unshown }
     }
 
-    /// How many tests it has; they are the first of the guest's.
+    /// How many tests it has; they are the first of the guest's or the program's.
     pub(crate) fn tests(&self) -> u64 {
         self.tests
     }
@@ -93,23 +159,22 @@ impl Calibration {
     /// Adds the result of the next trial.
     ///
     /// # Errors
-    /// It shows what is not so, or it is the last and no trial of some kind has shown anything.
+    /// It shows what is not so, or it is the last and no trial of some operation has shown anything.
     pub fn add(&mut self, result: &TestResult) -> Result<(), Fault> {
         let Some(trial) = self.expected.pop_front() else { return Ok(()) };
         if !result.is_disturbed() {
             match judge(trial, result) {
-                Ok(()) => drop(self.unshown.remove(&trial.kind)),
+                Ok(()) => drop(self.unshown.remove(trial.what)),
                 // Linux 7.2 does without an interrupt where a timer is late as it is set.
                 Err(Wrong::NoInterrupt) => {
-                    self.unshown.entry(trial.kind).and_modify(|why| *why = Wrong::NoInterrupt);
+                    let unshown = self.unshown.entry(trial.what);
+                    unshown.and_modify(|unshown| *unshown = (trial, Wrong::NoInterrupt));
                 }
                 Err(wrong) => return Err(Fault { trial, wrong }),
             }
         }
         match self.unshown.first_key_value() {
-            Some((&kind, &wrong)) if self.is_over() => {
-                Err(Fault { trial: Trial { kind, ..trial }, wrong })
-            }
+            Some((_, &(trial, wrong))) if self.is_over() => Err(Fault { trial, wrong }),
             _ => Ok(()),
         }
     }
@@ -122,29 +187,28 @@ fn judge(trial: Trial, result: &TestResult) -> Result<(), Wrong> {
         return Err(Wrong::NoSides);
     }
     let mut instructions = result.sides.iter().map(|side| side.instructions);
-    if trial.kind != Kind::Nothing && instructions.any(|count| count < LEAST_INSTRUCTIONS) {
+    if trial.in_kernel && instructions.any(|count| count < LEAST_INSTRUCTIONS) {
         return Err(Wrong::TooFewInstructions);
     }
-    if trial.kind == Kind::Interrupted && result.sides.iter().any(|side| side.interrupts == 0) {
+    if trial.interrupted && result.sides.iter().any(|side| side.interrupts == 0) {
         return Err(Wrong::NoInterrupt);
     }
-    let expected: Option<&dyn Fn(&Conflict) -> bool> = match trial.kind {
-        Kind::Nothing | Kind::NoObject | Kind::TwoFiles | Kind::Interrupted => None,
-        Kind::SharedWord => {
-            let word = (bytes(WORD_AT, WORD_BYTES), bytes(WORD_AT, WORD_BYTES));
-            Some(&move |conflict| conflict.overlap && written(conflict) == Some(word))
+    let mut conflicts = result.conflicts.iter();
+    let missed = match trial.shared {
+        Shared::Nothing => {
+            return if result.is_conflict_free() { Ok(()) } else { Err(Wrong::Invented) };
         }
-        Kind::NeighbouringBytes => {
-            let two = (bytes(NEIGHBOURS_AT, 1), bytes(NEIGHBOURS_AT + 1, 1));
-            Some(&move |conflict| !conflict.overlap && written(conflict) == Some(two))
+        Shared::Something => !conflicts.any(|conflict| conflict.overlap),
+        Shared::Line(bytes) => {
+            let overlap = bytes[0] & bytes[1] != 0;
+            let is_it = |conflict: &Conflict| {
+                conflict.overlap == overlap
+                    && conflict.sides.iter().map(|side| side.written).eq(bytes)
+            };
+            !conflicts.any(is_it)
         }
-        Kind::OneFile => Some(&|conflict| conflict.overlap),
     };
-    match expected {
-        None if !result.is_conflict_free() => Err(Wrong::Invented),
-        Some(expected) if !result.conflicts.iter().any(expected) => Err(Wrong::Missed),
-        _ => Ok(()),
-    }
+    if missed { Err(Wrong::Missed) } else { Ok(()) }
 }
 
 /// A mask of bytes of a line.
@@ -152,16 +216,10 @@ const fn bytes(at: usize, count: usize) -> u64 {
     ((1 << count) - 1) << at
 }
 
-/// What each of two sides wrote of a line.
-fn written(conflict: &Conflict) -> Option<(u64, u64)> {
-    match &conflict.sides[..] {
-        [first, second] => Some((first.written, second.written)),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use knee_agent::calibration::{Kind, Trial as KernelTrial, trials};
+
     use super::*;
     use crate::record::{Record, Side, Touch};
 
@@ -193,7 +251,7 @@ mod tests {
     }
 
     /// What a QEMU that works shows of a trial.
-    fn right(trial: Trial) -> TestResult {
+    fn right(trial: KernelTrial) -> TestResult {
         let line = r#"{"test":0,"sides":[],"conflicts":[],"more":0,"stray":0}"#;
         let Ok(Record::Test(mut result)) = Record::parse(line) else { panic!() };
         result.sides =
@@ -209,7 +267,7 @@ mod tests {
     }
 
     /// Feeds all trials, with what `spoil` makes of their results.
-    fn calibrate(spoil: impl Fn(Trial, &mut TestResult)) -> Result<(), Fault> {
+    fn calibrate(spoil: impl Fn(KernelTrial, &mut TestResult)) -> Result<(), Fault> {
         let mut calibration = Calibration::of(CPUS);
         for trial in trials(CPUS as usize) {
             let mut result = right(trial);
@@ -235,7 +293,8 @@ mod tests {
                     }
                 });
                 let Fault { trial, wrong } = fault.unwrap_err();
-                assert_eq!((trial.kind, trial.first, wrong), (kind, cpu, Wrong::Missed));
+                let known = Trial::of_kernel(KernelTrial { kind, first: cpu, second: 1 - cpu });
+                assert_eq!((trial, wrong), (known, Wrong::Missed));
             }
         }
     }
@@ -284,7 +343,24 @@ mod tests {
         })
         .unwrap();
         let fault = calibrate(|_, result| quiet(result)).unwrap_err();
-        assert_eq!((fault.trial.kind, fault.wrong), (Kind::Interrupted, Wrong::NoInterrupt));
+        assert_eq!((fault.trial.interrupted, fault.wrong), (true, Wrong::NoInterrupt));
+    }
+
+    #[test]
+    fn the_trials_of_a_program_are_judged_by_the_bytes_of_their_threads() {
+        use knee_bind::calibration::{Kind, Trial};
+        let trial = |kind| Trial { kind, first: 3, second: 1 };
+        let judged = |kind, conflicts: Vec<Conflict>| {
+            let mut result = right(trials(CPUS as usize)[0]);
+            result.conflicts = conflicts;
+            judge(super::Trial::of_program(trial(kind)), &result)
+        };
+        assert_eq!(judged(Kind::Nothing, Vec::new()), Ok(()));
+        assert_eq!(judged(Kind::OwnLines, vec![conflict(true, [1; 2])]), Err(Wrong::Invented));
+        assert_eq!(judged(Kind::SharedWord, vec![conflict(true, [0xff; 2])]), Ok(()));
+        assert_eq!(judged(Kind::SharedWord, Vec::new()), Err(Wrong::Missed));
+        let neighbours = vec![conflict(false, [1 << 11, 1 << 13])];
+        assert_eq!(judged(Kind::NeighbouringBytes, neighbours), Ok(()));
     }
 
     #[test]
@@ -305,7 +381,7 @@ mod tests {
             }
         });
         let fault = fault.unwrap_err();
-        assert_eq!((fault.trial.kind, fault.wrong), (Kind::OneFile, Wrong::AlwaysDisturbed));
+        assert_eq!(fault.wrong, Wrong::AlwaysDisturbed);
         assert!(fault.to_string().starts_with("another task was seen in every window where lseek"));
     }
 }

@@ -21,12 +21,13 @@ use knee_bind::{GUEST, TOLD, Told};
 use knee_commute::Test;
 
 use self::guest::{Packed, ProgramGuest};
-use crate::check::{CheckError, Checked};
+use crate::calibration::{Calibration, Fault};
+use crate::check::{CheckError, Checked, uncalibrated};
 use crate::error::GuestError;
 use crate::guest::End;
 use crate::kernel::Kernel;
 use crate::process::{Launch, Qemu, Said, Tracing, memory_file};
-use crate::qemu::Emulator;
+use crate::qemu::{Emulator, qemu_user_version};
 use crate::record::Record;
 use crate::results::Results;
 use crate::symbols::ProgramNames;
@@ -163,6 +164,17 @@ enum Heard {
 }
 
 impl Running {
+    /// A QEMU whose trials went wrong.
+    fn uncalibrated(&self, fault: Fault) -> CheckError {
+        match self {
+            Self::UserMode(_) => {
+                let qemu = qemu_user_version().unwrap_or_default();
+                CheckError::Calibration { qemu: format!("qemu-user {qemu}"), fault }
+            }
+            Self::Guest(guest) => uncalibrated(guest.emulator(), fault),
+        }
+    }
+
     fn next(&mut self) -> Result<Heard, CheckError> {
         match self {
             Self::UserMode(qemu) => Ok(match qemu.next()? {
@@ -201,6 +213,8 @@ struct Process {
     running: Running,
     /// Whether it has said that it is a binding.
     is_up: bool,
+    /// From when it has told its trials.
+    calibration: Option<Calibration>,
     /// Tests that are done and whose results have not all come.
     done: VecDeque<(String, Outcome, u64)>,
     results: Results,
@@ -213,6 +227,7 @@ impl Process {
         Ok(Process {
             running: player.start(tests, patience)?,
             is_up: false,
+            calibration: None,
             done: VecDeque::new(),
             results: Results::default(),
             runs: 0,
@@ -222,7 +237,9 @@ impl Process {
     /// The next test that is done, or the end.
     fn next(&mut self, names: &mut ProgramNames) -> Result<Next, CheckError> {
         loop {
-            if let Some(mut checked) = self.complete() {
+            if self.is_calibrated()?
+                && let Some(mut checked) = self.complete()
+            {
                 names.look_up(&mut checked.runs);
                 return Ok(Next::Checked(checked));
             }
@@ -242,11 +259,29 @@ impl Process {
                 self.is_up = true;
                 names.learn(&mapping);
             }
+            Ok(Told::Trials(trials)) => self.calibration = Some(Calibration::of_program(trials)),
+            Ok(Told::Done { .. }) if self.calibration.is_none() => {
+                let why = "it was built with another version of knee-bind: build it again";
+                return Err(CheckError::Agent(why.to_owned()));
+            }
             Ok(Told::Thread(stack)) => names.learn_thread(stack),
             Ok(Told::Done { id, outcome, seen }) => self.done.push_back((id, outcome, seen)),
             Err(_) => return Err(CheckError::Agent(told.to_owned())),
         }
         Ok(())
+    }
+
+    /// Judges its trials when the results of all have come, which are the first; tells whether they have.
+    fn is_calibrated(&mut self) -> Result<bool, CheckError> {
+        let Some(calibration) = &mut self.calibration else { return Ok(false) };
+        if !calibration.is_over() {
+            let Some(results) = self.results.take(0..calibration.tests()) else { return Ok(false) };
+            self.runs = calibration.tests();
+            for result in &results {
+                calibration.add(result).map_err(|fault| self.running.uncalibrated(fault))?;
+            }
+        }
+        Ok(true)
     }
 
     /// The first test that is done and all of whose results have come.

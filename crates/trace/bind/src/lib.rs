@@ -45,6 +45,7 @@
 //! | arrow | module |
 //! | --- | --- |
 //! | tests → what the author's code is given | `given` |
+//! | threads → whether QEMU shows what they share | `calibration` |
 //! | calls → threads, one after the other | `workers` |
 //! | threads → CPUs of a guest | `cpu` |
 //! | what a call returned → whether the model says so | `compare` |
@@ -53,6 +54,7 @@
 
 use knee_commute::Model;
 
+pub mod calibration;
 mod compare;
 mod cpu;
 mod given;

@@ -10,6 +10,7 @@ use knee_commute::{Expect, Finding, Model, TEST_SCHEMA, Test, TestOutcome as Out
 use knee_marks::{Mark, SIDES};
 use serde::{Deserialize, Serialize};
 
+use crate::calibration::{Trial, trials};
 use crate::compare::Choices;
 use crate::cpu;
 use crate::workers::{NoResult, Workers, message};
@@ -31,6 +32,9 @@ pub const TOLD: &str = "knee-bind ";
 pub enum Told {
     /// A line of its `/proc/self/maps`; these come before the first test.
     Mapping(String),
+    /// The trials that it makes before its first test, the plugin's first tests; they come before the
+    /// mappings.
+    Trials(Vec<Trial>),
     /// An address in the stack of a thread that makes calls; they come after the mappings.
     Thread(u64),
     /// A test is done; they are in the order in which they came.
@@ -81,6 +85,12 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
     }
     Mark::Arm.say();
     thread::yield_now();
+    for Trial { kind, first, second } in trials() {
+        Mark::Begin.say();
+        workers.try_out(kind, first);
+        workers.try_out(kind, second);
+        Mark::End.say();
+    }
     for (nr, line) in tests.lines().enumerate() {
         let mut seen = 0;
         let (id, outcome) = match serde_json::from_str::<Test>(&line?) {
@@ -95,13 +105,14 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
     Ok(())
 }
 
-/// The lines that tell what is mapped.
+/// The lines that tell what is tried first, and what is mapped.
 ///
 /// A thread of their own makes them, and they stay: where the allocator puts what tests allocate must
 /// not depend on how long the names of mapped files are.
 fn mappings() -> io::Result<&'static [u8]> {
     let made = thread::spawn(|| {
         let mut lines = Vec::new();
+        tell(&mut lines, &Told::Trials(trials().collect()))?;
         for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
             tell(&mut lines, &Told::Mapping(mapping.to_owned()))?;
         }
@@ -246,7 +257,7 @@ mod tests {
         });
         told.filter_map(|told| match told {
             Told::Done { id, outcome, seen } => Some((id, outcome, seen)),
-            Told::Mapping(_) | Told::Thread(_) => None,
+            Told::Trials(_) | Told::Mapping(_) | Told::Thread(_) => None,
         })
         .collect()
     }

@@ -14,6 +14,7 @@ use std::thread;
 use knee_commute::Test;
 use knee_marks::Mark;
 
+use crate::calibration::{self, Kind};
 use crate::{Action, Binding, Call, Returned, cpu};
 
 /// Why a call returned nothing.
@@ -36,6 +37,7 @@ enum Turn<B> {
     Idle,
     /// With an address in the thread's stack; or it has no CPU of its own.
     Ready(io::Result<u64>),
+    Try(Kind),
     Make(Job<B>),
     Made(Result<Returned, NoResult>),
 }
@@ -72,6 +74,16 @@ struct Worker<B> {
     stack: u64,
 }
 
+impl<B> Worker<B> {
+    fn does(&self, turn: Turn<B>) -> Result<Returned, NoResult> {
+        self.slot.put(turn);
+        self.slot.exchange(|turn| match turn {
+            Turn::Made(result) => Ok(result),
+            other => Err(other),
+        })
+    }
+}
+
 impl<B: Binding> Workers<B> {
     /// Starts a thread for each of so many calls at once, and the next one when it is there: what
     /// threads allocate as they start would lie elsewhere each time.
@@ -101,12 +113,14 @@ impl<B: Binding> Workers<B> {
         test: &Arc<Test>,
         nr: usize,
     ) -> Result<Returned, NoResult> {
-        let slot = &self.0[nr].slot;
-        slot.put(Turn::Make(Job { binding: Arc::clone(binding), test: Arc::clone(test), nr }));
-        slot.exchange(|turn| match turn {
-            Turn::Made(result) => Ok(result),
-            other => Err(other),
-        })
+        let job = Job { binding: Arc::clone(binding), test: Arc::clone(test), nr };
+        self.0[nr].does(Turn::Make(job))
+    }
+
+    /// Has thread `nr` do its part of a trial, and waits for it.
+    pub(crate) fn try_out(&self, kind: Kind, nr: usize) {
+        // A store cannot fail.
+        let _ = self.0[nr].does(Turn::Try(kind));
     }
 }
 
@@ -116,9 +130,18 @@ fn work<B: Binding>(nr: usize, slot: &Slot<B>) {
     slot.put(Turn::Ready(cpu::go_to(nr).map(|()| stack)));
     loop {
         let job = slot.exchange(|turn| match turn {
-            Turn::Make(job) => Ok(job),
+            Turn::Make(job) => Ok(Ok(job)),
+            Turn::Try(kind) => Ok(Err(kind)),
             other => Err(other),
         });
+        let job = match job {
+            Ok(job) => job,
+            Err(kind) => {
+                calibration::window(kind, nr);
+                slot.put(Turn::Made(Ok(Returned::Nothing)));
+                continue;
+            }
+        };
         let result = make(&*job.binding, &job.test, job.nr);
         // Whoever told it has the last one: see above.
         drop(job);

@@ -122,6 +122,11 @@ pub(super) struct ProgramGuest {
 }
 
 impl ProgramGuest {
+    /// The QEMU that it runs in.
+    pub(super) fn emulator(&self) -> &Emulator {
+        self.guest.emulator()
+    }
+
     /// What it prints next, or a result of the plugin; after the end, the end again.
     pub(super) fn next(&mut self) -> Result<Heard, CheckError> {
         loop {
