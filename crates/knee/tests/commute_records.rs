@@ -272,8 +272,10 @@ fn another_qemu_or_plugin_is_noted_where_two_records_are_compared() {
     assert_eq!(tools(), json!([qemu, plugin]));
     let differ = "verdicts can differ for that reason alone";
     commute(&scratch, &["diff", "before", "after"])
-        .assert_stdout_has(&format!("\nnote:   QEMU was 7.2.22 and is 10.0.13 now: {differ}\n"))
-        .assert_stdout_has("\nnote:   knee's plugin for QEMU was 0123456789abcdef and is fedcba");
+        .assert_stdout_has(&format!("\nnote:   QEMU differs (7.2.22, then 10.0.13): {differ}\n"))
+        .assert_stdout_has(
+            "\nnote:   knee's plugin for QEMU differs (0123456789abcdef, then fedcba",
+        );
 }
 
 #[test]

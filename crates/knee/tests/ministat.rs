@@ -128,7 +128,7 @@ fn errors_name_file_line_and_value() {
     fails("1\n2\n3\n", &["-", "-"], 2, "only once");
 }
 
-/// Why the installed ministat is no oracle for [`generated_numbers_are_compared_as_by_ministat`].
+/// Why the installed ministat cannot check [`generated_numbers_are_compared_as_by_ministat`].
 ///
 /// `--format ministat` prints what ministat 20150715 prints. Version 20251113 (Debian's sid) changed
 /// the median of an even count of numbers, and how other figures are rounded. It has no option that

@@ -74,7 +74,7 @@ fn a_record_tells_which_qemu_and_plugin_it_was_made_with_and_resuming_with_other
     let tests = scratch.path().join("record/tests.jsonl");
     let text = fs::read_to_string(&tests).unwrap();
     fs::write(&tests, &text[..text.find('\n').unwrap() + 1]).unwrap();
-    let told = format!("knee: record: QEMU was 7.2.0 and is {version} now");
+    let told = format!("knee: record: QEMU differs (7.2.0, then {version})");
     check(&["--resume"]).assert_code(0).assert_stderr_has(&told);
 }
 
@@ -147,10 +147,13 @@ fn a_qemu_that_does_not_show_two_cpus_is_refused_by_check_cost_and_doctor() {
     let qemu = changed(&scratch, "nokaslr", "nokaslr maxcpus=1");
     let refused = |args: &[&str]| finish(scratch.knee(args).env("KNEE_QEMU", &qemu));
     let check = refused(&["commute", "check", "fstat", "fstat", "--kernel", KERNEL]);
-    check.assert_code(3).assert_stderr_has("does not show two CPUs").assert_stderr_has("KNEE_QEMU");
+    check
+        .assert_code(3)
+        .assert_stderr_has("does not tell two CPUs apart")
+        .assert_stderr_has("KNEE_QEMU");
     assert!(!check.stdout.contains("conflict-free"), "{}", check.stdout);
     let cost = refused(&["commute", "cost", "lseek_shared", "-n", "2", "--kernel", KERNEL]);
-    cost.assert_code(3).assert_stderr_has("does not show two CPUs");
+    cost.assert_code(3).assert_stderr_has("does not tell two CPUs apart");
     let doctor = refused(&["doctor"]);
     doctor.assert_code(0).assert_stdout_has("missing  calibration");
 }
@@ -161,13 +164,14 @@ fn a_qemu_that_confuses_cpus_is_refused() {
         return;
     }
     let version = Emulator::of_user().unwrap().version().unwrap();
-    if !version.starts_with("10.0.") {
-        return skip("qemu-10.0", format_args!("QEMU {version} passes the right CPU to plugins"));
+    // Before 10.0 QEMU passed the right number, and what comes behind 11.1 may do so again.
+    if !["10.", "11."].iter().any(|wrong| version.starts_with(wrong)) {
+        return skip("qemu-10", format_args!("QEMU {version} passes the right CPU to plugins"));
     }
     let scratch = Scratch::new();
     // What knee does not rely on: the number of the CPU that QEMU passes.
     let qemu = changed(&scratch, ",user=", ",cpu=number,user=");
     let args = ["commute", "check", "fstat", "fstat", "--kernel", KERNEL];
     let check = finish(scratch.knee(&args).env("KNEE_QEMU", &qemu));
-    check.assert_code(3).assert_stderr_has("does not show what CPUs share");
+    check.assert_code(3).assert_stderr_has("failed its calibration");
 }

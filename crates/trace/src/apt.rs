@@ -39,6 +39,8 @@ const LISTS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 const CONFIGURATION: &str = "apt.conf";
 /// Where the lists are.
 const LISTS: &str = "state/lists";
+/// What apt says of a suite that the mirror does not have any more.
+const GONE: &str = "does not have a Release file";
 /// The packages that contain apt's programs.
 const APT: &str = "apt dpkg";
 
@@ -132,6 +134,9 @@ impl Apt {
             [] => String::new(),
             _ => run(self.program("apt-cache").arg("madison").args(names))?,
         };
+        if !self.stale().is_empty() {
+            return Ok(packages(&found));
+        }
         write_atomically(&answer, found.as_bytes()).map_err(PackageError::write(&answer))?;
         Ok(packages(&found))
     }
@@ -203,7 +208,11 @@ impl Apt {
         if !self.has_lists() {
             return Err(updated.err().unwrap_or(PackageError::NoLists(mirror)));
         }
-        fetched.suites.iter().try_for_each(|suite| {
+        // One whose lists could not be fetched this time is tried again.
+        let said = updated.err().map(|error| error.to_string()).unwrap_or_default();
+        let failed =
+            |suite: &str| said.lines().any(|line| line.contains(suite) && !line.contains(GONE));
+        fetched.suites.iter().filter(|suite| !failed(suite)).try_for_each(|suite| {
             let stamp = self.stamp(suite);
             fs::write(&stamp, "").map_err(PackageError::write(&stamp))
         })

@@ -79,7 +79,7 @@ impl Trial {
             Kind::OwnLines => ("two lines are written", Shared::Nothing),
             Kind::SharedWord => ("one word is written twice", Shared::Line([bytes(0, 8); 2])),
             Kind::NeighbouringBytes => {
-                let neighbour = |side| bytes((NEIGHBOURS_AT + side) % 64, 1);
+                let neighbour = |side| bytes(NEIGHBOURS_AT + side, 1);
                 ("two neighbouring bytes are written", Shared::Line(sides.map(neighbour)))
             }
         };
@@ -116,13 +116,13 @@ impl fmt::Display for Fault {
         let Trial { what, cpus: [first, second], .. } = self.trial;
         let wrong = match self.wrong {
             Wrong::Missed => "it misses the conflict",
-            Wrong::Invented => "it shows a conflict",
-            Wrong::NoSides => "it does not show two CPUs",
+            Wrong::Invented => "it reports a conflict",
+            Wrong::NoSides => "it does not tell two CPUs apart",
             Wrong::TooFewInstructions => "it shows fewer instructions than a system call has",
             Wrong::NoInterrupt => "it does not show the interrupt",
-            Wrong::AlwaysDisturbed => "another task was seen in every window",
+            Wrong::AlwaysDisturbed => "it shows another task each time",
         };
-        write!(f, "{wrong} where {what} on CPU {first}, then CPU {second}")
+        write!(f, "{wrong} where {what} on CPU {first}, then on CPU {second}")
     }
 }
 
@@ -382,6 +382,6 @@ mod tests {
         });
         let fault = fault.unwrap_err();
         assert_eq!(fault.wrong, Wrong::AlwaysDisturbed);
-        assert!(fault.to_string().starts_with("another task was seen in every window where lseek"));
+        assert!(fault.to_string().starts_with("it shows another task each time where lseek"));
     }
 }

@@ -123,18 +123,17 @@ pub enum CheckError {
     #[error(transparent)]
     Guest(#[from] GuestError),
     /// The agent or the binding could not do its work.
-    #[error("what runs the tests says: {0}")]
+    #[error("the test agent failed: {0}")]
     Agent(String),
-    /// What this QEMU shows is not so.
-    #[error(
-        "{qemu} does not show what CPUs share: {fault}. No verdict of it can be trusted; choose \
-         another QEMU with KNEE_QEMU"
-    )]
+    /// This QEMU shows what is not so.
+    #[error("{qemu} failed its calibration: {fault}. Its verdicts cannot be trusted; {remedy}")]
     Calibration {
         /// The QEMU.
         qemu: String,
         /// The trial that went wrong, and how.
         fault: Fault,
+        /// What to do.
+        remedy: &'static str,
     },
     /// The guest or the program ended before it had begun a test.
     #[error("it ended before its first test: {0}")]
@@ -251,7 +250,8 @@ pub fn calibrate(kernel: &Kernel, guest: &GuestOptions) -> Result<(), CheckError
 /// A QEMU whose trials went wrong.
 pub(crate) fn uncalibrated(emulator: &Emulator, fault: Fault) -> CheckError {
     let version = emulator.version().unwrap_or_default();
-    CheckError::Calibration { qemu: format!("QEMU {version}"), fault }
+    let remedy = "choose another QEMU with KNEE_QEMU";
+    CheckError::Calibration { qemu: format!("QEMU {version}"), fault, remedy }
 }
 
 /// Has all tests of a hand run, in as many guests as it takes.

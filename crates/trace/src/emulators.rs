@@ -153,7 +153,9 @@ pub(crate) fn command(root: &Path) -> Command {
 }
 
 fn newest<'p>(packages: &'p [Package], wanted: &str) -> Option<&'p Package> {
-    packages.iter().filter(|package| package.is(wanted)).max_by_key(|package| package.order())
+    let exact = packages.iter().find(|package| package.version == wanted);
+    let fit = packages.iter().filter(|package| package.is(wanted));
+    exact.or_else(|| fit.max_by_key(|package| package.order()))
 }
 
 /// Whether a file of a package is one that starting a guest takes: the program, libraries, modules and

@@ -11,6 +11,14 @@ pub enum GuestError {
     /// QEMU is not installed.
     #[error("{0} is not installed: apt-get install {package}", package = package(.0))]
     NoQemu(String),
+    /// QEMU cannot even tell its version.
+    #[error("cannot run {program}: {said}", program = program.display())]
+    Broken {
+        /// The program.
+        program: PathBuf,
+        /// The first line of its complaints.
+        said: String,
+    },
     /// QEMU cannot load plugins.
     #[error("this QEMU cannot load knee's plugin: {0}; choose another QEMU with KNEE_QEMU")]
     NoPlugins(String),

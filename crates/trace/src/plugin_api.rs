@@ -32,7 +32,10 @@ pub(crate) fn to_claim(printed: &str) -> Result<Option<u32>, GuestError> {
     match oldest {
         Some(oldest) if oldest <= NEWEST => Ok(Some(oldest)),
         Some(oldest) => Err(GuestError::NewPluginApi { oldest, newest: NEWEST }),
-        None => Err(GuestError::NoPlugins(printed.trim().to_owned())),
+        None => {
+            let first = printed.trim().lines().next().unwrap_or_default();
+            Err(GuestError::NoPlugins(first.to_owned()))
+        }
     }
 }
 

@@ -62,6 +62,7 @@ pub(crate) struct Launch {
     command: Command,
     /// The words that start QEMU, without any that say what it is to do.
     words: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
     /// … and those with which it does nothing.
     idle: &'static [&'static str],
     inherited: Vec<OwnedFd>,
@@ -83,8 +84,12 @@ impl Launch {
     fn new(mut command: Command, idle: &'static [&'static str]) -> Launch {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let words = words.map(OsStr::to_owned).collect();
+        let set = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let environment = set.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        command.env_remove(plugin_api::VARIABLE);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Launch { command, words, idle, inherited: Vec::new(), results: None, resume: None }
+        let (inherited, results, resume) = (Vec::new(), None, None);
+        Launch { command, words, environment, idle, inherited, results, resume }
     }
 
     /// Its command line.
@@ -120,7 +125,7 @@ impl Launch {
             self.resume = Some(resume);
         }
         self.command.arg("-plugin").arg(arguments);
-        if let Some(version) = plugin_api(&self.words, self.idle)? {
+        if let Some(version) = plugin_api(&self.words, &self.environment, self.idle)? {
             self.command.env(plugin_api::VARIABLE, version.to_string());
         }
         self.results = Some(results);
@@ -156,7 +161,11 @@ impl Launch {
 
 /// The version of the plugin API to claim, if the plugin has to be told. Each QEMU is asked once, by
 /// starting `words` to do nothing.
-fn plugin_api(words: &[OsString], idle: &[&str]) -> Result<Option<u32>, GuestError> {
+fn plugin_api(
+    words: &[OsString],
+    environment: &[(OsString, OsString)],
+    idle: &[&str],
+) -> Result<Option<u32>, GuestError> {
     static KNOWN: Mutex<BTreeMap<Vec<OsString>, Option<u32>>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(version) = known.get(words) {
@@ -165,6 +174,8 @@ fn plugin_api(words: &[OsString], idle: &[&str]) -> Result<Option<u32>, GuestErr
     let file = memory_file("knee-plugin", knee_artefacts::PLUGIN)?;
     let plugin = format!("file=/proc/self/fd/{},{}", file.as_raw_fd(), plugin_api::PROBE);
     let mut command = Command::new(&words[0]);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command.env_remove(plugin_api::VARIABLE);
     command.args(&words[1..]).arg("-plugin").arg(plugin).args(idle).stdin(Stdio::null());
     let inherited = [file];
     prepare(&mut command, &inherited);

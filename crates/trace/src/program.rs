@@ -17,6 +17,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use knee_agent::Outcome;
+use knee_bind::calibration::trials;
 use knee_bind::{GUEST, TOLD, Told};
 use knee_commute::Test;
 
@@ -89,7 +90,7 @@ pub fn check_program(
                 Next::End(end) => break end,
             }
         };
-        if !process.is_up {
+        if !process.calibration.as_ref().is_some_and(Calibration::is_over) {
             return Err(CheckError::NotUp(end));
         }
         // Programs give no memory back, so what the tests before took may be what this one lacked.
@@ -169,7 +170,8 @@ impl Running {
         match self {
             Self::UserMode(_) => {
                 let qemu = qemu_user_version().unwrap_or_default();
-                CheckError::Calibration { qemu: format!("qemu-user {qemu}"), fault }
+                let remedy = "run the program in a guest, with --kernel bookworm";
+                CheckError::Calibration { qemu: format!("qemu-user {qemu}"), fault, remedy }
             }
             Self::Guest(guest) => uncalibrated(guest.emulator(), fault),
         }
@@ -211,8 +213,6 @@ fn silent() -> End {
 /// The program with the tests that are left.
 struct Process {
     running: Running,
-    /// Whether it has said that it is a binding.
-    is_up: bool,
     /// From when it has told its trials.
     calibration: Option<Calibration>,
     /// Tests that are done and whose results have not all come.
@@ -226,7 +226,6 @@ impl Process {
     fn start(player: &Player<'_>, tests: &[u8], patience: Duration) -> Result<Process, CheckError> {
         Ok(Process {
             running: player.start(tests, patience)?,
-            is_up: false,
             calibration: None,
             done: VecDeque::new(),
             results: Results::default(),
@@ -255,15 +254,15 @@ impl Process {
     fn listen(&mut self, line: &str, names: &mut ProgramNames) -> Result<(), CheckError> {
         let Some(told) = line.strip_prefix(TOLD) else { return Ok(()) };
         match serde_json::from_str(told) {
-            Ok(Told::Mapping(mapping)) => {
-                self.is_up = true;
-                names.learn(&mapping);
+            Ok(Told::Mapping(mapping)) => names.learn(&mapping),
+            Ok(Told::Trials(told)) if told == trials() => {
+                self.calibration.get_or_insert_with(|| Calibration::of_program(told));
             }
-            Ok(Told::Trials(trials)) => self.calibration = Some(Calibration::of_program(trials)),
-            Ok(Told::Done { .. }) if self.calibration.is_none() => {
+            Ok(Told::Trials(_) | Told::Done { .. }) if self.calibration.is_none() => {
                 let why = "it was built with another version of knee-bind: build it again";
                 return Err(CheckError::Agent(why.to_owned()));
             }
+            Ok(Told::Trials(_)) => {}
             Ok(Told::Thread(stack)) => names.learn_thread(stack),
             Ok(Told::Done { id, outcome, seen }) => self.done.push_back((id, outcome, seen)),
             Err(_) => return Err(CheckError::Agent(told.to_owned())),

@@ -40,7 +40,7 @@ pub enum EmulatorError {
         known: String,
     },
     /// That QEMU can perhaps be fetched, and has not been.
-    #[error("no QEMU called {0} has been fetched: knee qemu fetch {0}")]
+    #[error("QEMU {0} has not been fetched: run knee qemu fetch {0}")]
     NotFetched(String),
 }
 
@@ -148,6 +148,12 @@ pub fn qemu_user_version() -> Result<String, GuestError> {
 fn ask_version(command: &mut Command) -> Result<String, GuestError> {
     let output = command.arg("--version").stdin(Stdio::null()).output();
     let output = output.map_err(|error| not_started(command, error))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let program = PathBuf::from(command.get_program());
+        let said = said.lines().next().unwrap_or_default().to_owned();
+        return Err(GuestError::Broken { program, said });
+    }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

@@ -47,7 +47,7 @@ enum Command {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    tell!("knee: asking apt, which fetches its lists once a day");
+    tell!("knee: reading apt's package lists, which are updated at most once a day");
     let emulators = Emulators::of_user();
     let text = match &args.command {
         Command::List { json } => {

@@ -42,12 +42,11 @@ pub struct Trial {
 }
 
 /// All trials, in their order: each thread beside the next one, in both orders.
-pub(crate) fn trials() -> impl Iterator<Item = Trial> {
+pub fn trials() -> Vec<Trial> {
     let pairs = (0..SIDES).map(|first| (first, (first + 1) % SIDES));
     let both = pairs.flat_map(|(first, second)| [(first, second), (second, first)]);
-    Kind::ALL.into_iter().flat_map(move |kind| {
-        both.clone().map(move |(first, second)| Trial { kind, first, second })
-    })
+    let of_kind = |kind| both.clone().map(move |(first, second)| Trial { kind, first, second });
+    Kind::ALL.into_iter().flat_map(of_kind).collect()
 }
 
 #[repr(align(64))]
@@ -80,9 +79,10 @@ mod tests {
 
     #[test]
     fn each_thread_is_first_and_second_in_each_kind_of_trial() {
+        let all = trials();
         for kind in Kind::ALL {
             for thread in 0..SIDES {
-                let of_kind = || trials().filter(move |trial| trial.kind == kind);
+                let of_kind = || all.iter().filter(move |trial| trial.kind == kind);
                 assert!(of_kind().any(|trial| trial.first == thread && trial.second != thread));
                 assert!(of_kind().any(|trial| trial.second == thread && trial.first != thread));
             }

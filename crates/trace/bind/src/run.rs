@@ -112,7 +112,7 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
 fn mappings() -> io::Result<&'static [u8]> {
     let made = thread::spawn(|| {
         let mut lines = Vec::new();
-        tell(&mut lines, &Told::Trials(trials().collect()))?;
+        tell(&mut lines, &Told::Trials(trials()))?;
         for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
             tell(&mut lines, &Told::Mapping(mapping.to_owned()))?;
         }

@@ -24,7 +24,7 @@ const MAX_FRAMES: usize = 64;
 /// An operation of more chains touches lines at random; the code of what is beyond has no callers.
 const MAX_CHAINS: usize = 1 << 20;
 /// No instruction is longer.
-const INSTRUCTION_BYTES: u64 = 15;
+pub(crate) const INSTRUCTION_BYTES: u64 = 15;
 
 /// How a block of instructions ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

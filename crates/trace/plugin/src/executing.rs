@@ -4,7 +4,7 @@
 //! number into the translated code where it believes that one CPU is enough (`gen_cpu_index` of
 //! accel/tcg/plugin-gen.c tests `CF_PARALLEL`, which is not set for guests whose virtual CPUs share a
 //! host thread). Callbacks then get the number of the CPU that *translated* the block, and what two
-//! CPUs do looks like the work of one. QEMU fixed that later.
+//! CPUs do looks like the work of one. Versions 10.0 to 11.1 do so.
 //!
 //! So the number is used only where QEMU cannot read registers: before 9.0, where it is right.
 //! Everywhere else a CPU is known by what it cannot share: the base of its kernel's per-CPU data, which
@@ -53,7 +53,16 @@ pub(crate) fn locate(given: c_uint) -> c_uint {
     }
     // SAFETY: see `Shared`.
     let known = unsafe { &mut *KNOWN.0.get() };
-    let registers = known.registers.get_or_insert_with(Registers::find);
+    if known.registers.is_none() {
+        known.registers = Registers::find();
+    }
+    let Some(registers) = &known.registers else {
+        eprintln!(
+            "knee-plugin: this QEMU has no registers gs_base and k_gs_base to tell CPUs apart"
+        );
+        BY_REGISTERS.store(false, Relaxed);
+        return given;
+    };
     let number = known.bases.number(|| registers.gs_base(), || registers.kernel_gs_base());
     CURRENT.store(number, Relaxed);
     number

@@ -56,7 +56,7 @@
 //! | QEMU | where | test |
 //! | --- | --- | --- |
 //! | executes a virtual CPU on one thread, a block of instructions to its end | `executing`, `vcpu` | `each_side_is_on_its_own_virtual_cpu` |
-//! | passes the number of the CPU that executes (before 10.0, and again since) or reads its registers | `executing` | `each_side_is_on_its_own_virtual_cpu` |
+//! | passes the number of the CPU that executes (before 10.0) or reads its registers | `executing` | `each_side_is_on_its_own_virtual_cpu` |
 //! | translates code again where the flag AC differs | `translate`, and `apart` of crate knee-agent | the trials, whose code was executed outside of windows before |
 //! | keeps the callback of a block's last instruction, or takes it back | `translate` | `interrupts_leave_no_trace_in_the_figures` |
 //! | repeats an instruction on a string by a jump to it, or within its block | `vcpu` | `a_repeated_instruction_on_a_string_counts_once_and_each_of_its_accesses_counts` |

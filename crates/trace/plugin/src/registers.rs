@@ -56,36 +56,32 @@ impl Registers {
         symbol(c"qemu_plugin_read_register").is_some()
     }
 
-    /// Finds the registers. To be called in a callback of a virtual CPU, where they can be read.
-    ///
-    /// # Panics
-    /// This QEMU lacks one of them.
-    pub(crate) fn find() -> Registers {
+    /// Finds the registers, if this QEMU has them. To be called in a callback of a virtual CPU, where they
+    /// can be read.
+    pub(crate) fn find() -> Option<Registers> {
         // SAFETY: these are the types of include/qemu/qemu-plugin.h of QEMU 9.0 and later and of
         // glib/garray.h. An array of descriptors has as many as it says, each of the size that GLib
         // tells, beginning with a handle and a name that ends in a zero. QEMU does not use it any
         // more; it is not freed, as it is got once.
         unsafe {
-            let missing = "a QEMU that reads registers uses GLib";
-            let get = function::<GetRegisters>(c"qemu_plugin_get_registers").expect(missing);
-            let element = function::<ElementSize>(c"g_array_get_element_size").expect(missing);
-            let new = function::<NewByteArray>(c"g_byte_array_new").expect(missing);
+            let get = function::<GetRegisters>(c"qemu_plugin_get_registers")?;
+            let element = function::<ElementSize>(c"g_array_get_element_size")?;
+            let new = function::<NewByteArray>(c"g_byte_array_new")?;
             let all = get();
             let size = element(all) as usize;
             let handle = |wanted: &CStr| {
                 (0..(*all).length as usize)
                     .map(|nr| (*all).data.add(nr * size).cast::<RawDescriptor>().read_unaligned())
                     .find(|register| CStr::from_ptr(register.name) == wanted)
-                    .unwrap_or_else(|| panic!("this QEMU has no register {wanted:?}"))
-                    .handle
+                    .map(|register| register.handle)
             };
-            Registers {
-                read: function(c"qemu_plugin_read_register").expect(missing),
-                set_size: function(c"g_byte_array_set_size").expect(missing),
+            Some(Registers {
+                read: function(c"qemu_plugin_read_register")?,
+                set_size: function(c"g_byte_array_set_size")?,
                 buffer: new(),
-                gs: handle(c"gs_base"),
-                kernel_gs: handle(c"k_gs_base"),
-            }
+                gs: handle(c"gs_base")?,
+                kernel_gs: handle(c"k_gs_base")?,
+            })
         }
     }
 

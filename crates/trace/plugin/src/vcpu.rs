@@ -18,7 +18,7 @@ use std::ffi::c_uint;
 
 use knee_marks::EntryKind;
 
-use crate::calls::{Calls, Ends};
+use crate::calls::{Calls, Ends, INSTRUCTION_BYTES};
 use crate::lines::{Access, FirstFew, LineTable};
 use crate::qemu::{AccessInfo, Physical};
 
@@ -225,8 +225,12 @@ impl Vcpu {
         if self.counts
             && let Some((_, side)) = self.side.as_mut()
         {
-            // Its first time was in the block before.
-            let again = self.repeated.take() == Some(start.address);
+            // Its first time was in the block before. It may be interrupted by a fault and go on.
+            let after = self.repeated.map(|repeated| start.address.wrapping_sub(repeated));
+            let again = after == Some(0);
+            if after.is_some_and(|distance| (1..=INSTRUCTION_BYTES).contains(&distance)) {
+                self.repeated = None;
+            }
             side.count.instructions += start.length as u64 - u64::from(again);
             side.calls.block(&start);
         }
@@ -436,10 +440,12 @@ mod tests {
         run(string, 1, true);
         run(string, 1, true);
         run(string + 3, 2, false);
-        // A jump to it.
+        // A jump to it, and a fault in between.
+        run(string, 1, true);
+        run(KERNEL + 0x800, 4, false);
         run(string, 1, true);
         run(string + 3, 2, false);
-        assert_eq!(vcpu.close().unwrap().1.count.instructions, 3 + 2 + 1 + 2);
+        assert_eq!(vcpu.close().unwrap().1.count.instructions, 3 + 2 + 1 + 4 + 2);
     }
 
     #[test]

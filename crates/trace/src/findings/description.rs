@@ -67,7 +67,7 @@ pub struct ToolChange {
     pub after: String,
 }
 
-/// `QEMU was 7.2.22 and is 10.0.13 now: verdicts can differ for that reason alone`.
+/// `QEMU differs (7.2.22, then 10.0.13): verdicts can differ for that reason alone`.
 impl fmt::Display for ToolChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { before, after, tool } = self;
@@ -77,7 +77,7 @@ impl fmt::Display for ToolChange {
         };
         write!(
             f,
-            "{tool} was {before} and is {after} now: verdicts can differ for that reason alone"
+            "{tool} differs ({before}, then {after}): verdicts can differ for that reason alone"
         )
     }
 }
@@ -388,10 +388,10 @@ mod tests {
         };
         assert!(changes(one.clone()).is_empty());
         let told = changes(Check { qemu: "10.0.13".to_owned(), ..one.clone() });
-        let expected = "QEMU was 7.2.22 and is 10.0.13 now: verdicts can differ";
+        let expected = "QEMU differs (7.2.22, then 10.0.13): verdicts can differ";
         assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
         let told = changes(Check { plugin: Some("11".repeat(8)), ..one.clone() });
-        assert!(told.len() == 1 && told[0].contains("plugin for QEMU was 0000"), "{told:?}");
+        assert!(told.len() == 1 && told[0].contains("plugin for QEMU differs (0000"), "{told:?}");
         assert!(changes(Check { plugin: None, qemu: String::new(), ..one.clone() }).is_empty());
         assert_eq!(plugin_digest().len(), 16);
     }

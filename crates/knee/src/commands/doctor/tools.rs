@@ -4,7 +4,7 @@ use super::{Check, command, statement};
 use knee_measure::machine::program;
 use knee_trace::{
     Archive, Emulator, EmulatorError, GuestError, GuestOptions, Kernel, calibrate,
-    qemu_user_version,
+    qemu_user_version, user_mode,
 };
 
 use crate::stderr::tell;
@@ -72,10 +72,15 @@ pub(super) fn calibration() -> Option<Check> {
 pub(super) fn qemu_user() -> Check {
     let needed_for = "knee commute check --program: libraries";
     let check = |detail: String| Check::ok("QEMU user mode", needed_for, detail);
-    match qemu_user_version() {
+    let version = qemu_user_version();
+    match version.and_then(|version| user_mode().map(|()| version)) {
         Ok(version) => check(format!("{version}, installed")),
-        Err(GuestError::NoQemu(program)) => check(format!("no {program} on PATH"))
-            .missing(command("sudo apt-get install -y qemu-user")),
+        Err(GuestError::NoQemu(program)) => {
+            check(format!("no {program} on PATH: programs run in a guest, which takes longer"))
+                .limited(command("sudo apt-get install -y qemu-user"))
+        }
+        Err(GuestError::NoPlugins(_)) => check("it does not support plugins".to_owned())
+            .limited(statement("programs run in a guest instead, which takes seconds to boot")),
         Err(error) => {
             check("it cannot be started".to_owned()).missing(statement(error.to_string()))
         }

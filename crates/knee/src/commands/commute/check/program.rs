@@ -92,18 +92,22 @@ impl<'a> Place<'a> {
         } else {
             match user_mode() {
                 Ok(()) => return Ok(Self::UserMode),
-                Err(why @ (GuestError::NoQemu(_) | GuestError::NoPlugins(_))) => Why::Instead(why),
+                Err(
+                    why @ (GuestError::NoQemu(_)
+                    | GuestError::NoPlugins(_)
+                    | GuestError::NewPluginApi { .. }),
+                ) => Why::Instead(why),
                 Err(error) => return Err(error.into()),
             }
         };
         Ok(Self::Guest { emulator: emulator()?, why })
     }
 
-    /// The version of QEMU.
+    /// The version of QEMU, and whether it runs a guest: what is falsely shared differs there.
     fn version(&self) -> Result<String, GuestError> {
         match self {
             Self::UserMode => qemu_user_version(),
-            Self::Guest { emulator, .. } => emulator.version(),
+            Self::Guest { emulator, .. } => Ok(emulator.version()? + ", in a guest"),
         }
     }
 
@@ -118,6 +122,9 @@ impl<'a> Place<'a> {
             Why::Instead(why) => {
                 let said = match why {
                     GuestError::NoPlugins(said) => said.clone(),
+                    GuestError::NewPluginApi { oldest, .. } => {
+                        format!("it supports only plugins of API version {oldest} and later")
+                    }
                     other => other.to_string(),
                 };
                 let said = said.lines().next().unwrap_or_default();
