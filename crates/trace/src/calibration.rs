@@ -159,23 +159,35 @@ impl Calibration {
     /// Adds the result of the next trial.
     ///
     /// # Errors
-    /// It shows what is not so, or it is the last and no trial of some operation has shown anything.
+    /// It shows what is not so, or it is the last and no trial of some operation has shown what is so.
     pub fn add(&mut self, result: &TestResult) -> Result<(), Fault> {
         let Some(trial) = self.expected.pop_front() else { return Ok(()) };
         if !result.is_disturbed() {
+            let interrupted = result.is_interrupted();
             match judge(trial, result) {
                 Ok(()) => drop(self.unshown.remove(trial.what)),
-                // Linux 7.2 does without an interrupt where a timer is late as it is set.
-                Err(Wrong::NoInterrupt) => {
+                // Linux 7.2 does without an interrupt where a timer is late as it is set. And before the
+                // kernel returns from an interrupt, the task may look for another one to run instead.
+                Err(wrong)
+                    if wrong == Wrong::NoInterrupt || wrong == Wrong::Invented && interrupted =>
+                {
                     let unshown = self.unshown.entry(trial.what);
-                    unshown.and_modify(|unshown| *unshown = (trial, Wrong::NoInterrupt));
+                    unshown.and_modify(|unshown| *unshown = (trial, wrong));
                 }
                 Err(wrong) => return Err(Fault { trial, wrong }),
             }
         }
-        match self.unshown.first_key_value() {
-            Some((_, &(trial, wrong))) if self.is_over() => Err(Fault { trial, wrong }),
-            _ => Ok(()),
+        if !self.is_over() {
+            return Ok(());
+        }
+        // A window that waits for an interrupt may well see other tasks each time on a busy host. That
+        // is no evidence, neither for this QEMU nor against it.
+        let is_fault = |(trial, wrong): &&(Trial, Wrong)| {
+            !(trial.interrupted && *wrong == Wrong::AlwaysDisturbed)
+        };
+        match self.unshown.values().find(is_fault) {
+            Some(&(trial, wrong)) => Err(Fault { trial, wrong }),
+            None => Ok(()),
         }
     }
 }
@@ -334,6 +346,28 @@ mod tests {
     }
 
     #[test]
+    fn what_an_interrupt_may_have_caused_is_passed_over_unless_it_is_so_each_time() {
+        let share = |result: &mut TestResult| result.conflicts.push(conflict(true, [1; 2]));
+        let interrupt = |result: &mut TestResult| result.sides[0].interrupts = 1;
+        calibrate(|trial, result| {
+            if trial.first == 0 && [Kind::TwoFiles, Kind::Interrupted].contains(&trial.kind) {
+                interrupt(result);
+                share(result);
+            }
+        })
+        .unwrap();
+        for kind in [Kind::TwoFiles, Kind::Interrupted] {
+            let fault = calibrate(|trial, result| {
+                if trial.kind == kind {
+                    interrupt(result);
+                    share(result);
+                }
+            });
+            assert_eq!(fault.unwrap_err().wrong, Wrong::Invented);
+        }
+    }
+
+    #[test]
     fn one_trial_without_its_interrupt_is_passed_over_and_all_of_them_are_not() {
         let quiet = |result: &mut TestResult| result.sides[1].interrupts = 0;
         calibrate(|trial, result| {
@@ -371,6 +405,12 @@ mod tests {
         };
         calibrate(|trial, result| {
             if trial.first == 0 {
+                disturb(result);
+            }
+        })
+        .unwrap();
+        calibrate(|trial, result| {
+            if trial.kind == Kind::Interrupted {
                 disturb(result);
             }
         })
