@@ -83,9 +83,12 @@ fn qemu_of(parent: u32) -> Option<Pid> {
         let pid: Option<i32> = entry.file_name().to_str().and_then(|name| name.parse().ok());
         let Some(pid) = pid else { continue };
         let Ok(status) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        let Some((name, rest)) = status.rsplit_once(')') else { continue };
+        let Some((_, rest)) = status.rsplit_once(')') else { continue };
         let parent_of = rest.split_ascii_whitespace().nth(1)?;
-        if name.contains("qemu") && parent_of == parent.to_string() {
+        // The name of the process is that of the linker if QEMU is one of `knee qemu`.
+        let Ok(command) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let is_qemu = String::from_utf8_lossy(&command).contains("qemu-system");
+        if is_qemu && parent_of == parent.to_string() {
             return Pid::from_raw(pid);
         }
     }
