@@ -42,7 +42,7 @@ enum Command {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    tell!("knee: asking apt, which fetches its lists once a day");
+    tell!("knee: reading apt's package lists, which are updated at most once a day");
     let archive = Archive::of_user();
     let text = match &args.command {
         Command::List { json: true } => {

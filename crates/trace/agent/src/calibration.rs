@@ -1,7 +1,7 @@
 //! Trials whose verdicts are known, run before anything else in a guest: whoever reads the results can
 //! tell from them whether this QEMU shows what two CPUs share, and nothing else.
 //!
-//! Each virtual CPU has a process of its own, which makes a trial's operation when it is told to. The
+//! Each virtual CPU has a process of its own, which waits for a request to do a trial's operation. The
 //! operations are all calls of the kernel, so that the same code is traced as later in tests.
 
 use std::ffi::CString;
@@ -116,10 +116,12 @@ struct Shared {
 }
 
 /// Runs the trials, after [`Mark::Arm`], in the working directory, which is empty before and after.
-pub(crate) fn run(cpus: usize) -> io::Result<()> {
+/// Returns how many there were: each is a test of the plugin's.
+pub(crate) fn run(cpus: usize) -> io::Result<u64> {
     let trials = trials(cpus);
+    let count = trials.len() as u64;
     if trials.is_empty() {
-        return Ok(());
+        return Ok(count);
     }
     pin(0);
     let memory = Memory::new(cpus)?;
@@ -153,7 +155,8 @@ pub(crate) fn run(cpus: usize) -> io::Result<()> {
         unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
         fs::remove_file(file_of(cpu))?;
     }
-    fs::remove_file("calibration")
+    fs::remove_file("calibration")?;
+    Ok(count)
 }
 
 fn file_of(cpu: usize) -> String {

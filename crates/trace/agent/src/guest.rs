@@ -53,7 +53,7 @@ fn work() -> io::Result<()> {
     mount(c"sysfs", c"/sys")?;
     if let Some(request) = program::request()? {
         let (at, bytes) = memory()?;
-        // SAFETY: it is mapped for ever, and this is the only one to use it.
+        // SAFETY: it stays mapped, and nothing else uses it.
         return program::run(request, &mut unsafe { Relay::new(at, bytes) }?);
     }
     if !disk::mount(WORK)? {
@@ -62,7 +62,7 @@ fn work() -> io::Result<()> {
     std::env::set_current_dir(OsStr::from_bytes(WORK.to_bytes()))?;
     apart::load_driver();
     let (at, bytes) = memory()?;
-    // SAFETY: it is mapped for ever, and this is the only one to use it.
+    // SAFETY: it stays mapped, and nothing else uses it.
     let mut shared = unsafe { Shared::new(at, bytes) }?;
     let kallsyms = fs::read_to_string("/proc/kallsyms")?;
     shared.symbols(&kallsyms)?;
@@ -111,11 +111,11 @@ fn run_all(shared: &mut Shared) -> io::Result<()> {
 }
 
 /// How many CPUs there are.
-pub(crate) fn online() -> usize {
+fn online() -> usize {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get())
 }
 
-/// Maps the memory of the device, for ever; it is there once. Returns where it is, and its size.
+/// Maps the memory of the device, which is never unmapped; to be called once. Returns its address and size.
 fn memory() -> io::Result<(*mut u8, usize)> {
     for device in fs::read_dir(DEVICES)? {
         let device = device?.path();

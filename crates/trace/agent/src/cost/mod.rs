@@ -95,9 +95,8 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     Mark::Arm.say();
     std::thread::yield_now();
     let most = request.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
-    calibration::run(most as usize)?;
+    let mut first = calibration::run(most as usize)?;
     let turns = Turns::new(most as usize)?;
-    let mut first = calibration::trials(most as usize).len() as u64;
     for experiment in &request.experiments {
         let turns = turns.again(experiment.cpus as usize);
         let failed = make(experiment, request.mode, request.rounds, turns)?;
