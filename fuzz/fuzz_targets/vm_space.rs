@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../../crates/vm/tests/reference/mod.rs"]
+#[path = "../../crates/fix/vm/tests/reference/mod.rs"]
 mod reference;
 
 use libfuzzer_sys::fuzz_target;

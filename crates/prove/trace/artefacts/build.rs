@@ -28,7 +28,7 @@ fn main() {
     for source in SOURCES {
         println!("cargo::rerun-if-changed={source}");
     }
-    println!("cargo::rerun-if-changed=../../../Cargo.toml");
+    println!("cargo::rerun-if-changed=../../../../Cargo.toml");
     println!("cargo::rerun-if-changed=build.rs");
 
     let target = out.join("target");

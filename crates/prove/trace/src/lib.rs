@@ -68,7 +68,7 @@ mod ram;
 mod record;
 mod results;
 #[cfg(test)]
-#[path = "../../knee/tests/support/skip.rs"]
+#[path = "../../../knee/tests/support/skip.rs"]
 mod skip;
 mod symbols;
 mod tool;

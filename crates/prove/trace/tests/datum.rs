@@ -12,7 +12,7 @@ use knee_trace::{
     Archive, CheckError, CheckOptions, Emulator, GuestError, GuestOptions, Kernel, check,
 };
 
-#[path = "../../knee/tests/support/skip.rs"]
+#[path = "../../../knee/tests/support/skip.rs"]
 mod skip;
 
 /// For each guest that waits for CPUs that other tests use.

@@ -145,5 +145,5 @@ pub use ticks::Ticks;
 
 /// `docs/vm.md`, whose code is a test.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/vm.md")]
+#[doc = include_str!("../../../../docs/vm.md")]
 struct HowToEmbed;

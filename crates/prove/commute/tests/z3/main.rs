@@ -9,7 +9,7 @@ mod entries;
 mod formula;
 mod oracle;
 mod planted;
-#[path = "../../../knee/tests/support/skip.rs"]
+#[path = "../../../../knee/tests/support/skip.rs"]
 mod skip;
 mod solver;
 mod toys;

@@ -45,7 +45,7 @@ proptest! {
 /// Texts that the fuzzer has found to go other ways, and those that have failed.
 #[test]
 fn what_the_fuzzer_has_kept_is_done_as_it_has_to_be() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/vm_space");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus/vm_space");
     let mut texts = 0;
     for file in fs::read_dir(corpus).unwrap() {
         reference::family(&fs::read(file.unwrap().path()).unwrap());

@@ -35,7 +35,7 @@ pub mod locks;
 mod records;
 pub mod sampling;
 #[cfg(test)]
-#[path = "../../knee/tests/support/skip.rs"]
+#[path = "../../../knee/tests/support/skip.rs"]
 mod skip;
 mod symbols;
 mod units;

@@ -6,7 +6,7 @@
 //! does not have. shuttle tries schedules of more threads, and notices what is wrong in any order; so do
 //! unit tests. The torture runs on real CPUs, as no tool knows what membarrier(2) does. With
 //! `KNEE_TORTURE=long` the torture takes minutes. Miri notices weak orders of what is made for the threads
-//! of a process, which loom does not have; `crates/sync/sanitize miri` asks for that.
+//! of a process, which loom does not have; `crates/fix/sync/sanitize miri` asks for that.
 
 mod builds;
 mod list;
@@ -146,7 +146,7 @@ fn who_runs_alone_misses_no_stores() {
 #[test]
 fn miri_notices_what_threads_of_a_process_do_not_order() {
     if env::var_os("KNEE_MIRI").is_none() {
-        eprintln!("skipped: it takes minutes, and `crates/sync/sanitize miri` asks for it");
+        eprintln!("skipped: it takes minutes, and `crates/fix/sync/sanitize miri` asks for it");
         return;
     }
     let mut hold = BTreeSet::new();
