@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use knee_measure::machine::CpuList;
+use knee_host::CpuList;
 use knee_measure::noise::NoiseFloors;
 use knee_measure::record::Record;
 use knee_measure::results::{Compared, Results, history};

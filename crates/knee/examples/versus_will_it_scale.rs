@@ -47,7 +47,7 @@ fn main() {
     let knee = example.parent().and_then(Path::parent).expect("target/release").join("knee");
 
     println!(
-        "| testcase | mode | tasks | will-it-scale, op/s | knee, op/s | ratio | 95 % interval |"
+        "| testcase | mode | tasks | will-it-scale, op/s | knee, op/s | ratio | 95% interval |"
     );
     println!("| --- | --- | ---: | ---: | ---: | ---: | --- |");
     for testcase in chosen {

@@ -33,8 +33,8 @@ fn main() -> ExitCode {
         Some(arg) if arg == knee_measure::runner::SUBCOMMAND => {
             std::process::exit(knee_measure::runner::main())
         }
-        Some(arg) if arg == knee_measure::held::SUBCOMMAND => {
-            std::process::exit(knee_measure::held::main())
+        Some(arg) if arg == knee_host::process::suspended::SUBCOMMAND => {
+            std::process::exit(knee_host::process::suspended::main())
         }
         Some(arg) if arg == knee_agent::SUBCOMMAND => std::process::exit(knee_agent::main()),
         _ => {}

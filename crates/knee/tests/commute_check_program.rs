@@ -204,7 +204,7 @@ fn a_program_runs_in_a_guest_where_user_mode_has_no_plugins() {
     let mut knee = scratch.knee(&["commute", "check", "get", "get", "--program"]);
     finish(knee.arg(example("knee-bind", "rwlock_hashmap")).env("PATH", path.unwrap()))
         .assert_code(0)
-        .assert_stdout_has("0 of 7 tests are conflict-free (0 %)")
+        .assert_stdout_has("0 of 7 tests are conflict-free (0%)")
         .assert_stderr_has("(qemu-x86_64: unknown option 'plugin'): the program runs in a guest");
 }
 
@@ -234,7 +234,7 @@ fn lookups_of_different_keys_share_the_word_of_a_rwlock() {
         assert_eq!(test["verdict"], "conflict", "{test}");
     }
     let checked = check(&Scratch::new(), "rwlock_hashmap", &["get", "get"]);
-    checked.unwrap().assert_code(0).assert_stdout_has("0 of 7 tests are conflict-free (0 %)");
+    checked.unwrap().assert_code(0).assert_stdout_has("0 of 7 tests are conflict-free (0%)");
 }
 
 #[test]
@@ -388,10 +388,10 @@ fn a_record_of_a_library_is_shown_explained_and_compared() {
     matrix.assert_stdout_has("Who writes shared lines");
     commute(&["matrix", "new", "-o", "new.html"]).assert_code(0);
     let page = std::fs::read_to_string(scratch.path().join("new.html")).unwrap();
-    assert!(page.contains("<h1>dashmap: 5 of 7 tests are conflict-free (71.4 %)</h1>"));
+    assert!(page.contains("<h1>dashmap: 5 of 7 tests are conflict-free (71.4%)</h1>"));
     commute(&["explain", "base"])
         .assert_code(0)
-        .assert_stdout_has("rwlock_hashmap: 0 of 7 tests are conflict-free (0 %).")
+        .assert_stdout_has("rwlock_hashmap: 0 of 7 tests are conflict-free (0%).")
         .assert_stdout_has("would make 7 more tests conflict-free");
     commute(&["diff", "base", "new"])
         .assert_code(0)

@@ -43,7 +43,7 @@ fn of_two_thousand_tests_all_return_what_the_model_says() {
         *verdicts.entry(test["verdict"].as_str().expect("a verdict")).or_default() += 1;
     }
     let share = |verdict: &str| verdicts.get(verdict).copied().unwrap_or(0) * 100 / count;
-    // Linux 6.1 has 61 % of all, as docs/commuting.md shows.
+    // Linux 6.1 has 61% of all, as docs/commuting.md shows.
     assert!((50..75).contains(&share("conflict-free")), "{verdicts:?}");
     assert!((20..50).contains(&share("conflict")), "{verdicts:?}");
     assert!(share("sometimes") + share("disturbed") < 5, "{verdicts:?}");

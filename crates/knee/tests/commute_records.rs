@@ -158,9 +158,9 @@ fn the_matrix_is_drawn_and_a_page_has_its_tests() {
     };
     let svg = draw(&["matrix", "before", "-o", "matrix.svg"]);
     assert!(svg.starts_with("<svg xmlns=") && svg.contains("Linux 6.1.0, tmpfs"), "{svg}");
-    assert!(svg.contains("open and close: 1 of 3 tests are conflict-free (33.3 %)"), "{svg}");
+    assert!(svg.contains("open and close: 1 of 3 tests are conflict-free (33.3%)"), "{svg}");
     let html = draw(&["matrix", "one", "two", "-o", "matrix.html"]);
-    assert!(html.contains("<h1>Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0 %)</h1>"));
+    assert!(html.contains("<h1>Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0%)</h1>"));
     assert!(html.contains("fixing `struct file.f_count` would make 1 more test conflict-free"));
     assert!(html.contains("href=\"#shared=1.open.close\""));
     let both = finish(&mut scratch.knee(&["report", "before", "after", "-o", "-"]));
@@ -180,8 +180,7 @@ fn a_report_and_a_directory_of_shards_show_one_check() {
         made.assert_code(0).stdout.clone()
     };
     let shards = page(&["one", "after", "two"]);
-    let both =
-        "Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0 %); Linux 6.12.0, tmpfs: 3";
+    let both = "Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0%); Linux 6.12.0, tmpfs: 3";
     assert!(shards.contains(both), "{shards}");
     assert!(!shards.contains("href=\"#shared=3."), "{shards}");
     assert!(page(&["one,two", "after"]) == shards);
@@ -239,7 +238,7 @@ What is not shared any more, by the tests that it is in:
         .assert_stdout_has("1 test that was conflict-free no longer is:\n  open,close/0.0");
     commute(&scratch, &["diff", "before", "one,two"])
         .assert_code(0)
-        .assert_stdout_has("3 of 6 tests were conflict-free (50.0 %), 3 are now");
+        .assert_stdout_has("3 of 6 tests were conflict-free (50.0%), 3 are now");
     // A shard alone says nothing of the other.
     commute(&scratch, &["diff", "before", "one"])
         .assert_code(3)
@@ -325,7 +324,7 @@ One after the other, what frees most first:
     assert_eq!(document["data"][0]["callers"]["open"], json!({ "fget": ["fdget", "ksys_dup"] }));
     assert_eq!(document["fixes"][1]["frees"], 1);
     let pair = commute(&scratch, &["explain", "before", "--pair", "close,close"]);
-    pair.assert_code(0).assert_stdout_has("close and close: 1 of 1 test is conflict-free (100 %).");
+    pair.assert_code(0).assert_stdout_has("close and close: 1 of 1 test is conflict-free (100%).");
     commute(&scratch, &["explain", "before", "--pair", "open,dup"])
         .assert_code(2)
         .assert_stderr_has("there are no tests of open and dup in before");

@@ -90,7 +90,7 @@ fn a_spread_that_is_tiny_beside_the_mean_is_no_obstacle_for_a_person() {
     finished.assert_code(0).assert_stdout_has("after: higher than before");
 }
 
-/// t of 99.5 % at 10 degrees of freedom is 3.581, and 4.144 in ministat's table.
+/// t of 99.5% at 10 degrees of freedom is 3.581, and 4.144 in ministat's table.
 #[test]
 fn the_confidence_of_ministats_table_is_not_what_it_says_and_that_of_a_person_is() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));

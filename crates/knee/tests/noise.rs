@@ -73,7 +73,7 @@ fn a_noise_floor_that_could_not_be_kept_swallowed_the_table() {
 #[test]
 fn an_aa_run_on_a_busy_machine_was_kept_without_a_word() {
     let scratch = Scratch::new();
-    let cpu = knee_measure::machine::affinity::usable_cpus().unwrap()[0];
+    let cpu = knee_host::affinity::usable_cpus().unwrap()[0];
     let over = AtomicBool::new(false);
     let finished = std::thread::scope(|scope| {
         for _ in 0..3 {

@@ -17,8 +17,8 @@
 //! in Medicine 17, 1998, has the test and the interval). Below five samples on both sides together
 //! nothing is claimed.
 //!
-//! **Many functions.** Of a thousand unchanged functions fifty differ at 5 %. So the p-values are
-//! adjusted ([`benjamini_hochberg`]): of all the differences that are marked, 5 % are expected to be
+//! **Many functions.** Of a thousand unchanged functions fifty differ at 5%. So the p-values are
+//! adjusted ([`benjamini_hochberg`]): of all the differences that are marked, 5% are expected to be
 //! chance. Self and total of all functions are adjusted together.
 //!
 //! What this leaves out: two captures of one unchanged program differ by more than sampling where

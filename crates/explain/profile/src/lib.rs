@@ -38,7 +38,6 @@ pub mod sampling;
 #[path = "../../../knee/tests/support/skip.rs"]
 mod skip;
 mod symbols;
-mod units;
 pub mod view;
 
 pub use capture::{Capture, Stacks};

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use knee_measure::interrupt::Interrupt;
+use knee_host::Interrupt;
+use knee_host::process::program;
+use knee_host::{CpuList, Placement, cgroup};
 use knee_measure::job::START_TIMEOUT;
-use knee_measure::machine::{CpuList, Placement, cgroup, program};
 use knee_measure::plan::{Case, Command, Order, Score, Side};
 use knee_measure::record::{Record, Request, RunRecord};
 use knee_measure::results::InTurns;

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use knee_commute::{Extent, Limits, Model, Wanted, conditions, models, watch};
+use knee_host::suggest::nearest;
 
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute as present;
@@ -200,10 +201,9 @@ fn operation(model: &dyn Model, name: &str) -> anyhow::Result<usize> {
 }
 
 fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> anyhow::Error {
-    let nearest = known
-        .map(|known| (strsim::jaro_winkler(name, known), known))
-        .filter(|(similarity, _)| *similarity > 0.7)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    let hint = nearest.map_or(String::new(), |(_, known)| format!(": did you mean {known}?"));
+    let hint = match nearest(name, known).join(" or ") {
+        names if names.is_empty() => names,
+        names => format!(": did you mean {names}?"),
+    };
     usage(format!("no {what} is called {name}{hint}; `knee commute list` (--model FILE) shows all"))
 }

@@ -3,12 +3,14 @@
 mod host;
 mod tools;
 
+use std::fmt::Write;
+
+use clap::builder::styling::{AnsiColor, Style};
+use knee_host::{Environment, Topology};
+use serde::Serialize;
+
 use crate::exit::ExitStatus;
 use crate::stdout;
-use clap::builder::styling::{AnsiColor, Style};
-use knee_measure::machine::{Environment, Topology};
-use serde::Serialize;
-use std::fmt::Write;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,7 +11,7 @@ mod recorded;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use knee_measure::record::write_atomically;
+use knee_host::write_atomically;
 use knee_report::Page;
 
 use self::matrices::Split;

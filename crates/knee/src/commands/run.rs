@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use knee_measure::interrupt::Interrupt;
+use knee_host::Interrupt;
+use knee_host::{CpuList, Placement, Topology, cgroup};
 use knee_measure::job::START_TIMEOUT;
 use knee_measure::launch::Launcher;
-use knee_measure::machine::{CpuList, Placement, Topology, cgroup};
 use knee_measure::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
 use knee_measure::plan::{Case, Order};
 use knee_measure::record::{Record, RecordError, Request, Rounds, RunRecord, Writer};
@@ -97,7 +97,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds_or_none)]
     warmup: Option<f64>,
 
-    /// Add rounds to a point until its 95 % interval is within this of its median
+    /// Add rounds to a point until its 95% interval is within this of its median
     #[arg(long, value_name = "P%", allow_negative_numbers = true, value_parser = percentage)]
     precision: Option<f64>,
 

@@ -1,12 +1,14 @@
 //! `knee topology`: how the CPUs hang together and in which order tasks take them.
 
-use crate::exit::{ExitStatus, usage};
-use crate::stdout;
-use knee_measure::machine::topology::{Cpu, Exclusion, TopologyCounts};
-use knee_measure::machine::{CpuList, Placement, Topology, auto_tasks, cgroup};
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+
+use knee_host::topology::{Cpu, Exclusion, TopologyCounts};
+use knee_host::{CpuList, Placement, Topology, auto_tasks, cgroup};
+use serde::Serialize;
+
+use crate::exit::{ExitStatus, usage};
+use crate::stdout;
 
 /// Up to here each core has a line; above, each L3 domain.
 const MOST_CORE_LINES: usize = 16;

@@ -3,17 +3,17 @@
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::Context;
-use knee_measure::interrupt::Interrupt;
+use knee_host::Interrupt;
+use knee_host::workdir::WorkDir;
+use knee_host::{Placement, Topology};
 use knee_measure::job::{Failure, Job, LAYOUTS, START_TIMEOUT};
 use knee_measure::launch::{Launcher, Stopped};
-use knee_measure::machine::{Placement, Topology};
 use knee_measure::needs::{self, TMPFS};
 use knee_measure::plan::{Case, MAX_TASKS};
 use knee_measure::select::Selected;
 use knee_measure::sweep::spare_cpu;
 use knee_measure::testcase::{Mode, Need};
 use knee_measure::testcases;
-use knee_measure::workdir::WorkDir;
 
 use crate::exit::{ExitStatus, usage};
 use crate::present::will_it_scale::sample;

@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use knee_commute::{Conditions, Difference, Exploration, Model, Test, Verdict, call_label};
+use knee_host::number::plural;
 use serde_json::{Value, json};
-
-use super::number::plural;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
@@ -106,7 +105,7 @@ impl Found<'_> {
         let (situations, commuting) = counts(self.exploration);
         let share = 100.0 * commuting as f64 / situations.max(1) as f64;
         let situations = plural(situations, "situation");
-        let _ = writeln!(text, "\n{DIM}{commuting} of {situations} commute ({share:.0} %).{DIM:#}");
+        let _ = writeln!(text, "\n{DIM}{commuting} of {situations} commute ({share:.0}%).{DIM:#}");
         text
     }
 

@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use knee_commute::models;
+use knee_host::number::plural;
 use knee_trace::findings::{Counts, Tally, Verdict};
-
-use super::number::plural;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
@@ -31,16 +30,16 @@ pub(crate) fn words(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A part of all in per cent: `60.4 %`. All or nothing is said of nothing else.
+/// A part of all in per cent: `60.4%`. All or nothing is said of nothing else.
 pub(crate) fn share(part: usize, all: usize) -> String {
     match (part, all) {
-        (0, _) => "0 %".to_owned(),
-        (part, all) if part == all => "100 %".to_owned(),
-        _ => format!("{:.1} %", (100.0 * part as f64 / all as f64).clamp(0.1, 99.9)),
+        (0, _) => "0%".to_owned(),
+        (part, all) if part == all => "100%".to_owned(),
+        _ => format!("{:.1}%", (100.0 * part as f64 / all as f64).clamp(0.1, 99.9)),
     }
 }
 
-/// `3 of 4 tests are conflict-free (75.0 %)`.
+/// `3 of 4 tests are conflict-free (75.0%)`.
 pub(crate) fn conflict_free(free: usize, tests: usize) -> String {
     let are = if tests == 1 { "is" } else { "are" };
     let of = plural(tests, "test");

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use knee_host::number::plural;
 use knee_trace::findings::{DatumChange, Diff, ToolChange};
 
 use super::commute_check::{VERDICTS, share};
-use super::number::plural;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use knee_host::number::plural;
 use knee_trace::findings::{Datum, Fix, Ranking, SharedLine, TestLine, way};
 
 use super::commute_check::{conflict_free, share, words};
-use super::number::plural;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();

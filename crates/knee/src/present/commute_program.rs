@@ -7,9 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use knee_host::number::plural;
 use knee_trace::findings::TestLine;
-
-use super::number::plural;
 
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 /// Functions that are named.

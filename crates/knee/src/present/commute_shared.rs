@@ -1,11 +1,11 @@
 //! What a page and a drawing show of a check.
 
+use knee_host::number::plural;
 use knee_report::{Shared, SharedLine, SharedSide, SharedVerdict};
 use knee_trace::findings::{Findings, Ranking, SharedLine as Line, Tally, TestLine, Verdict};
 
 use super::commute_check::operations;
 use super::commute_explain::sentences;
-use super::number::plural;
 
 /// Steps of what to fix that are told.
 const FIXES: usize = 10;

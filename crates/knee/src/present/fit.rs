@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
+use knee_host::number::{plural, si, spread};
 use knee_measure::results::{Key, Results, RoundsOfCurve};
 use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit, Worth};
 use serde_json::{Value, json as object};
 
 use super::compared::name;
-use super::number::{plural, si, spread};
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();

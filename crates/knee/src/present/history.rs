@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use knee_host::number::{plural, si};
 use knee_measure::results::{Results, Series};
 use serde_json::{Value, json as object};
 
 use super::compared::{change, name, p_value};
-use super::number::{plural, si, sparkline};
+use crate::present::sparkline::sparkline;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();

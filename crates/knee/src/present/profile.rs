@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use knee_host::number;
 use knee_profile::Capture;
 use knee_profile::locks::LockWaits;
 
-use super::number;
 use crate::stderr::tell;
 
 /// What was sampled, in a line or two.

@@ -4,11 +4,11 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use knee_host::number::duration;
 use knee_measure::plan::Point;
 use knee_measure::record::PointFailure;
 use knee_measure::sweep::Observer;
 
-use super::number::duration;
 use super::{Format, failures};
 use crate::stderr::tell;
 

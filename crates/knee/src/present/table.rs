@@ -5,11 +5,11 @@ mod overview;
 
 use std::fmt::Write;
 
+use knee_host::number::{percent_beside, tasks, threshold};
 use knee_measure::record::{Record, RunRecord};
 use knee_measure::summary::{CONFIDENCE, CurveEntry, CurveSummary, PointSummary};
 use knee_measure::testcase::Mode;
 
-use super::number::{percent_beside, tasks, threshold};
 use super::warnings::{all_disturbed, warnings};
 use super::{View, failures, has_base};
 
@@ -52,7 +52,7 @@ fn head(run: &RunRecord, curves: &[CurveSummary]) -> String {
     let points = || curves.iter().flat_map(|c| &c.points).map(|e| &e.point);
     let confidence = points().map(|p| p.confidence).fold(CONFIDENCE, f64::min);
     let intervals = if !curves.is_empty() && points().all(has_interval) {
-        format!(", {:.1} % intervals", confidence * 100.0)
+        format!(", {:.1}% intervals", confidence * 100.0)
     } else {
         String::new()
     };

@@ -171,7 +171,7 @@ fn the_head_has_the_rounds_that_were_measured_and_a_note_what_they_did_not_reach
     example.record.run.request.precision = Some(0.01);
     example
         .says("\n6–8 rounds of ")
-        .says("1 of 2 points did not reach the ±1.0% asked for with 95 % confidence, at worst getppid1 processes ×2 (±14%)")
+        .says("1 of 2 points did not reach the ±1.0% asked for with 95% confidence, at worst getppid1 processes ×2 (±14%)")
         .says("--max-time");
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use knee_host::number::{plural, spread};
 use knee_measure::job::Mark;
 use knee_measure::plan::{Order, Point};
 use knee_measure::record::{Record, RunEnd, RunRecord};
@@ -16,10 +17,9 @@ use knee_measure::testcase::Mode;
 
 use self::noise::{Doubts, doubts};
 use self::seats::{Limit, shared_beyond, without_spare_cpu};
-use super::number::{plural, spread};
 use super::{View, has_base};
 
-/// Five rounds reach 93.75 %, which the head of the table says; fewer need a word.
+/// Five rounds reach 93.75%, which the head of the table says; fewer need a word.
 const LEAST_CONFIDENCE: f64 = 0.93;
 /// The confidence of six rounds is computed, and a hair below what it is compared with.
 const ROUNDING: f64 = 1e-9;
@@ -76,17 +76,17 @@ impl fmt::Display for Warning {
                 plural(*points, "point")
             ),
             Self::FewRounds { rounds: 1, asked: 1, .. } => {
-                write!(f, "one round says nothing about its spread; six give 95 %: -r 6")
+                write!(f, "one round says nothing about its spread; six give 95%: -r 6")
             }
             Self::FewRounds { rounds, asked, confidence } if rounds < asked => write!(
                 f,
                 "of a point only {rounds} of {asked} rounds can be used, for {:.0} % confidence; \
-                 six give 95 %: quieten the machine, or use more rounds",
+                 six give 95%: quieten the machine, or use more rounds",
                 confidence * 100.0
             ),
             Self::FewRounds { rounds, confidence, .. } => write!(
                 f,
-                "{rounds} rounds give only {:.0} % confidence; six give 95 %: -r 6",
+                "{rounds} rounds give only {:.0}% confidence; six give 95%: -r 6",
                 confidence * 100.0
             ),
             Self::Imprecise { asked, points, of, worst } => write!(

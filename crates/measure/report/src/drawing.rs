@@ -135,7 +135,7 @@ mod tests {
         }
         shared.add("3", &["open", "open"], SharedVerdict::Free, String::new(), []);
         let svg = draw(&shared);
-        assert!(svg.contains("open and &lt;close&gt;: 1 of 3 tests are conflict-free (33.3 %)"));
+        assert!(svg.contains("open and &lt;close&gt;: 1 of 3 tests are conflict-free (33.3%)"));
         assert!(
             svg.contains(&format!("fill=\"{}\"", HEAT[3])) && svg.contains(">2</text>"),
             "{svg}"

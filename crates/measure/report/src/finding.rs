@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use knee_host::number::{change, percent, plural};
+
 use crate::matrix::{Matrix, Pair};
 use crate::model::{Change, ChangeVerdict};
-use crate::number::{change, count, percent, tasks};
 use crate::reading::{CaseReading, CurveReading, Reading, Scaling};
 
 /// The one sentence to remember.
@@ -19,7 +20,7 @@ pub(crate) fn sentence(reading: &Reading) -> String {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();
         return match off_chart {
             0 => "Nothing was measured".to_owned(),
-            n => format!("{}, and of none the number of tasks is known", count(n, "result")),
+            n => format!("{}, and of none the number of tasks is known", plural(n, "result")),
         };
     }
     let comparisons: Vec<String> =
@@ -41,12 +42,12 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
     let farthest = |verdict| {
         let away = |change: &Change| change.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
         of(verdict).max_by(|a, b| away(a.3).total_cmp(&away(b.3))).map(|(case, curve, n, by)| {
-            let place = tasks(*n, curve.curve.mode);
+            let place = curve.curve.mode.tasks(*n);
             let by = by.ratio.map_or("by no ratio".to_owned(), |ratio| change(ratio.value));
             format!("{by} ({}, {place})", case.case.name)
         })
     };
-    let all = count(compared.len(), "point");
+    let all = plural(compared.len(), "point");
     let (slower, faster) = (of(ChangeVerdict::Slower).count(), of(ChangeVerdict::Faster).count());
     if compared.is_empty() {
         return None;
@@ -114,16 +115,16 @@ fn one(case: &CaseReading, curve: &CurveReading) -> String {
     else {
         return name.clone();
     };
-    let most = tasks(last.tasks, mode);
+    let most = mode.tasks(last.tasks);
     match (curve.verdict, curve.curve.knee) {
         (Scaling::Retrograde, _) => format!(
             "{name} peaks at {}, then loses {} of its throughput",
-            tasks(peak.tasks, mode),
+            mode.tasks(peak.tasks),
             percent(1.0 - last.rate / peak.rate)
         ),
         (Scaling::Contended, Some(knee)) => format!(
             "{name} stops scaling at {}: {most} do the work of {:.1}",
-            tasks(knee, mode),
+            mode.tasks(knee),
             efficiency * f64::from(last.tasks)
         ),
         _ => format!("{name} scales to {most} at {} efficiency", percent(efficiency)),
@@ -138,7 +139,7 @@ fn commuting(matrix: &Matrix) -> String {
         let across = |a: &Pair, b: &Pair| u64::from(a.commuting) * u64::from(b.situations);
         across(one, other).cmp(&across(other, one))
     });
-    let (always, never, all) = (with(100), with(0), count(pairs.len(), "pair"));
+    let (always, never, all) = (with(100), with(0), plural(pairs.len(), "pair"));
     match least {
         None => format!("No situation of {interface} was looked at"),
         Some(_) if always == pairs.len() => {
@@ -165,10 +166,10 @@ fn one_task_count(reading: &Reading) -> String {
         .count();
     let counts: std::collections::BTreeSet<u32> =
         reading.curves().flat_map(|(_, c)| c.curve.points.iter().map(|p| p.tasks)).collect();
-    let what = count(measured, "testcase");
+    let what = plural(measured, "testcase");
     match counts.first() {
         Some(n) if counts.len() == 1 => {
-            format!("{what} measured at {}: no curve", count(*n as usize, "task"))
+            format!("{what} measured at {}: no curve", plural(*n as usize, "task"))
         }
         _ => format!("{what} measured, each at one number of tasks: no curve"),
     }
@@ -212,7 +213,7 @@ mod tests {
     fn of_one_curve_the_title_says_where_it_bends() {
         assert_eq!(
             title(&page(&[&[(1, 10.0), (2, 20.0), (4, 15.0)]])),
-            "a peaks at 2 threads, then loses 25 % of its throughput"
+            "a peaks at 2 threads, then loses 25% of its throughput"
         );
         assert_eq!(
             title(&page(&[&[(1, 10.0), (2, 12.0), (4, 15.0)]])),
@@ -220,7 +221,7 @@ mod tests {
         );
         assert_eq!(
             title(&page(&[&[(1, 10.0), (2, 19.0)]])),
-            "a scales to 2 threads at 95 % efficiency"
+            "a scales to 2 threads at 95% efficiency"
         );
     }
 
@@ -230,11 +231,11 @@ mod tests {
         let bad: &[_] = &[(1, 10.0), (2, 5.0)];
         assert_eq!(
             title(&page(&[good, bad, good])),
-            "1 of 3 testcases lose throughput to more tasks; b peaks at 1 thread, then loses 50 % of its throughput"
+            "1 of 3 testcases lose throughput to more tasks; b peaks at 1 thread, then loses 50% of its throughput"
         );
         assert_eq!(
             title(&page(&[good, good])),
-            "All 2 testcases scale; the least: a scales to 2 threads at 95 % efficiency"
+            "All 2 testcases scale; the least: a scales to 2 threads at 95% efficiency"
         );
     }
 
@@ -267,7 +268,7 @@ mod tests {
         };
         assert_eq!(
             title(&page(&[(1, 1), (2, 3), (1, 2)])),
-            "map: 1 of 3 pairs of operations always commute; get and put2 the least, in 50 % of \
+            "map: 1 of 3 pairs of operations always commute; get and put2 the least, in 50% of \
              their situations"
         );
         assert_eq!(
@@ -285,7 +286,7 @@ mod tests {
     fn of_two_runs_it_says_what_changed() {
         assert_eq!(
             title(&compared(ChangeVerdict::Slower, 0.88)),
-            "new is slower than base at 1 of 1 point, at worst −12.0 % (a, 2 threads); none is faster"
+            "new is slower than base at 1 of 1 point, at worst −12.0% (a, 2 threads); none is faster"
         );
         assert_eq!(
             title(&compared(ChangeVerdict::Inconclusive, 1.1)),

@@ -45,7 +45,6 @@ mod finding;
 mod finite;
 mod matrix;
 mod model;
-mod number;
 mod page;
 mod reading;
 mod shared;

@@ -30,7 +30,7 @@ pub struct Page {
     pub waits: Vec<Waits>,
     /// Efficiency (0 to 1) below which the knee is reached.
     pub knee_efficiency: f64,
-    /// The smallest relative difference that matters (0.02 is 2 %), if comparisons had one.
+    /// The smallest relative difference that matters (0.02 is 2%), if comparisons had one.
     pub threshold: Option<f64>,
     /// How comparisons were made, in a sentence for the section on method.
     pub comparison_method: String,
@@ -181,6 +181,15 @@ impl Mode {
         match self {
             Self::Processes => "processes",
             Self::Threads => "threads",
+        }
+    }
+
+    /// `16 threads`, `1 process`.
+    pub(crate) fn tasks(self, n: u32) -> String {
+        match (self, n) {
+            (Self::Processes, 1) => "1 process".to_owned(),
+            (Self::Threads, 1) => "1 thread".to_owned(),
+            _ => format!("{n} {}", self.as_str()),
         }
     }
 }

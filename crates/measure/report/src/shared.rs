@@ -150,13 +150,13 @@ impl Counts {
         }
     }
 
-    /// `2,495 of 4,078 tests are conflict-free (61.2 %)`.
+    /// `2,495 of 4,078 tests are conflict-free (61.2%)`.
     pub(crate) fn sentence(self) -> String {
         let share = match self.percent() {
-            all @ (0 | 100) => format!("{all} %"),
+            all @ (0 | 100) => format!("{all}%"),
             _ => {
                 let exact = 100.0 * self.free as f64 / self.tests as f64;
-                format!("{:.1} %", exact.clamp(0.1, 99.9))
+                format!("{:.1}%", exact.clamp(0.1, 99.9))
             }
         };
         let tests = if self.tests == 1 { "test is" } else { "tests are" };
@@ -183,14 +183,14 @@ mod tests {
         assert_eq!(shared.lines, [line]);
         assert_eq!(shared.counts(1, 0), Some(Counts { free: 1, tests: 2 }));
         assert_eq!(shared.counts(0, 0), None);
-        assert_eq!(shared.total().sentence(), "1 of 2 tests are conflict-free (50.0 %)");
+        assert_eq!(shared.total().sentence(), "1 of 2 tests are conflict-free (50.0%)");
     }
 
     #[test]
     fn only_what_is_all_or_nothing_is_said_to_be() {
         let said = |free, tests| Counts { free, tests }.sentence();
-        assert!(said(9999, 10000).ends_with("(99.9 %)"));
-        assert!(said(1, 10000).ends_with("(0.1 %)"));
-        assert_eq!(said(1, 1), "1 of 1 test is conflict-free (100 %)");
+        assert!(said(9999, 10000).ends_with("(99.9%)"));
+        assert!(said(1, 10000).ends_with("(0.1%)"));
+        assert_eq!(said(1, 1), "1 of 1 test is conflict-free (100%)");
     }
 }

@@ -6,13 +6,13 @@
 
 use std::time::Instant;
 
-use knee_measure::interrupt::Interrupt;
+use knee_host::Interrupt;
+use knee_host::workdir::WorkDir;
+use knee_host::{Placement, Topology};
 use knee_measure::job::{Job, START_TIMEOUT, Source};
 use knee_measure::launch::Launcher;
-use knee_measure::machine::{Placement, Topology};
 use knee_measure::runner;
 use knee_measure::testcase::Mode;
-use knee_measure::workdir::WorkDir;
 use knee_stats::median;
 
 const ROUNDS: usize = 7;

@@ -7,22 +7,20 @@ use std::os::unix::process::CommandExt;
 use std::process::{self, Child, Stdio};
 use std::time::{Duration, Instant};
 
+use knee_host::Interrupt;
+use knee_host::clock::{seconds, timespec};
+use knee_host::process::{Ties, last_line, read_tail, reap_group, spawn};
+use knee_host::signal::describe_end;
+use knee_host::workdir::DeadMansNote;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, set_parent_process_death_signal,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::time::ClockId;
 
-use crate::clock::seconds;
-use crate::interrupt::Interrupt;
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
-use crate::launch::{Stopped, end_group, last_words, read_tail, timespec};
+use crate::launch::Stopped;
 use crate::plan::{Command, Score};
 use crate::record::MAX_RATE;
-use crate::signal::{describe_end, reset_signals};
-use crate::task::confine;
-use crate::workdir::DeadMansNote;
 
 /// With one of these a line means something to a shell.
 const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";
@@ -61,11 +59,11 @@ impl Running {
     fn start(line: &str, command: &Command, job: &Job) -> Result<Self, Stopped> {
         let mut words = line.split_whitespace();
         let program = words.next().unwrap_or_default();
-        let in_shell = || spawn("/bin/sh", ["-c", line], command, job);
+        let in_shell = || start("/bin/sh", ["-c", line], command, job);
         let child = if program.is_empty() || line.contains(|c| SHELL_CHARACTERS.contains(c)) {
             in_shell()
         } else {
-            match spawn(program, words, command, job) {
+            match start(program, words, command, job) {
                 // It may be one of the words that only a shell knows.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => in_shell(),
                 spawned => spawned,
@@ -144,12 +142,12 @@ impl Running {
         let _ = kill_process_group(group, Signal::KILL);
         self.note = None;
         let status = self.child.wait().map_err(|e| Failure::runner(format!("wait: {e}")))?;
-        end_group(group);
+        reap_group(group);
         if status.success() {
             return Ok(());
         }
         let how = describe_end(status.signal(), status.code());
-        let said = last_words(&self.stderr).map_or(String::new(), |line| format!(": {line}"));
+        let said = last_line(&self.stderr).map_or(String::new(), |line| format!(": {line}"));
         // What a shell says of a program that is not there, or is none.
         let missing = matches!(status.code(), Some(126 | 127));
         let kind = if missing { FailureKind::CannotRun } else { FailureKind::Died };
@@ -167,17 +165,16 @@ impl Drop for Running {
         let _ = kill_process_group(group, Signal::KILL);
         self.note = None;
         let _ = self.child.wait();
-        end_group(group);
+        reap_group(group);
     }
 }
 
-fn spawn<A: AsRef<OsStr>>(
+fn start<A: AsRef<OsStr>>(
     program: &str,
     args: impl IntoIterator<Item = A>,
     what: &Command,
     job: &Job,
 ) -> io::Result<Child> {
-    let cpus = job.cpus.clone();
     let mut command = process::Command::new(program);
     command
         .current_dir(&what.dir)
@@ -187,18 +184,8 @@ fn spawn<A: AsRef<OsStr>>(
         .stdout(if what.score == Score::Printed { Stdio::piped() } else { Stdio::null() })
         .stderr(Stdio::piped())
         .process_group(0);
-    // SAFETY: between fork and exec the closure only makes system calls and allocates nothing:
-    // what it is given was built before, and an error of `confine` that would need memory cannot
-    // arise for CPUs that a placement named.
-    unsafe {
-        command.pre_exec(move || {
-            let _ = set_parent_process_death_signal(Some(Signal::KILL));
-            let _ = confine(&cpus);
-            reset_signals();
-            Ok(())
-        });
-    }
-    let child = command.spawn()?;
+    let ties = Ties { cpus: job.cpus.clone(), ..Ties::bound() };
+    let child = spawn(&mut command, ties)?;
     let (stdout, stderr) = (child.stdout.as_ref(), child.stderr.as_ref());
     for pipe in [stdout.map(AsFd::as_fd), stderr.map(AsFd::as_fd)].into_iter().flatten() {
         rustix::io::ioctl_fionbio(pipe, true)?;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::select::nearest;
+use knee_host::suggest::nearest;
 
 /// What is chosen; the rest is as in FreeBSD 11.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

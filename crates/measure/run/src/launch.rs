@@ -1,26 +1,28 @@
 //! Knee's side of a round: starts a runner, follows its events, and makes sure that it ends.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use knee_host::Interrupt;
+use knee_host::affinity::pin;
+use knee_host::clock::timespec;
+use knee_host::process::{Ties, last_line, read_available, read_tail, reap_group, spawn};
+use knee_host::signal::describe_end;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, kill_process_group,
-    pidfd_open, waitid, waitpgid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, pidfd_open,
+    waitid,
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::command;
-use crate::interrupt::Interrupt;
 use crate::job::{DIED_REMEDY, Event, Failure, FailureKind, Job, Sample, Source};
 use crate::runner::SUBCOMMAND;
-use crate::signal::describe_end;
-use crate::task::pin;
 
 /// How much later than planned the next event may come before the runner counts as hung.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -134,15 +136,11 @@ struct Runner {
 
 impl Runner {
     fn start(program: &std::path::Path, job: &Job) -> io::Result<Self> {
-        let mut child = Command::new(program)
-            .arg0("knee")
-            .arg(SUBCOMMAND)
-            .env("KNEE_PADDING", "x".repeat(job.layout as usize))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()?;
+        let mut runner = Command::new(program);
+        runner.arg0("knee").arg(SUBCOMMAND);
+        runner.env("KNEE_PADDING", "x".repeat(job.layout as usize));
+        runner.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = spawn(runner.process_group(0), Ties::default())?;
         let exit = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
             .inspect_err(|_| drop(child.kill().and_then(|()| child.wait())))?;
         let input = child.stdin.take();
@@ -235,7 +233,7 @@ impl Runner {
         if let Some(stderr) = &mut self.child.stderr {
             read_available(stderr, &mut self.stderr);
         }
-        if let Some(line) = last_words(&self.stderr) {
+        if let Some(line) = last_line(&self.stderr) {
             failure.reason = format!("{}: {line}", failure.reason);
         }
         failure
@@ -269,23 +267,11 @@ impl Drop for Runner {
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
-        end_group(group);
+        reap_group(group);
         if let Some(tasks) = self.tasks {
             let _ = kill_process_group(tasks, Signal::KILL);
-            end_group(tasks);
+            reap_group(tasks);
         }
-    }
-}
-
-/// Reaps the killed processes of `group` that came to us, the subreaper, when their parent died.
-pub(crate) fn end_group(group: Pid) {
-    while waitpgid(group, WaitOptions::empty()).is_ok_and(|w| w.is_some()) {}
-}
-
-pub(crate) fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: duration.subsec_nanos().into(),
     }
 }
 
@@ -305,33 +291,6 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let _ = sched_setaffinity(None, &self.before);
-    }
-}
-
-/// The last line of error output that is not empty.
-pub(crate) fn last_words(stderr: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(stderr);
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
-}
-
-/// Reads what is there and keeps no more than the last `kept` bytes; `true` at the end of the file.
-pub(crate) fn read_tail(from: &mut impl Read, into: &mut Vec<u8>, kept: usize) -> bool {
-    let closed = read_available(from, into);
-    into.drain(..into.len().saturating_sub(kept));
-    closed
-}
-
-/// Reads what is there; `true` at the end of the file.
-fn read_available(from: &mut impl Read, into: &mut Vec<u8>) -> bool {
-    let mut chunk = [0u8; 16 << 10];
-    loop {
-        match from.read(&mut chunk) {
-            Ok(0) => return true,
-            Ok(n) => into.extend_from_slice(&chunk[..n]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            Err(_) => return true,
-        }
     }
 }
 

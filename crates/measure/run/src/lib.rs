@@ -30,15 +30,10 @@
 
 pub mod area;
 pub mod call;
-mod child;
-mod clock;
 mod command;
 pub mod design;
-pub mod held;
-pub mod interrupt;
 pub mod job;
 pub mod launch;
-pub mod machine;
 pub mod needs;
 pub mod noise;
 pub mod plan;
@@ -47,10 +42,8 @@ mod reference;
 pub mod results;
 pub mod runner;
 pub mod select;
-mod signal;
 pub mod summary;
 pub mod sweep;
 pub mod task;
 pub mod testcase;
 pub mod testcases;
-pub mod workdir;

@@ -7,12 +7,13 @@ use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use knee_host::cgroup::memory_available;
+use knee_host::filesystem;
+use knee_host::process::program;
 use knee_sync::invalidation::LockFree;
 use rustix::process::{Resource, getrlimit};
 
 use crate::job::{Failure, FailureKind};
-use crate::machine::cgroup::memory_available;
-use crate::machine::{filesystem, program};
 use crate::testcase::{Mode, Need};
 
 /// Where Linux systems have a tmpfs.

@@ -10,13 +10,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use knee_host::Placement;
+use knee_host::write_atomically;
 use knee_stats::{median, noise_floor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Placement;
 use crate::plan::Point;
-use crate::record::{Machine, Rounds, RunRecord, all_round_rates, round_rates, write_atomically};
+use crate::record::{Machine, Rounds, RunRecord, all_round_rates, round_rates};
 
 /// Version of the file that this knee writes. Files of version 1 do not say how their floors were
 /// measured, and are not read.
@@ -107,7 +108,7 @@ pub struct PointNoise {
     /// How it was measured.
     #[serde(flatten)]
     pub conditions: Conditions,
-    /// The relative difference of medians that 95 % of A/A comparisons stay below.
+    /// The relative difference of medians that 95% of A/A comparisons stay below.
     pub relative: f64,
     /// From how many rounds.
     pub rounds: usize,

@@ -9,9 +9,8 @@
 
 use std::hint::black_box;
 
+use knee_host::clock::seconds;
 use rustix::time::ClockId;
-
-use crate::clock::seconds;
 
 /// Steps that are timed together: a tenth of a millisecond on a core of 4 GHz.
 const STEPS: usize = 14_000;

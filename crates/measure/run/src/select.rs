@@ -1,6 +1,7 @@
 //! From the words of a command line to testcases: names, globs, `family:NAME`, `NAME@VARIANT`.
 
 use glob::Pattern;
+use knee_host::suggest::nearest;
 
 use crate::design::{Design, NoChoice};
 use crate::testcase::{Family, Testcase, Variant};
@@ -27,10 +28,6 @@ pub const QUICK: &[&str] = &[
 
 /// What a glob has and no name.
 const GLOB: [char; 3] = ['*', '?', '['];
-/// Names this similar (Jaro-Winkler, 0 to 1) may be what was meant.
-const SIMILAR: f64 = 0.75;
-/// More suggestions than these are a list, for which there is `knee list`.
-const SUGGESTIONS: usize = 3;
 
 /// A testcase in one of its variants.
 #[derive(Clone, Copy)]
@@ -292,16 +289,6 @@ fn unknown<'a>(
     known: impl Iterator<Item = &'a str>,
 ) -> SelectError {
     SelectError::Unknown { what, name: name.to_owned(), nearest: nearest(name, known) }
-}
-
-/// Those of `known` that may have been meant by `name`, the likeliest first.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut scored: Vec<(f64, &str)> = known
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|&(score, _)| score >= SIMILAR)
-        .collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    scored.iter().take(SUGGESTIONS).map(|&(_, name)| name.to_owned()).collect()
 }
 
 #[cfg(test)]

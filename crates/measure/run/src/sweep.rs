@@ -3,7 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::interrupt::Interrupt;
+use knee_host::Interrupt;
+use knee_host::workdir::WorkDir;
+
 use crate::job::{Failure, FailureKind, Job, Sample};
 use crate::launch::{Launcher, Stopped};
 use crate::needs::{self, Context, TMPFS, unusable_dir};
@@ -13,7 +15,6 @@ use crate::record::{
 };
 use crate::summary::CONFIDENCE;
 use crate::testcase::Need;
-use crate::workdir::WorkDir;
 
 /// What starting and ending a round costs beside its samples, in seconds; for estimates only.
 const ROUND_OVERHEAD: f64 = 0.01;

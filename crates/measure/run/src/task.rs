@@ -15,13 +15,12 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::thread::CpuSet;
-
 use crate::area::{Area, SharedObject};
 // A testcase finds all it needs in one place.
 pub use crate::call::{During, TaskError, Whole, check};
-use crate::child::{exit_task, fork_bound};
 use crate::testcase::{Mode, Variant};
+use knee_host::affinity::pin;
+use knee_host::process::{exit_now, fork_bound};
 
 /// A testcase runs until it is killed; coming back is failing.
 pub type Outcome = Result<Infallible, TaskError>;
@@ -109,7 +108,7 @@ impl Task<'_> {
         match self.mode {
             Mode::Processes => {
                 // SAFETY: in process mode a task has one thread, so the child may do anything.
-                match unsafe { fork_bound() }? {
+                match unsafe { fork_bound() }.during("create a process")? {
                     None => body(),
                     Some(_) => Ok(()),
                 }
@@ -143,23 +142,12 @@ pub(crate) fn seats(cpus: &[u32], variant: Variant, nr: usize) -> Option<Seats> 
     Some(Seats { task: at(task)?, helper: at(helper)? })
 }
 
-/// Binds the calling thread to one CPU.
-pub(crate) fn pin(cpu: u32) -> Result<(), TaskError> {
-    confine(&[cpu])
-}
+/// Exit status of a task that left its reason in its slot (EX_SOFTWARE of sysexits.h).
+const EXIT_TASK: i32 = 70;
 
-/// Binds the calling thread to a set of CPUs.
-pub(crate) fn confine(cpus: &[u32]) -> Result<(), TaskError> {
-    let mut set = CpuSet::new();
-    for &cpu in cpus {
-        if cpu as usize >= CpuSet::MAX_CPU {
-            return Err(TaskError::found(format!(
-                "CPU {cpu} is beyond what a task can be bound to"
-            )));
-        }
-        set.set(cpu as usize);
-    }
-    rustix::thread::sched_setaffinity(None, &set).during("sched_setaffinity")
+/// Ends the calling task with the status that says "the slot has the reason".
+pub(crate) fn exit_task() -> ! {
+    exit_now(EXIT_TASK)
 }
 
 /// A task's counter. The count lives in a register and is published with a plain store: half a

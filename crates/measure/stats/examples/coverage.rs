@@ -1,7 +1,7 @@
 //! What the intervals and verdicts of this crate keep of what they promise, by simulation:
 //! `cargo run --release -p knee-stats --example coverage`.
 //!
-//! For sides of n rounds from one distribution it prints how often the 95 % interval of the ratio
+//! For sides of n rounds from one distribution it prints how often the 95% interval of the ratio
 //! of medians holds 1, and how often a comparison calls the sides different; the tables in the
 //! documentation of `bootstrap` and `comparison` are from here.
 

@@ -10,7 +10,7 @@
 //! # Which interval
 //!
 //! The percentile interval. In simulations (`examples/coverage.rs` prints the whole table) of
-//! two sides of n rounds each, the interval for 95 % held the true ratio in this share of cases:
+//! two sides of n rounds each, the interval for 95% held the true ratio in this share of cases:
 //!
 //! | rounds a side | 2 | 3 | 4 | 5 | 6 | 7 | 10 | 20 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -24,7 +24,7 @@
 //! ratios there are, and too short all the same. In a smaller simulation beforehand (1,500 pairs)
 //! the bias-corrected interval came to 0.95 to 0.97 at five rounds and 0.94 to 0.97 at seven, a
 //! little below this one; its acceleration (BCa) would come from a jackknife, which is
-//! inconsistent for a median. Hesterberg's expanded percentiles came to 0.99 and were 40 % wider
+//! inconsistent for a median. Hesterberg's expanded percentiles came to 0.99 and were 40% wider
 //! at five rounds.
 
 use crate::binomial::{at_least, ln_choose};

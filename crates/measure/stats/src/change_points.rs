@@ -27,7 +27,7 @@ pub struct ChangeOptions {
 }
 
 impl Default for ChangeOptions {
-    /// 1 %, as a history has a hundred testcases and each steady one shows a false change that
+    /// 1%, as a history has a hundred testcases and each steady one shows a false change that
     /// often; 999 shuffles; three runs, so that one bad run is no change.
     fn default() -> Self {
         Self { significance: 0.01, permutations: 999, shortest_segment: 3, seed: 1 }

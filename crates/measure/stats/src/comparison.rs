@@ -21,12 +21,12 @@
 //! that could not pass as the only claim among all the points compared (Benjamini–Hochberg then
 //! asks for less than (1 − confidence) / points), Welch's t-test is used. The choice looks at
 //! the numbers of rounds and points, never at their values, so it cannot favour a result. At
-//! 95 % Mann–Whitney takes over from 4 rounds a side for one point, 6 for eighteen points, 8 for
+//! 95% Mann–Whitney takes over from 4 rounds a side for one point, 6 for eighteen points, 8 for
 //! a hundred points, 10 for four thousand.
 //!
 //! # What chance alone is called different
 //!
-//! Share of 40,000 pairs of equal sides called faster or slower one by one at 95 %
+//! Share of 40,000 pairs of equal sides called faster or slower one by one at 95%
 //! (`examples/coverage.rs`; the tests assert it for fewer):
 //!
 //! | rounds a side | 2 | 3 | 4 | 5 | 6 | 7 | 10 | 20 |
@@ -38,7 +38,7 @@
 //! | one in five hit | 0.022 | 0.016 | 0.028 | 0.032 | 0.031 | 0.029 | 0.028 | 0.028 |
 //!
 //! Below 0.05 throughout: ranks come in steps, and the interval has to agree. Among a hundred
-//! equal points compared together, 0 to 6 % of 400 runs (3 % over all of them) had any point
+//! equal points compared together, 0 to 6% of 400 runs (3% over all of them) had any point
 //! called different, with the tests that this takes.
 
 use std::cmp::Ordering;
@@ -60,7 +60,7 @@ const MOST_ROUNDS_TO_ADVISE: f64 = 1_000.0;
 pub struct CompareOptions {
     /// Of intervals, and 1 less the level of tests; 0.95 unless said otherwise.
     pub confidence: f64,
-    /// The smallest relative difference that matters (0.02 is 2 %). Without one every difference
+    /// The smallest relative difference that matters (0.02 is 2%). Without one every difference
     /// that is real counts, and nothing can be called the same.
     pub threshold: Option<f64>,
     /// How fast the machine itself was, after over before; 1 where that is not known.

@@ -43,7 +43,7 @@ impl Curve {
         &self.points
     }
 
-    /// The knee: the first number of tasks whose efficiency is below `threshold` (0.8 is 80 %).
+    /// The knee: the first number of tasks whose efficiency is below `threshold` (0.8 is 80%).
     pub fn knee(&self, threshold: f64) -> Option<u32> {
         self.points.iter().find(|p| p.efficiency < threshold).map(|p| p.tasks)
     }

@@ -110,7 +110,7 @@ mod tests {
     }
 
     /// The example of Hettmansperger and Sheather's method in section 2.4 of their book with
-    /// McKean: for n = 10, [x(2), x(9)] covers 97.85 % and [x(3), x(8)] 89.06 %.
+    /// McKean: for n = 10, [x(2), x(9)] covers 97.85% and [x(3), x(8)] 89.06%.
     #[test]
     fn ten_values_are_interpolated_between_the_two_nearest_pairs() {
         let values: Vec<f64> = (1..=10).map(f64::from).collect();

@@ -1,6 +1,6 @@
 //! Many tests at once: a share of false claims, not a chance of one.
 //!
-//! A hundred unchanged points tested at 5 % give five false claims. Benjamini and Hochberg
+//! A hundred unchanged points tested at 5% give five false claims. Benjamini and Hochberg
 //! ("Controlling the false discovery rate", Journal of the Royal Statistical Society B 57, 1995)
 //! hold the expected share of false ones among all claims at the level that one asks for.
 
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The fifteen p-values of section 3.2 of the paper: four claims at 5 %.
+    /// The fifteen p-values of section 3.2 of the paper: four claims at 5%.
     #[test]
     fn the_example_of_the_paper_claims_four() {
         let p = [

@@ -1,19 +1,19 @@
 //! The noise floor: what an A/A comparison shows on this machine.
 //!
 //! Rounds of one unchanged thing are split into two groups as if they were "before" and "after".
-//! The difference that chance shows in all but 5 % of the splits is what a claim has to exceed.
+//! The difference that chance shows in all but 5% of the splits is what a claim has to exceed.
 
 use crate::median;
 
 /// Splits beyond this number are drawn at random instead of enumerated.
 const ENUMERATE_UP_TO: usize = 10;
-/// Random splits for longer series: the 95th percentile is then known to about ±1 %.
+/// Random splits for longer series: the 95th percentile is then known to about ±1%.
 const RANDOM_SPLITS: usize = 2000;
 
 /// What chance alone shows between two halves of the same rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NoiseFloor {
-    /// The relative difference of medians that 95 % of the splits stay below; 0.02 is 2 %.
+    /// The relative difference of medians that 95% of the splits stay below; 0.02 is 2%.
     pub relative: f64,
     /// How many rounds it was estimated from.
     pub rounds: usize,

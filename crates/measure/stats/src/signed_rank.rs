@@ -25,7 +25,7 @@ pub struct SignedRank {
     /// stands in.
     pub exact: bool,
     /// The Hodges–Lehmann estimate of after over before, and its interval. With so few pairs that
-    /// none has the confidence asked for (fewer than six at 95 %), the widest there is.
+    /// none has the confidence asked for (fewer than six at 95%), the widest there is.
     pub ratio: RatioInterval,
 }
 

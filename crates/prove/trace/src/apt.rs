@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use knee_measure::record::write_atomically;
+use knee_host::write_atomically;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::package::PackageError;

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use knee_agent::Disk as Sent;
+use knee_host::process::output;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
@@ -144,7 +145,7 @@ impl Maker {
         let run = |program: &Path| -> io::Result<Output> {
             let mut command = Command::new(program);
             command.args(self.arguments).arg("/proc/self/fd/0");
-            command.stdin(Stdio::from(image.try_clone()?)).output()
+            output(command.stdin(Stdio::from(image.try_clone()?)))
         };
         let not_found = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let output = match run(Path::new(self.program)) {

@@ -5,6 +5,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 
+use knee_host::process::{Ties, spawn};
+
 use crate::tool::{ToolError, output};
 
 const DPKG_DEB: &str = "dpkg-deb";
@@ -135,7 +137,7 @@ fn entries(
     let mut opener = Command::new(DPKG_DEB);
     opener.arg("--fsys-tarfile").arg(package);
     opener.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = opener.spawn().map_err(|error| {
+    let mut child = spawn(&mut opener, Ties::bound()).map_err(|error| {
         Failure::Package(PackageError::Tool(ToolError::not_run(&opener, DPKG, &error)))
     })?;
     let taken: io::Result<_> = child.stdout.take().map_or(Ok(ControlFlow::Continue(())), |files| {

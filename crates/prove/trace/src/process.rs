@@ -8,20 +8,18 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use knee_host::clock::timespec;
+use knee_host::process::{Ties, spawn};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{
-    Resource, Rlimit, Signal, getpid, getppid, set_parent_process_death_signal, setrlimit,
-};
 
 use crate::error::GuestError;
 use crate::line_buffer::LineBuffer;
@@ -33,8 +31,6 @@ use crate::record::Record;
 const READ_BYTES: usize = 1 << 16;
 /// How much of QEMU's complaints is kept.
 pub(crate) const MAX_COMPLAINTS: usize = 4 << 10;
-/// Without core files: they would be the guest's memory.
-const NO_CORE: Rlimit = Rlimit { current: Some(0), maximum: Some(0) };
 
 /// What the plugin is told; see crate knee-plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,7 +131,8 @@ impl Launch {
     /// Starts it, bound to the calling thread: it dies with it.
     pub(crate) fn start(self, patience: Duration) -> Result<Qemu, GuestError> {
         let Launch { mut command, inherited, results, resume, .. } = self;
-        let mut child = spawn(&mut command, &inherited)?;
+        let child = spawn(&mut command, ties(&inherited));
+        let mut child = child.map_err(|source| not_started(&command, source))?;
         // QEMU has its own copies; of the pipe's end there may be no other, or it would never end.
         drop(inherited);
         let mut streams = Vec::new();
@@ -178,8 +175,9 @@ fn plugin_api(
     command.env_remove(plugin_api::VARIABLE);
     command.args(&words[1..]).arg("-plugin").arg(plugin).args(idle).stdin(Stdio::null());
     let inherited = [file];
-    prepare(&mut command, &inherited);
-    let output = command.output().map_err(|error| not_started(&command, error))?;
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let probe = spawn(&mut command, ties(&inherited)).and_then(Child::wait_with_output);
+    let output = probe.map_err(|error| not_started(&command, error))?;
     let version = plugin_api::to_claim(&String::from_utf8_lossy(&output.stderr))?;
     known.insert(words.to_vec(), version);
     Ok(version)
@@ -293,13 +291,9 @@ impl Qemu {
 
     /// Reads what there is, or waits for something; tells whether something came.
     fn listen(&mut self, at_most: Duration) -> Result<bool, GuestError> {
-        let timeout = Timespec {
-            tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: at_most.subsec_nanos().into(),
-        };
         let pipes = self.streams.iter().map(|stream| &stream.pipe);
         let mut polled: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
-        match rustix::event::poll(&mut polled, Some(&timeout)) {
+        match rustix::event::poll(&mut polled, Some(&timespec(at_most))) {
             Ok(0) | Err(Errno::INTR) => return Ok(false),
             Ok(_) => {}
             Err(errno) => return Err(GuestError::errno("wait for QEMU")(errno)),
@@ -373,31 +367,10 @@ pub(crate) fn memory_file(name: &str, content: &[u8]) -> Result<OwnedFd, GuestEr
     Ok(file.into())
 }
 
-fn spawn(command: &mut Command, inherited: &[OwnedFd]) -> Result<Child, GuestError> {
-    prepare(command, inherited);
-    command.spawn().map_err(|source| not_started(command, source))
-}
-
-/// Has a command inherit these files, leave no core file, and end with the calling thread.
-fn prepare(command: &mut Command, inherited: &[OwnedFd]) {
-    let inherited: Vec<RawFd> = inherited.iter().map(|file| file.as_fd().as_raw_fd()).collect();
-    let parent = getpid();
-    // SAFETY: between fork and exec the closure makes system calls only and allocates nothing. The
-    // descriptors are open: the caller owns them until the child has been spawned.
-    unsafe {
-        command.pre_exec(move || {
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have died before it was being watched.
-            if getppid() != Some(parent) {
-                return Err(Errno::CHILD.into());
-            }
-            setrlimit(Resource::Core, NO_CORE)?;
-            for &fd in &inherited {
-                fcntl_setfd(BorrowedFd::borrow_raw(fd), FdFlags::empty())?;
-            }
-            Ok(())
-        });
-    }
+/// A QEMU ends with the thread that started it, and leaves no core file.
+fn ties(inherited: &[OwnedFd]) -> Ties {
+    let inherited = inherited.iter().map(AsRawFd::as_raw_fd).collect();
+    Ties { no_core: true, inherited, ..Ties::bound() }
 }
 
 /// Why a QEMU was not started.

@@ -2,7 +2,9 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+use knee_host::process::output;
 
 use crate::emulators::{self, Emulators};
 use crate::error::GuestError;
@@ -146,7 +148,7 @@ pub fn qemu_user_version() -> Result<String, GuestError> {
 }
 
 fn ask_version(command: &mut Command) -> Result<String, GuestError> {
-    let output = command.arg("--version").stdin(Stdio::null()).output();
+    let output = output(command.arg("--version"));
     let output = output.map_err(|error| not_started(command, error))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);

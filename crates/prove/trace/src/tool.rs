@@ -3,6 +3,8 @@
 use std::io;
 use std::process::Command;
 
+use knee_host::process;
+
 /// Why a program of this machine has not done its work.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
@@ -40,7 +42,7 @@ impl ToolError {
 /// # Errors
 /// It cannot be run, or its exit status is not 0.
 pub(crate) fn output(command: &mut Command, package: &'static str) -> Result<Vec<u8>, ToolError> {
-    let output = command.output();
+    let output = process::output(command);
     let output = output.map_err(|error| ToolError::not_run(command, package, &error))?;
     if output.status.success() {
         return Ok(output.stdout);

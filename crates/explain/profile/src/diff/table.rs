@@ -30,22 +30,23 @@ impl Table<'_> {
         }
     }
 
+    /// With a space in front, except for per cent.
     fn unit(&self) -> &'static str {
         match self.diff.measure {
             Measure::Share => "%",
-            Measure::NanosecondsPerIteration => "ns",
-            Measure::CyclesPerIteration => "cycles",
+            Measure::NanosecondsPerIteration => " ns",
+            Measure::CyclesPerIteration => " cycles",
         }
     }
 
     fn change(&self, difference: &Difference) -> String {
         let (change, error) = (self.number(difference.change()), self.number(difference.error));
         let mark = if difference.is_real { " *" } else { "" };
-        format!("{change:+.1} {} ± {error:.1}{mark}", self.unit())
+        format!("{change:+.1}{} ± {error:.1}{mark}", self.unit())
     }
 
     fn row(&self, f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
-        let side = |value| format!("{:.1} {}", self.number(value), self.unit());
+        let side = |value| format!("{:.1}{}", self.number(value), self.unit());
         let (before, after) = (side(row.own.before), side(row.own.after));
         let (own, total) = (self.change(&row.own), self.change(&row.total));
         writeln!(f, "{before:>12} {after:>12}  {own:<22}  {total:<22}  {}", row.name)
@@ -57,7 +58,7 @@ impl Display for Table<'_> {
         let Diff { measure, whole, rows } = self.diff;
         if *measure != Measure::Share {
             let (before, after, unit) = (whole.0, whole.1, self.unit());
-            writeln!(f, "An iteration: {before:.1} {unit} before, {after:.1} {unit} after.")?;
+            writeln!(f, "An iteration: {before:.1}{unit} before, {after:.1}{unit} after.")?;
         }
         let head = ["before", "after", "self", "total"];
         writeln!(f, "{:>12} {:>12}  {:<22}  {:<22}  function", head[0], head[1], head[2], head[3])?;
@@ -71,7 +72,7 @@ impl Display for Table<'_> {
         }
         if rows.iter().any(|row| row.own.is_real || row.total.is_real) {
             let chance = 100.0 * FALSE_SHARE;
-            writeln!(f, "* beyond the sampling error; of all such marks {chance} % may be chance")?;
+            writeln!(f, "* beyond the sampling error; of all such marks {chance}% may be chance")?;
         }
         Ok(())
     }

@@ -13,9 +13,10 @@
 
 use std::fmt::{self, Display};
 
+use knee_host::number::{si, three_digits, time};
+
 use super::{Growth, Row};
 use crate::diff::Measure;
-use crate::units::{si, three_digits, time};
 
 /// The table, of at most so many functions; what is left out is said.
 pub fn table(growth: &Growth, most: usize) -> impl Display + '_ {
@@ -36,7 +37,7 @@ impl Table<'_> {
     fn cost(&self, cost: f64) -> String {
         match self.growth.measure {
             Measure::CyclesPerIteration => format!("{} cyc", three_digits(cost)),
-            _ => time(cost),
+            _ => time(cost / 1e9),
         }
     }
 
@@ -72,7 +73,8 @@ impl Display for Table<'_> {
         let costs = points.iter().map(|point| self.cost(point.cost));
         writeln!(f, "{}", self.line("cost of an iteration", costs))?;
         if points.iter().any(|point| point.waiting.is_some()) {
-            let waits = points.iter().map(|point| point.waiting.map_or("-".into(), time));
+            let waits =
+                points.iter().map(|point| point.waiting.map_or("-".into(), |ns| time(ns / 1e9)));
             writeln!(f, "{}", self.line("  and without a CPU", waits))?;
         }
         let grew: Vec<&Row> = self.growth.grew().collect();

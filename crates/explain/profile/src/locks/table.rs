@@ -10,8 +10,9 @@
 
 use std::fmt::{self, Display};
 
+use knee_host::number::{self, si};
+
 use super::{LockWaits, Site};
-use crate::units::{si, time};
 
 /// The table, of at most so many sites; what is left out is said.
 pub fn table(waits: &LockWaits, most: usize) -> impl Display + '_ {
@@ -88,4 +89,8 @@ impl Display for Table<'_> {
         }
         Ok(())
     }
+}
+
+fn time(nanoseconds: f64) -> String {
+    number::time(nanoseconds / 1e9)
 }

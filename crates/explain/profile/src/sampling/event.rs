@@ -4,6 +4,7 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use knee_host::CpuList;
 use linux_perf_event_reader::{Endianness, PerfEventAttr, RecordParseInfo};
 use perf_event_open_sys::{bindings, ioctls, perf_event_open};
 use rustix::io::Errno;
@@ -90,8 +91,8 @@ pub(super) fn choose(
     };
     chosen.of_cpus |= chosen.is_of_cpu_time();
     // The first need not be 0: it may be offline.
-    let cpus = super::online_cpus().map_err(SampleError::Cpus)?;
-    let first_cpu = cpus.first().copied().unwrap_or(0);
+    let cpus = CpuList::online().map_err(SampleError::Cpus)?;
+    let first_cpu = cpus.first().map_or(0, u32::cast_signed);
     loop {
         let (thread, cpu) = match target {
             Target::Process(pid) | Target::Exec(pid) if !chosen.of_cpus => (*pid, -1),

@@ -1,5 +1,6 @@
 //! Watching who waits for locks of the kernel.
 
+use knee_host::CpuList;
 use linux_perf_event_reader::constants::PERF_CONTEXT_MAX;
 use linux_perf_event_reader::{EventRecord, SampleRecord};
 
@@ -9,7 +10,7 @@ use super::event::{self, What};
 use super::ring::Ring;
 use super::session::Session;
 use super::tracefs::{Field, Format, Tracefs};
-use super::{Target, Watch, machine, online_cpus};
+use super::{Target, Watch, machine};
 use crate::capture::Work;
 use crate::kernel_symbols::KernelSymbols;
 use crate::locks::{Contention, LockWaits, SCHEMA, Thread, WaitLosses, sites};
@@ -34,7 +35,7 @@ impl LockSampler {
     /// What is missing, and how to get it.
     pub fn open(target: &Target, without: Option<i32>) -> Result<LockSampler, SampleError> {
         let layout = Layout::of_running()?;
-        let cpus = online_cpus().map_err(SampleError::Cpus)?.len();
+        let cpus = CpuList::online().map_err(SampleError::Cpus)?.len();
         let each = (BYTES / cpus.next_power_of_two()).clamp(Ring::BYTES, MOST);
         let Layout { begin, end, .. } = layout;
         let chosen = event::choose(target, What::Waits { begin, end }, each)?;

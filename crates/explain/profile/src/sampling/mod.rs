@@ -29,6 +29,8 @@ use ring::Ring;
 use session::Session;
 pub use watch::Watch;
 
+use knee_host::CpuList;
+
 use crate::capture::{About, Capture, Clock, Losses, Machine, Work};
 use crate::kernel_symbols::KernelSymbols;
 use crate::records::Records;
@@ -192,22 +194,10 @@ impl Watch for Sampler {
 /// This machine.
 fn machine(started_at: impl Into<String>) -> Machine {
     Machine {
-        kernel: kernel_release(),
-        cpus: online_cpus().map_or(0, |cpus| cpus.len() as u32),
+        kernel: knee_host::environment::kernel(),
+        cpus: CpuList::online().map_or(0, |cpus| cpus.len() as u32),
         started_at: started_at.into(),
     }
-}
-
-/// Online CPUs, by number.
-fn online_cpus() -> io::Result<Vec<i32>> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
-    let mut cpus = Vec::new();
-    for range in text.trim().split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let number = |digits: &str| digits.parse::<i32>().map_err(io::Error::other);
-        cpus.extend(number(first)?..=number(last)?);
-    }
-    Ok(cpus)
 }
 
 fn threads(pid: i32) -> Result<Vec<i32>, SampleError> {
@@ -225,11 +215,6 @@ fn gone(target: &Target) -> SampleError {
         Target::Process(pid) | Target::Exec(pid) => SampleError::NoProcess { pid: *pid },
         Target::System => SampleError::Cpus(io::ErrorKind::NotFound.into()),
     }
-}
-
-fn kernel_release() -> String {
-    let uname = rustix::system::uname();
-    format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy())
 }
 
 /// Addresses of a stack that the kernel records at most.

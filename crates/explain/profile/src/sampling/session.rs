@@ -8,15 +8,16 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use knee_host::CpuList;
+use knee_host::limits::raise_open_files;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::access::SampleError;
 use super::cpu_time::{CpuTime, descendants};
 use super::drain::{Code, Collector, Drain};
 use super::event::{Chosen, Event, Role};
 use super::ring::Ring;
-use super::{Target, gone, online_cpus, threads};
+use super::{Target, gone, threads};
 use crate::records::Family;
 
 /// Events that write, and a thread that makes a `T` of what they write.
@@ -46,17 +47,18 @@ impl<T: Send + 'static> Session<T> {
         chosen: Chosen,
         collector: impl FnOnce(&[i32]) -> C + Send + 'static,
     ) -> Result<Session<T>, SampleError> {
-        let cpus = online_cpus().map_err(SampleError::Cpus)?;
+        let cpus = CpuList::online().map_err(SampleError::Cpus)?;
         let threads = match target {
             Target::System => vec![-1],
             Target::Exec(pid) => vec![*pid],
             Target::Process(pid) => threads(*pid)?,
         };
         let watched = if chosen.of_cpus() { &[-1][..] } else { &threads };
-        raise_limit();
+        // There are two events and more for each thread on each CPU.
+        raise_open_files();
         let mut rings = Vec::new();
         let mut events = Vec::new();
-        for (place, &cpu) in cpus.iter().enumerate() {
+        for (place, cpu) in cpus.iter().map(u32::cast_signed).enumerate() {
             for &thread in watched {
                 let Some(tracking) = Event::open(&chosen, Role::Tracking, thread, cpu)? else {
                     continue;
@@ -207,10 +209,4 @@ impl<T> Drop for Session<T> {
     fn drop(&mut self) {
         let _ = self.stop();
     }
-}
-
-/// As many open files as allowed: there are two events and more for each thread on each CPU.
-fn raise_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

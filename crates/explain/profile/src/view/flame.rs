@@ -57,7 +57,7 @@ pub fn flame(capture: &Capture) -> String {
         Bar {
             class: frame.place.class().to_owned(),
             fill: None,
-            title: format!("{} ({place}, {samples} samples, {share:.2} %)", frame.name),
+            title: format!("{} ({place}, {samples} samples, {share:.2}%)", frame.name),
         }
     };
     Graph {

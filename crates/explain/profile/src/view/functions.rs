@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!  self                      total                     function
-//!  41.2 % ± 3.0 %    412     50.1 % ± 3.1 %    501     native_queued_spin_lock_slowpath [kernel]
+//!  41.2% ± 3.0%    412     50.1% ± 3.1%    501     native_queued_spin_lock_slowpath [kernel]
 //! ```
 //!
 //! *Self* are samples that were taken in the function itself, *total* those with the function
 //! anywhere in the stack, once for each sample however often it calls itself.
 //!
 //! **Sampling error.** A share of n samples that are independent is that of a binomial distribution.
-//! The error is half the width of its 95 % interval after Wilson ("Probable inference, the law of
+//! The error is half the width of its 95% interval after Wilson ("Probable inference, the law of
 //! succession, and statistical inference", Journal of the American Statistical Association 22, 1927),
 //! which holds for small counts too. It says how far chance alone moves a share, not how far a clock
 //! that is in step with the program does.
@@ -19,7 +19,7 @@ use std::fmt::{self, Display};
 use super::first_of_name;
 use crate::capture::{Capture, Kind};
 
-/// The quantile of the normal distribution for an interval of 95 %.
+/// The quantile of the normal distribution for an interval of 95%.
 pub(crate) const Z95: f64 = 1.959_963_984_540_054;
 
 /// A function's part of a capture.
@@ -93,7 +93,7 @@ pub fn functions(capture: &Capture) -> Vec<Row> {
     rows
 }
 
-/// A share, and half the width of its 95 % interval after Wilson.
+/// A share, and half the width of its 95% interval after Wilson.
 fn share(samples: u64, all: u64) -> (f64, f64) {
     let n = all.max(1) as f64;
     let p = samples as f64 / n;
@@ -115,23 +115,23 @@ struct Table<'a> {
 impl Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (shown, rest) = self.rows.split_at(self.rows.len().min(self.most));
-        writeln!(f, "{:<27}{:<27}function", "self", "total")?;
+        writeln!(f, "{:<25}{:<25}function", "self", "total")?;
         for row in shown {
             let part = |part: &Part| {
                 let (share, error) = (100.0 * part.share, 100.0 * part.error);
-                format!("{share:5.1} % ± {error:.1} % {:>9}", part.samples)
+                format!("{share:5.1}% ± {error:.1}% {:>9}", part.samples)
             };
             let module = row.module.as_deref().map(short);
             let module = module.filter(|module| format!("[{module}]") != row.name);
             let module = module.map(|module| format!("  {module}")).unwrap_or_default();
             let (own, total) = (part(&row.own), part(&row.total));
-            writeln!(f, "{own:<27}{total:<27}{}{module}", row.name)?;
+            writeln!(f, "{own:<25}{total:<25}{}{module}", row.name)?;
         }
         match rest.len() {
             0 => Ok(()),
             more => {
                 let own: f64 = rest.iter().map(|row| row.own.share).sum();
-                writeln!(f, "({more} more, with {:.1} % of their own)", 100.0 * own)
+                writeln!(f, "({more} more, with {:.1}% of their own)", 100.0 * own)
             }
         }
     }

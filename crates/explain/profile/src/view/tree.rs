@@ -5,7 +5,7 @@
 //!   mmap_churn1_processes(99.988% 24416/24419)
 //!     __munmap(98.243% 23990/24419)
 //!       do_mas_align_munmap(98.243% 23990/24419)
-//!       (3 more, below 0.5 %: 0.123% 30/24419)
+//!       (3 more, below 0.5%: 0.123% 30/24419)
 //! ```
 //!
 //! Each line is a function, its share of the root's samples, its own samples and those of the root.
@@ -200,7 +200,7 @@ impl Display for Text<'_> {
                     let (least, percent) = (100.0 * self.least_share, percent(samples));
                     writeln!(
                         f,
-                        "{:indent$}({functions} more, below {least} %: {percent:.3}% {samples}/{all})",
+                        "{:indent$}({functions} more, below {least}%: {percent:.3}% {samples}/{all})",
                         ""
                     )?;
                     continue;

@@ -11,7 +11,8 @@ use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
 use clap::builder::PossibleValuesParser;
-use knee_measure::machine::utc::rfc3339;
+use knee_host::number::plural;
+use knee_host::utc::rfc3339;
 use knee_trace::findings::{Shard, Tally, TestLine, Tested, TestedKernel};
 use knee_trace::{Archive, CheckOptions, Disk, Emulator, Functions, GuestOptions, Kernel, check};
 use serde::Deserialize;
@@ -22,7 +23,6 @@ use super::verify::tests;
 use crate::commands::qemu::emulator;
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute_check::text;
-use crate::present::number::plural;
 use crate::stderr::tell;
 use crate::stdout;
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use knee_agent::{CostRequest, Experiment, Mode, OPERATIONS};
+use knee_host::number::plural;
 use knee_trace::{Emulator, End, GuestOptions, Kernel, cost};
 
 use super::check::{kernel, warn_of_missing};
@@ -12,7 +13,6 @@ use crate::commands::qemu::emulator;
 use crate::exit::{ExitStatus, usage};
 use crate::pace::Pace;
 use crate::present::commute_cost::{KernelCosts, View, json, text};
-use crate::present::number::plural;
 use crate::stderr::tell;
 use crate::stdout;
 

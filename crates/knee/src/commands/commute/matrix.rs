@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use knee_commute::{Extent, explore_pairs, watch};
-use knee_measure::record::write_atomically;
+use knee_host::number::plural;
+use knee_host::write_atomically;
 use knee_report::Page;
 use knee_trace::findings::{MatrixDocument, Tally, Tested};
 
@@ -12,7 +13,6 @@ use super::{From, records, warn};
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute as present;
 use crate::present::commute_program::Writers;
-use crate::present::number::plural;
 use crate::present::{commute_check, commute_matrix, commute_shared};
 use crate::stderr::tell;
 use crate::stdout;

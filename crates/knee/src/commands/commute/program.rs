@@ -11,6 +11,7 @@ use knee_commute::{
     Description, Exploration, Explored, Generated, Limits, Line, Model, ModelError, Request,
     SERVE_SCHEMA, STUCK, Test, Wanted,
 };
+use knee_host::process::{Ties, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 
@@ -69,13 +70,11 @@ impl Program {
 
     fn start(&self, request: &Request) -> Result<Child, ModelError> {
         let request = serde_json::to_string(request).expect("a request is plain data");
-        let child = Command::new(&self.path)
-            .arg(request)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        child.map_err(|error| self.failed(format!("cannot be run: {error}")))
+        let mut program = Command::new(&self.path);
+        program.arg(request);
+        program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        spawn(&mut program, Ties::default())
+            .map_err(|error| self.failed(format!("cannot be run: {error}")))
     }
 
     /// A question with one document for an answer.

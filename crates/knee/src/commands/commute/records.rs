@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use knee_host::number::plural;
 use knee_trace::findings::{Findings, TestLine, is_record};
 
-use crate::present::number::plural;
 use crate::stderr::tell;
 
 /// Reads the shards of one check; a name may be several, with commas between them, or a directory

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use anyhow::Context;
 use knee_commute::{Generated, Model, ModelError, Test, Wanted, in_order, pairs, watch};
-use knee_measure::interrupt::Interrupt;
-use knee_measure::record::AtomicFile;
+use knee_host::AtomicFile;
+use knee_host::Interrupt;
+use knee_host::number::plural;
 
 use super::{From, warn};
 use crate::exit::ExitStatus;
 use crate::pace::Pace;
-use crate::present::number::plural;
 use crate::stderr::tell;
 use crate::stdout;
 

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use knee_agent::{EVERY_ORDER, Line, Outcome, SUBCOMMAND, Summary};
 use knee_commute::{Limits, Model, Wanted, in_order, models};
-use knee_measure::interrupt::Interrupt;
-use knee_measure::workdir::WorkDir;
+use knee_host::Interrupt;
+use knee_host::number::plural;
+use knee_host::process::{Ties, spawn};
+use knee_host::workdir::WorkDir;
 
 use super::tests::{push_line, sets};
 use crate::exit::ExitStatus;
 use crate::pace::Pace;
-use crate::present::number::plural;
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -182,13 +183,10 @@ struct Agent {
 
 impl Agent {
     fn start(dir: &Path, tests: Vec<u8>) -> anyhow::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args([SUBCOMMAND, EVERY_ORDER])
-            .current_dir(dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the agent")?;
+        let mut agent = Command::new(std::env::current_exe()?);
+        agent.args([SUBCOMMAND, EVERY_ORDER]).current_dir(dir);
+        agent.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = spawn(&mut agent, Ties::default()).context("cannot start the agent")?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (Some(stdin), Some(stdout)) = (stdin, stdout) else { bail!("the agent has no pipes") };
         std::thread::spawn(move || feed(stdin, &tests));

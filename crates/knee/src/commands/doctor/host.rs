@@ -1,14 +1,15 @@
 //! The machine itself: CPUs, what disturbs them, limits.
 
-use knee_profile::sampling::{Options, Sampler, Target, Watch};
-
-use super::{Check, command, statement};
-use knee_measure::machine::{Environment, Topology, filesystem};
 use std::fs;
 use std::path::Path;
 
+use knee_host::{Environment, Topology, filesystem};
+use knee_profile::sampling::{Options, Sampler, Target, Watch};
+
+use super::{Check, command, statement};
+
 /// Other work that takes more than this share of the usable CPUs shifts rates by more than
-/// the spread of a quiet machine, about 1 %.
+/// the spread of a quiet machine, about 1%.
 const QUIET_LOAD_PER_CPU: f64 = 0.05;
 /// Steal above this share, since boot, says that the host is oversubscribed.
 const QUIET_STEAL_PERCENT: f64 = 0.5;
@@ -74,12 +75,12 @@ pub(super) fn steal() -> Check {
     match steal_percent(&stat) {
         None => check("unknown".to_owned()).limited(statement("/proc/stat does not tell")),
         Some(percent) if percent > QUIET_STEAL_PERCENT => {
-            check(format!("{percent:.1} % since boot")).limited(statement(
+            check(format!("{percent:.1}% since boot")).limited(statement(
                 "the host runs other guests on these CPUs; only a dedicated host or pinned \
                  virtual CPUs change that. knee marks the samples that are hit",
             ))
         }
-        Some(percent) => check(format!("{percent:.1} % since boot")),
+        Some(percent) => check(format!("{percent:.1}% since boot")),
     }
 }
 

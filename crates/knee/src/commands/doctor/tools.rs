@@ -1,12 +1,12 @@
 //! Programs that come in packages.
 
-use super::{Check, command, statement};
-use knee_measure::machine::program;
+use knee_host::process::program;
 use knee_trace::{
     Archive, Emulator, EmulatorError, GuestError, GuestOptions, Kernel, calibrate,
     qemu_user_version, user_mode,
 };
 
+use super::{Check, command, statement};
 use crate::stderr::tell;
 
 /// The C compiler of the machine.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use knee_measure::record::write_atomically;
+use knee_host::write_atomically;
 use knee_profile::diff::{diff, table};
 use knee_profile::import;
 use knee_profile::view::flame::{Widths, difference};

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use knee_measure::interrupt::Interrupt;
+use knee_host::Interrupt;
+use knee_host::number;
+use knee_host::write_atomically;
+use knee_host::{auto_tasks, cgroup};
 use knee_measure::launch::Stopped;
-use knee_measure::machine::{auto_tasks, cgroup};
-use knee_measure::record::write_atomically;
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::sampling::Sampler;
@@ -17,7 +18,6 @@ use super::testcase::{Bench, Sampled, told};
 use super::watch::Told;
 use super::{HowArgs, ModeArg};
 use crate::exit::{ExitStatus, usage};
-use crate::present::number;
 use crate::present::profile::losses;
 use crate::stderr::tell;
 use crate::stdout;

@@ -1,8 +1,8 @@
 //! `knee profile --locks`.
 
 use anyhow::Context;
-use knee_measure::interrupt::Interrupt;
-use knee_measure::record::write_atomically;
+use knee_host::Interrupt;
+use knee_host::write_atomically;
 use knee_profile::locks::table;
 use knee_profile::sampling::LockSampler;
 

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
-use knee_measure::machine::Placement;
+use knee_host::Placement;
 use knee_profile::sampling::{Every, FREQUENCY, Options};
 
 use super::run::Modes;

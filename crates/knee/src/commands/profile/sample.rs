@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use knee_measure::interrupt::Interrupt;
-use knee_measure::record::write_atomically;
+use knee_host::Interrupt;
+use knee_host::write_atomically;
 use knee_profile::Capture;
 use knee_profile::sampling::{Sampler, Target};
 use knee_profile::view::functions::{functions, table};

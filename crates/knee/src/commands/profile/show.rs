@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use knee_measure::record::write_atomically;
+use knee_host::write_atomically;
 use knee_profile::import;
 use knee_profile::locks::LockWaits;
 use knee_profile::view::flame::flame;

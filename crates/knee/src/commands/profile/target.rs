@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
-use knee_measure::held::{Ended, Held, shell_status};
-use knee_measure::interrupt::Interrupt;
-use knee_measure::machine::utc::rfc3339;
+use knee_host::Interrupt;
+use knee_host::clock::timespec;
+use knee_host::process::suspended::{Ended, Held, shell_status};
+use knee_host::utc::rfc3339;
 use knee_profile::sampling::Target;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -135,8 +136,7 @@ fn wait(
             break;
         }
         let nap = left.map_or(NAP, |left| left.min(NAP));
-        let nap = Timespec { tv_sec: 0, tv_nsec: nap.as_nanos() as i64 };
-        match poll(&mut fds, Some(&nap)) {
+        match poll(&mut fds, Some(&timespec(nap))) {
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => break,
             Err(error) => return Err(error).context("cannot wait"),

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use anyhow::Context;
-use knee_measure::interrupt::Interrupt;
+use knee_host::Interrupt;
+use knee_host::workdir::WorkDir;
+use knee_host::{Topology, utc::rfc3339};
 use knee_measure::job::{Job, Phase, START_TIMEOUT, Sample};
 use knee_measure::launch::{Launcher, Stopped};
-use knee_measure::machine::{Topology, utc::rfc3339};
 use knee_measure::needs::{self, TMPFS};
 use knee_measure::plan::Case;
 use knee_measure::select::{Selected, select};
 use knee_measure::sweep::spare_cpu;
 use knee_measure::testcase::{Mode, Need};
-use knee_measure::workdir::WorkDir;
 use knee_profile::capture::Work;
 use knee_profile::sampling::{Options, Target};
 

@@ -1,9 +1,8 @@
 //! The Universal Scalability Law for every curve, or why there is none.
 
+use knee_host::number::plural;
 use knee_report::{Curve, Estimate, Fit};
 use knee_stats::usl::{self, FitOptions, Worth, fit_all};
-
-use crate::present::number::plural;
 
 pub(super) fn put(curves: &mut [Curve]) {
     let rounds: Vec<Vec<(u32, Vec<f64>)>> = curves

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use knee_host::number::{plural, si};
 use knee_measure::results::{Key, Measured, Results};
 use knee_measure::summary::CONFIDENCE;
 use knee_measure::testcases;
@@ -9,7 +10,6 @@ use knee_report::{self as model, Missing};
 use knee_stats::{Curve, median, median_interval};
 
 use super::page::{Shown, label, shown_mode};
-use crate::present::number::{plural, si};
 
 const NO_ENVIRONMENT: &str = "Results of will-it-scale tell rates only: the machine, the kernel, \
      the time, what single tasks did and where the CPUs were are not known.";

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use knee_host::number::plural;
 use knee_measure::plan::Point;
 use knee_measure::record::{Record, RecordError, RunRecord};
 use knee_measure::summary::{CurveSummary, summarise};
@@ -10,7 +11,6 @@ use knee_measure::testcase::Mode;
 use knee_report::{self as model, CpuShares, Missing, PerTask};
 
 use super::page::{Shown, directory, label, shown_mode};
-use crate::present::number::plural;
 
 pub(super) fn shown(nr: usize, path: &Path, knee: f64) -> Result<Shown, RecordError> {
     let record = Record::open(directory(path))?;

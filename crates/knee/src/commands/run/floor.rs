@@ -1,10 +1,10 @@
 //! What an A/A run says about the machine.
 
 use anyhow::Context;
+use knee_host::number::spread;
 use knee_measure::noise::NoiseFloors;
 use knee_measure::record::Record;
 
-use crate::present::number::spread;
 use crate::stderr::tell;
 
 /// The noise floor that a run has measured, not yet kept.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use knee_measure::machine::{CpuList, Environment, Topology};
+use knee_host::{CpuList, Environment, Topology};
 use knee_measure::record::{Machine, Paused, Rounds, RunRecord, Writer};
 
 use crate::exit::usage;

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use knee_host::number::plural;
+
 use super::{BOLD, KernelCosts, Line, View};
-use crate::present::number::plural;
 
 /// Functions of a line that are named.
 const MOST_NAMES: usize = 4;

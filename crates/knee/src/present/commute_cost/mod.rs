@@ -5,11 +5,10 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use knee_host::number::plural;
 use knee_trace::findings::plugin_digest;
 use knee_trace::{Cost, Figures, Functions};
 use serde_json::{Value, json as object};
-
-use super::number::plural;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 /// Version of the document.

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use knee_host::number::plural;
 use knee_trace::{Figures, Spread};
 
 use super::{BOLD, KernelCosts, View};
-use crate::present::number::plural;
 
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 /// What stands for a figure that there is not.

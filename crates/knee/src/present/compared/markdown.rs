@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use knee_host::number::plural;
+
 use super::{Comparisons, changes, gaps, medians, method, name, notes, p_value, tally, verdict};
-use crate::present::number::plural;
 
 const COLUMNS: usize = 7;
 const RATES: [&str; COLUMNS] =

@@ -7,12 +7,11 @@ pub(crate) mod table;
 
 use std::collections::BTreeSet;
 
+use knee_host::number::{plural, si, spread, time};
 use knee_measure::noise::NoiseFloors;
 use knee_measure::plan::Point;
 use knee_measure::results::{Compared, ComparedPoint, Gap, Key, Results, Verdicts, testcase};
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict, pairs_to_claim};
-
-use super::number::{plural, si, spread, time};
 
 /// One run, and what each of the others says compared with it.
 pub(crate) struct Comparisons<'r> {
@@ -352,10 +351,10 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
     if compared.in_turns {
         return format!(
             "medians over rounds in turns (ABBA); changes within a round by Hodges and Lehmann, \
-             with {confidence:.1} % intervals{by}{corrected}; {changes}"
+             with {confidence:.1}% intervals{by}{corrected}; {changes}"
         );
     }
     format!(
-        "medians over rounds; {confidence:.1} % bootstrap intervals of their ratio{by}{corrected}; {changes}"
+        "medians over rounds; {confidence:.1}% bootstrap intervals of their ratio{by}{corrected}; {changes}"
     )
 }

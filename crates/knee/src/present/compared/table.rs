@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use knee_host::number::plural;
 use knee_measure::results::{Compared, ComparedPoint, Results};
 use knee_measure::testcase::Family;
 use knee_stats::Verdict;
@@ -10,7 +11,6 @@ use super::{
     Comparisons, change, changes, gaps, medians, method, name, notes, p_value, quantity, tally,
     verdict,
 };
-use crate::present::number::plural;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
+use knee_host::number::{percent, percent_beside, si, tasks};
 use knee_measure::record::RunRecord;
 use knee_measure::summary::{CurveEntry, CurveSummary};
 
 use super::{BAD, BOLD, UNKNOWN, View, against_processes, disturbed, has_interval};
 use crate::present::has_base;
-use crate::present::number::{percent, percent_beside, si, tasks};
 
 /// Width of a bar of a hundred per cent.
 const BAR: f64 = 20.0;

@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
+use knee_host::number::{percent, percent_beside, si, spread, tasks};
 use knee_measure::record::{Record, RunRecord};
 use knee_measure::summary::{CurveEntry, CurveSummary};
 use knee_measure::testcase::Family;
 
 use super::{BAD, BOLD, DIM, UNKNOWN, View, against_processes, disturbed, has_interval};
 use crate::present::has_base;
-use crate::present::number::{percent, percent_beside, si, sparkline, spread, tasks};
+use crate::present::sparkline::sparkline;
 
 /// Columns of rates that fit on a line; of more points the first, the last and some between are
 /// shown, and `--detail` shows all.

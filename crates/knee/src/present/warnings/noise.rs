@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use knee_host::number::{percent_beside, spread, tasks};
 use knee_measure::noise::NoiseFloors;
 use knee_measure::plan::Point;
 use knee_measure::summary::CurveSummary;
 
 use crate::present::has_base;
-use crate::present::number::{percent_beside, spread, tasks};
 
 /// Curves named in a warning; the others are counted.
 const NAMED: usize = 4;

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
+use knee_host::number::tasks;
 use knee_measure::plan::Case;
 use knee_measure::record::RunRecord;
 use knee_measure::summary::CurveSummary;
 use knee_measure::sweep::spare_cpu;
-
-use crate::present::number::tasks;
 
 /// A number of tasks; another one holds where a task occupies two CPUs, its helper the second.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Further runs over the first: a marker per point whose shape is the verdict, with its interval.
 
+use knee_host::number;
 use maud::Markup;
 
 use super::drawing::Path;
@@ -7,7 +8,6 @@ use super::frame::{BOTTOM, Frame};
 use super::throughput::MARKED_POINTS;
 use super::{Panel, run_class, sentences};
 use crate::model::ChangeVerdict;
-use crate::number;
 use crate::page::words_of_changes;
 
 const HEIGHT: f64 = BOTTOM + 26.0;
@@ -40,7 +40,7 @@ pub(crate) fn change(panel: &Panel) -> Markup {
         } else {
             ""
         };
-        format!("{sign}{:.0}\u{a0}%", percent.abs())
+        format!("{sign}{:.0}%", percent.abs())
     });
     frame.level("axis", 1.0);
     let runs = panel.curves.len();

@@ -1,12 +1,12 @@
 //! Efficiency against tasks: the chart in which trouble shows first.
 
+use knee_host::number::percent;
 use maud::Markup;
 
 use super::drawing::Path;
 use super::frame::{BOTTOM, Frame};
 use super::throughput::MARKED_POINTS;
 use super::{Panel, run_class, sentences};
-use crate::number::{percent, tasks};
 
 const HEIGHT: f64 = BOTTOM + 26.0;
 
@@ -21,7 +21,7 @@ pub(crate) fn efficiency(panel: &Panel) -> Markup {
     let description = sentences(panel, |reading| {
         let last = reading.last()?;
         let efficiency = percent(reading.last_efficiency()?);
-        Some(format!("{efficiency} with {}.", tasks(last.tasks, panel.mode)))
+        Some(format!("{efficiency} with {}.", panel.mode.tasks(last.tasks)))
     });
     let mut frame = Frame::new(panel, HEIGHT, (0.0, best * 1.05), "Efficiency", &description);
     frame.grid(|value, _| percent(value));

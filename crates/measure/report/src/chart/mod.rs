@@ -22,8 +22,8 @@ pub(crate) use spark::{SparkScale, spark};
 pub(crate) use throughput::{draws_rounds, throughput};
 
 use crate::model::Mode;
-use crate::number::Prefix;
 use crate::reading::{CaseReading, CurveReading};
+use knee_host::number::Prefix;
 
 /// What the charts of one testcase in one mode share, so that they can be compared.
 pub(crate) struct Panel<'r, 'p> {

@@ -1,13 +1,13 @@
 //! What a single task gets: the range from the slowest to the fastest one, their mean, and how
 //! fairly they share.
 
+use knee_host::number::si;
 use maud::Markup;
 
 use super::drawing::Path;
 use super::frame::{BELOW, Frame};
 use super::{Panel, run_class, sentences};
 use crate::model::{PerTask, Point};
-use crate::number::{si, tasks};
 
 /// Height of the strip of fairness below the axis.
 const FAIRNESS: f64 = 24.0;
@@ -21,7 +21,7 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
     let best = if best > 0.0 { best } else { 1.0 };
     let description = sentences(panel, |reading| {
         let last = reading.last()?;
-        let (at, unit) = (tasks(last.tasks, panel.mode), &panel.case.case.unit);
+        let (at, unit) = (panel.mode.tasks(last.tasks), &panel.case.case.unit);
         Some(match last.per_task {
             Some(PerTask { min, max, fairness }) => format!(
                 "with {at} the slowest task does {}, the fastest {} {unit}/s; fairness {fairness:.3}.",
@@ -33,7 +33,7 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
     });
     let top = best * 1.06;
     let mut frame = Frame::new(panel, HEIGHT, (0.0, top), "Throughput per task", &description);
-    let prefix = crate::number::Prefix::for_max(top);
+    let prefix = knee_host::number::Prefix::for_max(top);
     frame.grid(|value, _| {
         let step = super::scale::round_step(prefix.scale(top) / 5.0);
         let value = prefix.scale(value);

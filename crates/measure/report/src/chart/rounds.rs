@@ -1,11 +1,11 @@
 //! One number of tasks is no curve: the rounds themselves, a row per run.
 
+use knee_host::number::{Prefix, si};
 use maud::Markup;
 
 use super::drawing::{Anchor, Drawing, Path};
 use super::scale::{Scale, round_step, round_ticks, step_decimals};
 use super::{Panel, run_class, sentences};
-use crate::number::{Prefix, si, tasks};
 
 const WIDTH: f64 = 320.0;
 const LEFT: f64 = 12.0;
@@ -28,7 +28,7 @@ pub(crate) fn rounds(panel: &Panel) -> Markup {
             "{} {}/s with {}, interval {} to {}.",
             si(point.rate),
             panel.case.case.unit,
-            tasks(point.tasks, panel.mode),
+            panel.mode.tasks(point.tasks),
             si(point.low),
             si(point.high)
         ))

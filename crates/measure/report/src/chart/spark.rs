@@ -2,13 +2,13 @@
 //! the whole page. Perfect scaling is the diagonal, a curve that has stopped is flat, one that
 //! loses throughput falls; whatever its unit, and as visible at 4 tasks as at 256.
 
+use knee_host::number::percent;
 use maud::Markup;
 
 use super::drawing::{Drawing, Path};
 use super::run_class;
 use super::scale::Scale;
 use crate::model::Mode;
-use crate::number::{percent, tasks};
 use crate::reading::{CurveReading, Reading, range};
 
 const WIDTH: f64 = 132.0;
@@ -106,6 +106,6 @@ fn sentence(reading: &CurveReading, mode: Mode) -> String {
         reading.run.label,
         reading.verdict.words(),
         percent(efficiency),
-        tasks(last.tasks, mode)
+        mode.tasks(last.tasks)
     )
 }

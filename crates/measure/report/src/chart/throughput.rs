@@ -1,12 +1,12 @@
 //! Throughput against tasks: every round a dot, the interval of the median, the ideal and the fit.
 
+use knee_host::number::{percent, si};
 use maud::Markup;
 
 use super::drawing::{Anchor, Path};
 use super::frame::{BOTTOM, Frame, TOP};
 use super::{Panel, cpu, run_class, sentences};
 use crate::model::Fit;
-use crate::number::{percent, si, tasks};
 use crate::reading::CurveReading;
 
 /// More points than this lie closer than their markers are wide: a band replaces them.
@@ -62,7 +62,7 @@ fn label(value: f64, max: f64) -> String {
 fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
     let (first, last, peak) = (reading.curve.points.first()?, reading.last()?, reading.peak()?);
     let unit = &panel.case.case.unit;
-    let at = |n| tasks(n, panel.mode);
+    let at = |n| panel.mode.tasks(n);
     let mut text = format!("{} {unit}/s with {}", si(first.rate), at(first.tasks));
     if last.tasks != first.tasks {
         text += &format!(", {} with {}", si(last.rate), at(last.tasks));

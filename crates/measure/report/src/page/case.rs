@@ -1,5 +1,6 @@
 //! One testcase: its charts for each mode, what the fit says, the numbers.
 
+use knee_host::number::{Prefix, percent, si};
 use maud::{Markup, html};
 
 use super::packed::packed;
@@ -7,7 +8,6 @@ use super::{fit, fragment, profiles, table, words};
 use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
 use crate::model::{Case, Mode};
-use crate::number::{Prefix, percent, si};
 use crate::reading::{CaseReading, CurveReading, Reading, max_rate};
 
 /// A page of no more testcases than this is read from top to bottom: all are open.

@@ -3,12 +3,12 @@
 //! The triangle is a table of links to the conditions, which follow it as text: all of it can be
 //! read without a script. With one, the conditions of a cell are shown beside it.
 
+use knee_host::number::plural;
 use maud::{Markup, html};
 
 use super::fragment;
 use super::triangle::{COLOURS, heat, triangle};
 use crate::matrix::{Matrix, MatrixOperation, Pair};
-use crate::number::count;
 
 pub(super) fn section(matrices: &[Matrix]) -> Markup {
     html! {
@@ -63,8 +63,8 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
             h3 id={ "commute-" (key) } { (interface) }
             p.facts {
                 (about) " · " (sum(|pair| pair.commuting)) " of "
-                (count(sum(|pair| pair.situations), "situation")) " of "
-                (count(pairs.len(), "pair")) " commute · model of knee " (knee_version)
+                (plural(sum(|pair| pair.situations), "situation")) " of "
+                (plural(pairs.len(), "pair")) " commute · model of knee " (knee_version)
             }
             (doubts(pairs))
             div.matrix-and-pair {
@@ -77,7 +77,7 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
                 }
             }
             details.data.conditions {
-                summary { "Conditions of all pairs: " (count(pairs.len(), "pair")) }
+                summary { "Conditions of all pairs: " (plural(pairs.len(), "pair")) }
                 @for pair in pairs { (conditions(matrix, key, pair)) }
             }
         }
@@ -161,15 +161,15 @@ fn conditions(matrix: &Matrix, key: &str, pair: &Pair) -> Markup {
                                 @if !reason.all_of.is_empty() {
                                     ", " span.because { "for example if " (formulas(&reason.all_of)) }
                                 }
-                                span.joint { " (" (count(reason.situations as usize, "situation")) ")" }
+                                span.joint { " (" (plural(reason.situations as usize, "situation")) ")" }
                             }
                         }
                     }
                 }
             }
             p.note {
-                (pair.commuting) " of " (count(pair.situations as usize, "situation")) " commute"
-                @if let Some(percent) = pair.percent() { " (" (percent) "\u{a0}%)" } "."
+                (pair.commuting) " of " (plural(pair.situations as usize, "situation")) " commute"
+                @if let Some(percent) = pair.percent() { " (" (percent) "%)" } "."
             }
         }
     }

@@ -1,10 +1,10 @@
 //! What the Universal Scalability Law makes of a curve.
 
+use knee_host::number::{coefficient, si};
 use maud::{Markup, html};
 
 use crate::chart::Panel;
 use crate::model::{Estimate, Fit};
-use crate::number::{coefficient, si};
 use crate::reading::{CurveReading, Reading};
 
 pub(super) fn fits(reading: &Reading, panel: &Panel) -> Markup {

@@ -2,13 +2,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use knee_host::number::plural;
 use maud::{Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
 use super::STYLE;
 use crate::chart::{run_class, swatch};
 use crate::model::Run;
-use crate::number::count;
 use crate::reading::Reading;
 
 /// `scripts` and `styles` are those of the page, and of what is drawn in it.
@@ -90,23 +90,23 @@ fn doubts(reading: &Reading) -> Vec<String> {
     let warnings = sum(|run| run.warnings.len());
     let mut doubts = Vec::new();
     if warnings > 0 {
-        doubts.push(count(warnings, "warning"));
+        doubts.push(plural(warnings, "warning"));
     }
     let off_chart = sum(|run| run.off_chart.len());
     if off_chart > 0 {
-        doubts.push(format!("{} on no chart", count(off_chart, "result")));
+        doubts.push(format!("{} on no chart", plural(off_chart, "result")));
     }
     if gaps > 0 {
-        doubts.push(format!("{} not measured", count(gaps, "point")));
+        doubts.push(format!("{} not measured", plural(gaps, "point")));
     }
     if marked > 0 {
-        doubts.push(format!("{} marked as disturbed", count(marked as usize, "sample")));
+        doubts.push(format!("{} marked as disturbed", plural(marked as usize, "sample")));
     }
     if single > 0 {
-        doubts.push(format!("{} of one round, without an interval", count(single, "point")));
+        doubts.push(format!("{} of one round, without an interval", plural(single, "point")));
     }
     if guesses > 0 {
-        doubts.push(format!("{} of too few points to predict from", count(guesses, "fit")));
+        doubts.push(format!("{} of too few points to predict from", plural(guesses, "fit")));
     }
     doubts
 }

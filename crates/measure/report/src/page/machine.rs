@@ -1,9 +1,9 @@
 //! Where the numbers come from: the machine of each run, what went wrong, how it was measured.
 
+use knee_host::number::percent;
 use maud::{Markup, html};
 
 use crate::model::Run;
-use crate::number::percent;
 use crate::reading::Reading;
 
 pub(super) fn machine(reading: &Reading) -> Markup {

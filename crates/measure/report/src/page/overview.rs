@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use knee_host::number::{change, coefficient, percent, si};
 use maud::{Markup, html};
 
 use super::{fragment, words};
 use crate::chart::{SparkScale, spark, swatch};
 use crate::model::{Change, ChangeVerdict, Mode};
-use crate::number::{change, coefficient, percent, si};
 use crate::reading::{CaseReading, CurveReading, Reading, Scaling};
 
 pub(super) fn overview(reading: &Reading) -> Markup {

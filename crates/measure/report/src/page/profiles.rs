@@ -1,18 +1,18 @@
 //! Where the cycles of a testcase go: what grows with its tasks beside its knee, and a flame graph for each
 //! point that was sampled.
 
+use knee_host::number::plural;
 use maud::{Markup, PreEscaped, html};
 
 use super::fragment;
 use crate::model::{Mode, Page, Profile};
-use crate::number::count;
 
 /// The graphs of a testcase, to be opened.
 pub(super) fn flames(page: &Page, case: &str) -> Markup {
     html! {
         @for profile in page.profiles.iter().filter(|profile| profile.case == case) {
             details.data.flame-of id=(id(profile)) {
-                summary { "Flame graph: " (profile.mode.as_str()) ", " (count(profile.tasks as usize, "task")) }
+                summary { "Flame graph: " (profile.mode.as_str()) ", " (plural(profile.tasks as usize, "task")) }
                 p.note { (profile.summary) }
                 // Made by crate profile, which escapes all names in it.
                 (PreEscaped(&profile.flame))
@@ -32,14 +32,14 @@ pub(super) fn beside_knee(page: &Page, case: &str, mode: Mode) -> Markup {
             pre.growth tabindex="0" { (growth.table) }
         }
         @for waits in page.waits.iter().filter(|waits| of_this(&waits.case, waits.mode)) {
-            p.note { "Waits for locks of the kernel, " (count(waits.tasks as usize, "task")) ":" }
+            p.note { "Waits for locks of the kernel, " (plural(waits.tasks as usize, "task")) ":" }
             pre.growth tabindex="0" { (waits.table) }
         }
         @if !graphs.is_empty() {
             p.note {
                 "Where the cycles go:"
                 @for profile in graphs {
-                    " " a href={ "#" (id(profile)) } { (count(profile.tasks as usize, "task")) }
+                    " " a href={ "#" (id(profile)) } { (plural(profile.tasks as usize, "task")) }
                 }
             }
         }

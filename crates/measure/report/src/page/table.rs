@@ -1,11 +1,11 @@
 //! The points of a testcase in one mode as a table: what the charts show, in numbers.
 
+use knee_host::number::{Prefix, change, p_value, percent, plural, si};
 use maud::{Markup, html};
 
 use super::words;
 use crate::chart::Panel;
 use crate::model::{Missing, PerTask, Point};
-use crate::number::{Prefix, change, count, p_value, percent, si};
 use crate::reading::{CurveReading, Reading};
 
 struct Columns {
@@ -36,7 +36,7 @@ pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
     };
     html! {
         details.data {
-            summary { "Data: " (count(all().count(), "point")) }
+            summary { "Data: " (plural(all().count(), "point")) }
             div.scroll tabindex="0" role="region"
                 aria-label={ "Data of " (panel.case.case.name) ", " (panel.mode.as_str()) } {
                 table {
@@ -64,7 +64,7 @@ pub(super) fn place(panel: &Panel) -> Markup {
     let points: usize = panel.curves.iter().map(|curve| curve.curve.points.len()).sum();
     html! {
         details.data {
-            summary { "Data: " (count(points, "point")) }
+            summary { "Data: " (plural(points, "point")) }
             div.scroll.rows tabindex="0" role="region"
                 aria-label={ "Data of " (panel.case.case.name) ", " (panel.mode.as_str()) } {}
         }

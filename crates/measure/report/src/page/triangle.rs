@@ -38,5 +38,5 @@ pub(super) fn heat(percent: usize) -> String {
     }
 }
 
-/// Shares from 1 to 99 % are drawn in as many colours, a tenth each.
+/// Shares from 1 to 99% are drawn in as many colours, a tenth each.
 pub(super) const COLOURS: usize = 10;

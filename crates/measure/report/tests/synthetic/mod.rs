@@ -164,7 +164,7 @@ fn measured(tasks: &[u32], laws: Vec<Law>, runs: usize) -> Page {
         curves,
         runs: labels[..runs].iter().map(|label| run(label)).collect(),
         threshold: (runs > 1).then_some(0.02),
-        comparison_method: "Ratio of medians with a 95 % bootstrap interval over rounds; \
+        comparison_method: "Ratio of medians with a 95% bootstrap interval over rounds; \
                             Mann-Whitney, corrected by Benjamini-Hochberg over all points."
             .to_owned(),
         ..Page::default()

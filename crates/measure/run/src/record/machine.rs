@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use knee_host::Environment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::machine::Environment;
 
 /// What has to be the same for numbers of two days to belong together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

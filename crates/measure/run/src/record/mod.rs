@@ -28,12 +28,12 @@ pub use machine::Machine;
 pub use paused::Paused;
 pub use reader::{Access, Lacking, Record, RecordError};
 pub use round::{RoundSummary, Rounds, all_round_rates, round_rates};
-pub use writer::{AtomicFile, Writer, write_atomically};
+pub use writer::Writer;
 
 use crate::job::{CpuShares, Failure, Mark, Phase};
-use crate::machine::{Environment, Placement};
 use crate::plan::{Case, Order, Point};
 use crate::testcase::Mode;
+use knee_host::{Environment, Placement};
 use knee_stats::Spread;
 
 /// Version of the files that this knee writes.

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use knee_host::AtomicFile;
+
 use super::lock::Lock;
-use super::writer::{AtomicFile, to_line};
+use super::writer::to_line;
 use super::{Access, Record, RecordError, Rounds, RunRecord, SAMPLES_FILE, Writer};
 
 /// A record that nobody writes, kept from others. It has not been changed yet, so that whoever

@@ -1,9 +1,10 @@
 //! Writing a record so that nothing already measured can be lost.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use knee_host::write_atomically;
 
 use super::lock::Lock;
 use super::{Access, RUN_FILE, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
@@ -104,119 +105,4 @@ pub(super) fn to_line(line: &SampleLine) -> Vec<u8> {
     let mut text = serde_json::to_vec(line).expect("a sample is plain data");
     text.push(b'\n');
     text
-}
-
-/// Replaces the file at `path` by one with this content: readers see the old one or the new one.
-pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = AtomicFile::create(path)?;
-    file.write_all(content)?;
-    file.persist()
-}
-
-/// A file that replaces another one when it is whole; dropped before, it is as if it had never been.
-/// What is no ordinary file, such as a pipe or `/dev/stdout`, is written to as it is.
-pub struct AtomicFile(Target);
-
-enum Target {
-    /// The file by itself: errors of `NamedTempFile` name a file that nobody has asked for.
-    Replaced {
-        path: PathBuf,
-        temporary: tempfile::TempPath,
-        file: BufWriter<File>,
-    },
-    Special(BufWriter<File>),
-}
-
-impl AtomicFile {
-    /// One that is to be at `path`, or where that leads, with the permissions of what is there.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let there = match std::fs::metadata(path) {
-            Ok(there) => Some(there),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        if there.as_ref().is_some_and(|there| !there.is_file()) {
-            let file = File::options().write(true).open(path)?;
-            return Ok(Self(Target::Special(BufWriter::new(file))));
-        }
-        // A link goes on leading to it.
-        let path = if there.is_some() { path.canonicalize()? } else { path.to_owned() };
-        let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let open =
-            |path: &Path| File::options().write(true).create_new(true).mode(0o644).open(path);
-        let (file, temporary) = tempfile::Builder::new().make_in(dir, open)?.into_parts();
-        if let Some(there) = there {
-            file.set_permissions(there.permissions())?;
-        }
-        Ok(Self(Target::Replaced { path, temporary, file: BufWriter::new(file) }))
-    }
-
-    /// Adds to it.
-    pub fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
-        match &mut self.0 {
-            Target::Replaced { file, .. } => file.write_all(content),
-            Target::Special(file) => file.write_all(content),
-        }
-    }
-
-    /// It is whole.
-    pub fn persist(self) -> io::Result<()> {
-        match self.0 {
-            Target::Special(mut file) => file.flush(),
-            Target::Replaced { path, temporary, file } => {
-                let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-                file.sync_all()?;
-                temporary.persist(path).map_err(|refused| refused.error)
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use super::*;
-
-    #[test]
-    fn a_link_goes_on_leading_to_what_is_written_with_the_permissions_it_had() {
-        let dir = tempfile::tempdir().unwrap();
-        let [file, link] = ["file", "link"].map(|name| dir.path().join(name));
-        fs::write(&file, "old").unwrap();
-        fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
-        symlink("file", &link).unwrap();
-        write_atomically(&link, b"new").unwrap();
-        assert!(link.is_symlink());
-        assert_eq!(fs::read(&file).unwrap(), b"new");
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
-    }
-
-    #[test]
-    fn an_error_named_the_temporary_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let error = |path: &Path| write_atomically(path, b"").unwrap_err().to_string();
-        assert_eq!(error(&dir.path().join("none/file")), "No such file or directory (os error 2)");
-        let file = dir.path().join("file");
-        write_atomically(&file, b"").unwrap();
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o133, 0);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn what_is_no_ordinary_file_stays_what_it_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let fifo = dir.path().join("fifo");
-        rustix::fs::mkfifoat(
-            rustix::fs::CWD,
-            &fifo,
-            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-        )
-        .unwrap();
-        let path = fifo.clone();
-        let reader = std::thread::spawn(move || fs::read(path).unwrap());
-        write_atomically(&fifo, b"through").unwrap();
-        assert_eq!(reader.join().unwrap(), b"through");
-        assert!(!fs::metadata(&fifo).unwrap().is_file());
-        assert!(write_atomically(dir.path(), b"").is_err());
-    }
 }

@@ -2,8 +2,9 @@
 
 use std::fmt::{self, Display};
 
+use knee_host::{CpuList, Environment};
+
 use super::Results;
-use crate::machine::{CpuList, Environment};
 use crate::record::Request;
 
 /// Something that can change results by itself.

@@ -11,12 +11,12 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use knee_host::process::fork_bound;
+use knee_host::process::program;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::area::Area;
-use crate::child::fork_bound;
 use crate::job::{Failure, FailureKind};
-use crate::machine::program;
 use crate::testcase::Mode;
 
 // Two arguments always: `lseek2` of will-it-scale declares a second one for its prepare function,

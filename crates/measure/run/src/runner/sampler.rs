@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use knee_host::clock::seconds;
 use rustix::time::ClockId;
 
 use super::disturbance::{CpuTimes, RunDelays};
 use super::{Loaded, Tasks};
 use crate::area::{Area, Slot};
-use crate::clock::seconds;
 use crate::job::{Failure, FailureKind, Job, Mark, Phase, Sample};
 use crate::task::seats;
 

@@ -4,20 +4,23 @@ use std::fs;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use knee_host::affinity::{confine, pin};
+use knee_host::limits::raise_open_files;
+use knee_host::process::fork_bound;
+use knee_host::signal::{describe_end, reset_signals};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::param::page_size;
 use rustix::process::{
-    Pid, Resource, Signal, WaitOptions, WaitStatus, getrlimit, kill_process, kill_process_group,
-    set_child_subreaper, set_parent_process_death_signal, setpgid, setrlimit, wait,
+    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, set_child_subreaper,
+    set_parent_process_death_signal, setpgid, wait,
 };
 
 use crate::area::Area;
-use crate::child::{exit_task, fork_bound};
+use crate::call::During;
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
 use crate::runner::Loaded;
 use crate::runner::wait::Link;
-use crate::signal::{describe_end, reset_signals};
-use crate::task::{Task, TaskError, confine, pin, seats};
+use crate::task::{Task, TaskError, exit_task, seats};
 use crate::testcase::Mode;
 
 /// Testcases of will-it-scale put a megabyte on the stack.
@@ -57,7 +60,7 @@ impl Tasks {
         for nr in 0..processes {
             let group = self.pids.first().copied();
             // SAFETY: the runner has one thread, so the child may do anything the parent may.
-            let Some(pid) = (unsafe { fork_bound() })? else {
+            let Some(pid) = (unsafe { fork_bound() }).during("create a process")? else {
                 become_task_process(group, events);
                 match job.mode {
                     Mode::Processes => run_task(loaded, job, area, nr),
@@ -157,9 +160,7 @@ pub(super) fn with_parent_watched<T>(link: &Link, foreign: impl FnOnce() -> T) -
 
 /// As many open files as allowed, and timers without slack.
 pub(super) fn raise_limits() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ =
-        setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+    raise_open_files();
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
@@ -222,8 +223,8 @@ fn run_task(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> ! {
 fn seat_and_run(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> Result<(), TaskError> {
     let variant = loaded.variant();
     match seats(job.seats(), variant, nr) {
-        Some(seats) => pin(seats.task)?,
-        None => confine(&job.cpus)?,
+        Some(seats) => pin(seats.task).during("sched_setaffinity")?,
+        None => confine(&job.cpus).during("sched_setaffinity")?,
     }
     match loaded {
         Loaded::BuiltIn(testcase, _) => {

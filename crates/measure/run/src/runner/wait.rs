@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use knee_host::clock::timespec;
+use knee_host::signal::SignalFd;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::job::{Event, Job};
-use crate::signal::SignalFd;
 
 /// Why the runner woke up.
 pub(super) enum Wake {
@@ -58,8 +59,7 @@ impl Link {
     /// Whether the input has been closed.
     pub(super) fn parent_is_gone(&self) -> bool {
         let mut fds = [PollFd::new(&self.input, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
+        poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|n| n > 0)
     }
 
     /// Sleeps until `deadline`, or until something happens.
@@ -75,16 +75,12 @@ impl Link {
     fn sleep(&mut self, deadline: Instant, bell: Option<BorrowedFd<'_>>) -> Wake {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = Timespec {
-                tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            };
             let mut fds = vec![
                 PollFd::new(&self.input, PollFlags::IN),
                 PollFd::new(&self.signals, PollFlags::IN),
             ];
             fds.extend(bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
-            match poll(&mut fds, Some(&timeout)) {
+            match poll(&mut fds, Some(&timespec(left))) {
                 Ok(0) => return Wake::Time,
                 Err(Errno::INTR) => continue,
                 Err(_) => return Wake::Stop,

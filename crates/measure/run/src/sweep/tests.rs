@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use knee_host::{Environment, Placement};
+
 use super::*;
 use crate::job::{Phase, Source};
-use crate::machine::{Environment, Placement};
 use crate::plan::Order;
 use crate::record::{Paused, Record, Request, SCHEMA};
 use crate::select::select;

@@ -40,13 +40,13 @@ pub enum Quantiles {
     /// From the distribution.
     Exact,
     /// From ministat's table, which has three decimals, ends at 100 degrees of freedom, and whose
-    /// 99.5 % are 99.8 %.
+    /// 99.5% are 99.8%.
     Ministat,
 }
 
 /// A confidence that the table does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the levels are 80, 90, 95, 98, 99 and 99.5 %")]
+#[error("the levels are 80, 90, 95, 98, 99 and 99.5%")]
 pub struct UnknownConfidence;
 
 impl FromStr for Confidence {
@@ -111,7 +111,7 @@ const BEYOND: usize = 0;
 
 /// Quantiles of Student's t by degrees of freedom, as ministat and the tables of textbooks have
 /// them: rounded to three decimals, and jumping to the normal distribution after 100. Two-sided,
-/// except that the column called 99.5 % is that of 99.8 %; kept, because the answers have to be
+/// except that the column called 99.5% is that of 99.8%; kept, because the answers have to be
 /// the same.
 #[rustfmt::skip]
 #[expect(clippy::approx_constant, reason = "2.718 is a quantile here")]

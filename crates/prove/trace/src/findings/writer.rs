@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use knee_measure::record::write_atomically;
+use knee_host::write_atomically;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 

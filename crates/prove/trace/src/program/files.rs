@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use knee_host::process::output;
 use object::Endianness;
 use object::elf::FileHeader64;
 use object::read::elf::{ElfFile, ProgramHeader};
@@ -26,8 +27,7 @@ pub(crate) fn files(program: &Path) -> Result<Vec<PathBuf>, GuestError> {
         .map_err(|error| failed(format!("it is not an x86-64 program for Linux ({error})")))?;
     let mut files = vec![path];
     if let Some(linker) = linker {
-        let output =
-            Command::new(&linker).arg("--list").arg(&files[0]).stdin(Stdio::null()).output();
+        let output = output(Command::new(&linker).arg("--list").arg(&files[0]));
         let output = output.map_err(|error| failed(format!("{}: {error}", linker.display())))?;
         let said = String::from_utf8_lossy(&output.stdout);
         if let Some(missing) = said.lines().find(|line| line.contains(NOT_FOUND)) {

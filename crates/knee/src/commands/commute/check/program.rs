@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use knee_commute::Model;
+use knee_host::number::plural;
 use knee_trace::findings::{TestLine, Tested, TestedProgram};
 use knee_trace::{
     Archive, Emulator, GuestError, Kernel, ProgramHost, check_program, qemu_user_version, user_mode,
@@ -22,7 +23,6 @@ use crate::commands::qemu::emulator;
 use crate::exit::ExitStatus;
 use crate::present::commute_check::text;
 use crate::present::commute_program::Writers;
-use crate::present::number::plural;
 use crate::stderr::tell;
 use crate::stdout;
 

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::Context;
+use knee_host::number::plural;
 use knee_trace::findings::{Check, Tally, TestLine, Tested, Tests, Writer, is_record};
 
 use super::{Args, now};
 use crate::pace::Pace;
-use crate::present::number::plural;
 use crate::stderr::tell;
 use crate::stdout;
 

@@ -2,11 +2,11 @@
 //!
 //! A fork has the memory of all threads of its process.
 
+use knee_host::process::fork_bound;
 use rustix::param::page_size;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::region::{Region, choose_page_size};
-use crate::child::fork_bound;
 use crate::task::{During, Outcome, Task, TaskError};
 use crate::testcase::{Family, Testcase};
 
@@ -25,7 +25,7 @@ fn fork(task: &Task<'_>) -> Outcome {
     write_to_all(&region);
     task.repeat(|| {
         // SAFETY: the child writes to memory of its own and ends.
-        match unsafe { fork_bound() }? {
+        match unsafe { fork_bound() }.during("create a process")? {
             None => {
                 write_to_all(&region);
                 // SAFETY: it runs no handlers and does not return.

@@ -77,16 +77,16 @@ fn cc<A: AsRef<std::ffi::OsStr>>(
     arguments: impl IntoIterator<Item = A>,
     about: &str,
 ) -> Result<(), TaskError> {
-    let status = Command::new("cc")
+    let mut compiler = Command::new("cc");
+    compiler
         .args(arguments)
         .current_dir(dir)
         // The compiler's own temporary files: on the tmpfs, and removed with the rest.
         .env("TMPDIR", dir)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .during("run cc")?;
+        .stderr(Stdio::null());
+    let status = knee_host::process::status(&mut compiler).during("run cc")?;
     if status.success() {
         Ok(())
     } else {

@@ -4,11 +4,13 @@
 //! stride as `taskset` has it (`0-31:2`: every second CPU), or a range of groups as the
 //! kernel's `bitmap_parselist` has it (`0-31:2/8`: the first two of every eight).
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Above the 8192 CPUs that any kernel configuration allows; refusing more keeps a typing
 /// error such as `0-4000000000` from filling memory.
@@ -17,12 +19,12 @@ pub const MAX_CPU: u32 = 65_535;
 /// A set of CPU numbers, written as the kernel writes it.
 ///
 /// ```
-/// use knee_measure::machine::CpuList;
+/// use knee_host::CpuList;
 ///
 /// let cpus: CpuList = "0-6:2,8".parse()?;
 /// assert_eq!(cpus.iter().collect::<Vec<_>>(), [0, 2, 4, 6, 8]);
 /// assert_eq!(cpus.to_string(), "0,2,4,6,8");
-/// # Ok::<(), knee_measure::machine::cpulist::CpuListError>(())
+/// # Ok::<(), knee_host::cpulist::CpuListError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
@@ -59,6 +61,15 @@ pub enum CpuListError {
 }
 
 impl CpuList {
+    /// The CPUs that are online, whether this process may use them or not.
+    ///
+    /// # Errors
+    /// `/sys/devices/system/cpu/online` cannot be read.
+    pub fn online() -> io::Result<Self> {
+        let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
+        text.trim().parse().map_err(io::Error::other)
+    }
+
     /// The CPUs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().copied()

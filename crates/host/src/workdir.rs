@@ -14,6 +14,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::process::{Ties, spawn};
+
 /// Start of the name of every directory that knee makes.
 const PREFIX: &str = "knee-work.";
 /// The locked file in it.
@@ -61,11 +63,11 @@ impl WorkDir {
 /// Names the process group that the janitor has to end should knee be killed, for as long as the
 /// value lives: the kernel ends what knee started, but not what that started. Drop it before the
 /// leader of the group is reaped, after which its number may be another's.
-pub(crate) struct DeadMansNote(PathBuf);
+pub struct DeadMansNote(PathBuf);
 
 impl DeadMansNote {
     /// Writes it down beside `round`, a directory of [`WorkDir::begin_round`].
-    pub(crate) fn leave(round: &Path, group: u32) -> Option<Self> {
+    pub fn leave(round: &Path, group: u32) -> Option<Self> {
         let file = round.parent()?.join(GROUP);
         fs::write(&file, group.to_string()).ok()?;
         Some(Self(file))
@@ -90,17 +92,12 @@ const WAIT_AND_REMOVE: &str = "trap '' INT TERM HUP; read -r nothing; n=0; \
 impl Janitor {
     fn hire(dir: &Path) -> io::Result<Self> {
         let dir = std::path::absolute(dir)?;
-        Command::new("sh")
-            .args(["-c", WAIT_AND_REMOVE, "knee-janitor"])
-            .arg(dir)
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            // Ctrl-C is not for it.
-            .process_group(0)
-            .spawn()
-            .map(Self)
+        let mut shell = Command::new("sh");
+        shell.args(["-c", WAIT_AND_REMOVE, "knee-janitor"]).arg(dir).current_dir("/");
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Ctrl-C is not for it.
+        shell.process_group(0);
+        spawn(&mut shell, Ties::default()).map(Self)
     }
 }
 

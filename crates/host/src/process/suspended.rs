@@ -16,9 +16,9 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid,
 };
 
+use super::start::{Ties, exec, spawn};
+use crate::clock::timespec;
 use crate::interrupt::Interrupt;
-use crate::launch::timespec;
-use crate::signal::reset_signals;
 
 /// The hidden subcommand of knee that waits and becomes another program.
 pub const SUBCOMMAND: &str = "held";
@@ -53,12 +53,9 @@ impl Held {
         let (wait, release) = io::pipe()?;
         // The child finds it by its number.
         fcntl_setfd(&wait, fcntl_getfd(&wait)? - FdFlags::CLOEXEC)?;
-        let child = Command::new("/proc/self/exe")
-            .arg0("knee")
-            .arg(SUBCOMMAND)
-            .arg(wait.as_raw_fd().to_string())
-            .args(command)
-            .spawn()?;
+        let mut knee = Command::new("/proc/self/exe");
+        knee.arg0("knee").arg(SUBCOMMAND).arg(wait.as_raw_fd().to_string()).args(command);
+        let child = spawn(&mut knee, Ties::default())?;
         Ok(Held { child, release: Some(release), asked: None })
     }
 
@@ -153,8 +150,7 @@ pub fn main() -> i32 {
         return 1;
     }
     drop(pipe);
-    reset_signals();
-    let error = Command::new(&program).args(words).exec();
+    let error = exec(Command::new(&program).args(words));
     eprintln!("knee: cannot start {}: {error}", program.display());
     NOT_FOUND
 }

@@ -1,11 +1,13 @@
 //! In which order tasks take the CPUs, and which task counts are worth measuring.
 
-use super::topology::{Cpu, Topology};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::topology::{Cpu, Topology};
 
 /// The order in which tasks are put on CPUs: task n goes to the nth CPU of the order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -147,8 +149,8 @@ impl FromStr for Placement {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Machine, Shape, TWO_PACKAGES};
     use super::*;
+    use crate::fixture::{Machine, Shape, TWO_PACKAGES};
     use proptest::prelude::*;
 
     fn order(placement: Placement) -> Vec<u32> {

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::start::output;
+
 /// The first executable file called `name` in the directories of `PATH`.
 pub fn find(name: &str) -> Option<PathBuf> {
     find_in(&std::env::var_os("PATH")?, name)
@@ -19,12 +21,7 @@ fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
 
 /// The first line that `program --version` prints, if it prints one and succeeds.
 pub fn version(program: &Path) -> Option<String> {
-    let output = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
+    let output = output(Command::new(program).arg("--version").stderr(Stdio::null())).ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().next()?.trim();
     (output.status.success() && !line.is_empty()).then(|| line.to_owned())

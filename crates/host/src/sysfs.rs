@@ -1,10 +1,11 @@
 //! Where sysfs says that one CPU sits.
 
-use super::cpulist::CpuList;
-use super::read_line;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+
+use super::cpulist::CpuList;
+use super::read_line;
 
 /// The groups that a CPU belongs to. L3 and core are named by their lowest CPU, since their
 /// own ids are absent on old kernels and, for cores, repeat per package.

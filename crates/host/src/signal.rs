@@ -21,7 +21,7 @@ const NAMES: [(i32, &str); 13] = [
 ];
 
 /// `was killed by SIGSEGV` or `exited with status 3`.
-pub(crate) fn describe_end(signal: Option<i32>, code: Option<i32>) -> String {
+pub fn describe_end(signal: Option<i32>, code: Option<i32>) -> String {
     match (signal, code) {
         (Some(signal), _) => match NAMES.iter().find(|(number, _)| *number == signal) {
             Some((_, name)) => format!("was killed by {name}"),
@@ -34,11 +34,11 @@ pub(crate) fn describe_end(signal: Option<i32>, code: Option<i32>) -> String {
 
 /// Some signals, blocked in the thread that asked for them and in those it starts later, and
 /// turned into a descriptor that becomes readable when one arrives.
-pub(crate) struct SignalFd(OwnedFd);
+pub struct SignalFd(OwnedFd);
 
 impl SignalFd {
     /// Blocks `signals`. Call it before any other thread exists, which would get them otherwise.
-    pub(crate) fn block(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
+    pub fn block(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
         // SAFETY: `set` is initialised by sigemptyset before any use, and signalfd returns a new
         // descriptor that nobody else owns.
         unsafe {
@@ -57,7 +57,7 @@ impl SignalFd {
     }
 
     /// A signal that has arrived, if one has; each is reported once.
-    pub(crate) fn take(&self) -> Option<i32> {
+    pub fn take(&self) -> Option<i32> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.0, &mut info) {
             // The number is the first field.
@@ -74,7 +74,7 @@ impl AsFd for SignalFd {
 }
 
 /// Gives a fresh child the signal settings of an ordinary process. Makes system calls only.
-pub(crate) fn reset_signals() {
+pub fn reset_signals() {
     // SAFETY: the mask is initialised by sigemptyset before its use; an empty mask and a default
     // disposition need no further care in a process with one thread.
     unsafe {
@@ -86,7 +86,7 @@ pub(crate) fn reset_signals() {
 }
 
 /// Whether `signal` is ignored, as SIGHUP is under nohup.
-pub(crate) fn is_ignored(signal: i32) -> bool {
+pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: with a null new action, sigaction only fills in the zeroed struct it is given.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

@@ -6,9 +6,10 @@
 //! Source: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ in the kernel tree,
 //! cgroups(7), proc_pid_mountinfo(5).
 
+use std::path::{Path, PathBuf};
+
 use super::cpulist::CpuList;
 use super::read_line;
-use std::path::{Path, PathBuf};
 
 /// The directories that govern a process.
 #[derive(Debug, Clone, Default)]
@@ -180,8 +181,8 @@ impl<'a> Mount<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::write;
     use super::*;
+    use crate::fixture::write;
     use tempfile::TempDir;
 
     /// A /proc/self and a cgroup tree below one temporary directory.

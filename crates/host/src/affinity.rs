@@ -1,6 +1,8 @@
-//! The CPUs that the scheduler lets this process run on.
+//! The CPUs that the scheduler lets a thread run on.
 
 use std::io;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Enough for 65536 CPUs. The call fails with `EINVAL` when the mask is smaller than the
 /// kernel's, and libc's `cpu_set_t` ends at 1024.
@@ -22,6 +24,31 @@ pub fn usable_cpus() -> io::Result<Vec<u32>> {
         return Err(io::Error::last_os_error());
     }
     Ok(bits(&mask).collect())
+}
+
+/// Binds the calling thread to one CPU.
+///
+/// # Errors
+/// Those of [`confine`].
+pub fn pin(cpu: u32) -> io::Result<()> {
+    confine(&[cpu])
+}
+
+/// Binds the calling thread to a set of CPUs. Allocates only on an error.
+///
+/// # Errors
+/// What `sched_setaffinity(2)` reports, or a CPU beyond what `cpu_set_t` holds.
+pub fn confine(cpus: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu as usize >= CpuSet::MAX_CPU {
+            let reason =
+                format!("CPU {cpu} is beyond the {} that a task can be bound to", CpuSet::MAX_CPU);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        set.set(cpu as usize);
+    }
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 fn bits(mask: &[u64]) -> impl Iterator<Item = u32> + '_ {

@@ -11,16 +11,18 @@
 //! package id belongs to the first package, one without an L3 shares a domain with the rest
 //! of its NUMA node, one without a node is on node 0.
 
-use super::cgroup::ControlGroups;
-use super::cpulist::CpuList;
-use super::sysfs::{Place, nodes_by_cpu};
-use super::{affinity, read_line};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::ControlGroups;
+use super::cpulist::CpuList;
+use super::sysfs::{Place, nodes_by_cpu};
+use super::{affinity, read_line};
 
 /// One CPU (a hardware thread) and where it sits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -347,8 +349,8 @@ fn by_reason(cpus: impl Iterator<Item = (u32, Exclusion)>) -> BTreeMap<Exclusion
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Machine, TWO_PACKAGES};
     use super::*;
+    use crate::fixture::{Machine, TWO_PACKAGES};
 
     /// `(package, node, l3, core, thread)` of every CPU, by its number.
     fn places(topology: &Topology) -> BTreeMap<u32, (u32, u32, u32, u32, u32)> {

@@ -4,14 +4,16 @@
 //! command line, mitigations, frequency control, SMT, virtualisation, clock source, huge
 //! pages, limits, other load, and the file system that file testcases write to.
 
-use super::cpulist::CpuList;
-use super::topology::{Topology, TopologyCounts};
-use super::{cgroup, filesystem, read_line, utc, virtualisation};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::SystemTime;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cpulist::CpuList;
+use super::topology::{Topology, TopologyCounts};
+use super::{cgroup, filesystem, read_line, utc, virtualisation};
 
 /// The machine, the kernel and the circumstances of a run. Whatever could not be read, or
 /// does not exist on the machine, is `None`.
@@ -80,6 +82,12 @@ pub struct Environment {
     pub work_dir_file_system: Option<String>,
 }
 
+/// Name and release of the running kernel, as `uname -sr` prints them.
+pub fn kernel() -> String {
+    let uname = rustix::system::uname();
+    format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy())
+}
+
 impl Environment {
     /// Captures the environment of this process; `work_dir` is where testcases put files.
     pub fn capture(work_dir: &Path) -> Environment {
@@ -96,11 +104,7 @@ impl Environment {
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
             hostname: uname.nodename().to_string_lossy().into_owned(),
-            kernel: format!(
-                "{} {}",
-                uname.sysname().to_string_lossy(),
-                uname.release().to_string_lossy()
-            ),
+            kernel: kernel(),
             kernel_version: uname.version().to_string_lossy().into_owned(),
             architecture: uname.machine().to_string_lossy().into_owned(),
             kernel_command_line: read_line("/proc/cmdline"),
@@ -292,7 +296,7 @@ mod tests {
     #[test]
     fn governors_that_differ_are_all_named_and_turbo_is_the_inverse_of_no_turbo() {
         let cpus = tempfile::tempdir().unwrap();
-        let write = |path: &str, text| super::super::fixture::write(&cpus.path().join(path), text);
+        let write = |path: &str, text| crate::fixture::write(&cpus.path().join(path), text);
         write("cpu0/cpufreq/scaling_governor", "powersave\n");
         write("cpu1/cpufreq/scaling_governor", "performance\n");
         write("intel_pstate/no_turbo", "1\n");

@@ -1,9 +1,11 @@
 //! Machines that are not there: sysfs trees in a temporary directory.
 
-use super::{CpuList, Topology};
 use std::fs;
 use std::path::Path;
+
 use tempfile::TempDir;
+
+use super::{CpuList, Topology};
 
 /// The regular part of a machine: each level has this many of the next.
 #[derive(Clone, Copy)]

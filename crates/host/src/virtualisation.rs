@@ -3,8 +3,9 @@
 //! A guest's numbers differ from the host's where exits are frequent (inter-processor
 //! interrupts above all, and with them TLB shootdowns), so every record says which it was.
 
-use super::read_line;
 use std::path::Path;
+
+use super::read_line;
 
 /// The hypervisor that this machine is a guest of: its name, or `unknown hypervisor`; `None`
 /// on bare metal, as far as can be told.
@@ -98,8 +99,8 @@ fn firmware_name(dmi: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::write;
     use super::*;
+    use crate::fixture::write;
 
     fn firmware(files: &[(&str, &str)]) -> Option<String> {
         let dmi = tempfile::tempdir().unwrap();

@@ -1,0 +1,74 @@
+//! The machine and its operating system, as every floor of knee uses them. Nothing here measures.
+//!
+//! | module | question |
+//! | --- | --- |
+//! | [`cpulist`] | how are sets of CPUs written down? |
+//! | [`affinity`] | which CPUs may this process use, and how is a thread bound to some? |
+//! | [`topology`] | which of them share a core, an L3, a NUMA node, a package? |
+//! | [`placement`] | in which order do tasks take them, and which task counts are worth measuring? |
+//! | [`cgroup`] | how much CPU time and memory do control groups allow? |
+//! | [`environment`] | what has to be written down so that a number can be judged later? |
+//! | [`virtualisation`] | bare metal or a guest, and of what? |
+//! | [`filesystem`] | what kind of file system is under a path, and how much room does it have? |
+//! | [`process`] | how are processes started, ended and waited for; where is a program? |
+//! | [`signal`], [`interrupt`] | which signal ended a process; has Ctrl-C been pressed? |
+//! | [`limits`] | how many files may be open? |
+//! | [`workdir`] | where do temporary files go, so that nothing remains? |
+//! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
+//! | [`clock`], [`utc`] | what time is it, as a number and as text that sorts? |
+//! | [`number`] | how is a number written for people? |
+//! | [`suggest`] | which name may a misspelt one mean? |
+//!
+//! ```
+//! use knee_host::{Placement, Topology};
+//!
+//! let machine = Topology::read()?;
+//! let order = Placement::Cores.order(&machine);
+//! // Task 0 belongs on order[0], task 1 on order[1] …
+//! assert_eq!(order.len(), machine.cpus().len());
+//! # Ok::<(), knee_host::TopologyError>(())
+//! ```
+//!
+//! Readers of `/sys` and `/proc` take the root of the tree that they read, so that tests can hand
+//! them a machine that does not exist. What a kernel, a container or an architecture leaves out is
+//! `None` or a plain default, never an error: a missing cache description must not stop a measurement.
+
+pub mod affinity;
+pub mod atomic_file;
+pub mod cgroup;
+pub mod clock;
+pub mod cpulist;
+pub mod environment;
+pub mod filesystem;
+pub mod interrupt;
+pub mod limits;
+pub mod number;
+pub mod placement;
+pub mod process;
+pub mod signal;
+pub mod suggest;
+mod sysfs;
+pub mod topology;
+pub mod utc;
+pub mod virtualisation;
+pub mod workdir;
+
+#[cfg(test)]
+mod fixture;
+
+pub use atomic_file::{AtomicFile, write_atomically};
+pub use cpulist::CpuList;
+pub use environment::Environment;
+pub use interrupt::Interrupt;
+pub use placement::{Placement, auto_tasks};
+pub use topology::{Topology, TopologyError};
+
+use std::path::Path;
+
+/// The text of a small kernel file without surrounding white space; `None` when it cannot be
+/// read or is empty.
+fn read_line(path: impl AsRef<Path>) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}

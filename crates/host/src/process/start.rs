@@ -1,0 +1,158 @@
+//! The one place where knee starts programs. `std` gives them an empty signal mask.
+
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Output};
+
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::process::{
+    Resource, Rlimit, Signal, getpid, getppid, set_parent_process_death_signal, setrlimit,
+};
+
+use crate::affinity::confine;
+
+/// How a program is tied to the process that starts it. Without any, it lives on by itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ties {
+    /// The kernel kills the program when the thread that started it ends.
+    pub is_bound: bool,
+    /// The CPUs it may use; all that the starting thread may use if there are none.
+    pub cpus: Vec<u32>,
+    /// Whether it may leave a core file.
+    pub no_core: bool,
+    /// Descriptors that it inherits under the same numbers. They must stay open until it is started.
+    pub inherited: Vec<RawFd>,
+}
+
+impl Ties {
+    /// A program that ends with the thread that started it.
+    pub fn bound() -> Self {
+        Self { is_bound: true, ..Self::default() }
+    }
+}
+
+/// Starts a program.
+///
+/// # Errors
+/// Those of `fork(2)` and `execve(2)`.
+pub fn spawn(command: &mut Command, ties: Ties) -> io::Result<Child> {
+    if ties == Ties::default() {
+        // Without a hook, `std` needs no copy of this process's page tables.
+        return command.spawn();
+    }
+    let parent = getpid();
+    let confine_to = move || {
+        if ties.is_bound {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The parent may have died before the signal was set.
+            if getppid() != Some(parent) {
+                return Err(Errno::CHILD.into());
+            }
+        }
+        if ties.no_core {
+            setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+        }
+        for &fd in &ties.inherited {
+            // SAFETY: whoever made `ties` keeps its descriptors open until the program is started.
+            fcntl_setfd(unsafe { BorrowedFd::borrow_raw(fd) }, FdFlags::empty())?;
+        }
+        if !ties.cpus.is_empty() {
+            // CPUs that have gone offline meanwhile are no reason not to start.
+            let _ = confine(&ties.cpus);
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure only makes system calls. It allocates nothing: an
+    // error of `confine` that needs memory arises for no CPU that this kernel has.
+    unsafe { command.pre_exec(confine_to) };
+    command.spawn()
+}
+
+/// Runs a program to its end, bound to the calling thread, and returns what it wrote.
+///
+/// # Errors
+/// Those of [`spawn`].
+pub fn output(command: &mut Command) -> io::Result<Output> {
+    bind(command);
+    command.output()
+}
+
+/// Runs a program to its end, bound to the calling thread, and returns its status.
+///
+/// # Errors
+/// Those of [`spawn`].
+pub fn status(command: &mut Command) -> io::Result<ExitStatus> {
+    bind(command);
+    command.status()
+}
+
+fn bind(command: &mut Command) {
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    unsafe {
+        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+    }
+}
+
+/// Replaces this process by a program. Returns only if that fails.
+pub fn exec(command: &mut Command) -> io::Error {
+    command.exec()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::process::Stdio;
+
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null());
+        command
+    }
+
+    fn text(command: &mut Command, ties: Ties) -> String {
+        let child = spawn(command.stdout(Stdio::piped()), ties).unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    }
+
+    #[test]
+    fn a_program_runs_on_the_cpus_that_it_is_confined_to() {
+        let cpu = crate::affinity::usable_cpus().unwrap()[0];
+        let mut command = shell("grep Cpus_allowed_list /proc/self/status");
+        let shown = text(&mut command, Ties { cpus: vec![cpu], ..Ties::default() });
+        assert_eq!(shown.split_whitespace().last(), Some(cpu.to_string().as_str()));
+    }
+
+    #[test]
+    fn a_descriptor_is_inherited_if_named_and_closed_otherwise() {
+        let (read, mut write) = io::pipe().unwrap();
+        write.write_all(b"inherited\n").unwrap();
+        drop(write);
+        let script = format!("cat /dev/fd/{} 2>/dev/null", read.as_raw_fd());
+        assert_eq!(text(&mut shell(&script), Ties::bound()), "");
+        let ties = Ties { inherited: vec![read.as_raw_fd()], ..Ties::bound() };
+        assert_eq!(text(&mut shell(&script), ties), "inherited\n");
+    }
+
+    #[test]
+    fn a_bound_program_ends_with_the_thread_that_started_it() {
+        let starter = std::thread::spawn(|| {
+            let mut command = Command::new("sleep");
+            spawn(command.arg("3600"), Ties::bound()).unwrap()
+        });
+        let mut child = starter.join().unwrap();
+        // Without the tie this would wait for an hour.
+        assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn output_and_status_are_those_of_the_program() {
+        assert_eq!(output(&mut shell("echo out; exit 3")).unwrap().stdout, b"out\n");
+        assert_eq!(status(&mut shell("exit 3")).unwrap().code(), Some(3));
+        let missing = output(&mut Command::new("/does/not/exist")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,28 @@
+//! What a misspelt name may have meant.
+
+/// Jaro-Winkler similarity from which a name is a suggestion.
+const SIMILAR: f64 = 0.75;
+/// More suggestions would be noise.
+const SUGGESTIONS: usize = 3;
+
+/// Up to three of `known` that are similar to `name`, the most similar first.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut scored: Vec<(f64, &str)> = known
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|&(score, _)| score >= SIMILAR)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    scored.iter().take(SUGGESTIONS).map(|&(_, name)| name.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_similar_names_come_first_and_others_are_left_out() {
+        let known = ["mmap1", "mmap2", "munmap1", "getppid1"];
+        assert_eq!(nearest("mmap", known.into_iter()), ["mmap1", "mmap2", "munmap1"]);
+        assert!(nearest("zz", known.into_iter()).is_empty());
+    }
+}
