@@ -28,7 +28,7 @@ pub const MAX_CPU: u32 = 65_535;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", description = "A set of CPUs as the kernel writes it: `0-3,8`.")]
 pub struct CpuList(BTreeSet<u32>);
 
 /// Why a text is not a list of CPUs.

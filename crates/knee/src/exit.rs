@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use knee_measure::job::FailureKind;
-use knee_measure::record::PointFailure;
-use knee_measure::sweep::worst_kind;
+use knee_run::job::FailureKind;
+use knee_run::record::PointFailure;
+use knee_run::sweep::worst_kind;
 
 /// Exit status of every command.
 ///

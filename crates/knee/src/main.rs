@@ -30,8 +30,8 @@ fn said(error: &anyhow::Error) -> String {
 fn main() -> ExitCode {
     // First, because it runs for every round, and these are no commands for people.
     match std::env::args_os().nth(1) {
-        Some(arg) if arg == knee_measure::runner::SUBCOMMAND => {
-            std::process::exit(knee_measure::runner::main())
+        Some(arg) if arg == knee_run::runner::SUBCOMMAND => {
+            std::process::exit(knee_run::runner::main(knee_testcases::CATALOGUE))
         }
         Some(arg) if arg == knee_host::process::suspended::SUBCOMMAND => {
             std::process::exit(knee_host::process::suspended::main())

@@ -35,7 +35,7 @@ echo ×1                    100       150    +50.0%     +50.0% to +50.0%   0.002
 echo ×2                    200       250    +25.0%     +25.0% to +25.0%   0.0020  ▲ faster
 
 2 points: 2 faster.
-medians over rounds in turns (ABBA); changes within a round by Hodges and Lehmann, with 95.0 % intervals; p by Wilcoxon's signed ranks, corrected for 2 points (Benjamini–Hochberg); changes of less than 2.0% do not matter
+medians over rounds in turns (ABBA); changes within a round by Hodges and Lehmann, with 95.0% intervals; p by Wilcoxon's signed ranks, corrected for 2 points (Benjamini–Hochberg); changes of less than 2.0% do not matter
 
 "#]]
     );
@@ -55,7 +55,7 @@ fn rounds_that_were_left_out_were_not_counted_for_the_reader() {
     fs::write(scratch.record().join("samples.jsonl"), lines.collect::<String>()).unwrap();
     let finished = finish(&mut scratch.knee(&["ab", "--resume", "record"]));
     finished.assert_code(0).assert_stdout_has("~ too few rounds to tell").assert_stdout_has(
-        "echo: only 3 rounds can be used of 6, as the others were disturbed, and a claim at 95 % \
+        "echo: only 3 rounds can be used of 6, as the others were disturbed, and a claim at 95% \
          confidence takes 6: ",
     );
 }
@@ -106,10 +106,10 @@ fn testcases_and_variants_are_sides_too() {
     let finished = finish(
         scratch
             .knee(&["ab", "-q", "-o", "record", "-m", "threads", "--before", "read1", "--after"])
-            .arg("read1@same-file")
+            .arg("read1@file=same")
             .args(quick),
     );
-    finished.assert_code(0).assert_stdout_has("read1 → read1@same-file threads ×2");
+    finished.assert_code(0).assert_stdout_has("read1 → read1@file=same threads ×2");
     finish(&mut scratch.knee(&["show", "record"])).assert_code(0).assert_stdout_has("after:read1@");
     assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
 }
@@ -195,11 +195,11 @@ fn a_testcase_that_is_misspelt_was_taken_for_a_command() {
             .assert_code(2)
             .assert_stderr_has(words);
     };
-    refused(&["read1@nosuch"], "did you mean read1@own-file or read1@same-file");
+    refused(&["read1@nosuch"], "parameters are written KEY=VALUE, here file=own|same");
     refused(&["vm_mmap1@di=mutx"], "did you mean di=mutex?");
     refused(&["vm_mmpa1@di=mutex"], "did you mean vm_mmap1@di=mutex");
-    refused(&["vm_mmap1@shootdown=lazy,di=mutex"], "stands alone");
-    refused(&["vm_mmap2@di=mutex"], "vm_mmap2 has no di=mutex");
+    refused(&["vm_page_fault4@shootdown=lazy,di=mutex"], "it needs map=tree or map=rcu");
+    refused(&["vm_mmap2@di=mutex"], "vm_mmap2 has no parameter");
     refused(&["famly:vm"], "did you mean family:vm?");
     refused(&["family:vm"], "family:vm is several testcases");
     refused(&["vm_mmap1@di=*"], "is several testcases");

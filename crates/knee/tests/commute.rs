@@ -30,7 +30,7 @@ They never commute.
   a (inc_get) sees n + 1 in the order a, b, but n + 2 in b, a (1 situation)
        for example n = 0; a: inc_get(); b: inc_get()
 
-0 of 1 situation commute (0 %).
+0 of 1 situation commute (0%).
 
 "#]]
     );

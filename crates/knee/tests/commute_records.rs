@@ -105,7 +105,7 @@ open   50%
 close  33%  100%
       open close
 
-Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0 %).
+Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0%).
 1 conflict in some runs only, as a cache is refilled now and then.
 
 What is shared in every run, by the tests that it is in:
@@ -207,7 +207,7 @@ fn a_test_that_is_no_longer_conflict_free_is_worse_and_one_in_doubt_is_told_apar
 before: Linux 6.1.0, tmpfs
 after:  Linux 6.12.0, tmpfs
 
-3 of 6 tests were conflict-free (50.0 %), 3 are now (50.0 %).
+3 of 6 tests were conflict-free (50.0%), 3 are now (50.0%).
 
 1 test that was conflict-free no longer is:
   open,close/0.2
@@ -299,7 +299,7 @@ fn data_are_ranked_by_what_fixing_them_frees() {
     assert_data_eq!(
         explained.assert_code(0).stdout.as_str(),
         str![[r#"
-Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0 %).
+Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0%).
 
 What 2 tests share, by how many it alone would free:
 
@@ -313,8 +313,8 @@ What 2 tests share, by how many it alone would free:
 
 One after the other, what frees most first:
 
-  1. fixing `struct file.f_count` would make 1 more test conflict-free: 4 (66.7 %)
-  2. after that, fixing `struct files_struct.file_lock` would make 1 more test conflict-free: 5 (83.3 %)
+  1. fixing `struct file.f_count` would make 1 more test conflict-free: 4 (66.7%)
+  2. after that, fixing `struct files_struct.file_lock` would make 1 more test conflict-free: 5 (83.3%)
 
 "#]]
     );

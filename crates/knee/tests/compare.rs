@@ -146,19 +146,19 @@ fn a_run_compared_with_itself_is_the_same_everywhere() {
 fn two_variants_of_a_testcase_are_compared_and_the_one_is_no_result_of_the_other() {
     let scratch = Scratch::new();
     renamed(&scratch, "own", &[("mmap1", "read1")]);
-    renamed(&scratch, "same", &[("mmap1", "read1@same-file")]);
+    renamed(&scratch, "same", &[("mmap1", "read1@file=same")]);
     let finished = compare(&scratch, &["own", "same"]);
     finished
         .assert_code(0)
-        .assert_stdout_has("read1 → read1@same-file threads ×4")
+        .assert_stdout_has("read1 → read1@file=same threads ×4")
         .assert_stdout_has("tcp_loopback1 threads ×4")
-        .assert_stdout_has("knee ab --before read1 --after read1@same-file");
+        .assert_stdout_has("knee ab --before read1 --after read1@file=same");
     compare(&scratch, &["own", "same", "--fail-on", "missing"]).assert_code(1);
     let json = compare(&scratch, &["own", "same", "--json"]);
     let document: Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(
         document["comparisons"][0]["variants"],
-        serde_json::json!([{ "before": "read1", "after": "read1@same-file" }])
+        serde_json::json!([{ "before": "read1", "after": "read1@file=same" }])
     );
 }
 
@@ -179,13 +179,14 @@ fn runs_that_have_nothing_in_common_were_compared_without_a_word() {
     let some = compare(&scratch, &["one", "one", "other"]);
     some.assert_code(0).assert_stderr_has("one and other have");
 
-    renamed(&scratch, "two", &[("mmap1", "open1"), ("tcp_loopback1", "open1@same-directory")]);
-    let ambiguous = [("mmap1", "open1@own-directory"), ("build1", "x"), ("tcp_loopback1", "y")];
+    renamed(&scratch, "two", &[("mmap1", "open1"), ("tcp_loopback1", "open1@path=same-file")]);
+    let ambiguous =
+        [("mmap1", "open1@path=own-directory"), ("build1", "x"), ("tcp_loopback1", "y")];
     renamed(&scratch, "third", &ambiguous);
     compare(&scratch, &["two", "third"])
         .assert_code(2)
-        .assert_stderr_has("a run has several variants of open1")
-        .assert_stderr_has("knee ab --before open1 --after open1@own-directory");
+        .assert_stderr_has("a run has open1 with several sets of parameters")
+        .assert_stderr_has("knee ab --before open1 --after open1@path=own-directory");
 }
 
 #[test]

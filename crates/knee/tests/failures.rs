@@ -249,7 +249,8 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     refuse(&["run", "getpid1"], "did you mean getppid1");
     refuse(&["run", "family:memroy"], "did you mean memory");
     refuse(&["run", "sync"], "did you mean family:sync");
-    refuse(&["run", "read1@nothing"], "read1@same-file");
+    refuse(&["run", "read1@nothing"], "file=own|same");
+    refuse(&["run", "read1@file=sam"], "did you mean file=same?");
     refuse(&["run", "getppid1", "--interval", "0"], "a time in seconds");
     refuse(&["run", "getppid1", "--precision", "200%"], "a percentage");
     refuse(&["run", "getppid1", "--rounds", "0"], "1..=100000");

@@ -86,13 +86,13 @@ fn the_list_names_every_family_and_what_a_testcase_needs() {
 }
 
 #[test]
-fn the_list_explains_the_variants_that_it_shows() {
+fn the_list_explains_the_parameters_that_it_shows() {
     let scratch = Scratch::new();
     let list = |name: &str| finish(&mut scratch.knee(&["list", name])).stdout;
     let read1 = list("read1");
-    assert!(read1.contains("NAME@VARIANT") && read1.contains("one file for all"), "{read1}");
-    assert!(!read1.contains("@next-cpu"), "{read1}");
-    assert!(!list("getuid1").contains("VARIANT"));
+    assert!(read1.contains("NAME@KEY=VALUE") && read1.contains("one file for all"), "{read1}");
+    assert!(!read1.contains("next-cpu"), "{read1}");
+    assert!(!list("getuid1").contains("KEY=VALUE"));
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn a_search_says_its_share_and_counts_nested_functions_once() {
     "#);
     if let Some(said) = said {
         let expected =
-            "3 found, 80.00 %|2 found, 80.00 %|0 found, 0.00 %|not a regular expression||INPUT";
+            "3 found, 80.00%|2 found, 80.00%|0 found, 0.00%|not a regular expression||INPUT";
         assert_eq!(said.to_ascii_lowercase(), expected.to_ascii_lowercase());
     }
 }

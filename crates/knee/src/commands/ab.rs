@@ -7,15 +7,17 @@ use clap::ValueEnum;
 use knee_host::Interrupt;
 use knee_host::process::program;
 use knee_host::{CpuList, Placement, cgroup};
-use knee_measure::job::START_TIMEOUT;
-use knee_measure::plan::{Case, Command, Order, Score, Side};
-use knee_measure::record::{Record, Request, RunRecord};
-use knee_measure::results::InTurns;
-use knee_measure::select::{Selected, select};
-use knee_measure::sweep::Ended;
-use knee_measure::testcase::Mode;
+use knee_run::case_id::Side;
+use knee_run::job::START_TIMEOUT;
+use knee_run::job::{Command, Score, Source};
+use knee_run::plan::{Case, Order};
+use knee_run::record::{Record, Request, RunRecord};
+use knee_run::results::InTurns;
+use knee_run::sweep::Ended;
+use knee_run::testcase::Mode;
 use knee_stats::ministat::Confidence;
 use knee_stats::pairs_to_claim;
+use knee_testcases::CATALOGUE;
 
 use super::compare::RecordArgs;
 use super::compare::form::FormArgs;
@@ -38,7 +40,7 @@ const ROUNDS: u32 = 10;
 ///
 /// Both sides of a round run within moments of each other, so that a machine that gets slower or
 /// faster meanwhile hits both alike, and cancels. A side is a command, a plug-in (FILE.so), or a
-/// testcase (NAME or NAME@VARIANT). Of a command the time counts, or with --rate the last number
+/// testcase (NAME or NAME@KEY=VALUE). Of a command the time counts, or with --rate the last number
 /// that it prints. A line without anything special to a shell is started without one.
 #[derive(clap::Args)]
 #[command(
@@ -49,14 +51,14 @@ const ROUNDS: u32 = 10;
                                                     which prints the higher rate?
   knee ab -t 1,2,4 --before './a -j{tasks}' --after './b -j{tasks}'   at each number of tasks
   knee ab --before old/mine.so --after new/mine.so -m threads         two builds of a plug-in
-  knee ab --before read1 --after read1@same-file                      two variants of a testcase
+  knee ab --before read1 --after read1@file=same                      one testcase, two parameters
   knee ab --resume runs/2026-11-21T090000Z                            go on, or show it again
 
 Exit status: 0 whatever differs; 1 for what --fail-on names; 3 where a side cannot run; 4 where it
 fails"
 )]
 pub(crate) struct Args {
-    /// What to compare with: a command, FILE.so, or `NAME[@VARIANT]`
+    /// What to compare with: a command, FILE.so, or `NAME[@KEY=VALUE]`
     #[arg(long, value_name = "CMD", required_unless_present = "resume")]
     before: Option<String>,
 
@@ -213,20 +215,20 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         case("--before", &given(&args.before), args)?.on(Side::Before),
         case("--after", &given(&args.after), args)?.on(Side::After),
     ];
-    let commands = cases.iter().filter(|case| case.command.is_some()).count();
+    let commands = cases.iter().filter(|case| command(case).is_some()).count();
     if commands == 1 {
         return Err(usage(
             "one side is a command and the other a testcase: their rates have nothing in common",
         ));
     }
-    if let [Some(before), Some(after)] = [&args.before, &args.after].map(testcase)
-        && before.label() != after.label()
-        && before.is_same_design(&after)
+    if let [Some(before), Some(after)] = [&args.before, &args.after]
+        && before.trim() != after.trim()
+        && cases[0].is_built_in()
+        && cases[0].id.without_side() == cases[1].id.without_side()
     {
         tell!(
-            "knee: {} is one design with {}: what differs is noise",
-            before.label(),
-            after.label()
+            "knee: {before} and {after} are the same configuration, {}: any difference is noise",
+            cases[0].id.without_side()
         );
     }
     if args.rate && commands == 0 {
@@ -245,12 +247,12 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         None if commands > 0 => vec![1],
         None => "auto".parse::<Tasks>().expect("a word").resolve(&topology, cgroup::cpu_quota()),
     };
-    let deaf = |case: &&Case| case.command.as_ref().is_some_and(|command| !command.takes_tasks());
+    let deaf = |case: &&Case| command(case).is_some_and(|command| !command.takes_tasks());
     if let (Some(_), Some(case)) = (&args.tasks, cases.iter().find(deaf)) {
         return Err(usage(format!(
             "-t: say with {} where the number of tasks belongs in the command of {}",
             Command::TASKS,
-            case.name
+            case.id
         )));
     }
     let modes = match commands {
@@ -293,18 +295,17 @@ fn enough(args: &Args, points: usize) -> anyhow::Result<()> {
         return Ok(());
     }
     Err(usage(format!(
-        "-r {}: whatever they show, so few rounds could prove no difference at {} % confidence \
+        "-r {}: whatever they show, so few rounds could prove no difference at {}% confidence \
          among as many points ({points}): use -r {least} or more",
         args.rounds,
         args.confidence.percent()
     )))
 }
 
-/// The testcase that one side names, if it does.
-fn testcase(side: &Option<String>) -> Option<Selected> {
-    match *select(&[side.as_deref()?.trim()]).ok()? {
-        [selected] => Some(selected),
-        _ => None,
+fn command(case: &Case) -> Option<&Command> {
+    match &case.source {
+        Source::Command { command } => Some(command),
+        Source::Plugin { .. } | Source::BuiltIn {} => None,
     }
 }
 
@@ -319,7 +320,7 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
         return Ok(Case::plugin(&existing(option, path)?));
     }
     let is_program = program::find(text).is_some();
-    let selected = select(&[text]);
+    let selected = CATALOGUE.select(&[text]);
     match selected.as_deref() {
         Ok([selected]) if !(args.rate && is_program) => return Ok(Case::built_in(selected)),
         Ok([_, _, ..]) if !is_program => {
@@ -340,6 +341,6 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
 /// Whether a shell makes more of `text` than the name of a program in `PATH`; of a single word with an `@`
 /// it does not.
 fn is_for_shell(text: &str) -> bool {
-    let is_variant = text.contains('@') && !text.contains([' ', '/']);
-    !is_variant && text.contains(|c: char| !c.is_alphanumeric() && !",=:-_.+".contains(c))
+    let is_testcase = text.contains('@') && !text.contains([' ', '/']);
+    !is_testcase && text.contains(|c: char| !c.is_alphanumeric() && !",=:-_.+".contains(c))
 }

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use knee_measure::results::{Compared, Kind, Results};
+use knee_run::results::{Compared, Kind, Results};
 use knee_stats::CompareOptions;
 use knee_stats::ministat::{Confidence, MAX_DATA_SETS, Reader};
 
@@ -44,7 +44,7 @@ const BORDERS: u16 = 2;
 
 A file of numbers holds one per line; blank lines and comments from a # on are skipped. Intervals
 are Student's t: exact, but with --format ministat by ministat's table, which is rounded and whose
-99.5 % are really 99.8 %.
+99.5% are really 99.8%.
 
 Verdicts: faster or slower when the p-value, corrected for all points compared, and the interval of
 the ratio agree, and the change is not below --threshold; same when the whole interval lies within

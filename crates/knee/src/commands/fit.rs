@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use knee_measure::results::{Results, RoundsOfCurve};
+use knee_run::results::RoundsOfCurve;
 use knee_stats::ministat::Confidence;
 use knee_stats::usl::{FitOptions, fit_all};
 
+use crate::commands::read_results;
 use crate::exit::{ExitStatus, usage};
 use crate::present::fit::{FittedCurve, json, table};
 use crate::stdout;
@@ -54,7 +55,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    let results = Results::read(&args.run)?;
+    let results = read_results(&args.run)?;
     let options = FitOptions {
         confidence: args.confidence.percent() / 100.0,
         resamples: args.resamples,
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     };
     let wanted = |name: &str| args.names.is_empty() || args.names.iter().any(|g| g.matches(name));
     let curves: Vec<RoundsOfCurve> =
-        results.curves().into_iter().filter(|curve| wanted(&curve.testcase)).collect();
+        results.curves().into_iter().filter(|curve| wanted(&curve.case.to_string())).collect();
     let rounds: Vec<&[(u32, Vec<f64>)]> = curves.iter().map(|c| c.points.as_slice()).collect();
     let fits = fit_all(&rounds, &options);
     let curves: Vec<FittedCurve> =

@@ -4,8 +4,8 @@ mod man;
 
 use clap::{CommandFactory, Subcommand};
 use clap_complete::Shell;
-use knee_measure::noise::noise_schema;
-use knee_measure::record::{run_schema, sample_schema};
+use knee_run::noise::noise_schema;
+use knee_run::record::{run_schema, sample_schema};
 use knee_trace::findings::{check_schema, diff_schema, explain_schema, matrix_schema, test_schema};
 
 use crate::cli::Cli;

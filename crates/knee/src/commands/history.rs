@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use knee_measure::results::{Results, history, in_time_order};
+use knee_run::results::{history, in_time_order};
 use knee_stats::ChangeOptions;
 
+use crate::commands::read_results;
 use crate::exit::{ExitStatus, usage};
 use crate::present::history::{json, table};
 use crate::stdout;
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             args.runs.len()
         )));
     }
-    let mut runs = args.runs.iter().map(|run| Results::read(run)).collect::<Result<Vec<_>, _>>()?;
+    let mut runs = args.runs.iter().map(|run| read_results(run)).collect::<Result<Vec<_>, _>>()?;
     in_time_order(&mut runs);
     let options = ChangeOptions {
         significance: args.significance,

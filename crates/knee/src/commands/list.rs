@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use knee_measure::select::{QUICK, select};
-use knee_measure::testcase::{Family, Need, Testcase, Unit, Variant};
-use knee_measure::testcases;
+use knee_run::parameter::{Choice, Parameter};
+use knee_run::testcase::{Family, Need, Testcase, Unit};
+use knee_testcases::{CATALOGUE, QUICK};
 use serde_json::json;
 
 use crate::exit::{ExitStatus, usage};
@@ -18,10 +18,10 @@ use crate::stdout;
   knee list family:lock        a family
   knee list --json             for programs
 
-A * marks the quick set that a bare `knee run` measures. Some testcases have variants, written
-NAME@VARIANT, that say what tasks share: `knee run read1 read1@same-file` measures reading a file
-for each task, and one file for all. The first variant in the list is what the bare NAME means.
-Those of family:vm with a = but shootdown=lazy can be combined: vm_mmap1@map=rcu,di=epoch.")]
+A * marks the quick set that a bare `knee run` measures. Some testcases have parameters, written
+NAME@KEY=VALUE: `knee run read1 read1@file=same` measures reading with a file for each task, and
+with one file for all. Several are joined by commas, as in vm_mmap1@map=rcu,di=epoch. The first value
+in the list is the default.")]
 pub(crate) struct Args {
     /// Names, globs or family:NAME; all without
     #[arg(value_name = "NAME | GLOB | family:NAME")]
@@ -34,9 +34,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let chosen: Vec<&Testcase> = if args.words.is_empty() {
-        testcases::all().collect()
+        CATALOGUE.all().collect()
     } else {
-        let selected = select(&args.words).map_err(|e| usage(e.to_string()))?;
+        let selected = CATALOGUE.select(&args.words).map_err(|e| usage(e.to_string()))?;
         selected.iter().map(|s| s.testcase).collect()
     };
     let text = if args.json { as_json(&chosen) } else { as_text(&chosen) };
@@ -61,10 +61,10 @@ fn as_text(testcases: &[&Testcase]) -> String {
             let name = format!("{}{star}", testcase.name);
             let _ = writeln!(text, "  {name:width$} {}", testcase.description);
             let mut notes = Vec::new();
-            if testcase.variants.len() > 1 {
-                let names: Vec<String> =
-                    testcase.variants.iter().map(|v| format!("@{}", v.name())).collect();
-                notes.push(names.join(" "));
+            let parameters: Vec<String> =
+                open(testcase).map(|p| format!("{}={}", p[0].key, values(p).join("|"))).collect();
+            if !parameters.is_empty() {
+                notes.push(parameters.join(" "));
             }
             if testcase.unit.name != Unit::ITERATIONS.name {
                 notes.push(format!("counts {}", testcase.unit.name));
@@ -89,56 +89,36 @@ fn legend(testcases: &[&Testcase]) -> String {
         let _ =
             writeln!(text, "\n{bold}*{bold:#}  in the quick set that a bare `knee run` measures");
     }
-    let mut variants: Vec<Variant> = Vec::new();
-    for &variant in testcases.iter().flat_map(|t| t.variants) {
-        if !variants.contains(&variant) {
-            variants.push(variant);
+    let mut choices: Vec<Choice> = Vec::new();
+    for &choice in testcases.iter().flat_map(|t| open(t)).flatten() {
+        if !choices.contains(&choice) {
+            choices.push(choice);
         }
     }
-    if variants.is_empty() {
+    if choices.is_empty() {
         return text;
     }
     let _ = writeln!(
         text,
-        "\n{bold}variants{bold:#}  knee run NAME@VARIANT; a bare NAME means the first one of its list"
+        "\n{bold}parameters{bold:#}  knee run NAME@KEY=VALUE,…; the first value of each list is the default"
     );
-    let has_designs = variants.contains(&Variant::OwnDesign);
-    for variant in variants {
-        let _ = writeln!(text, "  {:20} {}", format!("@{}", variant.name()), meaning(variant));
-    }
-    if has_designs {
-        let _ = writeln!(
-            text,
-            "  map=, rmap=, di= and accounting= go together: @map=rcu,di=epoch; the others stand alone"
-        );
+    for choice in choices {
+        let needs = match choice.only_with {
+            Some((key, values)) => format!(" (with {key}={})", values.join("|")),
+            None => String::new(),
+        };
+        let _ = writeln!(text, "  {:20} {}{needs}", choice.to_string(), choice.meaning);
     }
     text
 }
 
-fn meaning(variant: Variant) -> &'static str {
-    match variant {
-        Variant::Plain => "nothing to choose",
-        Variant::OwnFile => "a file for each task",
-        Variant::SameFile => {
-            "one file for all tasks, each with an open file description of its own"
-        }
-        Variant::SameFileOwnPage => "one file for all tasks, each at a page of its own",
-        Variant::OwnDirectory => "a directory for each task",
-        Variant::SameDirectory => "one directory for all tasks, each with a name of its own",
-        Variant::SameMutex => "one mutex for all tasks, also between processes",
-        Variant::OwnMutex => "a mutex for each task",
-        Variant::ProcessMutex => "one mutex per process, as in will-it-scale",
-        Variant::SmallPages => "pages of 4 KiB only, so that every count is a page fault",
-        Variant::HugePages => "with transparent huge pages",
-        Variant::SystemPages => "with whatever pages the system gives, as in will-it-scale",
-        Variant::SameCpu => "the helper of a task on the CPU of the task",
-        Variant::NextCpu => "the helper of a task on the next CPU of the placement",
-        Variant::OwnDesign => "the design of knee-vm",
-        Variant::LazyShootdown => {
-            "the design of knee-vm, where CPUs forget what was unmapped when they tick"
-        }
-        Variant::Design(design) => design.meaning(),
-    }
+/// Parameters that can be changed.
+fn open(testcase: &Testcase) -> impl Iterator<Item = Parameter> {
+    testcase.parameters.iter().copied().filter(|parameter| parameter.len() > 1)
+}
+
+fn values(parameter: Parameter) -> Vec<&'static str> {
+    parameter.iter().map(|choice| choice.value).collect()
 }
 
 fn describe(need: Need) -> String {
@@ -165,8 +145,14 @@ fn as_json(testcases: &[&Testcase]) -> String {
                 "description": t.description,
                 "unit": t.unit.name,
                 "bytes": t.unit.bytes,
-                "variants": t.variants.iter().map(|v| v.name()).collect::<Vec<_>>(),
-                "will_it_scale_variant": t.original.map(|v| v.name()),
+                "parameters": t.parameters.iter().map(|p| json!({
+                    "key": p[0].key,
+                    "values": values(p),
+                    "only_with": p[0].only_with.map(|(key, values)| json!({
+                        "key": key, "values": values,
+                    })),
+                })).collect::<Vec<_>>(),
+                "will_it_scale": t.original.map(|choice| choice.to_string()),
                 "needs": t.needs.iter().map(|&n| describe(n)).collect::<Vec<_>>(),
                 "quick": QUICK.contains(&t.name),
             })

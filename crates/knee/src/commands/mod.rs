@@ -20,6 +20,16 @@ pub(crate) mod will_it_scale;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use knee_run::results::{Results, ResultsError};
+use knee_testcases::CATALOGUE;
+
+/// Reads results, with the families of knee's own testcases, which foreign files do not tell.
+pub(crate) fn read_results(path: &Path) -> Result<Results, ResultsError> {
+    let mut results = Results::read(path)?;
+    results.classify(|id| CATALOGUE.find(&id.testcase).map(|testcase| testcase.family));
+    Ok(results)
+}
+
 /// A number that differs from run to run, short enough to be typed again as a seed.
 pub(crate) fn random() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -10,16 +10,15 @@ use anyhow::Context;
 use clap::ValueEnum;
 use knee_host::Interrupt;
 use knee_host::{CpuList, Placement, Topology, cgroup};
-use knee_measure::job::START_TIMEOUT;
-use knee_measure::launch::Launcher;
-use knee_measure::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
-use knee_measure::plan::{Case, Order};
-use knee_measure::record::{Record, RecordError, Request, Rounds, RunRecord, Writer};
-use knee_measure::runner::check_plugin;
-use knee_measure::select::{QUICK, SameDesign, each_design_once, select};
-use knee_measure::sweep::{Ended, Sweep};
-use knee_measure::testcase::Mode;
-use knee_measure::testcases;
+use knee_run::job::START_TIMEOUT;
+use knee_run::launch::Launcher;
+use knee_run::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
+use knee_run::plan::{Case, Order};
+use knee_run::record::{Record, RecordError, Request, Rounds, RunRecord, Writer};
+use knee_run::runner::check_plugin;
+use knee_run::sweep::{Ended, Sweep};
+use knee_run::testcase::Mode;
+use knee_testcases::{CATALOGUE, QUICK};
 
 use self::floor::MeasuredFloor;
 pub(super) use self::resume::resume;
@@ -52,7 +51,7 @@ pub(super) const WARMUP: f64 = 0.1;
 #[derive(clap::Args)]
 #[command(args_override_self = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Testcases: names, globs, NAME@VARIANT or family:NAME (see `knee list`)
+    /// Testcases: names, globs, NAME@KEY=VALUE or family:NAME (see `knee list`)
     #[arg(value_name = "NAME | GLOB | family:NAME")]
     words: Vec<String>,
 
@@ -158,7 +157,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   knee run                                 the quick set, under two minutes on 2 CPUs
-  knee run mmap1 read1@same-file           two testcases
+  knee run mmap1 read1@file=same           two testcases
   knee run family:lock -m threads -t 1-8   all locks, threads, 1 to 8 tasks
   knee run page_fault1 --precision 1%      as many rounds as it takes
   knee run --plugin ./mine.so              a testcase in C
@@ -241,7 +240,8 @@ pub(super) fn carry_out(
     }
     let mut executor = Launcher::this_program();
     let observer = &mut progress;
-    let mut sweep = Sweep { run, writer, executor: &mut executor, observer, interrupt };
+    let mut sweep =
+        Sweep { run, writer, executor: &mut executor, observer, interrupt, catalogue: CATALOGUE };
     let ended = sweep.run(finished);
     progress.finish();
     Ok(ended?)
@@ -312,28 +312,24 @@ fn is_quick(args: &Args) -> bool {
 
 fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     let words: Vec<String> = if args.all {
-        testcases::all().map(|testcase| testcase.name.to_owned()).collect()
+        CATALOGUE.all().map(|testcase| testcase.name.to_owned()).collect()
     } else if is_quick(args) {
         QUICK.iter().map(|&name| name.to_owned()).collect()
     } else {
         args.words.clone()
     };
-    let selected = select(&words).map_err(|e| usage(e.to_string()))?;
-    let (selected, same) = each_design_once(selected);
-    for SameDesign { name, others } in same {
-        tell!("knee: {name} is one design with {}: measured once, by that name", others.join(", "));
-    }
+    let selected = CATALOGUE.select(&words).map_err(|e| usage(e.to_string()))?;
     let mut cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
     for path in &args.plugin {
         let path = existing("--plugin", path)?;
         check_plugin(&path)
             .map_err(|failure| usage(format!("--plugin {}; {}", failure.reason, failure.remedy)))?;
         let case = Case::plugin(&path);
-        if cases.iter().any(|other| other.name == case.name) {
+        if cases.iter().any(|other| other.id == case.id) {
             return Err(usage(format!(
                 "--plugin {}: there is already a testcase {}; rename the file",
                 path.display(),
-                case.name
+                case.id
             )));
         }
         cases.push(case);

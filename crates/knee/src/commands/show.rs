@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use knee_measure::noise::NoiseFloors;
-use knee_measure::record::{Record, RunRecord};
+use knee_run::noise::NoiseFloors;
+use knee_run::record::{Record, RunRecord};
 
 use crate::exit::ExitStatus;
 use crate::present::{Format, View, render};

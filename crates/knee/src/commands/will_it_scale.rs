@@ -6,14 +6,14 @@ use anyhow::Context;
 use knee_host::Interrupt;
 use knee_host::workdir::WorkDir;
 use knee_host::{Placement, Topology};
-use knee_measure::job::{Failure, Job, LAYOUTS, START_TIMEOUT};
-use knee_measure::launch::{Launcher, Stopped};
-use knee_measure::needs::{self, TMPFS};
-use knee_measure::plan::{Case, MAX_TASKS};
-use knee_measure::select::Selected;
-use knee_measure::sweep::spare_cpu;
-use knee_measure::testcase::{Mode, Need};
-use knee_measure::testcases;
+use knee_run::catalogue::Selected;
+use knee_run::job::{Failure, Job, LAYOUTS, START_TIMEOUT};
+use knee_run::launch::{Launcher, Stopped};
+use knee_run::needs::{self, TMPFS};
+use knee_run::plan::{Case, MAX_TASKS};
+use knee_run::sweep::spare_cpu;
+use knee_run::testcase::{Mode, Need};
+use knee_testcases::CATALOGUE;
 
 use crate::exit::{ExitStatus, usage};
 use crate::present::will_it_scale::sample;
@@ -68,7 +68,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let (name, mode) = parse_name(&args.name)?;
-    let testcase = testcases::find(name)
+    let testcase = CATALOGUE
+        .find(name)
         .ok_or_else(|| usage(format!("no testcase {name:?}; `knee list` shows all")))?;
     let case = Case::built_in(&Selected::original(testcase));
     let placement = match (args.smt, args.no_affinity) {
@@ -78,20 +79,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     };
     let parent = std::env::temp_dir();
     let context = needs::Context { dir: &parent, mode, tasks: args.tasks };
-    if let Some(failure) = case.needs().iter().find_map(|&n| needs::check(n, &context).err()) {
+    if let Some(failure) = testcase.needs.iter().find_map(|&n| needs::check(n, &context).err()) {
         return Ok(report(&args, &failure));
     }
     tell_of_debug_build();
     // Before there is anything that has to be cleaned up.
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    let on_tmpfs = case.needs().contains(&Need::Tmpfs);
+    let on_tmpfs = testcase.needs.contains(&Need::Tmpfs);
     let parent = if on_tmpfs { TMPFS.into() } else { parent };
     let mut work =
         WorkDir::create(&parent).with_context(|| format!("cannot use {}", parent.display()))?;
     let order = placement.order(&Topology::read()?);
     let job = Job {
-        source: case.source(),
+        case: case.id.clone(),
+        source: case.source.clone(),
         mode,
         tasks: args.tasks,
         sampler_cpu: spare_cpu(&order, args.tasks, &case),

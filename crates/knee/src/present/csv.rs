@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use knee_measure::summary::{CurveSummary, PointSummary};
-use knee_measure::testcase::Mode;
+use knee_run::case_id::CaseId;
+use knee_run::summary::{CurveSummary, PointSummary};
+use knee_run::testcase::Mode;
 
 /// One block, or for several testcases each block after a `# NAME` line.
 pub(crate) fn render(curves: &[CurveSummary]) -> String {
-    let mut names: Vec<&str> = curves.iter().map(|curve| curve.testcase.as_str()).collect();
+    let mut names: Vec<&CaseId> = curves.iter().map(|curve| &curve.case).collect();
     names.dedup();
     let mut text = String::new();
     for (i, name) in names.iter().enumerate() {
@@ -22,10 +23,10 @@ pub(crate) fn render(curves: &[CurveSummary]) -> String {
     text
 }
 
-fn block(name: &str, curves: &[CurveSummary]) -> String {
+fn block(name: &CaseId, curves: &[CurveSummary]) -> String {
     let points: BTreeMap<(Mode, u32), &PointSummary> = curves
         .iter()
-        .filter(|curve| curve.testcase == name)
+        .filter(|curve| curve.case == *name)
         .flat_map(|curve| &curve.points)
         .map(|entry| ((entry.point.point.mode, entry.point.point.tasks), &entry.point))
         .collect();

@@ -1,13 +1,13 @@
 //! Points without a result, in words: which, why, and what to do.
 
-use knee_measure::record::PointFailure;
+use knee_run::record::PointFailure;
 
 /// One failed point.
 pub(super) fn line(failure: &PointFailure) -> String {
     let point = &failure.point;
     format!(
         "{} {} ×{}: {}; {}",
-        point.testcase, point.mode, point.tasks, failure.failure.reason, failure.failure.remedy
+        point.case, point.mode, point.tasks, failure.failure.reason, failure.failure.remedy
     )
 }
 
@@ -19,7 +19,7 @@ pub(super) fn lines(failures: &[PointFailure]) -> Vec<String> {
     for failure in sorted {
         let at = format!("{} ×{}", failure.point.mode, failure.point.tasks);
         let same = |other: &PointFailure| {
-            other.point.testcase == failure.point.testcase && other.failure == failure.failure
+            other.point.case == failure.point.case && other.failure == failure.failure
         };
         match groups.iter_mut().find(|(other, _)| same(other)) {
             Some((_, points)) => points.push(at),
@@ -29,7 +29,7 @@ pub(super) fn lines(failures: &[PointFailure]) -> Vec<String> {
     groups
         .into_iter()
         .map(|(f, points)| {
-            let (name, points) = (&f.point.testcase, points.join(", "));
+            let (name, points) = (&f.point.case, points.join(", "));
             format!("{name} ({points}): {}; {}", f.failure.reason, f.failure.remedy)
         })
         .collect()
@@ -37,16 +37,17 @@ pub(super) fn lines(failures: &[PointFailure]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use knee_measure::job::{Failure, FailureKind};
-    use knee_measure::plan::Point;
-    use knee_measure::testcase::Mode;
+    use knee_run::case_id::CaseId;
+    use knee_run::job::{Failure, FailureKind};
+    use knee_run::plan::Point;
+    use knee_run::testcase::Mode;
 
     use super::*;
 
     #[test]
     fn failures_are_told_in_the_order_of_the_points_and_each_reason_once() {
         let failure = |mode, tasks, reason: &str| PointFailure {
-            point: Point { testcase: "mine".into(), mode, tasks },
+            point: Point { case: CaseId::new("mine"), mode, tasks },
             round: 0,
             failure: Failure::new(FailureKind::Died, reason, "mend it"),
         };

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use knee_host::number::{plural, si, spread};
-use knee_measure::results::{Key, Results, RoundsOfCurve};
+use knee_run::results::{Key, Results, RoundsOfCurve};
 use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit, Worth};
 use serde_json::{Value, json as object};
 
@@ -24,7 +24,7 @@ pub(crate) struct FittedCurve {
 impl FittedCurve {
     fn name(&self) -> String {
         let mode = self.curve.mode.map_or("", |mode| mode.as_str());
-        format!("{} {mode}", self.curve.testcase).trim_end().to_owned()
+        format!("{} {mode}", self.curve.case).trim_end().to_owned()
     }
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn table(
             }
         }
     }
-    let is_shown = |key: &Key| curves.iter().any(|c| c.curve.testcase == key.testcase);
+    let is_shown = |key: &Key| curves.iter().any(|c| c.curve.case == key.case);
     let mut gaps = results
         .points
         .iter()
@@ -94,7 +94,7 @@ pub(crate) fn table(
     }
     let _ = writeln!(
         text,
-        "\n{DIM}{:.1} % bootstrap intervals of {} resamples, seed {}; the knee is the first number \
+        "\n{DIM}{:.1}% bootstrap intervals of {} resamples, seed {}; the knee is the first number \
          of tasks below {} efficiency{DIM:#}",
         options.confidence * 100.0,
         options.resamples,
@@ -202,5 +202,5 @@ fn curve_json(fitted: &FittedCurve, threshold: f64) -> Value {
             })).collect::<Vec<Value>>(),
         }),
     };
-    object!({ "testcase": fitted.curve.testcase, "mode": fitted.curve.mode, "fit": fit })
+    object!({ "testcase": fitted.curve.case, "mode": fitted.curve.mode, "fit": fit })
 }

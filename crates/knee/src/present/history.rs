@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use knee_host::number::{plural, si};
-use knee_measure::results::{Results, Series};
+use knee_run::results::{Results, Series};
 use serde_json::{Value, json as object};
 
 use super::compared::{change, name, p_value};
@@ -125,7 +125,7 @@ pub(crate) fn json(runs: &[Results], series: &[Series]) -> String {
         .iter()
         .map(|series| {
             object!({
-                "testcase": series.key.testcase,
+                "testcase": series.key.case,
                 "mode": series.key.mode,
                 "tasks": series.key.tasks,
                 "unit": series.unit,

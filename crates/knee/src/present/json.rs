@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use knee_measure::record::{Record, SCHEMA};
-use knee_measure::summary::CurveSummary;
+use knee_run::record::{Record, SCHEMA};
+use knee_run::summary::CurveSummary;
 use serde_json::Value;
 
 use super::has_base;

@@ -24,9 +24,9 @@ pub(crate) mod will_it_scale;
 use std::io::Write;
 
 use clap::ValueEnum;
-use knee_measure::noise::NoiseFloors;
-use knee_measure::record::Record;
-use knee_measure::summary::{CurveSummary, summarise};
+use knee_run::noise::NoiseFloors;
+use knee_run::record::Record;
+use knee_run::summary::{CurveSummary, summarise};
 
 /// Form of the results on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use knee_host::number::duration;
-use knee_measure::plan::Point;
-use knee_measure::record::PointFailure;
-use knee_measure::sweep::Observer;
+use knee_run::plan::Point;
+use knee_run::record::PointFailure;
+use knee_run::sweep::Observer;
 
 use super::{Format, failures};
 use crate::stderr::tell;
@@ -66,7 +66,7 @@ impl Progress {
 
 impl Observer for Progress {
     fn round(&mut self, point: &Point, round: u32, done: usize, of: usize, left: Option<f64>) {
-        let Point { testcase, mode, tasks } = point;
+        let Point { case, mode, tasks } = point;
         let left = left.map_or("?".to_owned(), duration);
         match &mut self.style {
             Style::Quiet => {}
@@ -78,7 +78,7 @@ impl Observer for Progress {
                     n => format!(", {n} failed"),
                 };
                 bar.set_message(format!(
-                    "{left} left{failed}  {testcase} {mode} ×{tasks}, round {}",
+                    "{left} left{failed}  {case} {mode} ×{tasks}, round {}",
                     round + 1
                 ));
             }

@@ -6,9 +6,9 @@ mod overview;
 use std::fmt::Write;
 
 use knee_host::number::{percent_beside, tasks, threshold};
-use knee_measure::record::{Record, RunRecord};
-use knee_measure::summary::{CONFIDENCE, CurveEntry, CurveSummary, PointSummary};
-use knee_measure::testcase::Mode;
+use knee_run::record::{Record, RunRecord};
+use knee_run::summary::{CONFIDENCE, CurveEntry, CurveSummary, PointSummary};
+use knee_run::testcase::Mode;
 
 use super::warnings::{all_disturbed, warnings};
 use super::{View, failures, has_base};
@@ -90,7 +90,7 @@ fn against_processes(
     }
     let processes = curves
         .iter()
-        .find(|c| c.testcase == curve.testcase && c.mode == Mode::Processes)?
+        .find(|c| c.case == curve.case && c.mode == Mode::Processes)?
         .points
         .iter()
         .find(|e| e.point.point.tasks == last.point.point.tasks)?;
@@ -148,7 +148,7 @@ fn closing(curves: &[CurveSummary], view: &View<'_>) -> String {
         .map(|(knee, efficiency, at_most, c)| {
             let efficiency = percent_beside(*efficiency, view.knee);
             let doubt = if *at_most >= view.knee { ", uncertain" } else { "" };
-            format!("{} {} (knee {knee}, {efficiency}{doubt})", c.testcase, c.mode)
+            format!("{} {} (knee {knee}, {efficiency}{doubt})", c.case, c.mode)
         })
         .collect();
     if !worst.is_empty() {

@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
-use knee_measure::job::{Mark, Phase};
-use knee_measure::noise::{self, Conditions, NoiseFloors, PointNoise};
-use knee_measure::plan::{Case, Point};
-use knee_measure::record::{Machine, Record, Rounds, RunEnd, RunRecord, SampleLine};
-use knee_measure::select::select;
-use knee_measure::testcase::Mode;
+use knee_run::case_id::CaseId;
+use knee_run::job::{Mark, Phase};
+use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
+use knee_run::plan::{Case, Point};
+use knee_run::record::{Machine, Record, Rounds, RunEnd, RunRecord, SampleLine};
+use knee_run::testcase::Mode;
+use knee_testcases::CATALOGUE;
 
 use super::*;
 
@@ -24,7 +25,7 @@ impl Example {
     fn new(names: &[&str], tasks: &[u32]) -> Self {
         let run = include_str!("../../tests/data/record/run.json");
         let mut run: RunRecord = serde_json::from_str(run).unwrap();
-        run.cases = select(names).unwrap().iter().map(Case::built_in).collect();
+        run.cases = CATALOGUE.select(names).unwrap().iter().map(Case::built_in).collect();
         run.request.modes = vec![Mode::Processes];
         run.request.tasks = tasks.to_vec();
         run.failures.clear();
@@ -36,7 +37,7 @@ impl Example {
 
     /// One more round of two samples for a point, with `marked` of them disturbed.
     fn round(mut self, testcase: &str, tasks: u32, rate: f64, marked: usize) -> Self {
-        let point = Point { testcase: testcase.to_owned(), mode: Mode::Processes, tasks };
+        let point = Point { case: testcase.parse().unwrap(), mode: Mode::Processes, tasks };
         let round = self.rounds.of(&point).count() as u32;
         for sample in 0..2 {
             self.rounds.add(&SampleLine {
@@ -69,8 +70,8 @@ impl Example {
     fn floors(mut self, typical: f64, of_points: &[(&str, u32, f64)]) -> Self {
         let run = &self.record.run;
         let points = of_points.iter().map(|&(testcase, tasks, relative)| PointNoise {
-            point: Point { testcase: testcase.to_owned(), mode: Mode::Processes, tasks },
-            conditions: Conditions::of(run, testcase),
+            point: Point { case: testcase.parse().unwrap(), mode: Mode::Processes, tasks },
+            conditions: Conditions::of(run, &CaseId::new(testcase)),
             relative,
             rounds: 10,
             measured_at: String::new(),
@@ -235,15 +236,15 @@ fn a_task_with_a_helper_on_the_next_cpu_occupies_two() {
     one_cpu_each.says("from 8 tasks on, no CPU is left").never_says("share CPUs");
     let more_than_cpus = Example::new(&["getppid1"], &[8, 9]).rounds("getppid1", 9, 1.0, 6);
     more_than_cpus.says("points with more than 8 tasks share CPUs").says("from 9 tasks on, no CPU");
-    let two_cpus_each = Example::new(&["context_switch1@next-cpu"], &[1, 4, 5])
-        .rounds("context_switch1@next-cpu", 1, 1.0, 6)
-        .rounds("context_switch1@next-cpu", 4, 1.0, 6);
+    let two_cpus_each = Example::new(&["context_switch1@helper=next-cpu"], &[1, 4, 5])
+        .rounds("context_switch1@helper=next-cpu", 1, 1.0, 6)
+        .rounds("context_switch1@helper=next-cpu", 4, 1.0, 6);
     two_cpus_each
-        .says("from 4 tasks (two CPUs each, as in context_switch1@next-cpu) on, no CPU is left")
+        .says("from 4 tasks (two CPUs each, as in context_switch1@helper=next-cpu) on, no CPU is left")
         .never_says("share CPUs");
-    let beyond = two_cpus_each.rounds("context_switch1@next-cpu", 5, 1.0, 6);
+    let beyond = two_cpus_each.rounds("context_switch1@helper=next-cpu", 5, 1.0, 6);
     beyond.says(
-        "points with more than 4 tasks (two CPUs each, as in context_switch1@next-cpu) share",
+        "points with more than 4 tasks (two CPUs each, as in context_switch1@helper=next-cpu) share",
     );
     let mut alone = Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 2, 1.0, 6);
     alone.record.run.request.cpus = vec![0];

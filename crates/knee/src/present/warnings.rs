@@ -9,11 +9,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use knee_host::number::{plural, spread};
-use knee_measure::job::Mark;
-use knee_measure::plan::{Order, Point};
-use knee_measure::record::{Record, RunEnd, RunRecord};
-use knee_measure::summary::{CONFIDENCE, CurveSummary, PointSummary};
-use knee_measure::testcase::Mode;
+use knee_run::job::Mark;
+use knee_run::plan::{Order, Point};
+use knee_run::record::{Record, RunEnd, RunRecord};
+use knee_run::summary::{CONFIDENCE, CurveSummary, PointSummary};
+use knee_run::testcase::Mode;
 
 use self::noise::{Doubts, doubts};
 use self::seats::{Limit, shared_beyond, without_spare_cpu};
@@ -91,7 +91,7 @@ impl fmt::Display for Warning {
             ),
             Self::Imprecise { asked, points, of, worst } => write!(
                 f,
-                "{points} of {of} points did not reach the ±{} asked for with 95 % confidence, at \
+                "{points} of {of} points did not reach the ±{} asked for with 95% confidence, at \
                  worst {worst}; allow a longer --max-time, or quieten the machine",
                 spread(*asked)
             ),
@@ -226,7 +226,7 @@ pub(crate) fn warnings(record: &Record, curves: &[CurveSummary], view: &View<'_>
 
 /// Whether the testcase of a point has another mode only.
 fn has_other_mode(run: &RunRecord, point: &Point) -> bool {
-    let modes = run.case(&point.testcase).map(|case| case.modes(&[Mode::Processes, Mode::Threads]));
+    let modes = run.case(&point.case).map(|case| case.modes(&[Mode::Processes, Mode::Threads]));
     modes.is_some_and(|modes| !modes.contains(&point.mode))
 }
 
@@ -266,5 +266,5 @@ fn imprecise(points: &[&PointSummary], asked: f64) -> Option<Warning> {
 
 fn name(point: &PointSummary) -> String {
     let point = &point.point;
-    format!("{} {} ×{}", point.testcase, point.mode, point.tasks)
+    format!("{} {} ×{}", point.case, point.mode, point.tasks)
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use knee_measure::job::Phase;
-use knee_measure::plan::Point;
-use knee_measure::record::{Record, Rounds};
+use knee_run::job::Phase;
+use knee_run::plan::Point;
+use knee_run::record::{Record, Rounds};
 
 /// `min:… max:… total:…`: whole operations per second.
 pub(crate) fn sample(min: f64, max: f64, total: f64) -> String {
@@ -34,8 +34,9 @@ pub(super) fn render(
     let samples = by_point(record, finished)?;
     for point in record.run.points() {
         let Some(samples) = samples.get(&point) else { continue };
-        let case = record.run.case(&point.testcase);
-        let description = case.map_or(point.testcase.as_str(), |case| case.description.as_str());
+        let case = record.run.case(&point.case);
+        let description =
+            case.map_or_else(|| point.case.to_string(), |case| case.description.clone());
         writeln!(out, "testcase:{description}\nwarmup")?;
         print(&samples.warmup, out)?;
         writeln!(out, "measurement")?;

@@ -27,7 +27,7 @@ const OBJECT_BYTES: usize = 1024;
 
 /// A value alone on its pair of cache lines: 128 bytes on x86-64 and AArch64, 256 on POWER.
 #[repr(align(256))]
-pub(crate) struct Padded<T>(pub(crate) T);
+pub struct Padded<T>(pub T);
 
 /// Zeroed memory that a testcase may lay out as it likes, for instance as a mutex.
 #[repr(C, align(256))]

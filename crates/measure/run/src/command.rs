@@ -17,9 +17,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::time::ClockId;
 
-use crate::job::{Failure, FailureKind, Job, Phase, Sample};
+use crate::job::{Command, Failure, FailureKind, Job, Phase, Sample, Score};
 use crate::launch::Stopped;
-use crate::plan::{Command, Score};
 use crate::record::MAX_RATE;
 
 /// With one of these a line means something to a shell.

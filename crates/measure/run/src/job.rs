@@ -9,36 +9,67 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::call::TaskError;
-use crate::plan::Command;
+use crate::case_id::CaseId;
 use crate::testcase::Mode;
 
 /// Seconds that a testcase may take to get ready unless the user says otherwise.
 pub const START_TIMEOUT: f64 = 30.0;
 
 /// Where the loop comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
 pub enum Source {
-    /// A built-in testcase and the name of its variant.
-    BuiltIn {
-        /// Name of the testcase.
-        name: String,
-        /// Name of the variant.
-        variant: String,
-    },
     /// A testcase compiled for will-it-scale.
     Plugin {
         /// The shared object.
-        path: PathBuf,
+        plugin: PathBuf,
     },
     /// A command of its own; it needs no runner.
-    Command(Command),
+    Command {
+        /// What to run.
+        command: Command,
+    },
+    /// A testcase of knee's own, found by its identity.
+    BuiltIn {},
+}
+
+/// A command that is measured as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Command {
+    /// As typed; [`Command::TASKS`] in it stands for the number of tasks.
+    pub line: String,
+    /// What its rate is.
+    pub score: Score,
+    /// Where it runs.
+    pub dir: PathBuf,
+}
+
+impl Command {
+    /// Stands for the number of tasks in a command.
+    pub const TASKS: &str = "{tasks}";
+
+    /// Whether it can be told how many tasks to run.
+    pub fn takes_tasks(&self) -> bool {
+        self.line.contains(Self::TASKS)
+    }
+}
+
+/// What is taken for the rate of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Score {
+    /// Invocations per second: the time it takes is what counts.
+    Time,
+    /// The last number on its standard output.
+    Printed,
 }
 
 /// One round of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// What to run.
+    pub case: CaseId,
+    /// Where its loop comes from.
     pub source: Source,
     /// Processes or threads.
     pub mode: Mode,

@@ -72,7 +72,7 @@ impl Launcher {
         interrupt: &Interrupt,
         mut receive: impl FnMut(&str, Sample) -> io::Result<()>,
     ) -> Result<(), Stopped> {
-        if let Source::Command(command) = &job.source {
+        if let Source::Command { command } = &job.source {
             let sample = command::run(command, job, interrupt)?;
             return receive(&command.line, sample).map_err(Stopped::ByReceiver);
         }

@@ -6,44 +6,61 @@
 //! testcase → sample → round → point → run → curve
 //! ```
 //!
-//! * A [`testcase`] is an endless loop of one operation; [`testcases`] holds the built-in ones,
-//!   [`select`] finds them by name, [`design`] has parameters of some, [`needs`] says whether the machine offers what they want.
+//! * A [`testcase`] is an endless loop of one operation. Its [parameters](parameter) are data, and a
+//!   [`case_id`] names it with them. A [`Catalogue`] has the testcases there are; [`needs`] tells
+//!   whether the machine offers what one needs.
 //! * A [`task`] is one running copy of it; [`call`] says which call failed.
 //! * A [`runner`] is one fresh process that runs one round of one point: it forks the tasks,
 //!   samples their counters ([`area`]) and ends them. A [`job`] goes in, events come out.
 //! * [`launch`] is the other side: it starts runners and makes sure that they end.
-//! * A [`held`] command waits, before it is one, until it is let.
 //! * A [`sweep`] runs rounds of all points of a [`plan`], interleaved, into a [`record`].
 //! * [`summary`] makes curves of a record; [`noise`] knows what chance alone shows.
 //! * [`results`] are what can be compared, whoever measured them.
-//! * [`machine`] knows which CPUs there are and in which order tasks take them.
 //!
-//! This crate prints nothing, and with `launch` it is the only one that starts processes.
+//! This crate knows no testcase: those of knee are in `knee-testcases`. It prints nothing except, in a
+//! runner that was started by hand or whose helper failed, the reason on standard error.
 //!
 //! ```
-//! use knee_measure::select::select;
+//! use knee_run::Catalogue;
+//! use knee_run::parameter::Choice;
+//! use knee_run::testcase::{Family, Testcase};
 //!
-//! let chosen = select(&["getppid1", "read1@same-file"])?;
-//! assert_eq!(chosen[1].label(), "read1@same-file");
-//! # Ok::<(), knee_measure::select::SelectError>(())
+//! const OWN: Choice = Choice::new("parent", "own", "asks for its own parent");
+//! const GETPPID: Testcase = Testcase {
+//!     name: "getppid1",
+//!     parameters: &[&[OWN]],
+//!     ..Testcase::new(Family::Process, |task| {
+//!         task.repeat(|| {
+//!             rustix::process::getppid();
+//!             Ok(())
+//!         })
+//!     })
+//! };
+//! const CATALOGUE: Catalogue = Catalogue(&[&[&[GETPPID]]]);
+//!
+//! let chosen = CATALOGUE.select(&["getpp*"])?;
+//! assert_eq!(chosen[0].id().to_string(), "getppid1");
+//! # Ok::<(), knee_run::catalogue::SelectError>(())
 //! ```
 
 pub mod area;
 pub mod call;
+pub mod case_id;
+pub mod catalogue;
 mod command;
-pub mod design;
 pub mod job;
 pub mod launch;
 pub mod needs;
 pub mod noise;
+pub mod parameter;
 pub mod plan;
 pub mod record;
 mod reference;
 pub mod results;
 pub mod runner;
-pub mod select;
 pub mod summary;
 pub mod sweep;
 pub mod task;
 pub mod testcase;
-pub mod testcases;
+
+pub use catalogue::Catalogue;

@@ -10,7 +10,6 @@ use std::path::Path;
 use knee_host::cgroup::memory_available;
 use knee_host::filesystem;
 use knee_host::process::program;
-use knee_sync::invalidation::LockFree;
 use rustix::process::{Resource, getrlimit};
 
 use crate::job::{Failure, FailureKind};
@@ -69,7 +68,7 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
             "ip link set lo up",
         ),
         Need::Exchange128 => ensure(
-            LockFree::new().is_some(),
+            exchanges_128_bits(),
             || "this CPU does not compare and exchange 128 bits".to_owned(),
             "use a machine that does",
         ),
@@ -103,6 +102,14 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
             )
         }
     }
+}
+
+fn exchanges_128_bits() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("cmpxchg16b");
+    // All of 64 bits that knee runs on do.
+    #[cfg(not(target_arch = "x86_64"))]
+    return cfg!(target_pointer_width = "64");
 }
 
 fn ensure(met: bool, reason: impl FnOnce() -> String, remedy: &str) -> Result<(), Failure> {

@@ -16,6 +16,7 @@ use knee_stats::{median, noise_floor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::case_id::CaseId;
 use crate::plan::Point;
 use crate::record::{Machine, Rounds, RunRecord, all_round_rates, round_rates};
 
@@ -81,10 +82,10 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// How `run` measures the points of `testcase`.
-    pub fn of(run: &RunRecord, testcase: &str) -> Self {
+    /// How `run` measures the points of `case`.
+    pub fn of(run: &RunRecord, case: &CaseId) -> Self {
         let request = &run.request;
-        let shortest = run.case(testcase).map_or(0.0, |case| case.min_interval);
+        let shortest = run.case(case).map_or(0.0, |case| case.min_interval);
         Self {
             interval: request.interval.max(shortest),
             samples: request.samples,
@@ -141,7 +142,7 @@ impl NoiseFloors {
                 let floor = noise_floor(&round_rates(rounds.of(&point)))
                     .or_else(|| noise_floor(&all_round_rates(rounds.of(&point))))?;
                 Some(PointNoise {
-                    conditions: Conditions::of(run, &point.testcase),
+                    conditions: Conditions::of(run, &point.case),
                     point,
                     relative: floor.relative,
                     rounds: floor.rounds,
@@ -208,7 +209,7 @@ impl NoiseFloors {
     }
 
     fn for_run(mut self, run: &RunRecord) -> Option<Self> {
-        self.points.retain(|p| p.conditions.alike(&Conditions::of(run, &p.point.testcase)));
+        self.points.retain(|p| p.conditions.alike(&Conditions::of(run, &p.point.case)));
         Self::new(self.machine, self.points)
     }
 
@@ -278,7 +279,7 @@ mod tests {
 
     fn noise(testcase: &str, conditions: Conditions, relative: f64) -> PointNoise {
         PointNoise {
-            point: Point { testcase: testcase.to_owned(), mode: Mode::Threads, tasks: 2 },
+            point: Point { case: CaseId::new(testcase), mode: Mode::Threads, tasks: 2 },
             conditions,
             relative,
             rounds: 10,

@@ -3,18 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{LAYOUTS, Source};
-use crate::select::Selected;
-use crate::testcase::{Family, Mode, Need, Testcase, Variant};
+use crate::case_id::{CaseId, Side};
+use crate::catalogue::Selected;
+use crate::job::{Command, LAYOUTS, Score, Source};
+use crate::task::NEXT_CPU;
+use crate::testcase::{Family, Mode, Need};
 
 /// Most tasks of a point; beyond it a mistyped number is likelier than a machine that large.
 pub const MAX_TASKS: u32 = 16384;
 
-/// A testcase as a run sees it: built in or plugged in.
+/// A testcase, plug-in or command as a run sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Case {
-    /// Name with its variant, unique in a run.
-    pub name: String,
+    /// Its identity, unique in a run.
+    #[serde(rename = "name")]
+    pub id: CaseId,
     /// Family.
     pub family: Family,
     /// What one iteration does; of a plug-in it is known only once it has run.
@@ -29,62 +32,15 @@ pub struct Case {
     /// Shortest useful interval, in seconds.
     #[serde(default)]
     pub min_interval: f64,
-    /// The file, of a plug-in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plugin: Option<std::path::PathBuf>,
-    /// What to run, of a command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command: Option<Command>,
-}
-
-/// A command that is measured as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Command {
-    /// As typed; [`Command::TASKS`] in it stands for the number of tasks.
-    pub line: String,
-    /// What its rate is.
-    pub score: Score,
-    /// Where it runs.
-    pub dir: std::path::PathBuf,
-}
-
-impl Command {
-    /// Stands for the number of tasks in a command.
-    pub const TASKS: &str = "{tasks}";
-
-    /// Whether it can be told how many tasks to run.
-    pub fn takes_tasks(&self) -> bool {
-        self.line.contains(Self::TASKS)
-    }
-}
-
-/// What is taken for the rate of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Score {
-    /// Invocations per second: the time it takes is what counts.
-    Time,
-    /// The last number on its standard output.
-    Printed,
-}
-
-/// One of two that are measured in turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Side {
-    /// What the other is compared with.
-    Before,
-    /// The other.
-    After,
-}
-
-impl Side {
-    /// What comes before the colon in the name of a case of this side.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::After => "after",
-        }
-    }
+    /// Whether its tasks share an object of one process, so that it is measured as threads only.
+    #[serde(default)]
+    pub is_threads_only: bool,
+    /// CPUs of the placement that a task occupies: 2 with a helper on the next CPU.
+    #[serde(default = "one")]
+    pub cpus_per_task: u64,
+    /// Where its loop comes from.
+    #[serde(flatten)]
+    pub source: Source,
 }
 
 fn one() -> u64 {
@@ -100,15 +56,15 @@ impl Case {
     pub fn built_in(selected: &Selected) -> Self {
         let testcase = selected.testcase;
         Self {
-            name: selected.label(),
             family: testcase.family,
             description: testcase.description.to_owned(),
             unit: testcase.unit.name.to_owned(),
             bytes: testcase.unit.bytes,
             steps: testcase.unit.steps,
             min_interval: testcase.min_interval,
-            plugin: None,
-            command: None,
+            is_threads_only: testcase.needs.contains(&Need::Threads),
+            cpus_per_task: if selected.settings.has(NEXT_CPU) { 2 } else { 1 },
+            ..Self::foreign(selected.id(), Source::BuiltIn {})
         }
     }
 
@@ -121,71 +77,42 @@ impl Case {
             Score::Printed => ("prints its rate", "units"),
         };
         Self {
-            name: name.to_string_lossy().into_owned(),
             family: Family::Command,
             description: format!("{description}: {}", command.line),
             unit: unit.to_owned(),
-            bytes: 0,
-            steps: 1,
-            min_interval: 0.0,
-            plugin: None,
-            command: Some(command),
+            ..Self::foreign(CaseId::new(name.to_string_lossy()), Source::Command { command })
         }
-    }
-
-    /// The same as one of two that are measured in turns, and may otherwise have one name.
-    pub fn on(self, side: Side) -> Self {
-        Self { name: format!("{}:{}", side.as_str(), self.name), ..self }
-    }
-
-    /// Its side, where it has one, and its name without it.
-    pub fn side(&self) -> (Option<Side>, &str) {
-        for side in [Side::Before, Side::After] {
-            let name = self.name.strip_prefix(side.as_str()).and_then(|n| n.strip_prefix(':'));
-            if let Some(name) = name {
-                return (Some(side), name);
-            }
-        }
-        (None, &self.name)
     }
 
     /// A testcase in a shared object; named after the file.
     pub fn plugin(path: &std::path::Path) -> Self {
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+        Self::foreign(CaseId::new(name), Source::Plugin { plugin: path.to_owned() })
+    }
+
+    fn foreign(id: CaseId, source: Source) -> Self {
         Self {
-            name: name.into_owned(),
+            id,
             family: Family::Plugin,
             description: String::new(),
             unit: "iterations".to_owned(),
             bytes: 0,
             steps: 1,
             min_interval: 0.0,
-            plugin: Some(path.to_owned()),
-            command: None,
+            is_threads_only: false,
+            cpus_per_task: 1,
+            source,
         }
+    }
+
+    /// The same on one side of a comparison, where both may otherwise have one identity.
+    pub fn on(self, side: Side) -> Self {
+        Self { id: self.id.on(side), ..self }
     }
 
     /// Whether it is a testcase of knee's own, and as fast as knee was compiled.
     pub fn is_built_in(&self) -> bool {
-        self.plugin.is_none() && self.command.is_none()
-    }
-
-    /// What a runner is told to load.
-    pub fn source(&self) -> Source {
-        match (&self.plugin, &self.command) {
-            (Some(path), _) => Source::Plugin { path: path.clone() },
-            (_, Some(command)) => Source::Command(command.clone()),
-            (None, None) => {
-                let (_, label) = self.side();
-                let (name, variant) = label.split_once('@').unwrap_or((label, ""));
-                Source::BuiltIn { name: name.to_owned(), variant: variant.to_owned() }
-            }
-        }
-    }
-
-    /// What it needs of the machine.
-    pub fn needs(&self) -> &'static [Need] {
-        self.testcase().map_or(&[], |testcase| testcase.needs)
+        self.source == Source::BuiltIn {}
     }
 
     /// Those of the modes that were asked for in which it is measured.
@@ -193,25 +120,9 @@ impl Case {
     /// One for threads only has no points with processes beside those with threads; where processes
     /// alone were asked for it has them, and they say why it cannot run.
     pub fn modes(&self, asked: &[Mode]) -> Vec<Mode> {
-        let needs_threads = self.needs().contains(&Need::Threads);
-        match needs_threads && asked.contains(&Mode::Threads) {
+        match self.is_threads_only && asked.contains(&Mode::Threads) {
             true => vec![Mode::Threads],
             false => asked.to_vec(),
-        }
-    }
-
-    /// Whether a task occupies two CPUs of the placement.
-    pub fn uses_next_cpu(&self) -> bool {
-        self.testcase().is_some_and(|testcase| {
-            let variant = self.name.split_once('@').and_then(|(_, name)| testcase.variant(name));
-            variant.unwrap_or(testcase.default_variant()) == Variant::NextCpu
-        })
-    }
-
-    fn testcase(&self) -> Option<&'static Testcase> {
-        match self.source() {
-            Source::BuiltIn { name, .. } => crate::testcases::find(&name),
-            Source::Plugin { .. } | Source::Command(_) => None,
         }
     }
 }
@@ -221,8 +132,9 @@ impl Case {
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Point {
-    /// Name of the testcase.
-    pub testcase: String,
+    /// What is measured.
+    #[serde(rename = "testcase")]
+    pub case: CaseId,
     /// Processes or threads.
     pub mode: Mode,
     /// Number of tasks.
@@ -248,7 +160,7 @@ pub fn points(cases: &[Case], modes: &[Mode], tasks: &[u32]) -> Vec<Point> {
     for case in cases {
         for mode in case.modes(modes) {
             for &tasks in tasks {
-                points.push(Point { testcase: case.name.clone(), mode, tasks });
+                points.push(Point { case: case.id.clone(), mode, tasks });
             }
         }
     }
@@ -351,23 +263,15 @@ mod tests {
     }
 
     #[test]
-    fn a_side_is_no_part_of_what_is_measured() {
-        let selected = crate::select::select(&["read1@same-file"]).unwrap();
-        let plain = Case::built_in(&selected[0]);
-        let after = plain.clone().on(Side::After);
-        assert_eq!(after.source(), plain.source());
-        assert_eq!((after.uses_next_cpu(), after.needs()), (plain.uses_next_cpu(), plain.needs()));
-        assert_eq!(after.side(), (Some(Side::After), "read1@same-file"));
-        assert_eq!(plain.side(), (None, "read1@same-file"));
-    }
-
-    #[test]
     fn a_testcase_for_threads_has_no_points_with_processes_beside_them() {
-        let selected = crate::select::select(&["epoch1", "getppid1"]).unwrap();
-        let cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
+        let case = |name: &str, is_threads_only| Case {
+            is_threads_only,
+            ..Case::foreign(CaseId::new(name), Source::BuiltIn {})
+        };
+        let cases = [case("epoch1", true), case("getppid1", false)];
         let modes = |asked: &[Mode]| {
             let points = points(&cases, asked, &[1]);
-            let modes = points.into_iter().map(|point| (point.testcase, point.mode));
+            let modes = points.into_iter().map(|point| (point.case.to_string(), point.mode));
             modes.collect::<Vec<_>>()
         };
         let point = |testcase: &str, mode| (testcase.to_owned(), mode);
@@ -381,14 +285,19 @@ mod tests {
     }
 
     #[test]
-    fn a_case_finds_its_way_back_to_its_source() {
-        let selected = crate::select::select(&["getppid1"]).unwrap();
-        let case = Case::built_in(&selected[0]);
-        assert_eq!(
-            case.source(),
-            Source::BuiltIn { name: "getppid1".into(), variant: String::new() }
-        );
-        let plugin = Case::plugin(std::path::Path::new("/x/mine.so"));
-        assert_eq!(plugin.name, "mine");
+    fn a_case_is_read_as_it_was_written_wherever_its_loop_comes_from() {
+        let command =
+            Command { line: "make -j{tasks}".into(), score: Score::Time, dir: "/".into() };
+        let cases = [
+            Case::foreign(CaseId::new("getppid1"), Source::BuiltIn {}),
+            Case::plugin(std::path::Path::new("/x/mine.so")),
+            Case::command(command).on(Side::After),
+        ];
+        let names = cases.each_ref().map(|case| case.id.to_string());
+        assert_eq!(names, ["getppid1", "mine", "after:make"]);
+        for case in cases {
+            let text = serde_json::to_string(&case).unwrap();
+            assert_eq!(serde_json::from_str::<Case>(&text).unwrap(), case, "{text}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use knee_stats::{Curve, MedianInterval, median, median_interval};
 use serde::Serialize;
 
+use crate::case_id::CaseId;
 use crate::job::{CpuShares, Mark};
 use crate::plan::Point;
 use crate::record::{RoundSummary, Rounds, RunRecord, round_rates};
@@ -93,8 +94,9 @@ impl PointSummary {
 /// One testcase in one mode.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CurveSummary {
-    /// Name of the testcase.
-    pub testcase: String,
+    /// What was measured.
+    #[serde(rename = "testcase")]
+    pub case: CaseId,
     /// Processes or threads.
     pub mode: Mode,
     /// Its points, fewest tasks first.
@@ -120,20 +122,20 @@ pub struct CurveEntry {
 /// Summarises the finished `rounds` of a run: curves in the order in which they were asked for.
 /// `knee` is the threshold of efficiency, 0 to 1.
 pub fn summarise(run: &RunRecord, rounds: &Rounds, knee: f64) -> Vec<CurveSummary> {
-    let mut curves: Vec<(String, Mode, Vec<PointSummary>)> = Vec::new();
+    let mut curves: Vec<(CaseId, Mode, Vec<PointSummary>)> = Vec::new();
     for point in run.points() {
         let Some(summary) = PointSummary::of(point.clone(), rounds.of(&point)) else { continue };
         match curves.last_mut() {
-            Some((name, mode, points)) if *name == point.testcase && *mode == point.mode => {
+            Some((name, mode, points)) if *name == point.case && *mode == point.mode => {
                 points.push(summary);
             }
-            _ => curves.push((point.testcase, point.mode, vec![summary])),
+            _ => curves.push((point.case, point.mode, vec![summary])),
         }
     }
     curves.into_iter().map(|(name, mode, points)| curve(name, mode, points, knee)).collect()
 }
 
-fn curve(testcase: String, mode: Mode, mut points: Vec<PointSummary>, knee: f64) -> CurveSummary {
+fn curve(case: CaseId, mode: Mode, mut points: Vec<PointSummary>, knee: f64) -> CurveSummary {
     points.sort_by_key(|p| p.point.tasks);
     let pairs: Vec<(u32, f64)> = points.iter().map(|p| (p.point.tasks, p.rate)).collect();
     let curve = Curve::new(&pairs);
@@ -143,7 +145,7 @@ fn curve(testcase: String, mode: Mode, mut points: Vec<PointSummary>, knee: f64)
         .map(|(point, at)| CurveEntry { speedup: at.speedup, efficiency: at.efficiency, point })
         .collect();
     CurveSummary {
-        testcase,
+        case,
         mode,
         points: entries,
         knee: curve.knee(knee),

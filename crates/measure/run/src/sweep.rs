@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use knee_host::Interrupt;
 use knee_host::workdir::WorkDir;
 
-use crate::job::{Failure, FailureKind, Job, Sample};
+use crate::Catalogue;
+use crate::catalogue::SelectError;
+use crate::job::{Failure, FailureKind, Job, Sample, Source};
 use crate::launch::{Launcher, Stopped};
 use crate::needs::{self, Context, TMPFS, unusable_dir};
 use crate::plan::{Case, Order, Point, partner, turns};
@@ -71,6 +73,8 @@ pub struct Sweep<'a> {
     pub observer: &'a mut dyn Observer,
     /// How it can be stopped.
     pub interrupt: &'a Interrupt,
+    /// The testcases there are.
+    pub catalogue: Catalogue,
 }
 
 /// What has been measured of a point.
@@ -135,8 +139,8 @@ impl Sweep<'_> {
                 let all = done + open.len() - turn_nr + later;
                 self.observer.round(point, round, done, all, left);
                 match self.one_round(point, round, turn.layout, work)? {
-                    Turn::Done(round) => progress[turn.point].take_in(&round),
-                    Turn::Failed(failure) => {
+                    RoundOutcome::Done(round) => progress[turn.point].take_in(&round),
+                    RoundOutcome::Failed(failure) => {
                         progress[turn.point].failed = true;
                         if request.order == Order::InTurns {
                             // One of a pair alone can be compared with nothing.
@@ -144,7 +148,7 @@ impl Sweep<'_> {
                         }
                         self.give_up(point, round, failure)?;
                     }
-                    Turn::Interrupted(signal) => return Ok(Ended::Interrupted(signal)),
+                    RoundOutcome::Interrupted(signal) => return Ok(Ended::Interrupted(signal)),
                 }
             }
         }
@@ -181,14 +185,25 @@ impl Sweep<'_> {
                 continue;
             }
             let context = Context { dir: &dir, mode: point.mode, tasks: point.tasks };
-            let needs = self.case(point).needs();
-            if let Some(failure) = needs.iter().find_map(|&need| needs::check(need, &context).err())
-            {
+            let failure = match self.needs(self.case(point)) {
+                Ok(needs) => needs.iter().find_map(|&need| needs::check(need, &context).err()),
+                Err(failure) => Some(failure),
+            };
+            if let Some(failure) = failure {
                 progress.failed = true;
                 self.give_up(point, progress.rounds, failure)?;
             }
         }
         Ok(())
+    }
+
+    /// What a case needs of the machine.
+    fn needs(&self, case: &Case) -> Result<&'static [Need], Failure> {
+        if !case.is_built_in() {
+            return Ok(&[]);
+        }
+        let selected = self.catalogue.of_record(&case.id);
+        selected.map(|selected| selected.testcase.needs).map_err(|error| unknown(&error))
     }
 
     fn give_up(&mut self, point: &Point, round: u32, failure: Failure) -> Result<(), RecordError> {
@@ -199,7 +214,7 @@ impl Sweep<'_> {
     }
 
     fn case(&self, point: &Point) -> &Case {
-        self.run.case(&point.testcase).expect("points are made of the cases of the run")
+        self.run.case(&point.case).expect("points are made of the cases of the run")
     }
 
     fn one_round(
@@ -208,11 +223,12 @@ impl Sweep<'_> {
         round: u32,
         layout: u32,
         work: &mut WorkDirs,
-    ) -> Result<Turn, RecordError> {
+    ) -> Result<RoundOutcome, RecordError> {
         let case = self.case(point).clone();
-        let (work, dir) = match work.begin_round(&case) {
+        let on_tmpfs = self.needs(&case).is_ok_and(|needs| needs.contains(&Need::Tmpfs));
+        let (work, dir) = match work.begin_round(on_tmpfs) {
             Ok(begun) => begun,
-            Err(failure) => return Ok(Turn::Failed(failure)),
+            Err(failure) => return Ok(RoundOutcome::Failed(failure)),
         };
         let job = self.job(&case, point, dir.clone(), layout);
         let mut summary = RoundSummary::default();
@@ -238,7 +254,7 @@ impl Sweep<'_> {
         };
         if case.description.is_empty() && !said.is_empty() {
             // Only a plug-in's own process knows what it calls itself.
-            if let Some(case) = self.run.cases.iter_mut().find(|c| c.name == case.name) {
+            if let Some(case) = self.run.cases.iter_mut().find(|c| c.id == case.id) {
                 case.description = said;
             }
             self.writer.describe(self.run)?;
@@ -250,19 +266,22 @@ impl Sweep<'_> {
         self.writer.sync()?;
         match result {
             Ok(_) => Ok(match removed {
-                Ok(()) => Turn::Done(summary),
-                Err(error) => Turn::Failed(left_over(&dir, &error)),
+                Ok(()) => RoundOutcome::Done(summary),
+                Err(error) => RoundOutcome::Failed(left_over(&dir, &error)),
             }),
-            Err(Stopped::Failed(failure)) => Ok(Turn::Failed(failure)),
-            Err(Stopped::Interrupted(signal)) => Ok(Turn::Interrupted(signal)),
-            Err(Stopped::ByReceiver(error)) => Ok(Turn::Failed(Failure::runner(error.to_string()))),
+            Err(Stopped::Failed(failure)) => Ok(RoundOutcome::Failed(failure)),
+            Err(Stopped::Interrupted(signal)) => Ok(RoundOutcome::Interrupted(signal)),
+            Err(Stopped::ByReceiver(error)) => {
+                Ok(RoundOutcome::Failed(Failure::runner(error.to_string())))
+            }
         }
     }
 
     fn job(&self, case: &Case, point: &Point, dir: PathBuf, layout: u32) -> Job {
         let request = &self.run.request;
         Job {
-            source: case.source(),
+            case: case.id.clone(),
+            source: case.source.clone(),
             mode: point.mode,
             tasks: point.tasks,
             sampler_cpu: spare_cpu(&request.cpus, point.tasks, case),
@@ -287,7 +306,7 @@ impl Sweep<'_> {
         let request = &self.run.request;
         let round_seconds = |(point, progress): (&Point, &Progress)| {
             let case = self.case(point);
-            if case.command.is_some() {
+            if let Source::Command { .. } = case.source {
                 // It takes as long as it took.
                 return (progress.rounds > 0)
                     .then(|| progress.seconds / f64::from(progress.rounds));
@@ -303,7 +322,7 @@ impl Sweep<'_> {
     }
 }
 
-enum Turn {
+enum RoundOutcome {
     Done(RoundSummary),
     Failed(Failure),
     Interrupted(i32),
@@ -315,6 +334,12 @@ impl Progress {
         self.seconds += round.seconds();
         self.rounds += 1;
     }
+}
+
+/// The failure of a testcase that only another version of knee has.
+fn unknown(error: &SelectError) -> Failure {
+    let remedy = "use the knee that wrote the record";
+    Failure::new(FailureKind::CannotRun, error.to_string(), remedy)
 }
 
 /// The failure of a testcase whose files stay: measured or not, more rounds would fill the disk.
@@ -329,8 +354,9 @@ fn left_over(dir: &Path, error: &io::Error) -> Failure {
 /// A CPU for the measuring process: the last one of the placement, where neither a task of the
 /// point nor a helper of one sits on it.
 pub fn spare_cpu(cpus: &[u32], tasks: u32, case: &Case) -> Option<u32> {
-    let seats_per_task = if case.uses_next_cpu() { 2 } else { 1 };
-    (tasks as usize * seats_per_task < cpus.len()).then(|| cpus.last().copied()).flatten()
+    (u64::from(tasks) * case.cpus_per_task < cpus.len() as u64)
+        .then(|| cpus.last().copied())
+        .flatten()
 }
 
 /// The directories of a run, made when they are first needed.
@@ -345,8 +371,8 @@ impl WorkDirs {
         Self { parent: parent.to_owned(), disk: None, tmpfs: None }
     }
 
-    fn begin_round(&mut self, case: &Case) -> Result<(&WorkDir, PathBuf), Failure> {
-        let (parent, work) = if case.needs().contains(&Need::Tmpfs) {
+    fn begin_round(&mut self, on_tmpfs: bool) -> Result<(&WorkDir, PathBuf), Failure> {
+        let (parent, work) = if on_tmpfs {
             (Path::new(TMPFS), &mut self.tmpfs)
         } else {
             (self.parent.as_path(), &mut self.disk)

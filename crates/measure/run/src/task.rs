@@ -1,7 +1,7 @@
 //! What a running testcase sees of knee: who it is, the start gate, its counter.
 //!
 //! ```
-//! use knee_measure::task::{Outcome, Task};
+//! use knee_run::task::{Outcome, Task};
 //!
 //! fn getppid(task: &Task<'_>) -> Outcome {
 //!     task.repeat(|| {
@@ -18,9 +18,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::area::{Area, SharedObject};
 // A testcase finds all it needs in one place.
 pub use crate::call::{During, TaskError, Whole, check};
-use crate::testcase::{Mode, Variant};
+use crate::parameter::{Choice, Settings};
+use crate::testcase::Mode;
 use knee_host::affinity::pin;
 use knee_host::process::{exit_now, fork_bound};
+
+/// The [helper](Task::spawn_helper) of a task runs on the CPU of the task.
+pub const SAME_CPU: Choice =
+    Choice::new("helper", "same-cpu", "the helper of a task on the CPU of the task");
+/// It runs on the next CPU of the placement.
+pub const NEXT_CPU: Choice =
+    Choice::new("helper", "next-cpu", "the helper of a task on the next CPU of the placement");
 
 /// A testcase runs until it is killed; coming back is failing.
 pub type Outcome = Result<Infallible, TaskError>;
@@ -31,7 +39,7 @@ pub struct Task<'a> {
     pub(crate) nr: usize,
     pub(crate) tasks: usize,
     pub(crate) mode: Mode,
-    pub(crate) variant: Variant,
+    pub(crate) settings: &'a Settings,
     pub(crate) dir: &'a Path,
     pub(crate) cpus: &'a [u32],
 }
@@ -52,9 +60,14 @@ impl Task<'_> {
         self.mode
     }
 
-    /// The variant to run.
-    pub fn variant(&self) -> Variant {
-        self.variant
+    /// A value for each parameter of the testcase.
+    pub fn settings(&self) -> &Settings {
+        self.settings
+    }
+
+    /// Whether it runs with this choice.
+    pub fn has(&self, choice: Choice) -> bool {
+        self.settings.has(choice)
     }
 
     /// A directory that all tasks of the point share; it is removed after it.
@@ -90,13 +103,13 @@ impl Task<'_> {
     }
 
     /// Starts a companion of this task: a process in process mode, a thread in thread mode. It
-    /// runs on the CPU of its task ([`Variant::NextCpu`]: on the next one of the placement) and
+    /// runs on the CPU of its task ([`NEXT_CPU`]: on the next one of the placement) and
     /// ends with it; that it returns is as much a failure as if the task did.
     pub fn spawn_helper<F>(&self, helper: F) -> Result<(), TaskError>
     where
         F: FnOnce() -> Outcome + Send + 'static,
     {
-        let cpu = seats(self.cpus, self.variant, self.nr).map(|seats| seats.helper);
+        let cpu = seats(self.cpus, self.settings, self.nr).map(|seats| seats.helper);
         let body = move || {
             if let Some(cpu) = cpu {
                 let _ = pin(cpu);
@@ -128,16 +141,16 @@ pub(crate) struct Seats {
 }
 
 /// The CPUs of task `nr`, given the order of a placement; `None` when tasks are not pinned.
-pub(crate) fn seats(cpus: &[u32], variant: Variant, nr: usize) -> Option<Seats> {
+pub(crate) fn seats(cpus: &[u32], settings: &Settings, nr: usize) -> Option<Seats> {
     let at = |i: usize| cpus.get(i % cpus.len().max(1)).copied();
-    let (task, helper) = match variant {
-        Variant::NextCpu => {
+    let (task, helper) = match settings.has(NEXT_CPU) {
+        true => {
             // Each lap around the CPUs is shifted by one, lest all tasks end up on the even CPUs
             // and all helpers on the odd ones.
             let first = 2 * nr + 2 * nr / cpus.len().max(1);
             (first, first + 1)
         }
-        _ => (nr, nr),
+        false => (nr, nr),
     };
     Some(Seats { task: at(task)?, helper: at(helper)? })
 }
@@ -171,23 +184,31 @@ impl Count<'_> {
 mod tests {
     use super::*;
 
-    fn seats_of(cpus: &[u32], variant: Variant, tasks: usize) -> Vec<(u32, u32)> {
-        (0..tasks).map(|nr| seats(cpus, variant, nr).unwrap()).map(|s| (s.task, s.helper)).collect()
+    fn settings(choice: Choice) -> Settings {
+        Settings::new(&[&[SAME_CPU, NEXT_CPU]], &[(choice.key, choice.value)]).unwrap()
+    }
+
+    fn seats_of(cpus: &[u32], choice: Choice, tasks: usize) -> Vec<(u32, u32)> {
+        let settings = settings(choice);
+        (0..tasks)
+            .map(|nr| seats(cpus, &settings, nr).unwrap())
+            .map(|s| (s.task, s.helper))
+            .collect()
     }
 
     #[test]
     fn more_tasks_than_cpus_go_round() {
-        assert_eq!(seats_of(&[4, 6], Variant::SameCpu, 3), [(4, 4), (6, 6), (4, 4)]);
+        assert_eq!(seats_of(&[4, 6], SAME_CPU, 3), [(4, 4), (6, 6), (4, 4)]);
     }
 
     #[test]
     fn both_ends_of_a_pair_sit_on_neighbours_and_laps_are_balanced() {
-        assert_eq!(seats_of(&[0, 1], Variant::NextCpu, 2), [(0, 1), (1, 0)]);
-        assert_eq!(seats_of(&[0, 1, 2, 3], Variant::NextCpu, 3), [(0, 1), (2, 3), (1, 2)]);
+        assert_eq!(seats_of(&[0, 1], NEXT_CPU, 2), [(0, 1), (1, 0)]);
+        assert_eq!(seats_of(&[0, 1, 2, 3], NEXT_CPU, 3), [(0, 1), (2, 3), (1, 2)]);
     }
 
     #[test]
     fn without_a_placement_nobody_is_pinned() {
-        assert!(seats(&[], Variant::Plain, 0).is_none());
+        assert!(seats(&[], &Settings::default(), 0).is_none());
     }
 }

@@ -1,9 +1,8 @@
 //! What a testcase is: an endless loop of one operation.
 //!
-//! Names and meaning follow will-it-scale, so that figures compare. What the tasks of a testcase
-//! share is a [`Variant`] of it, written after an `@`: `read1@same-file`.
+//! Names and meaning follow will-it-scale, so that figures compare. What a testcase leaves open, such
+//! as what its tasks share, is a [parameter](crate::parameter) of it: `read1@file=same`.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
@@ -11,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::area::SharedObject;
-use crate::design::{Design, NoChoice};
+use crate::parameter::{Choice, Parameter, ParameterError, Settings};
 use crate::task::{Outcome, Task, TaskError};
 
 /// Whether the tasks of a point are processes or threads of one process.
@@ -110,71 +109,6 @@ impl fmt::Display for Family {
     }
 }
 
-/// What the tasks of a testcase share, or another choice that its name leaves open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Variant {
-    /// There is nothing to choose.
-    Plain,
-    /// Each task has a file of its own.
-    OwnFile,
-    /// All tasks use one file, each through an open file description of its own.
-    SameFile,
-    /// All tasks use one file, each at a page of its own.
-    SameFileOwnPage,
-    /// Each task has a directory of its own.
-    OwnDirectory,
-    /// All tasks work in one directory, each on a name of its own.
-    SameDirectory,
-    /// One mutex for all tasks, shared between processes in process mode.
-    SameMutex,
-    /// A mutex per task.
-    OwnMutex,
-    /// One mutex per process, as in will-it-scale: nothing is shared in process mode.
-    ProcessMutex,
-    /// 4 KiB pages only, so that every count is a page fault.
-    SmallPages,
-    /// Transparent huge pages asked for.
-    HugePages,
-    /// Whatever the system's setting for transparent huge pages gives, as in will-it-scale.
-    SystemPages,
-    /// The helper runs on the CPU of its task.
-    SameCpu,
-    /// The helper runs on the next CPU of the placement.
-    NextCpu,
-    /// The address space is of knee-vm's own design.
-    OwnDesign,
-    /// The same, whose `unmap` leaves it to other CPUs to forget pages when they tick.
-    LazyShootdown,
-    /// It is of an older one.
-    Design(Design),
-}
-
-impl Variant {
-    /// The name after the `@`.
-    pub fn name(self) -> Cow<'static, str> {
-        let name = match self {
-            Self::Plain => "plain",
-            Self::OwnFile => "own-file",
-            Self::SameFile => "same-file",
-            Self::SameFileOwnPage => "same-file-own-page",
-            Self::OwnDirectory => "own-directory",
-            Self::SameDirectory => "same-directory",
-            Self::SameMutex => "same-mutex",
-            Self::OwnMutex => "own-mutex",
-            Self::ProcessMutex => "process-mutex",
-            Self::SmallPages => "small-pages",
-            Self::HugePages => "huge-pages",
-            Self::SystemPages => "system-pages",
-            Self::SameCpu => "same-cpu",
-            Self::NextCpu => "next-cpu",
-            Self::OwnDesign => "own-design",
-            Self::LazyShootdown => "shootdown=lazy",
-            Self::Design(design) => return design.to_string().into(),
-        };
-        name.into()
-    }
-}
-
 /// What a rate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Unit {
@@ -222,8 +156,8 @@ pub struct Setup<'a> {
     pub dir: &'a Path,
     /// Number of tasks to come.
     pub tasks: u32,
-    /// The variant asked for.
-    pub variant: Variant,
+    /// A value for each parameter.
+    pub settings: &'a Settings,
     /// Zeroed memory that all tasks will share, in both modes.
     pub object: &'a SharedObject,
 }
@@ -240,11 +174,11 @@ pub struct Testcase {
     pub unit: Unit,
     /// What the machine or the mode must offer.
     pub needs: &'static [Need],
-    /// The variants it has, the default first; empty when there is nothing to choose.
-    pub variants: &'static [Variant],
-    /// The variant that behaves as will-it-scale's testcase of this name, where it is not the
-    /// default one.
-    pub original: Option<Variant>,
+    /// What it leaves open. A parameter with one value cannot be changed.
+    pub parameters: &'static [Parameter],
+    /// The choice with which it behaves as will-it-scale's testcase of this name, where that is not
+    /// the default.
+    pub original: Option<Choice>,
     /// Whether tasks share their CPU with helpers of their own, and so wait for it by design.
     pub has_helpers: bool,
     /// Whether tasks start programs, or map code, when they have begun to count.
@@ -266,7 +200,7 @@ impl Testcase {
             description: "",
             unit: Unit::ITERATIONS,
             needs: &[],
-            variants: &[],
+            parameters: &[],
             original: None,
             has_helpers: false,
             starts_programs: false,
@@ -276,20 +210,11 @@ impl Testcase {
         }
     }
 
-    /// The variant that the bare name stands for.
-    pub fn default_variant(&self) -> Variant {
-        self.variants.first().copied().unwrap_or(Variant::Plain)
-    }
-
-    /// The variant named `name` after an `@`.
-    pub fn variant(&self, name: &str) -> Option<Variant> {
-        let listed = self.variants.iter().copied().find(|v| v.name() == name);
-        listed.or_else(|| self.design(name)?.ok().map(Variant::Design))
-    }
-
-    /// The design named `name`, of a testcase that has designs: of these not each is listed.
-    pub fn design(&self, name: &str) -> Option<Result<Design, NoChoice>> {
-        let has_designs = self.variants.contains(&Variant::OwnDesign);
-        has_designs.then(|| Design::parse(name))
+    /// Its settings with these choices, pairs of key and value.
+    ///
+    /// # Errors
+    /// A pair that it does not have, or that contradicts another.
+    pub fn settings<K: AsRef<str>>(&self, chosen: &[(K, K)]) -> Result<Settings, ParameterError> {
+        Settings::new(self.parameters, chosen)
     }
 }

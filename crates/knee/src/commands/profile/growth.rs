@@ -7,11 +7,11 @@ use knee_host::Interrupt;
 use knee_host::number;
 use knee_host::write_atomically;
 use knee_host::{auto_tasks, cgroup};
-use knee_measure::launch::Stopped;
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::sampling::Sampler;
 use knee_report::KNEE_EFFICIENCY;
+use knee_run::launch::Stopped;
 
 use super::super::run::tasks::Tasks;
 use super::testcase::{Bench, Sampled, told};

@@ -9,15 +9,16 @@ use anyhow::Context;
 use knee_host::Interrupt;
 use knee_host::workdir::WorkDir;
 use knee_host::{Topology, utc::rfc3339};
-use knee_measure::job::{Job, Phase, START_TIMEOUT, Sample};
-use knee_measure::launch::{Launcher, Stopped};
-use knee_measure::needs::{self, TMPFS};
-use knee_measure::plan::Case;
-use knee_measure::select::{Selected, select};
-use knee_measure::sweep::spare_cpu;
-use knee_measure::testcase::{Mode, Need};
 use knee_profile::capture::Work;
 use knee_profile::sampling::{Options, Target};
+use knee_run::catalogue::Selected;
+use knee_run::job::{Job, Phase, START_TIMEOUT, Sample};
+use knee_run::launch::{Launcher, Stopped};
+use knee_run::needs::{self, TMPFS};
+use knee_run::plan::Case;
+use knee_run::sweep::spare_cpu;
+use knee_run::testcase::{Mode, Need};
+use knee_testcases::CATALOGUE;
 
 use super::super::run::{WARMUP, existing, topology};
 use super::watch::Told;
@@ -50,13 +51,13 @@ impl<'a> Bench<'a> {
         mode: Option<ModeArg>,
         how: &'a HowArgs,
     ) -> anyhow::Result<Bench<'a>> {
-        let selected = select(&[name]).map_err(|error| {
+        let selected = CATALOGUE.select(&[name]).map_err(|error| {
             usage(format!("{error}; a command stands behind --, as in: knee profile -- {name}"))
         })?;
-        let [selected] = selected[..] else {
+        let [selected] = &selected[..] else {
             return Err(usage(format!("{name} is {} testcases: name one", selected.len())));
         };
-        let case = Case::built_in(&selected);
+        let case = Case::built_in(selected);
         let asked = match mode {
             Some(mode) => mode.modes().modes(),
             None => vec![Mode::Processes, Mode::Threads],
@@ -71,11 +72,11 @@ impl<'a> Bench<'a> {
             None => existing("TMPDIR", &std::env::temp_dir())?,
         };
         tell_of_debug_build();
-        Ok(Bench { selected, case, mode, topology: topology(None)?, how, dir })
+        Ok(Bench { selected: selected.clone(), case, mode, topology: topology(None)?, how, dir })
     }
 
     pub(super) fn label(&self) -> String {
-        self.selected.label()
+        self.case.id.to_string()
     }
 
     /// Runs so many tasks, and samples them for so many seconds once they have warmed up. `started` is
@@ -179,7 +180,7 @@ impl<'a> Bench<'a> {
         mut receive: impl FnMut(Sample) -> io::Result<()>,
     ) -> anyhow::Result<Result<(), Stopped>> {
         let context = needs::Context { dir: &self.dir, mode: self.mode, tasks };
-        let needs = self.case.needs();
+        let needs = self.selected.testcase.needs;
         if let Some(failure) = needs.iter().find_map(|&need| needs::check(need, &context).err()) {
             return Ok(Err(failure.into()));
         }
@@ -189,7 +190,8 @@ impl<'a> Bench<'a> {
         let cpus = self.how.placement.order(&self.topology);
         let samples = count(seconds);
         let job = Job {
-            source: self.case.source(),
+            case: self.case.id.clone(),
+            source: self.case.source.clone(),
             mode: self.mode,
             tasks,
             sampler_cpu: spare_cpu(&cpus, tasks, &self.case),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use knee_measure::results::{Compared, Key, Results};
 use knee_report::{Change, ChangeVerdict, Ratio};
+use knee_run::results::{Compared, Key, Results};
 use knee_stats::{Comparison, Verdict};
 
 use super::page::{Shown, label, shown_mode};
@@ -13,9 +13,9 @@ pub(super) fn put(compared: &Compared, before: &Results, shown: &mut Shown) {
     let mut changes = BTreeMap::new();
     for point in &compared.points {
         let change = change(&point.comparison);
-        let Key { testcase, mode, tasks } = &point.key;
+        let Key { case, mode, tasks } = &point.key;
         if let (Some(mode), Some(tasks)) = (mode, tasks) {
-            changes.insert((testcase.as_str(), shown_mode(*mode), *tasks), change);
+            changes.insert((case.to_string(), shown_mode(*mode), *tasks), change);
             continue;
         }
         let by = change.ratio.map_or(String::new(), |ratio| {
@@ -23,7 +23,7 @@ pub(super) fn put(compared: &Compared, before: &Results, shown: &mut Shown) {
         });
         let verdict = format!("{:?}", change.verdict).to_lowercase();
         let against = format!(" Against {}: {verdict}{by}.", label(&before.source));
-        let about = format!("{testcase}: ");
+        let about = format!("{case}: ");
         shown
             .run
             .off_chart
@@ -33,7 +33,7 @@ pub(super) fn put(compared: &Compared, before: &Results, shown: &mut Shown) {
     }
     for curve in &mut shown.curves {
         for point in &mut curve.points {
-            point.change = changes.remove(&(curve.testcase.as_str(), curve.mode, point.tasks));
+            point.change = changes.remove(&(curve.testcase.clone(), curve.mode, point.tasks));
         }
     }
 }

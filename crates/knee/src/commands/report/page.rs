@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use knee_measure::results::{Compared, Kind, Results, ResultsError};
 use knee_report::{self as model, Page};
+use knee_run::results::{Compared, Kind, Results, ResultsError};
 use knee_stats::CompareOptions;
 
 use super::{changes, fits, rates, recorded};
+use crate::commands::read_results;
 
 /// What one run has to show, before it is compared and fitted.
 pub(super) struct Shown {
@@ -23,7 +24,7 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> Result<Page,
         knee_efficiency: knee,
         threshold: (paths.len() > 1).then_some(threshold),
         comparison_method: format!(
-            "Medians over rounds are compared; intervals are {:.0} % bootstrap intervals of their \
+            "Medians over rounds are compared; intervals are {:.0}% bootstrap intervals of their \
              ratio; p-values are corrected for the number of points (Benjamini–Hochberg).",
             options.confidence * 100.0
         ),
@@ -36,7 +37,7 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> Result<Page,
         // A record alone on its page has nothing to be compared with, and is read once.
         let results = match is_record && paths.len() == 1 {
             true => None,
-            false => Some(Results::read(path)?),
+            false => Some(read_results(path)?),
         };
         let mut shown = match &results {
             Some(results) if !is_record => rates::shown(nr, results, knee),
@@ -68,8 +69,8 @@ pub(super) fn directory(path: &Path) -> &Path {
     }
 }
 
-pub(super) fn shown_mode(mode: knee_measure::testcase::Mode) -> model::Mode {
-    use knee_measure::testcase::Mode;
+pub(super) fn shown_mode(mode: knee_run::testcase::Mode) -> model::Mode {
+    use knee_run::testcase::Mode;
     match mode {
         Mode::Processes => model::Mode::Processes,
         Mode::Threads => model::Mode::Threads,

@@ -8,6 +8,7 @@ use knee_profile::growth::{growth, table};
 use knee_profile::locks::{self, LockWaits};
 use knee_profile::view::flame::{SCRIPT, STYLE, flame};
 use knee_report::{Growth, Mode, Page, Profile, Waits};
+use knee_run::case_id::CaseId;
 
 use crate::exit::usage;
 use crate::present::profile::summary;
@@ -53,7 +54,7 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
         if let (Ok(growth), Some(work)) = (growth(of_one), &of_one[0].work) {
             let table = table(&growth, SHOWN).to_string();
             page.growths.push(Growth {
-                case: work.testcase.clone(),
+                case: CaseId::from_record(&work.testcase).to_string(),
                 mode: mode(&work.mode),
                 table,
             });
@@ -67,7 +68,7 @@ pub(super) fn put_waits(all: &[(PathBuf, LockWaits)], page: &mut Page) -> anyhow
     for (path, waits) in all {
         let work = has_curve(page, path, waits.work.as_ref(), &waits.title)?;
         page.waits.push(Waits {
-            case: work.testcase.clone(),
+            case: CaseId::from_record(&work.testcase).to_string(),
             mode: mode(&work.mode),
             tasks: work.tasks,
             table: locks::table(waits, SHOWN).to_string(),
@@ -86,7 +87,8 @@ fn has_curve<'a>(
 ) -> anyhow::Result<&'a Work> {
     let is_of = |work: &&Work| {
         let mut curves = page.curves.iter();
-        curves.any(|curve| curve.testcase == work.testcase && curve.mode == mode(&work.mode))
+        let case = CaseId::from_record(&work.testcase).to_string();
+        curves.any(|curve| curve.testcase == case && curve.mode == mode(&work.mode))
     };
     work.filter(is_of).ok_or_else(|| {
         let what =
@@ -101,7 +103,7 @@ fn has_curve<'a>(
 fn profile(capture: &Capture) -> Option<Profile> {
     let work = capture.work.as_ref()?;
     Some(Profile {
-        case: work.testcase.clone(),
+        case: CaseId::from_record(&work.testcase).to_string(),
         mode: mode(&work.mode),
         tasks: work.tasks,
         summary: summary(capture).trim_end().to_owned(),

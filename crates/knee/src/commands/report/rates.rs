@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use knee_host::number::{plural, si};
-use knee_measure::results::{Key, Measured, Results};
-use knee_measure::summary::CONFIDENCE;
-use knee_measure::testcases;
 use knee_report::{self as model, Missing};
+use knee_run::case_id::CaseId;
+use knee_run::results::{Key, Measured, Results};
+use knee_run::summary::CONFIDENCE;
 use knee_stats::{Curve, median, median_interval};
+use knee_testcases::CATALOGUE;
 
 use super::page::{Shown, label, shown_mode};
 
@@ -23,11 +24,11 @@ pub(super) fn shown(nr: usize, results: &Results, knee: f64) -> Shown {
             off_chart.push(placeless(key, measured, results));
             continue;
         };
-        let name = key.testcase.as_str();
-        cases.entry(name).or_insert_with(|| case(name, results));
+        let name = key.case.to_string();
+        cases.entry(name.clone()).or_insert_with(|| case(&key.case, results));
         let curve = curves
-            .entry((name, mode))
-            .or_insert_with(|| model::Curve::new(nr, name, shown_mode(mode)));
+            .entry((name.clone(), mode))
+            .or_insert_with(|| model::Curve::new(nr, &name, shown_mode(mode)));
         put(curve, tasks, measured);
     }
     curves.values_mut().for_each(|curve| read_off(curve, knee));
@@ -41,12 +42,12 @@ pub(super) fn shown(nr: usize, results: &Results, knee: f64) -> Shown {
     }
 }
 
-fn case(name: &str, results: &Results) -> model::Case {
-    let info = results.cases.get(name);
+fn case(id: &CaseId, results: &Results) -> model::Case {
+    let info = results.cases.get(id);
     let family = info.and_then(|info| info.family).map_or("unknown", |family| family.as_str());
     let unit = info.map_or("iterations", |info| &info.unit);
-    let description = testcases::find(name).map_or("", |testcase| testcase.description);
-    model::Case::new(name, family, description, unit)
+    let description = CATALOGUE.find(&id.testcase).map_or("", |testcase| testcase.description);
+    model::Case::new(&id.to_string(), family, description, unit)
 }
 
 fn put(curve: &mut model::Curve, tasks: u32, measured: &Measured) {
@@ -75,7 +76,7 @@ fn read_off(curve: &mut model::Curve, knee: f64) {
 
 /// What cannot be on a chart, in words.
 fn placeless(key: &Key, measured: &Measured, results: &Results) -> String {
-    let unit = results.cases.get(&key.testcase).map_or("iterations", |info| &info.unit);
+    let unit = results.cases.get(&key.case).map_or("iterations", |info| &info.unit);
     let what = match median(&measured.rounds) {
         Some(rate) => {
             format!("{} {unit}/s in {}", si(rate), plural(measured.rounds.len(), "round"))
@@ -88,6 +89,6 @@ fn placeless(key: &Key, measured: &Measured, results: &Results) -> String {
     };
     format!(
         "{}: {what}. The output tells {unknown}. Name its file like mmap1_threads-4.txt.",
-        key.testcase
+        key.case
     )
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use knee_host::number::plural;
-use knee_measure::plan::Point;
-use knee_measure::record::{Record, RecordError, RunRecord};
-use knee_measure::summary::{CurveSummary, summarise};
-use knee_measure::testcase::Mode;
 use knee_report::{self as model, CpuShares, Missing, PerTask};
+use knee_run::case_id::CaseId;
+use knee_run::plan::Point;
+use knee_run::record::{Record, RecordError, RunRecord};
+use knee_run::summary::{CurveSummary, summarise};
+use knee_run::testcase::Mode;
 
 use super::page::{Shown, directory, label, shown_mode};
 
@@ -16,7 +17,12 @@ pub(super) fn shown(nr: usize, path: &Path, knee: f64) -> Result<Shown, RecordEr
     let record = Record::open(directory(path))?;
     let cases = record.run.cases.iter().map(|case| model::Case {
         bytes_per_unit: case.bytes,
-        ..model::Case::new(&case.name, case.family.as_str(), &case.description, &case.unit)
+        ..model::Case::new(
+            &case.id.to_string(),
+            case.family.as_str(),
+            &case.description,
+            &case.unit,
+        )
     });
     Ok(Shown {
         cases: cases.collect(),
@@ -62,8 +68,8 @@ fn run(record: &RunRecord, path: &Path) -> model::Run {
         failures: failures
             .iter()
             .map(|f| {
-                let Point { testcase, mode, tasks } = &f.point;
-                format!("{testcase} {mode} ×{tasks}: {}", f.failure.reason)
+                let Point { case, mode, tasks } = &f.point;
+                format!("{case} {mode} ×{tasks}: {}", f.failure.reason)
             })
             .collect(),
     }
@@ -72,18 +78,18 @@ fn run(record: &RunRecord, path: &Path) -> model::Run {
 /// The curves of the record, also those of which there are only failures.
 fn curves(nr: usize, record: &Record, knee: f64) -> Result<Vec<model::Curve>, RecordError> {
     let run = &record.run;
-    let mut curves: BTreeMap<(String, Mode), model::Curve> = BTreeMap::new();
+    let mut curves: BTreeMap<(CaseId, Mode), model::Curve> = BTreeMap::new();
     for summary in summarise(run, &record.finished_rounds()?, knee) {
         let curve = curve(nr, &summary);
-        curves.insert((summary.testcase, summary.mode), curve);
+        curves.insert((summary.case, summary.mode), curve);
     }
     let failures: BTreeMap<&Point, &str> =
         run.failures.iter().map(|f| (&f.point, f.failure.reason.as_str())).collect();
     for point in run.points() {
-        let (name, mode, tasks) = (point.testcase.clone(), point.mode, point.tasks);
+        let (name, mode, tasks) = (point.case.clone(), point.mode, point.tasks);
         let curve = curves
             .entry((name, mode))
-            .or_insert_with(|| model::Curve::new(nr, &point.testcase, shown_mode(mode)));
+            .or_insert_with(|| model::Curve::new(nr, &point.case.to_string(), shown_mode(mode)));
         if curve.points.binary_search_by_key(&tasks, |measured| measured.tasks).is_err() {
             let reason = failures.get(&point).unwrap_or(&"no round of it was finished");
             curve.missing.push(Missing { tasks, reason: (*reason).to_owned() });
@@ -112,6 +118,6 @@ fn curve(nr: usize, summary: &CurveSummary) -> model::Curve {
         points: points.collect(),
         knee: summary.knee.filter(|_| has_base),
         peak: summary.peak,
-        ..model::Curve::new(nr, &summary.testcase, shown_mode(summary.mode))
+        ..model::Curve::new(nr, &summary.case.to_string(), shown_mode(summary.mode))
     }
 }

@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use knee_host::number::spread;
-use knee_measure::noise::NoiseFloors;
-use knee_measure::record::Record;
+use knee_run::noise::NoiseFloors;
+use knee_run::record::Record;
 
 use crate::stderr::tell;
 
@@ -35,7 +35,7 @@ impl MeasuredFloor {
         let worst = floors.points.iter().max_by(|a, b| a.relative.total_cmp(&b.relative));
         let worst = worst.map_or(String::new(), |noise| {
             let (relative, point) = (spread(noise.relative), &noise.point);
-            format!(", at worst {relative} ({} {} ×{})", point.testcase, point.mode, point.tasks)
+            format!(", at worst {relative} ({} {} ×{})", point.case, point.mode, point.tasks)
         });
         tell!("knee: noise floor of this machine: typically {}{worst}", spread(floors.typical));
         if marked * 2 > samples {

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use knee_host::{CpuList, Environment, Topology};
-use knee_measure::record::{Machine, Paused, Rounds, RunRecord, Writer};
+use knee_run::record::{Machine, Paused, Rounds, RunRecord, Writer};
+use knee_testcases::CATALOGUE;
 
 use crate::exit::usage;
 
@@ -19,6 +20,15 @@ pub(in crate::commands) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunReco
              machines do not mix; resume it there, or begin a new run here",
             dir.display()
         )));
+    }
+    for case in run.cases.iter().filter(|case| case.is_built_in()) {
+        CATALOGUE.of_record(&case.id).map_err(|error| {
+            usage(format!(
+                "--resume {}: this knee cannot measure {}: {error}; use the knee that began the run",
+                dir.display(),
+                case.id
+            ))
+        })?;
     }
     let cpus: CpuList = run.request.cpus.iter().copied().collect();
     Topology::read()?.restrict(&cpus).map_err(|error| {

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use knee_measure::results::{Key, Results};
+use knee_run::results::{Key, Results};
 
 /// All rounds of all runs.
 pub(crate) fn render(results: &[Results]) -> String {
@@ -29,7 +29,7 @@ pub(crate) fn render(results: &[Results]) -> String {
         let _ = writeln!(text, "kernel: {kernel}\ncpu: {}", model.unwrap_or("unknown"));
         text.push('\n');
         for (key, measured) in &side.points {
-            let unit = side.cases.get(&key.testcase).map_or("iterations", |case| &case.unit);
+            let unit = side.cases.get(&key.case).map_or("iterations", |case| &case.unit);
             let (name, unit) = (name(key), rate_of(unit));
             for rate in &measured.rounds {
                 let _ = writeln!(text, "{name} 1 {rate} {unit}");
@@ -47,8 +47,12 @@ fn rate_of(unit: &str) -> String {
 
 /// `BenchmarkMmap1/mode=threads/tasks=2`: a name begins with a capital letter and has no blanks.
 fn name(key: &Key) -> String {
-    let word: String =
-        key.testcase.chars().map(|c| if c.is_whitespace() || c == '/' { '_' } else { c }).collect();
+    let word: String = key
+        .case
+        .to_string()
+        .chars()
+        .map(|c| if c.is_whitespace() || c == '/' { '_' } else { c })
+        .collect();
     let mut letters = word.chars();
     let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
     let mut name = format!("Benchmark{first}{}", letters.as_str());

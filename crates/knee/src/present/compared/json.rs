@@ -1,6 +1,6 @@
 //! For programs: all that was computed.
 
-use knee_measure::results::{Compared, ComparedPoint, Results, Verdicts};
+use knee_run::results::{Compared, ComparedPoint, Results, Verdicts};
 use knee_stats::{Test, Verdict};
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
         .iter()
         .map(|gap| {
             json!({
-                "testcase": gap.key.testcase,
+                "testcase": gap.key.case,
                 "mode": gap.key.mode,
                 "tasks": gap.key.tasks,
                 "missing_before": gap.before,
@@ -104,7 +104,7 @@ fn point(point: &ComparedPoint) -> Value {
         Test::SignedRankNormal => "Wilcoxon signed-rank, normal approximation",
     });
     json!({
-        "testcase": point.key.testcase,
+        "testcase": point.key.case,
         "mode": point.key.mode,
         "tasks": point.key.tasks,
         "family": point.family,

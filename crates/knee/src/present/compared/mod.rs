@@ -8,9 +8,10 @@ pub(crate) mod table;
 use std::collections::BTreeSet;
 
 use knee_host::number::{plural, si, spread, time};
-use knee_measure::noise::NoiseFloors;
-use knee_measure::plan::Point;
-use knee_measure::results::{Compared, ComparedPoint, Gap, Key, Results, Verdicts, testcase};
+use knee_run::case_id::CaseId;
+use knee_run::noise::NoiseFloors;
+use knee_run::plan::Point;
+use knee_run::results::{Compared, ComparedPoint, Gap, Key, Results, Verdicts};
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict, pairs_to_claim};
 
 /// One run, and what each of the others says compared with it.
@@ -22,7 +23,7 @@ pub(crate) struct Comparisons<'r> {
 
 /// `mmap1 threads ×2`, as far as it is known.
 pub(crate) fn name(key: &Key) -> String {
-    format!("{} {}", key.testcase, position(key)).trim_end().to_owned()
+    format!("{} {}", key.case, position(key)).trim_end().to_owned()
 }
 
 /// `threads ×2`, as far as it is known.
@@ -128,8 +129,8 @@ fn gaps(gaps: &[Gap]) -> Vec<String> {
     let mut groups: Vec<(&Gap, Vec<String>)> = Vec::new();
     for gap in gaps {
         let same = |other: &Gap| {
-            (&other.key.testcase, &other.before, &other.after)
-                == (&gap.key.testcase, &gap.before, &gap.after)
+            (&other.key.case, &other.before, &other.after)
+                == (&gap.key.case, &gap.before, &gap.after)
         };
         match groups.iter_mut().find(|(other, _)| same(other)) {
             Some((_, points)) => points.push(position(&gap.key)),
@@ -148,7 +149,7 @@ fn gaps(gaps: &[Gap]) -> Vec<String> {
                 [side("before", &gap.before), side("after", &gap.after)]
             };
             let sides: Vec<String> = sides.into_iter().flatten().collect();
-            let name = &gap.key.testcase;
+            let name = &gap.key.case;
             let points = match points.join(", ") {
                 points if points.is_empty() => points,
                 points => format!(" ({points})"),
@@ -196,33 +197,33 @@ fn variants(compared: &Compared) -> Option<String> {
         n => format!(", and so for {n} more"),
     };
     Some(format!(
-        "two variants of a testcase are compared, as each run has one{more}; to measure them in turns, \
-         where what the machine does meanwhile cancels: {}",
+        "each run has other parameters of one testcase, and these are compared{more}; to measure them in \
+         interleaved rounds, which cancels drift: {}",
         in_turns(&first.before, &first.after)
     ))
 }
 
 /// The command that compares two testcases in turns.
-fn in_turns(before: &str, after: &str) -> String {
+fn in_turns(before: &CaseId, after: &CaseId) -> String {
     format!("knee ab --before {before} --after {after}")
 }
 
 /// Why nothing of two runs can be compared, and what to do.
 pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
-    let (names_before, names_after) = (before.testcases(), after.testcases());
+    let (names_before, names_after) = (before.measured(), after.measured());
     let same = names_before.intersection(&names_after).next();
     let variants = || {
         names_before.iter().find_map(|one| {
-            let other = names_after.iter().find(|other| testcase(one) == testcase(other))?;
+            let other = names_after.iter().find(|other| one.testcase == other.testcase)?;
             Some((one, other))
         })
     };
     let advice = match (same, variants(), names_before.first().zip(names_after.first())) {
         (Some(name), _, _) => format!("both have {name}: measure it with the same -m and -t"),
         (None, Some((one, other)), _) => format!(
-            "a run has several variants of {}, and nobody knows which is meant: compare runs with one \
-             each, or two in turns: {}",
-            testcase(one),
+            "a run has {} with several sets of parameters, and it is unclear which to compare: compare \
+             runs with one each, or two in interleaved rounds: {}",
+            one.testcase,
             in_turns(one, other)
         ),
         (None, None, Some((one, other))) if before.run.is_some() && after.run.is_some() => {
@@ -273,7 +274,7 @@ fn too_few_pairs(
         false => format!(" of {asked}, as the others are not finished"),
     };
     Some(format!(
-        "{}{more}: only {} can be used{lost}, and a claim at {} % confidence takes {needed}: quieten the \
+        "{}{more}: only {} can be used{lost}, and a claim at {}% confidence takes {needed}: quieten the \
          machine, or use more rounds (-r)",
         name(&first.key),
         plural(used, "round"),
@@ -310,7 +311,7 @@ fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
             return None;
         }
         let key = &point.key;
-        let at = Point { testcase: key.testcase.clone(), mode: key.mode?, tasks: key.tasks? };
+        let at = Point { case: key.case.clone(), mode: key.mode?, tasks: key.tasks? };
         Some((point.comparison.ratio?.ratio - 1.0).abs() < floors.measured(&at)?)
     };
     let mut hidden = compared.points.iter().filter(|point| below(point) == Some(true));

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use knee_host::number::plural;
-use knee_measure::results::{Compared, ComparedPoint, Results};
-use knee_measure::testcase::Family;
+use knee_run::results::{Compared, ComparedPoint, Results};
+use knee_run::testcase::Family;
 use knee_stats::Verdict;
 
 use super::{

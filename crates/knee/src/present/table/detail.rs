@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use knee_host::number::{percent, percent_beside, si, tasks};
-use knee_measure::record::RunRecord;
-use knee_measure::summary::{CurveEntry, CurveSummary};
+use knee_run::record::RunRecord;
+use knee_run::summary::{CurveEntry, CurveSummary};
 
 use super::{BAD, BOLD, UNKNOWN, View, against_processes, disturbed, has_interval};
 use crate::present::has_base;
@@ -17,14 +17,14 @@ const LONGEST_BAR: f64 = 1.2;
 pub(super) fn render(run: &RunRecord, curves: &[CurveSummary], view: &View<'_>) -> String {
     let mut text = String::new();
     for curve in curves {
-        let case = run.case(&curve.testcase);
+        let case = run.case(&curve.case);
         let description = case.map_or("", |case| case.description.as_str());
         let unit = case.map_or("iterations", |case| case.unit.as_str());
         let bytes = case.map_or(0, |case| case.bytes);
         let _ = writeln!(
             text,
             "{BOLD}{} {}{BOLD:#}  {description}\n{:>7} {:>12} {:>19} {:>10} {:>6} {:>8}  {:>4} {:>4} {:>4}",
-            curve.testcase,
+            curve.case,
             curve.mode,
             "tasks",
             format!("{unit}/s"),

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use knee_host::number::{percent, percent_beside, si, spread, tasks};
-use knee_measure::record::{Record, RunRecord};
-use knee_measure::summary::{CurveEntry, CurveSummary};
-use knee_measure::testcase::Family;
+use knee_run::record::{Record, RunRecord};
+use knee_run::summary::{CurveEntry, CurveSummary};
+use knee_run::testcase::Family;
 
 use super::{BAD, BOLD, DIM, UNKNOWN, View, against_processes, disturbed, has_interval};
 use crate::present::has_base;
@@ -18,12 +18,12 @@ const RATE_COLUMNS: usize = 6;
 pub(super) fn render(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String {
     let run = &record.run;
     let shown = shown_tasks(&run.request.tasks);
-    let width = curves.iter().map(|c| c.testcase.len()).max().unwrap_or(0).max(15);
+    let width = curves.iter().map(|c| c.case.to_string().len()).max().unwrap_or(0).max(15);
     let mut text = String::new();
     let mut family = None;
-    let mut testcase = "";
+    let mut last = None;
     for curve in curves {
-        let case = run.case(&curve.testcase);
+        let case = run.case(&curve.case);
         let of = case.map_or(Family::Plugin, |case| case.family);
         if family != Some(of) {
             let gap = if family.is_some() { "\n" } else { "" };
@@ -37,10 +37,10 @@ pub(super) fn render(record: &Record, curves: &[CurveSummary], view: &View<'_>) 
                 "speed-up", "effic.", "±", "knee"
             );
             family = Some(of);
-            testcase = "";
+            last = None;
         }
-        let name = if testcase == curve.testcase { "" } else { curve.testcase.as_str() };
-        testcase = &curve.testcase;
+        let name = if last == Some(&curve.case) { String::new() } else { curve.case.to_string() };
+        last = Some(&curve.case);
         let _ = write!(text, "{name:width$} {:10}", curve.mode.as_str());
         for n in &shown {
             let entry = curve.points.iter().find(|e| e.point.point.tasks == *n);
@@ -100,7 +100,7 @@ fn remarks(
     view: &View<'_>,
 ) -> Vec<String> {
     let mut remarks = Vec::new();
-    if let Some(case) = run.case(&curve.testcase) {
+    if let Some(case) = run.case(&curve.case) {
         if case.bytes > 0 {
             remarks.push(format!("{}B/s", si(last.point.rate * case.bytes as f64)));
         }

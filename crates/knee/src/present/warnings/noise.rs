@@ -3,9 +3,9 @@
 use std::fmt;
 
 use knee_host::number::{percent_beside, spread, tasks};
-use knee_measure::noise::NoiseFloors;
-use knee_measure::plan::Point;
-use knee_measure::summary::CurveSummary;
+use knee_run::noise::NoiseFloors;
+use knee_run::plan::Point;
+use knee_run::summary::CurveSummary;
 
 use crate::present::has_base;
 
@@ -35,7 +35,7 @@ impl fmt::Display for Doubts {
                 f,
                 "{}{} {} ({} at {}, noise floor {}{})",
                 if i > 0 { ", " } else { "" },
-                point.testcase,
+                point.case,
                 point.mode,
                 percent_beside(*efficiency, *threshold),
                 tasks(point.tasks),

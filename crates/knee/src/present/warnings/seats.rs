@@ -3,10 +3,10 @@
 use std::fmt;
 
 use knee_host::number::tasks;
-use knee_measure::plan::Case;
-use knee_measure::record::RunRecord;
-use knee_measure::summary::CurveSummary;
-use knee_measure::sweep::spare_cpu;
+use knee_run::plan::Case;
+use knee_run::record::RunRecord;
+use knee_run::summary::CurveSummary;
+use knee_run::sweep::spare_cpu;
 
 /// A number of tasks; another one holds where a task occupies two CPUs, its helper the second.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,9 +34,9 @@ impl fmt::Display for Limit {
 impl Limit {
     /// Takes in that `case` has this limit; the least one holds.
     fn lower_to(&mut self, tasks: u32, case: &Case) {
-        let limit = if case.uses_next_cpu() {
+        let limit = if case.cpus_per_task > 1 {
             if self.such_as.is_empty() {
-                self.such_as.clone_from(&case.name);
+                self.such_as = case.id.to_string();
             }
             &mut self.two_cpus_each
         } else {
@@ -66,7 +66,7 @@ pub(super) fn shared_beyond(run: &RunRecord, curves: &[CurveSummary]) -> Option<
     let cpus = run.request.cpus.len() as u32;
     let mut most = Limit::default();
     for (case, tasks) in measured(run, curves) {
-        let fit = if case.uses_next_cpu() { cpus / 2 } else { cpus };
+        let fit = if case.cpus_per_task > 1 { cpus / 2 } else { cpus };
         if tasks > fit {
             most.lower_to(fit, case);
         }
@@ -79,7 +79,7 @@ fn measured<'a>(
     curves: &'a [CurveSummary],
 ) -> impl Iterator<Item = (&'a Case, u32)> {
     curves.iter().flat_map(|curve| {
-        let case = run.case(&curve.testcase);
+        let case = run.case(&curve.case);
         curve.points.iter().filter_map(move |entry| Some((case?, entry.point.point.tasks)))
     })
 }

@@ -15,6 +15,7 @@
 
 mod lock;
 mod machine;
+mod older;
 mod paused;
 mod plausible;
 mod reader;
@@ -30,6 +31,7 @@ pub use reader::{Access, Lacking, Record, RecordError};
 pub use round::{RoundSummary, Rounds, all_round_rates, round_rates};
 pub use writer::Writer;
 
+use crate::case_id::CaseId;
 use crate::job::{CpuShares, Failure, Mark, Phase};
 use crate::plan::{Case, Order, Point};
 use crate::testcase::Mode;
@@ -126,9 +128,9 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// The testcase called `name`.
-    pub fn case(&self, name: &str) -> Option<&Case> {
-        self.cases.iter().find(|case| case.name == name)
+    /// What is called `id`.
+    pub fn case(&self, id: &CaseId) -> Option<&Case> {
+        self.cases.iter().find(|case| case.id == *id)
     }
 
     /// A run that is about to begin on this machine.

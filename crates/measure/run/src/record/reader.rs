@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use super::older;
 use super::plausible::{check_run, check_sample};
 use super::{RUN_FILE, Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine};
 use crate::plan::Point;
@@ -177,7 +178,8 @@ impl Record {
         if found != u64::from(SCHEMA) {
             return Err(RecordError::Schema { path, found });
         }
-        let run: RunRecord = serde_json::from_slice(&text).map_err(malformed)?;
+        let mut run: RunRecord = serde_json::from_slice(&text).map_err(malformed)?;
+        older::complete(&mut run, &value);
         check_run(&run).map_err(|reason| RecordError::Implausible { path, reason })?;
         Ok(Self { run, dir: dir.to_owned() })
     }
@@ -268,5 +270,5 @@ fn sample(
 
 /// `mmap1 threads ×2`
 pub(super) fn name(point: &Point) -> String {
-    format!("{} {} ×{}", point.testcase, point.mode, point.tasks)
+    format!("{} {} ×{}", point.case, point.mode, point.tasks)
 }

@@ -180,7 +180,7 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
     if all_disturbed {
         comparison.verdict = Verdict::Inconclusive { rounds_needed: None };
     }
-    let info = before.cases.get(&key.testcase).or_else(|| after.cases.get(&key.testcase));
+    let info = before.cases.get(&key.case).or_else(|| after.cases.get(&key.case));
     ComparedPoint {
         key: key.clone(),
         unit: info.map_or("iterations", |info| &info.unit).to_owned(),
@@ -249,13 +249,18 @@ mod tests {
     fn results(points: &[(&str, &[f64])]) -> Results {
         let mut results = Results::new(Path::new("x"));
         for (name, rounds) in points {
-            let key = Key { testcase: (*name).to_owned(), mode: None, tasks: Some(2) };
+            let key = Key { case: name.parse().unwrap(), mode: None, tasks: Some(2) };
             if rounds.is_empty() {
                 results.miss(key, "it died".to_owned());
             } else {
                 rounds.iter().for_each(|&rate| results.add(key.clone(), rate, 3));
             }
         }
+        results.classify(|id| match id.testcase.as_str() {
+            "mmap1" | "brk1" => Some(Family::Memory),
+            "read1" => Some(Family::File),
+            _ => None,
+        });
         results
     }
 
@@ -285,7 +290,8 @@ mod tests {
     #[test]
     fn claims_come_first_and_nothing_is_dropped() {
         let compared = compared();
-        let names: Vec<&str> = compared.points.iter().map(|p| p.key.testcase.as_str()).collect();
+        let names: Vec<&str> =
+            compared.points.iter().map(|p| p.key.case.testcase.as_str()).collect();
         assert_eq!(names, ["mmap1", "unheard-of", "read1"]);
         assert_eq!(
             compared.verdicts(),
@@ -294,7 +300,9 @@ mod tests {
         let gaps: Vec<_> = compared
             .gaps
             .iter()
-            .map(|gap| (gap.key.testcase.as_str(), gap.before.as_deref(), gap.after.as_deref()))
+            .map(|gap| {
+                (gap.key.case.testcase.as_str(), gap.before.as_deref(), gap.after.as_deref())
+            })
             .collect();
         assert_eq!(
             gaps,

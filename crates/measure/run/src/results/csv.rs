@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Key, Results, ResultsError, read_to_string};
+use crate::case_id::CaseId;
 use crate::plan::MAX_TASKS;
 use crate::record::MAX_RATE;
 use crate::testcase::Mode;
@@ -108,7 +109,8 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
                 .ok()
                 .filter(|rate: &f64| rate.abs() <= MAX_RATE)
                 .ok_or_else(|| malformed(format!("{text:?} is no rate")))?;
-            let key = Key { testcase: testcase.clone(), mode: Some(mode), tasks: Some(tasks) };
+            let key =
+                Key { case: CaseId::from_record(&testcase), mode: Some(mode), tasks: Some(tasks) };
             if rate < 0.0 {
                 results.miss(key, "will-it-scale noted that it has no result".to_owned());
             } else {
@@ -125,7 +127,7 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
 impl Results {
     /// Notes a table that has a head at most.
     fn miss_all_of(&mut self, testcase: &str) {
-        let key = Key { testcase: testcase.to_owned(), mode: None, tasks: None };
+        let key = Key { case: CaseId::from_record(testcase), mode: None, tasks: None };
         self.miss(key, "its table has no measurement".to_owned());
     }
 }
@@ -151,11 +153,10 @@ mod tests {
     fn a_file_is_a_round_of_each_mode() {
         let results = parsed(FILE).unwrap();
         let key =
-            |mode, tasks| Key { testcase: "mmap1".into(), mode: Some(mode), tasks: Some(tasks) };
+            |mode, tasks| Key { case: CaseId::new("mmap1"), mode: Some(mode), tasks: Some(tasks) };
         assert_eq!(results.points.len(), 4);
         assert_eq!(results.points[&key(Mode::Processes, 2)].rounds, [150.0]);
         assert!(results.points[&key(Mode::Threads, 2)].gap.is_some());
-        assert!(results.cases["mmap1"].family.is_some());
     }
 
     #[test]
@@ -163,7 +164,8 @@ mod tests {
         let text = format!("# read1\n{FILE}\n# open1\n{FILE}# read1\n{FILE}");
         let results = parsed(&text).unwrap();
         assert_eq!(results.cases.len(), 2);
-        let first = results.points.iter().find(|(key, _)| key.testcase == "read1").unwrap();
+        let first =
+            results.points.iter().find(|(key, _)| key.case == CaseId::new("read1")).unwrap();
         assert_eq!(first.1.rounds, [100.0, 100.0]);
     }
 
@@ -176,7 +178,8 @@ mod tests {
             (&format!("# of 2013\n# read1\n{head}# open1\n"), vec!["open1", "read1"]),
         ] {
             let results = parsed(text).unwrap();
-            let gaps: Vec<&str> = results.points.keys().map(|key| key.testcase.as_str()).collect();
+            let gaps: Vec<&str> =
+                results.points.keys().map(|key| key.case.testcase.as_str()).collect();
             assert_eq!(gaps, testcases);
             assert!(results.points.values().all(|measured| measured.gap.is_some()));
         }

@@ -53,7 +53,7 @@ fn series(runs: &[Results], key: &Key, options: &ChangeOptions) -> Series {
         .filter_map(|(nr, run)| Some((nr, median(&run.points.get(key)?.rounds)?)))
         .collect();
     let rates: Vec<f64> = values.iter().map(|&(_, rate)| rate).collect();
-    let info = runs.iter().find_map(|run| run.cases.get(&key.testcase));
+    let info = runs.iter().find_map(|run| run.cases.get(&key.case));
     Series {
         key: key.clone(),
         unit: info.map_or("iterations", |info| &info.unit).to_owned(),
@@ -65,11 +65,12 @@ fn series(runs: &[Results], key: &Key, options: &ChangeOptions) -> Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case_id::CaseId;
     use std::path::Path;
 
     #[test]
     fn a_step_is_found_where_it_happened_and_runs_without_the_point_are_skipped() {
-        let key = |name: &str| Key { testcase: name.to_owned(), mode: None, tasks: Some(1) };
+        let key = |name: &str| Key { case: CaseId::new(name), mode: None, tasks: Some(1) };
         let runs: Vec<Results> = (0..16)
             .map(|nr| {
                 let mut results = Results::new(Path::new("x"));

@@ -18,7 +18,7 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
     let run = record.run;
     let mut results = Results::new(path);
     for case in &run.cases {
-        results.cases.insert(case.name.clone(), CaseInfo::of(case));
+        results.cases.insert(case.id.clone(), CaseInfo::of(case));
     }
     let failures: BTreeMap<&Point, &str> =
         run.failures.iter().map(|f| (&f.point, f.failure.reason.as_str())).collect();
@@ -41,8 +41,7 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
             let (n, of) = (finished.of(&point).count(), run.request.rounds);
             measured.gap = Some(format!("{n} of {of} rounds were finished"));
         }
-        let key =
-            Key { testcase: point.testcase, mode: Some(point.mode), tasks: Some(point.tasks) };
+        let key = Key { case: point.case, mode: Some(point.mode), tasks: Some(point.tasks) };
         results.points.insert(key, measured);
     }
     results.run = Some(run);

@@ -22,9 +22,11 @@ pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, Verdicts};
 pub use difference::{Difference, differences};
 pub use history::{Series, history, in_time_order};
 pub use turns::InTurns;
-pub use variants::{VariantPair, testcase};
+pub use variants::VariantPair;
 
-use crate::plan::{Case, Score};
+use crate::case_id::CaseId;
+use crate::job::{Score, Source};
+use crate::plan::Case;
 use crate::record::{RUN_FILE, RecordError, RunRecord};
 use crate::testcase::{Family, Mode};
 
@@ -34,8 +36,8 @@ const START_BYTES: u64 = 4096;
 /// What a rate belongs to. Output of will-it-scale does not say everything.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Name of the testcase; its description where there is no name.
-    pub testcase: String,
+    /// What was measured; named by its description where there is no name.
+    pub case: CaseId,
     /// Processes or threads.
     pub mode: Option<Mode>,
     /// Number of tasks.
@@ -78,7 +80,10 @@ impl CaseInfo {
         Self {
             family: Some(case.family),
             unit: case.unit.clone(),
-            timed: case.command.as_ref().is_some_and(|command| command.score == Score::Time),
+            timed: matches!(
+                &case.source,
+                Source::Command { command } if command.score == Score::Time
+            ),
         }
     }
 }
@@ -91,7 +96,7 @@ pub struct Results {
     /// All that was measured, or should have been.
     pub points: BTreeMap<Key, Measured>,
     /// The testcases.
-    pub cases: BTreeMap<String, CaseInfo>,
+    pub cases: BTreeMap<CaseId, CaseInfo>,
     /// What was asked for and the machine, where the format says so.
     pub run: Option<RunRecord>,
 }
@@ -180,8 +185,8 @@ impl Kind {
 /// The rounds of one testcase in one mode, by number of tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoundsOfCurve {
-    /// Name of the testcase.
-    pub testcase: String,
+    /// What was measured.
+    pub case: CaseId,
     /// Processes or threads.
     pub mode: Option<Mode>,
     /// (tasks, rates of the rounds), fewest tasks first; without points that have no rounds.
@@ -189,9 +194,16 @@ pub struct RoundsOfCurve {
 }
 
 impl Results {
-    /// Names of all that was measured.
-    pub fn testcases(&self) -> BTreeSet<&str> {
-        self.points.keys().map(|key| key.testcase.as_str()).collect()
+    /// All that was measured.
+    pub fn measured(&self) -> BTreeSet<&CaseId> {
+        self.points.keys().map(|key| &key.case).collect()
+    }
+
+    /// Fills in the families of testcases, which foreign files do not tell.
+    pub fn classify(&mut self, family: impl Fn(&CaseId) -> Option<Family>) {
+        for (id, case) in &mut self.cases {
+            case.family = case.family.or_else(|| family(id));
+        }
     }
 
     /// All curves, by name and mode. What does not say its number of tasks is on none.
@@ -201,11 +213,11 @@ impl Results {
             let Some(tasks) = key.tasks.filter(|_| !measured.rounds.is_empty()) else { continue };
             let point = (tasks, measured.rounds.clone());
             match curves.last_mut() {
-                Some(curve) if curve.testcase == key.testcase && curve.mode == key.mode => {
+                Some(curve) if curve.case == key.case && curve.mode == key.mode => {
                     curve.points.push(point);
                 }
                 _ => curves.push(RoundsOfCurve {
-                    testcase: key.testcase.clone(),
+                    case: key.case.clone(),
                     mode: key.mode,
                     points: vec![point],
                 }),
@@ -240,8 +252,8 @@ impl Results {
 
     /// Adds a round, of a testcase of will-it-scale's.
     fn add(&mut self, key: Key, rate: f64, samples: u64) {
-        self.cases.entry(key.testcase.clone()).or_insert_with(|| CaseInfo {
-            family: crate::testcases::find(&key.testcase).map(|testcase| testcase.family),
+        self.cases.entry(key.case.clone()).or_insert_with(|| CaseInfo {
+            family: None,
             unit: "iterations".to_owned(),
             timed: false,
         });

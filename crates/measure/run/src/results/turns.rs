@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use knee_stats::{CompareOptions, compare_pairs};
 
 use super::{CaseInfo, Compared, Key, Measured, Results, ResultsError};
-use crate::plan::{Case, Order, Point, Side, partner};
+use crate::case_id::{CaseId, Side};
+use crate::job::{Command, Source};
+use crate::plan::{Case, Order, Point, partner};
 use crate::record::{Record, Rounds};
 
 /// Both sides of a run in turns, and what their comparison says.
@@ -25,15 +27,15 @@ impl InTurns {
     pub fn of(record: &Record, options: &CompareOptions) -> Result<Option<Self>, ResultsError> {
         let run = &record.run;
         let points = run.points();
-        let cases = (run.cases.iter().find(|case| case.side().0 == Some(Side::Before)))
-            .zip(run.cases.iter().find(|case| case.side().0 == Some(Side::After)));
+        let cases = (run.cases.iter().find(|case| case.id.side == Some(Side::Before)))
+            .zip(run.cases.iter().find(|case| case.id.side == Some(Side::After)));
         let (Order::InTurns, Some((one, other))) = (run.request.order, cases) else {
             return Ok(None);
         };
         let finished = record.finished_rounds()?;
-        let name = match (one.side().1, other.side().1) {
-            (before, after) if before == after => before.to_owned(),
-            (before, after) => format!("{before} → {after}"),
+        let name = match (one.id.without_side(), other.id.without_side()) {
+            (before, after) if before == after => before,
+            (before, after) => CaseId::new(format!("{before} → {after}")),
         };
         let (mut before, mut after) = (side(one, &name), side(other, &name));
         let mut pairs = BTreeMap::new();
@@ -78,23 +80,27 @@ impl InTurns {
     }
 }
 
-fn side(case: &Case, name: &str) -> Results {
-    let source = match (&case.command, &case.plugin) {
-        (Some(command), _) => PathBuf::from(&command.line),
-        (_, Some(path)) => path.clone(),
-        (None, None) => PathBuf::from(case.side().1),
+fn side(case: &Case, name: &CaseId) -> Results {
+    let source = match &case.source {
+        Source::Command { command } => PathBuf::from(&command.line),
+        Source::Plugin { plugin } => plugin.clone(),
+        Source::BuiltIn {} => PathBuf::from(case.id.without_side().to_string()),
     };
     let mut results = Results::new(&source);
-    results.cases.insert(name.to_owned(), CaseInfo::of(case));
+    results.cases.insert(name.clone(), CaseInfo::of(case));
     results
 }
 
-/// A command has a number of tasks only where it is told one, and mode it has none.
-fn key(name: &str, point: &Point, case: &Case) -> Key {
-    let tasks = case.command.as_ref().is_none_or(crate::plan::Command::takes_tasks);
+/// A command has a task count only where it takes one, and it has no mode.
+fn key(name: &CaseId, point: &Point, case: &Case) -> Key {
+    let command = match &case.source {
+        Source::Command { command } => Some(command),
+        _ => None,
+    };
+    let tasks = command.is_none_or(Command::takes_tasks);
     Key {
-        testcase: name.to_owned(),
-        mode: case.command.is_none().then_some(point.mode),
+        case: name.clone(),
+        mode: command.is_none().then_some(point.mode),
         tasks: tasks.then_some(point.tasks),
     }
 }

@@ -17,6 +17,7 @@
 use std::path::Path;
 
 use super::{Key, Results, ResultsError, read_to_string};
+use crate::case_id::CaseId;
 use crate::plan::MAX_TASKS;
 use crate::record::MAX_RATE;
 use crate::testcase::Mode;
@@ -84,7 +85,7 @@ impl Results {
     fn end_block(&mut self, name: &Name, block: Option<Block<'_>>) {
         let Some(block) = block else { return };
         let testcase = name.testcase.clone().unwrap_or_else(|| block.description.to_owned());
-        let key = Key { testcase, mode: name.mode, tasks: name.tasks };
+        let key = Key { case: CaseId::from_record(&testcase), mode: name.mode, tasks: name.tasks };
         let n = block.totals.len();
         if n == 0 {
             self.miss(key, "an invocation ended before its first measured sample".to_owned());
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn a_block_is_a_round_and_its_samples_are_averaged() {
         let results = parsed("x/mmap1_threads-4.txt", &BLOCK.repeat(2)).unwrap();
-        let key = Key { testcase: "mmap1".into(), mode: Some(Mode::Threads), tasks: Some(4) };
+        let key = Key { case: CaseId::new("mmap1"), mode: Some(Mode::Threads), tasks: Some(4) };
         assert_eq!(results.points[&key].rounds, [25.0, 25.0]);
         assert_eq!(results.points[&key].samples, 4);
     }
@@ -152,7 +153,7 @@ mod tests {
     #[test]
     fn what_a_name_does_not_say_is_unknown() {
         let results = parsed("before.txt", BLOCK).unwrap();
-        let key = Key { testcase: "Map and unmap".into(), mode: None, tasks: None };
+        let key = Key { case: CaseId::new("Map and unmap"), mode: None, tasks: None };
         assert_eq!(results.points[&key].rounds, [25.0]);
     }
 

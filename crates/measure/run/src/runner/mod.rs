@@ -20,12 +20,15 @@ mod wait;
 
 use std::time::{Duration, Instant};
 
+use plugin::Plugin;
+
+use crate::Catalogue;
 use crate::area::Area;
 use crate::call::TaskError;
+use crate::catalogue::Selected;
 use crate::job::{Event, Failure, FailureKind, Job, MAPS, Source};
-use crate::testcase::{Setup, Testcase, Variant};
-use crate::testcases;
-use plugin::Plugin;
+use crate::parameter::Settings;
+use crate::testcase::Setup;
 pub use plugin::check as check_plugin;
 use sampler::Sampler;
 use spawn::Tasks;
@@ -34,8 +37,9 @@ use wait::{Link, Wake};
 /// The hidden subcommand of knee that makes it a runner.
 pub const SUBCOMMAND: &str = "runner";
 
-/// A task that counts nothing for an interval and so long hangs.
-const HUNG_AFTER: Duration = Duration::from_secs(3);
+/// A task that counts nothing for an interval and so long hangs. On a busy machine tasks that wait for each
+/// other have come to a stop for seconds.
+const HUNG_AFTER: Duration = Duration::from_secs(10);
 /// Between two looks at tasks that have counted nothing in the last interval.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// More patience with tasks that have to wait for others' turns, for each task.
@@ -45,37 +49,38 @@ const READY_TIMEOUT_PER_TASK: Duration = Duration::from_millis(20);
 
 /// What the tasks run.
 pub(crate) enum Loaded {
-    BuiltIn(&'static Testcase, Variant),
+    BuiltIn(Selected),
     Plugin(Plugin),
 }
 
+/// A plug-in has no parameters.
+static NO_SETTINGS: Settings = Settings::NONE;
+
 impl Loaded {
-    fn load(source: &Source) -> Result<Self, Failure> {
-        match source {
-            Source::Plugin { path } => Plugin::load(path).map(Self::Plugin),
-            Source::Command(_) => Err(Failure::runner("a command needs no runner")),
-            Source::BuiltIn { name, variant } => {
-                let testcase = testcases::find(name)
-                    .ok_or_else(|| Failure::runner(format!("no testcase {name}")))?;
-                let variant = testcase.variant(variant).unwrap_or(testcase.default_variant());
-                Ok(Self::BuiltIn(testcase, variant))
+    fn load(job: &Job, catalogue: Catalogue) -> Result<Self, Failure> {
+        match &job.source {
+            Source::Plugin { plugin } => Plugin::load(plugin).map(Self::Plugin),
+            Source::Command { .. } => Err(Failure::runner("a command needs no runner")),
+            Source::BuiltIn {} => {
+                let selected = catalogue.of_record(&job.case);
+                selected.map(Self::BuiltIn).map_err(|error| Failure::runner(error.to_string()))
             }
         }
     }
 
     fn description(&self) -> String {
         match self {
-            Self::BuiltIn(testcase, _) => testcase.description.to_owned(),
+            Self::BuiltIn(selected) => selected.testcase.description.to_owned(),
             Self::Plugin(plugin) => plugin.description(),
         }
     }
 
     fn prepare(&self, job: &Job, area: &Area) -> Result<(), TaskError> {
         match self {
-            Self::BuiltIn(testcase, variant) => (testcase.prepare)(&Setup {
+            Self::BuiltIn(selected) => (selected.testcase.prepare)(&Setup {
                 dir: &job.dir,
                 tasks: job.tasks,
-                variant: *variant,
+                settings: &selected.settings,
                 object: area.object(),
             }),
             Self::Plugin(plugin) => {
@@ -85,18 +90,17 @@ impl Loaded {
         }
     }
 
-    /// What the tasks share; a plug-in has no choice.
-    fn variant(&self) -> Variant {
+    fn settings(&self) -> &Settings {
         match self {
-            Self::BuiltIn(_, variant) => *variant,
-            Self::Plugin(_) => Variant::Plain,
+            Self::BuiltIn(selected) => &selected.settings,
+            Self::Plugin(_) => &NO_SETTINGS,
         }
     }
 
     /// Whether tasks wait for their CPU by design. A plug-in says so by [`plugin::new_task`].
     fn has_helpers(&self) -> bool {
         match self {
-            Self::BuiltIn(testcase, _) => testcase.has_helpers,
+            Self::BuiltIn(selected) => selected.testcase.has_helpers,
             Self::Plugin(_) => false,
         }
     }
@@ -111,7 +115,7 @@ enum End {
 
 /// The whole life of a runner: reads a job from standard input, runs it, reports events on
 /// standard output. Returns the exit status.
-pub fn main() -> i32 {
+pub fn main(catalogue: Catalogue) -> i32 {
     // It was started as /proc/self/exe, and its tasks would be called `exe` by all tools.
     let _ = rustix::thread::set_name(c"knee");
     let (mut link, job) = match Link::open() {
@@ -121,7 +125,7 @@ pub fn main() -> i32 {
             return 2;
         }
     };
-    let end = run(&mut link, &job);
+    let end = run(&mut link, &job, catalogue);
     match end {
         End::Complete | End::Stopped => 0,
         End::Failed(failure) => {
@@ -131,8 +135,8 @@ pub fn main() -> i32 {
     }
 }
 
-fn run(link: &mut Link, job: &Job) -> End {
-    let mut round = match Round::prepare(link, job) {
+fn run(link: &mut Link, job: &Job, catalogue: Catalogue) -> End {
+    let mut round = match Round::prepare(link, job, catalogue) {
         Ok(Some(round)) => round,
         Ok(None) => return End::Stopped,
         Err(failure) => return End::Failed(failure),
@@ -155,13 +159,13 @@ struct Round<'a> {
 
 impl<'a> Round<'a> {
     /// `None`: knee is gone.
-    fn prepare(link: &Link, job: &'a Job) -> Result<Option<Self>, Failure> {
+    fn prepare(link: &Link, job: &'a Job, catalogue: Catalogue) -> Result<Option<Self>, Failure> {
         spawn::raise_limits();
         spawn::shift_maps(job.layout % MAPS);
         let area = Area::new(job.tasks as usize)
             .map_err(|e| Failure::runner(format!("cannot map the counters: {e}")))?;
         let load = || {
-            let loaded = Loaded::load(&job.source)?;
+            let loaded = Loaded::load(job, catalogue)?;
             loaded.prepare(job, &area)?;
             Ok::<_, Failure>(loaded)
         };

@@ -90,9 +90,9 @@ impl<'a> Sampler<'a> {
     /// Call it when all tasks are ready and before the gate opens.
     pub(super) fn new(job: &Job, loaded: &Loaded, area: &'a Area, tasks: &Tasks) -> Self {
         let n = job.tasks as usize;
-        let variant = loaded.variant();
+        let settings = loaded.settings();
         let mut used: Vec<u32> = (0..n)
-            .filter_map(|nr| seats(job.seats(), variant, nr))
+            .filter_map(|nr| seats(job.seats(), settings, nr))
             .flat_map(|s| [s.task, s.helper])
             .collect();
         if used.is_empty() {
@@ -103,7 +103,7 @@ impl<'a> Sampler<'a> {
         // Tasks that the busiest CPU has to serve.
         let crowd = n.div_ceil(job.cpus.len().max(1));
         let steps = match loaded {
-            Loaded::BuiltIn(testcase, _) => testcase.min_interval,
+            Loaded::BuiltIn(selected) => selected.testcase.min_interval,
             Loaded::Plugin(_) => 0.0,
         };
         let watch_delays = crowd == 1 && !loaded.has_helpers();

@@ -221,23 +221,23 @@ fn run_task(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> ! {
 }
 
 fn seat_and_run(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> Result<(), TaskError> {
-    let variant = loaded.variant();
-    match seats(job.seats(), variant, nr) {
+    let settings = loaded.settings();
+    match seats(job.seats(), settings, nr) {
         Some(seats) => pin(seats.task).during("sched_setaffinity")?,
         None => confine(&job.cpus).during("sched_setaffinity")?,
     }
     match loaded {
-        Loaded::BuiltIn(testcase, _) => {
+        Loaded::BuiltIn(selected) => {
             let task = Task {
                 area,
                 nr,
                 tasks: job.tasks as usize,
                 mode: job.mode,
-                variant,
+                settings,
                 dir: &job.dir,
                 cpus: job.seats(),
             };
-            (testcase.run)(&task).map(|never| match never {})
+            (selected.testcase.run)(&task).map(|never| match never {})
         }
         Loaded::Plugin(plugin) => {
             plugin.run(job.mode, area, nr);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use knee_host::{Environment, Placement};
 
 use super::*;
+use crate::catalogue::tests::CATALOGUE;
 use crate::job::{Phase, Source};
 use crate::plan::Order;
 use crate::record::{Paused, Record, Request, SCHEMA};
-use crate::select::select;
 use crate::testcase::Mode;
 
 /// Answers each round with the rate that the script gives for its number.
@@ -55,6 +55,10 @@ impl Observer for Silent {
     }
 }
 
+fn cases(names: &[&str]) -> Vec<Case> {
+    CATALOGUE.select(names).unwrap().iter().map(Case::built_in).collect()
+}
+
 fn run_record(dir: &Path, change: impl FnOnce(&mut Request)) -> RunRecord {
     let mut request = Request {
         modes: vec![Mode::Processes],
@@ -80,7 +84,7 @@ fn run_record(dir: &Path, change: impl FnOnce(&mut Request)) -> RunRecord {
         end: None,
         request,
         environment: Environment::capture(dir),
-        cases: select(&["getppid1"]).unwrap().iter().map(Case::built_in).collect(),
+        cases: cases(&["getppid1"]),
         failures: Vec::new(),
     }
 }
@@ -104,6 +108,7 @@ fn sweep(
         executor: &mut executor,
         observer: &mut Silent::default(),
         interrupt: &Interrupt::install().unwrap(),
+        catalogue: CATALOGUE,
     }
     .run(&finished);
     (ended, Record::open(&record_dir).unwrap(), executor.asked.len())
@@ -276,12 +281,12 @@ fn a_need_that_went_away_before_a_resume_took_measured_rounds_with_it() {
     assert_eq!(measured.values().sum::<usize>(), 9);
     // As if it had been a testcase that wants O_DIRECT, of which /proc knows nothing.
     let mut run = before.run;
-    run.cases = select(&["read4"]).unwrap().iter().map(Case::built_in).collect();
+    run.cases = cases(&["direct1"]);
     run.request.dir = "/proc".into();
     std::fs::write(before.dir.join("run.json"), serde_json::to_vec(&run).unwrap()).unwrap();
     let samples = before.dir.join("samples.jsonl");
     let text = std::fs::read_to_string(&samples).unwrap();
-    std::fs::write(&samples, text.replace("getppid1", "read4")).unwrap();
+    std::fs::write(&samples, text.replace("getppid1", "direct1")).unwrap();
 
     let (_, record, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
     assert_eq!(asked, 0);
@@ -289,6 +294,19 @@ fn a_need_that_went_away_before_a_resume_took_measured_rounds_with_it() {
     assert_eq!(failure.round, 4, "the one that it could not take");
     assert_eq!(measured[&failure.point.tasks], 4, "the whole point needs nothing");
     assert_eq!(rounds_per_point(&record), measured);
+}
+
+#[test]
+fn a_resumed_record_with_an_unknown_parameter_is_not_measured_as_the_default() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = run_record(dir.path(), |_| {});
+    run.cases = cases(&["read1@file=same"]);
+    run.cases[0].id.params[0].1 = "nosuch".to_owned();
+    let (_, record, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
+    assert_eq!(asked, 0);
+    let failure = &record.run.failures[0].failure;
+    assert_eq!(failure.kind, FailureKind::CannotRun);
+    assert!(failure.reason.starts_with("read1 has no file=nosuch"), "{failure:?}");
 }
 
 #[test]
@@ -306,7 +324,7 @@ fn a_directory_that_cannot_be_used_ended_the_whole_run() {
     let dir = tempfile::tempdir().unwrap();
     let run = RunRecord {
         // One keeps its files in /dev/shm, the other in the directory of the run.
-        cases: select(&["fallocate1", "getppid1"]).unwrap().iter().map(Case::built_in).collect(),
+        cases: cases(&["tmpfs1", "getppid1"]),
         ..run_record(dir.path(), |request| request.dir = "/proc".into())
     };
     let (ended, record, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
@@ -315,7 +333,7 @@ fn a_directory_that_cannot_be_used_ended_the_whole_run() {
     assert_eq!((record.run.end, record.run.complete), (Some(RunEnd::Done), false));
     assert_eq!(record.run.failures.len(), 2);
     for failure in &record.run.failures {
-        assert_eq!(failure.point.testcase, "getppid1");
+        assert_eq!(failure.point.case.testcase, "getppid1");
         assert_eq!(failure.failure.kind, FailureKind::CannotRun);
         assert_eq!(failure.failure, record.run.failures[0].failure, "no random name in it");
     }

@@ -78,7 +78,7 @@
         end = right;
       }
     }
-    output.textContent = pattern ? `${found.length} found, ${share.toFixed(2)} %` : "";
+    output.textContent = pattern ? `${found.length} found, ${share.toFixed(2)}%` : "";
   }
 
   function focus(frame) {

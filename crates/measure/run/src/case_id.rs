@@ -1,0 +1,224 @@
+//! What a rate is of: a testcase, its parameters, and the side of a comparison.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One of two that are measured in interleaved rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// What the other side is compared with.
+    Before,
+    /// The candidate.
+    After,
+}
+
+impl Side {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Before, Self::After];
+
+    /// `before` or `after`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::After => "after",
+        }
+    }
+}
+
+/// The identity of what is measured, everywhere: `mmap1`, `read1@file=same`, `before:mmap1`.
+///
+/// A text that does not have this form is the name of a testcase as a whole, so that any name from a
+/// foreign file is an identity.
+///
+/// ```
+/// use knee_run::case_id::CaseId;
+///
+/// let id: CaseId = "before:vm_mmap1@map=rcu,di=epoch".parse().unwrap();
+/// assert_eq!(id.testcase, "vm_mmap1");
+/// assert_eq!(id.param("di"), Some("epoch"));
+/// assert_eq!(id.to_string(), "before:vm_mmap1@map=rcu,di=epoch");
+/// ```
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(from = "Cow<'_, str>", into = "String")]
+#[schemars(
+    with = "String",
+    description = "What is measured, such as `mmap1`, `read1@file=same` or `before:mmap1`."
+)]
+pub struct CaseId {
+    /// Name of the testcase, plug-in or command.
+    pub testcase: String,
+    /// Parameters that differ from the default, by key and value.
+    pub params: Vec<(String, String)>,
+    /// The side, in a comparison.
+    pub side: Option<Side>,
+}
+
+impl CaseId {
+    /// The testcase called `name`, with its defaults.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { testcase: name.into(), params: Vec::new(), side: None }
+    }
+
+    /// From a record or result file, which may be older than parameters with keys.
+    pub fn from_record(text: &str) -> Self {
+        let Ok(id) = text.parse();
+        before_keys::upgraded(id)
+    }
+
+    /// The same on one side of a comparison.
+    pub fn on(self, side: Side) -> Self {
+        Self { side: Some(side), ..self }
+    }
+
+    /// The same on no side.
+    pub fn without_side(&self) -> Self {
+        Self { side: None, ..self.clone() }
+    }
+
+    /// The value of a parameter; `None` is the default.
+    pub fn param(&self, key: &str) -> Option<&str> {
+        self.params.iter().find(|(other, _)| other == key).map(|(_, value)| value.as_str())
+    }
+}
+
+impl fmt::Display for CaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = self.side.map_or("", Side::as_str);
+        let colon = if side.is_empty() { "" } else { ":" };
+        let mut text = format!("{side}{colon}{}", self.testcase);
+        for (nr, (key, value)) in self.params.iter().enumerate() {
+            let before = if nr == 0 { '@' } else { ',' };
+            text.extend([before.to_string().as_str(), key, "=", value]);
+        }
+        f.pad(&text)
+    }
+}
+
+impl FromStr for CaseId {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let of_side =
+            |side: Side| Some((side, text.strip_prefix(side.as_str())?.strip_prefix(':')?));
+        let (side, rest) = match Side::ALL.into_iter().find_map(of_side) {
+            Some((side, rest)) => (Some(side), rest),
+            None => (None, text),
+        };
+        let params = rest.split_once('@').and_then(|(name, params)| {
+            let pair = |param: &str| {
+                let (key, value) = param.split_once('=')?;
+                Some((key.to_owned(), value.to_owned()))
+            };
+            Some((name, params.split(',').map(pair).collect::<Option<Vec<_>>>()?))
+        });
+        let (testcase, params) = params.unwrap_or((rest, Vec::new()));
+        Ok(Self { testcase: testcase.to_owned(), params, side })
+    }
+}
+
+impl From<CaseId> for String {
+    fn from(id: CaseId) -> Self {
+        id.to_string()
+    }
+}
+
+impl From<Cow<'_, str>> for CaseId {
+    fn from(text: Cow<'_, str>) -> Self {
+        Self::from_record(&text)
+    }
+}
+
+/// Records of before 2026-11-23 have words for choices: `read1@same-file`.
+mod before_keys {
+    use super::CaseId;
+
+    const WORDS: [(&str, &str, &str); 11] = [
+        ("own-file", "file", "own"),
+        ("same-file", "file", "same"),
+        ("same-file-own-page", "file", "same-own-page"),
+        ("own-directory", "path", "own-directory"),
+        ("same-directory", "path", "same-directory"),
+        ("own-mutex", "mutex", "own"),
+        ("same-mutex", "mutex", "same"),
+        ("process-mutex", "mutex", "process"),
+        ("small-pages", "pages", "small"),
+        ("system-pages", "pages", "system"),
+        ("same-cpu", "helper", "same-cpu"),
+    ];
+    const NEXT_CPU: (&str, &str, &str) = ("next-cpu", "helper", "next-cpu");
+    /// Parameters of FreeBSD's address space, with what was not written.
+    const VM: [(&str, &str); 3] = [("rmap", "pv"), ("di", "mutex"), ("accounting", "atomic")];
+
+    pub(super) fn upgraded(mut id: CaseId) -> CaseId {
+        if let Some((name, word)) = id.testcase.split_once('@')
+            && let Some((_, key, value)) =
+                WORDS.into_iter().chain([NEXT_CPU]).find(|(known, ..)| *known == word)
+        {
+            // The only ones that choose between a file and directories.
+            let is_path = name.starts_with("open") && word == "same-file";
+            let (key, value) = if is_path { ("path", word) } else { (key, value) };
+            id.params = vec![(key.to_owned(), value.to_owned())];
+            id.testcase = name.to_owned();
+        }
+        if id.testcase.starts_with("vm_") && id.param("map").is_none() {
+            let is_old = |(key, _): &(String, String)| VM.iter().any(|(known, _)| known == key);
+            if id.params.iter().any(is_old) {
+                id.params.insert(0, ("map".to_owned(), "tree".to_owned()));
+            }
+        }
+        id.params.retain(|(key, value)| !VM.contains(&(key, value)));
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_read_again() {
+        for text in ["mmap1", "read1@file=same", "after:vm_mmap1@map=rcu,di=epoch", "before:sort"] {
+            let id: CaseId = text.parse().unwrap();
+            assert_eq!(id.to_string(), text);
+            assert_eq!(serde_json::from_str::<CaseId>(&format!("{text:?}")).unwrap(), id);
+        }
+        let side = |text: &str| text.parse::<CaseId>().unwrap().side;
+        assert_eq!(side("after:mmap1"), Some(Side::After));
+        assert_eq!(side("afterwards"), None);
+    }
+
+    #[test]
+    fn a_name_of_another_form_is_a_testcase() {
+        for text in ["user@host", "a@b=c,d", "", "@", "c:\\x", "mmap1@"] {
+            assert_eq!(text.parse::<CaseId>().unwrap(), CaseId::new(text));
+        }
+    }
+
+    #[test]
+    fn a_name_in_an_old_record_is_that_of_today() {
+        let id = |text: &str| CaseId::from(Cow::Borrowed(text)).to_string();
+        assert_eq!(id("read1@same-file"), "read1@file=same");
+        assert_eq!(id("before:open1@same-file"), "before:open1@path=same-file");
+        assert_eq!(id("context_switch1@next-cpu"), "context_switch1@helper=next-cpu");
+        assert_eq!(id("vm_mmap1@di=mutex"), "vm_mmap1@map=tree");
+        assert_eq!(id("vm_mmap1@map=rcu,di=epoch"), "vm_mmap1@map=rcu,di=epoch");
+        assert_eq!(id("vm_page_fault4@shootdown=lazy"), "vm_page_fault4@shootdown=lazy");
+        assert_eq!(id("read1@nosuch"), "read1@nosuch");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_survives(text: String) {
+            prop_assert_eq!(text.parse::<CaseId>().unwrap().to_string(), text);
+        }
+    }
+}

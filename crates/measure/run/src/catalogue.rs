@@ -1,0 +1,378 @@
+//! The testcases that there are, and those that the words of a command line stand for: names, globs,
+//! `family:NAME`, `NAME@KEY=VALUE`.
+
+use glob::Pattern;
+use knee_host::suggest::nearest;
+
+use crate::case_id::CaseId;
+use crate::parameter::{ParameterError, Settings};
+use crate::testcase::{Family, Testcase};
+
+/// Tables of testcases, by family and file.
+#[derive(Clone, Copy)]
+pub struct Catalogue(pub &'static [&'static [&'static [Testcase]]]);
+
+/// What a glob has and no name.
+const GLOB: [char; 3] = ['*', '?', '['];
+
+/// A testcase with a value for each of its parameters.
+#[derive(Clone)]
+pub struct Selected {
+    /// The testcase.
+    pub testcase: &'static Testcase,
+    /// The values.
+    pub settings: Settings,
+}
+
+impl Selected {
+    /// Its identity. What does the same has the same.
+    pub fn id(&self) -> CaseId {
+        let params = self.settings.params(self.testcase.parameters);
+        CaseId { params, ..CaseId::new(self.testcase.name) }
+    }
+
+    /// The testcase as will-it-scale has it.
+    pub fn original(testcase: &'static Testcase) -> Self {
+        let chosen: Vec<_> = testcase.original.iter().map(|c| (c.key, c.value)).collect();
+        let settings = testcase.settings(&chosen).expect("a choice of its own");
+        Self { testcase, settings }
+    }
+
+    fn with<K: AsRef<str>>(
+        testcase: &'static Testcase,
+        chosen: &[(K, K)],
+    ) -> Result<Self, ParameterError> {
+        Ok(Self { testcase, settings: testcase.settings(chosen)? })
+    }
+
+    fn default(testcase: &'static Testcase) -> Self {
+        let settings = testcase.settings::<&str>(&[]).expect("defaults go together");
+        Self { testcase, settings }
+    }
+}
+
+/// A word that stands for no testcase.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectError {
+    /// No testcase or family of this name.
+    #[error("no {what} {name:?}{}; `knee list` shows all", suggestion(.nearest))]
+    Unknown {
+        /// What was looked for.
+        what: &'static str,
+        /// What was typed.
+        name: String,
+        /// What may have been meant.
+        nearest: Vec<String>,
+    },
+    /// A parameter that the testcase does not have, or not like this.
+    #[error("{testcase} has {error}{}", elsewhere(.others))]
+    Parameter {
+        /// Its name.
+        testcase: String,
+        /// What is wrong.
+        error: ParameterError,
+        /// Testcases that have what was typed.
+        others: Vec<&'static str>,
+    },
+    /// What follows an `@` has no key.
+    #[error("{word:?}: parameters are written KEY=VALUE{}", values(.parameters))]
+    NoKey {
+        /// What was typed.
+        word: String,
+        /// What the testcase has.
+        parameters: Vec<String>,
+    },
+    /// A glob that cannot be one.
+    #[error("{pattern:?} is not a glob: {reason}")]
+    BadGlob {
+        /// What was typed.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn suggestion(nearest: &[String]) -> String {
+    match nearest {
+        [] => String::new(),
+        names => format!(": did you mean {}?", names.join(" or ")),
+    }
+}
+
+/// How many testcases with a parameter an error names.
+const NAMED: usize = 3;
+
+fn elsewhere(others: &[&str]) -> String {
+    match others {
+        [] => String::new(),
+        [other] => format!("; {other} has it"),
+        others if others.len() <= NAMED => format!("; {} have it", others.join(", ")),
+        others => {
+            format!("; {} and {} others have it", others[..NAMED].join(", "), others.len() - NAMED)
+        }
+    }
+}
+
+fn values(parameters: &[String]) -> String {
+    match parameters {
+        [] => "; this testcase has none".to_owned(),
+        all => format!(", here {}", all.join(" or ")),
+    }
+}
+
+/// Keys and values behind an `@`; none if one of them has no key.
+fn pairs(params: &str) -> Option<Vec<(&str, &str)>> {
+    params.split(',').map(|param| param.split_once('=')).collect()
+}
+
+impl Catalogue {
+    /// All testcases, in the order of `knee list`.
+    pub fn all(self) -> impl Iterator<Item = &'static Testcase> {
+        self.0.iter().copied().flatten().copied().flatten()
+    }
+
+    /// The testcase called `name`.
+    pub fn find(self, name: &str) -> Option<&'static Testcase> {
+        self.all().find(|testcase| testcase.name == name)
+    }
+
+    /// The testcase of a record, with its parameters.
+    ///
+    /// # Errors
+    /// There is none of this name, or it does not have these parameters.
+    pub fn of_record(self, id: &CaseId) -> Result<Selected, SelectError> {
+        let testcase = self.find(&id.testcase).ok_or_else(|| self.unknown(&id.testcase, &[]))?;
+        Selected::with(testcase, &id.params).map_err(|error| self.no_param(testcase, error))
+    }
+
+    /// The testcases that `words` stand for, each once, in the order of the words.
+    ///
+    /// # Errors
+    /// The first word that stands for none.
+    pub fn select<S: AsRef<str>>(self, words: &[S]) -> Result<Vec<Selected>, SelectError> {
+        let mut selected: Vec<Selected> = Vec::new();
+        for word in words {
+            for new in self.select_one(word.as_ref())? {
+                if !selected.iter().any(|old| old.id() == new.id()) {
+                    selected.push(new);
+                }
+            }
+        }
+        Ok(selected)
+    }
+
+    fn select_one(self, word: &str) -> Result<Vec<Selected>, SelectError> {
+        if let Some(name) = word.strip_prefix("family:") {
+            return self.family(name);
+        }
+        if let Some((prefix, family)) = word.split_once(':')
+            && !nearest(prefix, ["family"].into_iter()).is_empty()
+        {
+            let families = nearest(family, Family::ALL.iter().map(|f| f.as_str()));
+            let nearest = families.iter().map(|family| format!("family:{family}")).collect();
+            return Err(SelectError::Unknown { what: "testcase", name: word.to_owned(), nearest });
+        }
+        if word.contains(GLOB) {
+            return self.glob(word);
+        }
+        let (name, params) = match word.split_once('@') {
+            Some((name, params)) => (name, Some(params)),
+            None => (word, None),
+        };
+        let chosen = params.map_or(Some(Vec::new()), pairs);
+        let testcase = self
+            .find(name)
+            .ok_or_else(|| self.unknown(word, chosen.as_deref().unwrap_or_default()))?;
+        let Some(chosen) = chosen else { return Err(no_key(word, testcase)) };
+        match Selected::with(testcase, &chosen) {
+            Ok(selected) => Ok(vec![selected]),
+            Err(error) => Err(self.no_param(testcase, error)),
+        }
+    }
+
+    fn family(self, name: &str) -> Result<Vec<Selected>, SelectError> {
+        let Some(&family) = Family::ALL.iter().find(|family| family.as_str() == name) else {
+            let nearest = nearest(name, Family::ALL.iter().map(|f| f.as_str()));
+            return Err(SelectError::Unknown { what: "family", name: name.to_owned(), nearest });
+        };
+        let members = self.all().filter(|testcase| testcase.family == family);
+        Ok(members.map(Selected::default).collect())
+    }
+
+    fn unknown(self, word: &str, chosen: &[(&str, &str)]) -> SelectError {
+        let unknown =
+            |nearest| SelectError::Unknown { what: "testcase", name: word.to_owned(), nearest };
+        if Family::ALL.iter().any(|family| family.as_str() == word) {
+            return unknown(vec![format!("family:{word}")]);
+        }
+        let (name, params) = word.split_once('@').unwrap_or((word, ""));
+        let names = nearest(name, self.all().map(|t| t.name));
+        let with_params = |name: String| match self.find(&name)?.settings(chosen) {
+            Ok(_) if !chosen.is_empty() => Some(format!("{name}@{params}")),
+            _ => Some(name),
+        };
+        unknown(names.into_iter().filter_map(with_params).collect())
+    }
+
+    fn no_param(self, testcase: &Testcase, error: ParameterError) -> SelectError {
+        let has = |other: &Testcase| match &error {
+            ParameterError::Key { key, .. } => {
+                other.parameters.iter().any(|p| p.first().is_some_and(|c| c.key == key))
+            }
+            ParameterError::Value { key, value, .. } => {
+                let mut choices = other.parameters.iter().copied().flatten();
+                choices.any(|choice| choice.key == *key && choice.value == value)
+            }
+            ParameterError::Twice { .. } | ParameterError::Without { .. } => false,
+        };
+        let others = self.all().filter(|other| has(other)).map(|other| other.name).collect();
+        SelectError::Parameter { testcase: testcase.name.to_owned(), error, others }
+    }
+
+    fn glob(self, word: &str) -> Result<Vec<Selected>, SelectError> {
+        let pattern = |text: &str| {
+            Pattern::new(text).map_err(|error| SelectError::BadGlob {
+                pattern: word.to_owned(),
+                reason: error.to_string(),
+            })
+        };
+        let (name, params) = word.split_once('@').unwrap_or((word, ""));
+        let name = pattern(name)?;
+        let testcases = || self.all().filter(|testcase| name.matches(testcase.name));
+        let mut first_error = None;
+        let mut matching = Vec::new();
+        for testcase in testcases() {
+            if !word.contains('@') {
+                matching.push(Selected::default(testcase));
+                continue;
+            }
+            if params.contains(GLOB) {
+                // A pattern stands for each choice that it matches, one at a time.
+                let params = pattern(params)?;
+                let choices = testcase.parameters.iter().copied().filter(|p| p.len() > 1).flatten();
+                let choices = choices.filter(|choice| params.matches(&choice.to_string()));
+                matching.extend(
+                    choices.filter_map(|c| Selected::with(testcase, &[(c.key, c.value)]).ok()),
+                );
+                continue;
+            }
+            let Some(chosen) = pairs(params) else { return Err(no_key(word, testcase)) };
+            match Selected::with(testcase, &chosen) {
+                Ok(selected) => matching.push(selected),
+                Err(error) => {
+                    // A testcase that has the parameter shows better what is wrong with it.
+                    let is_of_key = matches!(error, ParameterError::Key { .. });
+                    if first_error.as_ref().is_none_or(|(of_key, _)| *of_key && !is_of_key) {
+                        first_error = Some((is_of_key, self.no_param(testcase, error)));
+                    }
+                }
+            }
+        }
+        match (matching.is_empty(), first_error) {
+            (false, _) => Ok(matching),
+            (true, Some((_, error))) => Err(error),
+            (true, None) => Err(SelectError::Unknown {
+                what: "testcase matches",
+                name: word.to_owned(),
+                nearest: Vec::new(),
+            }),
+        }
+    }
+}
+
+fn no_key(word: &str, testcase: &Testcase) -> SelectError {
+    let shown = |parameter: &&[crate::parameter::Choice]| {
+        let first = parameter.first()?;
+        let values: Vec<&str> = parameter.iter().map(|choice| choice.value).collect();
+        Some(format!("{}={}", first.key, values.join("|")))
+    };
+    let parameters = testcase.parameters.iter().filter_map(shown).collect();
+    SelectError::NoKey { word: word.to_owned(), parameters }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::parameter::Choice;
+    use crate::task::Task;
+    use crate::testcase::Need;
+
+    const LOOP: Testcase = Testcase::new(Family::File, |task: &Task<'_>| task.repeat(|| Ok(())));
+    const OWN: Choice = Choice::new("file", "own", "");
+    const SAME: Choice = Choice::new("file", "same", "");
+    /// Loops that do nothing, for tests.
+    pub(crate) const CATALOGUE: Catalogue = Catalogue(&[&[
+        &[
+            Testcase { name: "read1", parameters: &[&[OWN, SAME]], ..LOOP },
+            Testcase { name: "read2", parameters: &[&[SAME]], ..LOOP },
+            Testcase { name: "direct1", needs: &[Need::DirectIo], ..LOOP },
+            Testcase { name: "tmpfs1", needs: &[Need::Tmpfs], ..LOOP },
+        ],
+        &[
+            Testcase { name: "futex1", family: Family::Lock, ..LOOP },
+            Testcase { name: "futex2", family: Family::Lock, ..LOOP },
+            Testcase { name: "getppid1", family: Family::Process, ..LOOP },
+        ],
+    ]]);
+
+    fn ids(words: &[&str]) -> Vec<String> {
+        CATALOGUE.select(words).unwrap().iter().map(|s| s.id().to_string()).collect()
+    }
+
+    fn error(word: &str) -> String {
+        CATALOGUE.select(&[word]).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn a_name_a_parameter_a_glob_and_a_family_each_select() {
+        assert_eq!(ids(&["read1", "read1@file=same"]), ["read1", "read1@file=same"]);
+        assert_eq!(ids(&["futex?"]), ["futex1", "futex2"]);
+        assert_eq!(ids(&["family:process"]), ["getppid1"]);
+        assert_eq!(ids(&["*@file=same"]), ["read1@file=same", "read2"]);
+        assert_eq!(ids(&["*@file=*"]), ["read1", "read1@file=same"]);
+    }
+
+    #[test]
+    fn what_does_the_same_is_selected_once() {
+        assert_eq!(ids(&["getppid1", "getpp*", "getppid1"]), ["getppid1"]);
+        assert_eq!(ids(&["read1@file=own", "read1"]), ["read1"]);
+    }
+
+    #[test]
+    fn a_misspelt_word_gets_the_nearest_ones() {
+        assert!(error("getpid1").contains("did you mean getppid1"));
+        assert!(
+            error("raed1@file=same").contains("did you mean read1@file=same or read2@file=same")
+        );
+        assert!(error("famly:lock").contains("did you mean family:lock?"));
+        assert!(error("lock").contains("did you mean family:lock"));
+        assert!(error("family:lokc").contains("did you mean lock"));
+        assert_eq!(error("zz*"), "no testcase matches \"zz*\"; `knee list` shows all");
+    }
+
+    #[test]
+    fn a_wrong_parameter_is_answered_with_the_right_ones() {
+        assert_eq!(
+            error("read1@file=sam"),
+            "read1 has no file=sam: did you mean file=same? There are own, same"
+        );
+        assert_eq!(
+            error("futex1@file=same"),
+            "futex1 has no parameter \"file\": it has none; read1, read2 have it"
+        );
+        assert_eq!(
+            error("read1@same-file"),
+            "\"read1@same-file\": parameters are written KEY=VALUE, here file=own|same"
+        );
+        assert_eq!(error("*@file=x"), "read1 has no file=x: own, same");
+    }
+
+    #[test]
+    fn a_testcase_of_a_record_is_found_with_its_parameters() {
+        let id = |text: &str| text.parse::<CaseId>().unwrap();
+        let found = CATALOGUE.of_record(&id("after:read1@file=same")).unwrap();
+        assert_eq!(found.id().to_string(), "read1@file=same");
+        assert!(CATALOGUE.of_record(&id("read1@file=nosuch")).is_err());
+        assert!(CATALOGUE.of_record(&id("read1@nosuch")).is_err());
+    }
+}

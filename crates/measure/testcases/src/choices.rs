@@ -1,0 +1,35 @@
+//! Choices that several testcases have.
+
+use knee_run::parameter::Choice;
+
+pub(crate) const OWN_FILE: Choice = Choice::new("file", "own", "a file for each task");
+pub(crate) const SAME_FILE: Choice = Choice::new(
+    "file",
+    "same",
+    "one file for all tasks, each through an open file description of its own",
+);
+pub(crate) const SAME_FILE_OWN_PAGE: Choice =
+    Choice::new("file", "same-own-page", "one file for all tasks, each at a page of its own");
+
+pub(crate) const SAME_DIRECTORY: Choice = Choice::new(
+    "path",
+    "same-directory",
+    "one directory for all tasks, each with a name of its own",
+);
+pub(crate) const OWN_DIRECTORY: Choice =
+    Choice::new("path", "own-directory", "a directory for each task");
+pub(crate) const SAME_NAME: Choice = Choice::new("path", "same-file", "one file for all tasks");
+
+pub(crate) const SAME_MUTEX: Choice =
+    Choice::new("mutex", "same", "one mutex for all tasks, also between processes");
+pub(crate) const PROCESS_MUTEX: Choice =
+    Choice::new("mutex", "process", "one mutex per process, as in will-it-scale");
+pub(crate) const OWN_MUTEX: Choice = Choice::new("mutex", "own", "a mutex for each task");
+
+pub(crate) const SMALL_PAGES: Choice =
+    Choice::new("pages", "small", "pages of 4 KiB only, so that every count is a page fault");
+pub(crate) const SYSTEM_PAGES: Choice = Choice::new(
+    "pages",
+    "system",
+    "whatever the system's setting for transparent huge pages gives, as in will-it-scale",
+);

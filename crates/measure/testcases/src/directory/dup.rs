@@ -1,0 +1,19 @@
+//! Taking a slot of the descriptor table and giving it back.
+
+use knee_run::task::{During, Outcome, Task};
+use knee_run::testcase::{Family, Testcase};
+use rustix::fs::OFlags;
+use rustix::io;
+
+use crate::file::scratch;
+
+pub(super) const TESTCASES: &[Testcase] = &[Testcase {
+    name: "dup1",
+    description: "dup() and close() of a descriptor of the task's own file",
+    ..Testcase::new(Family::Directory, dup)
+}];
+
+fn dup(task: &Task<'_>) -> Outcome {
+    let file = scratch::own(task, 0, OFlags::empty())?;
+    task.repeat(|| io::dup(&file).during("dup").map(drop))
+}

@@ -1,0 +1,33 @@
+//! Making and removing names in a directory.
+
+use knee_run::task::{During, Outcome, Task};
+use knee_run::testcase::{Family, Testcase};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::place;
+use crate::choices::{OWN_DIRECTORY, SAME_DIRECTORY};
+
+pub(super) const TESTCASES: &[Testcase] = &[
+    Testcase {
+        name: "unlink1",
+        description: "open(O_CREAT), close() and unlink(), all tasks in one directory",
+        parameters: &[&[SAME_DIRECTORY, OWN_DIRECTORY]],
+        ..Testcase::new(Family::Directory, unlink)
+    },
+    Testcase {
+        name: "unlink2",
+        description: "unlink1@path=own-directory: each task in a directory of its own",
+        parameters: &[&[OWN_DIRECTORY]],
+        ..Testcase::new(Family::Directory, unlink)
+    },
+];
+
+fn unlink(task: &Task<'_>) -> Outcome {
+    let path = place::path(task)?;
+    let path = place::go_near(task, &path)?;
+    task.repeat(|| {
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        drop(openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR).during("open")?);
+        rustix::fs::unlink(&path).during("unlink")
+    })
+}

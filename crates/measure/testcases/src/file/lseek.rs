@@ -1,0 +1,31 @@
+//! Moving the offset of an open file: what a system call on a descriptor costs.
+
+use knee_run::task::{During, Outcome, Task};
+use knee_run::testcase::{Family, Testcase};
+use rustix::fs::{OFlags, SeekFrom, seek};
+
+use super::scratch::{self, BLOCK};
+use crate::choices::{OWN_FILE, SAME_FILE};
+
+const LSEEK: Testcase =
+    Testcase { prepare: scratch::share_block, ..Testcase::new(Family::File, lseek) };
+
+pub(super) const TESTCASES: &[Testcase] = &[
+    Testcase {
+        name: "lseek1",
+        description: "lseek() to the beginning of a file",
+        parameters: &[&[OWN_FILE, SAME_FILE]],
+        ..LSEEK
+    },
+    Testcase {
+        name: "lseek2",
+        description: "lseek1@file=same: all tasks have opened one file, each for itself",
+        parameters: &[&[SAME_FILE]],
+        ..LSEEK
+    },
+];
+
+fn lseek(task: &Task<'_>) -> Outcome {
+    let file = scratch::open(task, BLOCK, OFlags::empty())?;
+    task.repeat(|| seek(&file, SeekFrom::Start(0)).during("lseek").map(drop))
+}

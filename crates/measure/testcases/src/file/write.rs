@@ -1,0 +1,30 @@
+//! Writing through a file.
+
+use knee_run::task::{During, Outcome, Task, Whole};
+use knee_run::testcase::{Family, Testcase};
+use rustix::fs::{OFlags, SeekFrom, seek};
+use rustix::io;
+
+use super::scratch::{self, BLOCK, Buffer, LONG};
+
+pub(super) const TESTCASES: &[Testcase] = &[Testcase {
+    name: "write1",
+    description: "write(4 KiB) to a file of the task's own, rewound after 1 MiB",
+    ..Testcase::new(Family::File, write)
+}];
+
+/// The rewinding, once in 256 writes, is not counted.
+fn write(task: &Task<'_>) -> Outcome {
+    let file = scratch::own(task, 0, OFlags::empty())?;
+    let buffer = Buffer::<BLOCK>::new();
+    let mut left = LONG;
+    task.repeat(|| {
+        io::write(&file, &buffer.0).whole(BLOCK, "write")?;
+        left -= BLOCK;
+        if left == 0 {
+            seek(&file, SeekFrom::Start(0)).during("lseek")?;
+            left = LONG;
+        }
+        Ok(())
+    })
+}

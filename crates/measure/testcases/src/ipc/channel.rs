@@ -1,0 +1,52 @@
+//! Writing to a channel and reading it back in the same task: nobody sleeps.
+
+use std::os::fd::AsFd;
+
+use knee_run::task::{During, Outcome, Task, Whole};
+use knee_run::testcase::{Family, Testcase};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{read, write};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::pipe;
+
+pub(super) const TESTCASES: &[Testcase] = &[
+    Testcase {
+        name: "pipe1",
+        description: "write() and read() of a byte on a pipe of the task's own",
+        ..Testcase::new(Family::Ipc, |task| {
+            let (reader, writer) = pipe().during("pipe")?;
+            there_and_back(task, writer, reader, [1])
+        })
+    },
+    Testcase {
+        name: "unix1",
+        description: "write() and read() of a byte on a UNIX stream socket pair",
+        ..Testcase::new(Family::Ipc, |task| {
+            let stream = SocketType::STREAM;
+            let (reader, writer) =
+                socketpair(AddressFamily::UNIX, stream, SocketFlags::empty(), None)
+                    .during("socketpair")?;
+            there_and_back(task, writer, reader, [1])
+        })
+    },
+    Testcase {
+        name: "eventfd1",
+        description: "write() and read() of an eventfd of the task's own",
+        ..Testcase::new(Family::Ipc, |task| {
+            let counter = eventfd(0, EventfdFlags::empty()).during("eventfd")?;
+            there_and_back(task, &counter, &counter, 1u64.to_ne_bytes())
+        })
+    },
+];
+
+fn there_and_back<const N: usize>(
+    task: &Task<'_>,
+    writer: impl AsFd,
+    reader: impl AsFd,
+    mut bytes: [u8; N],
+) -> Outcome {
+    task.repeat(|| {
+        write(&writer, &bytes).whole(N, "write")?;
+        read(&reader, &mut bytes).whole(N, "read")
+    })
+}

@@ -1,0 +1,35 @@
+//! Allocating and freeing through the C library, as C programs do.
+//!
+//! The pointer goes through a black box, as clang removes the whole loop of will-it-scale
+//! otherwise.
+
+use std::hint::black_box;
+
+use knee_run::task::{Outcome, Task, TaskError};
+use knee_run::testcase::{Family, Testcase};
+
+pub(super) const TESTCASES: &[Testcase] = &[
+    Testcase {
+        name: "malloc1",
+        description: "malloc() and free() of 128 MB, which glibc maps and unmaps each time",
+        ..Testcase::new(Family::Memory, |task| malloc_and_free(task, 128 << 20))
+    },
+    Testcase {
+        name: "malloc2",
+        description: "malloc() and free() of 1 kB, which seldom leave the C library",
+        ..Testcase::new(Family::Memory, |task| malloc_and_free(task, 1 << 10))
+    },
+];
+
+fn malloc_and_free(task: &Task<'_>, bytes: usize) -> Outcome {
+    task.repeat(|| {
+        // SAFETY: `malloc` takes any size, and `free` null or what `malloc` has just returned and
+        // nobody else has seen.
+        let failed = unsafe {
+            let memory = black_box(libc::malloc(bytes));
+            libc::free(memory);
+            memory.is_null()
+        };
+        if failed { Err(TaskError::last("malloc")) } else { Ok(()) }
+    })
+}

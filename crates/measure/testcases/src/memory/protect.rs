@@ -1,0 +1,26 @@
+//! Taking and giving write access: what collectors of garbage and debuggers do.
+//!
+//! To take it means a flush, on every CPU where a thread of the process runs.
+
+use knee_run::task::{Outcome, Task};
+use knee_run::testcase::{Family, Testcase};
+use rustix::param::page_size;
+
+use super::region::Region;
+
+pub(super) const TESTCASES: &[Testcase] = &[Testcase {
+    name: "mprotect_flip1",
+    description: "mprotect() an own page to be read only, and to be written again; write to it",
+    ..Testcase::new(Family::Memory, flip)
+}];
+
+fn flip(task: &Task<'_>) -> Outcome {
+    let region = Region::anonymous(page_size())?;
+    region.write(0, 0);
+    task.repeat(|| {
+        region.protect(false)?;
+        region.protect(true)?;
+        region.write(0, 0);
+        Ok(())
+    })
+}

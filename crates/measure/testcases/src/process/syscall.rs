@@ -1,0 +1,31 @@
+//! The cheapest system calls: what entering and leaving the kernel costs, and the scheduler's.
+
+use knee_run::task::{Outcome, Task};
+use knee_run::testcase::{Family, Testcase};
+use rustix::process::{getppid, getuid};
+use rustix::thread::sched_yield;
+
+pub(super) const TESTCASES: &[Testcase] = &[
+    Testcase {
+        name: "getppid1",
+        description: "getppid()",
+        ..Testcase::new(Family::Process, |task| call(task, getppid))
+    },
+    Testcase {
+        name: "getuid1",
+        description: "getuid()",
+        ..Testcase::new(Family::Process, |task| call(task, getuid))
+    },
+    Testcase {
+        name: "sched_yield",
+        description: "sched_yield(); alone on its CPU there is nobody to yield to",
+        ..Testcase::new(Family::Process, |task| call(task, sched_yield))
+    },
+];
+
+fn call<T>(task: &Task<'_>, syscall: impl Fn() -> T) -> Outcome {
+    task.repeat(|| {
+        std::hint::black_box(syscall());
+        Ok(())
+    })
+}

@@ -1,0 +1,59 @@
+//! Delayed invalidation in the forms that FreeBSD has had: a mutex (2016), an epoch (2018), a list
+//! without locks (2019); and the one of knee-sync. Nobody waits for an invalidation here, as is the rule.
+
+use std::sync::LazyLock;
+
+use knee_run::area::Padded;
+use knee_run::task::{Outcome, Task};
+use knee_run::testcase::{Need, Testcase};
+use knee_sync::System;
+use knee_sync::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
+
+use super::{repeat, shared};
+
+pub(super) const TESTCASES: &[Testcase] = &[
+    Testcase {
+        name: "di_mutex1",
+        description: "delayed invalidation of a page, with a mutex: begin, mark, finish",
+        ..shared(|task| invalidate(task, &LOCKED.0))
+    },
+    Testcase {
+        name: "di_epoch1",
+        description: "delayed invalidation of a page, with an epoch: begin, mark, finish",
+        ..shared(|task| invalidate(task, &EPOCH.0))
+    },
+    Testcase {
+        name: "di_lockfree1",
+        description: "delayed invalidation of a page, in a lock-free list: begin, mark, finish",
+        needs: &[Need::Threads, Need::Exchange128],
+        ..shared(|task| invalidate(task, &LOCK_FREE.0))
+    },
+    Testcase {
+        name: "di_slots1",
+        description: "delayed invalidation of a page, with a slot per thread: begin, mark, finish",
+        ..shared(|task| invalidate(task, &SLOTS.0))
+    },
+];
+
+type Shared<F> = Padded<LazyLock<Tracker<F, System>>>;
+
+static LOCKED: Shared<Locked> = Padded(LazyLock::new(|| Tracker::new(Locked::new())));
+
+static EPOCH: Shared<Epoch> = Padded(LazyLock::new(|| Tracker::new(Epoch::new())));
+
+static LOCK_FREE: Shared<LockFree> = Padded(LazyLock::new(|| {
+    Tracker::new(LockFree::new().expect("the testcase needs an exchange of 128 bits"))
+}));
+
+static SLOTS: Shared<Slots> = Padded(LazyLock::new(|| Tracker::new(Slots::new())));
+
+/// Each task invalidates a page of its own.
+fn invalidate<F: Invalidation>(task: &Task<'_>, tracker: &Tracker<F, System>) -> Outcome {
+    let mut member = tracker.join();
+    let page = Stamp::new();
+    repeat(task, || {
+        let section = member.begin();
+        section.mark(&page);
+        section.finish();
+    })
+}

@@ -1,0 +1,38 @@
+//! What a reader pays so that nothing is freed under it.
+
+use std::hint::black_box;
+use std::sync::LazyLock;
+
+use knee_run::task::{Outcome, Task};
+use knee_run::testcase::Testcase;
+use knee_sync::epoch;
+use knee_sync::hazard::AtomicBox;
+
+use super::{repeat, shared};
+
+pub(super) const TESTCASES: &[Testcase] = &[
+    Testcase {
+        name: "epoch1",
+        description: "enters and leaves a section of an epoch, as pin() and drop",
+        ..shared(|task| repeat(task, || drop(black_box(epoch::pin()))))
+    },
+    Testcase {
+        name: "epoch_section1",
+        description: "enters and leaves a section that could be held across anything",
+        ..shared(|task| repeat(task, || drop(black_box(epoch::section()))))
+    },
+    Testcase {
+        name: "hazard1",
+        description: "protects an object with a hazard pointer, reads it and lets it go",
+        ..shared(hazard)
+    },
+];
+
+static OBJECT: LazyLock<AtomicBox<u64>> = LazyLock::new(|| AtomicBox::new(1));
+
+fn hazard(task: &Task<'_>) -> Outcome {
+    let object: &AtomicBox<u64> = &OBJECT;
+    repeat(task, || {
+        black_box(object.load().as_deref());
+    })
+}

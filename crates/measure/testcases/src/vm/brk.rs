@@ -1,0 +1,55 @@
+//! Growth by a page, and back.
+//!
+//! There is one break, and tasks move it between the same two places, as threads do in `brk1`: who finds
+//! it where it is to go has nothing to change.
+
+use knee_run::task::{Outcome, Task, TaskError};
+use knee_run::testcase::Testcase;
+use knee_vm::{MapError, PAGE, Pages, Protection};
+
+use super::of_any_design;
+use super::user::{User, during};
+
+pub(super) const TESTCASES: &[Testcase] = &[
+    Testcase {
+        name: "vm_brk1",
+        description: "maps the page above a gap, and unmaps it; counts both",
+        ..of_any_design(|task| up_and_down(task, GAP))
+    },
+    Testcase {
+        name: "vm_brk2",
+        description: "maps the page above what is mapped, and unmaps it; counts both",
+        ..of_any_design(|task| up_and_down(task, 0))
+    },
+];
+
+/// Where the heap is, and what of it stays mapped.
+const HEAP: usize = 1 << 30;
+const STAYS: usize = 16 * PAGE;
+/// Bytes above that.
+const GAP: usize = 1 << 20;
+
+fn up_and_down(task: &Task<'_>, gap: usize) -> Outcome {
+    let mut user = User::new(task, STAYS)?;
+    map(&user, pages(HEAP, STAYS))?;
+    let page = pages(HEAP + STAYS + gap, PAGE);
+    let mut count = user.start(task);
+    loop {
+        map(&user, page)?;
+        during(user.space().unmap(user.cpu(), page), "unmap")?;
+        count.add(2);
+    }
+}
+
+fn pages(address: usize, bytes: usize) -> Pages {
+    Pages::new((address / PAGE) as u64, (bytes / PAGE) as u64)
+}
+
+/// Maps what another task may have mapped before.
+#[inline]
+fn map(user: &User, pages: Pages) -> Result<(), TaskError> {
+    match user.space().map(user.cpu(), pages, Protection::READ_WRITE) {
+        Err(MapError::Occupied) => Ok(()),
+        result => during(result, "map"),
+    }
+}

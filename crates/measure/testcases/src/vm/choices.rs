@@ -1,0 +1,67 @@
+//! The designs of address spaces, as parameters: knee-vm's own, and older ones with four choices each.
+//!
+//! What is not chosen of an older design is as in FreeBSD 11, so `di=mutex` and `di=epoch` differ in
+//! nothing else.
+
+use knee_run::parameter::{Choice, Parameter};
+
+/// The maps of older designs, with which the other choices are made.
+const OLDER: &[&str] = &["tree", "rcu"];
+
+const fn older(key: &'static str, value: &'static str, meaning: &'static str) -> Choice {
+    Choice::new(key, value, meaning).only_with("map", OLDER)
+}
+
+pub(super) const LAZY: Choice = Choice::new(
+    "shootdown",
+    "lazy",
+    "CPUs flush what was unmapped at their next tick, with no interrupt",
+)
+.only_with("map", &["knee"]);
+
+const MAP: Parameter = &[
+    Choice::new("map", "knee", "the design of knee-vm"),
+    Choice::new("map", "tree", "a balanced tree under one lock: the BSDs, Linux up to 6.0"),
+    Choice::new(
+        "map",
+        "rcu",
+        "a B-tree that faults read without its lock, and a lock for each entry: Linux since 6.4",
+    ),
+];
+
+/// The parameters of testcases that each design can run.
+pub(super) const DESIGNS: &[Parameter] = &[
+    MAP,
+    &[
+        older("rmap", "pv", "an entry for each mapped page, as FreeBSD"),
+        older("rmap", "backing", "an entry for each mapping, as DragonFly since 2019"),
+    ],
+    &[
+        older("di", "mutex", "delayed invalidation with a mutex and a list, as FreeBSD of 2016"),
+        older("di", "epoch", "delayed invalidation with an epoch, as proposed for FreeBSD in 2018"),
+        older("di", "lockfree", "delayed invalidation in a lock-free list, as FreeBSD since 2019"),
+        older("di", "slots", "delayed invalidation with a slot for each thread, as in knee-sync"),
+    ],
+    &[
+        older("accounting", "atomic", "pages counted in one number"),
+        older("accounting", "quota", "pages counted in a share for each CPU"),
+    ],
+];
+
+/// The same and lazy shootdown, of testcases whose CPUs tick.
+pub(super) const DESIGNS_AND_SHOOTDOWN: &[Parameter] = &{
+    let mut all: [Parameter; DESIGNS.len() + 1] = [&[]; DESIGNS.len() + 1];
+    let mut nr = 0;
+    while nr < DESIGNS.len() {
+        all[nr] = DESIGNS[nr];
+        nr += 1;
+    }
+    all[nr] = SHOOTDOWN;
+    all
+};
+
+const SHOOTDOWN: Parameter = &[
+    Choice::new("shootdown", "now", "unmapping interrupts the CPUs that may have the pages cached")
+        .only_with("map", &["knee"]),
+    LAZY,
+];

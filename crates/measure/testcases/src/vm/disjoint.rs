@@ -1,0 +1,23 @@
+//! Tasks that share nothing but the space.
+
+use knee_run::task::{Outcome, Task};
+use knee_run::testcase::Testcase;
+
+use super::of_any_design;
+use super::user::User;
+use crate::memory::disjoint::{BYTES, zone};
+
+pub(super) const TESTCASES: &[Testcase] = &[Testcase {
+    name: "vm_mmap_disjoint1",
+    description: "map 64 KiB of anonymous memory far from other tasks', write to each page, unmap",
+    ..of_any_design(disjoint)
+}];
+
+fn disjoint(task: &Task<'_>) -> Outcome {
+    let address = zone(task);
+    User::new(task, BYTES)?.repeat(task, |user| {
+        let region = user.map_at(address, BYTES)?;
+        region.write_to_all()?;
+        region.unmap()
+    })
+}

@@ -1,0 +1,32 @@
+//! Mapping and unmapping without touching.
+
+use knee_run::task::{Outcome, Task};
+use knee_run::testcase::Testcase;
+use knee_vm::Sharing;
+
+use super::user::User;
+use super::{hosted, of_any_design};
+use crate::memory::region::LARGE;
+
+pub(super) const TESTCASES: &[Testcase] = &[
+    Testcase {
+        name: "vm_mmap1",
+        description: "maps and unmaps 128 MB of anonymous memory",
+        ..of_any_design(anonymous)
+    },
+    Testcase {
+        name: "vm_mmap2",
+        description: "maps and unmaps 128 MB of an own object, private",
+        ..hosted(object)
+    },
+];
+
+fn anonymous(task: &Task<'_>) -> Outcome {
+    User::new(task, 0)?.repeat(task, |user| user.map(LARGE)?.unmap())
+}
+
+fn object(task: &Task<'_>) -> Outcome {
+    let user = User::with_objects(task, 0);
+    let object = user.object(LARGE)?;
+    user.repeat(task, |user| user.map_object(&object, Sharing::Private)?.unmap())
+}

@@ -1,0 +1,65 @@
+//! The crate knee-vm, with what the family `memory` does with the running kernel: a testcase of the
+//! same name after `vm_`, and what one iteration does is the same.
+//!
+//! The machine is a hosted one, of which each task is a CPU: page tables are memory, the MMU is a
+//! function, an interrupt is a message. So a rate is that of the code that maps, faults and flushes, without
+//! system calls, traps and the latency of interrupts, and is no figure of what a kernel would reach. What
+//! compares is the shape of curves, and strategies with each other.
+//!
+//! All tasks use one space in the memory of their process, as threads do.
+
+mod brk;
+mod choices;
+mod churn;
+mod disjoint;
+mod fork;
+mod map;
+mod map_and_fault;
+mod memory;
+mod older;
+mod page_fault;
+mod protect;
+mod tlb_flush;
+mod user;
+
+use choices::DESIGNS;
+use knee_run::task::{Outcome, Task};
+use knee_run::testcase::{Family, Need, Testcase};
+
+pub(super) const TABLES: &[&[Testcase]] = &[
+    brk::TESTCASES,
+    map::TESTCASES,
+    page_fault::TESTCASES,
+    map_and_fault::TESTCASES,
+    tlb_flush::TESTCASES,
+    churn::TESTCASES,
+    disjoint::TESTCASES,
+    protect::TESTCASES,
+    fork::TESTCASES,
+];
+
+/// A testcase whose tasks are the CPUs of one machine.
+const fn hosted(run: fn(&Task<'_>) -> Outcome) -> Testcase {
+    Testcase { needs: &[Need::Threads], ..Testcase::new(Family::Vm, run) }
+}
+
+/// One that older designs have as well.
+const fn of_any_design(run: fn(&Task<'_>) -> Outcome) -> Testcase {
+    Testcase { parameters: DESIGNS, ..hosted(run) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CATALOGUE;
+
+    #[test]
+    fn each_counts_what_the_testcase_of_that_name_counts_with_the_kernel() {
+        for testcase in TABLES.iter().copied().flatten() {
+            let name = testcase.name.strip_prefix("vm_").expect(testcase.name);
+            let of_kernel = CATALOGUE.find(name).expect(testcase.name);
+            assert_eq!(of_kernel.family, Family::Memory, "{name}");
+            assert_eq!(testcase.unit, of_kernel.unit, "{name}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Writing to a page, giving it back and reading it again; each page counts.
+//!
+//! What was given back CPUs forget that have been in the space: all that have a task.
+
+use knee_run::task::{Outcome, Task, TaskError};
+use knee_run::testcase::{Need, Testcase};
+use knee_vm::hosted::Hosted;
+use knee_vm::{AddressSpace, PAGE, Sharing};
+
+use super::user::{Region, User};
+use super::{hosted, of_any_design};
+use crate::memory::region::LARGE;
+use crate::memory::tlb_flush::{SMALL, UNIT};
+
+pub(super) const TESTCASES: &[Testcase] = &[
+    Testcase {
+        name: "vm_tlb_flush1",
+        description: "write to a page of a private object, discard it, read it; counts pages",
+        unit: UNIT,
+        needs: &[Need::Threads, Need::Memory(LARGE as u64)],
+        ..hosted(|task| object(task, Sharing::Private, 0))
+    },
+    Testcase {
+        name: "vm_tlb_flush2",
+        description: "write to a page of anonymous memory, discard it, read it; counts pages",
+        unit: UNIT,
+        ..of_any_design(anonymous)
+    },
+    Testcase {
+        name: "vm_tlb_flush3",
+        description: "write to a page of a shared object, discard it, read it; counts pages",
+        unit: UNIT,
+        needs: &[Need::Threads, Need::Memory(LARGE as u64)],
+        ..hosted(|task| object(task, Sharing::Shared, 1))
+    },
+];
+
+fn anonymous(task: &Task<'_>) -> Outcome {
+    let user = User::new(task, SMALL)?;
+    flush_pages(task, user, SMALL, 0, |user| user.map(SMALL))
+}
+
+fn object(task: &Task<'_>, sharing: Sharing, left: u64) -> Outcome {
+    let user = User::with_objects(task, LARGE);
+    let object = user.object_in_memory(LARGE)?;
+    flush_pages(task, user, LARGE, left, |user| user.map_object(&object, sharing))
+}
+
+/// `left` is what a page holds that 1 was written to, after it was discarded.
+#[inline]
+fn flush_pages<S: AddressSpace<'static, Hosted> + ?Sized>(
+    task: &Task<'_>,
+    mut user: User<S>,
+    bytes: usize,
+    left: u64,
+    map: impl Fn(&User<S>) -> Result<Region<'_, S>, TaskError>,
+) -> Outcome {
+    let mut count = user.start(task);
+    loop {
+        let region = map(&user)?;
+        for offset in (0..bytes).step_by(PAGE) {
+            region.write(offset, 1)?;
+            region.discard(offset)?;
+            if region.read(offset)? != left {
+                return Err(TaskError::found(
+                    "a page has the wrong content after it was discarded",
+                ));
+            }
+            count.add(1);
+        }
+        region.unmap()?;
+    }
+}
