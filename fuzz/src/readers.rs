@@ -3,6 +3,7 @@
 //!
 //! crates/knee/tests/corpus.rs uses this file too, to replay the corpus without a fuzzer.
 
+use std::error::Error;
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -16,10 +17,9 @@ use knee_profile::view::pprof::pprof;
 use knee_profile::view::speedscope::speedscope;
 use knee_profile::view::tree::{Root, tree};
 use knee_report::{Matrix, Page, render};
+use knee_results::{Compared, Results, history};
 use knee_run::noise::NoiseFloors;
 use knee_run::record::Record;
-use knee_run::results::{Compared, Results, history};
-use knee_run::summary::summarise;
 use knee_stats::ministat::{Comparison, DataSet, Quantiles, Reader, plot};
 use knee_stats::{ChangeOptions, CompareOptions};
 use knee_trace::findings::{Diff, Findings, Ranking, Tally, TestLine};
@@ -42,10 +42,13 @@ pub fn samples_jsonl(dir: &Path, text: &[u8]) {
 }
 
 fn record(dir: &Path) {
-    results(dir);
+    let record = Record::open(dir);
+    results(record.and_then(|record| record.results(dir)), dir);
     let Ok(record) = Record::open(dir) else { return };
     if let Ok(rounds) = record.rounds_left() {
-        summarise(&record.run, &rounds, 0.8);
+        for curve in record.run.curves(&rounds) {
+            curve.verdict(0.8);
+        }
         NoiseFloors::of_run(&record.run, &rounds);
     }
 }
@@ -54,18 +57,18 @@ fn record(dir: &Path) {
 pub fn csv(dir: &Path, text: &[u8]) {
     let file = dir.join("mmap1.csv");
     fs::write(&file, text).unwrap();
-    results(&file);
+    results(Results::read(&file), &file);
 }
 
 /// What a binary of will-it-scale prints.
 pub fn will_it_scale(dir: &Path, text: &[u8]) {
     let file = dir.join("mmap1_threads-2.txt");
     fs::write(&file, text).unwrap();
-    results(&file);
+    results(Results::read(&file), &file);
 }
 
-fn results(path: &Path) {
-    let results = match Results::read(path) {
+fn results(read: Result<Results, impl Error>, path: &Path) {
+    let results = match read {
         Ok(results) => results,
         Err(error) => {
             let (error, path) = (error.to_string(), path.to_str().unwrap());
@@ -73,7 +76,7 @@ fn results(path: &Path) {
             return;
         }
     };
-    assert!(!results.points.is_empty() || results.run.is_some(), "nothing, and no word of it");
+    assert!(!results.points.is_empty() || results.origin.is_some(), "nothing, without a reason");
     results.curves();
     let rounds: usize = results.points.values().map(|measured| measured.rounds.len()).sum();
     if rounds <= FEW_ROUNDS {

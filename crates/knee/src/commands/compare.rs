@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use knee_run::results::{Compared, Kind, Results};
+use knee_results::{Compared, Kind, Results};
 use knee_stats::CompareOptions;
 use knee_stats::ministat::{Confidence, MAX_DATA_SETS, Reader};
 

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use knee_run::results::RoundsOfCurve;
+use knee_results::Curve;
 use knee_stats::ministat::Confidence;
 use knee_stats::usl::{FitOptions, fit_all};
 
-use crate::commands::read_results;
+use crate::commands::read;
 use crate::exit::{ExitStatus, usage};
 use crate::present::fit::{FittedCurve, json, table};
 use crate::stdout;
@@ -55,16 +55,16 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    let results = read_results(&args.run)?;
+    let results = read(&args.run)?.results;
     let options = FitOptions {
         confidence: args.confidence.percent() / 100.0,
         resamples: args.resamples,
         seed: args.seed,
     };
     let wanted = |name: &str| args.names.is_empty() || args.names.iter().any(|g| g.matches(name));
-    let curves: Vec<RoundsOfCurve> =
+    let curves: Vec<Curve> =
         results.curves().into_iter().filter(|curve| wanted(&curve.case.to_string())).collect();
-    let rounds: Vec<&[(u32, Vec<f64>)]> = curves.iter().map(|c| c.points.as_slice()).collect();
+    let rounds: Vec<Vec<(u32, Vec<f64>)>> = curves.iter().map(rounds).collect();
     let fits = fit_all(&rounds, &options);
     let curves: Vec<FittedCurve> =
         curves.into_iter().zip(fits).map(|(curve, fit)| FittedCurve { curve, fit }).collect();
@@ -79,4 +79,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     };
     stdout::print(&text)?;
     Ok(ExitStatus::Done)
+}
+
+/// (tasks, rates of the rounds) of each point.
+pub(super) fn rounds(curve: &Curve) -> Vec<(u32, Vec<f64>)> {
+    curve.points().iter().map(|point| (point.tasks, point.rounds.clone())).collect()
 }

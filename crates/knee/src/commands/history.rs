@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use knee_run::results::{history, in_time_order};
+use knee_results::{history, in_time_order};
 use knee_stats::ChangeOptions;
 
-use crate::commands::read_results;
+use crate::commands::read;
 use crate::exit::{ExitStatus, usage};
 use crate::present::history::{json, table};
 use crate::stdout;
@@ -58,7 +58,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             args.runs.len()
         )));
     }
-    let mut runs = args.runs.iter().map(|run| read_results(run)).collect::<Result<Vec<_>, _>>()?;
+    let mut runs = args
+        .runs
+        .iter()
+        .map(|run| read(run).map(|read| read.results))
+        .collect::<Result<Vec<_>, _>>()?;
     in_time_order(&mut runs);
     let options = ChangeOptions {
         significance: args.significance,

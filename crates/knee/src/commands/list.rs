@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use knee_results::Family;
 use knee_run::parameter::{Choice, Parameter};
-use knee_run::testcase::{Family, Need, Testcase, Unit};
+use knee_run::testcase::{Need, Testcase, Unit};
 use knee_testcases::{CATALOGUE, QUICK};
 use serde_json::json;
 

@@ -5,8 +5,7 @@ mod fits;
 mod matrices;
 mod page;
 mod profiles;
-mod rates;
-mod recorded;
+mod run;
 
 use std::path::{Path, PathBuf};
 

@@ -6,13 +6,15 @@ use anyhow::Context;
 use knee_host::Interrupt;
 use knee_host::workdir::WorkDir;
 use knee_host::{Placement, Topology};
+use knee_results::MAX_TASKS;
+use knee_results::Mode;
 use knee_run::catalogue::Selected;
 use knee_run::job::{Failure, Job, LAYOUTS, START_TIMEOUT};
 use knee_run::launch::{Launcher, Stopped};
 use knee_run::needs::{self, TMPFS};
-use knee_run::plan::{Case, MAX_TASKS};
+use knee_run::plan::Case;
 use knee_run::sweep::spare_cpu;
-use knee_run::testcase::{Mode, Need};
+use knee_run::testcase::Need;
 use knee_testcases::CATALOGUE;
 
 use crate::exit::{ExitStatus, usage};

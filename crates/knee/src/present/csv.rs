@@ -4,12 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use knee_run::case_id::CaseId;
-use knee_run::summary::{CurveSummary, PointSummary};
-use knee_run::testcase::Mode;
+use knee_results::{CaseId, Curve, Mode, Point};
 
 /// One block, or for several testcases each block after a `# NAME` line.
-pub(crate) fn render(curves: &[CurveSummary]) -> String {
+pub(crate) fn render(curves: &[Curve]) -> String {
     let mut names: Vec<&CaseId> = curves.iter().map(|curve| &curve.case).collect();
     names.dedup();
     let mut text = String::new();
@@ -23,12 +21,11 @@ pub(crate) fn render(curves: &[CurveSummary]) -> String {
     text
 }
 
-fn block(name: &CaseId, curves: &[CurveSummary]) -> String {
-    let points: BTreeMap<(Mode, u32), &PointSummary> = curves
+fn block(name: &CaseId, curves: &[Curve]) -> String {
+    let points: BTreeMap<(Mode, u32), &Point> = curves
         .iter()
         .filter(|curve| curve.case == *name)
-        .flat_map(|curve| &curve.points)
-        .map(|entry| ((entry.point.point.mode, entry.point.point.tasks), &entry.point))
+        .flat_map(|curve| curve.points().iter().map(|point| ((curve.mode, point.tasks), point)))
         .collect();
     let tasks: BTreeSet<u32> = points.keys().map(|&(_, tasks)| tasks).collect();
     // The straight line from the better mode at the fewest tasks.

@@ -37,17 +37,17 @@ pub(super) fn lines(failures: &[PointFailure]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use knee_run::case_id::CaseId;
+    use knee_results::CaseId;
+    use knee_results::Mode;
+    use knee_results::PointId;
     use knee_run::job::{Failure, FailureKind};
-    use knee_run::plan::Point;
-    use knee_run::testcase::Mode;
 
     use super::*;
 
     #[test]
     fn failures_are_told_in_the_order_of_the_points_and_each_reason_once() {
         let failure = |mode, tasks, reason: &str| PointFailure {
-            point: Point { case: CaseId::new("mine"), mode, tasks },
+            point: PointId { case: CaseId::new("mine"), mode, tasks },
             round: 0,
             failure: Failure::new(FailureKind::Died, reason, "mend it"),
         };

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use knee_host::number::{plural, si, spread};
-use knee_run::results::{Key, Results, RoundsOfCurve};
+use knee_results::{Curve, Key, Results};
 use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit, Worth};
 use serde_json::{Value, json as object};
 
@@ -17,14 +17,13 @@ const SCHEMA: u32 = 1;
 
 /// A curve and its fit.
 pub(crate) struct FittedCurve {
-    pub(crate) curve: RoundsOfCurve,
+    pub(crate) curve: Curve,
     pub(crate) fit: Result<Fit, Unfit>,
 }
 
 impl FittedCurve {
     fn name(&self) -> String {
-        let mode = self.curve.mode.map_or("", |mode| mode.as_str());
-        format!("{} {mode}", self.curve.case).trim_end().to_owned()
+        format!("{} {}", self.curve.case, self.curve.mode)
     }
 }
 
@@ -36,7 +35,7 @@ pub(crate) fn table(
     threshold: f64,
 ) -> String {
     let mut text = String::new();
-    if let Some(run) = &results.run {
+    if let Some(run) = &results.origin {
         let _ = writeln!(text, "{BOLD}{}{BOLD:#}", run.environment.summary());
     }
     let width = curves.iter().map(|c| c.name().chars().count()).max().unwrap_or(0).max(16);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use knee_host::number::{plural, si};
-use knee_run::results::{Results, Series};
+use knee_results::{Results, Series};
 use serde_json::{Value, json as object};
 
 use super::compared::{change, name, p_value};
@@ -92,7 +92,7 @@ fn gaps(runs: &[Results], series: &[Series]) -> Vec<Gaps> {
 /// When a run was measured, or what it is called.
 fn label(results: &Results) -> String {
     let source = results.source.display();
-    match &results.run {
+    match &results.origin {
         Some(run) => format!("{source} ({})", run.environment.started_at),
         None => source.to_string(),
     }
@@ -100,7 +100,7 @@ fn label(results: &Results) -> String {
 
 /// What else changed from the run before: the kernel, most often.
 fn suspect(runs: &[Results], first: usize) -> String {
-    let kernel = |nr: usize| Some(runs[nr].run.as_ref()?.environment.kernel.as_str());
+    let kernel = |nr: usize| Some(runs[nr].origin.as_ref()?.environment.kernel.as_str());
     match (first.checked_sub(1).and_then(kernel), kernel(first)) {
         (Some(before), Some(after)) if before != after => format!("  {before} → {after}"),
         _ => String::new(),
@@ -113,7 +113,7 @@ pub(crate) fn json(runs: &[Results], series: &[Series]) -> String {
     let labels: Vec<Value> = runs
         .iter()
         .map(|results| {
-            let environment = results.run.as_ref().map(|run| &run.environment);
+            let environment = results.origin.as_ref().map(|run| &run.environment);
             object!({
                 "source": results.source.display().to_string(),
                 "started_at": environment.map(|e| &e.started_at),

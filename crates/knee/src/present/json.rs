@@ -2,21 +2,20 @@
 
 use std::io::Write;
 
+use knee_results::{Curve, Point};
 use knee_run::record::{Record, SCHEMA};
-use knee_run::summary::CurveSummary;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::has_base;
-
-/// `run` is `run.json`, `curves` are the summaries, `samples` the lines of `samples.jsonl`, which
+/// `run` is `run.json`, `curves` are the curves with their knees at the `threshold` of efficiency, `samples` the lines of `samples.jsonl`, which
 /// are passed on one by one: there may be millions.
 pub(super) fn render(
     record: &Record,
-    curves: &[CurveSummary],
+    curves: &[Curve],
+    threshold: f64,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let run = serde_json::to_string(&record.run)?;
-    let curves = curves.iter().map(summary).collect::<Result<Vec<Value>, _>>()?;
+    let curves: Vec<Value> = curves.iter().map(|curve| curve_json(curve, threshold)).collect();
     let curves = serde_json::to_string(&curves)?;
     write!(out, "{{\"schema\":{SCHEMA},\n\"run\":{run},\n\"curves\":{curves},\n\"samples\":[")?;
     for (nr, line) in record.samples()?.enumerate() {
@@ -28,14 +27,36 @@ pub(super) fn render(
 }
 
 /// A curve; what is relative to one task is null without a point at one task.
-fn summary(curve: &CurveSummary) -> serde_json::Result<Value> {
-    let mut value = serde_json::to_value(curve)?;
-    if !has_base(curve) {
-        value["knee"] = Value::Null;
-        for point in value["points"].as_array_mut().into_iter().flatten() {
-            point["speedup"] = Value::Null;
-            point["efficiency"] = Value::Null;
-        }
-    }
-    Ok(value)
+fn curve_json(curve: &Curve, threshold: f64) -> Value {
+    let point = |point: &Point| {
+        let scaling = curve.scaling(point);
+        let id = curve.id(point.tasks);
+        json!({
+            "speedup": scaling.map(|scaling| scaling.speedup),
+            "efficiency": scaling.map(|scaling| scaling.efficiency),
+            "testcase": id.case,
+            "mode": id.mode,
+            "tasks": point.tasks,
+            "rate": point.rate,
+            "low": point.low,
+            "high": point.high,
+            "confidence": point.confidence,
+            "rounds": point.rounds,
+            "min": point.per_task.map(|tasks| tasks.min),
+            "max": point.per_task.map(|tasks| tasks.max),
+            "fairness": point.per_task.map(|tasks| tasks.fairness),
+            "cpu": point.cpu,
+            "samples": point.samples,
+            "marked": point.marked,
+            "marks": point.marks,
+        })
+    };
+    json!({
+        "testcase": curve.case,
+        "mode": curve.mode,
+        "points": curve.points().iter().map(point).collect::<Vec<Value>>(),
+        "knee": curve.knee(threshold).tasks(),
+        "peak": curve.peak().map(|peak| peak.tasks),
+        "scaling": curve.verdict(threshold).as_str(),
+    })
 }

@@ -26,7 +26,6 @@ use std::io::Write;
 use clap::ValueEnum;
 use knee_run::noise::NoiseFloors;
 use knee_run::record::Record;
-use knee_run::summary::{CurveSummary, summarise};
 
 /// Form of the results on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -57,10 +56,10 @@ pub(crate) struct View<'a> {
 /// Of a record that has lost rounds, after what is left of it has been written.
 pub(crate) fn render(record: &Record, view: &View<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
     let finished = record.rounds_left()?;
-    let curves = summarise(&record.run, &finished, view.knee);
+    let curves = record.run.curves(&finished);
     match view.format {
         Format::Human => out.write_all(table::render(record, &curves, view).as_bytes())?,
-        Format::Json => json::render(record, &curves, out)?,
+        Format::Json => json::render(record, &curves, view.knee, out)?,
         Format::Csv => out.write_all(csv::render(&curves).as_bytes())?,
         Format::WillItScale => will_it_scale::render(record, &finished, out)?,
     }
@@ -71,12 +70,6 @@ pub(crate) fn render(record: &Record, view: &View<'_>, out: &mut dyn Write) -> a
             Err(lacking.into())
         }
     }
-}
-
-/// Whether a curve has a point at one task. Speed-up, efficiency and the knee are relative to it:
-/// without one they are unknown.
-fn has_base(curve: &CurveSummary) -> bool {
-    curve.points.first().is_some_and(|entry| entry.point.point.tasks == 1)
 }
 
 #[cfg(test)]

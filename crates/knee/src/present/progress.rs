@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use knee_host::number::duration;
-use knee_run::plan::Point;
+use knee_results::PointId;
 use knee_run::record::PointFailure;
 use knee_run::sweep::Observer;
 
@@ -65,8 +65,7 @@ impl Progress {
 }
 
 impl Observer for Progress {
-    fn round(&mut self, point: &Point, round: u32, done: usize, of: usize, left: Option<f64>) {
-        let Point { case, mode, tasks } = point;
+    fn round(&mut self, point: &PointId, round: u32, done: usize, of: usize, left: Option<f64>) {
         let left = left.map_or("?".to_owned(), duration);
         match &mut self.style {
             Style::Quiet => {}
@@ -77,10 +76,7 @@ impl Observer for Progress {
                     0 => String::new(),
                     n => format!(", {n} failed"),
                 };
-                bar.set_message(format!(
-                    "{left} left{failed}  {case} {mode} ×{tasks}, round {}",
-                    round + 1
-                ));
+                bar.set_message(format!("{left} left{failed}  {point}, round {}", round + 1));
             }
             Style::Lines { last } => {
                 if last.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {

@@ -6,12 +6,11 @@ mod overview;
 use std::fmt::Write;
 
 use knee_host::number::{percent_beside, tasks, threshold};
+use knee_results::{CONFIDENCE, Curve, Mode, Point};
 use knee_run::record::{Record, RunRecord};
-use knee_run::summary::{CONFIDENCE, CurveEntry, CurveSummary, PointSummary};
-use knee_run::testcase::Mode;
 
-use super::warnings::{all_disturbed, warnings};
-use super::{View, failures, has_base};
+use super::warnings::warnings;
+use super::{View, failures};
 
 /// Curves named in the closing sentence.
 const WORST: usize = 3;
@@ -25,7 +24,7 @@ const BAD: anstyle::Style =
 const UNKNOWN: &str = "-";
 
 /// The table, the failures, the warnings and a closing sentence.
-pub(super) fn render(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String {
+pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {
     let run = &record.run;
     let mut text = head(run, curves);
     if !curves.is_empty() {
@@ -47,11 +46,11 @@ pub(super) fn render(record: &Record, curves: &[CurveSummary], view: &View<'_>) 
     text + &closing(curves, view)
 }
 
-fn head(run: &RunRecord, curves: &[CurveSummary]) -> String {
+fn head(run: &RunRecord, curves: &[Curve]) -> String {
     let request = &run.request;
-    let points = || curves.iter().flat_map(|c| &c.points).map(|e| &e.point);
+    let points = || curves.iter().flat_map(Curve::points);
     let confidence = points().map(|p| p.confidence).fold(CONFIDENCE, f64::min);
-    let intervals = if !curves.is_empty() && points().all(has_interval) {
+    let intervals = if !curves.is_empty() && points().all(Point::has_interval) {
         format!(", {:.1}% intervals", confidence * 100.0)
     } else {
         String::new()
@@ -80,36 +79,27 @@ fn rounds(of_points: impl Iterator<Item = usize> + Clone, asked: u32) -> String 
 
 /// How threads compare with processes at the same number of tasks, unless it could be noise.
 fn against_processes(
-    curves: &[CurveSummary],
-    curve: &CurveSummary,
-    last: &CurveEntry,
+    curves: &[Curve],
+    curve: &Curve,
+    last: &Point,
     view: &View<'_>,
 ) -> Option<String> {
     if curve.mode != Mode::Threads {
         return None;
     }
-    let processes = curves
-        .iter()
-        .find(|c| c.case == curve.case && c.mode == Mode::Processes)?
-        .points
-        .iter()
-        .find(|e| e.point.point.tasks == last.point.point.tasks)?;
-    let ratio = last.point.rate / processes.point.rate;
-    let floor = view.floors.map_or(0.0, |floors| floors.of(&last.point.point));
-    let known = has_interval(&last.point) && has_interval(&processes.point);
-    let apart = last.point.high < processes.point.low || processes.point.high < last.point.low;
+    let processes = curves.iter().find(|c| c.case == curve.case && c.mode == Mode::Processes)?;
+    let processes = processes.at(last.tasks)?;
+    let ratio = last.rate / processes.rate;
+    let floor = view.floors.map_or(0.0, |floors| floors.of(&curve.id(last.tasks)));
+    let known = last.has_interval() && processes.has_interval();
+    let apart = last.high < processes.low || processes.high < last.low;
     let differs = ratio.is_finite() && known && apart && (ratio - 1.0).abs() > floor;
     differs.then(|| format!("{ratio:.2}× of processes"))
 }
 
-/// One round says nothing about its spread.
-fn has_interval(point: &PointSummary) -> bool {
-    point.rounds.len() > 1
-}
-
 /// `!` for points of which some samples are disturbed, `!!` where all of one are.
-fn disturbed<'a>(points: impl Iterator<Item = &'a PointSummary> + Clone) -> &'static str {
-    match (points.clone().any(|p| p.marked > 0), points.clone().any(all_disturbed)) {
+fn disturbed(points: &[Point]) -> &'static str {
+    match (points.iter().any(|p| p.marked > 0), points.iter().any(Point::is_disturbed)) {
         (_, true) => "!!",
         (true, false) => "!",
         (false, false) => "",
@@ -117,20 +107,21 @@ fn disturbed<'a>(points: impl Iterator<Item = &'a PointSummary> + Clone) -> &'st
 }
 
 /// The claim of the whole run in one sentence.
-fn closing(curves: &[CurveSummary], view: &View<'_>) -> String {
+fn closing(curves: &[Curve], view: &View<'_>) -> String {
     // A single point is no curve, and without one task there is no efficiency.
-    let (disturbed, curves): (Vec<&CurveSummary>, Vec<&CurveSummary>) =
-        curves.iter().filter(|c| c.points.len() > 1 && has_base(c)).partition(|c| is_disturbed(c));
-    let most = curves.iter().flat_map(|c| c.points.last()).map(|e| e.point.point.tasks).max();
+    let (disturbed, curves): (Vec<&Curve>, Vec<&Curve>) = curves
+        .iter()
+        .filter(|c| c.points().len() > 1 && c.base().is_some())
+        .partition(|c| c.is_disturbed());
+    let most = curves.iter().flat_map(|c| c.last()).map(|point| point.tasks).max();
     let Some(most) = most else { return String::new() };
-    let mut knees: Vec<(u32, f64, f64, &CurveSummary)> = curves
+    let mut knees: Vec<(u32, f64, f64, &Curve)> = curves
         .iter()
         .filter_map(|c| {
-            let knee = c.knee?;
-            let at = c.points.iter().find(|e| e.point.point.tasks == knee)?;
-            let base = c.points.first()?;
-            let at_most = at.point.high / (base.point.low * f64::from(knee));
-            Some((knee, at.efficiency, at_most, *c))
+            let knee = c.knee(view.knee).tasks()?;
+            let (base, at) = (c.base()?, c.at(knee)?);
+            let at_most = at.high / (base.low * f64::from(knee));
+            Some((knee, c.scaling(at)?.efficiency, at_most, *c))
         })
         .collect();
     knees.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
@@ -161,9 +152,4 @@ fn closing(curves: &[CurveSummary], view: &View<'_>) -> String {
     }
     text.push('\n');
     text
-}
-
-/// Whether all samples of one of its points are marked.
-fn is_disturbed(curve: &CurveSummary) -> bool {
-    curve.points.iter().any(|e| e.point.marked > 0 && e.point.marked == e.point.samples)
 }

@@ -3,12 +3,14 @@
 
 use std::path::PathBuf;
 
-use knee_run::case_id::CaseId;
-use knee_run::job::{Mark, Phase};
+use knee_results::CaseId;
+use knee_results::Mark;
+use knee_results::Mode;
+use knee_results::{Curve, PointId};
+use knee_run::job::Phase;
 use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
-use knee_run::plan::{Case, Point};
+use knee_run::plan::Case;
 use knee_run::record::{Machine, Record, Rounds, RunEnd, RunRecord, SampleLine};
-use knee_run::testcase::Mode;
 use knee_testcases::CATALOGUE;
 
 use super::*;
@@ -37,7 +39,7 @@ impl Example {
 
     /// One more round of two samples for a point, with `marked` of them disturbed.
     fn round(mut self, testcase: &str, tasks: u32, rate: f64, marked: usize) -> Self {
-        let point = Point { case: testcase.parse().unwrap(), mode: Mode::Processes, tasks };
+        let point = PointId { case: testcase.parse().unwrap(), mode: Mode::Processes, tasks };
         let round = self.rounds.of(&point).count() as u32;
         for sample in 0..2 {
             self.rounds.add(&SampleLine {
@@ -70,8 +72,8 @@ impl Example {
     fn floors(mut self, typical: f64, of_points: &[(&str, u32, f64)]) -> Self {
         let run = &self.record.run;
         let points = of_points.iter().map(|&(testcase, tasks, relative)| PointNoise {
-            point: Point { case: testcase.parse().unwrap(), mode: Mode::Processes, tasks },
-            conditions: Conditions::of(run, &CaseId::new(testcase)),
+            point: PointId { case: testcase.parse().unwrap(), mode: Mode::Processes, tasks },
+            conditions: Conditions::of(&run.request, run.shortest_interval(&CaseId::new(testcase))),
             relative,
             rounds: 10,
             measured_at: String::new(),
@@ -85,8 +87,8 @@ impl Example {
         self
     }
 
-    fn curves(&self) -> Vec<CurveSummary> {
-        summarise(&self.record.run, &self.rounds, self.view.knee)
+    fn curves(&self) -> Vec<Curve> {
+        self.record.run.curves(&self.rounds)
     }
 
     fn shown(&self) -> String {
@@ -140,7 +142,7 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
         .never_says("First to stop");
     let mut json = Vec::new();
     // The samples are not there to be read: the summaries come before them.
-    let _ = json::render(&example.record, &example.curves(), &mut json);
+    let _ = json::render(&example.record, &example.curves(), 0.8, &mut json);
     let json = String::from_utf8(json).unwrap();
     assert!(json.contains(r#""knee":null"#) && !json.contains(r#""knee":8"#), "{json}");
     assert!(json.contains(r#""efficiency":null"#), "{json}");

@@ -9,15 +9,12 @@ use std::fmt;
 use std::path::PathBuf;
 
 use knee_host::number::{plural, spread};
-use knee_run::job::Mark;
-use knee_run::plan::{Order, Point};
+use knee_results::{CONFIDENCE, Curve, Mark, Mode, Order, Point, PointId};
 use knee_run::record::{Record, RunEnd, RunRecord};
-use knee_run::summary::{CONFIDENCE, CurveSummary, PointSummary};
-use knee_run::testcase::Mode;
 
 use self::noise::{Doubts, doubts};
 use self::seats::{Limit, shared_beyond, without_spare_cpu};
-use super::{View, has_base};
+use super::View;
 
 /// Five rounds reach 93.75%, which the head of the table says; fewer need a word.
 const LEAST_CONFIDENCE: f64 = 0.93;
@@ -80,7 +77,7 @@ impl fmt::Display for Warning {
             }
             Self::FewRounds { rounds, asked, confidence } if rounds < asked => write!(
                 f,
-                "of a point only {rounds} of {asked} rounds can be used, for {:.0} % confidence; \
+                "of a point only {rounds} of {asked} rounds can be used, for {:.0}% confidence; \
                  six give 95%: quieten the machine, or use more rounds",
                 confidence * 100.0
             ),
@@ -176,10 +173,10 @@ fn describe(mark: Mark) -> &'static str {
 }
 
 /// What to know about `record`, most important first.
-pub(crate) fn warnings(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> Vec<Warning> {
+pub(crate) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Vec<Warning> {
     let run = &record.run;
-    let points: Vec<&PointSummary> =
-        curves.iter().flat_map(|curve| &curve.points).map(|entry| &entry.point).collect();
+    let points: Vec<(&Curve, &Point)> =
+        curves.iter().flat_map(|c| c.points().iter().map(move |point| (c, point))).collect();
     let mut warnings = Vec::new();
     let hopeless =
         run.failures.iter().filter(|failure| has_other_mode(run, &failure.point)).count();
@@ -189,7 +186,7 @@ pub(crate) fn warnings(record: &Record, curves: &[CurveSummary], view: &View<'_>
         warnings.push(Warning::Incomplete { end: run.end, dir: record.dir.clone() });
     }
     warnings.extend(unbelievable(&points));
-    if let Some(point) = points.iter().min_by_key(|point| point.rounds.len())
+    if let Some((_, point)) = points.iter().min_by_key(|(_, point)| point.rounds.len())
         && point.confidence < LEAST_CONFIDENCE
     {
         let (rounds, confidence) = (point.rounds.len(), point.confidence);
@@ -205,7 +202,7 @@ pub(crate) fn warnings(record: &Record, curves: &[CurveSummary], view: &View<'_>
         warnings.push(Warning::Quota { cpus });
     }
     let (of, asked) = (curves.len(), run.request.tasks.contains(&1));
-    match curves.iter().filter(|curve| !has_base(curve)).count() {
+    match curves.iter().filter(|curve| curve.base().is_none()).count() {
         0 => {}
         curves => warnings.push(Warning::NoSingleTask { curves, of, asked }),
     }
@@ -225,46 +222,41 @@ pub(crate) fn warnings(record: &Record, curves: &[CurveSummary], view: &View<'_>
 }
 
 /// Whether the testcase of a point has another mode only.
-fn has_other_mode(run: &RunRecord, point: &Point) -> bool {
+fn has_other_mode(run: &RunRecord, point: &PointId) -> bool {
     let modes = run.case(&point.case).map(|case| case.modes(&[Mode::Processes, Mode::Threads]));
     modes.is_some_and(|modes| !modes.contains(&point.mode))
 }
 
-fn unbelievable(points: &[&PointSummary]) -> Option<Warning> {
+fn unbelievable(points: &[(&Curve, &Point)]) -> Option<Warning> {
     let disturbed: Vec<String> =
-        points.iter().filter(|p| all_disturbed(p)).map(|p| name(p)).collect();
+        points.iter().filter(|(_, p)| p.is_disturbed()).map(|(c, p)| name(c, p)).collect();
     let all = disturbed.len() == points.len();
     (!disturbed.is_empty()).then_some(Warning::Unbelievable { points: disturbed, all })
 }
 
-/// Whether there is no sample of `point` without a mark.
-pub(super) fn all_disturbed(point: &PointSummary) -> bool {
-    point.marked > 0 && point.marked == point.samples
-}
-
-fn marked(points: &[&PointSummary]) -> Option<Warning> {
-    let marked = points.iter().map(|point| point.marked).sum();
-    let of = points.iter().map(|point| point.samples).sum();
+fn marked(points: &[(&Curve, &Point)]) -> Option<Warning> {
+    let points = || points.iter().map(|(_, point)| point);
+    let marked = points().map(|point| point.marked).sum();
+    let of = points().map(|point| point.samples).sum();
     let mut marks = BTreeMap::new();
-    for (mark, n) in points.iter().flat_map(|point| &point.marks) {
+    for (mark, n) in points().flat_map(|point| &point.marks) {
         *marks.entry(*mark).or_insert(0) += n;
     }
     // Where there are no others, none is left out.
     (0 < marked && marked < of).then_some(Warning::Marked { marked, of, marks })
 }
 
-fn imprecise(points: &[&PointSummary], asked: f64) -> Option<Warning> {
+fn imprecise(points: &[(&Curve, &Point)], asked: f64) -> Option<Warning> {
     let too_wide =
-        |p: &PointSummary| p.confidence + ROUNDING < CONFIDENCE || p.relative_half_width() > asked;
-    let wide: Vec<&PointSummary> = points.iter().copied().filter(|p| too_wide(p)).collect();
+        |p: &Point| p.confidence + ROUNDING < CONFIDENCE || p.relative_half_width() > asked;
+    let wide: Vec<_> = points.iter().filter(|(_, p)| too_wide(p)).collect();
     let worst = wide
         .iter()
-        .max_by(|a, b| a.relative_half_width().total_cmp(&b.relative_half_width()))
-        .map(|p| format!("{} (±{})", name(p), spread(p.relative_half_width())))?;
+        .max_by(|(_, a), (_, b)| a.relative_half_width().total_cmp(&b.relative_half_width()))
+        .map(|(c, p)| format!("{} (±{})", name(c, p), spread(p.relative_half_width())))?;
     Some(Warning::Imprecise { asked, points: wide.len(), of: points.len(), worst })
 }
 
-fn name(point: &PointSummary) -> String {
-    let point = &point.point;
-    format!("{} {} ×{}", point.case, point.mode, point.tasks)
+fn name(curve: &Curve, point: &Point) -> String {
+    curve.id(point.tasks).to_string()
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use knee_results::PointId;
 use knee_run::job::Phase;
-use knee_run::plan::Point;
 use knee_run::record::{Record, Rounds};
 
 /// `min:… max:… total:…`: whole operations per second.
@@ -48,8 +48,8 @@ pub(super) fn render(
 }
 
 /// The record has the points interleaved: one reading sorts them.
-fn by_point(record: &Record, finished: &Rounds) -> anyhow::Result<BTreeMap<Point, Samples>> {
-    let mut points: BTreeMap<Point, Samples> = BTreeMap::new();
+fn by_point(record: &Record, finished: &Rounds) -> anyhow::Result<BTreeMap<PointId, Samples>> {
+    let mut points: BTreeMap<PointId, Samples> = BTreeMap::new();
     for line in record.samples()? {
         let line = line?;
         if finished.contains(&line.point, line.round) {

@@ -278,11 +278,11 @@
     const point = curve.points.find((candidate) => candidate.tasks === n);
     if (!point) return "";
     const first = curve.points[0];
-    const efficiency = point.rate / n / (first.rate / first.tasks);
+    const efficiency = point.rate / n / first.rate;
     const parts = [`${si(point.rate)} ${data.case.unit}/s [${si(point.low)}, ${si(point.high)}]`];
-    if (curve.points.length > 1 && first.rate > 0) parts.push(`efficiency ${(efficiency * 100).toFixed(0)}\u00a0%`);
+    if (curve.points.length > 1 && first.tasks === 1 && first.rate > 0) parts.push(`efficiency ${(efficiency * 100).toFixed(0)}%`);
     if (point.min !== null) parts.push(`per task ${si(point.min)} to ${si(point.max)}`, `fairness ${point.fairness.toFixed(3)}`);
-    if (point.idle !== null) parts.push(`idle ${(point.idle * 100).toFixed(0)}\u00a0%`);
+    if (point.idle !== null) parts.push(`idle ${(point.idle * 100).toFixed(0)}%`);
     if (point.change) {
       const verdict = { slower: "slower than", faster: "faster than", same: "same as", inconclusive: "inconclusive against" };
       const by = point.change.ratio ? `×${point.change.ratio.value.toFixed(3)}` : `– ${point.change.note}`;

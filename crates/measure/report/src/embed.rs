@@ -1,11 +1,12 @@
 //! The numbers of a page as JSON inside it: for its script, for downloads, and for whoever finds
 //! the file in ten years. A testcase each, so that a script parses only what it shows.
 
+use knee_results::{Mode, Point};
 use maud::{Markup, PreEscaped, html};
 use serde::{Serialize, Serializer};
 
-use crate::model::{Case, Change, Curve, Fit, Missing, Mode, Point, Run};
-use crate::reading::{CaseReading, Reading};
+use crate::model::{Case, Change, Fit, Missing, Run};
+use crate::reading::{CaseReading, CurveReading, Reading};
 
 /// Version of the embedded JSON.
 const SCHEMA: u32 = 2;
@@ -38,7 +39,8 @@ struct EmbeddedCurve<'p> {
     run: usize,
     mode: Mode,
     knee: Option<u32>,
-    peak: u32,
+    scaling: &'static str,
+    peak: Option<u32>,
     fit: Option<&'p Fit>,
     /// Why there is none.
     no_fit: Option<&'p str>,
@@ -111,7 +113,8 @@ fn to_digits(value: f64) -> f64 {
 }
 
 impl<'p> EmbeddedCurve<'p> {
-    fn of(curve: &'p Curve) -> Self {
+    fn of(reading: &CurveReading<'p>) -> Self {
+        let curve = reading.curve;
         let row = |p: &'p Point| {
             // As the script knows it, so that no error adds up.
             let rate = to_digits(p.rate);
@@ -131,18 +134,19 @@ impl<'p> EmbeddedCurve<'p> {
                 p.samples,
                 p.marked,
                 p.rounds.iter().map(|&round| Parts::beside(rate, round)).collect(),
-                p.change.as_ref(),
+                curve.changes.get(&p.tasks),
             )
         };
         Self {
             run: curve.run,
-            mode: curve.mode,
-            knee: curve.knee,
-            peak: curve.peak,
+            mode: curve.mode(),
+            knee: reading.knee,
+            scaling: reading.verdict.as_str(),
+            peak: reading.peak().map(|peak| peak.tasks),
             fit: curve.fit.as_ref().ok(),
             no_fit: curve.fit.as_ref().err().map(String::as_str),
             missing: &curve.missing,
-            points: curve.points.iter().map(row).collect(),
+            points: curve.points().iter().map(row).collect(),
         }
     }
 }
@@ -167,7 +171,7 @@ pub(crate) fn case(case: &CaseReading) -> Markup {
 
 /// The data of one testcase.
 pub(crate) fn case_json(case: &CaseReading) -> String {
-    let curves = case.curves.iter().map(|reading| EmbeddedCurve::of(reading.curve)).collect();
+    let curves = case.curves.iter().map(EmbeddedCurve::of).collect();
     json(&EmbeddedCase { case: case.case, columns: COLUMNS, part: PART, curves })
 }
 

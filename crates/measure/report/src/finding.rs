@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use knee_host::number::{change, percent, plural};
+use knee_results::Verdict;
 
 use crate::matrix::{Matrix, Pair};
 use crate::model::{Change, ChangeVerdict};
-use crate::reading::{CaseReading, CurveReading, Reading, Scaling};
+use crate::reading::{CaseReading, CurveReading, Reading};
 
 /// The one sentence to remember.
 pub(crate) fn sentence(reading: &Reading) -> String {
@@ -16,7 +17,7 @@ pub(crate) fn sentence(reading: &Reading) -> String {
         let shared = shared.map(|shared| format!("{}: {}", shared.name, shared.total().sentence()));
         return matrices.chain(shared).collect::<Vec<String>>().join("; ");
     }
-    if reading.curves().all(|(_, curve)| curve.curve.points.is_empty()) {
+    if reading.curves().all(|(_, curve)| curve.curve.points().is_empty()) {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();
         return match off_chart {
             0 => "Nothing was measured".to_owned(),
@@ -34,15 +35,14 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
     let label = &reading.page.runs[run].label;
     let mut compared = Vec::new();
     for (case, curve) in reading.curves().filter(|(_, curve)| curve.curve.run == run) {
-        for point in &curve.curve.points {
-            compared.extend(point.change.as_ref().map(|change| (case, curve, point.tasks, change)));
-        }
+        let changes = curve.curve.changes.iter();
+        compared.extend(changes.map(|(&tasks, change)| (case, curve, tasks, change)));
     }
     let of = |verdict| compared.iter().filter(move |(.., change)| change.verdict == verdict);
     let farthest = |verdict| {
         let away = |change: &Change| change.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
         of(verdict).max_by(|a, b| away(a.3).total_cmp(&away(b.3))).map(|(case, curve, n, by)| {
-            let place = curve.curve.mode.tasks(*n);
+            let place = curve.curve.mode().tasks(*n);
             let by = by.ratio.map_or("by no ratio".to_owned(), |ratio| change(ratio.value));
             format!("{by} ({}, {place})", case.case.name)
         })
@@ -79,15 +79,15 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
 
 /// How the testcases of the runs scale.
 fn scaling(reading: &Reading) -> String {
-    let worst = reading.curves().filter(|(_, curve)| curve.last_efficiency().is_some()).min_by(
-        |(_, a), (_, b)| {
-            let of = |curve: &CurveReading| curve.last_efficiency().unwrap_or(f64::INFINITY);
-            a.verdict.cmp(&b.verdict).then(of(a).total_cmp(&of(b)))
-        },
-    );
-    let Some((case, curve)) = worst else { return one_task_count(reading) };
+    let of = |curve: &CurveReading| curve.last_efficiency().unwrap_or(f64::INFINITY);
+    let worst = reading
+        .curves()
+        .filter(|(_, curve)| curve.verdict < Verdict::Unknown)
+        .min_by(|(_, a), (_, b)| a.verdict.cmp(&b.verdict).then(of(a).total_cmp(&of(b))));
+    let Some((case, curve)) = worst else { return no_verdict(reading) };
     let text = one(case, curve);
-    let measured = |case: &&CaseReading| case.worst_efficiency().is_some();
+    let measured =
+        |case: &&CaseReading| case.curves.iter().any(|curve| curve.verdict < Verdict::Unknown);
     let all = reading.cases.iter().filter(measured).count();
     let with = |verdict| {
         reading.cases.iter().filter(|case| case.curves.iter().any(|c| c.verdict == verdict)).count()
@@ -96,12 +96,12 @@ fn scaling(reading: &Reading) -> String {
         return text;
     }
     match curve.verdict {
-        Scaling::Retrograde => format!(
+        Verdict::Retrograde => format!(
             "{} of {all} testcases lose throughput to more tasks; {text}",
-            with(Scaling::Retrograde)
+            with(Verdict::Retrograde)
         ),
-        Scaling::Contended => {
-            format!("{} of {all} testcases stop scaling; {text}", with(Scaling::Contended))
+        Verdict::Contended => {
+            format!("{} of {all} testcases stop scaling; {text}", with(Verdict::Contended))
         }
         _ => format!("All {all} testcases scale; the least: {text}"),
     }
@@ -109,20 +109,18 @@ fn scaling(reading: &Reading) -> String {
 
 fn one(case: &CaseReading, curve: &CurveReading) -> String {
     let name = &case.case.name;
-    let mode = curve.curve.mode;
-    let (Some(last), Some(peak), Some(efficiency)) =
-        (curve.last(), curve.peak(), curve.last_efficiency())
-    else {
-        return name.clone();
-    };
+    let mode = curve.curve.mode();
+    let (Some(last), Some(peak)) = (curve.last(), curve.peak()) else { return name.clone() };
+    // Only what loses throughput needs no efficiency to say so.
+    let efficiency = curve.last_efficiency().unwrap_or_default();
     let most = mode.tasks(last.tasks);
-    match (curve.verdict, curve.curve.knee) {
-        (Scaling::Retrograde, _) => format!(
+    match (curve.verdict, curve.knee) {
+        (Verdict::Retrograde, _) => format!(
             "{name} peaks at {}, then loses {} of its throughput",
             mode.tasks(peak.tasks),
             percent(1.0 - last.rate / peak.rate)
         ),
-        (Scaling::Contended, Some(knee)) => format!(
+        (Verdict::Contended, Some(knee)) => format!(
             "{name} stops scaling at {}: {most} do the work of {:.1}",
             mode.tasks(knee),
             efficiency * f64::from(last.tasks)
@@ -158,15 +156,19 @@ fn commuting(matrix: &Matrix) -> String {
     }
 }
 
-fn one_task_count(reading: &Reading) -> String {
+/// Without a verdict on any curve.
+fn no_verdict(reading: &Reading) -> String {
     let measured = reading
         .cases
         .iter()
-        .filter(|case| case.curves.iter().any(|curve| !curve.curve.points.is_empty()))
+        .filter(|case| case.curves.iter().any(|curve| !curve.curve.points().is_empty()))
         .count();
     let counts: std::collections::BTreeSet<u32> =
-        reading.curves().flat_map(|(_, c)| c.curve.points.iter().map(|p| p.tasks)).collect();
+        reading.curves().flat_map(|(_, c)| c.curve.points().iter().map(|p| p.tasks)).collect();
     let what = plural(measured, "testcase");
+    if reading.curves().any(|(_, curve)| curve.verdict == Verdict::Unknown) {
+        return format!("{what} measured without a point at 1 task: no efficiency, no knee");
+    }
     match counts.first() {
         Some(n) if counts.len() == 1 => {
             format!("{what} measured at {}: no curve", plural(*n as usize, "task"))
@@ -177,15 +179,16 @@ fn one_task_count(reading: &Reading) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Case, Change, ChangeVerdict, Curve, Mode, Page, Point, Ratio, Run};
+    use knee_results::{self as results, CaseId, Mode, Point};
+
+    use crate::model::{Case, Change, ChangeVerdict, Curve, Page, Ratio, Run};
 
     fn page(curves: &[&[(u32, f64)]]) -> Page {
         let cases =
             ["a", "b", "c"].iter().take(curves.len()).map(|n| Case::new(n, "f", "", "iterations"));
         let curves = curves.iter().zip(["a", "b", "c"]).map(|(rates, name)| {
-            let points: Vec<_> = rates.iter().map(|&(n, x)| Point::new(n, vec![x])).collect();
-            let knee = knee_stats::Curve::new(rates).knee(0.8);
-            Curve { points, knee, ..Curve::new(0, name, Mode::Threads) }
+            let points = rates.iter().filter_map(|&(n, x)| Point::new(n, vec![x])).collect();
+            Curve::new(0, results::Curve::new(CaseId::new(name), Mode::Threads, points))
         });
         Page {
             cases: cases.collect(),
@@ -200,7 +203,7 @@ mod tests {
         page.runs.push(Run { label: "new".to_owned(), ..Run::default() });
         let mut curve = Curve { run: 1, ..page.curves[0].clone() };
         let ratio = Some(Ratio { value: ratio, low: ratio, high: ratio });
-        curve.points[1].change = Some(Change { ratio, p: 0.01, verdict, note: String::new() });
+        curve.changes.insert(2, Change { ratio, p: 0.01, verdict, note: String::new() });
         page.curves.push(curve);
         page
     }
@@ -247,6 +250,18 @@ mod tests {
         let off_chart = vec!["mmap1: 388 k in 1 round".to_owned()];
         let page = Page { runs: vec![Run { off_chart, ..Run::default() }], ..Page::default() };
         assert_eq!(title(&page), "1 result, and of none the number of tasks is known");
+    }
+
+    #[test]
+    fn without_a_point_at_one_task_it_claims_no_scaling() {
+        assert_eq!(
+            title(&page(&[&[(2, 10.0), (4, 20.0)]])),
+            "1 testcase measured without a point at 1 task: no efficiency, no knee"
+        );
+        assert_eq!(
+            title(&page(&[&[(2, 10.0), (4, 5.0)]])),
+            "a peaks at 2 threads, then loses 50% of its throughput"
+        );
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! are not all finite becomes a gap with a reason, so that no chart draws it and none hides it, and
 //! what else is no number is replaced by words that say so.
 
-use crate::model::{Case, Change, ChangeVerdict, Curve, Estimate, Fit, Missing, Page, Point};
+use knee_results::Point;
+
+use crate::model::{Case, Change, ChangeVerdict, Curve, Estimate, Fit, Missing, Page};
 
 const REASON: &str = "the record holds a value for it that is not a number";
 
@@ -11,38 +13,38 @@ pub(crate) fn with_marked_gaps(page: &Page) -> Page {
     let mut page = page.clone();
     for curve in &mut page.curves {
         clean(curve);
-        if page.cases.iter().all(|case| case.name != curve.testcase) {
-            page.cases.push(Case::new(&curve.testcase, "unknown", "", "iterations"));
+        let name = curve.name();
+        if page.cases.iter().all(|case| case.name != name) {
+            page.cases.push(Case::new(&name, "unknown", "", "iterations"));
         }
     }
     page
 }
 
 fn clean(curve: &mut Curve) {
-    let (points, broken): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut curve.points).into_iter().partition(is_finite);
-    curve.points = points;
+    let measured = &curve.measured;
+    let (mut points, broken): (Vec<_>, Vec<_>) =
+        measured.clone().into_points().into_iter().partition(is_finite);
     curve
         .missing
         .extend(broken.iter().map(|p| Missing { tasks: p.tasks, reason: REASON.to_owned() }));
-    for point in &mut curve.points {
-        if let Some(change) = point.change.as_mut().filter(|change| !change_is_finite(change)) {
-            let verdict = ChangeVerdict::Inconclusive;
-            let note = "the comparison holds a value that is not a number".to_owned();
-            *change = Change { ratio: None, p: 1.0, verdict, note };
-        }
+    for point in &mut points {
         // A table says "not known" of these.
         point.cpu = point.cpu.filter(|c| [c.user, c.system, c.idle].iter().all(|x| x.is_finite()));
         point.per_task = point
             .per_task
             .filter(|t| [t.min, t.max, t.fairness].iter().all(|x| x.is_finite() && *x >= 0.0));
     }
-    curve.points.sort_by_key(|point| point.tasks);
-    curve.points.dedup_by_key(|point| point.tasks);
-    let points = &curve.points;
+    points.dedup_by_key(|point| point.tasks);
     curve.missing.retain(|gap| points.binary_search_by_key(&gap.tasks, |p| p.tasks).is_err());
     curve.missing.sort_by_key(|gap| gap.tasks);
     curve.missing.dedup_by_key(|gap| gap.tasks);
+    curve.measured = knee_results::Curve::new(measured.case.clone(), measured.mode, points);
+    for change in curve.changes.values_mut().filter(|change| !change_is_finite(change)) {
+        let verdict = ChangeVerdict::Inconclusive;
+        let note = "the comparison holds a value that is not a number".to_owned();
+        *change = Change { ratio: None, p: 1.0, verdict, note };
+    }
     if curve.fit.as_ref().is_ok_and(|fit| !fit_is_finite(fit)) {
         curve.fit = Err("a coefficient came out as no number".to_owned());
     }
@@ -72,20 +74,29 @@ fn fit_is_finite(fit: &Fit) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::model::{Mode, Ratio, Run};
+    use knee_results::CaseId;
 
-    fn cleaned(points: Vec<Point>, missing: Vec<Missing>) -> Curve {
-        let curve = Curve { points, missing, ..Curve::new(0, "a", Mode::Threads) };
+    use super::*;
+    use crate::model::{Ratio, Run};
+    use knee_results::Mode;
+
+    fn curve(points: Vec<Point>) -> Curve {
+        Curve::new(0, knee_results::Curve::new(CaseId::new("a"), Mode::Threads, points))
+    }
+
+    fn point(tasks: u32) -> Point {
+        Point::new(tasks, vec![1.0]).unwrap()
+    }
+
+    fn cleaned(curve: Curve) -> Curve {
         let page = Page { runs: vec![Run::default()], curves: vec![curve], ..Page::default() };
         with_marked_gaps(&page).curves.remove(0)
     }
 
     #[test]
     fn a_point_that_is_not_a_number_becomes_a_gap_with_a_reason() {
-        let curve =
-            cleaned(vec![Point::new(2, vec![f64::NAN]), Point::new(1, vec![1.0])], Vec::new());
-        assert_eq!(curve.points.len(), 1);
+        let curve = cleaned(curve(vec![Point { rate: f64::NAN, ..point(2) }, point(1)]));
+        assert_eq!(curve.points().len(), 1);
         assert_eq!(curve.missing, [Missing { tasks: 2, reason: REASON.to_owned() }]);
     }
 
@@ -93,9 +104,9 @@ mod tests {
     fn a_comparison_or_a_fit_that_is_no_number_says_so() {
         let ratio = Ratio { value: f64::INFINITY, low: 1.0, high: f64::NAN };
         let (p, verdict, note) = (0.01, ChangeVerdict::Faster, String::new());
-        let change = Some(Change { ratio: Some(ratio), p, verdict, note });
-        let curve = cleaned(vec![Point { change, ..Point::new(1, vec![1.0]) }], Vec::new());
-        let change = curve.points[0].change.as_ref().unwrap();
+        let change = Change { ratio: Some(ratio), p, verdict, note };
+        let changed = cleaned(Curve { changes: [(1, change)].into(), ..curve(vec![point(1)]) });
+        let change = &changed.changes[&1];
         assert_eq!((change.ratio, change.verdict), (None, ChangeVerdict::Inconclusive));
         assert!(change.note.contains("not a number"));
 
@@ -109,7 +120,7 @@ mod tests {
             is_prediction: true,
             note: String::new(),
         };
-        let mut curve = Curve { fit: Ok(fit(f64::NAN)), ..Curve::new(0, "a", Mode::Threads) };
+        let mut curve = Curve { fit: Ok(fit(f64::NAN)), ..curve(Vec::new()) };
         clean(&mut curve);
         assert_eq!(curve.fit, Err("a coefficient came out as no number".to_owned()));
         curve.fit = Ok(fit(0.1));
@@ -120,7 +131,8 @@ mod tests {
     #[test]
     fn a_point_that_failed_in_a_later_round_is_no_gap() {
         let gap = |tasks| Missing { tasks, reason: "boom".to_owned() };
-        let curve = cleaned(vec![Point::new(1, vec![1.0])], vec![gap(4), gap(1)]);
+        let missing = vec![gap(4), gap(1)];
+        let curve = cleaned(Curve { missing, ..curve(vec![point(1)]) });
         assert_eq!(curve.missing, [gap(4)]);
     }
 }

@@ -21,16 +21,17 @@
 //! ```
 //!
 //! ```
-//! use knee_report::{Case, Curve, Mode, Page, Point, Run, render};
+//! use knee_report::{Case, Curve, Page, Run, render};
+//! use knee_results::{self as results, CaseId, Mode, Point};
 //!
-//! let point = |tasks, rate| Point::new(tasks, vec![rate, rate * 0.99, rate * 1.01]);
+//! let rates = [(1, 4e5), (2, 7.6e5), (4, 9e5), (8, 7e5)];
+//! let points = rates.map(|(tasks, rate)| Point::new(tasks, vec![rate, rate * 0.99, rate * 1.01]));
+//! let points = points.into_iter().flatten().collect();
+//! let measured = results::Curve::new(CaseId::new("mmap1"), Mode::Threads, points);
 //! let page = Page {
 //!     runs: vec![Run { label: "6.12".to_owned(), ..Run::default() }],
 //!     cases: vec![Case::new("mmap1", "memory", "mmap and munmap 128 MB", "iterations")],
-//!     curves: vec![Curve {
-//!         points: vec![point(1, 4e5), point(2, 7.6e5), point(4, 9e5), point(8, 7e5)],
-//!         ..Curve::new(0, "mmap1", Mode::Threads)
-//!     }],
+//!     curves: vec![Curve::new(0, measured)],
 //!     ..Page::default()
 //! };
 //! let html = render(&page);
@@ -52,8 +53,8 @@ mod shared;
 pub use drawing::draw;
 pub use matrix::{Differing, Matrix, MatrixError, MatrixOperation, Pair};
 pub use model::{
-    Case, Change, ChangeVerdict, CpuShares, Curve, Estimate, Fit, Growth, KNEE_EFFICIENCY, Missing,
-    Mode, Page, PerTask, Point, Profile, Ratio, Run, Waits,
+    Case, Change, ChangeVerdict, Curve, Estimate, Fit, Growth, KNEE_EFFICIENCY, Missing, Page,
+    Profile, Ratio, Run, Waits,
 };
 pub use shared::{Shared, SharedLine, SharedSide, SharedVerdict};
 

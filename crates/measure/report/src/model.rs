@@ -1,6 +1,9 @@
 //! What a page shows. Plain data: the caller fills it from records, and the page embeds it as
 //! JSON for downloads.
 
+use std::collections::BTreeMap;
+
+use knee_results::{Mode, Point};
 use serde::Serialize;
 
 use crate::matrix::Matrix;
@@ -162,146 +165,47 @@ impl Case {
     }
 }
 
-/// How tasks share memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Each task is a process.
-    Processes,
-    /// All tasks are threads of one process.
-    Threads,
-}
-
-impl Mode {
-    /// Both, in the order in which they are shown.
-    pub const ALL: [Self; 2] = [Self::Processes, Self::Threads];
-
-    /// `processes` or `threads`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Processes => "processes",
-            Self::Threads => "threads",
-        }
-    }
-
-    /// `16 threads`, `1 process`.
-    pub(crate) fn tasks(self, n: u32) -> String {
-        match (self, n) {
-            (Self::Processes, 1) => "1 process".to_owned(),
-            (Self::Threads, 1) => "1 thread".to_owned(),
-            _ => format!("{n} {}", self.as_str()),
-        }
-    }
-}
-
 /// One testcase in one mode of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     /// Index into [`Page::runs`].
     pub run: usize,
-    /// Name of the testcase.
-    pub testcase: String,
-    /// Processes or threads.
-    pub mode: Mode,
-    /// What was measured, in any order; each number of tasks at most once.
-    pub points: Vec<Point>,
+    /// What was measured.
+    pub measured: knee_results::Curve,
     /// What was asked for and could not be measured.
     pub missing: Vec<Missing>,
-    /// The first number of tasks whose efficiency is below [`Page::knee_efficiency`].
-    pub knee: Option<u32>,
-    /// The number of tasks with the greatest throughput.
-    pub peak: u32,
+    /// Against the first run, by number of tasks, if this is a further one and both have the point.
+    pub changes: BTreeMap<u32, Change>,
     /// The Universal Scalability Law, or why it is not fitted.
     pub fit: Result<Fit, String>,
 }
 
 impl Curve {
-    /// A curve without points and without a fit.
-    pub fn new(run: usize, testcase: &str, mode: Mode) -> Self {
+    /// A curve without gaps, changes and a fit.
+    pub fn new(run: usize, measured: knee_results::Curve) -> Self {
         Self {
             run,
-            testcase: testcase.to_owned(),
-            mode,
-            points: Vec::new(),
+            measured,
             missing: Vec::new(),
-            knee: None,
-            peak: 0,
+            changes: BTreeMap::new(),
             fit: Err("not fitted".to_owned()),
         }
     }
-}
 
-/// One number of tasks. Rates are per second, in the unit of the testcase.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Point {
-    /// Number of tasks, at least 1.
-    pub tasks: u32,
-    /// Median over the rounds, of all tasks together.
-    pub rate: f64,
-    /// Lower end of the interval of the median.
-    pub low: f64,
-    /// Upper end of the interval of the median.
-    pub high: f64,
-    /// Confidence of that interval.
-    pub confidence: f64,
-    /// The rate of each round.
-    pub rounds: Vec<f64>,
-    /// What single tasks did, if that is known.
-    pub per_task: Option<PerTask>,
-    /// Where the CPUs of the point were.
-    pub cpu: Option<CpuShares>,
-    /// Number of samples that count.
-    pub samples: u64,
-    /// How many of them are marked as disturbed.
-    pub marked: u64,
-    /// Against the first run, if this is a further one and both have the point.
-    pub change: Option<Change>,
-}
-
-impl Point {
-    /// A point of which only the rounds are known, with their range as interval; the caller sets
-    /// what it knows better.
-    pub fn new(tasks: u32, rounds: Vec<f64>) -> Self {
-        let rate = knee_stats::median(&rounds).unwrap_or(f64::NAN);
-        let low = rounds.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        Self {
-            tasks,
-            rate,
-            low,
-            high,
-            confidence: 0.95,
-            samples: rounds.len() as u64,
-            rounds,
-            per_task: None,
-            cpu: None,
-            marked: 0,
-            change: None,
-        }
+    /// Name of the testcase, as in [`Case::name`].
+    pub fn name(&self) -> String {
+        self.measured.case.to_string()
     }
-}
 
-/// How the tasks of a point differ.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PerTask {
-    /// Slowest task of any sample.
-    pub min: f64,
-    /// Fastest task of any sample.
-    pub max: f64,
-    /// Jain's fairness index, 1/tasks to 1.
-    pub fairness: f64,
-}
+    /// Processes or threads.
+    pub fn mode(&self) -> Mode {
+        self.measured.mode
+    }
 
-/// Shares of the time of the CPUs of a point, 0 to 1. What is left over was stolen by a
-/// hypervisor.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CpuShares {
-    /// In user mode.
-    pub user: f64,
-    /// In the kernel.
-    pub system: f64,
-    /// Doing nothing.
-    pub idle: f64,
+    /// What was measured, fewest tasks first.
+    pub fn points(&self) -> &[Point] {
+        self.measured.points()
+    }
 }
 
 /// A point that has no result.

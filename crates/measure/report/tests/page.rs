@@ -2,9 +2,8 @@
 
 mod synthetic;
 
-use knee_report::{
-    Case, Change, ChangeVerdict, Curve, Missing, Mode, Page, PerTask, Point, Run, render,
-};
+use knee_report::{Case, Change, ChangeVerdict, Curve, Missing, Page, Run, render};
+use knee_results::{self as results, CaseId, Mode, PerTask, Point};
 use snapbox::{assert_data_eq, file};
 
 /// The page without its style and scripts, which have files of their own.
@@ -22,11 +21,19 @@ fn count(html: &str, what: &str) -> usize {
     html.matches(what).count()
 }
 
+fn point(tasks: u32, rate: f64) -> Point {
+    Point::new(tasks, vec![rate]).unwrap()
+}
+
+fn curve(name: &str, points: Vec<Point>) -> Curve {
+    Curve::new(0, results::Curve::new(CaseId::new(name), Mode::Threads, points))
+}
+
 fn one_curve(points: Vec<Point>) -> Page {
     Page {
         runs: vec![Run { label: "base".to_owned(), ..Run::default() }],
         cases: vec![Case::new("a1", "memory", "does a thing", "iterations")],
-        curves: vec![Curve { points, ..Curve::new(0, "a1", Mode::Threads) }],
+        curves: vec![curve("a1", points)],
         ..Page::default()
     }
 }
@@ -36,7 +43,7 @@ fn a_small_page_is_what_it_was() {
     let mut page = synthetic::page("two").unwrap();
     let kept = ["fork1"];
     page.cases.retain(|case| kept.contains(&case.name.as_str()));
-    page.curves.retain(|curve| kept.contains(&curve.testcase.as_str()));
+    page.curves.retain(|curve| kept.contains(&curve.name().as_str()));
     assert_data_eq!(body(&render(&page)), file!["data/small.html"].raw());
 }
 
@@ -86,9 +93,6 @@ fn equal_input_gives_equal_bytes_in_whatever_order_it_comes() {
     let mut shuffled = page.clone();
     shuffled.curves.reverse();
     shuffled.cases.reverse();
-    for curve in &mut shuffled.curves {
-        curve.points.reverse();
-    }
     assert!(render(&page) == render(&shuffled));
 }
 
@@ -109,7 +113,7 @@ fn a_hundred_testcases_stay_below_three_megabytes() {
     assert!(html.len() < 3_000_000, "{} bytes", html.len());
     // In one mode: 25,600 points.
     let mut page = synthetic::page("huge").unwrap();
-    page.curves.retain(|curve| curve.mode == Mode::Threads);
+    page.curves.retain(|curve| curve.mode() == Mode::Threads);
     let html = render(&page);
     assert!(html.len() < 3_000_000, "{} bytes", html.len());
 }
@@ -156,15 +160,14 @@ fn testcases_of_a_large_page_are_packed_whole_and_the_page_says_so() {
 
 #[test]
 fn what_is_not_known_has_a_dash_and_a_reason() {
-    let mut page = one_curve(vec![Point::new(1, vec![1.0]), Point::new(2, vec![2.0])]);
-    let known = PerTask { min: 0.5, max: 1.5, fairness: 0.9 };
-    page.curves[0].points[0].per_task = Some(known);
+    let known = Some(PerTask { min: 0.5, max: 1.5, fairness: 0.9 });
+    let mut page = one_curve(vec![Point { per_task: known, ..point(1, 1.0) }, point(2, 2.0)]);
     page.curves[0].fit = Err("2 different numbers of tasks".to_owned());
     page.runs.push(Run { label: "new".to_owned(), ..Run::default() });
     let mut after = Curve { run: 1, ..page.curves[0].clone() };
     let note = "no ratio: a round of the first run did nothing".to_owned();
     let verdict = ChangeVerdict::Inconclusive;
-    after.points[0].change = Some(Change { ratio: None, p: 0.5, verdict, note });
+    after.changes.insert(1, Change { ratio: None, p: 0.5, verdict, note });
     page.curves.push(after);
     let html = render(&page);
     for text in [
@@ -180,7 +183,7 @@ fn what_is_not_known_has_a_dash_and_a_reason() {
 #[test]
 fn names_are_text_and_never_markup() {
     let evil = "</script><script>alert(1)</script><svg onload=alert(1)>\"'&";
-    let mut page = one_curve(vec![Point::new(1, vec![1.0]), Point::new(2, vec![2.0])]);
+    let mut page = one_curve(vec![point(1, 1.0), point(2, 2.0)]);
     page.runs[0] = Run {
         label: evil.to_owned(),
         hostname: evil.to_owned(),
@@ -193,7 +196,7 @@ fn names_are_text_and_never_markup() {
         ..Run::default()
     };
     page.cases[0] = Case::new(evil, evil, evil, evil);
-    page.curves[0].testcase = evil.to_owned();
+    page.curves[0] = curve(evil, vec![point(1, 1.0), point(2, 2.0)]);
     page.curves[0].missing = vec![Missing { tasks: 4, reason: evil.to_owned() }];
     let mut matrix = synthetic::page("matrix").unwrap().matrices.remove(0);
     matrix.interface = evil.to_owned();
@@ -214,13 +217,13 @@ fn names_are_text_and_never_markup() {
 
 #[test]
 fn what_is_no_number_is_a_gap_and_not_in_any_chart() {
-    let broken = |tasks, rate| Point { rate, ..Point::new(tasks, vec![1.0]) };
+    let broken = |tasks, rate| Point { rate, ..point(tasks, 1.0) };
     let html = render(&one_curve(vec![
-        Point::new(1, vec![1.0]),
+        point(1, 1.0),
         broken(2, f64::NAN),
         broken(4, f64::INFINITY),
-        Point::new(8, vec![0.0]),
-        Point::new(16, vec![5.0]),
+        point(8, 0.0),
+        point(16, 5.0),
     ]));
     let body = body(&html);
     for not_a_number in ["NaN", ">inf", " inf", "-inf"] {

@@ -3,10 +3,11 @@
 
 use glob::Pattern;
 use knee_host::suggest::nearest;
+use knee_results::CaseId;
+use knee_results::Family;
 
-use crate::case_id::CaseId;
 use crate::parameter::{ParameterError, Settings};
-use crate::testcase::{Family, Testcase};
+use crate::testcase::Testcase;
 
 /// Tables of testcases, by family and file.
 #[derive(Clone, Copy)]

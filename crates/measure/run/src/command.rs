@@ -12,6 +12,7 @@ use knee_host::clock::{seconds, timespec};
 use knee_host::process::{Ties, last_line, read_tail, reap_group, spawn};
 use knee_host::signal::describe_end;
 use knee_host::workdir::DeadMansNote;
+use knee_results::MAX_RATE;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
@@ -19,7 +20,6 @@ use rustix::time::ClockId;
 
 use crate::job::{Command, Failure, FailureKind, Job, Phase, Sample, Score};
 use crate::launch::Stopped;
-use crate::record::MAX_RATE;
 
 /// With one of these a line means something to a shell.
 const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";

@@ -4,13 +4,13 @@
 
 use std::path::PathBuf;
 
+use knee_results::Mode;
+use knee_results::{CaseId, CpuShares, Mark};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::call::TaskError;
-use crate::case_id::CaseId;
-use crate::testcase::Mode;
 
 /// Seconds that a testcase may take to get ready unless the user says otherwise.
 pub const START_TIMEOUT: f64 = 30.0;
@@ -141,67 +141,6 @@ pub enum Phase {
     Warmup,
     /// Counts.
     Measure,
-}
-
-/// A reason to distrust an interval.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mark {
-    /// A task waited for its CPU while other work had it.
-    Starved,
-    /// The hypervisor took the CPU away.
-    Steal,
-    /// The measuring process came late: the interval is much longer than asked for.
-    Late,
-    /// The clocks disagree about the length of the interval.
-    Clock,
-    /// A task counted nothing in this interval.
-    Stalled,
-}
-
-/// How the CPUs of the point spent an interval, as shares of their time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CpuShares {
-    /// In user space.
-    pub user: f64,
-    /// In the kernel, interrupts included.
-    pub system: f64,
-    /// Idle or waiting for a disk.
-    pub idle: f64,
-    /// Taken by the hypervisor.
-    pub steal: f64,
-    /// Idle share of the whole machine: what will-it-scale's CSV calls idle.
-    pub machine_idle: f64,
-}
-
-impl std::ops::Add for CpuShares {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            user: self.user + other.user,
-            system: self.system + other.system,
-            idle: self.idle + other.idle,
-            steal: self.steal + other.steal,
-            machine_idle: self.machine_idle + other.machine_idle,
-        }
-    }
-}
-
-impl std::ops::Div<f64> for CpuShares {
-    type Output = Self;
-
-    fn div(self, by: f64) -> Self {
-        Self {
-            user: self.user / by,
-            system: self.system / by,
-            idle: self.idle / by,
-            steal: self.steal / by,
-            machine_idle: self.machine_idle / by,
-        }
-    }
 }
 
 /// One measured interval.

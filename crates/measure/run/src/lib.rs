@@ -6,16 +6,15 @@
 //! testcase → sample → round → point → run → curve
 //! ```
 //!
-//! * A [`testcase`] is an endless loop of one operation. Its [parameters](parameter) are data, and a
-//!   [`case_id`] names it with them. A [`Catalogue`] has the testcases there are; [`needs`] tells
+//! * A [`testcase`] is an endless loop of one operation. Its [parameters](parameter) are data. A [`Catalogue`] has the testcases there are; [`needs`] tells
 //!   whether the machine offers what one needs.
 //! * A [`task`] is one running copy of it; [`call`] says which call failed.
 //! * A [`runner`] is one fresh process that runs one round of one point: it forks the tasks,
 //!   samples their counters ([`area`]) and ends them. A [`job`] goes in, events come out.
 //! * [`launch`] is the other side: it starts runners and makes sure that they end.
 //! * A [`sweep`] runs rounds of all points of a [`plan`], interleaved, into a [`record`].
-//! * [`summary`] makes curves of a record; [`noise`] knows what chance alone shows.
-//! * [`results`] are what can be compared, whoever measured them.
+//! * A record has [results](record::Record::results) and curves; [`noise`] knows what chance alone
+//!   shows on a machine.
 //!
 //! This crate knows no testcase: those of knee are in `knee-testcases`. It prints nothing except, in a
 //! runner that was started by hand or whose helper failed, the reason on standard error.
@@ -23,7 +22,8 @@
 //! ```
 //! use knee_run::Catalogue;
 //! use knee_run::parameter::Choice;
-//! use knee_run::testcase::{Family, Testcase};
+//! use knee_results::Family;
+//! use knee_run::testcase::Testcase;
 //!
 //! const OWN: Choice = Choice::new("parent", "own", "asks for its own parent");
 //! const GETPPID: Testcase = Testcase {
@@ -45,7 +45,6 @@
 
 pub mod area;
 pub mod call;
-pub mod case_id;
 pub mod catalogue;
 mod command;
 pub mod job;
@@ -56,9 +55,7 @@ pub mod parameter;
 pub mod plan;
 pub mod record;
 mod reference;
-pub mod results;
 pub mod runner;
-pub mod summary;
 pub mod sweep;
 pub mod task;
 pub mod testcase;

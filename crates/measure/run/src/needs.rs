@@ -10,10 +10,11 @@ use std::path::Path;
 use knee_host::cgroup::memory_available;
 use knee_host::filesystem;
 use knee_host::process::program;
+use knee_results::Mode;
 use rustix::process::{Resource, getrlimit};
 
 use crate::job::{Failure, FailureKind};
-use crate::testcase::{Mode, Need};
+use crate::testcase::Need;
 
 /// Where Linux systems have a tmpfs.
 pub const TMPFS: &str = "/dev/shm";

@@ -12,12 +12,11 @@ use std::path::{Path, PathBuf};
 
 use knee_host::Placement;
 use knee_host::write_atomically;
+use knee_results::{CaseId, PointId, Request, Results};
 use knee_stats::{median, noise_floor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::case_id::CaseId;
-use crate::plan::Point;
 use crate::record::{Machine, Rounds, RunRecord, all_round_rates, round_rates};
 
 /// Version of the file that this knee writes. Files of version 1 do not say how their floors were
@@ -82,10 +81,8 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// How `run` measures the points of `case`.
-    pub fn of(run: &RunRecord, case: &CaseId) -> Self {
-        let request = &run.request;
-        let shortest = run.case(case).map_or(0.0, |case| case.min_interval);
+    /// How a run measures a testcase whose shortest useful interval is `shortest` seconds.
+    pub fn of(request: &Request, shortest: f64) -> Self {
         Self {
             interval: request.interval.max(shortest),
             samples: request.samples,
@@ -105,7 +102,7 @@ impl Conditions {
 pub struct PointNoise {
     /// The point.
     #[serde(flatten)]
-    pub point: Point,
+    pub point: PointId,
     /// How it was measured.
     #[serde(flatten)]
     pub conditions: Conditions,
@@ -142,7 +139,7 @@ impl NoiseFloors {
                 let floor = noise_floor(&round_rates(rounds.of(&point)))
                     .or_else(|| noise_floor(&all_round_rates(rounds.of(&point))))?;
                 Some(PointNoise {
-                    conditions: Conditions::of(run, &point.case),
+                    conditions: Conditions::of(&run.request, run.shortest_interval(&point.case)),
                     point,
                     relative: floor.relative,
                     rounds: floor.rounds,
@@ -159,12 +156,12 @@ impl NoiseFloors {
     }
 
     /// The floor of `point`, or the typical one.
-    pub fn of(&self, point: &Point) -> f64 {
+    pub fn of(&self, point: &PointId) -> f64 {
         self.measured(point).unwrap_or(self.typical)
     }
 
     /// The floor of `point`, if that was measured itself.
-    pub fn measured(&self, point: &Point) -> Option<f64> {
+    pub fn measured(&self, point: &PointId) -> Option<f64> {
         self.points.iter().find(|p| p.point == *point).map(|p| p.relative)
     }
 
@@ -175,12 +172,16 @@ impl NoiseFloors {
     /// Names the file, where there is one that cannot be used.
     pub fn kept_for(run: &RunRecord) -> Result<Option<Self>, NoiseError> {
         let kept = read(&Machine::from(&run.environment))?;
-        Ok(kept.and_then(|floors| floors.for_run(run)))
+        let shortest = |case: &CaseId| run.shortest_interval(case);
+        Ok(kept.and_then(|floors| floors.measured_as(&run.request, shortest)))
     }
 
-    /// As [`kept_for`](Self::kept_for), for those who are told elsewhere that a file is no good.
-    pub fn load(run: &RunRecord) -> Option<Self> {
-        Self::kept_for(run).ok().flatten()
+    /// As [`kept_for`](Self::kept_for), for results; a file that cannot be used is none.
+    pub fn load(results: &Results) -> Option<Self> {
+        let origin = results.origin.as_ref()?;
+        let kept = read(&Machine::from(&origin.environment)).ok().flatten()?;
+        let shortest = |case: &CaseId| results.cases.get(case).map_or(0.0, |c| c.min_interval);
+        kept.measured_as(&origin.request, shortest)
     }
 
     /// The floors in the text of the file `path`; `None` for a version that says too little.
@@ -208,8 +209,9 @@ impl NoiseFloors {
         }
     }
 
-    fn for_run(mut self, run: &RunRecord) -> Option<Self> {
-        self.points.retain(|p| p.conditions.alike(&Conditions::of(run, &p.point.case)));
+    fn measured_as(mut self, request: &Request, shortest: impl Fn(&CaseId) -> f64) -> Option<Self> {
+        let conditions = |p: &PointNoise| Conditions::of(request, shortest(&p.point.case));
+        self.points.retain(|p| p.conditions.alike(&conditions(p)));
         Self::new(self.machine, self.points)
     }
 
@@ -273,13 +275,13 @@ pub fn noise_schema() -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testcase::Mode;
+    use knee_results::Mode;
 
     const SHORT: Conditions = Conditions { interval: 0.1, samples: 3, placement: Placement::Cores };
 
     fn noise(testcase: &str, conditions: Conditions, relative: f64) -> PointNoise {
         PointNoise {
-            point: Point { case: CaseId::new(testcase), mode: Mode::Threads, tasks: 2 },
+            point: PointId { case: CaseId::new(testcase), mode: Mode::Threads, tasks: 2 },
             conditions,
             relative,
             rounds: 10,

@@ -1,16 +1,13 @@
 //! What a run will do, and in which order.
 
+use knee_results::{CaseId, Family, Mode, Order, PointId, Side};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::case_id::{CaseId, Side};
 use crate::catalogue::Selected;
 use crate::job::{Command, LAYOUTS, Score, Source};
 use crate::task::NEXT_CPU;
-use crate::testcase::{Family, Mode, Need};
-
-/// Most tasks of a point; beyond it a mistyped number is likelier than a machine that large.
-pub const MAX_TASKS: u32 = 16384;
+use crate::testcase::Need;
 
 /// A testcase, plug-in or command as a run sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -127,40 +124,13 @@ impl Case {
     }
 }
 
-/// One testcase in one mode with one number of tasks.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-pub struct Point {
-    /// What is measured.
-    #[serde(rename = "testcase")]
-    pub case: CaseId,
-    /// Processes or threads.
-    pub mode: Mode,
-    /// Number of tasks.
-    pub tasks: u32,
-}
-
-/// The order in which the points of a round are measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Order {
-    /// As named on the command line.
-    AsGiven,
-    /// Anew at random in each round, so that a drift of the machine is no curve.
-    Shuffled,
-    /// Those of the two sides in turns: before, after; after, before; and so on (ABBA), so that a
-    /// drift of the machine hits both alike. The pairs of a round are shuffled.
-    InTurns,
-}
-
 /// All points of `cases` in those of `modes` that they have, at each number of `tasks`.
-pub fn points(cases: &[Case], modes: &[Mode], tasks: &[u32]) -> Vec<Point> {
+pub fn points(cases: &[Case], modes: &[Mode], tasks: &[u32]) -> Vec<PointId> {
     let mut points = Vec::new();
     for case in cases {
         for mode in case.modes(modes) {
             for &tasks in tasks {
-                points.push(Point { case: case.id.clone(), mode, tasks });
+                points.push(PointId { case: case.id.clone(), mode, tasks });
             }
         }
     }

@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 
 use knee_host::Interrupt;
 use knee_host::workdir::WorkDir;
+use knee_results::CONFIDENCE;
+use knee_results::{Order, PointId};
 
 use crate::Catalogue;
 use crate::catalogue::SelectError;
 use crate::job::{Failure, FailureKind, Job, Sample, Source};
 use crate::launch::{Launcher, Stopped};
 use crate::needs::{self, Context, TMPFS, unusable_dir};
-use crate::plan::{Case, Order, Point, partner, turns};
+use crate::plan::{Case, partner, turns};
 use crate::record::{
     PointFailure, RecordError, RoundSummary, Rounds, RunEnd, RunRecord, SampleLine, Writer,
 };
-use crate::summary::CONFIDENCE;
 use crate::testcase::Need;
 
 /// What starting and ending a round costs beside its samples, in seconds; for estimates only.
@@ -47,7 +48,7 @@ impl Executor for Launcher {
 pub trait Observer {
     /// A round of `point` begins; `left` is the estimate of the seconds until the end, where there
     /// can be one.
-    fn round(&mut self, point: &Point, round: u32, done: usize, of: usize, left: Option<f64>);
+    fn round(&mut self, point: &PointId, round: u32, done: usize, of: usize, left: Option<f64>);
     /// A point has failed and is given up.
     fn failed(&mut self, failure: &PointFailure);
 }
@@ -110,7 +111,7 @@ impl Sweep<'_> {
 
     fn all_rounds(
         &mut self,
-        points: &[Point],
+        points: &[PointId],
         progress: &mut [Progress],
         work: &mut WorkDirs,
     ) -> Result<Ended, RecordError> {
@@ -176,7 +177,7 @@ impl Sweep<'_> {
     /// Gives up the points that want rounds and cannot have them here.
     fn check_needs(
         &mut self,
-        points: &[Point],
+        points: &[PointId],
         progress: &mut [Progress],
     ) -> Result<(), RecordError> {
         let dir = self.run.request.dir.clone();
@@ -206,20 +207,25 @@ impl Sweep<'_> {
         selected.map(|selected| selected.testcase.needs).map_err(|error| unknown(&error))
     }
 
-    fn give_up(&mut self, point: &Point, round: u32, failure: Failure) -> Result<(), RecordError> {
+    fn give_up(
+        &mut self,
+        point: &PointId,
+        round: u32,
+        failure: Failure,
+    ) -> Result<(), RecordError> {
         let failure = PointFailure { point: point.clone(), round, failure };
         self.observer.failed(&failure);
         self.run.failures.push(failure);
         self.writer.describe(self.run)
     }
 
-    fn case(&self, point: &Point) -> &Case {
+    fn case(&self, point: &PointId) -> &Case {
         self.run.case(&point.case).expect("points are made of the cases of the run")
     }
 
     fn one_round(
         &mut self,
-        point: &Point,
+        point: &PointId,
         round: u32,
         layout: u32,
         work: &mut WorkDirs,
@@ -277,7 +283,7 @@ impl Sweep<'_> {
         }
     }
 
-    fn job(&self, case: &Case, point: &Point, dir: PathBuf, layout: u32) -> Job {
+    fn job(&self, case: &Case, point: &PointId, dir: PathBuf, layout: u32) -> Job {
         let request = &self.run.request;
         Job {
             case: case.id.clone(),
@@ -298,13 +304,13 @@ impl Sweep<'_> {
 
     fn seconds_left(
         &self,
-        points: &[Point],
+        points: &[PointId],
         progress: &[Progress],
         round: u32,
         left_in_round: usize,
     ) -> Option<f64> {
         let request = &self.run.request;
-        let round_seconds = |(point, progress): (&Point, &Progress)| {
+        let round_seconds = |(point, progress): (&PointId, &Progress)| {
             let case = self.case(point);
             if let Source::Command { .. } = case.source {
                 // It takes as long as it took.

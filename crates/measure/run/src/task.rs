@@ -19,9 +19,9 @@ use crate::area::{Area, SharedObject};
 // A testcase finds all it needs in one place.
 pub use crate::call::{During, TaskError, Whole, check};
 use crate::parameter::{Choice, Settings};
-use crate::testcase::Mode;
 use knee_host::affinity::pin;
 use knee_host::process::{exit_now, fork_bound};
+use knee_results::Mode;
 
 /// The [helper](Task::spawn_helper) of a task runs on the CPU of the task.
 pub const SAME_CPU: Choice =

@@ -3,111 +3,14 @@
 //! Names and meaning follow will-it-scale, so that figures compare. What a testcase leaves open, such
 //! as what its tasks share, is a [parameter](crate::parameter) of it: `read1@file=same`.
 
-use std::fmt;
 use std::path::Path;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use knee_results::Family;
+use serde::Serialize;
 
 use crate::area::SharedObject;
 use crate::parameter::{Choice, Parameter, ParameterError, Settings};
 use crate::task::{Outcome, Task, TaskError};
-
-/// Whether the tasks of a point are processes or threads of one process.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Each task is a process: an address space and a descriptor table of its own.
-    Processes,
-    /// All tasks are threads of one process.
-    Threads,
-}
-
-impl Mode {
-    /// `processes` or `threads`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Processes => "processes",
-            Self::Threads => "threads",
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// What a testcase exercises: a service of the operating system, or a library.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Family {
-    /// Address spaces: maps, page faults, TLB shootdown, the heap.
-    Memory,
-    /// Reading and writing open files.
-    File,
-    /// Names: opening, linking and looking up files.
-    Directory,
-    /// Locks, semaphores and futexes.
-    Lock,
-    /// Pipes, sockets and waiting for them on one machine.
-    Ipc,
-    /// The network stack over loopback.
-    Network,
-    /// Processes, signals, the scheduler and the bare system call.
-    Process,
-    /// The crate knee-sync and what it rivals.
-    Sync,
-    /// The crate knee-vm: what `memory` does with the kernel, with a library.
-    Vm,
-    /// Testcases loaded with `--plugin`.
-    Plugin,
-    /// Whole commands, of `knee ab`.
-    Command,
-}
-
-impl Family {
-    /// Every family of built-in testcases, in the order of `knee list`.
-    pub const ALL: [Self; 9] = [
-        Self::Memory,
-        Self::File,
-        Self::Directory,
-        Self::Lock,
-        Self::Ipc,
-        Self::Network,
-        Self::Process,
-        Self::Sync,
-        Self::Vm,
-    ];
-
-    /// The name after `family:`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::File => "file",
-            Self::Directory => "directory",
-            Self::Lock => "lock",
-            Self::Ipc => "ipc",
-            Self::Network => "network",
-            Self::Process => "process",
-            Self::Sync => "sync",
-            Self::Vm => "vm",
-            Self::Plugin => "plugin",
-            Self::Command => "command",
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
 
 /// What a rate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -1,13 +1,12 @@
 //! Statistics of measured rates: pure functions over numbers, no input or output.
 //!
 //! The pipeline of knee is testcase → sample → round → point → curve. This crate holds the
-//! arrows that are arithmetic:
+//! arrows that are arithmetic; curves are in `knee-results`:
 //!
 //! * [`Spread`]: the rates of all tasks in one sample → minimum, maximum, mean, deviation,
 //!   fairness.
 //! * [`median_interval`]: the rates of the rounds of one point → a median and an interval for it
 //!   that assumes no distribution.
-//! * [`Curve`]: the points of one testcase → speed-up, efficiency and the knee.
 //! * [`noise_floor`]: rounds of one unchanged thing → the difference that chance alone shows.
 //! * [`ministat`]: data sets of plain numbers → summaries, Student's t test, a plot in characters.
 //! * [`compare_all`]: the rounds of all points of two runs → ratios with intervals, p-values
@@ -18,14 +17,11 @@
 //! * [`usl`]: the rounds of one curve → what limits it, after the Universal Scalability Law.
 //!
 //! ```
-//! use knee_stats::{Curve, median_interval};
+//! use knee_stats::median_interval;
 //!
 //! let rounds = [100.0, 101.0, 99.0, 102.0, 70.0, 100.5];
 //! let throughput = median_interval(&rounds, 0.95).unwrap();
 //! assert_eq!(throughput.median, 100.25);
-//!
-//! let curve = Curve::new(&[(1, 100.0), (2, 190.0), (4, 300.0)]);
-//! assert_eq!(curve.knee(0.8), Some(4));
 //! ```
 #![forbid(unsafe_code)]
 
@@ -33,7 +29,6 @@ mod binomial;
 mod bootstrap;
 mod change_points;
 mod comparison;
-mod curve;
 mod mann_whitney;
 mod median;
 pub mod ministat;
@@ -49,7 +44,6 @@ pub use change_points::{ChangeOptions, ChangePoint, change_points};
 pub use comparison::{
     CompareOptions, Comparison, Test, Verdict, compare, compare_all, compare_pairs, pairs_to_claim,
 };
-pub use curve::{Curve, CurvePoint};
 pub use mann_whitney::{MannWhitney, UMethod, mann_whitney, mann_whitney_smallest_p};
 pub use median::{MedianInterval, median, median_interval};
 pub use multiple::benjamini_hochberg;

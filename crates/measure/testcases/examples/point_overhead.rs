@@ -9,11 +9,11 @@ use std::time::Instant;
 use knee_host::Interrupt;
 use knee_host::workdir::WorkDir;
 use knee_host::{Placement, Topology};
-use knee_run::case_id::CaseId;
+use knee_results::CaseId;
+use knee_results::Mode;
 use knee_run::job::{Job, START_TIMEOUT, Source};
 use knee_run::launch::Launcher;
 use knee_run::runner;
-use knee_run::testcase::Mode;
 use knee_stats::median;
 use knee_testcases::CATALOGUE;
 

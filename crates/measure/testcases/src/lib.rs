@@ -52,7 +52,7 @@ pub const QUICK: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use knee_run::testcase::Family;
+    use knee_results::Family;
 
     use super::*;
 

@@ -49,35 +49,40 @@ pub(super) fn render(sets: &[Numbers], view: &View) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A data set measured from near its middle, because sums of squares lose the digits of a spread
-/// that is small beside the mean.
+/// What is known of one file.
+///
+/// Sums of squares lose the digits of a spread that is small beside the mean. So a file's own figures
+/// are computed from its own median, and differences from that of the first file.
 struct Summary {
     name: String,
-    origin: f64,
+    median: f64,
+    mean: f64,
+    deviation: f64,
+    /// Its numbers, from the median of the first file.
     from_origin: DataSet,
 }
 
 impl Summary {
     fn new(numbers: &Numbers, origin: f64) -> Self {
-        let values: Vec<f64> = numbers.set.sorted().iter().map(|value| value - origin).collect();
+        let values = numbers.set.sorted();
+        let from = |origin: f64| {
+            let shifted: Vec<f64> = values.iter().map(|value| value - origin).collect();
+            DataSet::new(&shifted).expect("as many values as before")
+        };
+        let median = median(values).expect("a data set is not empty");
+        let own = from(median);
         Self {
             name: numbers.name.display().to_string(),
-            origin,
-            from_origin: DataSet::new(&values).expect("as many values as before"),
+            median,
+            mean: median + own.mean(),
+            deviation: own.deviation(),
+            from_origin: from(origin),
         }
-    }
-
-    fn median(&self) -> f64 {
-        self.origin + median(self.from_origin.sorted()).expect("a data set is not empty")
-    }
-
-    fn mean(&self) -> f64 {
-        self.origin + self.from_origin.mean()
     }
 
     fn compare(&self, first: &Self, view: &View) -> Comparison {
         Comparison {
-            reference: first.mean(),
+            reference: first.mean,
             ..Comparison::new(
                 &self.from_origin,
                 &first.from_origin,
@@ -99,8 +104,8 @@ fn table(summaries: &[Summary], head: bool) -> String {
     }
     for (summary, symbol) in summaries.iter().zip(&SYMBOLS[1..]) {
         let n = summary.from_origin.n();
-        let deviation = summary.from_origin.deviation();
-        let [median, mean, deviation] = [summary.median(), summary.mean(), deviation].map(number);
+        let [median, mean, deviation] =
+            [summary.median, summary.mean, summary.deviation].map(number);
         let name = if head { format!("  {}", summary.name) } else { String::new() };
         let _ = writeln!(text, "{symbol} {n:>7} {median:>12} {mean:>12} {deviation:>12}{name}");
     }
@@ -137,4 +142,26 @@ fn verdict(first: &Summary, other: &Summary, view: &View) -> String {
          {DIM}(Student's t){DIM:#}\n",
         other.name, first.name
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_different_magnitude_keep_their_own_figures() {
+        let summary = |values: &[f64], origin| {
+            let set = DataSet::new(values).unwrap();
+            Summary::new(&Numbers { name: "x".into(), set, not_finite: None }, origin)
+        };
+        for origin in [1.1e13, 1e17] {
+            let small = summary(&[0.1, 0.2, 0.3], origin);
+            assert_eq!(small.median, 0.2);
+            assert!((small.mean - 0.2).abs() < 1e-15);
+            assert!((small.deviation - 0.1).abs() < 1e-15);
+        }
+        // A spread in the last digits of large numbers.
+        let close = summary(&[1e9 + 1.0, 1e9 + 2.0, 1e9 + 3.0], 5.0);
+        assert_eq!((close.median, close.mean, close.deviation), (1e9 + 2.0, 1e9 + 2.0, 1.0));
+    }
 }

@@ -1,11 +1,11 @@
 //! Comparing runs: every point of the first with the same point of each of the others.
 
 use clap::ValueEnum;
-use knee_run::results::Compared;
+use knee_results::Compared;
 use knee_stats::Verdict;
 
 use super::{Args, Format};
-use crate::commands::read_results;
+use crate::commands::read;
 use crate::exit::{ExitStatus, usage};
 use crate::present::compared::{Comparisons, benchstat, json, markdown, nothing_in_common, table};
 use crate::stderr::tell;
@@ -38,8 +38,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.files.len() < 2 && format != Format::Benchstat {
         return Err(usage("one run is nothing to compare: name what came BEFORE and AFTER"));
     }
-    let results =
-        args.files.iter().map(|file| read_results(file)).collect::<Result<Vec<_>, _>>()?;
+    let results = args
+        .files
+        .iter()
+        .map(|file| read(file).map(|read| read.results))
+        .collect::<Result<Vec<_>, _>>()?;
     let [before, others @ ..] = results.as_slice() else { unreachable!("a record was seen") };
     let options = args.records.options(args.confidence);
     let compared = others.iter().map(|after| (after, Compared::new(before, after, &options)));

@@ -67,7 +67,7 @@ struct SampleArgs {
 
     /// Number of tasks of the testcase
     #[arg(short, long, value_name = "N", requires = "testcase",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(knee_run::plan::MAX_TASKS)))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(knee_results::MAX_TASKS)))]
     tasks: Option<u32>,
 
     /// Processes or threads [default: what the testcase can, processes first]

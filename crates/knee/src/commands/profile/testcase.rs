@@ -11,13 +11,14 @@ use knee_host::workdir::WorkDir;
 use knee_host::{Topology, utc::rfc3339};
 use knee_profile::capture::Work;
 use knee_profile::sampling::{Options, Target};
+use knee_results::Mode;
 use knee_run::catalogue::Selected;
 use knee_run::job::{Job, Phase, START_TIMEOUT, Sample};
 use knee_run::launch::{Launcher, Stopped};
 use knee_run::needs::{self, TMPFS};
 use knee_run::plan::Case;
 use knee_run::sweep::spare_cpu;
-use knee_run::testcase::{Mode, Need};
+use knee_run::testcase::Need;
 use knee_testcases::CATALOGUE;
 
 use super::super::run::{WARMUP, existing, topology};

@@ -1,21 +1,21 @@
 //! What changed from the first run to a further one.
 
-use std::collections::BTreeMap;
-
-use knee_report::{Change, ChangeVerdict, Ratio};
-use knee_run::results::{Compared, Key, Results};
+use knee_report::{Change, ChangeVerdict, Curve, Ratio, Run};
+use knee_results::{Compared, Key, Results};
 use knee_stats::{Comparison, Verdict};
 
-use super::page::{Shown, label, shown_mode};
+use super::page::label;
 
-/// Puts the changes where they belong: to their points, or in words where there is no place.
-pub(super) fn put(compared: &Compared, before: &Results, shown: &mut Shown) {
-    let mut changes = BTreeMap::new();
+/// Adds the changes to their points, or in words where there is no place.
+pub(super) fn add(compared: &Compared, before: &Results, curves: &mut [Curve], run: &mut Run) {
     for point in &compared.points {
         let change = change(&point.comparison);
         let Key { case, mode, tasks } = &point.key;
         if let (Some(mode), Some(tasks)) = (mode, tasks) {
-            changes.insert((case.to_string(), shown_mode(*mode), *tasks), change);
+            let is_of = |curve: &&mut Curve| curve.measured.case == *case && curve.mode() == *mode;
+            if let Some(curve) = curves.iter_mut().find(is_of) {
+                curve.changes.insert(*tasks, change);
+            }
             continue;
         }
         let by = change.ratio.map_or(String::new(), |ratio| {
@@ -24,17 +24,10 @@ pub(super) fn put(compared: &Compared, before: &Results, shown: &mut Shown) {
         let verdict = format!("{:?}", change.verdict).to_lowercase();
         let against = format!(" Against {}: {verdict}{by}.", label(&before.source));
         let about = format!("{case}: ");
-        shown
-            .run
-            .off_chart
+        run.off_chart
             .iter_mut()
             .filter(|sentence| sentence.starts_with(&about))
             .for_each(|sentence| sentence.push_str(&against));
-    }
-    for curve in &mut shown.curves {
-        for point in &mut curve.points {
-            point.change = changes.remove(&(curve.testcase.clone(), curve.mode, point.tasks));
-        }
     }
 }
 

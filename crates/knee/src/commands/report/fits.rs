@@ -4,11 +4,11 @@ use knee_host::number::plural;
 use knee_report::{Curve, Estimate, Fit};
 use knee_stats::usl::{self, FitOptions, Worth, fit_all};
 
-pub(super) fn put(curves: &mut [Curve]) {
-    let rounds: Vec<Vec<(u32, Vec<f64>)>> = curves
-        .iter()
-        .map(|curve| curve.points.iter().map(|p| (p.tasks, p.rounds.clone())).collect())
-        .collect();
+use crate::commands::fit::rounds;
+
+pub(super) fn add(curves: &mut [Curve]) {
+    let rounds: Vec<Vec<(u32, Vec<f64>)>> =
+        curves.iter().map(|curve| rounds(&curve.measured)).collect();
     for (curve, fit) in curves.iter_mut().zip(fit_all(&rounds, &FitOptions::default())) {
         curve.fit = fit.map(|fit| shown(&fit)).map_err(|unfit| unfit.to_string());
     }

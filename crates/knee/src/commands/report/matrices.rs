@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use knee_profile::locks::LockWaits;
 use knee_report::{Matrix, Shared};
-use knee_run::record::{RUN_FILE, SAMPLES_FILE};
+use knee_results::RUN_FILE;
+use knee_run::record::SAMPLES_FILE;
 use knee_trace::findings::{Check, FindingsError, Shard, is_record, read_check};
 
 use super::profiles::is_capture;

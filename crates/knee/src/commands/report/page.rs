@@ -1,24 +1,17 @@
 //! From runs to what a page shows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use knee_report::{self as model, Page};
-use knee_run::results::{Compared, Kind, Results, ResultsError};
+use knee_report::{Case, Curve, Missing, Page};
+use knee_results::{self as results, CaseId, Compared, Mode, Results};
 use knee_stats::CompareOptions;
 
-use super::{changes, fits, rates, recorded};
-use crate::commands::read_results;
-
-/// What one run has to show, before it is compared and fitted.
-pub(super) struct Shown {
-    pub(super) run: model::Run,
-    pub(super) cases: Vec<model::Case>,
-    pub(super) curves: Vec<model::Curve>,
-}
+use super::{changes, fits, run};
+use crate::commands::{Read, read};
 
 /// The page of some runs, of which the first is the one to compare with.
-pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> Result<Page, ResultsError> {
+pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Result<Page> {
     let options = CompareOptions { threshold: Some(threshold), ..CompareOptions::default() };
     let mut page = Page {
         knee_efficiency: knee,
@@ -33,46 +26,58 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> Result<Page,
     let mut seen = BTreeSet::new();
     let mut first: Option<Results> = None;
     for (nr, path) in paths.iter().enumerate() {
-        let is_record = Kind::of(path)? == Some(Kind::Record);
-        // A record alone on its page has nothing to be compared with, and is read once.
-        let results = match is_record && paths.len() == 1 {
-            true => None,
-            false => Some(read_results(path)?),
+        let Read { results, record } = read(path)?;
+        let mut run = match &record {
+            Some(record) => run::recorded(&record.run, path),
+            None => run::foreign(&results),
         };
-        let mut shown = match &results {
-            Some(results) if !is_record => rates::shown(nr, results, knee),
-            _ => recorded::shown(nr, path, knee)?,
-        };
-        if let (Some(before), Some(after)) = (&first, &results) {
-            changes::put(&Compared::new(before, after, &options), before, &mut shown);
+        let mut curves = curves(nr, &results);
+        if let Some(before) = &first {
+            let compared = Compared::new(before, &results, &options);
+            changes::add(&compared, before, &mut curves, &mut run);
         }
-        first = first.or(results);
-        page.runs.push(shown.run);
-        page.curves.extend(shown.curves);
-        page.cases.extend(shown.cases.into_iter().filter(|case| seen.insert(case.name.clone())));
+        page.runs.push(run);
+        page.curves.extend(curves);
+        page.cases.extend(cases(&results).filter(|case| seen.insert(case.name.clone())));
+        first = first.or(Some(results));
     }
-    fits::put(&mut page.curves);
+    fits::add(&mut page.curves);
     Ok(page)
+}
+
+fn cases(results: &Results) -> impl Iterator<Item = Case> {
+    results.cases.iter().map(|(id, case)| {
+        let family = case.family.map_or("unknown", |family| family.as_str());
+        let bytes_per_unit = case.bytes;
+        Case { bytes_per_unit, ..Case::new(&id.to_string(), family, &case.description, &case.unit) }
+    })
+}
+
+/// What was measured of a curve, and what was not.
+type Parts = (Vec<results::Point>, Vec<Missing>);
+
+/// All curves, also those of which there are only failures.
+fn curves(nr: usize, results: &Results) -> Vec<Curve> {
+    let mut curves: BTreeMap<(&CaseId, Mode), Parts> = BTreeMap::new();
+    for (key, measured) in &results.points {
+        let (Some(mode), Some(tasks)) = (key.mode, key.tasks) else { continue };
+        let (points, missing) = curves.entry((&key.case, mode)).or_default();
+        match measured.point(tasks) {
+            Some(point) => points.push(point),
+            None => {
+                let reason = measured.gap.clone().unwrap_or_else(|| "no rounds".to_owned());
+                missing.push(Missing { tasks, reason });
+            }
+        }
+    }
+    let curve = |((case, mode), (points, missing)): ((&CaseId, Mode), Parts)| {
+        let measured = results::Curve::new(case.clone(), mode, points);
+        Curve { missing, ..Curve::new(nr, measured) }
+    };
+    curves.into_iter().map(curve).collect()
 }
 
 /// The name of a run: its path, as the user wrote it.
 pub(super) fn label(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// The directory of a record that was named by itself or by the run.json in it.
-pub(super) fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        _ if path.is_dir() => path,
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-pub(super) fn shown_mode(mode: knee_run::testcase::Mode) -> model::Mode {
-    use knee_run::testcase::Mode;
-    match mode {
-        Mode::Processes => model::Mode::Processes,
-        Mode::Threads => model::Mode::Threads,
-    }
 }

@@ -7,8 +7,8 @@ use knee_profile::capture::Work;
 use knee_profile::growth::{growth, table};
 use knee_profile::locks::{self, LockWaits};
 use knee_profile::view::flame::{SCRIPT, STYLE, flame};
-use knee_report::{Growth, Mode, Page, Profile, Waits};
-use knee_run::case_id::CaseId;
+use knee_report::{Growth, Page, Profile, Waits};
+use knee_results::{CaseId, Mode};
 
 use crate::exit::usage;
 use crate::present::profile::summary;
@@ -87,8 +87,8 @@ fn has_curve<'a>(
 ) -> anyhow::Result<&'a Work> {
     let is_of = |work: &&Work| {
         let mut curves = page.curves.iter();
-        let case = CaseId::from_record(&work.testcase).to_string();
-        curves.any(|curve| curve.testcase == case && curve.mode == mode(&work.mode))
+        let case = CaseId::from_record(&work.testcase);
+        curves.any(|curve| curve.measured.case == case && curve.mode() == mode(&work.mode))
     };
     work.filter(is_of).ok_or_else(|| {
         let what =

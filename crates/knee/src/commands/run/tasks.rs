@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use knee_host::{Topology, auto_tasks};
-use knee_run::plan::MAX_TASKS;
+use knee_results::MAX_TASKS;
 
 /// `1,2,4`, `1-8`, `8-64:8`, `auto`, or several of these.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use knee_run::results::{Key, Results};
+use knee_results::{Key, Results};
 
 /// All rounds of all runs.
 pub(crate) fn render(results: &[Results]) -> String {
@@ -23,7 +23,7 @@ pub(crate) fn render(results: &[Results]) -> String {
     for side in results {
         let _ = writeln!(text, "run: {}", side.source.display());
         // A line holds until the next of its name: where nothing is known, that is said too.
-        let environment = side.run.as_ref().map(|run| &run.environment);
+        let environment = side.origin.as_ref().map(|run| &run.environment);
         let kernel = environment.map_or("unknown", |environment| &environment.kernel);
         let model = environment.and_then(|environment| environment.cpu_model.as_deref());
         let _ = writeln!(text, "kernel: {kernel}\ncpu: {}", model.unwrap_or("unknown"));

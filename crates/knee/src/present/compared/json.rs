@@ -1,6 +1,6 @@
 //! For programs: all that was computed.
 
-use knee_run::results::{Compared, ComparedPoint, Results, Verdicts};
+use knee_results::{Compared, ComparedPoint, Results, Verdicts};
 use knee_stats::{Test, Verdict};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
 fn side(results: &Results) -> Value {
     json!({
         "source": results.source.display().to_string(),
-        "environment": results.run.as_ref().map(|run| &run.environment),
+        "environment": results.origin.as_ref().map(|run| &run.environment),
     })
 }
 

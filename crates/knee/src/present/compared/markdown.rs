@@ -28,7 +28,7 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
             tally(&compared.verdicts())
         );
         for (side, results) in [("Before", before), ("After", after)] {
-            if let Some(run) = &results.run {
+            if let Some(run) = &results.origin {
                 let machine = run.environment.summary();
                 let _ = match compared.in_turns {
                     true => {

@@ -8,10 +8,10 @@ pub(crate) mod table;
 use std::collections::BTreeSet;
 
 use knee_host::number::{plural, si, spread, time};
-use knee_run::case_id::CaseId;
+use knee_results::CaseId;
+use knee_results::PointId;
+use knee_results::{Compared, ComparedPoint, Gap, Key, Results, Verdicts};
 use knee_run::noise::NoiseFloors;
-use knee_run::plan::Point;
-use knee_run::results::{Compared, ComparedPoint, Gap, Key, Results, Verdicts};
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict, pairs_to_claim};
 
 /// One run, and what each of the others says compared with it.
@@ -226,7 +226,7 @@ pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
             one.testcase,
             in_turns(one, other)
         ),
-        (None, None, Some((one, other))) if before.run.is_some() && after.run.is_some() => {
+        (None, None, Some((one, other))) if before.origin.is_some() && after.origin.is_some() => {
             format!("to compare two testcases, measure them in turns: {}", in_turns(one, other))
         }
         _ => "compare runs of the same testcases".to_owned(),
@@ -256,7 +256,7 @@ fn too_few_pairs(
     compared: &Compared,
     options: &CompareOptions,
 ) -> Option<String> {
-    let run = before.run.as_ref().filter(|_| compared.in_turns)?;
+    let run = before.origin.as_ref().filter(|_| compared.in_turns)?;
     let needed = pairs_to_claim(compared.points.len(), options.confidence);
     let few = |point: &&ComparedPoint| {
         let is_open = matches!(point.comparison.verdict, Verdict::Inconclusive { .. });
@@ -305,13 +305,13 @@ fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
         // The floor is that of runs apart.
         return None;
     }
-    let floors = NoiseFloors::load(before.run.as_ref()?)?;
+    let floors = NoiseFloors::load(before)?;
     let below = |point: &&ComparedPoint| -> Option<bool> {
         if !matches!(point.comparison.verdict, Verdict::Faster | Verdict::Slower) {
             return None;
         }
         let key = &point.key;
-        let at = Point { case: key.case.clone(), mode: key.mode?, tasks: key.tasks? };
+        let at = PointId { case: key.case.clone(), mode: key.mode?, tasks: key.tasks? };
         Some((point.comparison.ratio?.ratio - 1.0).abs() < floors.measured(&at)?)
     };
     let mut hidden = compared.points.iter().filter(|point| below(point) == Some(true));

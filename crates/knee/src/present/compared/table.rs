@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use knee_host::number::plural;
-use knee_run::results::{Compared, ComparedPoint, Results};
-use knee_run::testcase::Family;
+use knee_results::Family;
+use knee_results::{Compared, ComparedPoint, Results};
 use knee_stats::Verdict;
 
 use super::{
@@ -33,7 +33,7 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
             side(comparisons.before, compared),
             side(after, compared)
         );
-        if let (true, Some(run)) = (compared.in_turns, &comparisons.before.run) {
+        if let (true, Some(run)) = (compared.in_turns, &comparisons.before.origin) {
             text.pop();
             let _ = writeln!(text, "{BOLD}on{BOLD:#}      {}\n", run.environment.summary());
         }
@@ -61,7 +61,7 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
 
 fn side(results: &Results, compared: &Compared) -> String {
     let source = results.source.display();
-    match &results.run {
+    match &results.origin {
         _ if compared.in_turns => source.to_string(),
         Some(run) => {
             format!("{source}  {}, {}", run.environment.summary(), run.environment.started_at)

@@ -3,19 +3,17 @@
 use std::fmt::Write;
 
 use knee_host::number::{percent, percent_beside, si, spread, tasks};
+use knee_results::{Curve, Family, Point};
 use knee_run::record::{Record, RunRecord};
-use knee_run::summary::{CurveEntry, CurveSummary};
-use knee_run::testcase::Family;
 
-use super::{BAD, BOLD, DIM, UNKNOWN, View, against_processes, disturbed, has_interval};
-use crate::present::has_base;
+use super::{BAD, BOLD, DIM, UNKNOWN, View, against_processes, disturbed};
 use crate::present::sparkline::sparkline;
 
 /// Columns of rates that fit on a line; of more points the first, the last and some between are
 /// shown, and `--detail` shows all.
 const RATE_COLUMNS: usize = 6;
 
-pub(super) fn render(record: &Record, curves: &[CurveSummary], view: &View<'_>) -> String {
+pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {
     let run = &record.run;
     let shown = shown_tasks(&run.request.tasks);
     let width = curves.iter().map(|c| c.case.to_string().len()).max().unwrap_or(0).max(15);
@@ -43,11 +41,10 @@ pub(super) fn render(record: &Record, curves: &[CurveSummary], view: &View<'_>) 
         last = Some(&curve.case);
         let _ = write!(text, "{name:width$} {:10}", curve.mode.as_str());
         for n in &shown {
-            let entry = curve.points.iter().find(|e| e.point.point.tasks == *n);
-            let rate = entry.map_or(UNKNOWN.to_owned(), |e| si(e.point.rate));
+            let rate = curve.at(*n).map_or(UNKNOWN.to_owned(), |point| si(point.rate));
             let _ = write!(text, " {rate:>9}");
         }
-        if let Some(last) = curve.points.last() {
+        if let Some(last) = curve.last() {
             text += &verdict(curve, last, view);
             for remark in remarks(run, curves, curve, last, view) {
                 let _ = write!(text, "  {DIM}{remark}{DIM:#}");
@@ -69,22 +66,21 @@ pub(super) fn render(record: &Record, curves: &[CurveSummary], view: &View<'_>) 
 }
 
 /// What a curve comes to.
-fn verdict(curve: &CurveSummary, last: &CurveEntry, view: &View<'_>) -> String {
-    let points = curve.points.iter().map(|e| &e.point);
-    let rates: Vec<f64> = points.clone().map(|p| p.rate).collect();
-    let widest = if points.clone().all(has_interval) {
-        spread(points.clone().map(|p| p.relative_half_width()).fold(0.0, f64::max))
+fn verdict(curve: &Curve, last: &Point, view: &View<'_>) -> String {
+    let points = curve.points();
+    let rates: Vec<f64> = points.iter().map(|p| p.rate).collect();
+    let widest = if points.iter().all(Point::has_interval) {
+        spread(points.iter().map(Point::relative_half_width).fold(0.0, f64::max))
     } else {
         UNKNOWN.to_owned()
     };
-    let known = has_base(curve);
-    let knee = curve.knee.filter(|_| known);
+    let scaling = curve.scaling(last);
+    let knee = curve.knee(view.knee).tasks();
     let mark = if knee.is_some() { BAD } else { anstyle::Style::new() };
-    let if_known = |text: String| if known { text } else { UNKNOWN.to_owned() };
     format!(
         "  {:>8} {mark}{:>6}{mark:#} {widest:>6} {BAD}{:2}{BAD:#}{mark}{:>5}{mark:#}  {}",
-        if_known(format!("{:.2}×", last.speedup)),
-        if_known(percent_beside(last.efficiency, view.knee)),
+        scaling.map_or(UNKNOWN.to_owned(), |scaling| format!("{:.2}×", scaling.speedup)),
+        scaling.map_or(UNKNOWN.to_owned(), |s| percent_beside(s.efficiency, view.knee)),
         disturbed(points),
         knee.map_or(UNKNOWN.to_owned(), |n| n.to_string()),
         sparkline(&rates),
@@ -94,19 +90,19 @@ fn verdict(curve: &CurveSummary, last: &CurveEntry, view: &View<'_>) -> String {
 /// What a line has to say beside its numbers.
 fn remarks(
     run: &RunRecord,
-    curves: &[CurveSummary],
-    curve: &CurveSummary,
-    last: &CurveEntry,
+    curves: &[Curve],
+    curve: &Curve,
+    last: &Point,
     view: &View<'_>,
 ) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(case) = run.case(&curve.case) {
         if case.bytes > 0 {
-            remarks.push(format!("{}B/s", si(last.point.rate * case.bytes as f64)));
+            remarks.push(format!("{}B/s", si(last.rate * case.bytes as f64)));
         }
         // Long steps are real work, of which the kernel's share is the point.
         if case.min_interval > 0.0
-            && let Some(cpu) = last.point.cpu
+            && let Some(cpu) = last.cpu
         {
             let [user, system, idle] = [cpu.user, cpu.system, cpu.idle].map(percent);
             remarks.push(format!("user {user} system {system} idle {idle}"));

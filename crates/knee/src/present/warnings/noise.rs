@@ -3,11 +3,8 @@
 use std::fmt;
 
 use knee_host::number::{percent_beside, spread, tasks};
+use knee_results::{Curve, PointId};
 use knee_run::noise::NoiseFloors;
-use knee_run::plan::Point;
-use knee_run::summary::CurveSummary;
-
-use crate::present::has_base;
 
 /// Curves named in a warning; the others are counted.
 const NAMED: usize = 4;
@@ -15,7 +12,7 @@ const NAMED: usize = 4;
 /// A point whose efficiency differs from the threshold by less than chance alone may show.
 #[derive(Debug, Clone)]
 pub(crate) struct Doubt {
-    point: Point,
+    point: PointId,
     efficiency: f64,
     threshold: f64,
     floor: f64,
@@ -59,7 +56,7 @@ impl fmt::Display for Doubts {
 
 /// The doubtful knees, and the points that could be one.
 pub(super) fn doubts(
-    curves: &[CurveSummary],
+    curves: &[Curve],
     threshold: f64,
     floors: &NoiseFloors,
 ) -> (Option<Doubts>, Option<Doubts>) {
@@ -74,22 +71,21 @@ pub(super) fn doubts(
 }
 
 /// The first point of a curve, up to its knee, that may be on the other side of the threshold.
-fn doubt(curve: &CurveSummary, threshold: f64, floors: &NoiseFloors) -> Option<Doubt> {
-    if !has_base(curve) {
-        return None;
-    }
+fn doubt(curve: &Curve, threshold: f64, floors: &NoiseFloors) -> Option<Doubt> {
+    let knee = curve.knee(threshold).tasks();
     // One task is efficient by definition.
-    curve
-        .points
-        .iter()
-        .skip(1)
-        .take_while(|e| curve.knee.is_none_or(|knee| e.point.point.tasks <= knee))
-        .map(|entry| Doubt {
-            point: entry.point.point.clone(),
-            efficiency: entry.efficiency,
-            threshold,
-            floor: floors.of(&entry.point.point),
-            own_floor: floors.measured(&entry.point.point).is_some(),
+    let points = curve.points().iter().skip(1);
+    points
+        .take_while(|point| knee.is_none_or(|knee| point.tasks <= knee))
+        .filter_map(|point| {
+            let id = curve.id(point.tasks);
+            Some(Doubt {
+                efficiency: curve.scaling(point)?.efficiency,
+                threshold,
+                floor: floors.of(&id),
+                own_floor: floors.measured(&id).is_some(),
+                point: id,
+            })
         })
         .find(|doubt| (doubt.efficiency / threshold - 1.0).abs() < doubt.floor)
 }

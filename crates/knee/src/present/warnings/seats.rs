@@ -3,9 +3,9 @@
 use std::fmt;
 
 use knee_host::number::tasks;
+use knee_results::Curve;
 use knee_run::plan::Case;
 use knee_run::record::RunRecord;
-use knee_run::summary::CurveSummary;
 use knee_run::sweep::spare_cpu;
 
 /// A number of tasks; another one holds where a task occupies two CPUs, its helper the second.
@@ -51,7 +51,7 @@ impl Limit {
 }
 
 /// From how many tasks on the measuring process had no CPU of its own.
-pub(super) fn without_spare_cpu(run: &RunRecord, curves: &[CurveSummary]) -> Option<Limit> {
+pub(super) fn without_spare_cpu(run: &RunRecord, curves: &[Curve]) -> Option<Limit> {
     let mut from = Limit::default();
     for (case, tasks) in measured(run, curves) {
         if spare_cpu(&run.request.cpus, tasks, case).is_none() {
@@ -62,7 +62,7 @@ pub(super) fn without_spare_cpu(run: &RunRecord, curves: &[CurveSummary]) -> Opt
 }
 
 /// The most tasks that have their CPUs for themselves, where points with more were measured.
-pub(super) fn shared_beyond(run: &RunRecord, curves: &[CurveSummary]) -> Option<Limit> {
+pub(super) fn shared_beyond(run: &RunRecord, curves: &[Curve]) -> Option<Limit> {
     let cpus = run.request.cpus.len() as u32;
     let mut most = Limit::default();
     for (case, tasks) in measured(run, curves) {
@@ -74,12 +74,9 @@ pub(super) fn shared_beyond(run: &RunRecord, curves: &[CurveSummary]) -> Option<
     most.exists()
 }
 
-fn measured<'a>(
-    run: &'a RunRecord,
-    curves: &'a [CurveSummary],
-) -> impl Iterator<Item = (&'a Case, u32)> {
+fn measured<'a>(run: &'a RunRecord, curves: &'a [Curve]) -> impl Iterator<Item = (&'a Case, u32)> {
     curves.iter().flat_map(|curve| {
         let case = run.case(&curve.case);
-        curve.points.iter().filter_map(move |entry| Some((case?, entry.point.point.tasks)))
+        curve.points().iter().filter_map(move |point| Some((case?, point.tasks)))
     })
 }

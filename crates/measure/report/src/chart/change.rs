@@ -17,7 +17,7 @@ const LEAST_RANGE: f64 = 0.1;
 pub(crate) fn change(panel: &Panel) -> Markup {
     let changes = || {
         let readings = panel.curves.iter();
-        readings.flat_map(|r| &r.curve.points).filter_map(|point| point.change.as_ref()?.ratio)
+        readings.flat_map(|r| r.curve.changes.values()).filter_map(|change| change.ratio)
     };
     let least = changes().map(|c| c.low.min(c.value)).fold(1.0 - LEAST_RANGE, f64::min);
     let most = changes().map(|c| c.high.max(c.value)).fold(1.0 + LEAST_RANGE, f64::max);
@@ -48,11 +48,8 @@ pub(crate) fn change(panel: &Panel) -> Markup {
     for (i, reading) in panel.curves.iter().enumerate() {
         let run = reading.curve.run;
         let changed = || {
-            let points = reading.curve.points.iter();
-            points.filter_map(|point| {
-                let change = point.change.as_ref()?;
-                Some((point.tasks, change.ratio?, change.verdict))
-            })
+            let changes = reading.curve.changes.iter();
+            changes.filter_map(|(&tasks, change)| Some((tasks, change.ratio?, change.verdict)))
         };
         let mut line = Path::default();
         let mut intervals = Path::default();
@@ -65,7 +62,7 @@ pub(crate) fn change(panel: &Panel) -> Markup {
         frame.drawing.path("line thin", &line);
         frame.drawing.path("interval", &intervals);
         frame.drawing.close_group();
-        let sparse = reading.curve.points.len() <= MARKED_POINTS;
+        let sparse = reading.curve.points().len() <= MARKED_POINTS;
         for verdict in ChangeVerdict::ALL {
             let mut marks = Path::default();
             for (n, ratio, _) in changed().filter(|(.., v)| *v == verdict) {

@@ -1,6 +1,7 @@
 //! Efficiency against tasks: the chart in which trouble shows first.
 
 use knee_host::number::percent;
+use knee_results::Point;
 use maud::Markup;
 
 use super::drawing::Path;
@@ -15,8 +16,7 @@ pub(crate) fn efficiency(panel: &Panel) -> Markup {
         .case
         .curves
         .iter()
-        .flat_map(|reading| reading.scaled.points())
-        .map(|point| point.efficiency)
+        .flat_map(|reading| reading.curve.points().iter().filter_map(|p| reading.efficiency(p)))
         .fold(1.0, f64::max);
     let description = sentences(panel, |reading| {
         let last = reading.last()?;
@@ -30,13 +30,14 @@ pub(crate) fn efficiency(panel: &Panel) -> Markup {
     let mut ends = Vec::new();
     for reading in panel.curves {
         let run = reading.curve.run;
-        let sparse = reading.curve.points.len() <= MARKED_POINTS;
+        let sparse = reading.curve.points().len() <= MARKED_POINTS;
         let mut line = Path::default();
         for piece in reading.unbroken() {
-            let at = |(point, efficiency): &(&crate::model::Point, f64)| {
-                (frame.x.at(f64::from(point.tasks)), frame.y.at(*efficiency))
+            let at = |point: &&Point| {
+                let efficiency = reading.efficiency(point)?;
+                Some((frame.x.at(f64::from(point.tasks)), frame.y.at(efficiency)))
             };
-            line.line(piece.iter().map(at));
+            line.line(piece.iter().filter_map(at));
         }
         frame.drawing.open_group(&run_class(run));
         frame.drawing.path(if sparse { "line marked" } else { "line" }, &line);

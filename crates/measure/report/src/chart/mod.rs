@@ -21,9 +21,9 @@ pub(crate) use rounds::rounds;
 pub(crate) use spark::{SparkScale, spark};
 pub(crate) use throughput::{draws_rounds, throughput};
 
-use crate::model::Mode;
 use crate::reading::{CaseReading, CurveReading};
 use knee_host::number::Prefix;
+use knee_results::Mode;
 
 /// What the charts of one testcase in one mode share, so that they can be compared.
 pub(crate) struct Panel<'r, 'p> {
@@ -50,7 +50,7 @@ impl Panel<'_, '_> {
         let curves = self.curves.iter().map(|reading| reading.curve);
         let mut counts: Vec<u32> = curves
             .flat_map(|curve| {
-                let measured = curve.points.iter().map(|point| point.tasks);
+                let measured = curve.points().iter().map(|point| point.tasks);
                 measured.chain(curve.missing.iter().map(|gap| gap.tasks))
             })
             .collect();

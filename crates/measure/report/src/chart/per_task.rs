@@ -2,19 +2,19 @@
 //! fairly they share.
 
 use knee_host::number::si;
+use knee_results::{PerTask, Point};
 use maud::Markup;
 
 use super::drawing::Path;
 use super::frame::{BELOW, Frame};
 use super::{Panel, run_class, sentences};
-use crate::model::{PerTask, Point};
 
 /// Height of the strip of fairness below the axis.
 const FAIRNESS: f64 = 24.0;
 const HEIGHT: f64 = BELOW + FAIRNESS + 6.0;
 
 pub(crate) fn per_task(panel: &Panel) -> Markup {
-    let points = || panel.case.curves.iter().flat_map(|reading| &reading.curve.points);
+    let points = || panel.case.curves.iter().flat_map(|reading| reading.curve.points());
     let mean = |p: &Point| p.rate / f64::from(p.tasks);
     let best = points().map(|p| p.per_task.map_or(mean(p), |t| t.max.max(mean(p))));
     let best = best.fold(0.0, f64::max);
@@ -56,9 +56,9 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
         let mut fairness = Path::default();
         for piece in reading.unbroken() {
             let x = |n: u32| frame.x.at(f64::from(n));
-            means.line(piece.iter().map(|(p, _)| (x(p.tasks), frame.y.within(mean(p)))));
-            for known in piece.split(|(p, _)| p.per_task.is_none()).filter(|k| !k.is_empty()) {
-                let known = || known.iter().filter_map(|(p, _)| Some((x(p.tasks), p.per_task?)));
+            means.line(piece.iter().map(|p| (x(p.tasks), frame.y.within(mean(p)))));
+            for known in piece.split(|p| p.per_task.is_none()).filter(|k| !k.is_empty()) {
+                let known = || known.iter().filter_map(|p| Some((x(p.tasks), p.per_task?)));
                 let above = known().map(|(x, t)| (x, frame.y.within(t.max)));
                 let below = known().rev().map(|(x, t)| (x, frame.y.within(t.min)));
                 range.line(above.chain(below)).close();

@@ -3,13 +3,13 @@
 //! loses throughput falls; whatever its unit, and as visible at 4 tasks as at 256.
 
 use knee_host::number::percent;
+use knee_results::{Mode, Point};
 use maud::Markup;
 
 use super::drawing::{Drawing, Path};
 use super::run_class;
 use super::scale::Scale;
-use crate::model::Mode;
-use crate::reading::{CurveReading, Reading, range};
+use crate::reading::{CurveReading, Reading, Shown, range};
 
 const WIDTH: f64 = 132.0;
 const HEIGHT: f64 = 84.0;
@@ -32,9 +32,12 @@ impl SparkScale {
         let (first, last) = range(reading.page.curves.iter())?;
         reading.curves().find(|(_, curve)| curve.last_efficiency().is_some())?;
         let (x0, x1) = (f64::from(first).log2(), f64::from(last).log2());
-        let speedups = reading.curves().flat_map(|(_, curve)| curve.scaled.points());
+        let speedups = reading.curves().flat_map(|(_, reading)| {
+            let measured = &reading.curve.measured;
+            measured.points().iter().filter_map(|point| Some(measured.scaling(point)?.speedup))
+        });
         let (least, most) = speedups
-            .map(|point| point.speedup.log2().max(LEAST_SPEEDUP))
+            .map(|speedup| speedup.log2().max(LEAST_SPEEDUP))
             .fold((x0, x1), |(low, high), speedup| (low.min(speedup), high.max(speedup)));
         Some(Self {
             x: Scale::new((x0, x1), (EDGE, WIDTH - EDGE)),
@@ -61,25 +64,27 @@ pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveR
         let mut line = Path::default();
         let mut knee = Path::default();
         for piece in reading.unbroken() {
-            let last = piece.last().map(|(point, _)| point.tasks);
+            let last = piece.last().map(|point| point.tasks);
             let peak = reading.peak().map(|point| point.tasks);
             let mut drawn = f64::NEG_INFINITY;
-            let kept = piece.iter().filter(|(point, _)| {
+            let kept = piece.iter().filter(|point| {
                 let n = Some(point.tasks);
                 let x = scale.x.at(f64::from(point.tasks).log2());
-                let keeps = x - drawn >= APART || [last, peak, reading.curve.knee].contains(&n);
+                let keeps = x - drawn >= APART || [last, peak, reading.knee].contains(&n);
                 if keeps {
                     drawn = x;
                 }
                 keeps
             });
-            line.line(kept.map(|(point, efficiency)| at(point.tasks, *efficiency)));
+            let shown = |point: &&Point| Some(at(point.tasks, reading.efficiency(point)?));
+            line.line(kept.filter_map(shown));
         }
-        for (point, efficiency) in reading.points() {
+        let at_knee = reading.knee.and_then(|tasks| reading.curve.measured.at(tasks));
+        if let Some(point) = at_knee
+            && let Some(efficiency) = reading.efficiency(point)
+        {
             let (x, y) = at(point.tasks, efficiency);
-            if Some(point.tasks) == reading.curve.knee {
-                knee.move_to(x, y - 6.0).vertical_to(y + 6.0);
-            }
+            knee.move_to(x, y - 6.0).vertical_to(y + 6.0);
         }
         drawing.open_group(&run_class(run));
         drawing.path("line", &line);
@@ -100,7 +105,7 @@ fn sentence(reading: &CurveReading, mode: Mode) -> String {
     let (Some(last), Some(efficiency)) = (reading.last(), reading.last_efficiency()) else {
         return format!("{}: {}.", reading.run.label, reading.verdict.words());
     };
-    let knee = reading.curve.knee.map_or(String::new(), |knee| format!(", knee at {knee}"));
+    let knee = reading.knee.map_or(String::new(), |knee| format!(", knee at {knee}"));
     format!(
         "{}: {}; {} efficient with {}{knee}.",
         reading.run.label,

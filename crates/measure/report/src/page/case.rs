@@ -1,13 +1,14 @@
 //! One testcase: its charts for each mode, what the fit says, the numbers.
 
 use knee_host::number::{Prefix, percent, si};
+use knee_results::Mode;
 use maud::{Markup, html};
 
 use super::packed::packed;
 use super::{fit, fragment, profiles, table, words};
 use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
-use crate::model::{Case, Mode};
+use crate::model::Case;
 use crate::reading::{CaseReading, CurveReading, Reading, max_rate};
 
 /// A page of no more testcases than this is read from top to bottom: all are open.
@@ -20,7 +21,7 @@ const SHARED_SCALE: f64 = 0.4;
 
 pub(super) fn cases(reading: &Reading) -> Markup {
     let all_open = reading.cases.len() <= ALL_OPEN;
-    let points: usize = reading.page.curves.iter().map(|curve| curve.points.len()).sum();
+    let points: usize = reading.page.curves.iter().map(|curve| curve.points().len()).sum();
     let open = |nr: usize| nr == 0 || all_open;
     let packs = |nr: usize| points > PLAIN_POINTS && !open(nr);
     html! {
@@ -43,7 +44,7 @@ pub(super) fn cases(reading: &Reading) -> Markup {
 
 /// How to read the charts, once for all of them.
 fn legend(reading: &Reading) -> Markup {
-    let points = || reading.page.curves.iter().flat_map(|curve| &curve.points);
+    let points = || reading.page.curves.iter().flat_map(|curve| curve.points());
     let fitted = |good: bool| {
         reading.curves().any(|(_, c)| c.curve.fit.as_ref().is_ok_and(|f| f.is_prediction == good))
     };
@@ -164,7 +165,7 @@ fn mode_section(
             (verdicts(reading, curves))
             (profiles::beside_knee(reading.page, &case.case.name, mode))
             div.charts {
-                @if curves.iter().all(|curve| curve.curve.points.is_empty()) {
+                @if curves.iter().all(|curve| curve.curve.points().is_empty()) {
                 } @else if case.is_curve() {
                     figure {
                         figcaption {
@@ -206,7 +207,7 @@ fn verdicts(reading: &Reading, curves: &[CurveReading]) -> Markup {
                         (swatch(curve.curve.run)) strong { (curve.run.label) } " "
                     }
                     (words::scaling(curve.verdict))
-                    @if let Some(knee) = curve.curve.knee { " · knee " strong { (knee) } }
+                    @if let Some(knee) = curve.knee { " · knee " strong { (knee) } }
                     @if let (Some(peak), Some(_)) = (curve.peak(), curve.last_efficiency()) {
                         " · most throughput at " strong { (peak.tasks) }
                     }

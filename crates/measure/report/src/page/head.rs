@@ -81,12 +81,12 @@ fn doubts(reading: &Reading) -> Vec<String> {
         .page
         .curves
         .iter()
-        .flat_map(|curve| &curve.points)
+        .flat_map(|curve| curve.points())
         .filter(|point| point.rounds.len() == 1)
         .count();
     let gaps: usize = reading.page.curves.iter().map(|curve| curve.missing.len()).sum();
     let marked: u64 =
-        reading.page.curves.iter().flat_map(|curve| &curve.points).map(|point| point.marked).sum();
+        reading.page.curves.iter().flat_map(|curve| curve.points()).map(|point| point.marked).sum();
     let warnings = sum(|run| run.warnings.len());
     let mut doubts = Vec::new();
     if warnings > 0 {

@@ -114,8 +114,8 @@ fn method(reading: &Reading) -> Markup {
             }
             dt { "Efficiency" }
             dd {
-                "Throughput at n tasks over n times that of one; where one task was not measured, "
-                "a task's share at the fewest tasks stands in for it."
+                "Throughput at n tasks over n times that of one. Without a point at one task there is "
+                "no efficiency and no knee."
             }
             dt { "Knee" }
             dd { "The first number of tasks whose efficiency is below " (knee) "." }

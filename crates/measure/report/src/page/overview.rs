@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use knee_host::number::{change, coefficient, percent, si};
+use knee_results::Mode;
+use knee_results::Verdict;
 use maud::{Markup, html};
 
 use super::{fragment, words};
 use crate::chart::{SparkScale, spark, swatch};
-use crate::model::{Change, ChangeVerdict, Mode};
-use crate::reading::{CaseReading, CurveReading, Reading, Scaling};
+use crate::model::{Change, ChangeVerdict};
+use crate::reading::{CaseReading, CurveReading, Reading, Shown};
 
 pub(super) fn overview(reading: &Reading) -> Markup {
     let scale = SparkScale::of(reading);
@@ -39,15 +41,15 @@ pub(super) fn overview(reading: &Reading) -> Markup {
 
 /// How many testcases have a curve of each verdict; a testcase counts with its worst.
 fn tally(reading: &Reading) -> Markup {
-    let mut counts: BTreeMap<Scaling, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
     for case in &reading.cases {
         let worst = case.curves.iter().map(|curve| curve.verdict).min();
-        *counts.entry(worst.unwrap_or(Scaling::Missing)).or_insert(0) += 1;
+        *counts.entry(worst.unwrap_or(Verdict::Missing)).or_insert(0) += 1;
     }
     html! {
         span.tally {
             @for (verdict, count) in counts {
-                span class={ "chip verdict " (verdict.slug()) } {
+                span class={ "chip verdict " (verdict.as_str()) } {
                     span.shape aria-hidden="true" { (verdict.shape()) }
                     " " strong { (count) } " " (verdict.words())
                 }
@@ -60,8 +62,8 @@ fn tally(reading: &Reading) -> Markup {
 fn filters(reading: &Reading) -> Markup {
     let families: BTreeSet<&str> =
         reading.cases.iter().map(|case| case.case.family.as_str()).collect();
-    let modes: BTreeSet<Mode> = reading.curves().map(|(_, curve)| curve.curve.mode).collect();
-    let found: BTreeSet<Scaling> = reading.curves().map(|(_, curve)| curve.verdict).collect();
+    let modes: BTreeSet<Mode> = reading.curves().map(|(_, curve)| curve.curve.mode()).collect();
+    let found: BTreeSet<Verdict> = reading.curves().map(|(_, curve)| curve.verdict).collect();
     let select = |name: &str, label: &str, all: &str, options: Vec<(&str, &str)>| {
         html! {
             label {
@@ -83,8 +85,8 @@ fn filters(reading: &Reading) -> Markup {
             @if modes.len() > 1 {
                 (select("mode", "Mode", "both", Mode::ALL.map(|m| (m.as_str(), m.as_str())).to_vec()))
             }
-            (select("verdict", "Scaling", "all", Scaling::ALL.into_iter()
-                .filter(|v| found.contains(v)).map(|v| (v.slug(), v.words())).collect()))
+            (select("verdict", "Scaling", "all", Verdict::ALL.into_iter()
+                .filter(|v| found.contains(v)).map(|v| (v.as_str(), v.words())).collect()))
             @if reading.compares() {
                 (select("change", "Change", "all",
                     ChangeVerdict::ALL.map(|v| (v.word(), v.word())).to_vec()))
@@ -111,7 +113,7 @@ fn tile(reading: &Reading, case: &CaseReading, scale: Option<&SparkScale>) -> Ma
             h3 { a href={ "#case=" (fragment(name)) } { (name) } }
             span.family { (case.case.family) }
             p.description { (case.case.description) }
-            @if case.curves.is_empty() { p { (words::scaling(Scaling::Missing)) } }
+            @if case.curves.is_empty() { p { (words::scaling(Verdict::Missing)) } }
             div.modes {
                 @for (mode, curves) in case.modes() {
                     (tile_mode(reading, case, mode, curves, scale))
@@ -128,7 +130,7 @@ fn tile_mode(
     curves: &[CurveReading],
     scale: Option<&SparkScale>,
 ) -> Markup {
-    let verdicts: BTreeSet<&str> = curves.iter().map(|curve| curve.verdict.slug()).collect();
+    let verdicts: BTreeSet<&str> = curves.iter().map(|curve| curve.verdict.as_str()).collect();
     let mut changes: BTreeMap<ChangeVerdict, usize> = BTreeMap::new();
     for (verdict, count) in curves.iter().flat_map(|curve| &curve.changes) {
         *changes.entry(*verdict).or_insert(0) += count;
@@ -148,7 +150,7 @@ fn tile_mode(
                         span title=(curve.run.label) { (swatch(curve.curve.run)) }
                     }
                     strong.number { (headline(case, curve)) }
-                    @if scale.is_some() || curve.verdict == Scaling::Missing {
+                    @if scale.is_some() || curve.verdict == Verdict::Missing {
                         " " (words::scaling(curve.verdict))
                     }
                     @else if let Some(against) = only_change(curve) {
@@ -173,17 +175,16 @@ fn headline(case: &CaseReading, curve: &CurveReading) -> String {
 
 /// What changed at the only point of a curve.
 fn only_change<'p>(curve: &CurveReading<'p>) -> Option<&'p Change> {
-    match curve.curve.points.as_slice() {
-        [point] => point.change.as_ref(),
+    match curve.curve.points() {
+        [point] => curve.curve.changes.get(&point.tasks),
         _ => None,
     }
 }
 
 /// How far the farthest point is from the first run, either way, for ordering.
 fn largest_change(case: &CaseReading) -> Option<f64> {
-    let points = case.curves.iter().flat_map(|curve| &curve.curve.points);
-    points
-        .filter_map(|point| point.change.as_ref())
+    let changes = case.curves.iter().flat_map(|curve| curve.curve.changes.values());
+    changes
         .filter(|c| matches!(c.verdict, ChangeVerdict::Slower | ChangeVerdict::Faster))
         .filter_map(|change| Some(change.ratio?.value.max(1e-9).ln().abs()))
         .reduce(f64::max)
@@ -221,18 +222,18 @@ fn table(reading: &Reading) -> Markup {
 fn row(reading: &Reading, case: &CaseReading, curve: &CurveReading) -> Markup {
     let name = &case.case.name;
     let none = || "–".to_owned();
-    let rate = |point: Option<&crate::model::Point>| point.map_or_else(none, |p| si(p.rate));
+    let rate = |point: Option<&knee_results::Point>| point.map_or_else(none, |p| si(p.rate));
     let fit = curve.curve.fit.as_ref().ok().filter(|fit| fit.is_prediction);
     html! {
-        tr data-case=(name) data-mode=(curve.curve.mode.as_str()) {
+        tr data-case=(name) data-mode=(curve.curve.mode().as_str()) {
             th scope="row" { a href={ "#case=" (fragment(name)) } { (name) } }
-            td { (curve.curve.mode.as_str()) }
+            td { (curve.curve.mode().as_str()) }
             @if reading.compares() { td { (curve.run.label) } }
-            td.n { (rate(curve.curve.points.first())) }
+            td.n { (rate(curve.curve.points().first())) }
             td.n { (rate(curve.last())) }
             td.n { (curve.last().map_or_else(none, |p| p.tasks.to_string())) }
             td.n { (curve.last_efficiency().map_or_else(none, percent)) }
-            td.n { (curve.curve.knee.map_or_else(none, |knee| knee.to_string())) }
+            td.n { (curve.knee.map_or_else(none, |knee| knee.to_string())) }
             td.n { (curve.peak().map_or_else(none, |p| p.tasks.to_string())) }
             td.n { (fit.map_or_else(none, |fit| coefficient(fit.sigma.value))) }
             td.n { (fit.map_or_else(none, |fit| coefficient(fit.kappa.value))) }

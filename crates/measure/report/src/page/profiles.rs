@@ -2,10 +2,11 @@
 //! point that was sampled.
 
 use knee_host::number::plural;
+use knee_results::Mode;
 use maud::{Markup, PreEscaped, html};
 
 use super::fragment;
-use crate::model::{Mode, Page, Profile};
+use crate::model::{Page, Profile};
 
 /// The graphs of a testcase, to be opened.
 pub(super) fn flames(page: &Page, case: &str) -> Markup {

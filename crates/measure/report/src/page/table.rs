@@ -1,11 +1,12 @@
 //! The points of a testcase in one mode as a table: what the charts show, in numbers.
 
 use knee_host::number::{Prefix, change, p_value, percent, plural, si};
+use knee_results::{PerTask, Point};
 use maud::{Markup, html};
 
 use super::words;
 use crate::chart::Panel;
-use crate::model::{Missing, PerTask, Point};
+use crate::model::Missing;
 use crate::reading::{CurveReading, Reading};
 
 struct Columns {
@@ -21,11 +22,11 @@ struct Columns {
 }
 
 pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
-    let all = || panel.curves.iter().flat_map(|curve| &curve.curve.points);
+    let all = || panel.curves.iter().flat_map(|curve| curve.curve.points());
     let per_task = || all().filter_map(|point| point.per_task);
     let columns = Columns {
         runs: reading.compares(),
-        changes: all().any(|point| point.change.is_some()),
+        changes: panel.curves.iter().any(|curve| !curve.curve.changes.is_empty()),
         cpu: all().any(|point| point.cpu.is_some()),
         per_task: per_task().next().is_some(),
         bytes: panel.case.case.bytes_per_unit,
@@ -45,9 +46,7 @@ pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
                         @for curve in panel.curves {
                             @for row in rows_of(curve) {
                                 @match row {
-                                    Row::Point(point, efficiency) => {
-                                        (point_row(&columns, curve, point, efficiency))
-                                    }
+                                    Row::Point(point) => (point_row(&columns, curve, point)),
                                     Row::Gap(gap) => (gap_row(&columns, curve, gap)),
                                 }
                             }
@@ -61,7 +60,7 @@ pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
 
 /// The place of a table that the script makes from the data of a packed testcase.
 pub(super) fn place(panel: &Panel) -> Markup {
-    let points: usize = panel.curves.iter().map(|curve| curve.curve.points.len()).sum();
+    let points: usize = panel.curves.iter().map(|curve| curve.curve.points().len()).sum();
     html! {
         details.data {
             summary { "Data: " (plural(points, "point")) }
@@ -78,22 +77,21 @@ fn least(numbers: impl Iterator<Item = f64>) -> f64 {
 }
 
 enum Row<'p> {
-    Point(&'p Point, f64),
+    Point(&'p Point),
     Gap(&'p Missing),
 }
 
 impl Row<'_> {
     fn tasks(&self) -> u32 {
         match self {
-            Self::Point(point, _) => point.tasks,
+            Self::Point(point) => point.tasks,
             Self::Gap(gap) => gap.tasks,
         }
     }
 }
 
 fn rows_of<'p>(curve: &CurveReading<'p>) -> Vec<Row<'p>> {
-    let mut rows: Vec<Row> =
-        curve.points().map(|(p, efficiency)| Row::Point(p, efficiency)).collect();
+    let mut rows: Vec<Row> = curve.curve.points().iter().map(Row::Point).collect();
     rows.extend(curve.curve.missing.iter().map(Row::Gap));
     rows.sort_by_key(Row::tasks);
     rows
@@ -133,7 +131,7 @@ fn head(columns: &Columns, unit: &str) -> Markup {
     }
 }
 
-fn point_row(columns: &Columns, curve: &CurveReading, point: &Point, efficiency: f64) -> Markup {
+fn point_row(columns: &Columns, curve: &CurveReading, point: &Point) -> Markup {
     let total = |rate| columns.total.format(rate, columns.total_least);
     let task = |rate| columns.task.format(rate, columns.task_least);
     html! {
@@ -144,7 +142,7 @@ fn point_row(columns: &Columns, curve: &CurveReading, point: &Point, efficiency:
             td { (total(point.low)) }
             td { (total(point.high)) }
             @if columns.bytes > 0 { td { (si(point.rate * columns.bytes as f64)) } }
-            td { (percent(efficiency)) }
+            td { (curve.efficiency(point).map_or_else(|| "–".to_owned(), percent)) }
             @if columns.per_task {
                 @match point.per_task {
                     Some(PerTask { min, max, fairness }) => {
@@ -172,7 +170,7 @@ fn point_row(columns: &Columns, curve: &CurveReading, point: &Point, efficiency:
 
 fn change_cells(curve: &CurveReading, point: &Point) -> Markup {
     html! {
-        @match &point.change {
+        @match curve.curve.changes.get(&point.tasks) {
             Some(against) => {
                 @match against.ratio {
                     Some(ratio) => {

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use knee_results::Verdict;
 use maud::{Markup, html};
 
 use crate::model::ChangeVerdict;
-use crate::reading::Scaling;
+use crate::reading::Shown;
 
-pub(super) fn scaling(verdict: Scaling) -> Markup {
+pub(super) fn scaling(verdict: Verdict) -> Markup {
     html! {
-        span class={ "verdict " (verdict.slug()) } {
+        span class={ "verdict " (verdict.as_str()) } {
             span.shape aria-hidden="true" { (verdict.shape()) } " " (verdict.words())
         }
     }

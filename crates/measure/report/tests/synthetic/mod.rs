@@ -1,10 +1,10 @@
 //! Pages of made-up numbers: the Universal Scalability Law with a little noise, the same each time.
 
 use knee_report::{
-    Case, Change, ChangeVerdict, CpuShares, Curve, Differing, Estimate, Fit, KNEE_EFFICIENCY,
-    Matrix, MatrixOperation, Missing, Mode, Page, Pair, PerTask, Point, Ratio, Run, Shared,
-    SharedLine, SharedSide, SharedVerdict,
+    Case, Change, ChangeVerdict, Curve, Differing, Estimate, Fit, Matrix, MatrixOperation, Missing,
+    Page, Pair, Ratio, Run, Shared, SharedLine, SharedSide, SharedVerdict,
 };
+use knee_results::{self as results, CaseId, CpuShares, Mode, PerTask, Point};
 
 const POWERS: [u32; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
 
@@ -135,11 +135,10 @@ fn many(tasks: &[u32]) -> Page {
     for copy in 0..100usize.div_ceil(cases.len()) {
         let name = |name: &str| format!("{name}_{copy}");
         page.cases.extend(cases.iter().map(|c| Case { name: name(&c.name), ..c.clone() }));
-        page.curves
-            .extend(curves.iter().map(|c| Curve { testcase: name(&c.testcase), ..c.clone() }));
+        page.curves.extend(curves.iter().map(|c| renamed(c, name(&c.name()))));
     }
     page.cases.truncate(100);
-    page.curves.retain(|curve| page.cases.iter().any(|case| case.name == curve.testcase));
+    page.curves.retain(|curve| page.cases.iter().any(|case| case.name == curve.name()));
     page
 }
 
@@ -202,6 +201,12 @@ fn run(label: &str) -> Run {
     }
 }
 
+fn renamed(curve: &Curve, name: String) -> Curve {
+    let points = curve.points().to_vec();
+    let measured = results::Curve::new(CaseId::new(name), curve.mode(), points);
+    Curve { measured, ..curve.clone() }
+}
+
 fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) -> Curve {
     let &(name, _, _, lambda, processes, threads) = law;
     let (mut sigma, mut kappa) = if mode == Mode::Processes { processes } else { threads };
@@ -212,17 +217,20 @@ fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) ->
         sigma += 0.02;
     }
     let exactly = |value: f64| Estimate { value, interval: Some((value * 0.9, value * 1.12)) };
-    let mut curve = Curve::new(run, name, mode);
+    let (mut points, mut missing) = (Vec::new(), Vec::new());
     let rate = |n: f64| lambda * n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0));
     for &n in tasks {
         if name == "fork1" && mode == Mode::Threads && n == 48 {
             let reason = "fork: Resource temporarily unavailable; raise `ulimit -u`".to_owned();
-            curve.missing.push(Missing { tasks: n, reason });
+            missing.push(Missing { tasks: n, reason });
             continue;
         }
         let mean = rate(f64::from(n));
         let rounds: Vec<f64> = (0..5).map(|_| mean * (1.0 + 0.03 * noise.next())).collect();
-        let mut point = Point::new(n, rounds);
+        let mut point = Point::new(n, rounds.clone()).expect("there are rounds");
+        point.low = rounds.iter().copied().fold(f64::INFINITY, f64::min);
+        point.high = rounds.iter().copied().fold(0.0, f64::max);
+        point.confidence = 0.95;
         let idle = (sigma * f64::from(n) / 4.0).min(0.6);
         let uneven = (sigma * 1.4).min(0.5) * f64::from(n - 1) / f64::from(n);
         let per_task = point.rate / f64::from(n);
@@ -231,15 +239,18 @@ fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) ->
             max: per_task * (1.0 + uneven),
             fairness: 1.0 / (1.0 + uneven * uneven),
         });
-        point.cpu = Some(CpuShares { user: (1.0 - idle) * 0.2, system: (1.0 - idle) * 0.8, idle });
+        point.cpu = Some(CpuShares {
+            user: (1.0 - idle) * 0.2,
+            system: (1.0 - idle) * 0.8,
+            idle,
+            ..CpuShares::default()
+        });
         point.samples = 15;
         point.marked = u64::from(n == 64 && name == "brk1");
-        curve.points.push(point);
+        points.push(point);
     }
-    let pairs: Vec<(u32, f64)> = curve.points.iter().map(|p| (p.tasks, p.rate)).collect();
-    let measured = knee_stats::Curve::new(&pairs);
-    curve.knee = measured.knee(KNEE_EFFICIENCY);
-    curve.peak = measured.peak().map_or(0, |peak| peak.tasks);
+    let measured = results::Curve::new(CaseId::new(name), mode, points);
+    let mut curve = Curve { missing, ..Curve::new(run, measured) };
     let is_prediction = tasks.len() >= 6 && name != "unlink2";
     if tasks.len() < 3 {
         curve.fit = Err(format!("{} different numbers of tasks", tasks.len()));
@@ -261,15 +272,12 @@ fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) ->
 fn compare(curves: &mut [Curve]) {
     let base: Vec<Curve> = curves.iter().filter(|curve| curve.run == 0).cloned().collect();
     for curve in curves.iter_mut().filter(|curve| curve.run > 0) {
-        let Some(first) =
-            base.iter().find(|b| b.testcase == curve.testcase && b.mode == curve.mode)
-        else {
-            continue;
-        };
-        for point in &mut curve.points {
-            let Some(before) = first.points.iter().find(|p| p.tasks == point.tasks) else {
-                continue;
-            };
+        let is_same =
+            |b: &&Curve| b.measured.case == curve.measured.case && b.mode() == curve.mode();
+        let Some(first) = base.iter().find(is_same) else { continue };
+        let mut changes = std::collections::BTreeMap::new();
+        for point in curve.points() {
+            let Some(before) = first.measured.at(point.tasks) else { continue };
             let ratio = point.rate / before.rate;
             let (low, high) = (ratio * 0.975, ratio * 1.025);
             let (verdict, note) = match ratio {
@@ -284,8 +292,9 @@ fn compare(curves: &mut [Curve]) {
                 0.31
             };
             let ratio = Some(Ratio { value: ratio, low, high });
-            point.change = Some(Change { ratio, p, verdict, note: note.to_owned() });
+            changes.insert(point.tasks, Change { ratio, p, verdict, note: note.to_owned() });
         }
+        curve.changes = changes;
     }
 }
 

@@ -19,7 +19,9 @@ mod older;
 mod paused;
 mod plausible;
 mod reader;
+mod results;
 mod round;
+mod sides;
 mod writer;
 
 use schemars::JsonSchema;
@@ -28,60 +30,21 @@ use serde::{Deserialize, Serialize};
 pub use machine::Machine;
 pub use paused::Paused;
 pub use reader::{Access, Lacking, Record, RecordError};
+pub use results::measured;
 pub use round::{RoundSummary, Rounds, all_round_rates, round_rates};
+pub use sides::InTurns;
 pub use writer::Writer;
 
-use crate::case_id::CaseId;
-use crate::job::{CpuShares, Failure, Mark, Phase};
-use crate::plan::{Case, Order, Point};
-use crate::testcase::Mode;
-use knee_host::{Environment, Placement};
+use crate::job::{Failure, Phase};
+use crate::plan::Case;
+use knee_host::Environment;
+use knee_results::{CaseId, CpuShares, Mark, PointId, Request};
 use knee_stats::Spread;
 
 /// Version of the files that this knee writes.
 pub const SCHEMA: u32 = 1;
-/// Name of the file that describes the run.
-pub const RUN_FILE: &str = "run.json";
 /// Name of the file of samples.
 pub const SAMPLES_FILE: &str = "samples.jsonl";
-/// More per second than all CPUs of the largest machine do together, and than any command prints of
-/// itself. Squares of sums of rates up to this stay finite.
-pub(crate) const MAX_RATE: f64 = 1e30;
-
-/// What was asked for, after defaults were filled in.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Request {
-    /// Modes to measure.
-    pub modes: Vec<Mode>,
-    /// Numbers of tasks to measure.
-    pub tasks: Vec<u32>,
-    /// Rounds per point: each a fresh runner process.
-    pub rounds: u32,
-    /// Samples per round.
-    pub samples: u64,
-    /// Seconds per sample; testcases with long steps take longer ones.
-    pub interval: f64,
-    /// Seconds before the first sample of a round.
-    pub warmup: f64,
-    /// Seconds that a testcase may take to get ready.
-    pub start_timeout: f64,
-    /// Keep adding rounds until the interval of a point is within this share of its median.
-    pub precision: Option<f64>,
-    /// Seconds of measuring per point after which `precision` gives up.
-    pub max_time: f64,
-    /// Order of the points within a round.
-    pub order: Order,
-    /// Seed of all that is random.
-    pub seed: u64,
-    /// Which CPUs come first.
-    pub placement: Placement,
-    /// The CPUs in the order in which tasks are put on them.
-    pub cpus: Vec<u32>,
-    /// Where testcases keep their files.
-    pub dir: std::path::PathBuf,
-    /// Whether this run measures the noise floor.
-    pub aa: bool,
-}
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -100,7 +63,7 @@ pub enum RunEnd {
 pub struct PointFailure {
     /// The point.
     #[serde(flatten)]
-    pub point: Point,
+    pub point: PointId,
     /// The round in which it failed; earlier ones have samples.
     pub round: u32,
     /// What happened.
@@ -133,6 +96,11 @@ impl RunRecord {
         self.cases.iter().find(|case| case.id == *id)
     }
 
+    /// The shortest useful interval of what is called `id`, in seconds.
+    pub fn shortest_interval(&self, id: &CaseId) -> f64 {
+        self.case(id).map_or(0.0, |case| case.min_interval)
+    }
+
     /// A run that is about to begin on this machine.
     pub fn new(request: Request, cases: Vec<Case>) -> Self {
         Self {
@@ -147,7 +115,7 @@ impl RunRecord {
     }
 
     /// All points, in the order asked for.
-    pub fn points(&self) -> Vec<Point> {
+    pub fn points(&self) -> Vec<PointId> {
         crate::plan::points(&self.cases, &self.request.modes, &self.request.tasks)
     }
 }
@@ -158,7 +126,7 @@ impl RunRecord {
 pub struct SampleLine {
     /// The point.
     #[serde(flatten)]
-    pub point: Point,
+    pub point: PointId,
     /// Round, from 0.
     pub round: u32,
     /// Number of the interval in its round, from 0.
@@ -194,7 +162,7 @@ pub struct SampleLine {
 impl SampleLine {
     /// The line for what a runner measured, in units of `steps` steps.
     pub fn new(
-        point: &Point,
+        point: &PointId,
         round: u32,
         sample: u64,
         measured: crate::job::Sample,

@@ -1,10 +1,10 @@
 //! What records of before 2026-11-23 do not say of their cases, because the knee that wrote them
 //! looked it up.
 
+use knee_results::Family;
 use serde_json::Value;
 
 use super::RunRecord;
-use crate::testcase::Family;
 
 /// The testcases whose helper is on the next CPU unless their name says otherwise.
 const PAIRED: &str = "tcp_loopback";

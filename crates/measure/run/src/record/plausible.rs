@@ -7,9 +7,10 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use knee_results::{MAX_RATE, MAX_TASKS};
+
 use super::reader::name;
-use super::{MAX_RATE, RunRecord, SampleLine};
-use crate::plan::MAX_TASKS;
+use super::{RunRecord, SampleLine};
 
 /// Four months: beyond every interval and patience that can be asked for.
 const MAX_SECONDS: f64 = 1e7;

@@ -5,10 +5,12 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use knee_results::PointId;
+use knee_results::RUN_FILE;
+
 use super::older;
 use super::plausible::{check_run, check_sample};
-use super::{RUN_FILE, Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine};
-use crate::plan::Point;
+use super::{Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine};
 
 /// What is wrong with a record.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +96,7 @@ pub struct Lacking {
     /// How many there should be at least.
     pub of: u64,
     /// The first point that lacks any.
-    pub first: Point,
+    pub first: PointId,
 }
 
 /// What was to be done with a file or directory of a record.
@@ -192,7 +194,7 @@ impl Record {
         let path = self.dir.join(SAMPLES_FILE);
         let file = File::open(&path).map_err(|e| RecordError::io(Access::Read, &path, e))?;
         let mut reader = BufReader::new(file);
-        let points: HashSet<Point> = self.run.points().into_iter().collect();
+        let points: HashSet<PointId> = self.run.points().into_iter().collect();
         let mut text = Vec::new();
         let mut number = 0;
         Ok(std::iter::from_fn(move || {
@@ -242,7 +244,7 @@ impl Record {
         }
         let points = self.run.points();
         let asked = u64::from(self.run.request.rounds);
-        let missing = |point: &Point| asked.saturating_sub(rounds.of(point).count() as u64);
+        let missing = |point: &PointId| asked.saturating_sub(rounds.of(point).count() as u64);
         Some(Lacking {
             dir: self.dir.clone(),
             missing: points.iter().map(missing).sum(),
@@ -254,7 +256,7 @@ impl Record {
 
 fn sample(
     text: &[u8],
-    points: &HashSet<Point>,
+    points: &HashSet<PointId>,
     path: &Path,
     number: usize,
 ) -> Result<SampleLine, RecordError> {
@@ -269,6 +271,6 @@ fn sample(
 }
 
 /// `mmap1 threads ×2`
-pub(super) fn name(point: &Point) -> String {
+pub(super) fn name(point: &PointId) -> String {
     format!("{} {} ×{}", point.case, point.mode, point.tasks)
 }

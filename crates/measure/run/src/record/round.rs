@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::job::{CpuShares, Mark, Phase};
-use crate::plan::Point;
+use knee_results::PointId;
+use knee_results::{CpuShares, Mark};
 
 use super::SampleLine;
+use crate::job::Phase;
 
 /// The measured samples of one round of one point, added up.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -116,7 +117,7 @@ pub fn all_round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary>) -> Ve
 
 /// The rounds of each point, by number.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Rounds(BTreeMap<Point, BTreeMap<u32, RoundSummary>>);
+pub struct Rounds(BTreeMap<PointId, BTreeMap<u32, RoundSummary>>);
 
 impl Rounds {
     /// Adds a sample to its round.
@@ -130,22 +131,22 @@ impl Rounds {
     }
 
     /// The rounds of `point`, first to last.
-    pub fn of(&self, point: &Point) -> impl Iterator<Item = &RoundSummary> + Clone {
+    pub fn of(&self, point: &PointId) -> impl Iterator<Item = &RoundSummary> + Clone {
         self.0.get(point).into_iter().flat_map(BTreeMap::values)
     }
 
     /// Round number `round` of `point`.
-    pub fn get(&self, point: &Point, round: u32) -> Option<&RoundSummary> {
+    pub fn get(&self, point: &PointId, round: u32) -> Option<&RoundSummary> {
         self.0.get(point)?.get(&round)
     }
 
     /// Whether this round of `point` is among them.
-    pub fn contains(&self, point: &Point, round: u32) -> bool {
+    pub fn contains(&self, point: &PointId, round: u32) -> bool {
         self.get(point, round).is_some()
     }
 
     /// Keeps the rounds for which `keep` says so.
-    pub(super) fn retain(&mut self, keep: impl Fn(&Point, u32, &RoundSummary) -> bool) {
+    pub(super) fn retain(&mut self, keep: impl Fn(&PointId, u32, &RoundSummary) -> bool) {
         for (point, rounds) in &mut self.0 {
             rounds.retain(|&nr, round| keep(point, nr, round));
         }

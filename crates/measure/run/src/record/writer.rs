@@ -5,9 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use knee_host::write_atomically;
+use knee_results::RUN_FILE;
 
 use super::lock::Lock;
-use super::{Access, RUN_FILE, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
+use super::{Access, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
 
 /// An open record; nobody else can write it meanwhile.
 pub struct Writer {

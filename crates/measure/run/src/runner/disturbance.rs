@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::job::CpuShares;
+use knee_results::CpuShares;
 
 /// Runs of /proc/stat's clock per second; the kernel shows user space 100 whatever its own is.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use knee_host::process::fork_bound;
 use knee_host::process::program;
+use knee_results::Mode;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::area::Area;
 use crate::job::{Failure, FailureKind};
-use crate::testcase::Mode;
 
 // Two arguments always: `lseek2` of will-it-scale declares a second one for its prepare function,
 // and `testcase` functions that take only the counter ignore the number.

@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use knee_host::clock::seconds;
+use knee_results::Mark;
 use rustix::time::ClockId;
 
 use super::disturbance::{CpuTimes, RunDelays};
 use super::{Loaded, Tasks};
 use crate::area::{Area, Slot};
-use crate::job::{Failure, FailureKind, Job, Mark, Phase, Sample};
+use crate::job::{Failure, FailureKind, Job, Phase, Sample};
 use crate::task::seats;
 
 /// A task that waited for its CPU for more than this share of an interval did not have it.

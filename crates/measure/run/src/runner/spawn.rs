@@ -8,6 +8,7 @@ use knee_host::affinity::{confine, pin};
 use knee_host::limits::raise_open_files;
 use knee_host::process::fork_bound;
 use knee_host::signal::{describe_end, reset_signals};
+use knee_results::Mode;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::param::page_size;
 use rustix::process::{
@@ -21,7 +22,6 @@ use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
 use crate::runner::Loaded;
 use crate::runner::wait::Link;
 use crate::task::{Task, TaskError, exit_task, seats};
-use crate::testcase::Mode;
 
 /// Testcases of will-it-scale put a megabyte on the stack.
 const STACK_BYTES: usize = 8 << 20;

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use knee_host::{Environment, Placement};
+use knee_results::Mode;
+use knee_results::Order;
+use knee_results::{Curve, Knee, Request};
 
 use super::*;
 use crate::catalogue::tests::CATALOGUE;
 use crate::job::{Phase, Source};
-use crate::plan::Order;
-use crate::record::{Paused, Record, Request, SCHEMA};
-use crate::testcase::Mode;
+use crate::record::{Paused, Record, SCHEMA};
 
 /// Answers each round with the rate that the script gives for its number.
 struct Script<F> {
@@ -49,7 +50,7 @@ struct Silent {
 }
 
 impl Observer for Silent {
-    fn round(&mut self, _: &Point, _: u32, _: usize, _: usize, _: Option<f64>) {}
+    fn round(&mut self, _: &PointId, _: u32, _: usize, _: usize, _: Option<f64>) {}
     fn failed(&mut self, _: &PointFailure) {
         self.failed += 1;
     }
@@ -123,8 +124,8 @@ fn samples(record: &Record) -> Vec<SampleLine> {
     record.samples().unwrap().map(Result::unwrap).collect()
 }
 
-fn curves(record: &Record) -> Vec<crate::summary::CurveSummary> {
-    crate::summary::summarise(&record.run, &record.finished_rounds().unwrap(), 0.8)
+fn curves(record: &Record) -> Vec<Curve> {
+    record.run.curves(&record.finished_rounds().unwrap())
 }
 
 #[test]
@@ -137,8 +138,8 @@ fn every_point_gets_its_rounds_and_the_record_is_complete() {
     assert_eq!(asked, 10);
     assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 5), (2, 5)]));
     let curves = curves(&record);
-    assert_eq!(curves[0].knee, Some(2));
-    assert_eq!(curves[0].points[1].efficiency, 0.5);
+    assert_eq!(curves[0].knee(0.8), Knee::At(2));
+    assert_eq!(curves[0].last_efficiency(), Some(0.5));
 }
 
 #[test]
@@ -207,7 +208,7 @@ fn a_round_that_hangs_after_its_samples_counts_neither_now_nor_on_resume() {
         failure: Failure::runner("task 0 counted nothing"),
     });
     std::fs::write(&file, serde_json::to_vec(&record.run).unwrap()).unwrap();
-    assert_eq!(curves(&record)[0].points[0].point.rounds.len(), 4);
+    assert_eq!(curves(&record)[0].points()[0].rounds.len(), 4);
     let (_, record, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
     assert_eq!(asked, 1);
     assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 5)]));

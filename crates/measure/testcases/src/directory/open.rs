@@ -1,7 +1,8 @@
 //! Opening a file by its name.
 
+use knee_results::Family;
 use knee_run::task::{During, Outcome, Task};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::place;

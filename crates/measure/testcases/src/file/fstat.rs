@@ -2,8 +2,9 @@
 
 use std::hint::black_box;
 
+use knee_results::Family;
 use knee_run::task::{During, Outcome, Task};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::fs::OFlags;
 
 use super::scratch::{self, LONG};

@@ -1,7 +1,8 @@
 //! Writing at a position.
 
+use knee_results::Family;
 use knee_run::task::{Outcome, Task, Whole};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::fs::OFlags;
 use rustix::io;
 

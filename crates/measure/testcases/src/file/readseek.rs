@@ -1,7 +1,8 @@
 //! Reading at a position by two calls: `lseek`, `read`.
 
+use knee_results::Family;
 use knee_run::task::{During, Outcome, Task, Whole};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io;
 

@@ -1,8 +1,9 @@
 //! Two tasks that wake each other in turn.
 
+use knee_results::Family;
 use knee_run::task::{During, Outcome, Task, Whole};
 use knee_run::task::{NEXT_CPU, SAME_CPU};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::io::{read, write};
 use rustix::pipe::pipe;
 

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::AtomicU32;
 
+use knee_results::Family;
 use knee_run::task::{During, Outcome, Task, TaskError};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags};
 

@@ -7,9 +7,10 @@
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 
+use knee_results::{Family, Mode};
 use knee_run::area::SharedObject;
 use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::{Family, Mode, Setup, Testcase};
+use knee_run::testcase::{Setup, Testcase};
 use libc::{c_int, pthread_mutex_t, pthread_mutexattr_t};
 use rustix::io::Errno;
 

@@ -3,8 +3,9 @@
 
 use std::os::fd::AsRawFd;
 
+use knee_results::Family;
 use knee_run::task::{Outcome, Task, TaskError, check};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::fs::OFlags;
 
 use crate::choices::{OWN_FILE, SAME_FILE};

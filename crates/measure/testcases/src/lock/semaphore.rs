@@ -3,8 +3,9 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
+use knee_results::Family;
 use knee_run::task::{Outcome, Task, check};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "posix_semaphore1",

@@ -12,8 +12,9 @@
 //! - should the C library extend its heap all the same, there is a gap for it: it goes on from
 //!   its own idea of the break, which system calls do not change.
 
+use knee_results::Family;
 use knee_run::task::{During, Outcome, Task, TaskError};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 use rustix::param::page_size;

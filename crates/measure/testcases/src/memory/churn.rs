@@ -3,8 +3,9 @@
 //!
 //! Neighbours among the maps merge and are split again, as those of real programs.
 
+use knee_results::{Family, Mode};
 use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::{Family, Mode, Testcase};
+use knee_run::testcase::Testcase;
 use oorandom::Rand32;
 use rustix::io::Errno;
 

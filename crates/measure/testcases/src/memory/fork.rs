@@ -3,8 +3,9 @@
 //! A fork has the memory of all threads of its process.
 
 use knee_host::process::fork_bound;
+use knee_results::Family;
 use knee_run::task::{During, Outcome, Task, TaskError};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::param::page_size;
 use rustix::process::{Pid, WaitOptions, waitpid};
 

@@ -5,8 +5,9 @@
 
 use std::hint::black_box;
 
+use knee_results::Family;
 use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {

@@ -1,7 +1,8 @@
 //! Mapping and unmapping without touching.
 
+use knee_results::Family;
 use knee_run::task::{Outcome, Task};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::mm::MapFlags;
 
 use super::region::{LARGE, Region, own_sparse_file};

@@ -2,8 +2,9 @@
 //!
 //! To take it means a flush, on every CPU where a thread of the process runs.
 
+use knee_results::Family;
 use knee_run::task::{Outcome, Task};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::param::page_size;
 
 use super::region::Region;

@@ -2,9 +2,10 @@
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
+use knee_results::Family;
 use knee_run::task::{During, Outcome, Task, TaskError, Whole};
 use knee_run::task::{NEXT_CPU, SAME_CPU};
-use knee_run::testcase::{Family, Need, Testcase, Unit};
+use knee_run::testcase::{Need, Testcase, Unit};
 use rustix::io::{read, write};
 
 /// Bytes of one write of the bulk transfer.

@@ -7,8 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use knee_results::Family;
 use knee_run::task::{During, Outcome, Task, TaskError};
-use knee_run::testcase::{Family, Need, Testcase, Unit};
+use knee_run::testcase::{Need, Testcase, Unit};
 
 use super::build_source::{FILES, source};
 

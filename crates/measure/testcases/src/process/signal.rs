@@ -1,7 +1,8 @@
 //! Delivering a signal to oneself and returning from its handler.
 
+use knee_results::Family;
 use knee_run::task::{Outcome, Task, check};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use libc::{SIGUSR1, c_int};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {

@@ -1,7 +1,8 @@
 //! The cheapest system calls: what entering and leaving the kernel costs, and the scheduler's.
 
+use knee_results::Family;
 use knee_run::task::{Outcome, Task};
-use knee_run::testcase::{Family, Testcase};
+use knee_run::testcase::Testcase;
 use rustix::process::{getppid, getuid};
 use rustix::thread::sched_yield;
 

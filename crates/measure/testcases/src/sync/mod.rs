@@ -9,8 +9,9 @@ mod reclamation;
 mod refcount;
 mod rwlock;
 
+use knee_results::Family;
 use knee_run::task::{Outcome, Task};
-use knee_run::testcase::{Family, Need, Testcase};
+use knee_run::testcase::{Need, Testcase};
 
 pub(super) const TABLES: &[&[Testcase]] = &[
     reclamation::TESTCASES,

@@ -23,8 +23,9 @@ mod tlb_flush;
 mod user;
 
 use choices::DESIGNS;
+use knee_results::Family;
 use knee_run::task::{Outcome, Task};
-use knee_run::testcase::{Family, Need, Testcase};
+use knee_run::testcase::{Need, Testcase};
 
 pub(super) const TABLES: &[&[Testcase]] = &[
     brk::TESTCASES,

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Key, Results};
-use crate::case_id::CaseId;
+use crate::CaseId;
+use crate::{Key, Results};
 
 /// Two sets of parameters of a testcase that are compared with each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl VariantPair {
             source: results.source.clone(),
             points: points.collect(),
             cases: cases.collect(),
-            run: results.run.clone(),
+            origin: results.origin.clone(),
         })
     }
 }

@@ -1,34 +1,20 @@
-//! Results to compare, whoever wrote them: knee's own records, and what will-it-scale printed.
+//! Results to compare, whoever wrote them.
 //!
-//! Whatever the form, a result is a set of rates, one per *round*: an invocation of the testcase,
-//! in a process of its own. Samples within an invocation share its memory layout, its placement
-//! and its luck; they are averaged here, and never counted as if they were independent.
-
-mod compared;
-mod csv;
-mod difference;
-mod history;
-mod knee;
-mod turns;
-mod variants;
-mod will_it_scale;
+//! Whatever the form, a result is a set of rates, one per *round*: an invocation of the testcase, in a
+//! process of its own. Samples within an invocation share its memory layout, its placement and its
+//! luck; they are averaged, and never counted as if they were independent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, Verdicts};
-pub use difference::{Difference, differences};
-pub use history::{Series, history, in_time_order};
-pub use turns::InTurns;
-pub use variants::VariantPair;
+use crate::{
+    CaseId, CpuShares, Curve, Family, Mark, Mode, Origin, PerTask, Point, csv, will_it_scale,
+};
 
-use crate::case_id::CaseId;
-use crate::job::{Score, Source};
-use crate::plan::Case;
-use crate::record::{RUN_FILE, RecordError, RunRecord};
-use crate::testcase::{Family, Mode};
+/// Name of the file that describes a run of knee.
+pub const RUN_FILE: &str = "run.json";
 
 /// How much of a file is looked at to tell what it is.
 const START_BYTES: u64 = 4096;
@@ -53,6 +39,12 @@ pub struct Measured {
     pub samples: u64,
     /// See `samples`.
     pub marked: u64,
+    /// How many samples carry each mark.
+    pub marks: BTreeMap<Mark, u64>,
+    /// How the tasks differ, where the format says so.
+    pub per_task: Option<PerTask>,
+    /// Where the CPUs were, averaged over the samples, where the format says so.
+    pub cpu: Option<CpuShares>,
     /// Why there is nothing, or not all that was asked for.
     pub gap: Option<String>,
     /// Whether no round was free of disturbance.
@@ -67,24 +59,30 @@ pub struct Measured {
 pub struct CaseInfo {
     /// Its family; `None` for a testcase that knee does not know.
     pub family: Option<Family>,
+    /// What one iteration does; empty where nobody says so.
+    pub description: String,
     /// What its rates count, in the plural.
     pub unit: String,
+    /// Bytes that one of them moves; 0 where that is of no interest.
+    pub bytes: u64,
+    /// Shortest useful interval, in seconds.
+    pub min_interval: f64,
     /// Whether it is a command whose rates are invocations, so that their times are of more
     /// interest.
     pub timed: bool,
 }
 
-impl CaseInfo {
-    /// Of a testcase of a record.
-    fn of(case: &Case) -> Self {
-        Self {
-            family: Some(case.family),
-            unit: case.unit.clone(),
-            timed: matches!(
-                &case.source,
-                Source::Command { command } if command.score == Score::Time
-            ),
-        }
+impl Measured {
+    /// The point at `tasks`; `None` if there is no round.
+    pub fn point(&self, tasks: u32) -> Option<Point> {
+        Some(Point {
+            per_task: self.per_task,
+            cpu: self.cpu,
+            samples: self.samples,
+            marked: self.marked,
+            marks: self.marks.clone(),
+            ..Point::new(tasks, self.rounds.clone())?
+        })
     }
 }
 
@@ -97,16 +95,13 @@ pub struct Results {
     pub points: BTreeMap<Key, Measured>,
     /// The testcases.
     pub cases: BTreeMap<CaseId, CaseInfo>,
-    /// What was asked for and the machine, where the format says so.
-    pub run: Option<RunRecord>,
+    /// Where and how they were taken, where the format says so.
+    pub origin: Option<Origin>,
 }
 
 /// Why results cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
-    /// A record that cannot be read.
-    #[error(transparent)]
-    Record(#[from] RecordError),
     /// A file that cannot be read.
     #[error("cannot read {}: {error}", .path.display())]
     Io {
@@ -182,79 +177,67 @@ impl Kind {
     }
 }
 
-/// The rounds of one testcase in one mode, by number of tasks.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RoundsOfCurve {
-    /// What was measured.
-    pub case: CaseId,
-    /// Processes or threads.
-    pub mode: Option<Mode>,
-    /// (tasks, rates of the rounds), fewest tasks first; without points that have no rounds.
-    pub points: Vec<(u32, Vec<f64>)>,
-}
-
 impl Results {
     /// All that was measured.
     pub fn measured(&self) -> BTreeSet<&CaseId> {
         self.points.keys().map(|key| &key.case).collect()
     }
 
-    /// Fills in the families of testcases, which foreign files do not tell.
-    pub fn classify(&mut self, family: impl Fn(&CaseId) -> Option<Family>) {
+    /// Fills in family and description of testcases, which foreign files do not tell.
+    pub fn describe(&mut self, known: impl Fn(&CaseId) -> Option<(Family, &'static str)>) {
         for (id, case) in &mut self.cases {
-            case.family = case.family.or_else(|| family(id));
-        }
-    }
-
-    /// All curves, by name and mode. What does not say its number of tasks is on none.
-    pub fn curves(&self) -> Vec<RoundsOfCurve> {
-        let mut curves: Vec<RoundsOfCurve> = Vec::new();
-        for (key, measured) in &self.points {
-            let Some(tasks) = key.tasks.filter(|_| !measured.rounds.is_empty()) else { continue };
-            let point = (tasks, measured.rounds.clone());
-            match curves.last_mut() {
-                Some(curve) if curve.case == key.case && curve.mode == key.mode => {
-                    curve.points.push(point);
-                }
-                _ => curves.push(RoundsOfCurve {
-                    case: key.case.clone(),
-                    mode: key.mode,
-                    points: vec![point],
-                }),
+            if let (None, Some((family, description))) = (case.family, known(id)) {
+                case.family = Some(family);
+                case.description = description.to_owned();
             }
         }
-        curves
     }
 
-    /// Reads results of any known kind.
+    /// All curves, by name and mode. What does not say its mode or number of tasks is on none.
+    pub fn curves(&self) -> Vec<Curve> {
+        let mut curves: BTreeMap<(&CaseId, Mode), Vec<Point>> = BTreeMap::new();
+        for (key, measured) in &self.points {
+            let (Some(mode), Some(tasks)) = (key.mode, key.tasks) else { continue };
+            curves.entry((&key.case, mode)).or_default().extend(measured.point(tasks));
+        }
+        let curves = curves.into_iter().filter(|(_, points)| !points.is_empty());
+        curves.map(|((case, mode), points)| Curve::new(case.clone(), mode, points)).collect()
+    }
+
+    /// Reads what will-it-scale printed, as CSV or not.
     ///
     /// # Errors
     /// Names the file and the place. Measurements that are missing are no error: they are marked
-    /// as gaps.
+    /// as gaps. A record is of no kind that this reads.
     pub fn read(path: &Path) -> Result<Self, ResultsError> {
         match Kind::of(path)? {
-            Some(Kind::Record) => knee::read(path),
             Some(Kind::Csv) => csv::read(path),
             Some(Kind::WillItScale) => will_it_scale::read(path),
-            None if path.exists() => Err(ResultsError::Unknown { path: path.to_owned() }),
-            None => Err(ResultsError::Missing { path: path.to_owned() }),
+            Some(Kind::Record) | None if path.exists() => {
+                Err(ResultsError::Unknown { path: path.to_owned() })
+            }
+            Some(Kind::Record) | None => Err(ResultsError::Missing { path: path.to_owned() }),
         }
     }
 
-    fn new(source: &Path) -> Self {
+    /// Results without any point.
+    pub fn new(source: &Path) -> Self {
         Self {
             source: source.to_owned(),
             points: BTreeMap::new(),
             cases: BTreeMap::new(),
-            run: None,
+            origin: None,
         }
     }
 
     /// Adds a round, of a testcase of will-it-scale's.
-    fn add(&mut self, key: Key, rate: f64, samples: u64) {
+    pub(crate) fn add(&mut self, key: Key, rate: f64, samples: u64) {
         self.cases.entry(key.case.clone()).or_insert_with(|| CaseInfo {
             family: None,
+            description: String::new(),
             unit: "iterations".to_owned(),
+            bytes: 0,
+            min_interval: 0.0,
             timed: false,
         });
         let measured = self.points.entry(key).or_default();
@@ -263,7 +246,7 @@ impl Results {
     }
 
     /// Notes that a round of `key` has no result.
-    fn miss(&mut self, key: Key, reason: String) {
+    pub(crate) fn miss(&mut self, key: Key, reason: String) {
         self.points.entry(key).or_default().gap = Some(reason);
     }
 }
@@ -279,6 +262,6 @@ fn first_lines(path: &Path) -> io::Result<[String; 2]> {
     Ok([line()?, line()?])
 }
 
-fn read_to_string(path: &Path) -> Result<String, ResultsError> {
+pub(crate) fn read_to_string(path: &Path) -> Result<String, ResultsError> {
     fs::read_to_string(path).map_err(|error| ResultsError::Io { path: path.to_owned(), error })
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use knee_results::{CaseId, Compared, Key, Measured, Order, Origin, PointId, Results, Side};
 use knee_stats::{CompareOptions, compare_pairs};
 
-use super::{CaseInfo, Compared, Key, Measured, Results, ResultsError};
-use crate::case_id::{CaseId, Side};
+use super::results::case_info;
+use super::{Record, RecordError, Rounds};
 use crate::job::{Command, Source};
-use crate::plan::{Case, Order, Point, partner};
-use crate::record::{Record, Rounds};
+use crate::plan::{Case, partner};
 
 /// Both sides of a run in turns, and what their comparison says.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +24,7 @@ pub struct InTurns {
 
 impl InTurns {
     /// Compares the finished rounds of `record`; `None` for a run of another order.
-    pub fn of(record: &Record, options: &CompareOptions) -> Result<Option<Self>, ResultsError> {
+    pub fn of(record: &Record, options: &CompareOptions) -> Result<Option<Self>, RecordError> {
         let run = &record.run;
         let points = run.points();
         let cases = (run.cases.iter().find(|case| case.id.side == Some(Side::Before)))
@@ -44,7 +44,7 @@ impl InTurns {
             let rounds = pairs_of(&finished, [point, other_point], run.request.rounds);
             let key = key(&name, point, one);
             let failure =
-                |point: &Point| run.failures.iter().find(|failure| failure.point == *point);
+                |point: &PointId| run.failures.iter().find(|failure| failure.point == *point);
             for (nr, (results, point, other)) in
                 [(&mut before, point, other_point), (&mut after, other_point, point)]
                     .into_iter()
@@ -61,15 +61,19 @@ impl InTurns {
                     marked: finished.of(point).map(|round| round.marked).sum(),
                     gap,
                     rounds: side,
-                    reference: None,
-                    all_disturbed: false,
+                    ..Measured::default()
                 };
                 results.points.insert(key.clone(), measured);
             }
             pairs.insert(key, rounds);
         }
-        before.run = Some(run.clone());
-        after.run = Some(run.clone());
+        let origin = Origin {
+            environment: run.environment.clone(),
+            request: run.request.clone(),
+            complete: run.complete,
+        };
+        before.origin = Some(origin.clone());
+        after.origin = Some(origin);
         let (keys, pairs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let compared = compare_pairs(&pairs, options);
         let compared = Compared {
@@ -87,12 +91,12 @@ fn side(case: &Case, name: &CaseId) -> Results {
         Source::BuiltIn {} => PathBuf::from(case.id.without_side().to_string()),
     };
     let mut results = Results::new(&source);
-    results.cases.insert(name.clone(), CaseInfo::of(case));
+    results.cases.insert(name.clone(), case_info(case));
     results
 }
 
 /// A command has a task count only where it takes one, and it has no mode.
-fn key(name: &CaseId, point: &Point, case: &Case) -> Key {
+fn key(name: &CaseId, point: &PointId, case: &Case) -> Key {
     let command = match &case.source {
         Source::Command { command } => Some(command),
         _ => None,
@@ -107,7 +111,7 @@ fn key(name: &CaseId, point: &Point, case: &Case) -> Key {
 
 /// The rates of the rounds that both points have finished. As everywhere, rounds that were
 /// disturbed from end to end count only where there are no others.
-fn pairs_of(finished: &Rounds, points: [&Point; 2], rounds: u32) -> Vec<(f64, f64)> {
+fn pairs_of(finished: &Rounds, points: [&PointId; 2], rounds: u32) -> Vec<(f64, f64)> {
     let both =
         |round: u32| Some((finished.get(points[0], round)?, finished.get(points[1], round)?));
     let clean: Vec<(f64, f64)> = (0..rounds)

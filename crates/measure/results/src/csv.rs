@@ -13,11 +13,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Key, Results, ResultsError, read_to_string};
-use crate::case_id::CaseId;
-use crate::plan::MAX_TASKS;
-use crate::record::MAX_RATE;
-use crate::testcase::Mode;
+use crate::CaseId;
+use crate::MAX_RATE;
+use crate::MAX_TASKS;
+use crate::Mode;
+use crate::results::read_to_string;
+use crate::{Key, Results, ResultsError};
 
 /// The columns that are read; what follows differs from version to version.
 const HEADER: [&str; 5] = ["tasks", "processes", "processes_idle", "threads", "threads_idle"];

@@ -16,11 +16,12 @@
 
 use std::path::Path;
 
-use super::{Key, Results, ResultsError, read_to_string};
-use crate::case_id::CaseId;
-use crate::plan::MAX_TASKS;
-use crate::record::MAX_RATE;
-use crate::testcase::Mode;
+use crate::CaseId;
+use crate::MAX_RATE;
+use crate::MAX_TASKS;
+use crate::Mode;
+use crate::results::read_to_string;
+use crate::{Key, Results, ResultsError};
 
 const TESTCASE: &str = "testcase:";
 const MEASUREMENT: &str = "measurement";

@@ -36,7 +36,7 @@ impl Side {
 /// foreign file is an identity.
 ///
 /// ```
-/// use knee_run::case_id::CaseId;
+/// use knee_results::CaseId;
 ///
 /// let id: CaseId = "before:vm_mmap1@map=rcu,di=epoch".parse().unwrap();
 /// assert_eq!(id.testcase, "vm_mmap1");

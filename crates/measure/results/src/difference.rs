@@ -4,8 +4,8 @@ use std::fmt::{self, Display};
 
 use knee_host::{CpuList, Environment};
 
-use super::Results;
-use crate::record::Request;
+use crate::Request;
+use crate::Results;
 
 /// Something that can change results by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Display for Difference {
 /// knee are not among them: they are what one compares.
 pub fn differences(before: &Results, after: &Results) -> Vec<Difference> {
     let mut found = Vec::new();
-    if let (Some(before), Some(after)) = (&before.run, &after.run) {
+    if let (Some(before), Some(after)) = (&before.origin, &after.origin) {
         machines(&before.environment, &after.environment, &mut found);
         requests(&before.request, &after.request, &mut found);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use knee_stats::{ChangeOptions, ChangePoint, change_points, median};
 
-use super::{Key, Results};
+use crate::{Key, Results};
 
 /// One point over all runs that have it.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,10 +30,10 @@ impl Series {
 /// Puts runs into the order in which they were measured. Results that do not say when stay where
 /// they were named.
 pub fn in_time_order(runs: &mut [Results]) {
-    if runs.iter().all(|results| results.run.is_some()) {
+    if runs.iter().all(|results| results.origin.is_some()) {
         // RFC 3339 in UTC sorts as text.
         runs.sort_by_cached_key(|results| {
-            results.run.as_ref().map(|run| run.environment.started_at.clone())
+            results.origin.as_ref().map(|run| run.environment.started_at.clone())
         });
     }
 }
@@ -65,7 +65,7 @@ fn series(runs: &[Results], key: &Key, options: &ChangeOptions) -> Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case_id::CaseId;
+    use crate::CaseId;
     use std::path::Path;
 
     #[test]

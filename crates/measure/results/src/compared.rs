@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use knee_stats::{CompareOptions, Comparison, Verdict, compare_all, median};
 
-use super::{Difference, Key, Results, VariantPair, differences};
-use crate::testcase::Family;
+use crate::Family;
+use crate::{Difference, Key, Results, VariantPair, differences};
 
 /// What a comparison of two results says.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,7 +124,7 @@ impl Compared {
     }
 
     /// Puts together what is known of the points.
-    pub(super) fn assemble<'k>(
+    pub fn assemble<'k>(
         before: &Results,
         after: &Results,
         compared: impl Iterator<Item = (&'k Key, Option<Comparison>)>,
@@ -256,9 +256,9 @@ mod tests {
                 rounds.iter().for_each(|&rate| results.add(key.clone(), rate, 3));
             }
         }
-        results.classify(|id| match id.testcase.as_str() {
-            "mmap1" | "brk1" => Some(Family::Memory),
-            "read1" => Some(Family::File),
+        results.describe(|id| match id.testcase.as_str() {
+            "mmap1" | "brk1" => Some((Family::Memory, "")),
+            "read1" => Some((Family::File, "")),
             _ => None,
         });
         results

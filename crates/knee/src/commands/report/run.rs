@@ -1,0 +1,88 @@
+//! What a page tells of a run beside its numbers.
+
+use std::path::Path;
+
+use knee_host::number::{plural, si};
+use knee_report::Run;
+use knee_results::{Key, Measured, Results};
+use knee_run::record::RunRecord;
+use knee_stats::median;
+
+use super::page::label;
+
+const NO_ENVIRONMENT: &str = "Results of will-it-scale tell rates only: the machine, the kernel, \
+     the time, what single tasks did and where the CPUs were are not known.";
+
+/// A run of knee.
+pub(super) fn recorded(record: &RunRecord, path: &Path) -> Run {
+    let RunRecord { environment: e, request: r, failures, .. } = record;
+    let facts = [
+        ("kernel build", Some(e.kernel_version.clone())),
+        ("architecture", Some(e.architecture.clone())),
+        ("kernel command line", e.kernel_command_line.clone()),
+        ("frequency governor", e.governor.clone()),
+        ("clock source", e.clocksource.clone()),
+        ("transparent huge pages", e.transparent_huge_pages.clone()),
+        ("C library", e.libc.clone()),
+        ("file system", e.work_dir_file_system.clone()),
+    ];
+    let known = facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let mitigations = e.mitigations.iter().map(|(k, v)| (format!("mitigation of {k}"), v.clone()));
+    let topology = e.topology.as_ref().map(|t| format!(", {t}")).unwrap_or_default();
+    let mut warnings = Vec::new();
+    if !record.complete {
+        warnings.push("The run is not complete.".to_owned());
+    }
+    Run {
+        label: label(path),
+        hostname: e.hostname.clone(),
+        kernel: e.kernel.clone(),
+        cpu: e.cpu_model.clone().unwrap_or_default() + &topology,
+        virtualisation: e.hypervisor.clone().unwrap_or_else(|| "none".to_owned()),
+        started_at: e.started_at.clone(),
+        plan: format!("{} × {} × {} s", plural(r.rounds as usize, "round"), r.samples, r.interval),
+        placement: r.placement.to_string(),
+        seed: Some(r.seed),
+        command_line: e.command_line.clone(),
+        knee_version: e.knee_version.clone() + if e.debug_build { ", debug build" } else { "" },
+        facts: known.chain(mitigations).collect(),
+        warnings,
+        off_chart: Vec::new(),
+        failures: failures.iter().map(|f| format!("{}: {}", f.point, f.failure.reason)).collect(),
+    }
+}
+
+/// A run of will-it-scale, which tells rates and nothing of the machine.
+pub(super) fn foreign(results: &Results) -> Run {
+    let placeless = results
+        .points
+        .iter()
+        .filter(|(key, _)| key.mode.is_none() || key.tasks.is_none())
+        .map(|(key, measured)| placeless(key, measured, results));
+    Run {
+        label: label(&results.source),
+        plan: "results of will-it-scale: no record of machine and time".to_owned(),
+        warnings: vec![NO_ENVIRONMENT.to_owned()],
+        off_chart: placeless.collect(),
+        ..Run::default()
+    }
+}
+
+/// What cannot be on a chart, in words.
+fn placeless(key: &Key, measured: &Measured, results: &Results) -> String {
+    let unit = results.cases.get(&key.case).map_or("iterations", |info| &info.unit);
+    let what = match median(&measured.rounds) {
+        Some(rate) => {
+            format!("{} {unit}/s in {}", si(rate), plural(measured.rounds.len(), "round"))
+        }
+        None => measured.gap.clone().unwrap_or_else(|| "no rounds".to_owned()),
+    };
+    let unknown = match key.mode {
+        Some(_) => "not the number of tasks",
+        None => "neither mode nor number of tasks",
+    };
+    format!(
+        "{}: {what}. The output tells {unknown}. Name its file like mmap1_threads-4.txt.",
+        key.case
+    )
+}

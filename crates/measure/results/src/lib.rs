@@ -1,0 +1,52 @@
+//! What was measured, whoever measured it.
+//!
+//! ```text
+//! records, CSV, will-it-scale → Results → Curve → table, JSON, CSV, compare, history, fit, page
+//! ```
+//!
+//! * A [`CaseId`] says of what a rate is: a testcase, its parameters, the side of a comparison. With a
+//!   [`Mode`] and a number of tasks it is a [`PointId`].
+//! * A [`Point`] is what was measured there, a [`Curve`] all points of a testcase in a mode. Speed-up,
+//!   efficiency, [`Knee`] and [`Verdict`] are the same wherever they are shown.
+//! * [`Results`] are all points of a run, also of one that knee has not measured; [`Compared`] says
+//!   what differs between two, [`history`] when a series changed.
+//!
+//! ```
+//! use knee_results::{CaseId, Curve, Knee, Mode, Point};
+//!
+//! let points = [(1, 10.0), (2, 19.0), (4, 22.0)].map(|(tasks, rate)| Point::new(tasks, vec![rate]));
+//! let curve = Curve::new(CaseId::new("mmap1"), Mode::Threads, points.into_iter().flatten().collect());
+//! assert_eq!(curve.knee(0.8), Knee::At(4));
+//! ```
+
+mod case_id;
+mod compared;
+mod csv;
+mod curve;
+mod difference;
+mod family;
+mod history;
+mod mode;
+mod point;
+mod request;
+mod results;
+mod sample;
+mod variants;
+mod will_it_scale;
+
+pub use case_id::{CaseId, Side};
+pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, Verdicts};
+pub use curve::{Curve, Knee, Scaling, Verdict};
+pub use difference::{Difference, differences};
+pub use family::Family;
+pub use history::{Series, history, in_time_order};
+pub use mode::Mode;
+pub use point::{CONFIDENCE, MAX_TASKS, PerTask, Point, PointId};
+pub use request::{Order, Origin, Request};
+pub use results::{CaseInfo, Key, Kind, Measured, RUN_FILE, Results, ResultsError};
+pub use sample::{CpuShares, Mark};
+pub use variants::VariantPair;
+
+/// More per second than all CPUs of the largest machine do together, and than any command prints of
+/// itself. Squares of sums of rates up to this stay finite.
+pub const MAX_RATE: f64 = 1e30;

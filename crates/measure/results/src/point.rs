@@ -1,0 +1,116 @@
+//! One testcase in one mode with one number of tasks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use knee_stats::{MedianInterval, median_interval};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{CaseId, CpuShares, Mark, Mode};
+
+/// Confidence of all intervals.
+pub const CONFIDENCE: f64 = 0.95;
+/// Most tasks of a point; beyond it a mistyped number is likelier than a machine that large.
+pub const MAX_TASKS: u32 = 16384;
+
+/// Which point: one testcase in one mode with one number of tasks.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub struct PointId {
+    /// What is measured.
+    #[serde(rename = "testcase")]
+    pub case: CaseId,
+    /// Processes or threads.
+    pub mode: Mode,
+    /// Number of tasks.
+    pub tasks: u32,
+}
+
+impl fmt::Display for PointId {
+    /// `mmap1 threads ×2`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ×{}", self.case, self.mode, self.tasks)
+    }
+}
+
+/// What was measured at one number of tasks. Rates are per second, in the unit of the testcase.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// Number of tasks.
+    pub tasks: u32,
+    /// Median over the rounds.
+    pub rate: f64,
+    /// Lower end of the interval of the median.
+    pub low: f64,
+    /// Upper end of the interval of the median.
+    pub high: f64,
+    /// Confidence of that interval: [`CONFIDENCE`], or what so few rounds can give.
+    pub confidence: f64,
+    /// The rate of each round.
+    pub rounds: Vec<f64>,
+    /// How the tasks differ, where the format says so.
+    pub per_task: Option<PerTask>,
+    /// Where the CPUs of the point were, averaged over the samples.
+    pub cpu: Option<CpuShares>,
+    /// Number of samples that count.
+    pub samples: u64,
+    /// How many of them are marked.
+    pub marked: u64,
+    /// How many of them carry each mark.
+    pub marks: BTreeMap<Mark, u64>,
+}
+
+/// How the tasks of a point differ.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PerTask {
+    /// Slowest task of any sample, per second.
+    pub min: f64,
+    /// Fastest task of any sample, per second.
+    pub max: f64,
+    /// Median over the rounds of Jain's fairness index, 1/tasks to 1.
+    pub fairness: f64,
+}
+
+impl Point {
+    /// The median of `rounds` and its interval; `None` without rounds.
+    pub fn new(tasks: u32, rounds: Vec<f64>) -> Option<Self> {
+        let interval = median_interval(&rounds, CONFIDENCE)?;
+        Some(Self {
+            tasks,
+            rate: interval.median,
+            low: interval.low,
+            high: interval.high,
+            confidence: interval.confidence,
+            samples: rounds.len() as u64,
+            rounds,
+            per_task: None,
+            cpu: None,
+            marked: 0,
+            marks: BTreeMap::new(),
+        })
+    }
+
+    /// Half the width of the interval as a share of the median.
+    pub fn relative_half_width(&self) -> f64 {
+        MedianInterval {
+            median: self.rate,
+            low: self.low,
+            high: self.high,
+            confidence: self.confidence,
+            n: self.rounds.len(),
+        }
+        .relative_half_width()
+    }
+
+    /// Whether there is an interval: one round tells nothing of its spread.
+    pub fn has_interval(&self) -> bool {
+        self.rounds.len() > 1
+    }
+
+    /// Whether every sample is marked.
+    pub fn is_disturbed(&self) -> bool {
+        self.marked > 0 && self.marked == self.samples
+    }
+}

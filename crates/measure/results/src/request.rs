@@ -1,0 +1,66 @@
+//! How a run was made.
+
+use knee_host::{Environment, Placement};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Mode;
+
+/// The order in which the points of a round are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// As named on the command line.
+    AsGiven,
+    /// Anew at random in each round, so that a drift of the machine is no curve.
+    Shuffled,
+    /// Those of the two sides in turns: before, after; after, before; and so on (ABBA), so that a
+    /// drift of the machine hits both alike. The pairs of a round are shuffled.
+    InTurns,
+}
+
+/// What was asked for, after defaults were filled in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Request {
+    /// Modes to measure.
+    pub modes: Vec<Mode>,
+    /// Numbers of tasks to measure.
+    pub tasks: Vec<u32>,
+    /// Rounds per point: each a fresh runner process.
+    pub rounds: u32,
+    /// Samples per round.
+    pub samples: u64,
+    /// Seconds per sample; testcases with long steps take longer ones.
+    pub interval: f64,
+    /// Seconds before the first sample of a round.
+    pub warmup: f64,
+    /// Seconds that a testcase may take to get ready.
+    pub start_timeout: f64,
+    /// Keep adding rounds until the interval of a point is within this share of its median.
+    pub precision: Option<f64>,
+    /// Seconds of measuring per point after which `precision` gives up.
+    pub max_time: f64,
+    /// Order of the points within a round.
+    pub order: Order,
+    /// Seed of all that is random.
+    pub seed: u64,
+    /// Which CPUs come first.
+    pub placement: Placement,
+    /// The CPUs in the order in which tasks are put on them.
+    pub cpus: Vec<u32>,
+    /// Where testcases keep their files.
+    pub dir: std::path::PathBuf,
+    /// Whether this run measures the noise floor.
+    pub aa: bool,
+}
+
+/// Where and how results were taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Origin {
+    /// The machine.
+    pub environment: Environment,
+    /// What was asked for.
+    pub request: Request,
+    /// Whether all of it is there.
+    pub complete: bool,
+}

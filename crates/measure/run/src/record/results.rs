@@ -1,0 +1,110 @@
+//! The results in a record.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use knee_results::{
+    CaseInfo, CpuShares, Curve, Key, Measured, Origin, PerTask, Point, PointId, Results,
+};
+use knee_stats::median;
+
+use super::{Record, RecordError, RoundSummary, Rounds, RunRecord, round_rates};
+use crate::job::{Score, Source};
+use crate::plan::Case;
+
+/// What was measured of `point`, by its rounds.
+pub fn measured<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Measured {
+    let mut marks = BTreeMap::new();
+    for (mark, n) in rounds.clone().flat_map(|round| &round.marks) {
+        *marks.entry(*mark).or_insert(0) += n;
+    }
+    let fairness: Vec<f64> = rounds.clone().filter_map(RoundSummary::fairness).collect();
+    let references: Vec<f64> = rounds.clone().filter_map(|round| round.reference).collect();
+    let cpu: Vec<CpuShares> = rounds.clone().filter_map(RoundSummary::cpu).collect();
+    let n = cpu.len() as f64;
+    Measured {
+        rounds: round_rates(rounds.clone()),
+        samples: rounds.clone().map(|round| round.samples).sum(),
+        marked: rounds.clone().map(|round| round.marked).sum(),
+        marks,
+        per_task: median(&fairness).map(|fairness| PerTask {
+            min: rounds.clone().map(|round| round.min).fold(f64::INFINITY, f64::min),
+            max: rounds.clone().map(|round| round.max).fold(0.0, f64::max),
+            fairness,
+        }),
+        cpu: cpu.into_iter().reduce(|sum, shares| sum + shares).map(|sum| sum / n),
+        gap: None,
+        all_disturbed: rounds.clone().all(|round| round.clean_rate().is_none()),
+        reference: median(&references),
+    }
+}
+
+impl RunRecord {
+    /// The curves of the finished `rounds`, in the order in which they were asked for.
+    pub fn curves(&self, rounds: &Rounds) -> Vec<Curve> {
+        let mut curves: Vec<(PointId, Vec<Point>)> = Vec::new();
+        for id in self.points() {
+            let Some(point) = measured(rounds.of(&id)).point(id.tasks) else { continue };
+            match curves.last_mut() {
+                Some((first, points)) if first.case == id.case && first.mode == id.mode => {
+                    points.push(point);
+                }
+                _ => curves.push((id, vec![point])),
+            }
+        }
+        curves.into_iter().map(|(id, points)| Curve::new(id.case, id.mode, points)).collect()
+    }
+}
+
+impl Record {
+    /// All that was measured, or should have been; `source` is how the user named the record.
+    ///
+    /// # Errors
+    /// The record cannot be read, or a complete one lacks rounds.
+    pub fn results(&self, source: &Path) -> Result<Results, RecordError> {
+        let run = &self.run;
+        let finished = self.finished_rounds()?;
+        let failures: BTreeMap<&PointId, &str> =
+            run.failures.iter().map(|f| (&f.point, f.failure.reason.as_str())).collect();
+        let mut results = Results::new(source);
+        results.cases.extend(run.cases.iter().map(|case| (case.id.clone(), case_info(case))));
+        for point in run.points() {
+            let rounds = finished.of(&point).count();
+            let asked = run.request.rounds;
+            let mut measured = measured(finished.of(&point));
+            measured.gap = match failures.get(&point) {
+                Some(reason) => Some((*reason).to_owned()),
+                None if measured.rounds.is_empty() => {
+                    Some("no round of it was finished".to_owned())
+                }
+                None if rounds < asked as usize => {
+                    Some(format!("{rounds} of {asked} rounds were finished"))
+                }
+                None => None,
+            };
+            let key = Key { case: point.case, mode: Some(point.mode), tasks: Some(point.tasks) };
+            results.points.insert(key, measured);
+        }
+        results.origin = Some(Origin {
+            environment: run.environment.clone(),
+            request: run.request.clone(),
+            complete: run.complete,
+        });
+        Ok(results)
+    }
+}
+
+/// What is known of a case.
+pub(super) fn case_info(case: &Case) -> CaseInfo {
+    CaseInfo {
+        family: Some(case.family),
+        description: case.description.clone(),
+        unit: case.unit.clone(),
+        bytes: case.bytes,
+        min_interval: case.min_interval,
+        timed: matches!(
+            &case.source,
+            Source::Command { command } if command.score == Score::Time
+        ),
+    }
+}
