@@ -1,8 +1,10 @@
 //! The command line as a whole; each command's arguments are in its own file.
 
-use clap::{Parser, Subcommand};
+use std::fmt::Write;
 
-use crate::commands;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::commands::{explain, machine, measure, prove};
 
 /// Find the core count at which a system stops scaling.
 #[derive(Parser)]
@@ -14,34 +16,113 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    List(commands::list::Args),
-    Run(Box<commands::run::Args>),
-    Show(commands::show::Args),
-    Compare(commands::compare::Args),
-    Ab(Box<commands::ab::Args>),
-    History(commands::history::Args),
-    Fit(commands::fit::Args),
-    Profile(Box<commands::profile::Args>),
-    Report(commands::report::Args),
-    Commute(commands::commute::Args),
-    Kernel(commands::kernel::Args),
-    Qemu(commands::qemu::Args),
-    Topology(commands::topology::Args),
-    Doctor(commands::doctor::Args),
-    WillItScale(commands::will_it_scale::Args),
-    Generate(commands::generate::Args),
+    List(measure::list::Args),
+    Run(Box<measure::run::Args>),
+    Show(measure::show::Args),
+    Compare(measure::compare::Args),
+    Ab(Box<measure::ab::Args>),
+    History(measure::history::Args),
+    Fit(measure::fit::Args),
+    Profile(Box<explain::profile::Args>),
+    Report(measure::report::Args),
+    Commute(prove::commute::Args),
+    Kernel(prove::kernel::Args),
+    Qemu(prove::qemu::Args),
+    Topology(machine::topology::Args),
+    Doctor(machine::doctor::Args),
+    WillItScale(measure::will_it_scale::Args),
+    Generate(machine::generate::Args),
 }
+
+/// The commands as `knee --help` groups them, in the order of the work.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Measure", &["run", "list", "show", "ab", "compare", "history", "fit", "report"]),
+    ("Explain", &["profile"]),
+    ("Prove", &["commute", "kernel", "qemu"]),
+    ("This machine", &["doctor", "topology"]),
+    ("Other", &["will-it-scale", "generate", "help"]),
+];
+
+impl Cli {
+    /// The definition of the command line, with commands in groups.
+    pub(crate) fn grouped() -> clap::Command {
+        let mut command = Self::command();
+        command.build();
+        let width = command.get_subcommands().map(|c| c.get_name().len()).max().unwrap_or(0);
+        let (heading, name_style) =
+            (command.get_styles().get_header(), command.get_styles().get_literal());
+        let mut commands = String::new();
+        for (group, names) in GROUPS {
+            let _ = writeln!(commands, "{heading}{group}:{heading:#}");
+            for name in names {
+                let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+                let about = about.map(ToString::to_string).unwrap_or_default();
+                let _ = writeln!(commands, "  {name_style}{name:width$}{name_style:#}  {about}");
+            }
+            commands.push('\n');
+        }
+        let heading = format!("{heading}Options:{heading:#}");
+        Self::command().help_template(format!(
+            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{commands}{heading}\n{{options}}{{after-help}}"
+        ))
+    }
+
+    /// The arguments of this process, or clap's own answer to them.
+    pub(crate) fn of_process() -> Self {
+        let matches = Self::grouped().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// What `knee` alone prints.
+pub(crate) const START: &str = concat!(
+    "knee ",
+    env!("CARGO_PKG_VERSION"),
+    ": find the core count at which a system stops scaling
+
+  knee run                        measure: a quick set of testcases, under two minutes
+  knee profile growth mmap1       explain: what an iteration takes more of with more tasks
+  knee commute check open close   prove: which calls share cache lines in a kernel, and why
+  knee doctor                     check what knee can do on this machine
+
+knee --help lists all commands; knee help COMMAND shows the options and examples of one.
+"
+);
 
 const AFTER_HELP: &str = "\
 Examples:
-  knee run                           a tour of every service of this kernel, under two minutes
-  knee run mmap1 'page_fault*'       these testcases, as processes and as threads
-  knee compare runs/A runs/B         what changed from one run to another
-  knee ab --before ./old --after ./new   which is faster? measured in turns
-  knee profile growth mmap1          what grows with the cores
-  knee list                          what can be measured
-  knee doctor                        what works on this machine, and what is missing
+  knee run                               a tour of every service of this kernel
+  knee run mmap1 'page_fault*'           some testcases, in both modes
+  knee compare runs/A runs/B             what changed between two runs
+  knee ab --before ./old --after ./new   compare two programs, with interleaved rounds
+  knee profile growth mmap1              rank functions by what grows with the cores
+  knee commute check open close          find the cache lines that two calls share
 
 Exit status:
-  0 done   1 --fail-on says no   2 usage   3 the environment lacks something
-  4 a testcase died   130, 143 interrupted; what was measured is kept";
+  0 done   1 a --fail-on condition matched   2 usage error
+  3 a prerequisite is missing, or an I/O error   4 a testcase or model crashed
+  130, 143 interrupted; knee keeps what it has measured";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_commands_fits_a_terminal() {
+        let help = Cli::grouped().render_help().to_string();
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_command_is_in_one_group_of_the_help() {
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let mut command = Cli::command();
+        command.build();
+        let mut all: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        grouped.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+    }
+}

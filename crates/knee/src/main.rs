@@ -1,18 +1,20 @@
 //! knee: find the core count at which a system stops scaling.
 
+mod args;
 mod cli;
 mod commands;
 mod exit;
+mod input;
 mod pace;
 mod present;
+mod session;
 mod stderr;
 mod stdout;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::{Cli, Command};
+use crate::commands::{explain, machine, measure, prove};
 use crate::exit::ExitStatus;
 use crate::stderr::tell;
 
@@ -39,23 +41,30 @@ fn main() -> ExitCode {
         Some(arg) if arg == knee_agent::SUBCOMMAND => std::process::exit(knee_agent::main()),
         _ => {}
     }
-    let result = match Cli::parse().command {
-        Command::List(args) => commands::list::run(args),
-        Command::Run(args) => commands::run::run(&args),
-        Command::Show(args) => commands::show::run(args),
-        Command::Compare(args) => commands::compare::run(args),
-        Command::Ab(args) => commands::ab::run(&args),
-        Command::History(args) => commands::history::run(&args),
-        Command::Fit(args) => commands::fit::run(&args),
-        Command::Profile(args) => commands::profile::run(&args),
-        Command::Report(args) => commands::report::run(&args),
-        Command::Commute(args) => commands::commute::run(&args),
-        Command::Kernel(args) => commands::kernel::run(&args),
-        Command::Qemu(args) => commands::qemu::run(&args),
-        Command::Topology(args) => commands::topology::run(args),
-        Command::Doctor(args) => commands::doctor::run(args),
-        Command::WillItScale(args) => commands::will_it_scale::run(args),
-        Command::Generate(args) => commands::generate::run(args),
+    if std::env::args_os().len() == 1 {
+        return match stdout::print(cli::START) {
+            Ok(()) => ExitStatus::Done,
+            Err(error) => ExitStatus::of(&error),
+        }
+        .into();
+    }
+    let result = match Cli::of_process().command {
+        Command::List(args) => measure::list::run(args),
+        Command::Run(args) => measure::run::run(&args),
+        Command::Show(args) => measure::show::run(args),
+        Command::Compare(args) => measure::compare::run(args),
+        Command::Ab(args) => measure::ab::run(&args),
+        Command::History(args) => measure::history::run(&args),
+        Command::Fit(args) => measure::fit::run(&args),
+        Command::Profile(args) => explain::profile::run(&args),
+        Command::Report(args) => measure::report::run(&args),
+        Command::Commute(args) => prove::commute::run(&args),
+        Command::Kernel(args) => prove::kernel::run(&args),
+        Command::Qemu(args) => prove::qemu::run(&args),
+        Command::Topology(args) => machine::topology::run(args),
+        Command::Doctor(args) => machine::doctor::run(args),
+        Command::WillItScale(args) => measure::will_it_scale::run(args),
+        Command::Generate(args) => machine::generate::run(args),
     };
     let status = result.unwrap_or_else(|error| {
         tell!("knee: {}", said(&error));

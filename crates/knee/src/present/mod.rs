@@ -1,19 +1,13 @@
 //! Words and tables: how results are shown.
 
 pub(crate) mod commute;
-pub(crate) mod commute_check;
-pub(crate) mod commute_cost;
-pub(crate) mod commute_diff;
-pub(crate) mod commute_explain;
-pub(crate) mod commute_matrix;
-pub(crate) mod commute_program;
-pub(crate) mod commute_shared;
 pub(crate) mod compared;
 pub(crate) mod csv;
 mod failures;
 pub(crate) mod fit;
 pub(crate) mod history;
 pub(crate) mod json;
+pub(crate) mod page;
 pub(crate) mod profile;
 pub(crate) mod progress;
 mod sparkline;

@@ -100,6 +100,11 @@ impl Curve {
         &self.points
     }
 
+    /// Number of tasks and rates of the rounds of each point, as a fit takes them.
+    pub fn rounds(&self) -> Vec<(u32, Vec<f64>)> {
+        self.points.iter().map(|point| (point.tasks, point.rounds.clone())).collect()
+    }
+
     /// The point at `tasks`.
     pub fn at(&self, tasks: u32) -> Option<&Point> {
         self.points.iter().find(|point| point.tasks == tasks)

@@ -1,0 +1,53 @@
+//! Arguments that several commands have: one word and one type for each.
+
+pub(crate) mod form;
+pub(crate) mod judgement;
+pub(crate) mod modes;
+pub(crate) mod tasks;
+pub(crate) mod view;
+
+use std::path::{Path, PathBuf};
+
+use crate::exit::usage;
+
+/// A share written as a percentage: `5%` or `5`.
+pub(crate) fn percentage(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    match number.parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err("a percentage above 0 and up to 100 is wanted, such as 5%".to_owned()),
+    }
+}
+
+/// A time in seconds, from a hundredth to a day: `0.2`, `5s`.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('s').unwrap_or(text).trim();
+    match number.parse::<f64>() {
+        Ok(seconds) if (0.01..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a time in seconds from 0.01 to 86400 is wanted, such as 0.2".to_owned()),
+    }
+}
+
+/// Like [`seconds`], or 0 for none.
+pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
+    if text.parse() == Ok(0.0) { Ok(0.0) } else { seconds(text) }
+}
+
+/// The whole path of what an option names.
+pub(crate) fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
+    let whole =
+        path.canonicalize().map_err(|e| usage(format!("{option} {}: {e}", path.display())))?;
+    require_utf8(option, &whole)?;
+    Ok(whole)
+}
+
+/// Paths are written into JSON, which is Unicode.
+pub(crate) fn require_utf8(option: &str, path: &Path) -> anyhow::Result<()> {
+    match path.to_str() {
+        Some(_) => Ok(()),
+        None => Err(usage(format!(
+            "{option} {}: the record cannot hold a path that is not UTF-8; rename it",
+            path.display()
+        ))),
+    }
+}

@@ -1,0 +1,90 @@
+//! The numbers of tasks as they are typed.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use knee_host::{Topology, auto_tasks};
+use knee_results::MAX_TASKS;
+
+/// `1,2,4`, `1-8`, `8-64:8`, `auto`, or several of these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tasks {
+    listed: BTreeSet<u32>,
+    auto: bool,
+}
+
+impl Tasks {
+    /// The numbers for a machine, ascending; `auto` never exceeds its CPUs.
+    pub(crate) fn resolve(&self, topology: &Topology, quota: Option<f64>) -> Vec<u32> {
+        let mut tasks = self.listed.clone();
+        if self.auto {
+            tasks.extend(auto_tasks(topology, quota));
+        }
+        tasks.into_iter().collect()
+    }
+}
+
+impl FromStr for Tasks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut tasks = Self { listed: BTreeSet::new(), auto: false };
+        for piece in text.split(',').map(str::trim) {
+            if piece == "auto" {
+                tasks.auto = true;
+                continue;
+            }
+            let (range, step) = match piece.split_once(':') {
+                Some((range, step)) => (range, count(step)?),
+                None => (piece, 1),
+            };
+            let (first, last) = match range.split_once('-') {
+                Some((first, last)) => (count(first)?, count(last)?),
+                None => (count(range)?, count(range)?),
+            };
+            if first > last {
+                return Err(format!("{piece:?} goes down: write {last}-{first}"));
+            }
+            tasks.listed.extend((first..=last).step_by(step as usize));
+        }
+        Ok(tasks)
+    }
+}
+
+fn count(text: &str) -> Result<u32, String> {
+    match text.trim().parse::<u64>() {
+        Ok(0) => Err("a point has at least 1 task".to_owned()),
+        Ok(n) if n <= u64::from(MAX_TASKS) => Ok(n as u32),
+        Ok(n) => Err(format!("{n} tasks are more than the {MAX_TASKS} that knee runs at once")),
+        Err(_) => Err(format!("{text:?} is no number of tasks: write 1,2,4 or 1-8 or auto")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(text: &str) -> Vec<u32> {
+        text.parse::<Tasks>().unwrap().listed.into_iter().collect()
+    }
+
+    #[test]
+    fn lists_ranges_and_steps_can_be_mixed() {
+        assert_eq!(listed("4,1,2"), [1, 2, 4]);
+        assert_eq!(listed("1-3,8-16:4"), [1, 2, 3, 8, 12, 16]);
+        assert!("auto,64".parse::<Tasks>().unwrap().auto);
+    }
+
+    #[test]
+    fn absurd_numbers_are_refused_with_a_reason() {
+        let refusal = |text: &str| text.parse::<Tasks>().unwrap_err();
+        assert!(refusal("0").contains("at least 1"));
+        assert!(refusal("1000000").contains("more than"));
+        assert!(refusal("1-99999999999999999999").contains("no number"));
+        assert!(refusal("-1").contains("no number"));
+        assert!(refusal("4-2").contains("2-4"));
+        assert!(refusal("two").contains("two"));
+        assert!(refusal("").contains("no number"));
+        assert!(refusal("1-8:0").contains("at least 1"));
+    }
+}

@@ -1,0 +1,3 @@
+//! Explain it: where the cycles go.
+
+pub(crate) mod profile;

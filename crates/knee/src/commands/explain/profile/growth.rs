@@ -1,0 +1,171 @@
+//! `knee profile growth`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use knee_host::Interrupt;
+use knee_host::number;
+use knee_host::write_atomically;
+use knee_host::{auto_tasks, cgroup};
+use knee_profile::Capture;
+use knee_profile::growth::{growth, table};
+use knee_profile::sampling::Sampler;
+use knee_report::KNEE_EFFICIENCY;
+use knee_run::launch::Stopped;
+
+use super::testcase::{Bench, Sampled, told};
+use super::watch::Told;
+use super::{HowArgs, ModeArg};
+use crate::args::tasks::Tasks;
+use crate::exit::{ExitStatus, usage};
+use crate::present::profile::losses;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Seconds at each number of tasks to find the knee.
+const LOOK: f64 = 0.3;
+
+/// Rank functions by how much more each iteration takes of them with more tasks
+///
+/// Samples a testcase at one task, at its knee and at the most, and compares the cost of an iteration
+/// by function: CPU time of all tasks over iterations. What grew is what the tasks cost each other; who
+/// called it is named. The time for which tasks have no CPU, as they sleep, is shown beside it.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee profile growth mmap1 -m threads           at 1 task, at the knee, at all CPUs
+  knee profile growth page_fault1 -t 1,4,16      at these
+  knee profile growth mmap1 -m threads -o mmap1  and keeps the captures: mmap1/1.json …
+  knee profile growth --from 1.json 16.json      of captures that were taken before
+  knee profile growth mmap1 --json | jq '.rows[0]'")]
+pub(super) struct Args {
+    /// A testcase, as of `knee list`
+    #[arg(value_name = "TESTCASE", required_unless_present = "from")]
+    testcase: Option<String>,
+
+    /// Numbers of tasks, such as 1,4,16 [default: 1, the knee, and as many as there are CPUs]
+    #[arg(short, long, value_name = "LIST")]
+    tasks: Option<Tasks>,
+
+    /// Processes or threads [default: what the testcase can, processes first]
+    #[arg(short, long, value_enum)]
+    mode: Option<ModeArg>,
+
+    /// Seconds to sample at each
+    #[arg(short, long, value_name = "SECONDS", default_value = "3", value_parser = crate::args::seconds)]
+    duration: f64,
+
+    /// Captures of knee profile TESTCASE, instead of new ones
+    #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["testcase", "tasks", "mode", "output"])]
+    from: Vec<PathBuf>,
+
+    /// A directory to keep the captures in, by number of tasks
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Functions that are shown at most
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 15, conflicts_with = "json")]
+    most: usize,
+
+    /// As JSON, for programs
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let captures = match &args.testcase {
+        None => {
+            args.from.iter().map(|file| Ok(Capture::open(file)?)).collect::<anyhow::Result<_>>()?
+        }
+        Some(name) => match take(args, name)? {
+            Ok(captures) => captures,
+            Err(status) => return Ok(status),
+        },
+    };
+    let growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
+    match args.json {
+        true => stdout::print(&(serde_json::to_string_pretty(&growth)? + "\n"))?,
+        false => stdout::print(&table(&growth, args.most).to_string())?,
+    }
+    captures.iter().for_each(losses);
+    Ok(ExitStatus::Done)
+}
+
+/// Takes captures at all numbers of tasks, in ascending order.
+fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStatus>> {
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let bench = Bench::of(name, args.mode, &args.how)?;
+    let tasks = match &args.tasks {
+        Some(tasks) => match tasks.resolve(&bench.topology, cgroup::cpu_quota()) {
+            tasks if tasks.len() < 2 => {
+                return Err(usage("growth is from one number of tasks to another: -t 1,2"));
+            }
+            tasks => tasks,
+        },
+        None => match points(args, &bench, &interrupt)? {
+            Ok(tasks) => tasks,
+            Err(stopped) => return Ok(Err(told(stopped, &bench)?)),
+        },
+    };
+    if let Some(dir) = &args.output {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    }
+    let mut captures = Vec::new();
+    for (place, &tasks) in tasks.iter().enumerate() {
+        let how = |sampler: &Sampler| {
+            if !args.how.quiet && place == 0 {
+                sampler.tell_how();
+            }
+        };
+        if !args.how.quiet {
+            let seconds = args.duration;
+            tell!("knee: {} {} for {seconds} s", bench.label(), number::tasks(tasks));
+        }
+        match bench.sample(tasks, args.duration, &interrupt, how)? {
+            Ok(Sampled::Whole(capture)) => {
+                if let Some(dir) = &args.output {
+                    let file = dir.join(format!("{tasks}.json"));
+                    write_atomically(&file, &capture.to_json())
+                        .with_context(|| format!("cannot write {}", file.display()))?;
+                }
+                captures.push(capture);
+            }
+            // There are no iterations to compare.
+            Ok(Sampled::Part(_, signal)) => {
+                return Ok(Err(told(Stopped::Interrupted(signal), &bench)?));
+            }
+            Err(stopped) => return Ok(Err(told(stopped, &bench)?)),
+        }
+    }
+    Ok(Ok(captures))
+}
+
+/// 1, the knee, and the most that is measured by itself: after a short look at all numbers of tasks.
+fn points(
+    args: &Args,
+    bench: &Bench<'_>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Result<Vec<u32>, Stopped>> {
+    let all = auto_tasks(&bench.topology, cgroup::cpu_quota());
+    let &[first, .., last] = &all[..] else { return Ok(Ok(vec![1, 2])) };
+    if all.len() == 2 {
+        return Ok(Ok(all));
+    }
+    if !args.how.quiet {
+        tell!("knee: looking for the knee of {}", bench.label());
+    }
+    let mut alone = None;
+    for &tasks in &all {
+        let rate = match bench.rate(tasks, LOOK, interrupt)? {
+            Ok(rate) => rate,
+            Err(stopped) => return Ok(Err(stopped)),
+        };
+        let alone = *alone.get_or_insert(rate / f64::from(tasks));
+        if rate < KNEE_EFFICIENCY * alone * f64::from(tasks) && tasks != last {
+            return Ok(Ok(vec![first, tasks, last]));
+        }
+    }
+    Ok(Ok(vec![first, last]))
+}

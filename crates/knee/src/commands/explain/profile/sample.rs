@@ -1,0 +1,119 @@
+//! `knee profile` itself: taking a capture.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use knee_host::Interrupt;
+use knee_host::write_atomically;
+use knee_profile::Capture;
+use knee_profile::sampling::{Sampler, Target};
+use knee_profile::view::functions::{functions, table};
+
+use super::target::Left;
+use super::testcase::{Bench, Sampled, told};
+use super::watch::Told;
+use super::{SampleArgs, locks, target};
+use crate::exit::{ExitStatus, usage};
+use crate::present::profile::{losses, summary};
+use crate::session::numbered;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Seconds that a testcase is sampled for.
+const SECONDS: f64 = 3.0;
+/// Functions that are shown at once.
+const SHOWN: usize = 15;
+/// Where captures are kept that were given no place.
+const PROFILES: &str = "profiles";
+
+pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    if args.locks {
+        return locks::run(args, &interrupt);
+    }
+    prepare(args.output.as_deref())?;
+    let (capture, left) = match take::<Sampler>(args, &interrupt)? {
+        Ok(taken) => taken,
+        Err(status) => return Ok(status),
+    };
+    let file = keep(&capture, args.output.as_deref())?;
+    if !args.how.quiet {
+        let words = format!("{}\n{}", summary(&capture), table(&functions(&capture), SHOWN));
+        // What a command prints is for whom it is for.
+        match args.command.is_empty() {
+            true => stdout::print(&words)?,
+            false => tell!("{words}"),
+        }
+        losses(&capture);
+        tell!("knee: captured in {0}; the call tree: knee profile show {0}", file.display());
+    }
+    left.end(&interrupt)
+}
+
+/// Watches what was asked for until it is over: what was taken, and what is left to do then; only the status
+/// if there is nothing.
+pub(super) fn take<W: Told>(
+    args: &SampleArgs,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Result<(W::Taken, Left), ExitStatus>> {
+    let how = &args.how;
+    let taken = if let Some(name) = &args.testcase {
+        let bench = Bench::of(name, args.mode, how)?;
+        let tasks = args.tasks.unwrap_or(bench.topology.usable().len() as u32);
+        let seconds = args.duration.unwrap_or(SECONDS);
+        let begun = |watch: &W| {
+            if !how.quiet {
+                watch.tell_how();
+            }
+        };
+        match bench.sample(tasks, seconds, interrupt, begun)? {
+            Ok(Sampled::Whole(taken)) => (taken, Left::Nothing),
+            Ok(Sampled::Part(taken, signal)) => {
+                tell!("knee: interrupted: what was taken by then is kept, without its iterations");
+                (taken, Left::Interrupted(signal))
+            }
+            Err(stopped) => return told(stopped, &bench).map(Err),
+        }
+    } else if let Some(pid) = args.pid {
+        target::running::<W>(&Target::Process(pid), args.duration, how, interrupt)?
+    } else if args.all {
+        target::running::<W>(&Target::System, args.duration, how, interrupt)?
+    } else if !args.command.is_empty() {
+        target::command::<W>(&args.command, args.duration, how, interrupt)?
+    } else {
+        return Err(usage(
+            "what is to be sampled? a testcase, -p PID, -a, or -- COMMAND: see knee profile --help",
+        ));
+    };
+    Ok(Ok(taken))
+}
+
+/// Makes sure, before there is a capture to lose, that it can be kept.
+fn prepare(output: Option<&Path>) -> anyhow::Result<()> {
+    let Some(file) = output else {
+        return std::fs::create_dir_all(PROFILES)
+            .with_context(|| format!("cannot make the directory {PROFILES}: use -o FILE"));
+    };
+    if file.is_dir() {
+        return Err(usage(format!(
+            "-o {}: this is a directory: name a file in it",
+            file.display()
+        )));
+    }
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    if dir.is_some_and(|dir| !dir.is_dir()) {
+        return Err(usage(format!("-o {}: there is no such directory", file.display())));
+    }
+    Ok(())
+}
+
+/// Writes a capture where it was asked for, or in a file of its own.
+fn keep(capture: &Capture, output: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let file = output.map(Path::to_owned).unwrap_or_else(|| {
+        let mut names = numbered(PROFILES, &capture.machine.started_at, ".json");
+        names.find(|file| !file.exists()).expect("some number is unused")
+    });
+    write_atomically(&file, &capture.to_json())
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file)
+}

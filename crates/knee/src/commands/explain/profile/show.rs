@@ -1,0 +1,158 @@
+//! `knee profile show`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use knee_host::write_atomically;
+use knee_profile::import;
+use knee_profile::locks::LockWaits;
+use knee_profile::view::flame::flame;
+use knee_profile::view::folded::{Counted, FoldedOptions, folded};
+use knee_profile::view::functions::{functions, table};
+use knee_profile::view::pprof::pprof;
+use knee_profile::view::speedscope::speedscope;
+use knee_profile::view::tree::{LEAST_SHARE, Root, tree};
+
+use crate::exit::{ExitStatus, usage};
+use crate::present::profile::{lock_waits, losses, summary, wait_losses};
+use crate::stdout;
+
+/// Show a capture: as a call tree, a flame graph, a table, or for other tools
+///
+/// Reads captures of knee profile, files of perf record (perf.data), text of perf script, and folded
+/// stacks; what knee profile --locks has written is a table.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee profile show last.json                           the call tree
+  knee profile show last.json --root do_munmap          … below a function
+  knee profile show last.json --callers _raw_spin_lock  … above one: who calls it
+  knee profile show last.json --form functions
+  knee profile show last.json --form flame -o last.svg  open it in a browser
+  knee profile show last.json --form folded | grep mmap
+  knee profile show last.json --form speedscope -o last.speedscope.json
+  knee profile show last.json --form pprof -o last.pb.gz && go tool pprof -top last.pb.gz
+  perf script | knee profile show -                     what perf has recorded")]
+pub(super) struct Args {
+    /// The capture; - is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// What to show
+    #[arg(long, value_enum, default_value = "tree")]
+    form: Form,
+
+    /// Begin the tree at this function, wherever it is called
+    #[arg(long, value_name = "FUNCTION", conflicts_with = "callers")]
+    root: Option<String>,
+
+    /// Show who calls this function, outward
+    #[arg(long, value_name = "FUNCTION")]
+    callers: Option<String>,
+
+    /// Folded stacks count what samples stand for, nanoseconds or cycles, and not samples
+    #[arg(long)]
+    weight: bool,
+
+    /// Folded stacks say where functions are, as flame graph tools colour by: `_[k]` in the kernel, `_[i]`
+    /// inlined
+    #[arg(long)]
+    annotate: bool,
+
+    /// Leave out what is below this share of the tree
+    #[arg(long, value_name = "P%", default_value_t = format!("{}%", 100.0 * LEAST_SHARE),
+          value_parser = share)]
+    least: String,
+
+    /// Where to write it; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Call tree in text: function(share samples/all)
+    Tree,
+    /// Functions by what they take themselves and in all
+    Functions,
+    /// Flame graph, an SVG for a browser: search and zoom
+    Flame,
+    /// Folded stacks, a line each, for flame graph tools and grep
+    Folded,
+    /// For speedscope
+    Speedscope,
+    /// For pprof
+    Pprof,
+}
+
+fn share(text: &str) -> Result<String, String> {
+    crate::args::percentage(text).map(|_| text.to_owned())
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    if args.form != Form::Tree && (args.root.is_some() || args.callers.is_some()) {
+        return Err(usage("--root and --callers are for --form tree"));
+    }
+    if args.form != Form::Folded && (args.weight || args.annotate) {
+        return Err(usage("--weight and --annotate are for --form folded"));
+    }
+    let capture = match import::open(&args.file) {
+        Ok(capture) => capture,
+        Err(error) => {
+            return match lock_waits(&args.file)? {
+                Some(waits) => show_waits(args, &waits),
+                None => Err(error.into()),
+            };
+        }
+    };
+    let root = match (&args.root, &args.callers) {
+        (Some(name), _) => Root::Function(name),
+        (_, Some(name)) => Root::Callers(name),
+        _ => Root::All,
+    };
+    let bytes = match args.form {
+        Form::Tree => {
+            let least = crate::args::percentage(&args.least).map_err(usage)?;
+            let tree = tree(&capture, root).with_context(|| {
+                format!(
+                    "no sample has the function {:?}: see knee profile show {} --form functions",
+                    args.root.as_ref().or(args.callers.as_ref()).map_or("", String::as_str),
+                    args.file.display()
+                )
+            })?;
+            tree.text(least).to_string().into_bytes()
+        }
+        Form::Functions => {
+            format!("{}\n{}", summary(&capture), table(&functions(&capture), usize::MAX))
+                .into_bytes()
+        }
+        Form::Folded => {
+            let counted = if args.weight { Counted::Weight } else { Counted::Samples };
+            folded(&capture, FoldedOptions { annotate: args.annotate, counted }).into_bytes()
+        }
+        Form::Flame => flame(&capture).into_bytes(),
+        Form::Speedscope => speedscope(&capture).into_bytes(),
+        Form::Pprof => pprof(&capture),
+    };
+    losses(&capture);
+    write(args, &bytes)
+}
+
+/// What `knee profile --locks` has written.
+fn show_waits(args: &Args, waits: &LockWaits) -> anyhow::Result<ExitStatus> {
+    if args.form != Form::Tree || args.root.is_some() || args.callers.is_some() {
+        return Err(usage("lock waits are a table, without --form, --root and --callers"));
+    }
+    wait_losses(waits);
+    write(args, knee_profile::locks::table(waits, usize::MAX).to_string().as_bytes())
+}
+
+fn write(args: &Args, bytes: &[u8]) -> anyhow::Result<ExitStatus> {
+    if args.output == Path::new("-") {
+        stdout::print_bytes(bytes)?;
+    } else {
+        write_atomically(&args.output, bytes)
+            .with_context(|| format!("cannot write {}", args.output.display()))?;
+    }
+    Ok(ExitStatus::Done)
+}

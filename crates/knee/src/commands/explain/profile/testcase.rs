@@ -1,0 +1,238 @@
+//! Sampling a testcase while it runs.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use knee_host::Interrupt;
+use knee_host::workdir::WorkDir;
+use knee_host::{Topology, utc::rfc3339};
+use knee_profile::capture::Work;
+use knee_profile::sampling::{Options, Target};
+use knee_results::Mode;
+use knee_run::catalogue::Selected;
+use knee_run::job::{Job, Phase, START_TIMEOUT, Sample};
+use knee_run::launch::{Launcher, Stopped};
+use knee_run::needs::{self, TMPFS};
+use knee_run::plan::Case;
+use knee_run::sweep::spare_cpu;
+use knee_run::testcase::Need;
+use knee_testcases::CATALOGUE;
+
+use super::watch::Told;
+use super::{HowArgs, ModeArg};
+use crate::args::existing;
+use crate::exit::{ExitStatus, usage};
+use crate::pace::Pace;
+use crate::session::{WARMUP, topology};
+use crate::stderr::{tell, tell_of_debug_build};
+
+/// Seconds from count to count.
+const INTERVAL: f64 = 0.1;
+
+/// Intervals of so many seconds.
+fn count(seconds: f64) -> u64 {
+    (seconds / INTERVAL).ceil().max(1.0) as u64
+}
+
+/// A testcase that is to be sampled.
+pub(super) struct Bench<'a> {
+    selected: Selected,
+    case: Case,
+    pub(super) mode: Mode,
+    pub(super) topology: Topology,
+    how: &'a HowArgs,
+    dir: PathBuf,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn of(
+        name: &str,
+        mode: Option<ModeArg>,
+        how: &'a HowArgs,
+    ) -> anyhow::Result<Bench<'a>> {
+        let selected = CATALOGUE.select(&[name]).map_err(|error| {
+            usage(format!("{error}; a command stands behind --, as in: knee profile -- {name}"))
+        })?;
+        let [selected] = &selected[..] else {
+            return Err(usage(format!("{name} is {} testcases: name one", selected.len())));
+        };
+        let case = Case::built_in(selected);
+        let asked = match mode {
+            Some(mode) => mode.modes().modes(),
+            None => vec![Mode::Processes, Mode::Threads],
+        };
+        let Some(&mode) = case.modes(&asked).first() else {
+            let other = if asked == [Mode::Processes] { "threads" } else { "processes" };
+            return Err(usage(format!("{name} has {other} only: use -m {other}")));
+        };
+        let dir = match &how.dir {
+            Some(dir) => existing("--dir", dir)?,
+            None if selected.testcase.needs.contains(&Need::Tmpfs) => TMPFS.into(),
+            None => existing("TMPDIR", &std::env::temp_dir())?,
+        };
+        tell_of_debug_build();
+        Ok(Bench { selected: selected.clone(), case, mode, topology: topology(None)?, how, dir })
+    }
+
+    pub(super) fn label(&self) -> String {
+        self.case.id.to_string()
+    }
+
+    /// Runs so many tasks, and samples them for so many seconds once they have warmed up. `started` is
+    /// told when sampling begins.
+    pub(super) fn sample<W: Told>(
+        &self,
+        tasks: u32,
+        seconds: f64,
+        interrupt: &Interrupt,
+        mut started: impl FnMut(&W),
+    ) -> anyhow::Result<Result<Sampled<W::Taken>, Stopped>> {
+        let started_at = rfc3339(SystemTime::now());
+        let sampler = RefCell::new(None);
+        let mut iterations = 0.0;
+        let mut taken = 0;
+        let mut has_begun = false;
+        let mut pace = Pace::begin();
+        let watch = |runner: i32| {
+            let fixed_code = !self.selected.testcase.starts_programs;
+            let options = Options { without: Some(runner), fixed_code, ..self.how.options() };
+            let opened = W::open(&Target::Process(runner), &options);
+            *sampler.borrow_mut() = Some(opened.map_err(io::Error::other)?);
+            Ok(())
+        };
+        let samples = count(seconds);
+        let result = self.round(tasks, seconds, interrupt, watch, |sample| {
+            let mut sampler = sampler.borrow_mut();
+            let sampler: &mut W = sampler.as_mut().expect("it was opened before there were tasks");
+            match sample.phase {
+                Phase::Warmup => {
+                    sampler.enable().map_err(io::Error::other)?;
+                    started(sampler);
+                    has_begun = true;
+                }
+                Phase::Measure if taken == samples => (),
+                Phase::Measure => {
+                    let rate: f64 = sample.rates.iter().sum();
+                    iterations += rate / self.case.steps as f64 * sample.seconds;
+                    taken += 1;
+                    if taken == samples {
+                        sampler.disable().map_err(io::Error::other)?;
+                    } else if !self.how.quiet && pace.is_due() {
+                        tell!("knee: {} so far", sampler.so_far());
+                    }
+                }
+            }
+            Ok(())
+        });
+        let interrupted = match result? {
+            Ok(()) => None,
+            Err(Stopped::Interrupted(signal)) if has_begun => Some(signal),
+            Err(stopped) => return Ok(Err(stopped)),
+        };
+        let sampler = sampler.into_inner().expect("the round is over");
+        let title = format!("{} {} ×{tasks}", self.label(), self.mode);
+        if let Some(signal) = interrupted {
+            // The tasks went on until they were stopped, and have not said how far they came.
+            let title = format!("{title}, interrupted");
+            return Ok(Ok(Sampled::Part(sampler.finish(title, started_at, None)?, signal)));
+        }
+        let work = Work {
+            testcase: self.label(),
+            mode: self.mode.to_string(),
+            tasks,
+            iterations: iterations.round() as u64,
+        };
+        Ok(Ok(Sampled::Whole(sampler.finish(title, started_at, Some(work))?)))
+    }
+
+    /// The iterations per second of so many tasks, which are not sampled.
+    pub(super) fn rate(
+        &self,
+        tasks: u32,
+        seconds: f64,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Result<f64, Stopped>> {
+        let (mut iterations, mut all) = (0.0, 0.0);
+        let result = self.round(
+            tasks,
+            seconds,
+            interrupt,
+            |_| Ok(()),
+            |sample| {
+                if sample.phase == Phase::Measure {
+                    iterations += sample.rates.iter().sum::<f64>() * sample.seconds;
+                    all += sample.seconds;
+                }
+                Ok(())
+            },
+        )?;
+        Ok(result.map(|()| iterations / all))
+    }
+
+    /// One round of so many tasks, in intervals that make so many seconds once they have warmed up.
+    fn round(
+        &self,
+        tasks: u32,
+        seconds: f64,
+        interrupt: &Interrupt,
+        watch: impl FnOnce(i32) -> io::Result<()>,
+        mut receive: impl FnMut(Sample) -> io::Result<()>,
+    ) -> anyhow::Result<Result<(), Stopped>> {
+        let context = needs::Context { dir: &self.dir, mode: self.mode, tasks };
+        let needs = self.selected.testcase.needs;
+        if let Some(failure) = needs.iter().find_map(|&need| needs::check(need, &context).err()) {
+            return Ok(Err(failure.into()));
+        }
+        let mut work = WorkDir::create(&self.dir)
+            .with_context(|| format!("cannot write to {}", self.dir.display()))?;
+        let dir = work.begin_round()?;
+        let cpus = self.how.placement.order(&self.topology);
+        let samples = count(seconds);
+        let job = Job {
+            case: self.case.id.clone(),
+            source: self.case.source.clone(),
+            mode: self.mode,
+            tasks,
+            sampler_cpu: spare_cpu(&cpus, tasks, &self.case),
+            cpus,
+            pin: self.how.placement.pins(),
+            warmup: WARMUP,
+            interval: seconds / samples as f64,
+            start_timeout: START_TIMEOUT,
+            // One more than is asked for: tasks end with the last, and have not when their CPU time is read.
+            samples: Some(samples + 1),
+            dir: dir.clone(),
+            layout: 0,
+        };
+        let launcher = Launcher::this_program();
+        let result = launcher.run_watched(&job, interrupt, watch, |_, sample| receive(sample));
+        work.end_round(&dir)?;
+        Ok(result)
+    }
+}
+
+/// What was taken of a testcase.
+pub(super) enum Sampled<T> {
+    /// All that was asked for.
+    Whole(T),
+    /// What there was when this signal came.
+    Part(T, i32),
+}
+
+/// Says why there is no capture, and what knee returns then.
+pub(super) fn told(stopped: Stopped, bench: &Bench<'_>) -> anyhow::Result<ExitStatus> {
+    match stopped {
+        Stopped::Failed(failure) => {
+            tell!("knee: {}: {}; {}", bench.label(), failure.reason, failure.remedy);
+            Ok(ExitStatus::of_failure(failure.kind))
+        }
+        Stopped::Interrupted(signal) => {
+            tell!("knee: interrupted");
+            Ok(ExitStatus::Interrupted(signal))
+        }
+        Stopped::ByReceiver(error) => Err(error.into()),
+    }
+}

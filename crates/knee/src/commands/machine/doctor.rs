@@ -1,0 +1,216 @@
+//! `knee doctor`: what of knee works on this machine, and what mends the rest.
+
+mod host;
+mod tools;
+
+use std::fmt::Write;
+
+use clap::builder::styling::{AnsiColor, Style};
+use knee_host::{Environment, Topology};
+use serde::Serialize;
+
+use crate::exit::ExitStatus;
+use crate::stdout;
+
+const EXAMPLES: &str = "\
+Examples:
+  knee doctor          what works, what is limited or missing, and what mends it
+  knee doctor --json   the same for a script; the exit status is 0 whatever is found";
+
+/// Check this machine and suggest fixes for what limits knee
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that some part of knee needs.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    /// The part of knee, and what it does with it.
+    needed_for: &'static str,
+    status: Status,
+    detail: String,
+    remedy: Option<Remedy>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Ok,
+    /// knee works, with less insight or more noise.
+    Limited,
+    /// The part of knee that needs it does not work.
+    Missing,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Remedy {
+    /// A command for a shell.
+    Command(String),
+    /// What else can be done, or that nothing can.
+    Statement(String),
+}
+
+impl Check {
+    fn ok(name: &'static str, needed_for: &'static str, detail: impl Into<String>) -> Check {
+        Check { name, needed_for, status: Status::Ok, detail: detail.into(), remedy: None }
+    }
+
+    fn limited(self, remedy: Remedy) -> Check {
+        Check { status: Status::Limited, remedy: Some(remedy), ..self }
+    }
+
+    fn missing(self, remedy: Remedy) -> Check {
+        Check { status: Status::Missing, remedy: Some(remedy), ..self }
+    }
+}
+
+fn command(text: impl Into<String>) -> Remedy {
+    Remedy::Command(text.into())
+}
+
+fn statement(text: impl Into<String>) -> Remedy {
+    Remedy::Statement(text.into())
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
+    let environment = Environment::capture(&std::env::temp_dir());
+    let checks = all(&environment, Topology::read().ok().as_ref());
+    let text = if args.json {
+        let machine = environment.summary();
+        serde_json::to_string_pretty(&Report { schema: 1, machine, checks })? + "\n"
+    } else {
+        as_text(&environment.summary(), &checks)
+    };
+    stdout::print(&text)?;
+    Ok(ExitStatus::Done)
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    schema: u32,
+    machine: String,
+    checks: Vec<Check>,
+}
+
+/// All checks, in the order in which a newcomer meets the parts of knee.
+fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
+    let mut checks = Vec::new();
+    checks.extend(topology.map(host::cpus));
+    checks.push(host::cpu_quota(environment));
+    checks.push(host::load(environment));
+    checks.push(host::steal());
+    checks.push(host::governor(environment));
+    checks.push(host::turbo(environment));
+    checks.push(host::smt(environment));
+    checks.push(host::isolated_cpus(environment));
+    checks.push(host::clock(environment));
+    checks.extend(host::numa_balancing(environment));
+    checks.push(host::open_files(environment));
+    checks.push(host::huge_pages(environment));
+    checks.push(host::shared_memory());
+    checks.push(host::sampling());
+    checks.push(tools::compiler());
+    checks.push(tools::qemu());
+    checks.push(tools::qemu_user());
+    checks.extend(tools::calibration());
+    checks
+}
+
+fn as_text(machine: &str, checks: &[Check]) -> String {
+    let dim = Style::new().dimmed();
+    let mut text = format!("{machine}\n\n");
+    for check in checks {
+        let (word, colour) = match check.status {
+            Status::Ok => ("ok", AnsiColor::Green),
+            Status::Limited => ("limited", AnsiColor::Yellow),
+            Status::Missing => ("missing", AnsiColor::Red),
+        };
+        let colour = colour.on_default();
+        let (name, detail) = (check.name, &check.detail);
+        let _ = writeln!(text, "{colour}{word:<8}{colour:#} {name:<19} {detail}");
+        let Some(remedy) = &check.remedy else { continue };
+        let _ = writeln!(text, "{:28} {dim}for:{dim:#}  {}", "", check.needed_for);
+        let (word, remedy) = match remedy {
+            Remedy::Command(command) => ("mend:", command),
+            Remedy::Statement(statement) => ("note:", statement),
+        };
+        let _ = writeln!(text, "{:28} {dim}{word}{dim:#} {remedy}", "");
+    }
+    let count = |status| checks.iter().filter(|check| check.status == status).count();
+    let (ok, limited, missing) =
+        (count(Status::Ok), count(Status::Limited), count(Status::Missing));
+    let _ = writeln!(text, "\n{ok} ok, {limited} limited, {missing} missing");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use snapbox::str;
+
+    #[test]
+    fn whatever_is_not_ok_says_what_to_do_and_the_rest_does_not() {
+        let environment = Environment::capture(&std::env::temp_dir());
+        for check in all(&environment, Topology::read().ok().as_ref()) {
+            assert_eq!(check.status == Status::Ok, check.remedy.is_none(), "{check:?}");
+            assert!(!check.detail.is_empty() && !check.needed_for.is_empty(), "{check:?}");
+        }
+    }
+
+    #[test]
+    fn doctor_named_commands_that_do_not_exist() {
+        let environment = Environment::capture(&std::env::temp_dir());
+        let knee = crate::cli::Cli::command();
+        for check in all(&environment, Topology::read().ok().as_ref()) {
+            let named = check.needed_for.strip_prefix("knee ").expect("names a command");
+            let name = named.split([' ', ':']).next().unwrap();
+            assert!(knee.find_subcommand(name).is_some(), "{check:?}");
+        }
+    }
+
+    #[test]
+    fn the_page_explains_only_what_is_not_ok() {
+        let checks = [
+            Check::ok("compiler", "build1", "cc 12.2"),
+            Check::ok("/dev/shm", "knee run: testcases on tmpfs", "not mounted")
+                .missing(command("sudo mount -t tmpfs tmpfs /dev/shm")),
+            Check::ok("load", "every measurement: quiet CPUs", "3.0 on 2 CPUs")
+                .limited(statement("wait")),
+        ];
+        let text = as_text("Linux 6.1 · 2 CPUs", &checks);
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        snapbox::assert_data_eq!(
+            plain,
+            str![[r#"
+Linux 6.1 · 2 CPUs
+
+ok       compiler            cc 12.2
+missing  /dev/shm            not mounted
+                             for:  knee run: testcases on tmpfs
+                             mend: sudo mount -t tmpfs tmpfs /dev/shm
+limited  load                3.0 on 2 CPUs
+                             for:  every measurement: quiet CPUs
+                             note: wait
+
+1 ok, 1 limited, 1 missing
+
+"#]]
+        );
+    }
+
+    #[test]
+    fn json_names_the_kind_of_the_remedy() {
+        let check = Check::ok("load", "x", "y").limited(command("uptime"));
+        let value = serde_json::to_value(check).unwrap();
+        assert_eq!(value["status"], "limited");
+        assert_eq!(value["remedy"], serde_json::json!({ "command": "uptime" }));
+    }
+}

@@ -1,0 +1,85 @@
+//! `knee generate`: files made from the command's own definition.
+
+mod man;
+
+use clap::Subcommand;
+use clap_complete::Shell;
+use knee_run::noise::noise_schema;
+use knee_run::record::{run_schema, sample_schema};
+use knee_trace::findings::{check_schema, diff_schema, explain_schema, matrix_schema, test_schema};
+
+use crate::cli::Cli;
+use crate::exit::ExitStatus;
+use crate::stdout;
+
+/// Print a man page, shell completions or a JSON schema
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee generate man > /usr/local/share/man/man1/knee.1
+  knee generate completions bash > /etc/bash_completion.d/knee
+  knee generate schema sample")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// The man page of knee and all of its commands, in roff
+    Man,
+    /// Completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// The JSON schema of what knee writes
+    Schema {
+        /// run (run.json), sample (a line of samples.jsonl), noise (noise.json), check (check.json),
+        /// check-test (a line of tests.jsonl), or what --json prints: check-matrix (of `knee commute
+        /// matrix DIR`), check-diff (`diff`), check-explain (`explain`); capture (of `knee profile`), lock-waits (of
+        /// `knee profile --locks`)
+        file: SchemaFile,
+    },
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum SchemaFile {
+    Run,
+    Sample,
+    Noise,
+    Check,
+    CheckTest,
+    CheckMatrix,
+    CheckDiff,
+    CheckExplain,
+    Capture,
+    LockWaits,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
+    let mut command = Cli::grouped();
+    let mut text = Vec::new();
+    match args.what {
+        What::Man => man::render(command, &mut text)?,
+        What::Completions { shell } => {
+            clap_complete::generate(shell, &mut command, "knee", &mut text);
+        }
+        What::Schema { file } => {
+            let schema = match file {
+                SchemaFile::Run => run_schema(),
+                SchemaFile::Sample => sample_schema(),
+                SchemaFile::Noise => noise_schema(),
+                SchemaFile::Check => check_schema(),
+                SchemaFile::CheckTest => test_schema(),
+                SchemaFile::CheckMatrix => matrix_schema(),
+                SchemaFile::CheckDiff => diff_schema(),
+                SchemaFile::CheckExplain => explain_schema(),
+                SchemaFile::Capture => knee_profile::capture::schema(),
+                SchemaFile::LockWaits => knee_profile::locks::schema(),
+            };
+            text = format!("{schema:#}\n").into_bytes();
+        }
+    }
+    stdout::print(&String::from_utf8_lossy(&text))?;
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,11 @@
+//! Measure the curve: run a sweep, show it, compare it, fit it.
+
+pub(crate) mod ab;
+pub(crate) mod compare;
+pub(crate) mod fit;
+pub(crate) mod history;
+pub(crate) mod list;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod show;
+pub(crate) mod will_it_scale;

@@ -1,0 +1,347 @@
+//! `knee ab`: two that can run side by side, measured in turns.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use knee_host::Interrupt;
+use knee_host::process::program;
+use knee_host::{CpuList, Placement, cgroup};
+use knee_results::Mode;
+use knee_results::Order;
+use knee_results::Request;
+use knee_results::Side;
+use knee_run::job::START_TIMEOUT;
+use knee_run::job::{Command, Score, Source};
+use knee_run::plan::Case;
+use knee_run::record::InTurns;
+use knee_run::record::{Record, RunRecord};
+use knee_run::sweep::Ended;
+use knee_stats::ministat::Confidence;
+use knee_stats::pairs_to_claim;
+use knee_testcases::CATALOGUE;
+
+use crate::args::form::FormArgs;
+use crate::args::judgement::JudgementArgs;
+use crate::args::modes::Modes;
+use crate::args::tasks::Tasks;
+use crate::args::{existing, require_utf8, seconds, seconds_or_none};
+use crate::exit::{ExitStatus, usage};
+use crate::present;
+use crate::present::compared::{Comparisons, json, markdown, table};
+use crate::present::progress::Progress;
+use crate::session::{INTERVAL, SAMPLES, WARMUP, begin, carry_out, random, resume, topology};
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Rounds unless asked otherwise: enough to claim any one of 25 points.
+const ROUNDS: u32 = 10;
+
+/// Compare two programs or testcases with interleaved rounds
+///
+/// Both sides of a round run within moments of each other, so that a machine that gets slower or
+/// faster meanwhile hits both alike, and cancels. A side is a command, a plug-in (FILE.so), or a
+/// testcase (NAME or NAME@KEY=VALUE). Of a command the time counts, or with --rate the last number
+/// that it prints. A line without anything special to a shell is started without one.
+#[derive(clap::Args)]
+#[command(
+    args_override_self = true,
+    after_help = "Examples:
+  knee ab --before './old/bench -n 9' --after './new/bench -n 9'    which takes less time?
+  knee ab --rate --before './a/mmap1_threads -t 2 -s 1' --after './b/mmap1_threads -t 2 -s 1'
+                                                    which prints the higher rate?
+  knee ab -t 1,2,4 --before './a -j{tasks}' --after './b -j{tasks}'   at each number of tasks
+  knee ab --before old/mine.so --after new/mine.so -m threads         two builds of a plug-in
+  knee ab --before read1 --after read1@file=same                      one testcase, two parameters
+  knee ab --resume runs/2026-11-21T090000Z                            go on, or show it again
+
+Exit status: 0 whatever differs; 1 for what --fail-on names; 3 where a side cannot run; 4 where it
+fails"
+)]
+pub(crate) struct Args {
+    /// What to compare with: a command, FILE.so, or `NAME[@KEY=VALUE]`
+    #[arg(long, value_name = "CMD", required_unless_present = "resume")]
+    before: Option<String>,
+
+    /// The other
+    #[arg(long, value_name = "CMD", required_unless_present = "resume")]
+    after: Option<String>,
+
+    /// The last number that a command prints is its rate: compare that, and not its time
+    #[arg(long)]
+    rate: bool,
+
+    /// Rounds, in each of which either side is measured once
+    #[arg(short, long, value_name = "N", default_value_t = ROUNDS, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rounds: u32,
+
+    /// Numbers of tasks: of testcases, and what {tasks} in a command stands for [default: auto; of
+    /// commands 1]
+    #[arg(short, long, value_name = "LIST | auto", allow_hyphen_values = true)]
+    tasks: Option<Tasks>,
+
+    #[command(flatten)]
+    testcases: TestcaseArgs,
+
+    /// Which CPUs the tasks of testcases take first (see `knee topology`)
+    #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
+    placement: Placement,
+
+    /// Use only these CPUs, such as 0-3,8
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
+
+    /// Where to write the record [default: runs/TIME]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Go on with the comparison recorded in this directory; a complete one is only shown
+    #[arg(long, value_name = "DIR",
+          conflicts_with_all = ["before", "after", "rate", "rounds", "tasks", "mode", "samples",
+                                "interval", "warmup", "placement", "cpus", "output"])]
+    resume: Option<PathBuf>,
+
+    /// Confidence of intervals and verdicts: 80, 90, 95, 98, 99 or 99.5
+    #[arg(short, long, value_name = "P%", default_value = "95")]
+    confidence: Confidence,
+
+    #[command(flatten)]
+    judgement: JudgementArgs,
+
+    #[command(flatten)]
+    form: FormArgs<Format>,
+
+    /// No progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Options that only mean something for testcases.
+#[derive(clap::Args)]
+struct TestcaseArgs {
+    /// Processes, threads or both, of testcases [default: both]
+    #[arg(short, long, value_enum)]
+    mode: Option<Modes>,
+
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000),
+          help = format!("Samples per round, of testcases [default: {SAMPLES}]"))]
+    samples: Option<u64>,
+
+    #[arg(long, value_name = "S", value_parser = seconds,
+          help = format!("Seconds per sample, of testcases [default: {INTERVAL}]"))]
+    interval: Option<f64>,
+
+    #[arg(long, value_name = "S", value_parser = seconds_or_none,
+          help = format!("Seconds before the first sample of a round, of testcases [default: {WARMUP}]"))]
+    warmup: Option<f64>,
+}
+
+impl TestcaseArgs {
+    /// One that was given.
+    fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.mode.is_some(), "--mode"),
+            (self.samples.is_some(), "--samples"),
+            (self.interval.is_some(), "--interval"),
+            (self.warmup.is_some(), "--warmup"),
+        ];
+        given.into_iter().find_map(|(given, name)| given.then_some(name))
+    }
+}
+
+/// Form of the results on standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table and verdicts in words
+    Human,
+    /// A table for a pull request or a mailing list
+    Markdown,
+    /// All that was computed, for programs
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let (mut writer, mut run, finished) = match &args.resume {
+        Some(dir) => {
+            let record = Record::open(dir)?;
+            if record.run.request.order != Order::InTurns {
+                return Err(usage(format!(
+                    "--resume {0}: that is no record of `knee ab`; see knee run --resume {0}",
+                    dir.display()
+                )));
+            }
+            if record.run.complete {
+                return show(args, &record);
+            }
+            resume(dir)?
+        }
+        None => begin(plan(args)?, args.output.as_deref())?,
+    };
+    let progress = Progress::new(args.quiet, present::Format::Json);
+    let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
+    let dir = writer.dir().to_owned();
+    let judged = show(args, &Record::open(&dir)?)?;
+    let next = match ended {
+        Ended::Interrupted(_) => "this is what there was until it was interrupted; go on",
+        Ended::Done => "show it again",
+    };
+    tell!("knee: recorded in {0}; {next}: knee ab --resume {0}", dir.display());
+    Ok(match (ended, ExitStatus::of_failures(&run.failures)) {
+        (Ended::Interrupted(signal), _) => ExitStatus::Interrupted(signal),
+        (Ended::Done, ExitStatus::Done) => judged,
+        (Ended::Done, failed) => failed,
+    })
+}
+
+fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
+    let options = args.judgement.options(args.confidence);
+    let InTurns { before, after, compared } = InTurns::of(record, &options)?
+        .ok_or_else(|| usage(format!("{}: it does not hold two sides", record.dir.display())))?;
+    let comparisons = Comparisons { before: &before, options, compared: vec![(&after, compared)] };
+    stdout::print(&match args.form.format(Format::Json, Format::Markdown) {
+        Format::Human => table::render(&comparisons),
+        Format::Markdown => markdown::render(&comparisons),
+        Format::Json => json::render(&comparisons),
+    })?;
+    Ok(args.judgement.judge(&comparisons.compared))
+}
+
+/// What the arguments mean on this machine.
+fn plan(args: &Args) -> anyhow::Result<RunRecord> {
+    let given = |side: &Option<String>| side.clone().expect("clap asks for both");
+    let cases = [
+        case("--before", &given(&args.before), args)?.on(Side::Before),
+        case("--after", &given(&args.after), args)?.on(Side::After),
+    ];
+    let commands = cases.iter().filter(|case| command(case).is_some()).count();
+    if commands == 1 {
+        return Err(usage(
+            "one side is a command and the other a testcase: their rates have nothing in common",
+        ));
+    }
+    if let [Some(before), Some(after)] = [&args.before, &args.after]
+        && before.trim() != after.trim()
+        && cases[0].is_built_in()
+        && cases[0].id.without_side() == cases[1].id.without_side()
+    {
+        tell!(
+            "knee: {before} and {after} are the same configuration, {}: any difference is noise",
+            cases[0].id.without_side()
+        );
+    }
+    if args.rate && commands == 0 {
+        return Err(usage(
+            "--rate is for commands, and these are testcases, which count themselves",
+        ));
+    }
+    if let (Some(option), 1..) = (args.testcases.given(), commands) {
+        return Err(usage(format!(
+            "{option} is for testcases, and these are commands, which are run as they are"
+        )));
+    }
+    let topology = topology(args.cpus.as_ref())?;
+    let tasks = match &args.tasks {
+        Some(tasks) => tasks.resolve(&topology, cgroup::cpu_quota()),
+        None if commands > 0 => vec![1],
+        None => "auto".parse::<Tasks>().expect("a word").resolve(&topology, cgroup::cpu_quota()),
+    };
+    let deaf = |case: &&Case| command(case).is_some_and(|command| !command.takes_tasks());
+    if let (Some(_), Some(case)) = (&args.tasks, cases.iter().find(deaf)) {
+        return Err(usage(format!(
+            "-t: say with {} where the number of tasks belongs in the command of {}",
+            Command::TASKS,
+            case.id
+        )));
+    }
+    let modes = match commands {
+        // Those that both sides have.
+        0 => {
+            let modes = args.testcases.mode.unwrap_or(Modes::Both).modes();
+            cases.iter().fold(modes, |modes, case| case.modes(&modes))
+        }
+        _ => vec![Mode::Processes],
+    };
+    enough(args, tasks.len() * modes.len())?;
+    if let Some(output) = &args.output {
+        require_utf8("-o", output)?;
+    }
+    let dir = existing("TMPDIR", &std::env::temp_dir())?;
+    let request = Request {
+        modes,
+        tasks,
+        rounds: args.rounds,
+        samples: if commands > 0 { 1 } else { args.testcases.samples.unwrap_or(SAMPLES) },
+        interval: args.testcases.interval.unwrap_or(INTERVAL),
+        warmup: if commands > 0 { 0.0 } else { args.testcases.warmup.unwrap_or(WARMUP) },
+        start_timeout: START_TIMEOUT,
+        precision: None,
+        max_time: 60.0,
+        order: Order::InTurns,
+        seed: random(),
+        placement: args.placement,
+        cpus: args.placement.order(&topology),
+        dir,
+        aa: false,
+    };
+    Ok(RunRecord::new(request, cases.into()))
+}
+
+/// Refuses so few rounds that none of the `points` could ever be called different.
+fn enough(args: &Args, points: usize) -> anyhow::Result<()> {
+    let least = pairs_to_claim(points, args.confidence.percent() / 100.0);
+    if args.rounds >= least {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "-r {}: whatever they show, so few rounds could prove no difference at {}% confidence \
+         among as many points ({points}): use -r {least} or more",
+        args.rounds,
+        args.confidence.percent()
+    )))
+}
+
+fn command(case: &Case) -> Option<&Command> {
+    match &case.source {
+        Source::Command { command } => Some(command),
+        Source::Plugin { .. } | Source::BuiltIn {} => None,
+    }
+}
+
+/// What one side names.
+fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(usage(format!("{option}: name a command, a FILE.so or a testcase")));
+    }
+    let path = Path::new(text);
+    if path.extension().is_some_and(|extension| extension == "so") && !text.contains(' ') {
+        return Ok(Case::plugin(&existing(option, path)?));
+    }
+    let is_program = program::find(text).is_some();
+    let selected = CATALOGUE.select(&[text]);
+    match selected.as_deref() {
+        Ok([selected]) if !(args.rate && is_program) => return Ok(Case::built_in(selected)),
+        Ok([_, _, ..]) if !is_program => {
+            return Err(usage(format!("{option}: {text} is several testcases; a side is one")));
+        }
+        // One word, and no program: it was meant for a testcase.
+        Err(error) if !is_program && !is_for_shell(text) => {
+            return Err(usage(format!("{option}: {error}; nor is there a program of that name")));
+        }
+        _ => {}
+    }
+    let score = if args.rate { Score::Printed } else { Score::Time };
+    let dir = std::env::current_dir().context("cannot tell where commands are to run")?;
+    require_utf8("the current directory", &dir)?;
+    Ok(Case::command(Command { line: text.to_owned(), score, dir }))
+}
+
+/// Whether a shell makes more of `text` than the name of a program in `PATH`; of a single word with an `@`
+/// it does not.
+fn is_for_shell(text: &str) -> bool {
+    let is_testcase = text.contains('@') && !text.contains([' ', '/']);
+    !is_testcase && text.contains(|c: char| !c.is_alphanumeric() && !",=:-_.+".contains(c))
+}

@@ -1,0 +1,49 @@
+//! Comparing runs: every point of the first with the same point of each of the others.
+
+use knee_results::Compared;
+
+use super::{Args, Format};
+use crate::exit::{ExitStatus, usage};
+use crate::input::read;
+use crate::present::compared::{Comparisons, benchstat, json, markdown, nothing_in_common, table};
+use crate::stderr::tell;
+use crate::stdout;
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    if let Some(option) = args.numbers.given() {
+        return Err(usage(format!("{option} is for files of numbers, and these are runs")));
+    }
+    let format = args.format();
+    if format == Format::Ministat {
+        return Err(usage("--format ministat is for files of numbers, and these are runs"));
+    }
+    if args.files.len() < 2 && format != Format::Benchstat {
+        return Err(usage("one run is nothing to compare: name what came BEFORE and AFTER"));
+    }
+    let results = args
+        .files
+        .iter()
+        .map(|file| read(file).map(|read| read.results))
+        .collect::<Result<Vec<_>, _>>()?;
+    let [before, others @ ..] = results.as_slice() else { unreachable!("a record was seen") };
+    let options = args.records.options(args.confidence);
+    let compared = others.iter().map(|after| (after, Compared::new(before, after, &options)));
+    let comparisons = Comparisons { before, options, compared: compared.collect() };
+    let text = match format {
+        Format::Markdown => markdown::render(&comparisons),
+        Format::Json => json::render(&comparisons),
+        Format::Benchstat => benchstat::render(&results),
+        Format::Human | Format::Ministat => table::render(&comparisons),
+    };
+    stdout::print(&text)?;
+    let judged = args.records.judge(&comparisons.compared);
+    let nothing = |compared: &Compared| compared.in_common == 0 && format != Format::Benchstat;
+    for (after, _) in comparisons.compared.iter().filter(|(_, compared)| nothing(compared)) {
+        tell!("knee: {}", nothing_in_common(before, after));
+    }
+    let all = comparisons.compared.iter().all(|(_, compared)| nothing(compared));
+    Ok(match judged {
+        ExitStatus::Done if all && !comparisons.compared.is_empty() => ExitStatus::Usage,
+        judged => judged,
+    })
+}

@@ -1,0 +1,82 @@
+//! `knee fit`: what limits each curve, by the Universal Scalability Law.
+
+use std::path::PathBuf;
+
+use knee_results::Curve;
+use knee_stats::ministat::Confidence;
+use knee_stats::usl::{FitOptions, fit_all};
+
+use crate::exit::{ExitStatus, usage};
+use crate::input::read;
+use crate::present::fit::{FittedCurve, json, table};
+use crate::stdout;
+
+/// Fit the Universal Scalability Law to the curves of a run
+///
+/// Throughput at n tasks is λn / (1 + σ(n−1) + κn(n−1)): λ is the throughput of one task, σ the
+/// share of the work that only one can do at a time (contention), κ the cost of each pair of tasks
+/// keeping each other informed (coherency). With κ there is a peak, √((1−σ)/κ), beyond which more
+/// tasks do less; where κ cannot be told from 0 the law is Amdahl's, and 1/σ its limit.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee fit runs/2026-11-21T090000Z                 every curve
+  knee fit runs/2026-11-21T090000Z 'mmap*' --json  some, for programs
+  knee fit results/mmap1.csv                       an old result of will-it-scale
+
+Six different numbers of tasks are the least for a prediction; fewer are described, and marked")]
+pub(crate) struct Args {
+    /// A record of knee run, or CSV files or output of will-it-scale
+    run: PathBuf,
+
+    /// Only these testcases: names or globs
+    #[arg(value_name = "NAME | GLOB")]
+    names: Vec<glob::Pattern>,
+
+    /// Efficiency below which a curve has its knee
+    #[arg(long, value_name = "P%", default_value = "80%", value_parser = crate::args::percentage)]
+    knee: f64,
+
+    /// Confidence of intervals: 80, 90, 95, 98, 99 or 99.5
+    #[arg(short, long, value_name = "P%", default_value = "95")]
+    confidence: Confidence,
+
+    /// Bootstrap resamples
+    #[arg(long, value_name = "N", default_value = "2000",
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    resamples: u32,
+
+    /// Seed of the resamples: the same run and seed give the same intervals
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+
+    /// One JSON document instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let results = read(&args.run)?.results;
+    let options = FitOptions {
+        confidence: args.confidence.percent() / 100.0,
+        resamples: args.resamples,
+        seed: args.seed,
+    };
+    let wanted = |name: &str| args.names.is_empty() || args.names.iter().any(|g| g.matches(name));
+    let curves: Vec<Curve> =
+        results.curves().into_iter().filter(|curve| wanted(&curve.case.to_string())).collect();
+    let rounds: Vec<Vec<(u32, Vec<f64>)>> = curves.iter().map(Curve::rounds).collect();
+    let fits = fit_all(&rounds, &options);
+    let curves: Vec<FittedCurve> =
+        curves.into_iter().zip(fits).map(|(curve, fit)| FittedCurve { curve, fit }).collect();
+    if curves.is_empty() {
+        let what = if args.names.is_empty() { "no curve" } else { "no such testcase" };
+        return Err(usage(format!("{}: {what} has been measured", args.run.display())));
+    }
+    let text = if args.json {
+        json(&results, &curves, &options, args.knee)
+    } else {
+        table(&results, &curves, &options, args.knee)
+    };
+    stdout::print(&text)?;
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,77 @@
+//! `knee history`: when did it change?
+
+use std::path::PathBuf;
+
+use knee_results::{history, in_time_order};
+use knee_stats::ChangeOptions;
+
+use crate::exit::{ExitStatus, usage};
+use crate::input::read;
+use crate::present::history::{json, table};
+use crate::stdout;
+
+/// Fewest runs of which anything can be said: three before a change and three after.
+const FEWEST_RUNS: usize = 6;
+
+/// Find when points changed in a series of runs
+///
+/// Change points are found by E-divisive (Matteson and James 2014), per point over the medians of
+/// the runs: it needs no threshold, sees several changes, and a single bad run is none. Records are
+/// put into the order in which they were measured; other results stay in the order given.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee history runs/*                     all runs there are
+  knee history nightly/* --all            also the points that never changed
+  knee history runs/* --json | jq '.series[] | select(.changes != [])'")]
+pub(crate) struct Args {
+    /// Records of knee run, or results of will-it-scale; six at least
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+
+    /// Chance of calling a steady point changed
+    #[arg(long, value_name = "P%", default_value = "1%",
+          allow_negative_numbers = true, value_parser = crate::args::percentage)]
+    significance: f64,
+
+    /// Fewest runs between two changes
+    #[arg(long, value_name = "N", default_value = "3", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(2..=1000))]
+    shortest: u32,
+
+    /// Seed of the shuffles: the same runs and seed give the same changes
+    #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true)]
+    seed: u64,
+
+    /// Also points that did not change
+    #[arg(long)]
+    all: bool,
+
+    /// One JSON document instead of a table; it always holds all points
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    if args.runs.len() < FEWEST_RUNS {
+        return Err(usage(format!(
+            "{} are too few for a history: {FEWEST_RUNS} at least, or compare two with knee compare",
+            args.runs.len()
+        )));
+    }
+    let mut runs = args
+        .runs
+        .iter()
+        .map(|run| read(run).map(|read| read.results))
+        .collect::<Result<Vec<_>, _>>()?;
+    in_time_order(&mut runs);
+    let options = ChangeOptions {
+        significance: args.significance,
+        shortest_segment: args.shortest as usize,
+        seed: args.seed,
+        ..ChangeOptions::default()
+    };
+    let series = history(&runs, &options);
+    let text = if args.json { json(&runs, &series) } else { table(&runs, &series, args.all) };
+    stdout::print(&text)?;
+    Ok(ExitStatus::Done)
+}

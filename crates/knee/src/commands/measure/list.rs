@@ -1,0 +1,163 @@
+//! `knee list`: what can be measured.
+
+use std::fmt::Write;
+
+use knee_results::Family;
+use knee_run::parameter::{Choice, Parameter};
+use knee_run::testcase::{Need, Testcase, Unit};
+use knee_testcases::{CATALOGUE, QUICK};
+use serde_json::json;
+
+use crate::exit::{ExitStatus, usage};
+use crate::stdout;
+
+/// List the testcases and their parameters
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee list                    everything
+  knee list 'mmap*'            these
+  knee list family:lock        a family
+  knee list --json             for programs
+
+A * marks the quick set that a bare `knee run` measures. Some testcases have parameters, written
+NAME@KEY=VALUE: `knee run read1 read1@file=same` measures reading with a file for each task, and
+with one file for all. Several are joined by commas, as in vm_mmap1@map=rcu,di=epoch. The first value
+in the list is the default.")]
+pub(crate) struct Args {
+    /// Names, globs or family:NAME; all without
+    #[arg(value_name = "NAME | GLOB | family:NAME")]
+    words: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
+    let chosen: Vec<&Testcase> = if args.words.is_empty() {
+        CATALOGUE.all().collect()
+    } else {
+        let selected = CATALOGUE.select(&args.words).map_err(|e| usage(e.to_string()))?;
+        selected.iter().map(|s| s.testcase).collect()
+    };
+    let text = if args.json { as_json(&chosen) } else { as_text(&chosen) };
+    stdout::print(&text)?;
+    Ok(ExitStatus::Done)
+}
+
+fn as_text(testcases: &[&Testcase]) -> String {
+    let bold = anstyle::Style::new().bold();
+    let dim = anstyle::Style::new().dimmed();
+    let width = testcases.iter().map(|t| t.name.len()).max().unwrap_or(0) + 1;
+    let mut text = String::new();
+    for family in Family::ALL {
+        let mut members = testcases.iter().filter(|t| t.family == family).peekable();
+        if members.peek().is_none() {
+            continue;
+        }
+        let gap = if text.is_empty() { "" } else { "\n" };
+        let _ = writeln!(text, "{gap}{bold}{family}{bold:#}");
+        for testcase in members {
+            let star = if QUICK.contains(&testcase.name) { "*" } else { "" };
+            let name = format!("{}{star}", testcase.name);
+            let _ = writeln!(text, "  {name:width$} {}", testcase.description);
+            let mut notes = Vec::new();
+            let parameters: Vec<String> =
+                open(testcase).map(|p| format!("{}={}", p[0].key, values(p).join("|"))).collect();
+            if !parameters.is_empty() {
+                notes.push(parameters.join(" "));
+            }
+            if testcase.unit.name != Unit::ITERATIONS.name {
+                notes.push(format!("counts {}", testcase.unit.name));
+            }
+            if !testcase.needs.is_empty() {
+                let needs: Vec<String> = testcase.needs.iter().map(|&n| describe(n)).collect();
+                notes.push(format!("needs {}", needs.join(", ")));
+            }
+            if !notes.is_empty() {
+                let _ = writeln!(text, "  {:width$} {dim}{}{dim:#}", "", notes.join("; "));
+            }
+        }
+    }
+    text + &legend(testcases)
+}
+
+/// What the signs in the list mean.
+fn legend(testcases: &[&Testcase]) -> String {
+    let bold = anstyle::Style::new().bold();
+    let mut text = String::new();
+    if testcases.iter().any(|t| QUICK.contains(&t.name)) {
+        let _ =
+            writeln!(text, "\n{bold}*{bold:#}  in the quick set that a bare `knee run` measures");
+    }
+    let mut choices: Vec<Choice> = Vec::new();
+    for &choice in testcases.iter().flat_map(|t| open(t)).flatten() {
+        if !choices.contains(&choice) {
+            choices.push(choice);
+        }
+    }
+    if choices.is_empty() {
+        return text;
+    }
+    let _ = writeln!(
+        text,
+        "\n{bold}parameters{bold:#}  knee run NAME@KEY=VALUE,…; the first value of each list is the default"
+    );
+    for choice in choices {
+        let needs = match choice.only_with {
+            Some((key, values)) => format!(" (with {key}={})", values.join("|")),
+            None => String::new(),
+        };
+        let _ = writeln!(text, "  {:20} {}{needs}", choice.to_string(), choice.meaning);
+    }
+    text
+}
+
+/// Parameters that can be changed.
+fn open(testcase: &Testcase) -> impl Iterator<Item = Parameter> {
+    testcase.parameters.iter().copied().filter(|parameter| parameter.len() > 1)
+}
+
+fn values(parameter: Parameter) -> Vec<&'static str> {
+    parameter.iter().map(|choice| choice.value).collect()
+}
+
+fn describe(need: Need) -> String {
+    match need {
+        Need::Tmpfs => "a tmpfs at /dev/shm".to_owned(),
+        Need::DirectIo => "O_DIRECT in --dir".to_owned(),
+        Need::CCompiler => "cc".to_owned(),
+        Need::HugePages => "transparent huge pages".to_owned(),
+        Need::Loopback => "the loopback interface".to_owned(),
+        Need::Exchange128 => "a compare-exchange of 128 bits".to_owned(),
+        Need::Threads => "threads".to_owned(),
+        Need::Memory(bytes) => format!("{} MiB of memory per task", bytes >> 20),
+        Need::OpenFiles(n) => format!("{n} open files per task"),
+    }
+}
+
+fn as_json(testcases: &[&Testcase]) -> String {
+    let entries: Vec<_> = testcases
+        .iter()
+        .map(|t| {
+            json!({
+                "name": t.name,
+                "family": t.family,
+                "description": t.description,
+                "unit": t.unit.name,
+                "bytes": t.unit.bytes,
+                "parameters": t.parameters.iter().map(|p| json!({
+                    "key": p[0].key,
+                    "values": values(p),
+                    "only_with": p[0].only_with.map(|(key, values)| json!({
+                        "key": key, "values": values,
+                    })),
+                })).collect::<Vec<_>>(),
+                "will_it_scale": t.original.map(|choice| choice.to_string()),
+                "needs": t.needs.iter().map(|&n| describe(n)).collect::<Vec<_>>(),
+                "quick": QUICK.contains(&t.name),
+            })
+        })
+        .collect();
+    format!("{:#}\n", json!({ "schema": 1, "testcases": entries }))
+}

@@ -1,0 +1,103 @@
+//! Records of matrices and of checks among what is to be shown.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use knee_profile::locks::LockWaits;
+use knee_report::{Matrix, Shared};
+use knee_results::RUN_FILE;
+use knee_run::record::SAMPLES_FILE;
+use knee_trace::findings::{Check, FindingsError, Shard, is_record, read_check};
+
+use super::profiles::is_capture;
+use crate::input::checks;
+use crate::present::commute::shared;
+use crate::present::profile::lock_waits;
+
+/// What is to be shown.
+#[derive(Default)]
+pub(super) struct Split {
+    pub(super) matrices: Vec<Matrix>,
+    pub(super) shared: Vec<Shared>,
+    pub(super) captures: Vec<PathBuf>,
+    pub(super) waits: Vec<(PathBuf, LockWaits)>,
+    pub(super) runs: Vec<PathBuf>,
+}
+
+/// Tells the matrices of `knee commute matrix --json`, the records of `knee commute check`, captures of
+/// `knee profile`, its lock waits and runs apart. Shards of one check are one.
+pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
+    let Split { mut matrices, shared: mut found, mut captures, mut waits, mut runs } =
+        Split::default();
+    let mut of_checks: Vec<Shards> = Vec::new();
+    for path in paths {
+        let records = checks::directories(path);
+        if records.iter().all(|record| is_record(record)) {
+            for record in records {
+                Shards::add(&mut of_checks, record)?;
+            }
+        } else if is_json(path).with_context(|| format!("cannot read {}", path.display()))? {
+            if is_capture(path) {
+                captures.push(path.clone());
+            } else if let Some(of) = lock_waits(path)? {
+                waits.push((path.clone(), of));
+            } else {
+                matrices.push(read(path)?);
+            }
+        } else {
+            runs.push(path.clone());
+        }
+    }
+    for check in of_checks {
+        found.push(shared::record(&checks::open(&check.records)?));
+    }
+    Ok(Split { matrices, shared: found, captures, waits, runs })
+}
+
+/// Records that are shards of one check.
+struct Shards {
+    check: Check,
+    shards: Vec<Shard>,
+    records: Vec<PathBuf>,
+}
+
+impl Shards {
+    /// Adds a record where the others of its check are; a shard that is there already begins anew.
+    fn add(all: &mut Vec<Shards>, record: PathBuf) -> Result<(), FindingsError> {
+        let check = read_check(&record)?;
+        let fits = |known: &&mut Shards| {
+            known.check.difference(&check).is_none() && !known.shards.contains(&check.shard)
+        };
+        match all.iter_mut().find(fits) {
+            Some(known) => {
+                known.shards.push(check.shard);
+                known.records.push(record);
+            }
+            None => all.push(Shards { shards: vec![check.shard], check, records: vec![record] }),
+        }
+        Ok(())
+    }
+}
+
+/// Whether `path` is a file of JSON, and none of those that make up a run.
+fn is_json(path: &Path) -> std::io::Result<bool> {
+    use std::io::Read;
+
+    let is_of_run = |name: &std::ffi::OsStr| name == RUN_FILE || name == SAMPLES_FILE;
+    if !path.is_file() || path.file_name().is_some_and(is_of_run) {
+        return Ok(false);
+    }
+    for byte in std::io::BufReader::new(std::fs::File::open(path)?).bytes() {
+        match byte? {
+            byte if byte.is_ascii_whitespace() => {}
+            byte => return Ok(byte == b'{' || byte == b'['),
+        }
+    }
+    Ok(false)
+}
+
+fn read(path: &Path) -> anyhow::Result<Matrix> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Matrix::from_json(&text).map_err(|error| anyhow!("{}: {error}", path.display()))
+}

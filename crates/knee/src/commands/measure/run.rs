@@ -1,0 +1,262 @@
+//! `knee run`: the main job.
+
+mod floor;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use knee_host::Interrupt;
+use knee_host::{CpuList, Placement, cgroup};
+use knee_results::Order;
+use knee_results::Request;
+use knee_run::job::START_TIMEOUT;
+use knee_run::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
+use knee_run::plan::Case;
+use knee_run::record::{Record, RunRecord};
+use knee_run::runner::check_plugin;
+use knee_run::sweep::Ended;
+use knee_testcases::{CATALOGUE, QUICK};
+
+use self::floor::MeasuredFloor;
+use crate::args::modes::Modes;
+use crate::args::tasks::Tasks;
+use crate::args::view::ViewArgs;
+use crate::args::{existing, percentage, require_utf8, seconds, seconds_or_none};
+use crate::exit::{ExitStatus, usage};
+use crate::present::progress::Progress;
+use crate::session::{
+    INTERVAL, SAMPLES, WARMUP, begin, carry_out, kept_floors, random, resume, topology,
+};
+use crate::stderr::tell;
+
+/// Rounds per point, but for A/A runs.
+const ROUNDS: u32 = 5;
+/// Interval and warm-up of the quick set, which has to end in under two minutes.
+const QUICK_INTERVAL: f64 = 0.1;
+const QUICK_WARMUP: f64 = 0.05;
+/// Measure how throughput grows with the task count
+///
+/// Without a name, a quick set that touches every family of services. Each point (testcase, mode,
+/// number of tasks) is measured in several rounds, each a fresh process; rounds of all points are
+/// interleaved at random, and intervals are built over rounds. Raw samples are kept in the record.
+#[derive(clap::Args)]
+#[command(args_override_self = true, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Testcases: names, globs, NAME@KEY=VALUE or family:NAME (see `knee list`)
+    #[arg(value_name = "NAME | GLOB | family:NAME")]
+    words: Vec<String>,
+
+    /// Run every testcase
+    #[arg(long, conflicts_with = "words")]
+    all: bool,
+
+    /// Run a will-it-scale testcase compiled as a shared object, as it is
+    #[arg(long, value_name = "FILE.so")]
+    plugin: Vec<PathBuf>,
+
+    /// Tasks as processes, as threads of one process, or first one and then the other
+    #[arg(short, long, value_enum, default_value = "both")]
+    mode: Modes,
+
+    /// Numbers of tasks: 1,2,4 or 1-8 or 8-64:8, or auto (1, powers of two, all cores of an L3
+    /// and of a package, all CPUs)
+    #[arg(
+        short,
+        long,
+        value_name = "LIST | auto",
+        default_value = "auto",
+        allow_hyphen_values = true
+    )]
+    tasks: Tasks,
+
+    /// Rounds per point, each a fresh process [default: 5; with --aa 10]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rounds: Option<u32>,
+
+    /// Samples per round
+    #[arg(short, long, value_name = "N", default_value_t = SAMPLES, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    samples: u64,
+
+    /// Seconds per sample [default: 0.2; of the quick set 0.1]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds)]
+    interval: Option<f64>,
+
+    /// Seconds before the first sample of a round [default: 0.1; of the quick set 0.05]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds_or_none)]
+    warmup: Option<f64>,
+
+    /// Add rounds to a point until its 95% interval is within this of its median
+    #[arg(long, value_name = "P%", allow_negative_numbers = true, value_parser = percentage)]
+    precision: Option<f64>,
+
+    /// Seconds of measuring after which --precision gives a point up
+    #[arg(long, value_name = "S", default_value = "60", requires = "precision",
+          allow_negative_numbers = true, value_parser = seconds)]
+    max_time: f64,
+
+    /// Seconds that a testcase may take to get ready
+    #[arg(long, value_name = "S", default_value_t = START_TIMEOUT, allow_negative_numbers = true,
+          value_parser = seconds)]
+    start_timeout: f64,
+
+    /// Order of the points within a round
+    #[arg(long, value_enum, default_value = "shuffled")]
+    order: Ordering,
+
+    /// Seed of the order and of everything else that is random [default: a new one]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    seed: Option<u64>,
+
+    /// Which CPUs tasks take first: cores, smt, compact, scatter or none (see `knee topology`)
+    #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
+    placement: Placement,
+
+    /// Use only these CPUs, such as 0-3,8
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
+
+    /// Where testcases keep their files [default: $TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Where to write the record [default: runs/TIME]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Continue the run recorded in this directory, as it was asked for
+    #[arg(long, value_name = "DIR",
+          conflicts_with_all = ["words", "all", "plugin", "mode", "tasks", "rounds", "samples",
+                                "interval", "warmup", "precision", "max_time", "start_timeout",
+                                "order", "seed", "placement", "cpus", "dir", "output", "aa"])]
+    resume: Option<PathBuf>,
+
+    /// Measure this machine's noise floor (A/A: what differs when nothing has changed) and keep
+    /// it, so that later claims below it are pointed out
+    #[arg(long)]
+    aa: bool,
+
+    /// No progress
+    #[arg(short, long)]
+    quiet: bool,
+
+    #[command(flatten)]
+    view: ViewArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  knee run                                 the quick set, under two minutes on 2 CPUs
+  knee run mmap1 read1@file=same           two testcases
+  knee run family:lock -m threads -t 1-8   all locks, threads, 1 to 8 tasks
+  knee run page_fault1 --precision 1%      as many rounds as it takes
+  knee run --plugin ./mine.so              a testcase in C
+  knee run --aa                            how much differs here when nothing has changed
+  knee run mmap1 --format json | jq .curves";
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Ordering {
+    AsGiven,
+    Shuffled,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let (mut writer, mut run, finished) = match &args.resume {
+        Some(dir) => resume(dir)?,
+        None => begin(plan(args)?, args.output.as_deref())?,
+    };
+    let progress = Progress::new(args.quiet, args.view.format);
+    let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
+    let dir = writer.dir().to_owned();
+    let record = Record::open(&dir)?;
+    let floor =
+        if run.request.aa && ended == Ended::Done { MeasuredFloor::of(&record)? } else { None };
+    match &floor {
+        Some(floor) => args.view.print(&record, Some(&floor.floors))?,
+        None => args.view.print(&record, kept_floors(&run).as_ref())?,
+    }
+    tell!("knee: recorded in {0}; show it again: knee show {0}", dir.display());
+    if let Some(floor) = floor {
+        floor.keep()?;
+    }
+    Ok(match ended {
+        Ended::Interrupted(signal) => ExitStatus::Interrupted(signal),
+        Ended::Done => ExitStatus::of_failures(&run.failures),
+    })
+}
+
+/// What the arguments mean on this machine.
+fn plan(args: &Args) -> anyhow::Result<RunRecord> {
+    let cases = cases(args)?;
+    let rounds = args.rounds.unwrap_or(if args.aa { AA_ROUNDS } else { ROUNDS });
+    if args.aa && rounds < AA_ROUNDS_AT_LEAST {
+        return Err(usage(format!(
+            "--aa compares two groups of rounds with each other: use -r {AA_ROUNDS_AT_LEAST} or \
+             more, not {rounds}"
+        )));
+    }
+    let topology = topology(args.cpus.as_ref())?;
+    if let Some(output) = &args.output {
+        require_utf8("-o", output)?;
+    }
+    let dir = match &args.dir {
+        Some(dir) => existing("--dir", dir)?,
+        None => existing("TMPDIR", &std::env::temp_dir())?,
+    };
+    let quick = is_quick(args);
+    let request = Request {
+        modes: args.mode.modes(),
+        tasks: args.tasks.resolve(&topology, cgroup::cpu_quota()),
+        rounds,
+        samples: args.samples,
+        interval: args.interval.unwrap_or(if quick { QUICK_INTERVAL } else { INTERVAL }),
+        warmup: args.warmup.unwrap_or(if quick { QUICK_WARMUP } else { WARMUP }),
+        start_timeout: args.start_timeout,
+        precision: args.precision,
+        max_time: args.max_time,
+        order: match args.order {
+            Ordering::AsGiven => Order::AsGiven,
+            Ordering::Shuffled => Order::Shuffled,
+        },
+        seed: args.seed.unwrap_or_else(random),
+        placement: args.placement,
+        cpus: args.placement.order(&topology),
+        dir,
+        aa: args.aa,
+    };
+    Ok(RunRecord::new(request, cases))
+}
+
+fn is_quick(args: &Args) -> bool {
+    args.words.is_empty() && !args.all && args.plugin.is_empty()
+}
+
+fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
+    let words: Vec<String> = if args.all {
+        CATALOGUE.all().map(|testcase| testcase.name.to_owned()).collect()
+    } else if is_quick(args) {
+        QUICK.iter().map(|&name| name.to_owned()).collect()
+    } else {
+        args.words.clone()
+    };
+    let selected = CATALOGUE.select(&words).map_err(|e| usage(e.to_string()))?;
+    let mut cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
+    for path in &args.plugin {
+        let path = existing("--plugin", path)?;
+        check_plugin(&path)
+            .map_err(|failure| usage(format!("--plugin {}; {}", failure.reason, failure.remedy)))?;
+        let case = Case::plugin(&path);
+        if cases.iter().any(|other| other.id == case.id) {
+            return Err(usage(format!(
+                "--plugin {}: there is already a testcase {}; rename the file",
+                path.display(),
+                case.id
+            )));
+        }
+        cases.push(case);
+    }
+    Ok(cases)
+}

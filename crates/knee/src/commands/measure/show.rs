@@ -1,0 +1,29 @@
+//! `knee show`: the results of a recorded run again, in any form.
+
+use std::path::PathBuf;
+
+use knee_run::record::Record;
+
+use crate::args::view::ViewArgs;
+use crate::exit::ExitStatus;
+use crate::session::kept_floors;
+
+/// Print the results of a recorded run
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee show runs/2026-11-21T090000Z                   the table again
+  knee show runs/2026-11-21T090000Z --detail          a line per point
+  knee show runs/2026-11-21T090000Z --format json     everything, for programs")]
+pub(crate) struct Args {
+    /// The directory of the run
+    dir: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
+    let record = Record::open(&args.dir)?;
+    args.view.print(&record, kept_floors(&record.run).as_ref())?;
+    Ok(ExitStatus::of_failures(&record.run.failures))
+}

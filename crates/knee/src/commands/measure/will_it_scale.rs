@@ -1,0 +1,220 @@
+//! `knee will-it-scale`: behaves as a binary of that suite, for scripts that call one.
+
+use std::io::{self, ErrorKind, Write};
+
+use anyhow::Context;
+use knee_host::Interrupt;
+use knee_host::workdir::WorkDir;
+use knee_host::{Placement, Topology};
+use knee_results::MAX_TASKS;
+use knee_results::Mode;
+use knee_run::catalogue::Selected;
+use knee_run::job::{Failure, Job, LAYOUTS, START_TIMEOUT};
+use knee_run::launch::{Launcher, Stopped};
+use knee_run::needs::{self, TMPFS};
+use knee_run::plan::Case;
+use knee_run::sweep::spare_cpu;
+use knee_run::testcase::Need;
+use knee_testcases::CATALOGUE;
+
+use crate::exit::{ExitStatus, usage};
+use crate::present::will_it_scale::sample;
+use crate::session::random;
+use crate::stderr::{tell, tell_of_debug_build};
+
+/// Seconds per sample of the original.
+const INTERVAL: f64 = 1.0;
+/// The original discards six samples of a second each, although it calls them five.
+const DISCARDED: u64 = 6;
+
+/// Behave as a binary of will-it-scale: same arguments, same lines
+///
+/// Rates are counts over measured time, where the original trusts sleep(1); testcases behave as
+/// they do in the original, also where knee's own default differs. As in the original, numbers are
+/// whole: of an operation that takes more than a second, such as that of build1, 0 is printed.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee will-it-scale mmap1_processes -t 4 -s 5
+  knee will-it-scale page_fault1_threads -t 2        until it is interrupted")]
+pub(crate) struct Args {
+    /// NAME_processes or NAME_threads
+    name: String,
+
+    /// Number of parallel tasks
+    #[arg(short, long = "tasks", value_name = "N", default_value = "1",
+          allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TASKS)))]
+    tasks: u32,
+
+    /// Number of one-second samples to average; 0: run for ever
+    #[arg(
+        short,
+        long = "samples",
+        value_name = "N",
+        default_value = "0",
+        allow_negative_numbers = true
+    )]
+    samples: u64,
+
+    /// Bind to SMT threads instead of cores
+    #[arg(short = 'm')]
+    smt: bool,
+
+    /// No affinity
+    #[arg(short = 'n')]
+    no_affinity: bool,
+
+    /// Print each task's count
+    #[arg(short = 'v')]
+    verbose: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
+    let (name, mode) = parse_name(&args.name)?;
+    let testcase = CATALOGUE
+        .find(name)
+        .ok_or_else(|| usage(format!("no testcase {name:?}; `knee list` shows all")))?;
+    let case = Case::built_in(&Selected::original(testcase));
+    let placement = match (args.smt, args.no_affinity) {
+        (true, _) => Placement::Smt,
+        (_, true) => Placement::None,
+        _ => Placement::Cores,
+    };
+    let parent = std::env::temp_dir();
+    let context = needs::Context { dir: &parent, mode, tasks: args.tasks };
+    if let Some(failure) = testcase.needs.iter().find_map(|&n| needs::check(n, &context).err()) {
+        return Ok(report(&args, &failure));
+    }
+    tell_of_debug_build();
+    // Before there is anything that has to be cleaned up.
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let on_tmpfs = testcase.needs.contains(&Need::Tmpfs);
+    let parent = if on_tmpfs { TMPFS.into() } else { parent };
+    let mut work =
+        WorkDir::create(&parent).with_context(|| format!("cannot use {}", parent.display()))?;
+    let order = placement.order(&Topology::read()?);
+    let job = Job {
+        case: case.id.clone(),
+        source: case.source.clone(),
+        mode,
+        tasks: args.tasks,
+        sampler_cpu: spare_cpu(&order, args.tasks, &case),
+        cpus: order,
+        pin: placement.pins(),
+        warmup: 0.0,
+        interval: INTERVAL.max(case.min_interval),
+        start_timeout: START_TIMEOUT,
+        samples: (args.samples > 0).then_some(args.samples + DISCARDED),
+        dir: work.begin_round()?,
+        layout: random() as u32 % LAYOUTS,
+    };
+    let mut output = Output {
+        out: io::stdout().lock(),
+        steps: case.steps,
+        samples: args.samples,
+        verbose: args.verbose,
+        taken: 0,
+        total: 0.0,
+    };
+    let result = Launcher::this_program()
+        .run(&job, &interrupt, |description, measured| output.sample(description, &measured.rates));
+    match result {
+        Ok(_) => Ok(ExitStatus::Done),
+        Err(Stopped::Interrupted(signal)) => Ok(ExitStatus::Interrupted(signal)),
+        // Nobody reads on: the original would have been killed by SIGPIPE.
+        Err(Stopped::ByReceiver(error)) if error.kind() == ErrorKind::BrokenPipe => {
+            Ok(ExitStatus::Done)
+        }
+        Err(Stopped::ByReceiver(error)) => Err(error).context("cannot write to standard output"),
+        Err(Stopped::Failed(failure)) => Ok(report(&args, &failure)),
+    }
+}
+
+fn report(args: &Args, failure: &Failure) -> ExitStatus {
+    tell!("knee: {}: {}; {}", args.name, failure.reason, failure.remedy);
+    ExitStatus::of_failure(failure.kind)
+}
+
+fn parse_name(name: &str) -> anyhow::Result<(&str, Mode)> {
+    if let Some(name) = name.strip_suffix("_processes") {
+        Ok((name, Mode::Processes))
+    } else if let Some(name) = name.strip_suffix("_threads") {
+        Ok((name, Mode::Threads))
+    } else {
+        Err(usage(format!("{name:?} ends neither in _processes nor in _threads")))
+    }
+}
+
+/// Prints as the original does, a line as soon as it is known.
+struct Output<W> {
+    out: W,
+    /// Steps of the loop that make one operation.
+    steps: u64,
+    /// Samples to average; 0: for ever.
+    samples: u64,
+    verbose: bool,
+    taken: u64,
+    total: f64,
+}
+
+impl<W: Write> Output<W> {
+    fn sample(&mut self, description: &str, steps_per_second: &[f64]) -> io::Result<()> {
+        let rates = || steps_per_second.iter().map(|rate| rate / self.steps as f64);
+        let out = &mut self.out;
+        if self.taken == 0 {
+            writeln!(out, "testcase:{description}\nwarmup")?;
+        }
+        if self.verbose {
+            for (task, rate) in rates().enumerate() {
+                writeln!(out, "{task:4} -> {rate:.0}")?;
+            }
+        }
+        let total: f64 = rates().sum();
+        let min = rates().fold(f64::INFINITY, f64::min);
+        let max = rates().fold(0.0, f64::max);
+        writeln!(out, "{}", sample(min, max, total))?;
+        self.taken += 1;
+        if self.taken == DISCARDED {
+            writeln!(out, "measurement")?;
+        }
+        if self.taken > DISCARDED {
+            self.total += total;
+        }
+        if self.samples > 0 && self.taken == self.samples + DISCARDED {
+            writeln!(out, "average:{:.0}", self.total / self.samples as f64)?;
+        }
+        out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_of_many_steps_counts_once() {
+        let mut output =
+            Output { out: Vec::new(), steps: 25, samples: 2, verbose: true, taken: 5, total: 0.0 };
+        for rates in [[25.0, 50.0], [50.0, 100.0], [100.0, 200.0]] {
+            output.sample("builds", &rates).unwrap();
+        }
+        snapbox::assert_data_eq!(
+            String::from_utf8(output.out).unwrap(),
+            snapbox::str![[r#"
+   0 -> 1
+   1 -> 2
+min:1 max:2 total:3
+measurement
+   0 -> 2
+   1 -> 4
+min:2 max:4 total:6
+   0 -> 4
+   1 -> 8
+min:4 max:8 total:12
+average:9
+
+"#]]
+        );
+    }
+}

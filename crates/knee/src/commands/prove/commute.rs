@@ -1,0 +1,208 @@
+//! `knee commute`: when the operations of an interface commute, from a model of it.
+
+mod check;
+mod cost;
+mod diff;
+mod explain;
+mod matrix;
+mod program;
+mod testgen;
+mod verify;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use knee_commute::{Extent, Limits, Model, Wanted, conditions, models, watch};
+use knee_host::suggest::nearest;
+
+use crate::exit::{ExitStatus, usage};
+use crate::present::commute::conditions as present;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Compute when operations commute, and test what they share
+///
+/// The scalable commutativity rule (Clements et al., SOSP 2013): whenever operations commute, there
+/// is an implementation of them that scales. A model of the interface is explored with every
+/// initial state and all arguments unknown.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    List(ListArgs),
+    Conditions(ConditionsArgs),
+    Tests(testgen::Args),
+    Verify(verify::Args),
+    Check(check::Args),
+    Cost(cost::Args),
+    Matrix(matrix::Args),
+    Diff(diff::Args),
+    Explain(explain::Args),
+}
+
+/// Print the interfaces and their operations
+#[derive(clap::Args)]
+struct ListArgs {
+    /// Those of the program with the model of an interface of your own in it
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+
+    /// As JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print when operations commute, and why they do not where they do not
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee commute conditions open open                 why two opens do not commute
+  knee commute conditions rename stat
+  knee commute conditions --interface counter inc inc_get
+  knee commute conditions --interface map put get remove    three at once")]
+struct ConditionsArgs {
+    /// The operations, two to four of them
+    #[arg(value_name = "OP", required = true, num_args = 2..=4)]
+    operations: Vec<String>,
+
+    #[command(flatten)]
+    from: From,
+
+    /// All conditions and reasons, not only the most frequent ones
+    #[arg(long)]
+    all: bool,
+
+    /// As JSON, for programs; has all
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which interface, and how far to go.
+#[derive(clap::Args)]
+struct From {
+    /// The interface (see `knee commute list`)
+    #[arg(long, value_name = "NAME", default_value = "posix")]
+    interface: String,
+
+    /// A program with the model of an interface of your own in it (see docs/commuting.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "interface")]
+    model: Option<PathBuf>,
+
+    /// Most situations of one set of operations
+    #[arg(long, value_name = "N", default_value_t = Limits::default().situations as u32,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+}
+
+impl From {
+    fn model(&self) -> anyhow::Result<Box<dyn Model>> {
+        if let Some(path) = &self.model {
+            return Ok(Box::new(program::Program::introduce(path.clone())?));
+        }
+        let mut models = models();
+        match models.iter().position(|model| model.name() == self.interface) {
+            Some(nr) => Ok(models.swap_remove(nr)),
+            None => {
+                Err(unknown("interface", &self.interface, models.iter().map(|model| model.name())))
+            }
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { situations: self.limit as usize, ..Limits::default() }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let text = match &args.command {
+        Command::List(args) => list(args)?,
+        Command::Conditions(args) => when(args)?,
+        Command::Tests(args) => return testgen::run(args),
+        Command::Verify(args) => return verify::run(args),
+        Command::Check(args) => return check::run(args),
+        Command::Cost(args) => return cost::run(args),
+        Command::Matrix(args) => return matrix::run(args),
+        Command::Diff(args) => return diff::run(args),
+        Command::Explain(args) => return explain::run(args),
+    };
+    stdout::print(&text)?;
+    Ok(ExitStatus::Done)
+}
+
+fn list(args: &ListArgs) -> anyhow::Result<String> {
+    let models = match &args.model {
+        None => models(),
+        Some(path) => vec![Box::new(program::Program::introduce(path.clone())?) as Box<_>],
+    };
+    Ok(present::list(&models, args.json))
+}
+
+fn when(args: &ConditionsArgs) -> anyhow::Result<String> {
+    watch(|what| tell!("knee: {what}"));
+    let model = args.from.model()?;
+    let operations = operations(&*model, &args.operations)?;
+    let exploration = model.explore(&operations, &args.from.limits())?;
+    warn(&args.operations.join(" and "), &exploration.extent, &args.from);
+    // One test for each situation, in the same order.
+    let wanted = Wanted { patterns: 1, differing: true };
+    let mut examples = Vec::with_capacity(exploration.situations.len());
+    model.generate(&operations, &args.from.limits(), &wanted, &mut |test| {
+        examples.push(test);
+        ControlFlow::Continue(())
+    })?;
+    let found = present::Found {
+        names: &args.operations,
+        conditions: &conditions(&exploration),
+        exploration: &exploration,
+        examples: &examples,
+    };
+    Ok(if args.json { found.json() } else { found.text(args.all) })
+}
+
+/// Says what the limits have kept from being seen.
+fn warn(names: &str, extent: &Extent, from: &From) {
+    if extent.too_deep > 0 {
+        let of = if extent.cut { "the first " } else { "" };
+        tell!(
+            "knee: {names}: {of}{} given up, as the model asks more than {} questions there",
+            match extent.too_deep {
+                1 => "situation was".to_owned(),
+                n => format!("{n} situations were"),
+            },
+            from.limits().questions
+        );
+    } else if extent.cut {
+        let n = from.limit;
+        tell!("knee: {names}: only {n} situations were looked at; raise --limit to see all");
+    }
+}
+
+/// How many lines `--top` asks for.
+fn most(top: usize) -> usize {
+    if top == 0 { usize::MAX } else { top }
+}
+
+/// The numbers of operations that are named.
+fn operations(model: &dyn Model, names: &[String]) -> anyhow::Result<Vec<usize>> {
+    names.iter().map(|name| operation(model, name)).collect()
+}
+
+fn operation(model: &dyn Model, name: &str) -> anyhow::Result<usize> {
+    let operations = model.operations();
+    operations.iter().position(|(other, _)| *other == name).ok_or_else(|| {
+        let what = format!("operation of {}", model.name());
+        unknown(&what, name, operations.iter().map(|(name, _)| *name))
+    })
+}
+
+fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> anyhow::Error {
+    let hint = match nearest(name, known).join(" or ") {
+        names if names.is_empty() => names,
+        names => format!(": did you mean {names}?"),
+    };
+    usage(format!("no {what} is called {name}{hint}; `knee commute list` (--model FILE) shows all"))
+}

@@ -1,0 +1,248 @@
+//! `knee commute check`.
+
+mod program;
+mod progress;
+mod trace;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, anyhow};
+use clap::builder::PossibleValuesParser;
+use knee_host::number::plural;
+use knee_host::utc::rfc3339;
+use knee_trace::findings::{Shard, Tally, TestLine, Tested, TestedKernel};
+use knee_trace::{Archive, CheckOptions, Disk, Emulator, Functions, GuestOptions, Kernel, check};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use self::progress::Progress;
+use super::verify::tests;
+use crate::exit::{ExitStatus, usage};
+use crate::input::emulator::emulator;
+use crate::present::commute::check::text;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// The file system that needs no disk.
+const TMPFS: &str = "tmpfs";
+
+/// Find out whether commuting calls share memory in a real kernel or library, traced under QEMU
+///
+/// Runs the tests of `posix` in which the calls commute on an unmodified kernel, one call after the
+/// other on a virtual CPU of its own; what the kernel reads and writes in each call is recorded, and
+/// a line of memory (64 bytes) that both touch and one writes is a conflict: cores that make these
+/// calls at once wait for each other. A test with conflicts is run again, and what it does not share
+/// each time, or only by where objects happen to lie, is told apart. Neither a big machine nor its
+/// speed matters.
+///
+/// With --program it does the same for a library, and does not trace the kernel: see docs/libraries.md.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee commute check stat rename                        one pair, on the running kernel
+  knee commute check open --kernel bookworm             every pair with open, on Debian 12's kernel
+  knee commute check --kernel vmlinuz-6.12 --json > 6.12.jsonl
+  knee commute check link unlink --kernel bookworm --fs xfs
+  knee commute tests | shuf -n 2000 | knee commute check --tests -
+  knee commute check --kernel trixie -o 6.12            a record, for matrix, diff and explain
+  knee commute check --kernel trixie -o 6.12 --resume   goes on with it after it was killed
+  knee commute check --kernel trixie -o part/2 --shard 2/4    one of four machines
+  knee commute check close close --trace close,close/3.1    every access of one test
+  knee commute check --program ./my-binding             a library, of which this is a binding
+  knee commute check --program ./my-binding --kernel trixie    the same, in a guest
+  knee commute check --program ./my-binding -o new && knee commute diff base new
+
+Status 1: a call returned what the model does not say; 4: a guest or a
+program did not survive a test.")]
+pub(super) struct Args {
+    /// Two to four operations that are called at once; one: every pair with it; none: all
+    #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests")]
+    operations: Vec<String>,
+
+    /// Tests from a file of `knee commute tests`; - is standard input
+    #[arg(long, value_name = "FILE")]
+    tests: Option<PathBuf>,
+
+    /// A kernel: its image, a Debian package of it, or the name of a Debian release to fetch it from;
+    /// without, the running one. With --program, the program runs in a guest with this kernel
+    #[arg(long, value_name = "FILE|RELEASE")]
+    kernel: Option<PathBuf>,
+
+    /// A program with a library, bound to a model of its interface (crate knee-bind): checks the
+    /// library with the tests of that model. QEMU's user mode runs the program; if it is missing or
+    /// does not support plugins, the program runs in a guest with a kernel of Debian 12
+    #[arg(long, value_name = "FILE", conflicts_with = "fs")]
+    program: Option<PathBuf>,
+
+    /// What the tests' files are on: tmpfs, or a file system that mkfs of this machine makes, on a
+    /// RAM disk of the guest
+    #[arg(long, value_name = "NAME", default_value = TMPFS, value_parser = file_systems())]
+    fs: String,
+
+    /// Keep what is found in this directory, which must not be there yet
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Only every N-th test, from the I-th on
+    #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
+    shard: Shard,
+
+    /// Go on with the tests that DIR does not have, if there is such a directory
+    #[arg(long, requires = "output")]
+    resume: bool,
+
+    /// Every access to memory that the calls of this test make, and no other test
+    #[arg(long, value_name = "TEST", conflicts_with_all = ["output", "shard", "program"])]
+    trace: Option<String>,
+
+    /// One line of JSON for each test that is run, or with --trace for each access
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    if let Some(program) = &args.program {
+        return program::run(program, args);
+    }
+    let lines = tests(&args.operations, args.tests.as_deref(), false)?;
+    let all = listed(&lines, args.trace.is_some())?;
+    distinct(&all)?;
+    let kernel = kernel(args.kernel.as_deref())?;
+    if let Some(test) = &args.trace {
+        return trace::run(test, &all, &kernel, args);
+    }
+    let tested = Tested::Kernel { kernel: TestedKernel::of(&kernel), file_system: args.fs.clone() };
+    let title = tested.to_string();
+    let emulator = emulator()?;
+    let qemu = emulator.version();
+    let version = qemu.as_deref().unwrap_or_default().to_owned();
+    let (mut progress, _) = Progress::begin(args, &all, tested, version)?;
+    if !progress.is_done() {
+        qemu?;
+        let options = options(args, &kernel, emulator)?;
+        match run_tests(&kernel, &options, &mut progress) {
+            Err(error) if stdout::is_broken_pipe(&error) => return Ok(ExitStatus::Done),
+            ran => ran?,
+        }
+    }
+    let tally = progress.end()?;
+    if !args.json {
+        stdout::print(&text(&tally, &title))?;
+    }
+    Ok(status(&tally))
+}
+
+/// How the tests are run: in this QEMU, with files on the file system that is asked for.
+fn options(args: &Args, kernel: &Kernel, emulator: Emulator) -> anyhow::Result<CheckOptions> {
+    let guest = GuestOptions { emulator, ..GuestOptions::default() };
+    let disk = (args.fs != TMPFS).then(|| Disk::make(kernel, &args.fs)).transpose()?;
+    Ok(CheckOptions { guest, disk, ..CheckOptions::default() })
+}
+
+fn status(tally: &Tally) -> ExitStatus {
+    match tally.total().died {
+        0 if tally.unexpected().is_empty() => ExitStatus::Done,
+        0 => ExitStatus::Policy,
+        _ => ExitStatus::TestcaseDied,
+    }
+}
+
+fn now() -> String {
+    rfc3339(SystemTime::now())
+}
+
+/// The tests of a text, with their ids; without `all`, those of several calls that commute: that
+/// others share nothing, or something, says nothing of the kernel.
+fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
+    #[derive(Deserialize)]
+    struct Test {
+        id: String,
+        commute: Option<bool>,
+        #[serde(default)]
+        calls: Vec<IgnoredAny>,
+    }
+    let (mut tests, mut left_out) = (Vec::new(), 0);
+    let lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
+    for (nr, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
+        // To whoever parses a line it is the first.
+        let no_test = |error: serde_json::Error| {
+            let said = error.to_string().replace(" at line 1 ", " at ");
+            anyhow!("line {} of the tests is no test: {said}", nr + 1)
+        };
+        let Test { id, commute, calls } =
+            serde_json::from_slice(line.trim_ascii_end()).map_err(no_test)?;
+        match all || (commute != Some(false) && calls.len() != 1) {
+            true => tests.push((id, line)),
+            false => left_out += 1,
+        }
+    }
+    if left_out > 0 {
+        let what = plural(left_out, "test");
+        tell!("knee: {what} left out, of one call or of calls that do not commute");
+    }
+    match tests.is_empty() {
+        // A filter that lets nothing through would pass for a check without conflicts.
+        true => Err(usage("there are no tests to run")),
+        false => Ok(tests),
+    }
+}
+
+/// That no test is there twice.
+fn distinct(tests: &[(String, &[u8])]) -> anyhow::Result<()> {
+    let mut seen = BTreeSet::new();
+    match tests.iter().position(|(id, _)| !seen.insert(id)) {
+        None => Ok(()),
+        Some(nr) => {
+            let id = &tests[nr].0;
+            Err(usage(format!("test {id} is there twice, as number {} again", nr + 1)))
+        }
+    }
+}
+
+/// Runs the tests that are left in guests, and keeps what each shows.
+fn run_tests(
+    kernel: &Kernel,
+    options: &CheckOptions,
+    progress: &mut Progress,
+) -> anyhow::Result<()> {
+    let tests = plural(progress.left(), "test");
+    tell!("knee: {tests} on Linux {}; the guest boots", kernel.release());
+    let mut failed = Ok(());
+    let mut warned = false;
+    check(kernel, &progress.lines(), options, |checked, functions| {
+        warn_of_missing(&mut warned, kernel, functions);
+        failed = progress.keep(TestLine::of(&checked, functions));
+        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    failed
+}
+
+/// Says once what the kernel does not tell of itself.
+pub(super) fn warn_of_missing(warned: &mut bool, kernel: &Kernel, functions: &Functions) {
+    let missing = functions.missing();
+    if !missing.is_empty() && !std::mem::replace(warned, true) {
+        let (release, what) = (kernel.release(), missing.join(" and "));
+        tell!("knee: Linux {release} does not tell {what}: data have no names, or vague ones");
+    }
+}
+
+fn file_systems() -> PossibleValuesParser {
+    PossibleValuesParser::new(std::iter::once(TMPFS).chain(Disk::kinds()))
+}
+
+pub(super) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
+    let Some(named) = named else { return Ok(Kernel::running()?) };
+    // A record of the kernel's check may well be in a directory of its name.
+    if named.exists() && !named.is_dir() {
+        return Ok(Kernel::open(named)?);
+    }
+    let name = named.to_string_lossy();
+    if name.contains('/') {
+        let is = if named.is_dir() { "is a directory" } else { "is not there" };
+        anyhow::bail!("{name} {is}: name a kernel's image, its package, or a release");
+    }
+    tell!("knee: looking for the kernel of {name}, which is fetched unless it has been");
+    Archive::of_user().open(&name).with_context(|| format!("the kernel of {name}"))
+}

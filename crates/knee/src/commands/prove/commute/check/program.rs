@@ -1,0 +1,166 @@
+//! `knee commute check --program`: a library instead of a kernel.
+//!
+//! QEMU's user mode runs the program where it supports plugins, as it needs no time to boot. Elsewhere
+//! the program runs in a guest, and with `--kernel` it always does.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use knee_commute::Model;
+use knee_host::number::plural;
+use knee_trace::findings::{TestLine, Tested, TestedProgram};
+use knee_trace::{
+    Archive, Emulator, GuestError, Kernel, ProgramHost, check_program, qemu_user_version, user_mode,
+};
+
+use super::super::program::Program;
+use super::super::verify::{make_tests, read_tests};
+use super::progress::Progress;
+use super::{Args, distinct, kernel, listed, status};
+use crate::exit::ExitStatus;
+use crate::input::emulator::emulator;
+use crate::present::commute::check::text;
+use crate::present::commute::program::Writers;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// A test takes a millisecond; after this it hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The release whose kernel guests have without `--kernel`, and how the version of that kernel begins.
+const RELEASE: &str = "bookworm";
+const VERSION: &str = "6.1";
+
+pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
+    let program = Program::introduce(path.to_owned())?;
+    let lines = match &args.tests {
+        Some(file) => read_tests(file)?,
+        None => make_tests(&program, &args.operations, false)?,
+    };
+    let all = listed(&lines, false)?;
+    // One test many times shows what a library does in the long run; a record has each once.
+    if args.output.is_some() {
+        distinct(&all)?;
+    }
+    let read = TestedProgram::of(program.path());
+    let tested = read.with_context(|| format!("cannot read {}", program.path().display()))?;
+    let tested = Tested::Program { program: tested };
+    let title = tested.to_string();
+    let place = Place::choose(args.kernel.as_deref())?;
+    let qemu = place.version();
+    let version = qemu.as_deref().unwrap_or_default().to_owned();
+    let (mut progress, done) = Progress::begin(args, &all, tested, version)?;
+    let mut writers = Writers::of(&done);
+    if !progress.is_done() {
+        qemu?;
+        let guest = place.guest()?;
+        let host = match &guest {
+            None => ProgramHost::UserMode,
+            Some((kernel, emulator)) => ProgramHost::Guest(kernel, emulator),
+        };
+        match run_tests(host, &program, &mut progress, &mut writers) {
+            Err(error) if stdout::is_broken_pipe(&error) => return Ok(ExitStatus::Done),
+            ran => ran?,
+        }
+    }
+    let tally = progress.end()?;
+    if !args.json {
+        stdout::print(&(text(&tally, &title) + &writers.text()))?;
+    }
+    Ok(status(&tally))
+}
+
+/// Where the program runs.
+enum Place<'a> {
+    UserMode,
+    Guest { emulator: Emulator, why: Why<'a> },
+}
+
+/// Why it runs in a guest.
+enum Why<'a> {
+    /// The user named this kernel.
+    Asked(&'a Path),
+    /// QEMU's user mode cannot be used.
+    Instead(GuestError),
+}
+
+impl<'a> Place<'a> {
+    fn choose(kernel: Option<&'a Path>) -> anyhow::Result<Self> {
+        let why = if let Some(named) = kernel {
+            Why::Asked(named)
+        } else {
+            match user_mode() {
+                Ok(()) => return Ok(Self::UserMode),
+                Err(
+                    why @ (GuestError::NoQemu(_)
+                    | GuestError::NoPlugins(_)
+                    | GuestError::NewPluginApi { .. }),
+                ) => Why::Instead(why),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        Ok(Self::Guest { emulator: emulator()?, why })
+    }
+
+    /// The version of QEMU, and whether it runs a guest: what is falsely shared differs there.
+    fn version(&self) -> Result<String, GuestError> {
+        match self {
+            Self::UserMode => qemu_user_version(),
+            Self::Guest { emulator, .. } => Ok(emulator.version()? + ", in a guest"),
+        }
+    }
+
+    /// What a guest is started with, if there is one.
+    fn guest(&self) -> anyhow::Result<Option<(Kernel, &Emulator)>> {
+        let Self::Guest { emulator, why } = self else { return Ok(None) };
+        let (kernel, why) = match why {
+            Why::Asked(named) => (kernel(Some(named))?, String::new()),
+            Why::Instead(GuestError::NoQemu(qemu)) => {
+                (default_kernel()?, format!("{qemu} is not installed: "))
+            }
+            Why::Instead(why) => {
+                let said = match why {
+                    GuestError::NoPlugins(said) => said.clone(),
+                    GuestError::NewPluginApi { oldest, .. } => {
+                        format!("it supports only plugins of API version {oldest} and later")
+                    }
+                    other => other.to_string(),
+                };
+                let said = said.lines().next().unwrap_or_default();
+                (
+                    default_kernel()?,
+                    format!("QEMU's user mode cannot load knee's plugin ({said}): "),
+                )
+            }
+        };
+        tell!("knee: {why}the program runs in a guest with Linux {}", kernel.release());
+        Ok(Some((kernel, emulator)))
+    }
+}
+
+/// The newest kernel of the release that has been fetched, or that there is.
+fn default_kernel() -> anyhow::Result<Kernel> {
+    match Archive::of_user().newest_fetched(VERSION) {
+        Some(file) => Ok(Kernel::open(&file)?),
+        None => kernel(Some(Path::new(RELEASE))),
+    }
+}
+
+/// Runs the tests that are left, and keeps what each shows.
+fn run_tests(
+    host: ProgramHost<'_>,
+    program: &Program,
+    progress: &mut Progress<'_>,
+    writers: &mut Writers,
+) -> anyhow::Result<()> {
+    tell!("knee: {} of {}", plural(progress.left(), "test"), program.name());
+    let mut failed = Ok(());
+    check_program(host, program.path(), &progress.lines(), PATIENCE, |checked, names| {
+        let line = TestLine::of(&checked, names.functions());
+        writers.add(&line);
+        failed = progress.keep(line);
+        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    failed
+}

@@ -1,0 +1,82 @@
+//! `knee commute check --trace`: every access of one test, for study.
+
+use std::ops::ControlFlow;
+
+use anyhow::anyhow;
+use knee_agent::Outcome;
+use knee_trace::{CheckOptions, Checked, Functions, Kernel, TracedAccess, check};
+use serde_json::json;
+
+use super::{Args, options};
+use crate::exit::{ExitStatus, usage};
+use crate::input::emulator::emulator;
+use crate::stderr::tell;
+use crate::stdout;
+
+pub(super) fn run(
+    test: &str,
+    tests: &[(String, &[u8])],
+    kernel: &Kernel,
+    args: &Args,
+) -> anyhow::Result<ExitStatus> {
+    let found = tests.iter().find(|(id, _)| id == test);
+    let (_, line) = found.ok_or_else(|| {
+        usage(format!(
+            "none of {} tests is {test}: `knee commute tests` has their ids",
+            tests.len()
+        ))
+    })?;
+    let emulator = emulator()?;
+    emulator.version()?;
+    let options = CheckOptions { trace: true, ..options(args, kernel, emulator)? };
+    tell!("knee: {test} on Linux {}; the guest boots", kernel.release());
+    let mut told = Err(anyhow!("the test was not run"));
+    check(kernel, line, &options, |checked, functions| {
+        told = tell_all(&checked, functions, args.json);
+        ControlFlow::Continue(())
+    })?;
+    told
+}
+
+fn tell_all(checked: &Checked, functions: &Functions, as_json: bool) -> anyhow::Result<ExitStatus> {
+    if let Err(end) = &checked.outcome {
+        tell!("knee: the guest did not survive it: {end}");
+        return Ok(ExitStatus::TestcaseDied);
+    }
+    let unexpected = checked.outcome.as_ref().ok().filter(|is| **is != Outcome::AsExpected);
+    if let Some(outcome) = unexpected {
+        tell!("knee: {}: {outcome}", checked.id);
+    }
+    stdout::write_with(|out| {
+        for access in &checked.trace {
+            let line =
+                if as_json { as_json_line(access, functions) } else { text(access, functions) };
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    })?;
+    Ok(if unexpected.is_some() { ExitStatus::Policy } else { ExitStatus::Done })
+}
+
+/// The call, what it does to how many bytes at which virtual and physical address, and the code.
+fn text(access: &TracedAccess, functions: &Functions) -> String {
+    let TracedAccess { side, pc, address, physical, bytes, store, .. } = access;
+    let call = char::from(b'a' + *side as u8);
+    let does = if *store { "writes" } else { "reads " };
+    let function = functions.at(*pc).unwrap_or("?");
+    format!("{call} {does} {bytes:>2} {address:#018x} {physical:#012x}  {function} {pc:#x}")
+}
+
+fn as_json_line(access: &TracedAccess, functions: &Functions) -> String {
+    let TracedAccess { side, pc, address, physical, bytes, store, .. } = access;
+    json!({
+        "call": side,
+        "wrote": store,
+        "bytes": bytes,
+        "virtual": format!("{address:#x}"),
+        "physical": format!("{physical:#x}"),
+        "function": functions.at(*pc),
+        "pc": format!("{pc:#x}"),
+    })
+    .to_string()
+}

@@ -1,0 +1,135 @@
+//! `knee commute matrix`: of a model, or of what a check has found.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use knee_commute::{Extent, explore_pairs, watch};
+use knee_host::number::plural;
+use knee_host::write_atomically;
+use knee_report::Page;
+use knee_trace::findings::{MatrixDocument, Tally, Tested};
+
+use super::{From, warn};
+use crate::exit::{ExitStatus, usage};
+use crate::input::checks;
+use crate::present::commute::conditions as present;
+use crate::present::commute::program::Writers;
+use crate::present::commute::{self as shown, check, shared};
+use crate::present::page;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Pairs that are named one by one when not all of them was looked at.
+const MOST_WARNINGS: usize = 3;
+
+/// Print how often each pair of operations commutes, or is conflict-free in a kernel
+///
+/// Without DIR, of a model: in how many situations each pair commutes. With what `knee commute
+/// check -o DIR` has found: how many tests of each pair are conflict-free.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee commute matrix
+  knee commute matrix -o posix.html                 a page, with the conditions of every pair
+  knee commute matrix --json > posix.json           a record of it, with the conditions
+  knee report runs/* posix.json                     the matrix and runs on one page
+  knee commute matrix 6.1                           what `knee commute check -o 6.1` has found
+  knee commute matrix 6.1 -o 6.1.html               … as a page: pair, tests, conflicts, code
+  knee commute matrix shards/* -o 6.1.svg           … as a drawing
+
+Status 4: the model failed in some pair.")]
+pub(super) struct Args {
+    /// What `knee commute check -o DIR` has found; several are shards of one check
+    #[arg(value_name = "DIR", conflicts_with_all = ["interface", "model", "limit"])]
+    records: Vec<PathBuf>,
+
+    #[command(flatten)]
+    from: From,
+
+    /// As JSON, of a model with the conditions of every pair: for programs and `knee report`
+    #[arg(long)]
+    json: bool,
+
+    /// Write a self-contained HTML page with the conditions, or the tests, of every pair instead; of
+    /// a DIR, a drawing if FILE ends in .svg. - is standard output
+    #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "json")]
+    output: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let is_drawing =
+        args.output.as_ref().and_then(|file| file.extension()).is_some_and(|end| end == "svg");
+    match args.records.as_slice() {
+        [] if is_drawing => Err(usage(
+            "a matrix is drawn of what `knee commute check -o DIR` has found: name its DIR",
+        )),
+        [] => of_model(args),
+        named => of_record(args, named, is_drawing).map(|()| ExitStatus::Done),
+    }
+}
+
+fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result<()> {
+    let findings = checks::open(named)?;
+    let Some(file) = &args.output else {
+        if args.json {
+            let document = serde_json::to_value(MatrixDocument::of(&findings))?;
+            return stdout::print(&format!("{document:#}\n"));
+        }
+        let tested = &findings.check.tested;
+        let writers = match tested {
+            Tested::Kernel { .. } => String::new(),
+            Tested::Program { .. } => Writers::of(&findings.tests).text(),
+        };
+        let tally = Tally::of(&findings.tests);
+        return stdout::print(&(check::text(&tally, &tested.to_string()) + &writers));
+    };
+    let shared = shared::record(&findings);
+    if !is_drawing {
+        return page::write(&Page { shared: vec![shared], ..Page::default() }, file);
+    }
+    write_drawing(&knee_report::draw(&shared), file)
+}
+
+fn write_drawing(svg: &str, file: &Path) -> anyhow::Result<()> {
+    write_atomically(file, svg.as_bytes())
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    tell!("knee: wrote {}", file.display());
+    Ok(())
+}
+
+fn of_model(args: &Args) -> anyhow::Result<ExitStatus> {
+    watch(|what| tell!("knee: {what}"));
+    let model = args.from.model()?;
+    let names: Vec<&str> = model.operations().iter().map(|(name, _)| *name).collect();
+    let mut failed = 0;
+    let pairs = explore_pairs(&*model, &args.from.limits(), |_, error| {
+        failed += 1;
+        tell!("knee: {error}");
+    });
+    if failed > 0 {
+        let of = plural(failed + pairs.len(), "pair");
+        tell!("knee: the model failed in {failed} of {of}, which the matrix does not have");
+    }
+    let not_all = pairs.iter().filter(|(_, exploration)| exploration.extent != Extent::default());
+    match not_all.clone().count() {
+        0 => {}
+        1..=MOST_WARNINGS => {
+            for ([i, j], exploration) in not_all {
+                let pair = format!("{} and {}", names[*i], names[*j]);
+                warn(&pair, &exploration.extent, &args.from);
+            }
+        }
+        n => {
+            let of = pairs.len();
+            tell!(
+                "knee: of {n} of {of} pairs not all situations were looked at; --json says which"
+            );
+        }
+    }
+    let matrix = || shown::matrix::record(&*model, &pairs);
+    match &args.output {
+        None if args.json => stdout::print(&matrix().to_json())?,
+        None => stdout::print(&present::matrix(&names, &pairs))?,
+        Some(file) => page::write(&Page { matrices: vec![matrix()], ..Page::default() }, file)?,
+    }
+    Ok(if failed > 0 { ExitStatus::TestcaseDied } else { ExitStatus::Done })
+}

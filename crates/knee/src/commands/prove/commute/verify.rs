@@ -1,0 +1,273 @@
+//! `knee commute verify`.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use knee_agent::{EVERY_ORDER, Line, Outcome, SUBCOMMAND, Summary};
+use knee_commute::{Limits, Model, Wanted, in_order, models};
+use knee_host::Interrupt;
+use knee_host::number::plural;
+use knee_host::process::{Ties, spawn};
+use knee_host::workdir::WorkDir;
+
+use super::testgen::{push_line, sets};
+use crate::exit::ExitStatus;
+use crate::pace::Pace;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// The interface that this kernel has.
+const INTERFACE: &str = "posix";
+/// Where files live in memory.
+const TMPFS: &str = "/dev/shm";
+/// A test takes a millisecond; after this it hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(20);
+/// Between two looks at whether to stop.
+const POLL: Duration = Duration::from_millis(100);
+/// Tests that are shown of each kind of difference.
+const MOST_SHOWN: usize = 3;
+
+/// Run the tests on this kernel, one call after the other, and compare results with the model
+///
+/// Each test is set up, its calls are made in the order that it names, or in every order where they
+/// commute, and what they return is compared with what the model says. It says whether the model is
+/// right about this kernel; conflicts of memory need `knee commute check`. The tests use files in
+/// one directory of their own, and neither need nor use any privilege.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee commute verify                         every operation alone, every pair, commuting or not
+  knee commute verify rename link             only this pair
+  knee commute verify --dir /mnt/scratch      on the file system there
+  knee commute verify --tests tests.jsonl --json | jq 'select(.test[1] != \"as_expected\")'
+
+Status 1: something differs.")]
+pub(super) struct Args {
+    /// Two to four operations that are called at once; one: every pair with it; none: all
+    #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests")]
+    operations: Vec<String>,
+
+    /// Tests from a file of `knee commute tests`; - is standard input
+    #[arg(long, value_name = "FILE")]
+    tests: Option<PathBuf>,
+
+    /// Where to make the directory that the tests use
+    #[arg(long, value_name = "DIR", default_value = TMPFS)]
+    dir: PathBuf,
+
+    /// One line of JSON for each test, and one at the end
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    // Before there is a directory that has to be removed, or another thread.
+    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let tests = tests(&args.operations, args.tests.as_deref(), true)?;
+    let count = tests.iter().filter(|byte| **byte == b'\n').count();
+    let mut work =
+        WorkDir::create(&args.dir).with_context(|| format!("cannot use {}", args.dir.display()))?;
+    let dir = work.begin_round()?;
+    let mut agent = Agent::start(&dir, tests)?;
+    let mut seen = Seen::default();
+    let mut pace = Pace::begin();
+    let mut heard = Instant::now();
+    let summary = loop {
+        if let Some(signal) = interrupt.take() {
+            tell!("knee: interrupted after {}", plural(seen.tests, "test"));
+            return Ok(ExitStatus::Interrupted(signal));
+        }
+        let line = match agent.lines.recv_timeout(POLL) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) if heard.elapsed() < HANGS_AFTER => continue,
+            Err(RecvTimeoutError::Timeout) => {
+                let seconds = HANGS_AFTER.as_secs();
+                tell!("knee: the test after {} has hung for {seconds} s", seen.last());
+                return Ok(ExitStatus::TestcaseDied);
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = agent.child.wait()?;
+                tell!("knee: the test after {} ended the agent: {status}", seen.last());
+                return Ok(ExitStatus::TestcaseDied);
+            }
+        };
+        heard = Instant::now();
+        let parsed: Line = serde_json::from_str(&line)
+            .with_context(|| format!("the agent wrote what is no outcome: {line}"))?;
+        if args.json {
+            stdout::print(&(line + "\n"))?;
+        }
+        match parsed {
+            Line::Test(id, outcome) => seen.add(id, &outcome),
+            Line::Done(summary) => break summary,
+        }
+        if pace.is_due() {
+            tell!("knee: {} of {}", seen.tests, plural(count, "test"));
+        }
+    };
+    if !args.json {
+        stdout::print(&seen.text(&summary))?;
+    }
+    Ok(if summary.as_expected == summary.tests { ExitStatus::Done } else { ExitStatus::Policy })
+}
+
+/// Tests of `posix`, a line each: of a file, or of operations; also those that do not commute, if
+/// wanted.
+pub(super) fn tests(
+    operations: &[String],
+    file: Option<&Path>,
+    differing: bool,
+) -> anyhow::Result<Vec<u8>> {
+    if let Some(path) = file {
+        return read_tests(path);
+    }
+    let models = models();
+    let model = models.iter().find(|model| model.name() == INTERFACE).expect("it is one of ours");
+    make_tests(&**model, operations, differing)
+}
+
+/// Tests of a file, or of standard input.
+pub(super) fn read_tests(path: &Path) -> anyhow::Result<Vec<u8>> {
+    if path == Path::new("-") {
+        let mut lines = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut lines)?;
+        return Ok(lines);
+    }
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Tests of operations of a model.
+pub(super) fn make_tests(
+    model: &dyn Model,
+    operations: &[String],
+    differing: bool,
+) -> anyhow::Result<Vec<u8>> {
+    let sets = sets(model, operations, differing)?;
+    let wanted = Wanted { differing, ..Wanted::default() };
+    let mut lines = Vec::new();
+    let mut failed = None;
+    let generate = |nr: usize| {
+        let mut lines = Vec::new();
+        let generated = model.generate(&sets[nr], &Limits::default(), &wanted, &mut |test| {
+            push_line(&mut lines, &test);
+            ControlFlow::Continue(())
+        });
+        generated.map(|_| lines)
+    };
+    in_order(sets.len(), generate, |_, of_set| match of_set {
+        Ok(of_set) => {
+            lines.extend(of_set);
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    });
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(lines),
+    }
+}
+
+/// The process that runs the tests; killed when dropped.
+struct Agent {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Agent {
+    fn start(dir: &Path, tests: Vec<u8>) -> anyhow::Result<Self> {
+        let mut agent = Command::new(std::env::current_exe()?);
+        agent.args([SUBCOMMAND, EVERY_ORDER]).current_dir(dir);
+        agent.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = spawn(&mut agent, Ties::default()).context("cannot start the agent")?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let (Some(stdin), Some(stdout)) = (stdin, stdout) else { bail!("the agent has no pipes") };
+        std::thread::spawn(move || feed(stdin, &tests));
+        let (told, lines) = mpsc::channel();
+        std::thread::spawn(move || listen(stdout, &told));
+        Ok(Self { child, lines })
+    }
+}
+
+fn feed(mut to: ChildStdin, tests: &[u8]) {
+    // An agent that has died needs no more; its end is told elsewhere.
+    let _ = to.write_all(tests);
+}
+
+fn listen(from: ChildStdout, told: &mpsc::Sender<String>) {
+    for line in BufReader::new(from).lines().map_while(Result::ok) {
+        if told.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What has been told so far.
+#[derive(Default)]
+struct Seen {
+    tests: usize,
+    last: Option<String>,
+    /// By what differs: how many tests, and the first few.
+    different: BTreeMap<String, (usize, Vec<String>)>,
+}
+
+impl Seen {
+    fn add(&mut self, id: String, outcome: &Outcome) {
+        self.tests += 1;
+        let mut differs = |what: String| {
+            let (count, first) = self.different.entry(what).or_default();
+            *count += 1;
+            if first.len() < MOST_SHOWN {
+                first.push(id.clone());
+            }
+        };
+        match outcome {
+            Outcome::AsExpected => {}
+            Outcome::NotRun(_) | Outcome::SetupFailed(_) => differs(outcome.to_string()),
+            Outcome::Different(findings) => {
+                for found in findings {
+                    let call = operation(&id, &found.call);
+                    let (expected, returned) = (&found.expected, &found.returned);
+                    differs(format!("{call} returned {returned}, expected {expected}"));
+                }
+            }
+        }
+        self.last = Some(id);
+    }
+
+    fn last(&self) -> &str {
+        self.last.as_deref().unwrap_or("none")
+    }
+
+    fn text(&self, summary: &Summary) -> String {
+        let Summary { tests, as_expected, .. } = summary;
+        let mut text = String::new();
+        for (what, (count, first)) in &self.different {
+            let more = if *count > first.len() { ", …" } else { "" };
+            text += &format!("{what}\n  {}: {}{more}\n", plural(*count, "time"), first.join(", "));
+        }
+        text + &format!("{as_expected} of {} went as the model says.\n", plural(*tests, "test"))
+    }
+}
+
+/// The operation of a call: `link` of call `b` in `open,link/17.3`.
+fn operation<'i>(id: &'i str, call: &str) -> &'i str {
+    let names = id.split_once('/').map_or(id, |(names, _)| names);
+    let nr = call.bytes().next().map_or(0, |label| usize::from(label.wrapping_sub(b'a')));
+    names.split(',').nth(nr).unwrap_or(names)
+}

@@ -1,0 +1,71 @@
+//! `knee kernel`: kernels for guests.
+
+use clap::Subcommand;
+use knee_trace::Archive;
+use serde_json::json;
+
+use crate::exit::ExitStatus;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Version of the document.
+const SCHEMA: u32 = 1;
+
+/// List Debian's kernels, or fetch one for guests
+///
+/// They come from the mirror that this machine's apt uses, through apt with a configuration and
+/// lists of its own, into the user's cache (~/.cache/knee/kernels).
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee kernel list                   the kernels of Debian 11 to unstable
+  knee kernel fetch trixie           the newest of Debian 13, for virtual machines
+  knee kernel fetch 6.1              the newest 6.1
+  knee commute check stat rename --kernel \"$(knee kernel fetch 6.12)\"")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print the kernels that can be fetched, newest last, release by release
+    List {
+        /// As JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch a kernel unless it is there, and print its file
+    Fetch {
+        /// A release (bookworm), a package (6.1.0-18-amd64) or the first numbers of a version (6.1)
+        name: String,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    tell!("knee: reading apt's package lists, which are updated at most once a day");
+    let archive = Archive::of_user();
+    let text = match &args.command {
+        Command::List { json: true } => {
+            let kernels: Vec<_> = archive
+                .list()?
+                .into_iter()
+                .map(|package| {
+                    let (name, version, release) = (package.name, package.version, package.suite);
+                    json!({ "name": name, "version": version, "release": release })
+                })
+                .collect();
+            format!("{:#}\n", json!({ "schema": SCHEMA, "kernels": kernels }))
+        }
+        Command::List { json: false } => {
+            let packages = archive.list()?;
+            let width = packages.iter().map(|package| package.name.len()).max().unwrap_or(0);
+            let line = |package: &knee_trace::Package| {
+                format!("{:width$}  {:10}  {}\n", package.name, package.suite, package.version)
+            };
+            packages.iter().map(line).collect()
+        }
+        Command::Fetch { name } => format!("{}\n", archive.fetch(name)?.display()),
+    };
+    stdout::print(&text)?;
+    Ok(ExitStatus::Done)
+}

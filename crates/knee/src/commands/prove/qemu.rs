@@ -1,0 +1,94 @@
+//! `knee qemu`: QEMUs for guests, beside the installed one.
+
+use clap::Subcommand;
+use knee_trace::{Emulators, Package};
+use serde_json::json;
+
+use crate::exit::ExitStatus;
+use crate::stderr::tell;
+use crate::stdout;
+
+/// Version of the document.
+const SCHEMA: u32 = 1;
+/// What the list shows behind a QEMU that has been fetched.
+const FETCHED: &str = "fetched";
+
+/// List Debian's QEMUs, or fetch one for guests
+///
+/// They come from the mirror that this machine's apt uses, through apt with a configuration and
+/// lists of its own, into the user's cache (~/.cache/knee/qemu): each with the libraries that it
+/// needs, 90 MB. KNEE_QEMU names the one that `knee commute check` and `knee commute cost` use: a
+/// name as for fetch, or the path of a qemu-system-x86_64. Without it they use the installed one.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee qemu list                     the QEMUs of Debian 12 to unstable
+  knee qemu fetch trixie             the one of Debian 13
+  knee qemu fetch 10.0               the newest 10.0
+  KNEE_QEMU=trixie knee commute check stat rename --kernel bookworm
+  KNEE_QEMU=$HOME/qemu/build/qemu-system-x86_64 knee commute cost open")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print the QEMUs that can be fetched, release by release, and which have been
+    List {
+        /// As JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch a QEMU unless it is there, and print the name to set KNEE_QEMU to
+    Fetch {
+        /// A release (trixie), a version (10.0.13+ds-0+deb13u1) or its first numbers (10.0)
+        name: String,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    tell!("knee: reading apt's package lists, which are updated at most once a day");
+    let emulators = Emulators::of_user();
+    let text = match &args.command {
+        Command::List { json } => {
+            let (packages, fetched) = (emulators.list()?, emulators.fetched());
+            match json {
+                true => document(&packages, &fetched),
+                false => table(&packages, &fetched),
+            }
+        }
+        Command::Fetch { name } => {
+            let (package, emulator) = emulators.fetch(name)?;
+            // What cannot run here is better known now than when tests are to be run.
+            tell!("knee: QEMU {}", emulator.version()?);
+            format!("{}\n", package.version)
+        }
+    };
+    stdout::print(&text)?;
+    Ok(ExitStatus::Done)
+}
+
+fn document(packages: &[Package], fetched: &[Package]) -> String {
+    let qemu = |package: &Package| {
+        let (version, release) = (&package.version, &package.suite);
+        let is_fetched = is_among(fetched, package);
+        json!({ "version": version, "release": release, "fetched": is_fetched })
+    };
+    let qemus: Vec<_> = packages.iter().map(qemu).collect();
+    format!("{:#}\n", json!({ "schema": SCHEMA, "qemus": qemus }))
+}
+
+fn table(packages: &[Package], fetched: &[Package]) -> String {
+    let width = packages.iter().map(|package| package.version.len()).max().unwrap_or(0);
+    let line = |package: &Package| {
+        let mark = if is_among(fetched, package) { FETCHED } else { "" };
+        let line = format!("{:width$}  {:18}  {mark}", package.version, package.suite);
+        line.trim_end().to_owned() + "\n"
+    };
+    packages.iter().map(line).collect()
+}
+
+fn is_among(fetched: &[Package], package: &Package) -> bool {
+    let is = |other: &Package| (&other.suite, &other.version) == (&package.suite, &package.version);
+    fetched.iter().any(is)
+}

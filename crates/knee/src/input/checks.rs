@@ -1,0 +1,75 @@
+//! Records of `knee commute check` that a command is given.
+
+use std::path::{Path, PathBuf};
+
+use knee_host::number::plural;
+use knee_trace::findings::{Findings, TestLine, is_record};
+
+use crate::stderr::tell;
+
+/// Reads the shards of one check; a name may be several, with commas between them, or a directory
+/// with all of them.
+///
+/// What is missing is told.
+pub(crate) fn open(named: &[PathBuf]) -> anyhow::Result<Findings> {
+    let dirs: Vec<PathBuf> = named.iter().flat_map(|name| directories(name)).collect();
+    let findings = Findings::of_shards(&dirs)?;
+    let missing = findings.missing();
+    if missing > 0 {
+        let shards: Vec<String> =
+            findings.missing_shards().iter().map(ToString::to_string).collect();
+        let why = match shards.as_slice() {
+            [] => "the check has not come to its end (`knee commute check --resume` goes on)"
+                .to_owned(),
+            [shard] => format!("shard {shard} is not here"),
+            shards => format!("shards {} are not here", shards.join(", ")),
+        };
+        let of = plural(findings.check.tests.count, "test");
+        let name = dirs.first().map_or(Path::new(""), PathBuf::as_path).display();
+        tell!("knee: {name}: {missing} of {of} have no result: {why}");
+    }
+    Ok(findings)
+}
+
+/// The directories that a name stands for: itself, if there is a record; else those between its
+/// commas, or those in it.
+pub(crate) fn directories(name: &Path) -> Vec<PathBuf> {
+    if is_record(name) {
+        return vec![name.to_owned()];
+    }
+    match name.to_str() {
+        Some(text) if text.contains(',') && !name.exists() => {
+            text.split(',').filter(|part| !part.is_empty()).map(PathBuf::from).collect()
+        }
+        _ => match inside(name) {
+            none if none.is_empty() => vec![name.to_owned()],
+            records => records,
+        },
+    }
+}
+
+/// The records in a directory, by name.
+fn inside(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut records: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| is_record(path)).collect();
+    records.sort();
+    records
+}
+
+/// What records are called.
+pub(crate) fn names(named: &[PathBuf]) -> String {
+    let names: Vec<String> = named.iter().map(|name| name.display().to_string()).collect();
+    names.join(", ")
+}
+
+/// The tests that have just these operations, in any order.
+pub(crate) fn of_operations<'t>(tests: &'t [TestLine], operations: &[String]) -> Vec<&'t TestLine> {
+    let wanted = sorted(operations.iter().map(String::as_str).collect());
+    tests.iter().filter(|test| sorted(test.operations()) == wanted).collect()
+}
+
+fn sorted(mut names: Vec<&str>) -> Vec<&str> {
+    names.sort_unstable();
+    names
+}

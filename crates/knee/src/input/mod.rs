@@ -1,0 +1,36 @@
+//! What commands work on: results of any kind, records of checks, the QEMU of guests.
+
+pub(crate) mod checks;
+pub(crate) mod emulator;
+
+use std::path::Path;
+
+use knee_results::{Kind, Results};
+use knee_run::record::Record;
+use knee_testcases::CATALOGUE;
+
+/// Results of any kind, and the record if they are of one.
+pub(crate) struct Read {
+    pub(crate) results: Results,
+    pub(crate) record: Option<Record>,
+}
+
+/// Reads results of any kind. What foreign files do not tell of knee's own testcases is filled in.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Read> {
+    if Kind::of(path)? == Some(Kind::Record) {
+        // Either the directory or the run.json in it may be named.
+        let dir = match path.parent() {
+            _ if path.is_dir() => path,
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let record = Record::open(dir)?;
+        return Ok(Read { results: record.results(path)?, record: Some(record) });
+    }
+    let mut results = Results::read(path)?;
+    results.describe(|id| {
+        let testcase = CATALOGUE.find(&id.testcase)?;
+        Some((testcase.family, testcase.description))
+    });
+    Ok(Read { results, record: None })
+}

@@ -1,0 +1,140 @@
+//! What spoils tests, in words.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use knee_host::number::plural;
+use knee_trace::findings::{Datum, Fix, Ranking, SharedLine, TestLine, way};
+
+use super::check::{conflict_free, share, words};
+
+const BOLD: anstyle::Style = anstyle::Style::new().bold();
+const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+/// Functions that are named of one datum, and operations of one function.
+const MOST_NAMES: usize = 4;
+
+/// The data that spoil most tests, and what to fix first. `most`: how many of each.
+pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
+    let mut text = String::new();
+    let found = conflict_free(ranking.free, ranking.tests);
+    let _ = writeln!(text, "{BOLD}{title}: {found}.{BOLD:#}");
+    if ranking.data.is_empty() {
+        let _ = writeln!(text, "No test shares the same in every run.");
+        return text;
+    }
+    let conflicting = plural(ranking.conflicting, "test");
+    let _ = writeln!(text, "\nWhat {conflicting} share, by how many it alone would free:\n");
+    let _ = writeln!(text, "{DIM}{:>7} {:>7}{DIM:#}", "frees", "is in");
+    for datum in ranking.data.iter().take(most) {
+        let _ =
+            writeln!(text, "{:>7} {:>7}  {BOLD}{}{BOLD:#}", datum.frees, datum.tests, datum.datum);
+        for (what, functions) in doers(datum) {
+            let _ = writeln!(text, "{:>17}{DIM}{what} {functions}{DIM:#}", "");
+        }
+    }
+    if ranking.data.len() > most {
+        let more = plural(ranking.data.len() - most, "more datum").replace("datums", "data");
+        let _ = writeln!(text, "{DIM}        and {more} (--top 0 has all){DIM:#}");
+    }
+    let _ = writeln!(text, "\nOne after the other, what frees most first:\n");
+    for (nr, sentence) in sentences(ranking).iter().enumerate() {
+        let _ = writeln!(text, "{:>3}. {sentence}", nr + 1);
+    }
+    text
+}
+
+/// What to fix first, then next: a sentence each.
+pub(crate) fn sentences(ranking: &Ranking) -> Vec<String> {
+    let mut now = ranking.free;
+    let sentence = |(nr, fix): (usize, &Fix)| {
+        now += fix.frees;
+        let first = if nr == 0 { "fixing" } else { "after that, fixing" };
+        let more = match fix.frees {
+            1 => "1 more test".to_owned(),
+            n => format!("{n} more tests"),
+        };
+        let data: Vec<String> = fix.data.iter().map(|datum| format!("`{datum}`")).collect();
+        let (data, would) = match data.as_slice() {
+            [one] => (one.clone(), "would make"),
+            several => (several.join(" and "), "together would make"),
+        };
+        let share = share(now, ranking.tests);
+        format!("{first} {data} {would} {more} conflict-free: {now} ({share})")
+    };
+    ranking.fixes.iter().enumerate().map(sentence).collect()
+}
+
+/// Who writes and who reads it, a line each.
+fn doers(datum: &Datum) -> impl Iterator<Item = (&'static str, String)> {
+    let both = [("written by", &datum.writers), ("read by", &datum.readers)];
+    both.into_iter()
+        .filter(|(_, by)| !by.is_empty())
+        .map(|(what, by)| (what, functions(by, &datum.callers)))
+}
+
+/// Functions, each with who mostly calls it and the operations in which it is: those first that are in
+/// most lines of tests.
+fn functions(
+    by_operation: &BTreeMap<String, BTreeMap<String, usize>>,
+    callers: &BTreeMap<String, BTreeMap<String, Vec<String>>>,
+) -> String {
+    let mut operations: BTreeMap<String, (usize, Vec<&str>)> = BTreeMap::new();
+    for (operation, functions) in by_operation {
+        for (function, times) in functions {
+            let callers = callers.get(operation).and_then(|callers| callers.get(function));
+            let way = way(function, callers.and_then(|callers| callers.first()));
+            let (in_all, operations) = operations.entry(way).or_default();
+            *in_all += times;
+            operations.push(operation);
+        }
+    }
+    let mut functions: Vec<(String, (usize, Vec<&str>))> = operations.into_iter().collect();
+    functions.sort_by_key(|(_, (times, _))| std::cmp::Reverse(*times));
+    let named = functions.iter().map(|(function, (_, operations))| {
+        format!("{function} ({})", few(operations.iter().copied()))
+    });
+    few(named.collect::<Vec<_>>().iter().map(String::as_str))
+}
+
+/// Some of them, and how many more there are.
+fn few<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
+    let more = names.len().saturating_sub(MOST_NAMES);
+    let mut named: Vec<String> = names.take(MOST_NAMES).map(str::to_owned).collect();
+    if more > 0 {
+        named.push(format!("{more} more"));
+    }
+    named.join(", ")
+}
+
+/// All that a test shares, and who does it.
+pub(crate) fn test(test: &TestLine) -> String {
+    let mut text = String::new();
+    let verdict = words(test.verdict);
+    let _ = writeln!(text, "{BOLD}{}{BOLD:#}: {verdict}", test.test);
+    if let Some(how) = &test.died {
+        let _ = writeln!(text, "the guest did not survive it: {how}");
+    }
+    if let Some(outcome) = &test.unexpected {
+        let _ = writeln!(text, "not what the model says: {outcome:?}");
+    }
+    let operations = test.operations();
+    for shared in &test.conflicts {
+        let SharedLine { line, same_bytes, sides, .. } = shared;
+        let how = if *same_bytes { "" } else { ", different bytes (false sharing)" };
+        let _ = writeln!(text, "\n{BOLD}{}{BOLD:#}\n  {DIM}line {line}{how}{DIM:#}", shared.name());
+        for (&side, touched) in sides {
+            let operation = operations.get(side).copied().unwrap_or("?");
+            let [first, last] = touched.bytes;
+            let does = if touched.wrote { "writes" } else { "reads" };
+            let _ = writeln!(text, "  call {side} ({operation}) {does} bytes {first} to {last}");
+            for (what, functions) in [("written", &touched.writers), ("read", &touched.readers)] {
+                let mut what = format!("{what} by");
+                for way in touched.ways(functions) {
+                    let _ = writeln!(text, "      {what} {way}");
+                    what = " ".repeat(what.len());
+                }
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,65 @@
+//! What a page and a drawing show of a check.
+
+use knee_host::number::plural;
+use knee_report::{Shared, SharedLine, SharedSide, SharedVerdict};
+use knee_trace::findings::{Findings, Ranking, SharedLine as Line, Tally, TestLine, Verdict};
+
+use super::check::operations;
+use super::explain::sentences;
+
+/// Steps of what to fix that are told.
+const FIXES: usize = 10;
+
+/// The findings of a check.
+pub(crate) fn record(findings: &Findings) -> Shared {
+    let check = &findings.check;
+    let mut shared = Shared::new(check.tested.to_string(), operations(&Tally::of(&findings.tests)));
+    shared.fixes = sentences(&Ranking::of(&findings.tests, FIXES));
+    let mut left_out = 0;
+    for test in &findings.tests {
+        let lines = test.conflicts.iter().map(line);
+        let (verdict, note) = (verdict(test.verdict), note(test));
+        if !shared.add(&test.test, &test.operations(), verdict, note, lines) {
+            left_out += 1;
+        }
+    }
+    let of_others = |n| format!("{} of other than two calls, not shown", plural(n, "test"));
+    shared.facts = [
+        (findings.missing() > 0).then(|| format!("{} missing", plural(findings.missing(), "test"))),
+        (left_out > 0).then(|| of_others(left_out)),
+        Some(format!("QEMU {}", check.qemu)),
+        Some(format!("knee {}", check.knee_version)),
+        Some(check.began.clone()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    shared
+}
+
+fn verdict(verdict: Verdict) -> SharedVerdict {
+    match verdict {
+        Verdict::ConflictFree => SharedVerdict::Free,
+        Verdict::Conflict => SharedVerdict::Conflict,
+        Verdict::Sometimes => SharedVerdict::Sometimes,
+        Verdict::Disturbed => SharedVerdict::Disturbed,
+        Verdict::Died => SharedVerdict::Died,
+    }
+}
+
+fn note(test: &TestLine) -> String {
+    let died = test.died.as_ref().map(|how| format!("the guest did not survive it: {how}"));
+    let unexpected =
+        test.unexpected.as_ref().map(|outcome| format!("not what the model says: {outcome:?}"));
+    [died, unexpected].into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+fn line(line: &Line) -> SharedLine {
+    let sides = line.sides.iter().map(|(&call, touched)| SharedSide {
+        call,
+        bytes: touched.bytes,
+        writers: touched.ways(&touched.writers),
+        readers: touched.ways(&touched.readers),
+    });
+    SharedLine { name: line.name(), same_bytes: line.same_bytes, sides: sides.collect() }
+}

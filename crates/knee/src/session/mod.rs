@@ -1,0 +1,115 @@
+//! A measurement on its way: its record, its rounds, and what is common to all of them.
+
+mod resume;
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use knee_host::{CpuList, Interrupt, Topology};
+use knee_run::launch::Launcher;
+use knee_run::noise::NoiseFloors;
+use knee_run::plan::Case;
+use knee_run::record::{RecordError, Rounds, RunRecord, Writer};
+use knee_run::sweep::{Ended, Sweep};
+use knee_testcases::CATALOGUE;
+
+pub(crate) use self::resume::resume;
+use crate::exit::usage;
+use crate::present::progress::Progress;
+use crate::stderr::{tell, tell_of_debug_build};
+
+/// Where runs are kept unless `-o` says otherwise.
+const RUNS: &str = "runs";
+
+/// Samples per round.
+pub(crate) const SAMPLES: u64 = 3;
+/// Interval and warm-up otherwise.
+pub(crate) const INTERVAL: f64 = 0.2;
+pub(crate) const WARMUP: f64 = 0.1;
+
+/// Starts the record of `run`, in the directory asked for or in one of its own.
+pub(crate) fn begin(
+    run: RunRecord,
+    output: Option<&Path>,
+) -> anyhow::Result<(Writer, RunRecord, Rounds)> {
+    let writer = match output {
+        Some(dir) => Writer::create(dir, &run).map_err(refused)?,
+        None => create_unnamed(&run)?,
+    };
+    Ok((writer, run, Rounds::default()))
+}
+
+/// Measures what `run` asks for and is not yet `finished`.
+pub(crate) fn carry_out(
+    writer: &mut Writer,
+    run: &mut RunRecord,
+    finished: &Rounds,
+    mut progress: Progress,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Ended> {
+    // Orphans of what is measured come to us and are ended.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    if run.cases.iter().any(Case::is_built_in) {
+        tell_of_debug_build();
+    }
+    let mut executor = Launcher::this_program();
+    let observer = &mut progress;
+    let mut sweep =
+        Sweep { run, writer, executor: &mut executor, observer, interrupt, catalogue: CATALOGUE };
+    let ended = sweep.run(finished);
+    progress.finish();
+    Ok(ended?)
+}
+
+/// The machine, or those CPUs of it that were asked for.
+pub(crate) fn topology(cpus: Option<&CpuList>) -> anyhow::Result<Topology> {
+    let machine = Topology::read()?;
+    match cpus {
+        Some(cpus) => machine.restrict(cpus).map_err(|e| usage(e.to_string())),
+        None => Ok(machine),
+    }
+}
+
+/// A place for the record that is taken was named by mistake; all else is the machine's fault.
+fn refused(error: RecordError) -> anyhow::Error {
+    match error {
+        RecordError::NotEmpty { .. } => usage(format!("-o {error}")),
+        _ => error.into(),
+    }
+}
+
+/// A record of its own in the directory of runs.
+fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
+    for dir in numbered(RUNS, &run.environment.started_at, "") {
+        match Writer::create(&dir, run) {
+            Err(RecordError::NotEmpty { .. } | RecordError::InUse { .. }) => {}
+            other => return other,
+        }
+    }
+    unreachable!("some number is unused")
+}
+
+/// The noise floors kept for the machine of `run`. Results are worth showing without them too.
+pub(crate) fn kept_floors(run: &RunRecord) -> Option<NoiseFloors> {
+    NoiseFloors::kept_for(run).unwrap_or_else(|error| {
+        tell!("knee: the noise floor is not used: {error}");
+        None
+    })
+}
+
+/// A number that differs from run to run, short enough to be typed again as a seed.
+pub(crate) fn random() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::from(now.subsec_nanos()) ^ (now.as_secs() & 0xffff)
+}
+
+/// Names in a directory by when something began: `runs/2026-11-21T090000Z`, and with `-2`, `-3` … for more of
+/// the same second. `ending` is what files end in.
+pub(crate) fn numbered(dir: &str, started_at: &str, ending: &str) -> impl Iterator<Item = PathBuf> {
+    let started = Path::new(dir).join(started_at.replace(':', "")).display().to_string();
+    let ending = ending.to_owned();
+    (1_u64..).map(move |n| match n {
+        1 => format!("{started}{ending}").into(),
+        n => format!("{started}-{n}{ending}").into(),
+    })
+}

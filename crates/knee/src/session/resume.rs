@@ -1,0 +1,38 @@
+//! Going on with a recorded run: only where its numbers were taken.
+
+use std::path::Path;
+
+use knee_host::{CpuList, Environment, Topology};
+use knee_run::record::{Machine, Paused, Rounds, RunRecord, Writer};
+use knee_testcases::CATALOGUE;
+
+use crate::exit::usage;
+
+/// Opens the record in `dir` to go on with it; one that cannot be continued here is left as it is.
+pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> {
+    let paused = Paused::open(dir)?;
+    let run = paused.run();
+    let (then, now) =
+        (Machine::from(&run.environment), Machine::from(&Environment::capture(&run.request.dir)));
+    if then != now {
+        return Err(usage(format!(
+            "--resume {}: that run was begun on {then}, and this is {now}: rounds of different \
+             machines do not mix; resume it there, or begin a new run here",
+            dir.display()
+        )));
+    }
+    for case in run.cases.iter().filter(|case| case.is_built_in()) {
+        CATALOGUE.of_record(&case.id).map_err(|error| {
+            usage(format!(
+                "--resume {}: this knee cannot measure {}: {error}; use the knee that began the run",
+                dir.display(),
+                case.id
+            ))
+        })?;
+    }
+    let cpus: CpuList = run.request.cpus.iter().copied().collect();
+    Topology::read()?.restrict(&cpus).map_err(|error| {
+        usage(format!("--resume {}: that run is on CPUs {cpus}: {error}", dir.display()))
+    })?;
+    Ok(paused.go_on()?)
+}
