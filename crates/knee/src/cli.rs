@@ -94,9 +94,9 @@ Examples:
   knee run                               a tour of every service of this kernel
   knee run mmap1 'page_fault*'           some testcases, in both modes
   knee compare runs/A runs/B             what changed between two runs
-  knee ab --before ./old --after ./new   compare two programs, with interleaved rounds
-  knee profile growth mmap1              rank functions by what grows with the cores
-  knee commute check open close          find the cache lines that two calls share
+  knee ab --before ./old --after ./new   which program is faster?
+  knee profile growth mmap1              rank functions by growth with tasks
+  knee commute check open close          find cache lines that two calls share
 
 Exit status:
   0 done   1 a --fail-on condition matched   2 usage error
