@@ -17,6 +17,7 @@
 //! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
 //! | [`clock`], [`utc`] | what time is it, as a number and as text that sorts? |
 //! | [`number`] | how is a number written for people? |
+//! | [`skip`] | how does a test say what this machine lacks? |
 //! | [`suggest`] | which name may a misspelt one mean? |
 //!
 //! ```
@@ -46,6 +47,7 @@ pub mod number;
 pub mod placement;
 pub mod process;
 pub mod signal;
+pub mod skip;
 pub mod suggest;
 mod sysfs;
 pub mod topology;

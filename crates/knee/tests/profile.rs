@@ -9,13 +9,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
-use support::{Finished, Scratch, assert_schema, finish, signal, start_telling, wait_until};
+use support::{Finished, Scratch, assert_schema, finish, signal, skip, start_telling, wait_until};
 
 /// Runs knee, unless the kernel lets us sample nothing here.
 fn profile(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
     let finished = finish(scratch.knee(&["profile"]).args(args));
     if finished.stderr.contains("not permitted") {
-        println!("skipped: {}", finished.stderr);
+        skip("sampling", &finished.stderr);
         return None;
     }
     Some(finished)
@@ -160,7 +160,7 @@ fn a_command_that_sleeps_is_seen_without_a_cpu() {
 fn locks(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
     let finished = profile(scratch, &[&["--locks"], args].concat())?;
     if finished.stderr.contains("this kernel has no") {
-        println!("skipped: {}", finished.stderr);
+        skip("sampling", &finished.stderr);
         return None;
     }
     Some(finished)
@@ -255,7 +255,7 @@ fn without_root_a_command_is_sampled_with_all_that_it_starts() {
     command.current_dir(scratch.path()).stdin(Stdio::null()).uid(NOBODY).gid(NOBODY);
     let sampled = finish(&mut command);
     if sampled.stderr.contains("not permitted") {
-        return println!("skipped: {}", sampled.stderr);
+        return skip("sampling", &sampled.stderr);
     }
     sampled.assert_code(0);
     let capture = capture(&scratch, "c.json");

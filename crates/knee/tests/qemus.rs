@@ -103,8 +103,7 @@ fn a_qemu_that_cannot_be_used_is_reported_with_what_to_set() {
 #[test]
 fn the_installed_qemu_is_used_where_none_is_named() {
     let Ok(version) = Emulator::default().version() else {
-        eprintln!("skipped: qemu-system-x86_64 is not installed");
-        return;
+        return skip("qemu", "qemu-system-x86_64 is not installed");
     };
     let scratch = Scratch::new();
     let doctor = |named: &str| {

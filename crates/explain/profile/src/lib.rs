@@ -34,9 +34,6 @@ mod kernel_symbols;
 pub mod locks;
 mod records;
 pub mod sampling;
-#[cfg(test)]
-#[path = "../../../knee/tests/support/skip.rs"]
-mod skip;
 mod symbols;
 pub mod view;
 

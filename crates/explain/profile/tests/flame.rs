@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use knee_host::skip::skip;
 use knee_profile::capture::{About, Clock, Function, Kind, Losses, Machine, Stacks, Unit};
 use knee_profile::view::flame::flame;
 
@@ -37,7 +38,7 @@ fn graph() -> String {
 fn say(script: &str) -> Option<String> {
     let runs = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
     let Some(browser) = BROWSERS.iter().find(runs) else {
-        eprintln!("skipped: none of {} is installed", BROWSERS.join(", "));
+        skip("browser", format_args!("none of {} is installed", BROWSERS.join(", ")));
         return None;
     };
     let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,6 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 pub(crate) mod schema;
-mod skip;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-pub(crate) use skip::skip;
+pub(crate) use knee_host::skip::skip;
 
 /// How long a condition may take on the slowest machine before the test gives up; a test that
 /// passes never waits that long.

@@ -6,6 +6,7 @@ mod synthetic;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use knee_host::skip::skip;
 use knee_report::render;
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
@@ -27,7 +28,7 @@ impl Opened {
     fn new(kind: &str) -> Option<Self> {
         let runs = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
         let Some(browser) = BROWSERS.iter().find(runs) else {
-            eprintln!("skipped: none of {} is installed", BROWSERS.join(", "));
+            skip("browser", format_args!("none of {} is installed", BROWSERS.join(", ")));
             return None;
         };
         let dir = tempfile::tempdir().unwrap();

@@ -235,7 +235,7 @@ mod tests {
         for maker in &MAKERS {
             let image = match maker.make(KIB << 10) {
                 Err(error @ DiskError::NoMkfs { .. }) => {
-                    crate::skip::skip("mkfs", error);
+                    knee_host::skip::skip("mkfs", error);
                     continue;
                 }
                 made => made.unwrap(),

@@ -67,9 +67,6 @@ mod qemu;
 mod ram;
 mod record;
 mod results;
-#[cfg(test)]
-#[path = "../../../knee/tests/support/skip.rs"]
-mod skip;
 mod symbols;
 mod tool;
 

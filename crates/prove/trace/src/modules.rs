@@ -329,7 +329,10 @@ mod tests {
             let input = memfd::holding("knee-test", &plain).unwrap();
             let compressed = Command::new(program).arg("-c").stdin(Stdio::from(input)).output();
             let Ok(compressed) = compressed else {
-                crate::skip::skip(program, format_args!("{program} of {package} is not installed"));
+                knee_host::skip::skip(
+                    program,
+                    format_args!("{program} of {package} is not installed"),
+                );
                 continue;
             };
             let path = PathBuf::from(format!("/modules/brd.ko.{extension}"));

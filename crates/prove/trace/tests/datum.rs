@@ -8,12 +8,10 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use knee_commute::{Limits, Wanted, models};
+use knee_host::skip::skip;
 use knee_trace::{
     Archive, CheckError, CheckOptions, Emulator, GuestError, GuestOptions, Kernel, check,
 };
-
-#[path = "../../../knee/tests/support/skip.rs"]
-mod skip;
 
 /// For each guest that waits for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -79,13 +77,13 @@ fn what_calls_are_known_to_share_has_its_name_in_every_kernel() {
     let kernels: Vec<Kernel> =
         Archive::of_user().fetched().iter().filter_map(|file| Kernel::open(file).ok()).collect();
     if kernels.is_empty() {
-        skip::skip("qemu", "no kernel has been fetched: knee kernel fetch bookworm");
+        skip("qemu", "no kernel has been fetched: knee kernel fetch bookworm");
     }
     for kernel in kernels {
         let names = match shared(&kernel, &all.concat()) {
             Ok(names) => names,
             Err(CheckError::Guest(error @ GuestError::NoQemu(_))) => {
-                skip::skip("qemu", error);
+                skip("qemu", error);
                 return;
             }
             Err(error) => panic!("{}: {error}", kernel.release()),

@@ -10,13 +10,11 @@ use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use knee_host::skip::skip;
 use knee_trace::{
     Archive, Emulator, End, Event, Guest, GuestError, GuestOptions, Header, Initramfs, Kernel,
     Record, Side, TestResult, Touch, TracedAccess, Tracing,
 };
-
-#[path = "../../../knee/tests/support/skip.rs"]
-mod skip;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// One test of so many may have a side switched out: the guest's kernel has work of its own.
@@ -87,7 +85,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// Starts a guest that runs the probe; none, and a printed reason, where that cannot be.
 fn start(arguments: &str, options: GuestOptions) -> Option<Guest> {
     let skip = |reason: &dyn std::fmt::Display| {
-        skip::skip("qemu", reason);
+        skip("qemu", reason);
         None
     };
     let kernel = match &*KERNEL {

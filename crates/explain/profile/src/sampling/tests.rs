@@ -3,6 +3,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use knee_host::skip::skip;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::*;
@@ -92,14 +93,14 @@ fn known_shares_are_found(open: fn(&Target, &Options) -> Result<Sampler, SampleE
     let dir = tempfile::tempdir().unwrap();
     let program = match known(dir.path(), 2500) {
         Ok(program) => program,
-        Err(reason) => return println!("skipped: {reason}"),
+        Err(reason) => return skip("cc", reason),
     };
     let (mut child, go) = held(&program);
     let sampler = match open(&Target::Exec(child.id() as i32), &Options::default()) {
         Ok(sampler) => sampler,
         Err(error) => {
             child.kill().and_then(|()| child.wait()).unwrap();
-            return println!("skipped: {error}");
+            return skip("sampling", error);
         }
     };
     let stolen = stolen();
@@ -185,7 +186,7 @@ fn running_is_sampled(open: fn(&Target, &Options) -> Result<Sampler, SampleError
     child.kill().and_then(|()| child.wait()).unwrap();
     let capture = match result {
         Ok(capture) => capture,
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => return skip("sampling", error),
     };
     assert_eq!(capture.programs, ["sh"]);
     assert!(capture.samples() >= 30);
@@ -229,7 +230,7 @@ fn children_from_before_are_neither_sampled_nor_counted() {
     rustix::process::kill_process(elder, rustix::process::Signal::KILL).unwrap();
     let capture = match result {
         Ok(capture) => capture,
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => return skip("sampling", error),
     };
     assert_eq!(capture.programs, ["sh"]);
     // What the elder has used meanwhile is as much again, or more.

@@ -9,8 +9,6 @@ mod entries;
 mod formula;
 mod oracle;
 mod planted;
-#[path = "../../../../knee/tests/support/skip.rs"]
-mod skip;
 mod solver;
 mod toys;
 
@@ -18,6 +16,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use knee_commute::{Exploration, Extent, Limits, Model, explore_pairs, in_order, models};
+use knee_host::skip::skip;
 
 use crate::oracle::Objection;
 use crate::solver::Solver;
@@ -28,7 +27,7 @@ fn z3() -> Option<Solver> {
     match Solver::start() {
         Ok(solver) => Some(solver),
         Err(error) => {
-            skip::skip("z3", format_args!("z3 cannot be run: {error}"));
+            skip("z3", format_args!("z3 cannot be run: {error}"));
             None
         }
     }

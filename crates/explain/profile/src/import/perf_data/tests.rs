@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::*;
 use crate::capture::Kind;
-use crate::skip::skip;
+use knee_host::skip::skip;
 
 /// Samples that a file has at least, or most that is said of it could be so by chance.
 const ENOUGH: u64 = 100;

@@ -1,5 +1,6 @@
 use std::process::Command;
 
+use knee_host::skip::skip;
 use snapbox::{assert_data_eq, str};
 
 use super::*;
@@ -19,11 +20,11 @@ fn go(arguments: &[&str]) -> Option<String> {
         Ok(output) => {
             let reason = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(reason.contains("no such tool"), "{reason}");
-            eprintln!("skipped: {reason}");
+            skip("go", reason);
             None
         }
         Err(error) => {
-            eprintln!("skipped: go: {error}");
+            skip("go", format_args!("go cannot be run: {error}"));
             None
         }
     }
