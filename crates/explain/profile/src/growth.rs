@@ -117,7 +117,7 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     let points = captures.iter().map(point).collect::<Result<Vec<_>, _>>()?;
     for pair in captures.windows(2) {
         let key = |capture: &Capture| {
-            let work = capture.work.as_ref().map(|work| (work.testcase.clone(), work.mode.clone()));
+            let work = capture.work.as_ref().map(|work| (work.case.clone(), work.mode));
             (work, capture.clock.event.clone(), capture.clock.user_only)
         };
         if key(pair[0]) != key(pair[1]) {
@@ -157,7 +157,7 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
         let (a, b) = (rank(a), rank(b));
         b.0.cmp(&a.0).then_with(|| b.1.total_cmp(&a.1))
     });
-    let testcase = last.work.as_ref().map_or(String::new(), |work| work.testcase.clone());
+    let testcase = last.work.as_ref().map_or(String::new(), |work| work.case.to_string());
     Ok(Growth { testcase, measure: difference.measure, points, rows })
 }
 

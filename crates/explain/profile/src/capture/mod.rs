@@ -8,6 +8,7 @@
 mod file;
 mod stacks;
 
+use knee_results::{CaseId, Mode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,11 +89,12 @@ pub enum Unit {
 /// What tasks of a testcase got done while they were sampled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
-    /// Label of the testcase, such as `read1@same-file`.
-    pub testcase: String,
-    /// `processes` or `threads`.
-    pub mode: String,
-    /// Number of tasks.
+    /// The testcase and its parameters.
+    #[serde(rename = "testcase")]
+    pub case: CaseId,
+    /// Processes or threads.
+    pub mode: Mode,
+    /// Task count.
     pub tasks: u32,
     /// Iterations of all tasks.
     pub iterations: u64,

@@ -1,3 +1,4 @@
+use knee_results::{CaseId, Mode};
 use snapbox::{assert_data_eq, str};
 
 use super::*;
@@ -12,7 +13,7 @@ fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
         collected.add("knee", &functions, *samples, samples * 1_000_000);
     }
     let all: u64 = stacks.iter().map(|stack| stack.1).sum();
-    let mode = "threads".into();
+    let mode = Mode::Threads;
     collected.finish(About {
         title: "mmap1".into(),
         machine: Machine::default(),
@@ -24,7 +25,7 @@ fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
         },
         seconds: Some(1.0),
         cpu_seconds: Some(all as f64 / 1e3),
-        work: Some(Work { testcase: "mmap1".into(), mode, tasks, iterations }),
+        work: Some(Work { case: CaseId::new("mmap1"), mode, tasks, iterations }),
         losses: Losses::default(),
     })
 }
@@ -93,7 +94,7 @@ fn captures_that_do_not_belong_together_are_refused() {
     let refused = growth(&[one.clone(), uncounted]).unwrap_err();
     assert!(matches!(refused, GrowthError::NoWork { .. }));
     let mut other = two.clone();
-    other.work.as_mut().unwrap().mode = "processes".into();
+    other.work.as_mut().unwrap().mode = Mode::Processes;
     let refused = growth(&[one.clone(), other]).unwrap_err();
     assert!(matches!(refused, GrowthError::Different { .. }));
     assert_eq!(growth(&[two.clone(), one.clone()]), growth(&[one, two]), "in any order");

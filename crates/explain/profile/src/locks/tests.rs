@@ -1,3 +1,4 @@
+use knee_results::{CaseId, Mode};
 use snapbox::{assert_data_eq, str};
 
 use super::*;
@@ -39,8 +40,8 @@ fn example() -> LockWaits {
         machine: Machine::default(),
         seconds: 3.0,
         work: Some(Work {
-            testcase: "mmap1".into(),
-            mode: "threads".into(),
+            case: CaseId::new("mmap1"),
+            mode: Mode::Threads,
             tasks: 4,
             iterations: 100_000,
         }),

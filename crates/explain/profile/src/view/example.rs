@@ -1,6 +1,8 @@
 //! A small capture for tests of views: two programs, recursion, an inlined function, the kernel, a
 //! function of which only the module is known, and a sample without a stack.
 
+use knee_results::{CaseId, Mode};
+
 use crate::capture::{About, Capture, Clock, Function, Kind, Losses, Machine, Stacks, Unit, Work};
 
 pub(crate) fn user(name: &str) -> Function {
@@ -72,8 +74,8 @@ pub(crate) fn dearer() -> Capture {
 
 pub(crate) fn with_work(mut capture: Capture, iterations: u64) -> Capture {
     capture.work = Some(Work {
-        testcase: "read1@same-file".into(),
-        mode: "processes".into(),
+        case: CaseId::from_record("read1@file=same"),
+        mode: Mode::Processes,
         tasks: 2,
         iterations,
     });

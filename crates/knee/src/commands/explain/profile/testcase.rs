@@ -29,15 +29,15 @@ use crate::pace::Pace;
 use crate::session::{WARMUP, topology};
 use crate::stderr::{tell, tell_of_debug_build};
 
-/// Seconds from count to count.
+/// Seconds between counter readings.
 const INTERVAL: f64 = 0.1;
 
-/// Intervals of so many seconds.
+/// The count of intervals in `seconds`, at least one.
 fn count(seconds: f64) -> u64 {
     (seconds / INTERVAL).ceil().max(1.0) as u64
 }
 
-/// A testcase that is to be sampled.
+/// A testcase to sample.
 pub(super) struct Bench<'a> {
     selected: Selected,
     case: Case,
@@ -81,8 +81,8 @@ impl<'a> Bench<'a> {
         self.case.id.to_string()
     }
 
-    /// Runs so many tasks, and samples them for so many seconds once they have warmed up. `started` is
-    /// told when sampling begins.
+    /// Runs `tasks` tasks, and samples them for `seconds` after the warm-up. Calls `started` when
+    /// sampling begins.
     pub(super) fn sample<W: Told>(
         &self,
         tasks: u32,
@@ -140,15 +140,15 @@ impl<'a> Bench<'a> {
             return Ok(Ok(Sampled::Part(sampler.finish(title, started_at, None)?, signal)));
         }
         let work = Work {
-            testcase: self.label(),
-            mode: self.mode.to_string(),
+            case: self.case.id.clone(),
+            mode: self.mode,
             tasks,
             iterations: iterations.round() as u64,
         };
         Ok(Ok(Sampled::Whole(sampler.finish(title, started_at, Some(work))?)))
     }
 
-    /// The iterations per second of so many tasks, which are not sampled.
+    /// Measures the iterations per second of `tasks` tasks without sampling.
     pub(super) fn rate(
         &self,
         tasks: u32,
@@ -172,7 +172,7 @@ impl<'a> Bench<'a> {
         Ok(result.map(|()| iterations / all))
     }
 
-    /// One round of so many tasks, in intervals that make so many seconds once they have warmed up.
+    /// Runs one round of `tasks` tasks, in intervals that add up to `seconds` after the warm-up.
     fn round(
         &self,
         tasks: u32,
@@ -214,15 +214,15 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What was taken of a testcase.
+/// The recording of a testcase.
 pub(super) enum Sampled<T> {
-    /// All that was asked for.
+    /// The complete recording.
     Whole(T),
-    /// What there was when this signal came.
+    /// The recording up to this signal.
     Part(T, i32),
 }
 
-/// Says why there is no capture, and what knee returns then.
+/// Reports why there is no capture, and returns the exit status.
 pub(super) fn told(stopped: Stopped, bench: &Bench<'_>) -> anyhow::Result<ExitStatus> {
     match stopped {
         Stopped::Failed(failure) => {

@@ -1,4 +1,4 @@
-//! Captures of `knee profile` among what is to be shown.
+//! Captures and lock waits of `knee profile` on the page.
 
 use std::path::{Path, PathBuf};
 
@@ -8,15 +8,14 @@ use knee_profile::growth::{growth, table};
 use knee_profile::locks::{self, LockWaits};
 use knee_profile::view::flame::{SCRIPT, STYLE, flame};
 use knee_report::{Growth, Page, Profile, Waits};
-use knee_results::{CaseId, Mode};
 
 use crate::exit::usage;
 use crate::present::profile::summary;
 
-/// Functions and sites that a table shows on a page.
+/// Rows of a table of functions or sites on a page.
 const SHOWN: usize = 10;
 
-/// Whether a file of JSON is a capture.
+/// Whether a JSON file is a capture.
 pub(super) fn is_capture(path: &Path) -> bool {
     #[derive(serde::Deserialize)]
     struct Head {
@@ -29,7 +28,7 @@ pub(super) fn is_capture(path: &Path) -> bool {
     file.is_ok_and(|file| serde_json::from_reader::<_, Head>(file).is_ok())
 }
 
-/// Puts captures beside the curves of their testcases.
+/// Adds captures to the page, for the curves of their testcases.
 pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     let mut captures = Vec::new();
     for path in paths {
@@ -39,7 +38,7 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
         captures.push(capture);
     }
     let key = |capture: &Capture| {
-        capture.work.as_ref().map(|work| (work.testcase.clone(), work.mode.clone(), work.tasks))
+        capture.work.as_ref().map(|work| (work.case.clone(), work.mode, work.tasks))
     };
     captures.sort_by_key(key);
     if let Some(pair) = captures.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
@@ -53,23 +52,19 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     for of_one in captures.chunk_by(is_same) {
         if let (Ok(growth), Some(work)) = (growth(of_one), &of_one[0].work) {
             let table = table(&growth, SHOWN).to_string();
-            page.growths.push(Growth {
-                case: CaseId::from_record(&work.testcase).to_string(),
-                mode: mode(&work.mode),
-                table,
-            });
+            page.growths.push(Growth { case: work.case.to_string(), mode: work.mode, table });
         }
     }
     Ok(())
 }
 
-/// Puts tables of lock waits there.
+/// Adds tables of lock waits to the page, for the curves of their testcases.
 pub(super) fn put_waits(all: &[(PathBuf, LockWaits)], page: &mut Page) -> anyhow::Result<()> {
     for (path, waits) in all {
         let work = has_curve(page, path, waits.work.as_ref(), &waits.title)?;
         page.waits.push(Waits {
-            case: CaseId::from_record(&work.testcase).to_string(),
-            mode: mode(&work.mode),
+            case: work.case.to_string(),
+            mode: work.mode,
             tasks: work.tasks,
             table: locks::table(waits, SHOWN).to_string(),
         });
@@ -78,7 +73,7 @@ pub(super) fn put_waits(all: &[(PathBuf, LockWaits)], page: &mut Page) -> anyhow
     Ok(())
 }
 
-/// What got done, of which the page has a curve.
+/// Returns `work`, or an error if the page has no curve for it.
 fn has_curve<'a>(
     page: &Page,
     path: &Path,
@@ -87,12 +82,10 @@ fn has_curve<'a>(
 ) -> anyhow::Result<&'a Work> {
     let is_of = |work: &&Work| {
         let mut curves = page.curves.iter();
-        let case = CaseId::from_record(&work.testcase);
-        curves.any(|curve| curve.measured.case == case && curve.mode() == mode(&work.mode))
+        curves.any(|curve| curve.measured.case == work.case && curve.mode() == work.mode)
     };
     work.filter(is_of).ok_or_else(|| {
-        let what =
-            work.map_or(title.to_owned(), |work| format!("{} as {}", work.testcase, work.mode));
+        let what = work.map_or(title.to_owned(), |work| format!("{} as {}", work.case, work.mode));
         usage(format!(
             "{}: it is of {what}, which none of the runs has: name a run that does",
             path.display()
@@ -103,16 +96,12 @@ fn has_curve<'a>(
 fn profile(capture: &Capture) -> Option<Profile> {
     let work = capture.work.as_ref()?;
     Some(Profile {
-        case: CaseId::from_record(&work.testcase).to_string(),
-        mode: mode(&work.mode),
+        case: work.case.to_string(),
+        mode: work.mode,
         tasks: work.tasks,
         summary: summary(capture).trim_end().to_owned(),
         flame: flame(capture),
         style: STYLE,
         script: SCRIPT,
     })
-}
-
-fn mode(name: &str) -> Mode {
-    if name == Mode::Threads.as_str() { Mode::Threads } else { Mode::Processes }
 }
