@@ -67,21 +67,21 @@ impl Cli {
         ))
     }
 
-    /// The arguments of this process, or clap's own answer to them.
+    /// The parsed arguments of this process. On an error or `--help`, clap prints and exits.
     pub(crate) fn of_process() -> Self {
         let matches = Self::grouped().get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 }
 
-/// What `knee` alone prints.
+/// What `knee` prints without arguments.
 pub(crate) const START: &str = concat!(
     "knee ",
     env!("CARGO_PKG_VERSION"),
     ": find the core count at which a system stops scaling
 
   knee run                        measure: a quick set of testcases, under two minutes
-  knee profile growth mmap1       explain: what an iteration takes more of with more tasks
+  knee profile growth mmap1       explain: which functions grow with tasks
   knee commute check open close   prove: which calls share cache lines in a kernel, and why
   knee doctor                     check what knee can do on this machine
 
@@ -91,10 +91,10 @@ knee --help lists all commands; knee help COMMAND shows the options and examples
 
 const AFTER_HELP: &str = "\
 Examples:
-  knee run                               a tour of every service of this kernel
-  knee run mmap1 'page_fault*'           some testcases, in both modes
-  knee compare runs/A runs/B             what changed between two runs
-  knee ab --before ./old --after ./new   which program is faster?
+  knee run                               measure a quick set of testcases
+  knee run mmap1 'page_fault*'           measure some testcases, in both modes
+  knee compare runs/A runs/B             find what changed between two runs
+  knee ab --before ./old --after ./new   find out which program is faster
   knee profile growth mmap1              rank functions by growth with tasks
   knee commute check open close          find cache lines that two calls share
 

@@ -43,7 +43,7 @@ medians over rounds in turns (ABBA); changes within a round by Hodges and Lehman
 }
 
 #[test]
-fn rounds_that_were_left_out_were_not_counted_for_the_reader() {
+fn a_note_counts_the_rounds_that_are_left_out() {
     let scratch = Scratch::new();
     ab(&scratch, &["--rate", "-r", "6", "--before", "echo 1", "--after", "echo 2"]).assert_code(0);
     let samples = scratch.samples();
@@ -171,7 +171,7 @@ fn an_interrupted_comparison_ends_its_commands_and_goes_on_later() {
 }
 
 #[test]
-fn what_a_command_had_started_outlived_a_killed_knee() {
+fn children_of_a_command_end_when_knee_is_killed() {
     let scratch = Scratch::new();
     let mut knee =
         start(scratch.knee(&["ab", "--before", "sleep 1001 | sleep 1002", "--after"]).arg("true"));

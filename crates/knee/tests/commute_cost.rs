@@ -27,7 +27,7 @@ fn document(finished: &Finished) -> Value {
 }
 
 #[test]
-fn a_guest_without_qemu_was_said_to_boot() {
+fn without_qemu_no_message_claims_that_a_guest_boots() {
     let scratch = Scratch::new();
     let mut knee = scratch.knee(&["commute", "cost", "open"]);
     let finished = finish(knee.env("PATH", scratch.path()).env_remove("KNEE_QEMU"));

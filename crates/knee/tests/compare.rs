@@ -163,7 +163,7 @@ fn two_variants_of_a_testcase_are_compared_and_the_one_is_no_result_of_the_other
 }
 
 #[test]
-fn runs_that_have_nothing_in_common_were_compared_without_a_word() {
+fn runs_without_a_common_point_exit_with_status_2() {
     let scratch = Scratch::new();
     copy(&scratch, "one", |_| {}, |_| {});
     let others = [("mmap1", "brk1"), ("tcp_loopback1", "pipe1"), ("build1", "exec_static")];
@@ -171,7 +171,9 @@ fn runs_that_have_nothing_in_common_were_compared_without_a_word() {
     let finished = compare(&scratch, &["one", "other"]);
     finished
         .assert_code(2)
-        .assert_stderr_has("one and other have no point in common, by testcase, mode and number")
+        .assert_stderr_has(
+            "one and other have no point in common, by testcase, mode and task count",
+        )
         .assert_stderr_has("knee ab --before build1 --after brk1")
         .assert_stdout_has("0 points");
     compare(&scratch, &["one", "other", "--fail-on", "missing"]).assert_code(1);

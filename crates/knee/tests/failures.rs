@@ -245,7 +245,7 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     };
     refuse(&["run", "getppid1", "-t", "0"], "at least 1 task");
     refuse(&["run", "getppid1", "-t", "1000000"], "more than the 16384");
-    refuse(&["run", "getppid1", "-t", "-1"], "no number of tasks");
+    refuse(&["run", "getppid1", "-t", "-1"], "no task count");
     refuse(&["run", "getpid1"], "did you mean getppid1");
     refuse(&["run", "family:memroy"], "did you mean memory");
     refuse(&["run", "sync"], "did you mean family:sync");
@@ -291,7 +291,7 @@ fn what_processes_cannot_share_is_measured_as_threads_or_refused() {
 }
 
 #[test]
-fn a_strange_tmpdir_was_blamed_on_an_option_that_nobody_gave() {
+fn an_error_about_tmpdir_names_tmpdir() {
     use std::os::unix::ffi::OsStrExt;
     let scratch = Scratch::new();
     let strange = scratch.path().join(std::ffi::OsStr::from_bytes(b"\xff"));

@@ -28,7 +28,7 @@ fn kept(scratch: &Scratch) -> serde_json::Value {
 }
 
 #[test]
-fn a_second_aa_run_forgot_what_the_first_had_measured() {
+fn a_second_aa_run_keeps_the_points_of_the_first() {
     let scratch = Scratch::new();
     aa(&scratch, "getppid1", &[]).assert_code(0);
     aa(&scratch, "lseek1", &[]).assert_code(0);
@@ -53,14 +53,14 @@ fn a_floor_was_used_for_runs_that_are_measured_in_another_way() {
 }
 
 #[test]
-fn too_few_rounds_for_a_noise_floor_were_measured_in_vain() {
+fn aa_refuses_too_few_rounds_before_it_measures() {
     let scratch = Scratch::new();
     aa(&scratch, "getppid1", &["-r", "3"]).assert_code(2).assert_stderr_has("use -r 4 or more");
     assert!(!scratch.path().join("getppid1").exists());
 }
 
 #[test]
-fn a_noise_floor_that_could_not_be_kept_swallowed_the_table() {
+fn the_table_is_printed_although_the_noise_floor_cannot_be_saved() {
     let scratch = Scratch::new();
     fs::write(scratch.path().join("state"), "no directory").unwrap();
     let finished = aa(&scratch, "getppid1", &[]);
@@ -71,7 +71,7 @@ fn a_noise_floor_that_could_not_be_kept_swallowed_the_table() {
 }
 
 #[test]
-fn an_aa_run_on_a_busy_machine_was_kept_without_a_word() {
+fn an_aa_run_on_a_busy_machine_warns() {
     let scratch = Scratch::new();
     let cpu = knee_host::affinity::usable_cpus().unwrap()[0];
     let over = AtomicBool::new(false);

@@ -102,7 +102,7 @@ fn what_is_no_plugin_is_refused_with_the_command_that_makes_one() {
 }
 
 #[test]
-fn a_plugin_that_lacks_a_symbol_was_reported_for_every_point() {
+fn a_plugin_without_a_required_symbol_is_reported_once() {
     let scratch = Scratch::new();
     for (name, source, says) in [
         ("empty", "int nothing;", "it defines no testcase_description"),

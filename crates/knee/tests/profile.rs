@@ -115,7 +115,7 @@ fn growth_names_what_each_iteration_takes_more_of() {
         json["points"].as_array().unwrap().iter().map(|p| p["tasks"].as_u64()).collect();
     assert_eq!(tasks, [Some(1), Some(2)]);
     let same = profile(&scratch, &["growth", "--from", "kept/1.json", "kept/1.json"]).unwrap();
-    same.assert_code(2).assert_stderr_has("the same number of tasks, 1");
+    same.assert_code(2).assert_stderr_has("the same task count, 1");
     finish(&mut scratch.run(&["pthread_mutex1", "-t", "1,2", "-m", "processes"])).assert_code(0);
     let mode = capture(&scratch, "kept/1.json")["work"]["mode"].as_str().unwrap().to_owned();
     let report = ["report", "record", "kept/1.json", "kept/2.json", "-o", "report.html"];

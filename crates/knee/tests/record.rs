@@ -50,7 +50,7 @@ fn runs_of_the_same_second_have_a_directory_each() {
 }
 
 #[test]
-fn what_does_not_fit_was_an_error_of_a_file_that_nobody_had_named() {
+fn an_error_on_a_full_disk_names_the_file_that_was_written() {
     let scratch = Scratch::new();
     let mut shell = std::process::Command::new("sh");
     // 64 blocks of 512 bytes are less than these tests.

@@ -68,8 +68,8 @@ fn output_that_does_not_tell_its_number_of_tasks_is_in_words() {
         finish(command.args(args)).assert_code(0).stdout.clone()
     };
     let html = page(&["before.txt", "after.txt"]);
-    assert!(html.contains("results, and of none the number of tasks is known</h1>"));
-    assert!(html.contains("neither mode nor number of tasks. Name its file like"));
+    assert!(html.contains("results, and of none the task count is known</h1>"));
+    assert!(html.contains("neither mode nor task count. Name its file like"));
     assert!(html.contains("Against before.txt: inconclusive ×1.000"));
     assert!(page(&["mmap1_threads-4.txt"]).contains("measured at 4 tasks: no curve</h1>"));
 }

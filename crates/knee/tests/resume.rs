@@ -23,7 +23,7 @@ fn recorded(change: impl FnOnce(&mut serde_json::Value)) -> Scratch {
 }
 
 #[test]
-fn resuming_a_run_that_was_still_going_mixed_up_its_record() {
+fn a_running_run_cannot_be_resumed() {
     let scratch = Scratch::new();
     let mut child = start(
         scratch
@@ -48,7 +48,7 @@ fn resuming_a_run_that_was_still_going_mixed_up_its_record() {
 }
 
 #[test]
-fn options_of_the_plan_were_ignored_by_resume() {
+fn resume_refuses_options_that_change_the_plan() {
     let scratch = recorded(|_| {});
     let before = files(&scratch);
     for ignored in [
@@ -82,7 +82,7 @@ fn options_of_the_plan_were_ignored_by_resume() {
 }
 
 #[test]
-fn a_run_was_continued_on_another_machine() {
+fn a_run_resumes_only_on_the_machine_that_began_it() {
     for (what, other) in
         [("hostname", "elsewhere"), ("kernel", "Linux 2.6.32"), ("cpu_model", "Zilog Z80")]
     {
@@ -95,7 +95,7 @@ fn a_run_was_continued_on_another_machine() {
 }
 
 #[test]
-fn a_run_was_continued_on_cpus_that_are_not_there() {
+fn a_run_cannot_resume_on_cpus_that_are_missing() {
     let scratch = recorded(|run| run["request"]["cpus"] = serde_json::json!([0, 9999]));
     let before = files(&scratch);
     let finished = finish(&mut scratch.knee(&["run", "--resume", "record"]));

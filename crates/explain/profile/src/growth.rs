@@ -38,7 +38,7 @@ pub struct Growth {
 /// A capture, in short.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
-    /// Number of tasks.
+    /// Task count.
     pub tasks: u32,
     /// Iterations of all tasks for each second.
     pub rate: f64,
@@ -75,7 +75,7 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrowthError {
     /// There is one, or none.
-    #[error("growth is from one number of tasks to another: it takes two captures or more")]
+    #[error("growth is from one task count to another: it takes two captures or more")]
     TooFew,
     /// It is not known what was done meanwhile.
     #[error(
@@ -95,8 +95,8 @@ pub enum GrowthError {
         /// Another.
         other: String,
     },
-    /// Two have the same number of tasks.
-    #[error("two captures are of the same number of tasks, {tasks}: take one of each number")]
+    /// Two have the same task count.
+    #[error("two captures are of the same task count, {tasks}: take one of each number")]
     Twice {
         /// The number.
         tasks: u32,

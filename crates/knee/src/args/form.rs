@@ -1,11 +1,11 @@
-//! `--format` of commands that compare, and its short forms.
+//! The `--format` option of commands that compare, and its short forms.
 
 use clap::ValueEnum;
 
-/// `F` is the forms that a command has; one of them is called human.
+/// `F` lists the formats that a command supports. One of them must be named `human`.
 #[derive(clap::Args)]
 pub(crate) struct FormArgs<F: ValueEnum + Send + Sync + 'static> {
-    /// Form of the results on standard output
+    /// Output format
     #[arg(long, value_enum, default_value = "human")]
     format: F,
 
@@ -19,7 +19,7 @@ pub(crate) struct FormArgs<F: ValueEnum + Send + Sync + 'static> {
 }
 
 impl<F: ValueEnum + Copy + Send + Sync + 'static> FormArgs<F> {
-    /// The form that is asked for, of which these two have a short form.
+    /// The selected format. `json` and `markdown` are the formats that have a short form.
     pub(crate) fn format(&self, json: F, markdown: F) -> F {
         match (self.json, self.markdown) {
             (true, _) => json,

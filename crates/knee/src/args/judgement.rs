@@ -1,4 +1,4 @@
-//! What counts as a change, and what exit status follows from one.
+//! Which differences count as changes, and the exit status for a change.
 
 use clap::ValueEnum;
 use knee_results::{Compared, Results};
@@ -8,37 +8,37 @@ use knee_stats::{CompareOptions, Verdict};
 use super::percentage;
 use crate::exit::ExitStatus;
 
-/// The smallest change that matters, unless --threshold says otherwise.
+/// The default of --threshold.
 const THRESHOLD: f64 = 0.02;
 
-/// What --fail-on can name.
+/// The values of --fail-on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FailOn {
     /// A point is slower than before
     Slower,
     /// A point is faster than before
     Faster,
-    /// A point has neither changed nor been shown to be the same
+    /// Neither a change nor the absence of one has been shown for a point
     Inconclusive,
-    /// A point that has results before has none after
+    /// A point has results before but not after
     Missing,
 }
 
-/// Options of comparisons of runs.
+/// Options for comparing runs.
 #[derive(clap::Args)]
 pub(crate) struct JudgementArgs {
-    /// The smallest change that matters [default: 2%]
+    /// Smallest change that counts [default: 2%]
     #[arg(long, value_name = "P%", allow_negative_numbers = true,
           value_parser = percentage)]
     threshold: Option<f64>,
 
-    /// End with status 1 if any point is this; missing: there is no result after
+    /// Exit with status 1 if any point has one of these verdicts
     #[arg(long, value_name = "VERDICT", value_enum, value_delimiter = ',')]
     fail_on: Vec<FailOn>,
 }
 
 impl JudgementArgs {
-    /// How to compare, at this confidence.
+    /// The options of a comparison at `confidence`.
     pub(crate) fn options(&self, confidence: Confidence) -> CompareOptions {
         CompareOptions {
             confidence: confidence.percent() / 100.0,
@@ -47,7 +47,7 @@ impl JudgementArgs {
         }
     }
 
-    /// What the findings mean for whoever called.
+    /// The exit status for these results under --fail-on.
     pub(crate) fn judge(&self, compared: &[(&Results, Compared)]) -> ExitStatus {
         let found = |policy: FailOn| compared.iter().any(|(_, compared)| policy.finds(compared));
         match self.fail_on.iter().any(|&policy| found(policy)) {
@@ -56,7 +56,7 @@ impl JudgementArgs {
         }
     }
 
-    /// One that was given.
+    /// The name of an option of this group that the user passed, if any.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given =
             [(self.threshold.is_some(), "--threshold"), (!self.fail_on.is_empty(), "--fail-on")];
@@ -72,7 +72,7 @@ impl FailOn {
             Self::Slower => any(|verdict| verdict == Verdict::Slower),
             Self::Faster => any(|verdict| verdict == Verdict::Faster),
             Self::Inconclusive => any(|verdict| matches!(verdict, Verdict::Inconclusive { .. })),
-            // What has another name after is no result of what was before.
+            // A variant with a different name after is not a result of the one before.
             Self::Missing => {
                 let gap = compared.gaps.iter().any(|g| g.before.is_none() && g.after.is_some());
                 gap || !compared.variants.is_empty()

@@ -1,4 +1,4 @@
-//! Arguments that several commands have: one word and one type for each.
+//! Arguments that several commands share, with one name and one type for each.
 
 pub(crate) mod form;
 pub(crate) mod judgement;
@@ -28,12 +28,12 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Like [`seconds`], or 0 for none.
+/// Like [`seconds`], but also accepts 0.
 pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
     if text.parse() == Ok(0.0) { Ok(0.0) } else { seconds(text) }
 }
 
-/// The whole path of what an option names.
+/// The absolute path of the existing file or directory that an option names.
 pub(crate) fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
     let whole =
         path.canonicalize().map_err(|e| usage(format!("{option} {}: {e}", path.display())))?;
@@ -41,7 +41,7 @@ pub(crate) fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
     Ok(whole)
 }
 
-/// Paths are written into JSON, which is Unicode.
+/// Returns an error if `path` is not UTF-8: knee writes paths into JSON, which is Unicode.
 pub(crate) fn require_utf8(option: &str, path: &Path) -> anyhow::Result<()> {
     match path.to_str() {
         Some(_) => Ok(()),

@@ -1,9 +1,9 @@
-//! Processes, threads, or both.
+//! The `--mode` option: processes, threads, or both.
 
 use clap::ValueEnum;
 use knee_results::Mode;
 
-/// In which modes testcases are measured.
+/// The modes in which knee measures testcases.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Modes {
     Processes,

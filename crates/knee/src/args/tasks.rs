@@ -1,4 +1,4 @@
-//! The numbers of tasks as they are typed.
+//! Task counts as written on the command line.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use knee_host::{Topology, auto_tasks};
 use knee_results::MAX_TASKS;
 
-/// `1,2,4`, `1-8`, `8-64:8`, `auto`, or several of these.
+/// Task counts: `1,2,4`, `1-8`, `8-64:8`, `auto`, or a list of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tasks {
     listed: BTreeSet<u32>,
@@ -14,7 +14,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// The numbers for a machine, ascending; `auto` never exceeds its CPUs.
+    /// The task counts for a machine, in ascending order. `auto` never exceeds its CPU count.
     pub(crate) fn resolve(&self, topology: &Topology, quota: Option<f64>) -> Vec<u32> {
         let mut tasks = self.listed.clone();
         if self.auto {
@@ -56,7 +56,7 @@ fn count(text: &str) -> Result<u32, String> {
         Ok(0) => Err("a point has at least 1 task".to_owned()),
         Ok(n) if n <= u64::from(MAX_TASKS) => Ok(n as u32),
         Ok(n) => Err(format!("{n} tasks are more than the {MAX_TASKS} that knee runs at once")),
-        Err(_) => Err(format!("{text:?} is no number of tasks: write 1,2,4 or 1-8 or auto")),
+        Err(_) => Err(format!("{text:?} is not a task count: write 1,2,4 or 1-8 or auto")),
     }
 }
 
@@ -80,11 +80,11 @@ mod tests {
         let refusal = |text: &str| text.parse::<Tasks>().unwrap_err();
         assert!(refusal("0").contains("at least 1"));
         assert!(refusal("1000000").contains("more than"));
-        assert!(refusal("1-99999999999999999999").contains("no number"));
-        assert!(refusal("-1").contains("no number"));
+        assert!(refusal("1-99999999999999999999").contains("not a task count"));
+        assert!(refusal("-1").contains("not a task count"));
         assert!(refusal("4-2").contains("2-4"));
         assert!(refusal("two").contains("two"));
-        assert!(refusal("").contains("no number"));
+        assert!(refusal("").contains("not a task count"));
         assert!(refusal("1-8:0").contains("at least 1"));
     }
 }

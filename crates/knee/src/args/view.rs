@@ -1,4 +1,4 @@
-//! How results look.
+//! How results are printed.
 
 use knee_run::noise::NoiseFloors;
 use knee_run::record::Record;
@@ -7,25 +7,26 @@ use super::percentage;
 use crate::present::{Format, View, render};
 use crate::stdout;
 
-/// Options that say how results look.
+/// Options that select how results are printed.
 #[derive(clap::Args)]
 pub(crate) struct ViewArgs {
-    /// Form of the results on standard output
+    /// Output format
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) format: Format,
 
-    /// A line per point, with intervals, fairness and CPU shares
+    /// Print a line per point, with intervals, fairness and CPU shares
     #[arg(long)]
     pub(crate) detail: bool,
 
-    /// Efficiency below which a curve has its knee
+    /// Efficiency that marks the knee: a curve has its knee where it falls below this
     #[arg(long, value_name = "P%", default_value = "80%",
           allow_negative_numbers = true, value_parser = percentage)]
     pub(crate) knee: f64,
 }
 
 impl ViewArgs {
-    /// What to do with `record`, judged by `floors`; one testcase alone is shown in detail.
+    /// Prints `record`, judged against the noise floors in `floors`. A record with a single
+    /// testcase is printed in detail.
     pub(crate) fn print(
         &self,
         record: &Record,

@@ -1,3 +1,3 @@
-//! Explain it: where the cycles go.
+//! Explain the curve: where the cycles go.
 
 pub(crate) mod profile;

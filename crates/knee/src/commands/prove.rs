@@ -1,4 +1,4 @@
-//! Prove what can scale: from a model of an interface, on real kernels and libraries.
+//! Prove what can scale: with a model of an interface, and on real kernels and libraries.
 
 pub(crate) mod commute;
 pub(crate) mod kernel;

@@ -49,7 +49,7 @@ mod tests {
         let failure = |mode, tasks, reason: &str| PointFailure {
             point: PointId { case: CaseId::new("mine"), mode, tasks },
             round: 0,
-            failure: Failure::new(FailureKind::Died, reason, "mend it"),
+            failure: Failure::new(FailureKind::Died, reason, "fix it"),
         };
         let failures = [
             failure(Mode::Threads, 2, "it died"),
@@ -57,10 +57,10 @@ mod tests {
             failure(Mode::Threads, 1, "it died"),
         ];
         let expected = [
-            "mine (processes ×2): task 1 died; mend it",
-            "mine (threads ×1, threads ×2): it died; mend it",
+            "mine (processes ×2): task 1 died; fix it",
+            "mine (threads ×1, threads ×2): it died; fix it",
         ];
         assert_eq!(lines(&failures), expected);
-        assert_eq!(line(&failures[1]), "mine processes ×2: task 1 died; mend it");
+        assert_eq!(line(&failures[1]), "mine processes ×2: task 1 died; fix it");
     }
 }

@@ -87,14 +87,14 @@ pub(crate) fn table(
     if few.into_iter().any(|fit| fit.worth == Worth::Description) {
         let _ = writeln!(
             text,
-            "\n{DIM}note{DIM:#}  a fit to fewer than six different numbers of tasks describes them \
+            "\n{DIM}note{DIM:#}  a fit to fewer than six different task counts describes them \
              and is no prediction: measure more (-t)"
         );
     }
     let _ = writeln!(
         text,
-        "\n{DIM}{:.1}% bootstrap intervals of {} resamples, seed {}; the knee is the first number \
-         of tasks below {} efficiency{DIM:#}",
+        "\n{DIM}{:.1}% bootstrap intervals of {} resamples, seed {}; the knee is the first task \
+         count below {} efficiency{DIM:#}",
         options.confidence * 100.0,
         options.resamples,
         options.seed,
@@ -130,7 +130,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// A number of tasks that need not be whole.
+/// A task count that need not be whole.
 fn tasks(n: f64) -> String {
     if n < 9.95 { format!("{n:.1}") } else { format!("{n:.0}") }
 }

@@ -77,7 +77,7 @@ fn rounds(of_points: impl Iterator<Item = usize> + Clone, asked: u32) -> String 
     }
 }
 
-/// How threads compare with processes at the same number of tasks, unless it could be noise.
+/// How threads compare with processes at the same task count, unless it could be noise.
 fn against_processes(
     curves: &[Curve],
     curve: &Curve,

@@ -124,7 +124,7 @@ fn one_round_has_no_uncertainty_to_show() {
     example
         .says("\n1 round of ")
         .says("100%      -       -  ▄█")
-        .says("only 1 of 6 rounds can be used")
+        .says("knee can use only 1 of 6 rounds")
         .never_says("±0")
         .never_says(" % intervals");
     let detail = example.shown_in_detail();
@@ -209,7 +209,7 @@ fn nobody_is_asked_to_believe_a_point_with_nothing_but_disturbed_samples() {
 fn columns_that_do_not_fit_are_said_to_be_there() {
     let tasks: Vec<u32> = (1..=8).collect();
     let example = Example::new(&["getppid1"], &tasks).rounds("getppid1", 1, 1.0, 6);
-    example.says("6 of 8 numbers of tasks are shown; all: knee show runs/example --detail\n");
+    example.says("6 of 8 task counts are shown; all: knee show runs/example --detail\n");
 }
 
 #[test]

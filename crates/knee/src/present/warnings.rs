@@ -77,8 +77,8 @@ impl fmt::Display for Warning {
             }
             Self::FewRounds { rounds, asked, confidence } if rounds < asked => write!(
                 f,
-                "of a point only {rounds} of {asked} rounds can be used, for {:.0}% confidence; \
-                 six give 95%: quieten the machine, or use more rounds",
+                "knee can use only {rounds} of {asked} rounds at some points, for {:.0}% confidence; \
+                 six give 95%: reduce other load, or use more rounds",
                 confidence * 100.0
             ),
             Self::FewRounds { rounds, confidence, .. } => write!(
@@ -89,12 +89,12 @@ impl fmt::Display for Warning {
             Self::Imprecise { asked, points, of, worst } => write!(
                 f,
                 "{points} of {of} points did not reach the ±{} asked for with 95% confidence, at \
-                 worst {worst}; allow a longer --max-time, or quieten the machine",
+                 worst {worst}; allow a longer --max-time, or reduce other load",
                 spread(*asked)
             ),
             Self::Unbelievable { all: true, .. } => write!(
                 f,
-                "all samples of this run were disturbed: do not believe it; quieten the machine \
+                "all samples of this run were disturbed: do not believe it; reduce other load \
                  and run it again"
             ),
             Self::Unbelievable { points, .. } => {
@@ -106,8 +106,8 @@ impl fmt::Display for Warning {
                 }
                 write!(
                     f,
-                    " were disturbed: do not believe these points (marked !!); quieten the \
-                     machine, or use more rounds"
+                    " were disturbed: do not believe these points (marked !!); reduce \
+                     other load, or use more rounds"
                 )
             }
             Self::Marked { marked, of, marks } => {
@@ -117,7 +117,7 @@ impl fmt::Display for Warning {
                 write!(
                     f,
                     "{marked} of {of} samples {were} disturbed ({}) and {are} left out where there \
-                     are others (rows marked !); quieten the machine, or use more rounds",
+                     are others (rows marked !); reduce other load, or use more rounds",
                     list.join(", ")
                 )
             }

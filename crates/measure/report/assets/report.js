@@ -1,6 +1,6 @@
 // Makes the page move: one selection, kept in the fragment of the address, drives all views.
 //
-//   #case=mmap1&n=16                        a testcase, and a number of tasks in all its charts
+//   #case=mmap1&n=16                        a testcase, and a task count in all its charts
 //   #q=map&family=memory&mode=threads       which testcases and modes are shown
 //   #verdict=retrograde&change=slower       by what the numbers say
 //   #sort=name                              in which order
@@ -133,7 +133,7 @@
     document.querySelector(".tiles").append(...sorted);
   }
 
-  // ---- One testcase: a number of tasks in all its charts, and downloads
+  // ---- One testcase: a task count in all its charts, and downloads
 
   // `then` at once where nothing is packed, as in a page of usual size.
   function whenUnpacked(details, then) {

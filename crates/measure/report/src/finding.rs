@@ -21,7 +21,7 @@ pub(crate) fn sentence(reading: &Reading) -> String {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();
         return match off_chart {
             0 => "Nothing was measured".to_owned(),
-            n => format!("{}, and of none the number of tasks is known", plural(n, "result")),
+            n => format!("{}, and of none the task count is known", plural(n, "result")),
         };
     }
     let comparisons: Vec<String> =
@@ -173,7 +173,7 @@ fn no_verdict(reading: &Reading) -> String {
         Some(n) if counts.len() == 1 => {
             format!("{what} measured at {}: no curve", plural(*n as usize, "task"))
         }
-        _ => format!("{what} measured, each at one number of tasks: no curve"),
+        _ => format!("{what} measured, each at one task count: no curve"),
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(title(&Page::default()), "Nothing was measured");
         let off_chart = vec!["mmap1: 388 k in 1 round".to_owned()];
         let page = Page { runs: vec![Run { off_chart, ..Run::default() }], ..Page::default() };
-        assert_eq!(title(&page), "1 result, and of none the number of tasks is known");
+        assert_eq!(title(&page), "1 result, and of none the task count is known");
     }
 
     #[test]

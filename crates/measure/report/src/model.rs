@@ -88,7 +88,7 @@ pub struct Run {
     pub warnings: Vec<String>,
     /// What could not be measured, a sentence each that names the point.
     pub failures: Vec<String>,
-    /// What was measured and has no place on a chart, as its number of tasks is not known: a
+    /// What was measured and has no place on a chart, as its task count is not known: a
     /// sentence each.
     pub off_chart: Vec<String>,
 }
@@ -100,7 +100,7 @@ pub struct Profile {
     pub case: String,
     /// Its mode.
     pub mode: Mode,
-    /// Its number of tasks.
+    /// Its task count.
     pub tasks: u32,
     /// What was sampled, in a line.
     pub summary: String,
@@ -131,7 +131,7 @@ pub struct Waits {
     pub case: String,
     /// Its mode.
     pub mode: Mode,
-    /// Its number of tasks.
+    /// Its task count.
     pub tasks: u32,
     /// The table, as text.
     pub table: String,
@@ -174,7 +174,7 @@ pub struct Curve {
     pub measured: knee_results::Curve,
     /// What was asked for and could not be measured.
     pub missing: Vec<Missing>,
-    /// Against the first run, by number of tasks, if this is a further one and both have the point.
+    /// Against the first run, by task count, if this is a further one and both have the point.
     pub changes: BTreeMap<u32, Change>,
     /// The Universal Scalability Law, or why it is not fitted.
     pub fit: Result<Fit, String>,
@@ -211,7 +211,7 @@ impl Curve {
 /// A point that has no result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Missing {
-    /// Number of tasks.
+    /// Task count.
     pub tasks: u32,
     /// Why.
     pub reason: String,

@@ -138,7 +138,7 @@ impl<'p> CaseReading<'p> {
         max_rate(&self.curves)
     }
 
-    /// Whether some curve has more than one number of tasks, measured or missing.
+    /// Whether some curve has more than one task count, measured or missing.
     pub(crate) fn is_curve(&self) -> bool {
         self.curves.iter().any(|reading| reading.curve.points().len() > 1)
     }
@@ -189,7 +189,7 @@ impl<'p> CurveReading<'p> {
         Some(self.curve.measured.scaling(point)?.efficiency)
     }
 
-    /// Efficiency at the most tasks, if there is more than one number of tasks.
+    /// Efficiency at the most tasks, if there is more than one task count.
     pub(crate) fn last_efficiency(&self) -> Option<f64> {
         self.curve.measured.last_efficiency()
     }

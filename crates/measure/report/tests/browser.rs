@@ -224,7 +224,7 @@ fn the_points_of_a_testcase_can_be_saved_as_csv() {
     let lines: Vec<&str> = csv.split('"').next().unwrap().lines().collect();
     assert!(lines[0].starts_with("run,testcase,mode,tasks,rate,low,high,"), "{}", lines[0]);
     assert!(lines[1].starts_with("6.12,mmap1,processes,1,"), "{}", lines[1]);
-    // Two runs, two modes, ten numbers of tasks.
+    // Two runs, two modes, ten task counts.
     assert_eq!(lines.len(), 1 + 40);
 }
 

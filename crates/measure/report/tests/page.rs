@@ -199,7 +199,7 @@ fn testcases_of_a_large_page_are_packed_whole_and_the_page_says_so() {
 fn what_is_not_known_has_a_dash_and_a_reason() {
     let known = Some(PerTask { min: 0.5, max: 1.5, fairness: 0.9 });
     let mut page = one_curve(vec![Point { per_task: known, ..point(1, 1.0) }, point(2, 2.0)]);
-    page.curves[0].fit = Err("2 different numbers of tasks".to_owned());
+    page.curves[0].fit = Err("2 different task counts".to_owned());
     page.runs.push(Run { label: "new".to_owned(), ..Run::default() });
     let mut after = Curve { run: 1, ..page.curves[0].clone() };
     let note = "no ratio: a round of the first run did nothing".to_owned();
@@ -208,7 +208,7 @@ fn what_is_not_known_has_a_dash_and_a_reason() {
     page.curves.push(after);
     let html = render(&page);
     for text in [
-        "– no fit: 2 different numbers of tasks",
+        "– no fit: 2 different task counts",
         "<td colspan=\"3\">– not known</td>",
         "(no ratio: a round of the first run did nothing)",
         "– the first run does not have it",

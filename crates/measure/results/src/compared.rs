@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wholly_disturbed_run_was_called_slower_than_a_clean_one() {
+    fn a_wholly_disturbed_run_is_inconclusive_against_a_clean_one() {
         let before = results(&[("mmap1", STEADY)]);
         let mut after = results(&[("mmap1", HALF)]);
         let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };

@@ -97,7 +97,7 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
             .parse()
             .ok()
             .filter(|&tasks| tasks <= MAX_TASKS)
-            .ok_or_else(|| malformed(format!("{tasks:?} is no number of tasks")))?;
+            .ok_or_else(|| malformed(format!("{tasks:?} is not a task count")))?;
         // The artificial origin of the plot.
         if tasks == 0 {
             continue;
@@ -191,7 +191,7 @@ mod tests {
         for (line, says) in [
             ("2,1", "2 fields"),
             ("3,100,50.0,9,50.0", "5 fields where the head of the table has 6"),
-            ("x,1,2,3,4,5", "\"x\" is no number of tasks"),
+            ("x,1,2,3,4,5", "\"x\" is not a task count"),
             ("3,fast,2,3,4,5", "\"fast\" is no rate"),
             ("3,NaN,2,3,4,5", "\"NaN\" is no rate"),
             ("3,1,2,1e999,4,5", "\"1e999\" is no rate"),

@@ -1,4 +1,4 @@
-//! Throughput against the number of tasks: speed-up, efficiency, the knee.
+//! Throughput against the task count: speed-up, efficiency, the knee.
 
 use crate::{CaseId, Mode, Point, PointId};
 
@@ -17,14 +17,14 @@ pub struct Curve {
 pub struct Scaling {
     /// Throughput over that of one task.
     pub speedup: f64,
-    /// Speed-up over the number of tasks: 1 is perfect scaling.
+    /// Speed-up over the task count: 1 is perfect scaling.
     pub efficiency: f64,
 }
 
 /// Where a curve stops scaling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Knee {
-    /// The first number of tasks whose efficiency is below the threshold.
+    /// The first task count whose efficiency is below the threshold.
     At(u32),
     /// No efficiency is below it.
     NotReached,
@@ -33,7 +33,7 @@ pub enum Knee {
 }
 
 impl Knee {
-    /// The number of tasks, if there is a knee.
+    /// The task count, if there is a knee.
     pub fn tasks(self) -> Option<u32> {
         match self {
             Self::At(tasks) => Some(tasks),
@@ -53,7 +53,7 @@ pub enum Verdict {
     Scales,
     /// There is no point at one task to compare with.
     Unknown,
-    /// A single number of tasks says nothing about scaling.
+    /// A single task count says nothing about scaling.
     OnePoint,
     /// Nothing was measured.
     Missing,
@@ -84,7 +84,7 @@ impl Verdict {
 }
 
 impl Curve {
-    /// From points in any order, each number of tasks at most once.
+    /// From points in any order, each task count at most once.
     pub fn new(case: CaseId, mode: Mode, mut points: Vec<Point>) -> Self {
         points.sort_by_key(|point| point.tasks);
         Self { case, mode, points }
@@ -100,7 +100,7 @@ impl Curve {
         &self.points
     }
 
-    /// Number of tasks and rates of the rounds of each point, as a fit takes them.
+    /// Task count and rates of the rounds of each point, as a fit takes them.
     pub fn rounds(&self) -> Vec<(u32, Vec<f64>)> {
         self.points.iter().map(|point| (point.tasks, point.rounds.clone())).collect()
     }
@@ -133,7 +133,7 @@ impl Curve {
         Some(Scaling { speedup, efficiency: speedup / f64::from(point.tasks) })
     }
 
-    /// The efficiency at the most tasks, if there is more than one number of tasks.
+    /// The efficiency at the most tasks, if there is more than one task count.
     pub fn last_efficiency(&self) -> Option<f64> {
         match self.points() {
             [_, .., last] => Some(self.scaling(last)?.efficiency),

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! * A [`CaseId`] says of what a rate is: a testcase, its parameters, the side of a comparison. With a
-//!   [`Mode`] and a number of tasks it is a [`PointId`].
+//!   [`Mode`] and a task count it is a [`PointId`].
 //! * A [`Point`] is what was measured there, a [`Curve`] all points of a testcase in a mode. Speed-up,
 //!   efficiency, [`Knee`] and [`Verdict`] are the same wherever they are shown.
 //! * [`Results`] are all points of a run, also of one that knee has not measured; [`Compared`] says

@@ -1,4 +1,4 @@
-//! One testcase in one mode with one number of tasks.
+//! One testcase in one mode with one task count.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ pub const CONFIDENCE: f64 = 0.95;
 /// Most tasks of a point; beyond it a mistyped number is likelier than a machine that large.
 pub const MAX_TASKS: u32 = 16384;
 
-/// Which point: one testcase in one mode with one number of tasks.
+/// Which point: one testcase in one mode with one task count.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -24,7 +24,7 @@ pub struct PointId {
     pub case: CaseId,
     /// Processes or threads.
     pub mode: Mode,
-    /// Number of tasks.
+    /// Task count.
     pub tasks: u32,
 }
 
@@ -35,10 +35,10 @@ impl fmt::Display for PointId {
     }
 }
 
-/// What was measured at one number of tasks. Rates are per second, in the unit of the testcase.
+/// What was measured at one task count. Rates are per second, in the unit of the testcase.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
-    /// Number of tasks.
+    /// Task count.
     pub tasks: u32,
     /// Median over the rounds.
     pub rate: f64,

@@ -26,7 +26,7 @@ pub struct Key {
     pub case: CaseId,
     /// Processes or threads.
     pub mode: Option<Mode>,
-    /// Number of tasks.
+    /// Task count.
     pub tasks: Option<u32>,
 }
 
@@ -193,7 +193,7 @@ impl Results {
         }
     }
 
-    /// All curves, by name and mode. What does not say its mode or number of tasks is on none.
+    /// All curves, by name and mode. What does not say its mode or task count is on none.
     pub fn curves(&self) -> Vec<Curve> {
         let mut curves: BTreeMap<(&CaseId, Mode), Vec<Point>> = BTreeMap::new();
         for (key, measured) in &self.points {

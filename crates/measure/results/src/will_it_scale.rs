@@ -12,7 +12,7 @@
 //!
 //! A block is an invocation: one round, whose rate is the mean of the samples after `measurement`.
 //! The output tells the description of the testcase and neither its name nor the mode nor the
-//! number of tasks; a file name like `mmap1_processes.txt` or `mmap1_threads-4.log` does.
+//! task count; a file name like `mmap1_processes.txt` or `mmap1_threads-4.log` does.
 
 use std::path::Path;
 

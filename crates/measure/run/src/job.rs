@@ -36,7 +36,7 @@ pub enum Source {
 /// A command that is measured as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Command {
-    /// As typed; [`Command::TASKS`] in it stands for the number of tasks.
+    /// As typed; [`Command::TASKS`] in it stands for the task count.
     pub line: String,
     /// What its rate is.
     pub score: Score,
@@ -45,7 +45,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Stands for the number of tasks in a command.
+    /// Stands for the task count in a command.
     pub const TASKS: &str = "{tasks}";
 
     /// Whether it can be told how many tasks to run.
@@ -73,7 +73,7 @@ pub struct Job {
     pub source: Source,
     /// Processes or threads.
     pub mode: Mode,
-    /// Number of tasks.
+    /// Task count.
     pub tasks: u32,
     /// The CPUs that tasks may use, in the order of the placement.
     pub cpus: Vec<u32>,

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_without_write_permission_was_called_one_without_o_direct() {
+    fn a_directory_without_write_permission_is_reported_as_such() {
         let context = Context { dir: Path::new("/proc"), mode: Mode::Threads, tasks: 1 };
         let failure = check(Need::DirectIo, &context).unwrap_err();
         assert!(failure.reason.contains("files cannot be kept in /proc"), "{failure:?}");

@@ -1,4 +1,4 @@
-//! `knee doctor`: what of knee works on this machine, and what mends the rest.
+//! `knee doctor`: what works on this machine, and how to fix the rest.
 
 mod host;
 mod tools;
@@ -14,8 +14,8 @@ use crate::stdout;
 
 const EXAMPLES: &str = "\
 Examples:
-  knee doctor          what works, what is limited or missing, and what mends it
-  knee doctor --json   the same for a script; the exit status is 0 whatever is found";
+  knee doctor          what works, what is limited or missing, and the fixes
+  knee doctor --json   JSON for a script; the exit status is 0 for any result";
 
 /// Check this machine and suggest fixes for what limits knee
 #[derive(Debug, clap::Args)]
@@ -26,11 +26,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// One thing that some part of knee needs.
+/// One requirement of some part of knee.
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
-    /// The part of knee, and what it does with it.
+    /// The part of knee, and what it needs the requirement for.
     needed_for: &'static str,
     status: Status,
     detail: String,
@@ -41,7 +41,7 @@ struct Check {
 #[serde(rename_all = "snake_case")]
 enum Status {
     Ok,
-    /// knee works, with less insight or more noise.
+    /// knee works, but with less insight or more noise.
     Limited,
     /// The part of knee that needs it does not work.
     Missing,
@@ -50,9 +50,9 @@ enum Status {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Remedy {
-    /// A command for a shell.
+    /// A shell command.
     Command(String),
-    /// What else can be done, or that nothing can.
+    /// Other advice, or that there is no fix.
     Statement(String),
 }
 
@@ -138,7 +138,7 @@ fn as_text(machine: &str, checks: &[Check]) -> String {
         let Some(remedy) = &check.remedy else { continue };
         let _ = writeln!(text, "{:28} {dim}for:{dim:#}  {}", "", check.needed_for);
         let (word, remedy) = match remedy {
-            Remedy::Command(command) => ("mend:", command),
+            Remedy::Command(command) => ("fix: ", command),
             Remedy::Statement(statement) => ("note:", statement),
         };
         let _ = writeln!(text, "{:28} {dim}{word}{dim:#} {remedy}", "");
@@ -195,7 +195,7 @@ Linux 6.1 · 2 CPUs
 ok       compiler            cc 12.2
 missing  /dev/shm            not mounted
                              for:  knee run: testcases on tmpfs
-                             mend: sudo mount -t tmpfs tmpfs /dev/shm
+                             fix:  sudo mount -t tmpfs tmpfs /dev/shm
 limited  load                3.0 on 2 CPUs
                              for:  every measurement: quiet CPUs
                              note: wait

@@ -1,4 +1,4 @@
-//! `knee generate`: files made from the command's own definition.
+//! `knee generate`: files generated from the command's own definition.
 
 mod man;
 
@@ -25,19 +25,20 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// The man page of knee and all of its commands, in roff
+    /// Print the man page of knee and all of its commands, in roff
     Man,
-    /// Completions for a shell
+    /// Print completions for a shell
     Completions {
-        /// The shell
+        /// Shell to complete for
         shell: Shell,
     },
-    /// The JSON schema of what knee writes
+    /// Print the JSON schema of a file or of the output of --json
     Schema {
-        /// run (run.json), sample (a line of samples.jsonl), noise (noise.json), check (check.json),
-        /// check-test (a line of tests.jsonl), or what --json prints: check-matrix (of `knee commute
-        /// matrix DIR`), check-diff (`diff`), check-explain (`explain`); capture (of `knee profile`), lock-waits (of
-        /// `knee profile --locks`)
+        /// Document to describe: run (run.json), sample (a line of samples.jsonl), noise
+        /// (noise.json), check (check.json), check-test (a line of tests.jsonl), or the output of
+        /// --json: check-matrix (`knee commute matrix DIR`), check-diff (`knee commute diff`),
+        /// check-explain (`knee commute explain`), capture (`knee profile`), lock-waits (`knee
+        /// profile --locks`)
         file: SchemaFile,
     },
 }

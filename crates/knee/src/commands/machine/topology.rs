@@ -1,4 +1,4 @@
-//! `knee topology`: how the CPUs hang together and in which order tasks take them.
+//! `knee topology`: the CPU topology, and the order in which tasks take CPUs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,28 +10,28 @@ use serde::Serialize;
 use crate::exit::{ExitStatus, usage};
 use crate::stdout;
 
-/// Up to here each core has a line; above, each L3 domain.
+/// Core count up to which each core has a line. Above it, each L3 domain has one.
 const MOST_CORE_LINES: usize = 16;
-/// Above this, like domains share a line.
+/// L3 count above which identical domains share a line.
 const MOST_L3_LINES: usize = 32;
-/// Columns that an order may take beside other orders, so that a line fits a terminal.
+/// Maximum columns of an order when knee prints several, so that each line fits a terminal.
 const MOST_ORDER_COLUMNS: usize = 60;
 
 const EXAMPLES: &str = "\
 Examples:
-  knee topology                       the machine, and the order of every placement
-  knee topology --placement scatter   one order, in full
+  knee topology                       the machine, and all placement orders
+  knee topology --placement scatter   one complete order
   knee topology --cpus 0-15 --json    part of the machine, for a script";
 
-/// Show the CPUs and the order in which tasks take them
+/// Show the CPU topology and the order in which tasks take CPUs
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Show the order of this placement only: cores, smt, compact, scatter or none
+    /// Placement whose order to show: cores, smt, compact, scatter or none [default: all]
     #[arg(long, value_name = "PLACEMENT")]
     placement: Option<Placement>,
 
-    /// Use only these CPUs, such as 0-3,8
+    /// CPUs to use, such as 0-3,8
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuList>,
 
@@ -134,8 +134,8 @@ fn as_text(topology: &Topology, placements: &[Placement], quota: Option<f64>) ->
     lines.join("\n") + "\n"
 }
 
-/// The levels of the machine, indented; domains of one node that are alike share lines when
-/// there are many.
+/// The levels of the machine, indented. If there are many domains, identical domains of a node
+/// share a line.
 fn tree(topology: &Topology) -> Vec<String> {
     let counts = topology.counts();
     let core_lines = counts.cores as usize <= MOST_CORE_LINES;
@@ -193,7 +193,7 @@ fn grouped(cpus: &[Cpu], level: fn(&Cpu) -> u32) -> BTreeMap<u32, Vec<Cpu>> {
     groups
 }
 
-/// Cores and CPUs: what makes two domains alike.
+/// Core and CPU counts; domains with equal counts are identical.
 fn shape(l3: &[Cpu]) -> (usize, usize) {
     (grouped(l3, |cpu| cpu.core).len(), l3.len())
 }
@@ -206,7 +206,7 @@ fn cores(cpus: &[Cpu]) -> impl Iterator<Item = String> {
     })
 }
 
-/// `8 cores × 2 threads: CPUs 0-7,128-135`, for `domains` domains that are like `one`.
+/// `8 cores × 2 threads: CPUs 0-7,128-135`, for `domains` domains that are identical to `one`.
 fn cores_in_words(one: &[Cpu], all: &[Cpu], domains: usize) -> String {
     let (cores, cpus) = shape(one);
     let noun = if cores == 1 { "core" } else { "cores" };
@@ -224,7 +224,7 @@ fn node_name(cpu: &Cpu) -> String {
     format!("NUMA node {}{}", cpu.node, os_number(cpu.node, cpu.os_node))
 }
 
-/// The operating system's number where it is another one.
+/// The operating system's number, if it differs.
 fn os_number(logical: u32, os: Option<u32>) -> String {
     match os {
         Some(os) if os != logical => format!(" (the system's {os})"),
@@ -243,8 +243,8 @@ fn indented(depth: usize, text: &str) -> String {
     format!("{}{text}", "  ".repeat(depth))
 }
 
-/// An order with its regular parts as ranges, `0-62:2` for every second CPU; cut before
-/// `columns` are full.
+/// An order with regular sequences as ranges: `0-62:2` is every second CPU. Truncated to fit into
+/// `columns`.
 fn in_words(order: &[u32], columns: usize) -> String {
     let mut words = String::new();
     let mut rest = order;

@@ -1,4 +1,4 @@
-//! `knee ab`: two that can run side by side, measured in turns.
+//! `knee ab`: compare two programs or testcases with interleaved rounds (ABBA).
 
 use std::path::{Path, PathBuf};
 
@@ -34,57 +34,59 @@ use crate::session::{INTERVAL, SAMPLES, WARMUP, begin, carry_out, random, resume
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Rounds unless asked otherwise: enough to claim any one of 25 points.
+/// The default of --rounds: enough to claim a difference at any one of 25 points.
 const ROUNDS: u32 = 10;
 
 /// Compare two programs or testcases with interleaved rounds
 ///
-/// Both sides of a round run within moments of each other, so that a machine that gets slower or
-/// faster meanwhile hits both alike, and cancels. A side is a command, a plug-in (FILE.so), or a
-/// testcase (NAME or NAME@KEY=VALUE). Of a command the time counts, or with --rate the last number
-/// that it prints. A line without anything special to a shell is started without one.
+/// knee runs both sides of a round in quick succession. If the machine becomes slower or faster
+/// during the comparison, both sides are affected alike and the effect cancels out.
+///
+/// A side is a command, a plug-in (FILE.so), or a testcase (NAME or NAME@KEY=VALUE). For a command,
+/// knee measures the time. With --rate, it reads the last number that the command prints. knee uses
+/// a shell only for commands that contain shell syntax.
 #[derive(clap::Args)]
 #[command(
     args_override_self = true,
     after_help = "Examples:
-  knee ab --before './old/bench -n 9' --after './new/bench -n 9'    which takes less time?
+  knee ab --before './old/bench -n 9' --after './new/bench -n 9'     times
   knee ab --rate --before './a/mmap1_threads -t 2 -s 1' --after './b/mmap1_threads -t 2 -s 1'
-                                                    which prints the higher rate?
-  knee ab -t 1,2,4 --before './a -j{tasks}' --after './b -j{tasks}'   at each number of tasks
-  knee ab --before old/mine.so --after new/mine.so -m threads         two builds of a plug-in
-  knee ab --before read1 --after read1@file=same                      one testcase, two parameters
-  knee ab --resume runs/2026-11-21T090000Z                            go on, or show it again
+                                                                     rates
+  knee ab -t 1,2,4 --before './a -j{tasks}' --after './b -j{tasks}'  task counts
+  knee ab --before old/mine.so --after new/mine.so -m threads        plug-ins
+  knee ab --before read1 --after read1@file=same                     parameters
+  knee ab --resume runs/2026-11-21T090000Z                           continue
 
-Exit status: 0 whatever differs; 1 for what --fail-on names; 3 where a side cannot run; 4 where it
-fails"
+Exit status: 0 on success, even if the sides differ; 1 if a --fail-on condition matched; 3 if a
+side cannot run; 4 if a side fails"
 )]
 pub(crate) struct Args {
-    /// What to compare with: a command, FILE.so, or `NAME[@KEY=VALUE]`
+    /// Baseline side: a command, FILE.so, or `NAME[@KEY=VALUE]`
     #[arg(long, value_name = "CMD", required_unless_present = "resume")]
     before: Option<String>,
 
-    /// The other
+    /// Side to compare with the baseline: a command, FILE.so, or `NAME[@KEY=VALUE]`
     #[arg(long, value_name = "CMD", required_unless_present = "resume")]
     after: Option<String>,
 
-    /// The last number that a command prints is its rate: compare that, and not its time
+    /// Compare rates instead of times: the last number that a command prints is its rate
     #[arg(long)]
     rate: bool,
 
-    /// Rounds, in each of which either side is measured once
+    /// Rounds; each measures both sides once
     #[arg(short, long, value_name = "N", default_value_t = ROUNDS, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: u32,
 
-    /// Numbers of tasks: of testcases, and what {tasks} in a command stands for [default: auto; of
-    /// commands 1]
+    /// Task counts; {tasks} in a command is replaced by the task count [default: auto; for
+    /// commands: 1]
     #[arg(short, long, value_name = "LIST | auto", allow_hyphen_values = true)]
     tasks: Option<Tasks>,
 
     #[command(flatten)]
     testcases: TestcaseArgs,
 
-    /// Which CPUs the tasks of testcases take first (see `knee topology`)
+    /// Order in which the tasks of testcases are placed on CPUs (see `knee topology`)
     #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
     placement: Placement,
 
@@ -92,11 +94,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuList>,
 
-    /// Where to write the record [default: runs/TIME]
+    /// Directory to write the record to [default: runs/TIME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Go on with the comparison recorded in this directory; a complete one is only shown
+    /// Continue the comparison recorded in DIR; if it is complete, only print it
     #[arg(long, value_name = "DIR",
           conflicts_with_all = ["before", "after", "rate", "rounds", "tasks", "mode", "samples",
                                 "interval", "warmup", "placement", "cpus", "output"])]
@@ -112,34 +114,34 @@ pub(crate) struct Args {
     #[command(flatten)]
     form: FormArgs<Format>,
 
-    /// No progress
+    /// Do not show progress
     #[arg(short, long)]
     quiet: bool,
 }
 
-/// Options that only mean something for testcases.
+/// Options that apply only to testcases.
 #[derive(clap::Args)]
 struct TestcaseArgs {
-    /// Processes, threads or both, of testcases [default: both]
+    /// Run the tasks of testcases as processes, threads or both [default: both]
     #[arg(short, long, value_enum)]
     mode: Option<Modes>,
 
     #[arg(short, long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000),
-          help = format!("Samples per round, of testcases [default: {SAMPLES}]"))]
+          help = format!("Samples per round, for testcases [default: {SAMPLES}]"))]
     samples: Option<u64>,
 
     #[arg(long, value_name = "S", value_parser = seconds,
-          help = format!("Seconds per sample, of testcases [default: {INTERVAL}]"))]
+          help = format!("Seconds per sample, for testcases [default: {INTERVAL}]"))]
     interval: Option<f64>,
 
     #[arg(long, value_name = "S", value_parser = seconds_or_none,
-          help = format!("Seconds before the first sample of a round, of testcases [default: {WARMUP}]"))]
+          help = format!("Seconds before the first sample of a round, for testcases [default: {WARMUP}]"))]
     warmup: Option<f64>,
 }
 
 impl TestcaseArgs {
-    /// One that was given.
+    /// The name of an option of this group that the user passed, if any.
     fn given(&self) -> Option<&'static str> {
         let given = [
             (self.mode.is_some(), "--mode"),
@@ -151,14 +153,14 @@ impl TestcaseArgs {
     }
 }
 
-/// Form of the results on standard output.
+/// The output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A table and verdicts in words
+    /// Table with verdicts in words
     Human,
-    /// A table for a pull request or a mailing list
+    /// Table for a pull request or a mailing list
     Markdown,
-    /// All that was computed, for programs
+    /// All results, as JSON
     Json,
 }
 
@@ -209,7 +211,7 @@ fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
     Ok(args.judgement.judge(&comparisons.compared))
 }
 
-/// What the arguments mean on this machine.
+/// The run that the arguments describe on this machine.
 fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let given = |side: &Option<String>| side.clone().expect("clap asks for both");
     let cases = [
@@ -251,13 +253,13 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let deaf = |case: &&Case| command(case).is_some_and(|command| !command.takes_tasks());
     if let (Some(_), Some(case)) = (&args.tasks, cases.iter().find(deaf)) {
         return Err(usage(format!(
-            "-t: say with {} where the number of tasks belongs in the command of {}",
+            "-t: say with {} where the task count belongs in the command of {}",
             Command::TASKS,
             case.id
         )));
     }
     let modes = match commands {
-        // Those that both sides have.
+        // The modes that both sides support.
         0 => {
             let modes = args.testcases.mode.unwrap_or(Modes::Both).modes();
             cases.iter().fold(modes, |modes, case| case.modes(&modes))
@@ -289,7 +291,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     Ok(RunRecord::new(request, cases.into()))
 }
 
-/// Refuses so few rounds that none of the `points` could ever be called different.
+/// Returns an error if the rounds are too few to claim a difference at any of the `points`.
 fn enough(args: &Args, points: usize) -> anyhow::Result<()> {
     let least = pairs_to_claim(points, args.confidence.percent() / 100.0);
     if args.rounds >= least {
@@ -310,7 +312,7 @@ fn command(case: &Case) -> Option<&Command> {
     }
 }
 
-/// What one side names.
+/// The case that the argument of `option` names.
 fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     let text = text.trim();
     if text.is_empty() {
@@ -327,7 +329,7 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
         Ok([_, _, ..]) if !is_program => {
             return Err(usage(format!("{option}: {text} is several testcases; a side is one")));
         }
-        // One word, and no program: it was meant for a testcase.
+        // A single word that is not a program was meant as a testcase.
         Err(error) if !is_program && !is_for_shell(text) => {
             return Err(usage(format!("{option}: {error}; nor is there a program of that name")));
         }
@@ -339,8 +341,8 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     Ok(Case::command(Command { line: text.to_owned(), score, dir }))
 }
 
-/// Whether a shell makes more of `text` than the name of a program in `PATH`; of a single word with an `@`
-/// it does not.
+/// Whether `text` needs a shell, because it is more than the name of a program in `PATH`. A single
+/// word with an `@` names a testcase and never needs one.
 fn is_for_shell(text: &str) -> bool {
     let is_testcase = text.contains('@') && !text.contains([' ', '/']);
     !is_testcase && text.contains(|c: char| !c.is_alphanumeric() && !",=:-_.+".contains(c))

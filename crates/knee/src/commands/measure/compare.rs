@@ -1,4 +1,4 @@
-//! `knee compare`: are these different, by how much, and is that real?
+//! `knee compare`: whether runs or files of numbers differ, by how much, and how surely.
 
 mod human;
 mod ministat;
@@ -17,45 +17,47 @@ use crate::args::judgement::JudgementArgs;
 use crate::exit::{ExitStatus, usage};
 use crate::stdout;
 
-/// Width of a plot that does not go to a terminal, as ministat has it.
+/// Width of a plot when standard output is not a terminal, as in ministat.
 const WIDTH: u16 = 74;
-/// What a plot needs beside its columns on a line: a border on both sides.
+/// Columns that the borders of a plot take on a line, one on each side.
 const BORDERS: u16 = 2;
 
 /// Compare recorded runs, or files of numbers
 ///
-/// Runs are records of `knee run`, or what will-it-scale left: CSV files, a directory of them, or
-/// the output of its binaries. Every point (testcase, mode, number of tasks) is compared over its
-/// rounds, never over the samples within one.
+/// A run is a record of `knee run` or results of will-it-scale: a CSV file, a directory of such
+/// files, or the output of its binaries. knee compares each point (testcase, mode, task count) by
+/// its rounds, not by the samples within a round.
 #[derive(clap::Args)]
 #[command(
     args_override_self = true,
     after_help = "Examples:
-  knee compare runs/before runs/after             every point of two runs
-  knee compare before after --fail-on slower      for continuous integration
-  knee compare before after --markdown            for a pull request or a mail
-  knee compare mutex/ epoch/                      runs of vm_mmap1@di=mutex and of vm_mmap1@di=epoch
-  knee compare old/ new/                          directories of will-it-scale's CSV files
-  knee compare before.txt after.txt               a number per line each, and a plot of them
-  knee compare -C 2 -d , -c 99 a.csv b.csv        the second column of other CSV files
-  knee compare --format ministat a b              to the byte what ministat prints
+  knee compare runs/before runs/after          compare every point of two runs
+  knee compare before after --fail-on slower   fail in continuous integration
+  knee compare before after --markdown         print a table for a pull request
+  knee compare mutex/ epoch/                   compare two variants of vm_mmap1
+  knee compare old/ new/                       compare will-it-scale's CSV files
+  knee compare before.txt after.txt            compare and plot files of numbers
+  knee compare -C 2 -d , -c 99 a.csv b.csv     compare the second columns
+  knee compare --format ministat a b           print what ministat prints
 
-A file of numbers holds one per line; blank lines and comments from a # on are skipped. Intervals
-are Student's t: exact, but with --format ministat by ministat's table, which is rounded and whose
-99.5% are really 99.8%.
+A file of numbers holds one number per line. Blank lines and comments, which start with #, are
+skipped. Intervals use the exact quantiles of Student's t. With --format ministat they use
+ministat's table, which is rounded and whose 99.5% column is really 99.8%.
 
-Verdicts: faster or slower when the p-value, corrected for all points compared, and the interval of
-the ratio agree, and the change is not below --threshold; same when the whole interval lies within
---threshold; inconclusive otherwise.
+Verdicts: A point is faster or slower if three conditions hold: the p-value, corrected for all
+points compared, shows a difference; the interval of the ratio agrees; the change is at least
+--threshold. A point is the same if the whole interval lies within --threshold. Otherwise it is
+inconclusive.
 
-Of a testcase that has one variant before and another one after these two are compared.
+If a testcase has one variant before and a different one after, knee compares the two variants.
 
-Exit status: 0 whatever differs; 1 for what --fail-on names; 2 for a file that holds no results, or
-fewer than three numbers, and for runs that have no point in common; 3 for a file that cannot be read"
+Exit status: 0 on success, even if the results differ; 1 if a --fail-on condition matched; 2 if a
+file holds no results or fewer than three numbers, or if the runs share no point; 3 if a file cannot
+be read"
 )]
 pub(crate) struct Args {
-    /// What came first, and what to compare with it; up to seven; - or none: numbers on standard
-    /// input
+    /// Baseline, and runs or files to compare with it; up to seven in all. With - or without
+    /// arguments, knee reads numbers from standard input
     #[arg(value_name = "BEFORE AFTER", num_args = 0..=MAX_DATA_SETS)]
     files: Vec<PathBuf>,
 
@@ -73,11 +75,11 @@ pub(crate) struct Args {
     numbers: NumberArgs,
 }
 
-/// Options that only mean something for files of numbers.
+/// Options that apply only to files of numbers.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Options for files of numbers")]
 struct NumberArgs {
-    /// The column that holds the numbers [default: 1]
+    /// Column that holds the numbers [default: 1]
     #[arg(short = 'C', long, value_name = "N", allow_negative_numbers = true,
           value_parser = column)]
     column: Option<usize>,
@@ -86,23 +88,23 @@ struct NumberArgs {
     #[arg(short, long, value_name = "CHARS", allow_hyphen_values = true)]
     delimiters: Option<OsString>,
 
-    /// Summaries only: no plot, no comparison
+    /// Print only summaries, without plot and comparison
     #[arg(short = 'n', long)]
     summary: bool,
 
-    /// No names of files and no head of the table
+    /// Omit the file names and the table header
     #[arg(short, long)]
     quiet: bool,
 
-    /// The bars of the plot on a line for each file
+    /// Draw the bars of each file on a separate line of the plot
     #[arg(short, long)]
     separate: bool,
 
-    /// Statistics only: no plot
+    /// Print only statistics, without a plot
     #[arg(short = 'A', long)]
     no_plot: bool,
 
-    /// Columns of the plot; as wide as the terminal, or 74
+    /// Width of the plot in columns [default: the terminal's width, or 74]
     #[arg(short, long, value_name = "COLUMNS", allow_negative_numbers = true)]
     width: Option<u16>,
 }
@@ -114,7 +116,7 @@ impl Args {
 }
 
 impl NumberArgs {
-    /// One that was given.
+    /// The name of an option of this group that the user passed, if any.
     fn given(&self) -> Option<&'static str> {
         let given = [
             (self.column.is_some(), "--column"),
@@ -129,18 +131,18 @@ impl NumberArgs {
     }
 }
 
-/// Form of the results on standard output.
+/// The output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A table and verdicts in words; of numbers also a plot
+    /// Table with verdicts in words; for numbers, also a plot
     Human,
-    /// What ministat prints, of numbers
+    /// Output of ministat (numbers only)
     Ministat,
-    /// A table for a pull request or a mailing list, of runs
+    /// Table for a pull request or a mailing list (runs only)
     Markdown,
-    /// All that was computed, of runs, for programs
+    /// All results, as JSON (runs only)
     Json,
-    /// Go benchmark lines for benchstat, a round each, of runs
+    /// Go benchmark lines for benchstat, one per round (runs only)
     Benchstat,
 }
 
@@ -150,7 +152,7 @@ impl Format {
     }
 }
 
-/// What is to be shown of the data sets.
+/// Which parts of the results to print.
 struct View {
     confidence: Confidence,
     comparisons: bool,
@@ -221,7 +223,7 @@ fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// The columns of a plot on the terminal that is standard output; `None` if it is none.
+/// The columns of a plot if standard output is a terminal, otherwise `None`.
 fn terminal_width() -> Option<u16> {
     let stdout = std::io::stdout();
     if !rustix::termios::isatty(&stdout) {

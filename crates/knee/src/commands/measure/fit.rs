@@ -1,4 +1,4 @@
-//! `knee fit`: what limits each curve, by the Universal Scalability Law.
+//! `knee fit`: fit the Universal Scalability Law to find what limits each curve.
 
 use std::path::PathBuf;
 
@@ -13,26 +13,29 @@ use crate::stdout;
 
 /// Fit the Universal Scalability Law to the curves of a run
 ///
-/// Throughput at n tasks is λn / (1 + σ(n−1) + κn(n−1)): λ is the throughput of one task, σ the
-/// share of the work that only one can do at a time (contention), κ the cost of each pair of tasks
-/// keeping each other informed (coherency). With κ there is a peak, √((1−σ)/κ), beyond which more
-/// tasks do less; where κ cannot be told from 0 the law is Amdahl's, and 1/σ its limit.
+/// The law models the throughput of n tasks as λn / (1 + σ(n−1) + κn(n−1)). λ is the throughput of
+/// one task. σ is the share of the work that only one task can do at a time (contention). κ is the
+/// cost of keeping each pair of tasks consistent (coherency).
+///
+/// If κ is above 0, throughput peaks at √((1−σ)/κ) tasks and falls beyond. If κ is
+/// indistinguishable from 0, knee fits Amdahl's law, which limits the speedup to 1/σ.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  knee fit runs/2026-11-21T090000Z                 every curve
-  knee fit runs/2026-11-21T090000Z 'mmap*' --json  some, for programs
-  knee fit results/mmap1.csv                       an old result of will-it-scale
+  knee fit runs/2026-11-21T090000Z                 fit every curve
+  knee fit runs/2026-11-21T090000Z 'mmap*' --json  fit some, print JSON
+  knee fit results/mmap1.csv                       fit results of will-it-scale
 
-Six different numbers of tasks are the least for a prediction; fewer are described, and marked")]
+A prediction requires at least six different task counts. With fewer, knee describes the curve and
+marks the fit")]
 pub(crate) struct Args {
-    /// A record of knee run, or CSV files or output of will-it-scale
+    /// Record of knee run, or CSV files or output of will-it-scale
     run: PathBuf,
 
-    /// Only these testcases: names or globs
+    /// Testcases to fit: names or globs [default: all]
     #[arg(value_name = "NAME | GLOB")]
     names: Vec<glob::Pattern>,
 
-    /// Efficiency below which a curve has its knee
+    /// Efficiency that marks the knee: a curve has its knee where it falls below this
     #[arg(long, value_name = "P%", default_value = "80%", value_parser = crate::args::percentage)]
     knee: f64,
 
@@ -40,7 +43,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "P%", default_value = "95")]
     confidence: Confidence,
 
-    /// Bootstrap resamples
+    /// Bootstrap resample count
     #[arg(long, value_name = "N", default_value = "2000",
           value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     resamples: u32,
@@ -49,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 
-    /// One JSON document instead of a table
+    /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `knee history`: when did it change?
+//! `knee history`: find when points changed in a series of runs.
 
 use std::path::PathBuf;
 
@@ -10,25 +10,26 @@ use crate::input::read;
 use crate::present::history::{json, table};
 use crate::stdout;
 
-/// Fewest runs of which anything can be said: three before a change and three after.
+/// Fewest runs that can show a change: three before it and three after.
 const FEWEST_RUNS: usize = 6;
 
 /// Find when points changed in a series of runs
 ///
-/// Change points are found by E-divisive (Matteson and James 2014), per point over the medians of
-/// the runs: it needs no threshold, sees several changes, and a single bad run is none. Records are
-/// put into the order in which they were measured; other results stay in the order given.
+/// For each point, knee searches the medians of the runs for changes with the E-divisive algorithm
+/// (Matteson and James 2014). The algorithm needs no threshold, can find several changes, and does
+/// not report a single bad run as a change. knee sorts records by the time of measurement. Other
+/// results stay in the order given.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  knee history runs/*                     all runs there are
-  knee history nightly/* --all            also the points that never changed
+  knee history runs/*                     search all runs
+  knee history nightly/* --all            also list points that never changed
   knee history runs/* --json | jq '.series[] | select(.changes != [])'")]
 pub(crate) struct Args {
-    /// Records of knee run, or results of will-it-scale; six at least
+    /// Records of knee run or results of will-it-scale; at least six
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
-    /// Chance of calling a steady point changed
+    /// Probability of reporting a change at a steady point
     #[arg(long, value_name = "P%", default_value = "1%",
           allow_negative_numbers = true, value_parser = crate::args::percentage)]
     significance: f64,
@@ -42,11 +43,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true)]
     seed: u64,
 
-    /// Also points that did not change
+    /// List also the points that did not change
     #[arg(long)]
     all: bool,
 
-    /// One JSON document instead of a table; it always holds all points
+    /// Print one JSON document instead of a table; it always holds all points
     #[arg(long)]
     json: bool,
 }

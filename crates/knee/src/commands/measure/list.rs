@@ -1,4 +1,4 @@
-//! `knee list`: what can be measured.
+//! `knee list`: list the testcases and their parameters.
 
 use std::fmt::Write;
 
@@ -14,17 +14,17 @@ use crate::stdout;
 /// List the testcases and their parameters
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  knee list                    everything
-  knee list 'mmap*'            these
-  knee list family:lock        a family
-  knee list --json             for programs
+  knee list                    list every testcase
+  knee list 'mmap*'            list matching testcases
+  knee list family:lock        list a family
+  knee list --json             print JSON
 
-A * marks the quick set that a bare `knee run` measures. Some testcases have parameters, written
-NAME@KEY=VALUE: `knee run read1 read1@file=same` measures reading with a file for each task, and
-with one file for all. Several are joined by commas, as in vm_mmap1@map=rcu,di=epoch. The first value
-in the list is the default.")]
+A * marks the quick set, which `knee run` measures by default. Some testcases have parameters,
+written NAME@KEY=VALUE. For example, `knee run read1 read1@file=same` measures reading with one file
+per task, and then with one file for all tasks. Commas join several parameters, as in
+vm_mmap1@map=rcu,di=epoch. The first value in the list is the default.")]
 pub(crate) struct Args {
-    /// Names, globs or family:NAME; all without
+    /// Testcases to list: names, globs or family:NAME [default: all]
     #[arg(value_name = "NAME | GLOB | family:NAME")]
     words: Vec<String>,
 
@@ -82,7 +82,7 @@ fn as_text(testcases: &[&Testcase]) -> String {
     text + &legend(testcases)
 }
 
-/// What the signs in the list mean.
+/// The legend: what the star and the parameters in the list mean.
 fn legend(testcases: &[&Testcase]) -> String {
     let bold = anstyle::Style::new().bold();
     let mut text = String::new();
@@ -113,7 +113,7 @@ fn legend(testcases: &[&Testcase]) -> String {
     text
 }
 
-/// Parameters that can be changed.
+/// Parameters that have more than one value.
 fn open(testcase: &Testcase) -> impl Iterator<Item = Parameter> {
     testcase.parameters.iter().copied().filter(|parameter| parameter.len() > 1)
 }

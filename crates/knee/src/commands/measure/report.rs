@@ -1,4 +1,4 @@
-//! `knee report`: one page to read and to mail.
+//! `knee report`: write a self-contained HTML page about runs.
 
 mod changes;
 mod fits;
@@ -18,37 +18,38 @@ use crate::present;
 
 /// Write a self-contained HTML page about recorded runs
 ///
-/// The page needs no network and no server: mail it, or open it from a disk. It shows every
-/// testcase as a curve with its knee and what limits it, the samples behind it, and the machine; of
-/// several runs also how each differs from the first; of a matrix, when operations commute; of a check,
-/// what they share in a kernel.
+/// The page needs no network and no server, so that it can be mailed or opened from disk. For each
+/// testcase it shows the curve, its knee, what limits it, and the samples. It also describes the
+/// machine. For several runs, it shows how each differs from the first. For a matrix, it shows when
+/// operations commute. For a check, it shows what operations share in a kernel.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  knee report runs/2026-11-21T090000Z                    report.html in this directory
-  knee report runs/before runs/after -o change.html      with verdicts on what changed
-  knee report results/old runs/new         CSV files of will-it-scale, and a record
-  knee report runs/new mmap1/*.json        with captures of knee profile growth -o mmap1
-  knee report posix.json runs/new          with a matrix of knee commute matrix --json
-  knee report 6.1 6.12 -o shared.html      what knee commute check -o DIR has found
-  knee report part/* 6.12 -o shared.html   … of one check in shards
+  knee report runs/2026-11-21T090000Z                    write report.html
+  knee report runs/before runs/after -o change.html      add verdicts on changes
+  knee report results/old runs/new         compare with will-it-scale's CSV
+  knee report runs/new mmap1/*.json        add captures of knee profile growth
+  knee report posix.json runs/new          add a matrix of knee commute matrix
+  knee report 6.1 6.12 -o shared.html      show records of knee commute check
+  knee report part/* 6.12 -o shared.html   combine the shards of one check
   knee report runs/before -o - | gzip > report.html.gz")]
 pub(crate) struct Args {
-    /// Records of knee run, or CSV files (or a directory of them) or output of will-it-scale; further
-    /// ones are compared with the first. JSON files of knee commute matrix may be among them, captures
-    /// and lock waits of knee profile, which stand beside the curves of their testcases, and
-    /// directories of knee commute check, of which shards of one check are shown as one
+    /// Records of knee run, or CSV files (or a directory of them) or output of will-it-scale. knee
+    /// compares each further run with the first. The arguments may also be JSON files of knee
+    /// commute matrix, captures and lock waits of knee profile, and directories of knee commute
+    /// check. The page shows captures and lock waits beside the curve of their testcase. It
+    /// combines the shards of a check
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
-    /// Where to write the page; - is standard output
+    /// File to write the page to; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
 
-    /// Efficiency below which a curve has its knee
+    /// Efficiency that marks the knee: a curve has its knee where it falls below this
     #[arg(long, value_name = "P%", default_value = "80%", value_parser = percentage)]
     knee: f64,
 
-    /// The smallest change between runs that matters
+    /// Smallest change between runs that counts
     #[arg(long, value_name = "P%", default_value = "2%", value_parser = percentage)]
     threshold: f64,
 }

@@ -1,4 +1,4 @@
-//! `knee run`: the main job.
+//! `knee run`: measure how throughput grows with the task count.
 
 mod floor;
 
@@ -30,16 +30,17 @@ use crate::session::{
 };
 use crate::stderr::tell;
 
-/// Rounds per point, but for A/A runs.
+/// Default rounds per point, except in A/A runs.
 const ROUNDS: u32 = 5;
-/// Interval and warm-up of the quick set, which has to end in under two minutes.
+/// Interval and warm-up of the quick set, which must finish in under two minutes.
 const QUICK_INTERVAL: f64 = 0.1;
 const QUICK_WARMUP: f64 = 0.05;
 /// Measure how throughput grows with the task count
 ///
-/// Without a name, a quick set that touches every family of services. Each point (testcase, mode,
-/// number of tasks) is measured in several rounds, each a fresh process; rounds of all points are
-/// interleaved at random, and intervals are built over rounds. Raw samples are kept in the record.
+/// Without a name, knee measures a quick set that covers every family of kernel services. It
+/// measures each point (testcase, mode, task count) in several rounds, each in a fresh process. It
+/// interleaves the rounds of all points at random, and computes intervals from the rounds. The
+/// record keeps the raw samples.
 #[derive(clap::Args)]
 #[command(args_override_self = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -51,15 +52,15 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "words")]
     all: bool,
 
-    /// Run a will-it-scale testcase compiled as a shared object, as it is
+    /// Shared object of an unmodified will-it-scale testcase to run
     #[arg(long, value_name = "FILE.so")]
     plugin: Vec<PathBuf>,
 
-    /// Tasks as processes, as threads of one process, or first one and then the other
+    /// Kind of tasks: processes, threads of one process, or first one and then the other
     #[arg(short, long, value_enum, default_value = "both")]
     mode: Modes,
 
-    /// Numbers of tasks: 1,2,4 or 1-8 or 8-64:8, or auto (1, powers of two, all cores of an L3
+    /// Task counts: 1,2,4 or 1-8 or 8-64:8, or auto (1, powers of two, all cores of an L3
     /// and of a package, all CPUs)
     #[arg(
         short,
@@ -70,7 +71,7 @@ pub(crate) struct Args {
     )]
     tasks: Tasks,
 
-    /// Rounds per point, each a fresh process [default: 5; with --aa 10]
+    /// Rounds per point, each in a fresh process [default: 5; with --aa: 10]
     #[arg(short, long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: Option<u32>,
@@ -80,24 +81,25 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
 
-    /// Seconds per sample [default: 0.2; of the quick set 0.1]
+    /// Seconds per sample [default: 0.2; for the quick set: 0.1]
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds)]
     interval: Option<f64>,
 
-    /// Seconds before the first sample of a round [default: 0.1; of the quick set 0.05]
+    /// Seconds before the first sample of a round [default: 0.1; for the quick set: 0.05]
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds_or_none)]
     warmup: Option<f64>,
 
-    /// Add rounds to a point until its 95% interval is within this of its median
+    /// Precision to reach: knee adds rounds to a point until its 95% interval is within P% of its
+    /// median
     #[arg(long, value_name = "P%", allow_negative_numbers = true, value_parser = percentage)]
     precision: Option<f64>,
 
-    /// Seconds of measuring after which --precision gives a point up
+    /// Seconds of measuring after which --precision adds no more rounds to a point
     #[arg(long, value_name = "S", default_value = "60", requires = "precision",
           allow_negative_numbers = true, value_parser = seconds)]
     max_time: f64,
 
-    /// Seconds that a testcase may take to get ready
+    /// Seconds that a testcase may take to start
     #[arg(long, value_name = "S", default_value_t = START_TIMEOUT, allow_negative_numbers = true,
           value_parser = seconds)]
     start_timeout: f64,
@@ -106,11 +108,12 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "shuffled")]
     order: Ordering,
 
-    /// Seed of the order and of everything else that is random [default: a new one]
+    /// Seed of the order and of all other random choices [default: random]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
 
-    /// Which CPUs tasks take first: cores, smt, compact, scatter or none (see `knee topology`)
+    /// Order in which tasks are placed on CPUs: cores, smt, compact, scatter or none (see `knee
+    /// topology`)
     #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
     placement: Placement,
 
@@ -118,27 +121,27 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuList>,
 
-    /// Where testcases keep their files [default: $TMPDIR or /tmp]
+    /// Directory for the files of testcases [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Where to write the record [default: runs/TIME]
+    /// Directory to write the record to [default: runs/TIME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Continue the run recorded in this directory, as it was asked for
+    /// Continue the run recorded in DIR, with its original options
     #[arg(long, value_name = "DIR",
           conflicts_with_all = ["words", "all", "plugin", "mode", "tasks", "rounds", "samples",
                                 "interval", "warmup", "precision", "max_time", "start_timeout",
                                 "order", "seed", "placement", "cpus", "dir", "output", "aa"])]
     resume: Option<PathBuf>,
 
-    /// Measure this machine's noise floor (A/A: what differs when nothing has changed) and keep
-    /// it, so that later claims below it are pointed out
+    /// Measure this machine's noise floor (A/A): how much results differ when nothing has changed.
+    /// knee saves it and flags later claims below it
     #[arg(long)]
     aa: bool,
 
-    /// No progress
+    /// Do not show progress
     #[arg(short, long)]
     quiet: bool,
 
@@ -148,12 +151,12 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  knee run                                 the quick set, under two minutes on 2 CPUs
+  knee run                                 the quick set, under two minutes
   knee run mmap1 read1@file=same           two testcases
   knee run family:lock -m threads -t 1-8   all locks, threads, 1 to 8 tasks
-  knee run page_fault1 --precision 1%      as many rounds as it takes
-  knee run --plugin ./mine.so              a testcase in C
-  knee run --aa                            how much differs here when nothing has changed
+  knee run page_fault1 --precision 1%      rounds until intervals are within 1%
+  knee run --plugin ./mine.so              a testcase written in C
+  knee run --aa                            the noise floor of this machine
   knee run mmap1 --format json | jq .curves";
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -188,7 +191,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     })
 }
 
-/// What the arguments mean on this machine.
+/// The run that the arguments describe on this machine.
 fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let cases = cases(args)?;
     let rounds = args.rounds.unwrap_or(if args.aa { AA_ROUNDS } else { ROUNDS });

@@ -1,4 +1,4 @@
-//! `knee show`: the results of a recorded run again, in any form.
+//! `knee show`: print the results of a recorded run again, in any format.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,11 @@ use crate::session::kept_floors;
 /// Print the results of a recorded run
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  knee show runs/2026-11-21T090000Z                   the table again
-  knee show runs/2026-11-21T090000Z --detail          a line per point
-  knee show runs/2026-11-21T090000Z --format json     everything, for programs")]
+  knee show runs/2026-11-21T090000Z                   print the table again
+  knee show runs/2026-11-21T090000Z --detail          print a line per point
+  knee show runs/2026-11-21T090000Z --format json     print JSON")]
 pub(crate) struct Args {
-    /// The directory of the run
+    /// Directory of the run
     dir: PathBuf,
 
     #[command(flatten)]

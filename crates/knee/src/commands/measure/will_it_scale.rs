@@ -1,4 +1,4 @@
-//! `knee will-it-scale`: behaves as a binary of that suite, for scripts that call one.
+//! `knee will-it-scale`: a drop-in replacement for the binaries of will-it-scale in scripts.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -22,31 +22,32 @@ use crate::present::will_it_scale::sample;
 use crate::session::random;
 use crate::stderr::{tell, tell_of_debug_build};
 
-/// Seconds per sample of the original.
+/// Seconds per sample in the original.
 const INTERVAL: f64 = 1.0;
-/// The original discards six samples of a second each, although it calls them five.
+/// The original discards six one-second samples, although it reports five.
 const DISCARDED: u64 = 6;
 
-/// Behave as a binary of will-it-scale: same arguments, same lines
+/// Behave like a will-it-scale binary: same arguments, same output
 ///
-/// Rates are counts over measured time, where the original trusts sleep(1); testcases behave as
-/// they do in the original, also where knee's own default differs. As in the original, numbers are
-/// whole: of an operation that takes more than a second, such as that of build1, 0 is printed.
+/// knee divides counts by the measured time, whereas the original assumes that sleep(1) takes one
+/// second. Testcases behave as in the original, even if knee's own default differs. As in the
+/// original, rates are printed as integers. The rate of an operation that takes longer than a
+/// second, such as that of build1, is printed as 0.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee will-it-scale mmap1_processes -t 4 -s 5
-  knee will-it-scale page_fault1_threads -t 2        until it is interrupted")]
+  knee will-it-scale page_fault1_threads -t 2        run until interrupted")]
 pub(crate) struct Args {
-    /// NAME_processes or NAME_threads
+    /// Testcase and mode: NAME_processes or NAME_threads
     name: String,
 
-    /// Number of parallel tasks
+    /// Task count
     #[arg(short, long = "tasks", value_name = "N", default_value = "1",
           allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TASKS)))]
     tasks: u32,
 
-    /// Number of one-second samples to average; 0: run for ever
+    /// One-second samples to average; 0 runs forever
     #[arg(
         short,
         long = "samples",
@@ -60,7 +61,7 @@ pub(crate) struct Args {
     #[arg(short = 'm')]
     smt: bool,
 
-    /// No affinity
+    /// Do not bind tasks to CPUs
     #[arg(short = 'n')]
     no_affinity: bool,
 
@@ -86,7 +87,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         return Ok(report(&args, &failure));
     }
     tell_of_debug_build();
-    // Before there is anything that has to be cleaned up.
+    // Installed before anything exists that needs cleaning up.
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let on_tmpfs = testcase.needs.contains(&Need::Tmpfs);
@@ -122,7 +123,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     match result {
         Ok(_) => Ok(ExitStatus::Done),
         Err(Stopped::Interrupted(signal)) => Ok(ExitStatus::Interrupted(signal)),
-        // Nobody reads on: the original would have been killed by SIGPIPE.
+        // The reader has closed the pipe; SIGPIPE would have killed the original.
         Err(Stopped::ByReceiver(error)) if error.kind() == ErrorKind::BrokenPipe => {
             Ok(ExitStatus::Done)
         }
@@ -146,12 +147,12 @@ fn parse_name(name: &str) -> anyhow::Result<(&str, Mode)> {
     }
 }
 
-/// Prints as the original does, a line as soon as it is known.
+/// Prints the lines of the original, each as soon as its values are known.
 struct Output<W> {
     out: W,
-    /// Steps of the loop that make one operation.
+    /// Loop steps per operation.
     steps: u64,
-    /// Samples to average; 0: for ever.
+    /// Samples to average; 0 means forever.
     samples: u64,
     verbose: bool,
     taken: u64,

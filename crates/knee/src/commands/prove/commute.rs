@@ -1,4 +1,4 @@
-//! `knee commute`: when the operations of an interface commute, from a model of it.
+//! `knee commute`: compute from a model when the operations of an interface commute.
 
 mod check;
 mod cost;
@@ -23,9 +23,9 @@ use crate::stdout;
 
 /// Compute when operations commute, and test what they share
 ///
-/// The scalable commutativity rule (Clements et al., SOSP 2013): whenever operations commute, there
-/// is an implementation of them that scales. A model of the interface is explored with every
-/// initial state and all arguments unknown.
+/// The scalable commutativity rule (Clements et al., SOSP 2013) says: whenever operations commute,
+/// they have an implementation that scales. knee explores a model of the interface symbolically,
+/// from every initial state and with all possible arguments.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -48,16 +48,16 @@ enum Command {
 /// Print the interfaces and their operations
 #[derive(clap::Args)]
 struct ListArgs {
-    /// Those of the program with the model of an interface of your own in it
+    /// Program with your own model, whose operations to list
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
 
-    /// As JSON, for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Print when operations commute, and why they do not where they do not
+/// Print when operations commute, and why they otherwise do not
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute conditions open open                 why two opens do not commute
@@ -65,34 +65,34 @@ struct ListArgs {
   knee commute conditions --interface counter inc inc_get
   knee commute conditions --interface map put get remove    three at once")]
 struct ConditionsArgs {
-    /// The operations, two to four of them
+    /// Two to four operations
     #[arg(value_name = "OP", required = true, num_args = 2..=4)]
     operations: Vec<String>,
 
     #[command(flatten)]
     from: From,
 
-    /// All conditions and reasons, not only the most frequent ones
+    /// Print all conditions and reasons, not only the most frequent ones
     #[arg(long)]
     all: bool,
 
-    /// As JSON, for programs; has all
+    /// Print JSON, with all conditions and reasons
     #[arg(long)]
     json: bool,
 }
 
-/// Which interface, and how far to go.
+/// The interface, and how far to explore it.
 #[derive(clap::Args)]
 struct From {
-    /// The interface (see `knee commute list`)
+    /// Interface (see `knee commute list`)
     #[arg(long, value_name = "NAME", default_value = "posix")]
     interface: String,
 
-    /// A program with the model of an interface of your own in it (see docs/commuting.md)
+    /// Program that contains your own model of an interface (see docs/commuting.md)
     #[arg(long, value_name = "FILE", conflicts_with = "interface")]
     model: Option<PathBuf>,
 
-    /// Most situations of one set of operations
+    /// Maximum situations to explore for one set of operations
     #[arg(long, value_name = "N", default_value_t = Limits::default().situations as u32,
           value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -163,7 +163,7 @@ fn when(args: &ConditionsArgs) -> anyhow::Result<String> {
     Ok(if args.json { found.json() } else { found.text(args.all) })
 }
 
-/// Says what the limits have kept from being seen.
+/// Warns about situations that the limits cut off.
 fn warn(names: &str, extent: &Extent, from: &From) {
     if extent.too_deep > 0 {
         let of = if extent.cut { "the first " } else { "" };
@@ -181,12 +181,12 @@ fn warn(names: &str, extent: &Extent, from: &From) {
     }
 }
 
-/// How many lines `--top` asks for.
+/// The line count that `--top` stands for; 0 means all.
 fn most(top: usize) -> usize {
     if top == 0 { usize::MAX } else { top }
 }
 
-/// The numbers of operations that are named.
+/// The indices of the named operations in the model.
 fn operations(model: &dyn Model, names: &[String]) -> anyhow::Result<Vec<usize>> {
     names.iter().map(|name| operation(model, name)).collect()
 }

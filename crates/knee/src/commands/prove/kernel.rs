@@ -13,13 +13,13 @@ const SCHEMA: u32 = 1;
 
 /// List Debian's kernels, or fetch one for guests
 ///
-/// They come from the mirror that this machine's apt uses, through apt with a configuration and
-/// lists of its own, into the user's cache (~/.cache/knee/kernels).
+/// knee downloads them from the mirror that apt uses on this machine. It runs apt with its own
+/// configuration and package lists. Kernels are kept in the user's cache (~/.cache/knee/kernels).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee kernel list                   the kernels of Debian 11 to unstable
-  knee kernel fetch trixie           the newest of Debian 13, for virtual machines
-  knee kernel fetch 6.1              the newest 6.1
+  knee kernel fetch trixie           the newest kernel of Debian 13
+  knee kernel fetch 6.1              the newest 6.1 kernel
   knee commute check stat rename --kernel \"$(knee kernel fetch 6.12)\"")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -28,15 +28,15 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print the kernels that can be fetched, newest last, release by release
+    /// List the available kernels by release, newest last
     List {
-        /// As JSON, for programs
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Fetch a kernel unless it is there, and print its file
+    /// Fetch a kernel if it is missing, and print its path
     Fetch {
-        /// A release (bookworm), a package (6.1.0-18-amd64) or the first numbers of a version (6.1)
+        /// Release (bookworm), package (6.1.0-18-amd64) or the first numbers of a version (6.1)
         name: String,
     },
 }

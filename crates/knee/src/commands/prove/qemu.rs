@@ -1,4 +1,4 @@
-//! `knee qemu`: QEMUs for guests, beside the installed one.
+//! `knee qemu`: QEMUs for guests, in addition to the installed one.
 
 use clap::Subcommand;
 use knee_trace::{Emulators, Package};
@@ -10,20 +10,23 @@ use crate::stdout;
 
 /// Version of the document.
 const SCHEMA: u32 = 1;
-/// What the list shows behind a QEMU that has been fetched.
+/// The mark in the list for a QEMU that knee has fetched.
 const FETCHED: &str = "fetched";
 
 /// List Debian's QEMUs, or fetch one for guests
 ///
-/// They come from the mirror that this machine's apt uses, through apt with a configuration and
-/// lists of its own, into the user's cache (~/.cache/knee/qemu): each with the libraries that it
-/// needs, 90 MB. KNEE_QEMU names the one that `knee commute check` and `knee commute cost` use: a
-/// name as for fetch, or the path of a qemu-system-x86_64. Without it they use the installed one.
+/// knee downloads them from the mirror that apt uses on this machine. It runs apt with its own
+/// configuration and package lists. Each QEMU and its libraries take 90 MB in the user's cache
+/// (~/.cache/knee/qemu).
+///
+/// KNEE_QEMU selects the QEMU for `knee commute check` and `knee commute cost`. Its value is a name
+/// as for `knee qemu fetch`, or the path of a qemu-system-x86_64. By default, these commands use
+/// the installed QEMU.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee qemu list                     the QEMUs of Debian 12 to unstable
-  knee qemu fetch trixie             the one of Debian 13
-  knee qemu fetch 10.0               the newest 10.0
+  knee qemu fetch trixie             Debian 13's QEMU
+  knee qemu fetch 10.0               the newest QEMU 10.0
   KNEE_QEMU=trixie knee commute check stat rename --kernel bookworm
   KNEE_QEMU=$HOME/qemu/build/qemu-system-x86_64 knee commute cost open")]
 pub(crate) struct Args {
@@ -33,15 +36,15 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print the QEMUs that can be fetched, release by release, and which have been
+    /// List the available QEMUs by release, and mark the fetched ones
     List {
-        /// As JSON, for programs
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Fetch a QEMU unless it is there, and print the name to set KNEE_QEMU to
+    /// Fetch a QEMU if it is missing, and print its name for KNEE_QEMU
     Fetch {
-        /// A release (trixie), a version (10.0.13+ds-0+deb13u1) or its first numbers (10.0)
+        /// Release (trixie), full version (10.0.13+ds-0+deb13u1) or its first numbers (10.0)
         name: String,
     },
 }

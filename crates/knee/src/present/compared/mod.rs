@@ -174,8 +174,8 @@ fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec
     let disturbed = compared.points.iter().filter(|point| point.disturbed).count();
     if disturbed > 0 {
         notes.push(format!(
-            "most samples of {} were disturbed by other work on a side: quieten the machine and \
-             measure again",
+            "most samples of {} were disturbed by other work on a side: reduce other load and measure \
+             again",
             plural(disturbed, "point")
         ));
     }
@@ -232,7 +232,7 @@ pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
         _ => "compare runs of the same testcases".to_owned(),
     };
     format!(
-        "{} and {} have no point in common, by testcase, mode and number of tasks; {advice}",
+        "{} and {} have no point in common, by testcase, mode and task count; {advice}",
         before.source.display(),
         after.source.display()
     )
@@ -274,8 +274,8 @@ fn too_few_pairs(
         false => format!(" of {asked}, as the others are not finished"),
     };
     Some(format!(
-        "{}{more}: only {} can be used{lost}, and a claim at {}% confidence takes {needed}: quieten the \
-         machine, or use more rounds (-r)",
+        "{}{more}: only {} can be used{lost}, and a claim at {}% confidence takes {needed}: reduce \
+         other load, or use more rounds (-r)",
         name(&first.key),
         plural(used, "round"),
         options.confidence * 100.0

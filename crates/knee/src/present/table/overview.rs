@@ -55,7 +55,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     if shown.len() < run.request.tasks.len() {
         let _ = writeln!(
             text,
-            "{DIM}{} of {} numbers of tasks are shown; all: knee show {} --detail{DIM:#}",
+            "{DIM}{} of {} task counts are shown; all: knee show {} --detail{DIM:#}",
             shown.len(),
             run.request.tasks.len(),
             record.dir.display()

@@ -8,7 +8,7 @@ use knee_run::plan::Case;
 use knee_run::record::RunRecord;
 use knee_run::sweep::spare_cpu;
 
-/// A number of tasks; another one holds where a task occupies two CPUs, its helper the second.
+/// A task count; another one holds where a task occupies two CPUs, its helper the second.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Limit {
     one_cpu_each: Option<u32>,

@@ -1,4 +1,4 @@
-//! How the CPUs spent their time, as thin bars below the numbers of tasks: where a curve bends
+//! How the CPUs spent their time, as thin bars below the task counts: where a curve bends
 //! while the CPUs idle, the tasks wait; where they do not, they fight.
 
 use super::drawing::Path;
@@ -48,7 +48,7 @@ pub(super) fn draw(frame: &mut Frame, panel: &Panel) {
     }
 }
 
-/// As wide as the closest two numbers of tasks allow, within reason.
+/// As wide as the closest two task counts allow, within reason.
 fn bar_width(frame: &Frame, panel: &Panel) -> f64 {
     let counts = panel.counts();
     let closest =

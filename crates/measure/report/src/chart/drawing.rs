@@ -13,7 +13,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// Where numbers of tasks lie in a drawing, and from where to where a line at one of them goes.
+/// Where task counts lie in a drawing, and from where to where a line at one of them goes.
 pub(super) struct TasksAxis<'s> {
     pub(super) x: &'s super::scale::Scale,
     pub(super) top: f64,
@@ -27,7 +27,7 @@ pub(super) struct Drawing {
 
 impl Drawing {
     /// An image of `width` × `height` user units. `tasks` is where its horizontal axis lies, for
-    /// the script that marks the selected number of tasks.
+    /// the script that marks the selected task count.
     pub(super) fn new(
         class: &str,
         (width, height): (f64, f64),

@@ -10,7 +10,7 @@ pub(super) const WIDTH: f64 = 320.0;
 pub(super) const TOP: f64 = 18.0;
 /// Bottom of the plot.
 pub(super) const BOTTOM: f64 = 200.0;
-/// Where whatever is drawn below the numbers of tasks begins.
+/// Where whatever is drawn below the task counts begins.
 pub(super) const BELOW: f64 = 226.0;
 const LEFT: f64 = 42.0;
 /// Room for a label at the end of a line.

@@ -45,7 +45,7 @@ impl Panel<'_, '_> {
         format!("{}, {}", self.case.case.name, self.mode.as_str())
     }
 
-    /// All numbers of tasks that some run has.
+    /// All task counts that some run has.
     fn counts(&self) -> Vec<u32> {
         let curves = self.curves.iter().map(|reading| reading.curve);
         let mut counts: Vec<u32> = curves

@@ -1,4 +1,4 @@
-//! One number of tasks is no curve: the rounds themselves, a row per run.
+//! One task count is no curve: the rounds themselves, a row per run.
 
 use knee_host::number::{Prefix, si};
 use maud::Markup;

@@ -27,7 +27,7 @@ pub(crate) struct SparkScale {
 }
 
 impl SparkScale {
-    /// None if no curve has two numbers of tasks.
+    /// None if no curve has two task counts.
     pub(crate) fn of(reading: &Reading) -> Option<Self> {
         let (first, last) = range(reading.page.curves.iter())?;
         reading.curves().find(|(_, curve)| curve.last_efficiency().is_some())?;

@@ -118,7 +118,7 @@ fn method(reading: &Reading) -> Markup {
                 "no efficiency and no knee."
             }
             dt { "Knee" }
-            dd { "The first number of tasks whose efficiency is below " (knee) "." }
+            dd { "The first task count whose efficiency is below " (knee) "." }
             dt { "Verdict" }
             dd {
                 "▼ retrograde: throughput at the most tasks is below the peak, and the intervals do "

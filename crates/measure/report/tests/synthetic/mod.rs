@@ -253,7 +253,7 @@ fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) ->
     let mut curve = Curve { missing, ..Curve::new(run, measured) };
     let is_prediction = tasks.len() >= 6 && name != "unlink2";
     if tasks.len() < 3 {
-        curve.fit = Err(format!("{} different numbers of tasks", tasks.len()));
+        curve.fit = Err(format!("{} different task counts", tasks.len()));
         return curve;
     }
     curve.fit = Ok(Fit {

@@ -248,7 +248,7 @@ fn precision_gives_up_after_its_time() {
 }
 
 #[test]
-fn resuming_a_precision_run_ended_at_once_and_said_complete() {
+fn a_resumed_precision_run_continues_to_its_precision() {
     let dir = tempfile::tempdir().unwrap();
     let run = run_record(dir.path(), |request| {
         request.precision = Some(0.001);
@@ -270,7 +270,7 @@ fn resuming_a_precision_run_ended_at_once_and_said_complete() {
 }
 
 #[test]
-fn a_need_that_went_away_before_a_resume_took_measured_rounds_with_it() {
+fn measured_rounds_survive_a_need_that_a_resume_lacks() {
     let dir = tempfile::tempdir().unwrap();
     let run = run_record(dir.path(), |_| {});
     let mut turn = 0;
@@ -321,7 +321,7 @@ fn the_work_directory_is_empty_afterwards() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_used_ended_the_whole_run() {
+fn an_unusable_directory_fails_only_the_testcases_that_need_it() {
     let dir = tempfile::tempdir().unwrap();
     let run = RunRecord {
         // One keeps its files in /dev/shm, the other in the directory of the run.
@@ -382,7 +382,7 @@ mod files {
     }
 
     #[test]
-    fn the_cause_of_an_error_was_printed_twice() {
+    fn the_cause_of_an_error_is_printed_once() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("run.json")).unwrap();
         let error = Record::open(dir.path()).unwrap_err();
@@ -402,7 +402,7 @@ mod files {
     }
 
     #[test]
-    fn a_record_that_could_not_be_begun_left_its_directories() {
+    fn a_record_that_cannot_begin_leaves_no_directories() {
         let parent = tempfile::tempdir().unwrap();
         // Deep enough for PATH_MAX, 4096 bytes, to hold the directory and not a file in it.
         let mut dir = parent.path().to_owned();
@@ -421,7 +421,7 @@ mod files {
     }
 
     #[test]
-    fn two_resumes_at_once_wrote_into_one_record() {
+    fn only_one_resume_at_a_time_writes_to_a_record() {
         let dir = tempfile::tempdir().unwrap();
         let record = dir.path().join("record");
         let run = run_record(dir.path(), |_| {});
@@ -439,7 +439,7 @@ mod files {
     }
 
     #[test]
-    fn a_resumed_run_that_was_killed_still_said_how_it_had_ended_before() {
+    fn a_killed_resume_does_not_keep_the_earlier_end() {
         let dir = tempfile::tempdir().unwrap();
         let run = run_record(dir.path(), |_| {});
         let (_, record, _) = sweep(dir.path(), run, |tasks, _| match tasks {

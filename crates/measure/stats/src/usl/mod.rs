@@ -7,7 +7,7 @@
 //!
 //! # Intervals
 //!
-//! They are bootstrap percentile intervals. With three rounds or more at every number of tasks,
+//! They are bootstrap percentile intervals. With three rounds or more at every task count,
 //! the rounds of each are resampled and their medians fitted again (to a tolerance far below what
 //! the number of resamples leaves open): the intervals say what other rounds on the same machine
 //! would have given, as if the law held. They say nothing of whether it holds: R² and the
@@ -72,18 +72,18 @@ impl Default for FitOptions {
 /// Why there is no fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Three coefficients need three different numbers of tasks.
-    #[error("{0} different numbers of tasks: the law has three coefficients and needs three")]
+    /// Three coefficients need three different task counts.
+    #[error("{0} different task counts: the law has three coefficients and needs three")]
     TooFewPoints(usize),
-    /// Nothing ran at any number of tasks.
-    #[error("no throughput at any number of tasks")]
+    /// Nothing ran at any task count.
+    #[error("no throughput at any task count")]
     NoThroughput,
 }
 
 /// What a fit may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worth {
-    /// Six different numbers of tasks or more: it says something beyond them.
+    /// Six different task counts or more: it says something beyond them.
     Prediction,
     /// Fewer: it describes the points measured and is no prediction.
     Description,
@@ -92,9 +92,9 @@ pub enum Worth {
 /// What the intervals are made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// Rounds resampled within each number of tasks.
+    /// Rounds resampled within each task count.
     Rounds,
-    /// Residuals of the fit, as some numbers of tasks have fewer than three rounds.
+    /// Residuals of the fit, as some task counts have fewer than three rounds.
     Residuals,
     /// Three points with few rounds: the law passes through them whatever they are, and there
     /// are no intervals.
@@ -113,7 +113,7 @@ pub struct Estimate {
 /// One point against the law.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Residual {
-    /// Number of tasks.
+    /// Task count.
     pub tasks: u32,
     /// Median throughput of the rounds.
     pub measured: f64,
@@ -134,7 +134,7 @@ pub struct Fit {
     pub sigma: Estimate,
     /// Coherency, as fitted before the decision for Amdahl's law: how large it might still be.
     pub kappa: Estimate,
-    /// Number of tasks of greatest throughput; `None` when throughput does not fall.
+    /// Task count of greatest throughput; `None` when throughput does not fall.
     pub peak: Option<Estimate>,
     /// Share of the variance between points that the model explains; can be negative. `None` when
     /// all points are equal.
@@ -153,7 +153,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// The interval of whatever `of` reads off a model: of the throughput at some number of tasks
+    /// The interval of whatever `of` reads off a model: of the throughput at some task count
     /// for a band around the curve, of the knee. `None` when there are no intervals.
     pub fn interval(&self, of: impl Fn(&Usl) -> f64) -> Option<(f64, f64)> {
         percentiles(self.resampled.iter().map(of).collect(), self.confidence)
@@ -174,7 +174,7 @@ impl Usl {
 }
 
 /// Fits the law to (tasks, rates of the rounds) in any order. Points without rounds are left out,
-/// the rounds of equal numbers of tasks are put together. Panics on NaN.
+/// the rounds of equal task counts are put together. Panics on NaN.
 pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfit> {
     let points = gather(rounds);
     if points.len() < COEFFICIENTS {

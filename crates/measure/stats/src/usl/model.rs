@@ -24,7 +24,7 @@ impl Usl {
         1.0 / (1.0 + self.sigma * (tasks - 1.0) + self.kappa * tasks * (tasks - 1.0))
     }
 
-    /// The number of tasks of greatest throughput, n* = √((1 − σ) / κ), at least 1. `None` when
+    /// The task count of greatest throughput, n* = √((1 − σ) / κ), at least 1. `None` when
     /// κ is 0: throughput never falls.
     pub fn peak(&self) -> Option<f64> {
         (self.kappa > 0.0).then(|| ((1.0 - self.sigma) / self.kappa).sqrt().max(1.0))
@@ -36,7 +36,7 @@ impl Usl {
         (self.sigma > 0.0).then(|| 1.0 / self.sigma)
     }
 
-    /// The knee: the first whole number of tasks whose efficiency is below `threshold` (0 to 1,
+    /// The knee: the first whole task count whose efficiency is below `threshold` (0 to 1,
     /// exclusive). `None` when there is none up to the greatest number there is.
     pub fn knee(&self, threshold: f64) -> Option<u32> {
         // κk² + (σ + κ)k = 1/threshold − 1 for k = n − 1, solved without cancellation.

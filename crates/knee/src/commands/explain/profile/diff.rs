@@ -14,31 +14,32 @@ use crate::stdout;
 
 /// Compare two captures by function
 ///
-/// Where both know how many iterations were done, costs for each iteration are compared, else shares of
-/// the samples. What exceeds the sampling error, of all functions together, is marked.
+/// If both captures contain iteration counts, knee compares the cost per iteration. Otherwise it
+/// compares shares of the samples. It marks differences that exceed the sampling error over all
+/// functions.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee profile diff before.json after.json
   knee profile diff before.json after.json --flame diff.svg
   knee profile diff old.data perf.data -n 50")]
 pub(super) struct Args {
-    /// The first capture, or what `knee profile show` reads
+    /// First capture, in any format that `knee profile show` reads
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
-    /// The second
+    /// Second capture, in any of these formats
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
-    /// Functions that are shown at most
+    /// Maximum functions to print
     #[arg(short = 'n', long, value_name = "N", default_value_t = 25)]
     most: usize,
 
-    /// Write a flame graph of the differences as well, an SVG for a browser
+    /// File for a flame graph of the differences, an SVG for a browser
     #[arg(long, value_name = "FILE")]
     flame: Option<PathBuf>,
 
-    /// Whose samples make the widths of the flame graph: what is gone is seen with before
+    /// Capture that sets the widths of the flame graph; before also shows functions that are gone
     #[arg(long, value_enum, default_value = "after", requires = "flame")]
     widths: WidthsArg,
 }

@@ -22,51 +22,52 @@ use crate::present::profile::losses;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Seconds at each number of tasks to find the knee.
+/// Seconds at each task count while knee searches for the knee.
 const LOOK: f64 = 0.3;
 
-/// Rank functions by how much more each iteration takes of them with more tasks
+/// Rank functions by how much their cost per iteration grows with the task count
 ///
-/// Samples a testcase at one task, at its knee and at the most, and compares the cost of an iteration
-/// by function: CPU time of all tasks over iterations. What grew is what the tasks cost each other; who
-/// called it is named. The time for which tasks have no CPU, as they sleep, is shown beside it.
+/// knee samples a testcase at one task, at its knee and at the maximum task count. It compares the
+/// cost per iteration by function: the CPU time of all tasks divided by the iterations. Growth is
+/// the cost that the tasks impose on each other. knee names the callers of the functions that grew.
+/// It also shows the off-CPU time of the tasks.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  knee profile growth mmap1 -m threads           at 1 task, at the knee, at all CPUs
-  knee profile growth page_fault1 -t 1,4,16      at these
-  knee profile growth mmap1 -m threads -o mmap1  and keeps the captures: mmap1/1.json …
-  knee profile growth --from 1.json 16.json      of captures that were taken before
+  knee profile growth mmap1 -m threads           at 1 task, the knee, all CPUs
+  knee profile growth page_fault1 -t 1,4,16      at these task counts
+  knee profile growth mmap1 -m threads -o mmap1  keep captures: mmap1/1.json, …
+  knee profile growth --from 1.json 16.json      compare existing captures
   knee profile growth mmap1 --json | jq '.rows[0]'")]
 pub(super) struct Args {
-    /// A testcase, as of `knee list`
+    /// Testcase name (see `knee list`)
     #[arg(value_name = "TESTCASE", required_unless_present = "from")]
     testcase: Option<String>,
 
-    /// Numbers of tasks, such as 1,4,16 [default: 1, the knee, and as many as there are CPUs]
+    /// Task counts, such as 1,4,16 [default: 1, the knee and the count of CPUs]
     #[arg(short, long, value_name = "LIST")]
     tasks: Option<Tasks>,
 
-    /// Processes or threads [default: what the testcase can, processes first]
+    /// Task mode: processes or threads [default: what the testcase supports, processes first]
     #[arg(short, long, value_enum)]
     mode: Option<ModeArg>,
 
-    /// Seconds to sample at each
+    /// Seconds to sample at each task count
     #[arg(short, long, value_name = "SECONDS", default_value = "3", value_parser = crate::args::seconds)]
     duration: f64,
 
-    /// Captures of knee profile TESTCASE, instead of new ones
+    /// Existing captures of `knee profile TESTCASE`, instead of new ones
     #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["testcase", "tasks", "mode", "output"])]
     from: Vec<PathBuf>,
 
-    /// A directory to keep the captures in, by number of tasks
+    /// Directory for the captures, named by task count
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Functions that are shown at most
+    /// Maximum functions to print
     #[arg(short = 'n', long, value_name = "N", default_value_t = 15, conflicts_with = "json")]
     most: usize,
 
-    /// As JSON, for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 
@@ -93,14 +94,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// Takes captures at all numbers of tasks, in ascending order.
+/// Takes captures at all task counts, in ascending order.
 fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStatus>> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let bench = Bench::of(name, args.mode, &args.how)?;
     let tasks = match &args.tasks {
         Some(tasks) => match tasks.resolve(&bench.topology, cgroup::cpu_quota()) {
             tasks if tasks.len() < 2 => {
-                return Err(usage("growth is from one number of tasks to another: -t 1,2"));
+                return Err(usage("growth is from one task count to another: -t 1,2"));
             }
             tasks => tasks,
         },
@@ -142,7 +143,8 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStat
     Ok(Ok(captures))
 }
 
-/// 1, the knee, and the most that is measured by itself: after a short look at all numbers of tasks.
+/// The default task counts: 1, the knee and the maximum of `-t auto`, after a short measurement at
+/// each task count.
 fn points(
     args: &Args,
     bench: &Bench<'_>,

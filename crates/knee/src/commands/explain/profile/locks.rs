@@ -13,7 +13,7 @@ use crate::present::profile::wait_losses;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Sites that are shown.
+/// Maximum lock sites to print.
 const SHOWN: usize = 15;
 
 pub(super) fn run(args: &SampleArgs, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {

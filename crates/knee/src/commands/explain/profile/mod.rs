@@ -1,4 +1,4 @@
-//! `knee profile`: where the cycles go, and what grows with the cores.
+//! `knee profile`: where the cycles go, and which costs grow with the task count.
 
 mod diff;
 mod growth;
@@ -21,10 +21,12 @@ use crate::exit::ExitStatus;
 
 /// Sample where the cycles go, and rank what grows with tasks
 ///
-/// Kernel and user stacks are sampled by perf_event_open, by cycles where the machine counts them, else
-/// by its clock. What is kept is one file with names in it, which `show` turns into a call tree, a
-/// flame graph, and files of other tools. `growth` samples a testcase at one task and at more, and
-/// ranks what each iteration takes more of; `diff` compares two captures.
+/// knee samples kernel and user stacks with perf_event_open, by cycles if the machine counts them,
+/// otherwise by the CPU clock. It writes a capture, one file that includes the function names.
+///
+/// `show` turns a capture into a call tree, a flame graph or a file for other tools. `growth`
+/// samples a testcase at several task counts, and ranks the functions whose cost per iteration
+/// grows. `diff` compares two captures.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -38,18 +40,18 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   knee profile mmap1 -t 2 -m threads       a testcase at two tasks
-  knee profile -- make -j8                 a command and all that it starts
+  knee profile -- make -j8                 a command and all processes it starts
   knee profile -p 1234 -d 10               a process, for ten seconds
   knee profile -a -d 5                     everything on all CPUs
-  knee profile mmap1 -m threads --locks    who waits for which lock of the kernel, and how long
+  knee profile mmap1 -m threads --locks    who waits for which kernel lock
   knee profile mmap1 --event off-cpu       where tasks sleep, or wait for a CPU
-  knee profile growth mmap1 -m threads     what an iteration takes more of with more tasks
+  knee profile growth mmap1 -m threads     what costs more with more tasks
   knee profile show last.json              the call tree
   knee profile show last.json --form flame -o last.svg
-  knee profile show perf.data              … of what perf has recorded
+  knee profile show perf.data              the call tree of a perf recording
   knee profile diff before.json after.json
 
-Status of `knee profile -- COMMAND`: that of the command.";
+`knee profile -- COMMAND` exits with the status of the command.";
 
 #[derive(Subcommand)]
 enum What {
@@ -58,48 +60,48 @@ enum What {
     Diff(diff::Args),
 }
 
-/// What to sample, and where to.
+/// What to sample, and where to write the result.
 #[derive(clap::Args)]
 struct SampleArgs {
-    /// A testcase, as of `knee list`
+    /// Testcase name (see `knee list`)
     #[arg(value_name = "TESTCASE", conflicts_with_all = ["pid", "all", "command"])]
     testcase: Option<String>,
 
-    /// Number of tasks of the testcase
+    /// Task count of the testcase [default: the count of usable CPUs]
     #[arg(short, long, value_name = "N", requires = "testcase",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(knee_results::MAX_TASKS)))]
     tasks: Option<u32>,
 
-    /// Processes or threads [default: what the testcase can, processes first]
+    /// Task mode: processes or threads [default: what the testcase supports, processes first]
     #[arg(short, long, value_enum, requires = "testcase")]
     mode: Option<ModeArg>,
 
-    /// A process, its threads, and what they start
+    /// Process to sample, with its threads and the processes it starts
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["all", "command"])]
     pid: Option<i32>,
 
-    /// Everything on all CPUs
+    /// Sample everything on all CPUs
     #[arg(short, long, conflicts_with = "command")]
     all: bool,
 
-    /// A command, with all that it starts
+    /// Command to run and sample, with all processes it starts
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 
-    /// Seconds to sample [default: 3 for a testcase, else until it ends or Ctrl-C]
+    /// Seconds to sample [default: 3 for a testcase, otherwise until exit or Ctrl-C]
     #[arg(short, long, value_name = "SECONDS", value_parser = crate::args::seconds)]
     duration: Option<f64>,
 
-    /// Instead of samples, each wait for a lock of the kernel: which kind, who wanted it, how often and
-    /// how long they waited. Takes root or CAP_PERFMON
+    /// Record kernel lock waits instead of samples: lock type, waiting function, wait count and
+    /// wait time. Requires root or CAP_PERFMON
     #[arg(long, conflicts_with_all = ["frequency", "event"])]
     locks: bool,
 
-    /// Lock waits as JSON, for programs
+    /// Print the lock waits as JSON
     #[arg(long, requires = "locks")]
     json: bool,
 
-    /// Where to write the capture [default: profiles/TIME.json; lock waits are only shown]
+    /// Output file [default: profiles/TIME.json; lock waits are only printed]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -110,24 +112,24 @@ struct SampleArgs {
 /// How to sample.
 #[derive(clap::Args, Clone)]
 struct HowArgs {
-    /// Samples for each second of a CPU
+    /// Samples per second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = FREQUENCY,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     frequency: u64,
 
-    /// What makes a sample due
+    /// Event that triggers samples
     #[arg(long, value_enum, default_value = "best")]
     event: Event,
 
-    /// Which CPUs tasks take first: cores, smt, compact, scatter or none (see `knee topology`)
+    /// Order in which tasks take CPUs: cores, smt, compact, scatter or none (see `knee topology`)
     #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
     placement: Placement,
 
-    /// Where testcases keep their files [default: $TMPDIR or /tmp]
+    /// Directory for the files of testcases [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// No progress and no table
+    /// Suppress the progress and the table
     #[arg(short, long)]
     quiet: bool,
 }
@@ -155,13 +157,13 @@ impl ModeArg {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Event {
-    /// Cycles where the machine counts them, else the CPU's clock
+    /// Cycles if the machine counts them, otherwise the CPU clock
     Best,
     /// Cycles
     Cycles,
-    /// The CPU's clock
+    /// CPU clock
     CpuClock,
-    /// Time without a CPU: asleep, or waiting for one
+    /// Off-CPU time: asleep, or waiting for a CPU
     OffCpu,
 }
 

@@ -19,11 +19,11 @@ use crate::session::numbered;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Seconds that a testcase is sampled for.
+/// Default seconds to sample a testcase.
 const SECONDS: f64 = 3.0;
-/// Functions that are shown at once.
+/// Maximum functions to print after sampling.
 const SHOWN: usize = 15;
-/// Where captures are kept that were given no place.
+/// Default directory for captures.
 const PROFILES: &str = "profiles";
 
 pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
@@ -50,8 +50,8 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     left.end(&interrupt)
 }
 
-/// Watches what was asked for until it is over: what was taken, and what is left to do then; only the status
-/// if there is nothing.
+/// Samples the requested target until it ends. Returns what the sampler recorded and the remaining
+/// work, or only the exit status if it recorded nothing.
 pub(super) fn take<W: Told>(
     args: &SampleArgs,
     interrupt: &Interrupt,
@@ -88,7 +88,7 @@ pub(super) fn take<W: Told>(
     Ok(Ok(taken))
 }
 
-/// Makes sure, before there is a capture to lose, that it can be kept.
+/// Checks before sampling that knee can write the capture.
 fn prepare(output: Option<&Path>) -> anyhow::Result<()> {
     let Some(file) = output else {
         return std::fs::create_dir_all(PROFILES)
@@ -107,7 +107,7 @@ fn prepare(output: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a capture where it was asked for, or in a file of its own.
+/// Writes a capture to the requested file, or to a new file in `PROFILES`.
 fn keep(capture: &Capture, output: Option<&Path>) -> anyhow::Result<PathBuf> {
     let file = output.map(Path::to_owned).unwrap_or_else(|| {
         let mut names = numbered(PROFILES, &capture.machine.started_at, ".json");

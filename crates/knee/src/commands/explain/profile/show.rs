@@ -18,70 +18,70 @@ use crate::exit::{ExitStatus, usage};
 use crate::present::profile::{lock_waits, losses, summary, wait_losses};
 use crate::stdout;
 
-/// Show a capture: as a call tree, a flame graph, a table, or for other tools
+/// Show a capture as a call tree, a flame graph, a table or a file for other tools
 ///
-/// Reads captures of knee profile, files of perf record (perf.data), text of perf script, and folded
-/// stacks; what knee profile --locks has written is a table.
+/// The input is a capture of `knee profile`, a perf.data file of `perf record`, the text of `perf
+/// script`, or folded stacks. For the output of `knee profile --locks`, knee prints a table.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee profile show last.json                           the call tree
-  knee profile show last.json --root do_munmap          … below a function
-  knee profile show last.json --callers _raw_spin_lock  … above one: who calls it
+  knee profile show last.json --root do_munmap          callees of a function
+  knee profile show last.json --callers _raw_spin_lock  callers of a function
   knee profile show last.json --form functions
-  knee profile show last.json --form flame -o last.svg  open it in a browser
+  knee profile show last.json --form flame -o last.svg  for a browser
   knee profile show last.json --form folded | grep mmap
   knee profile show last.json --form speedscope -o last.speedscope.json
   knee profile show last.json --form pprof -o last.pb.gz && go tool pprof -top last.pb.gz
-  perf script | knee profile show -                     what perf has recorded")]
+  perf script | knee profile show -                     a perf recording")]
 pub(super) struct Args {
-    /// The capture; - is standard input
+    /// Capture file; - is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// What to show
+    /// Output format
     #[arg(long, value_enum, default_value = "tree")]
     form: Form,
 
-    /// Begin the tree at this function, wherever it is called
+    /// Root function of the tree, wherever it is called
     #[arg(long, value_name = "FUNCTION", conflicts_with = "callers")]
     root: Option<String>,
 
-    /// Show who calls this function, outward
+    /// Function whose callers the tree shows
     #[arg(long, value_name = "FUNCTION")]
     callers: Option<String>,
 
-    /// Folded stacks count what samples stand for, nanoseconds or cycles, and not samples
+    /// Count nanoseconds or cycles instead of samples in folded stacks
     #[arg(long)]
     weight: bool,
 
-    /// Folded stacks say where functions are, as flame graph tools colour by: `_[k]` in the kernel, `_[i]`
+    /// Mark functions in folded stacks as flame graph tools expect: `_[k]` for kernel, `_[i]` for
     /// inlined
     #[arg(long)]
     annotate: bool,
 
-    /// Leave out what is below this share of the tree
+    /// Smallest share of the tree to show
     #[arg(long, value_name = "P%", default_value_t = format!("{}%", 100.0 * LEAST_SHARE),
           value_parser = share)]
     least: String,
 
-    /// Where to write it; - is standard output
+    /// Output file; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// Call tree in text: function(share samples/all)
+    /// Call tree as text: function(share samples/all)
     Tree,
-    /// Functions by what they take themselves and in all
+    /// Functions by self and inclusive time
     Functions,
     /// Flame graph, an SVG for a browser: search and zoom
     Flame,
-    /// Folded stacks, a line each, for flame graph tools and grep
+    /// Folded stacks, one per line, for flame graph tools and grep
     Folded,
-    /// For speedscope
+    /// File for speedscope
     Speedscope,
-    /// For pprof
+    /// File for pprof
     Pprof,
 }
 
@@ -138,7 +138,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     write(args, &bytes)
 }
 
-/// What `knee profile --locks` has written.
+/// Shows the output of `knee profile --locks`.
 fn show_waits(args: &Args, waits: &LockWaits) -> anyhow::Result<ExitStatus> {
     if args.form != Form::Tree || args.root.is_some() || args.callers.is_some() {
         return Err(usage("lock waits are a table, without --form, --root and --callers"));

@@ -1,4 +1,4 @@
-//! Sampling what is not ours: a process, a command, the machine.
+//! Sampling a process, a command or the whole machine.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime};
@@ -19,10 +19,10 @@ use crate::exit::ExitStatus;
 use crate::pace::Pace;
 use crate::stderr::tell;
 
-/// Between two looks at whether it is time to say something. Less than a second.
+/// Interval between checks for due progress messages; less than a second.
 const NAP: Duration = Duration::from_millis(500);
 
-/// Samples a command until it ends, or for some seconds; then it goes on.
+/// Samples a command until it ends or the duration is over. The command may run on.
 pub(super) fn command<W: Told>(
     command: &[OsString],
     duration: Option<f64>,
@@ -54,20 +54,20 @@ pub(super) fn command<W: Told>(
     Ok((taken, Left::Command { held, ended }))
 }
 
-/// What is left to do when all is taken and kept.
+/// The remaining work after the capture is written.
 pub(super) enum Left {
     Nothing,
-    /// To wait for a command that may go on.
+    /// Wait for a command that may still run.
     Command {
         held: Held,
         ended: Option<Ended>,
     },
-    /// To say that this signal has interrupted it.
+    /// Report that this signal interrupted the sampling.
     Interrupted(i32),
 }
 
 impl Left {
-    /// Does it; the status that knee returns.
+    /// Does the remaining work, and returns the exit status.
     pub(super) fn end(self, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
         let (mut held, ended) = match self {
             Left::Nothing => return Ok(ExitStatus::Done),
@@ -86,7 +86,7 @@ impl Left {
     }
 }
 
-/// Samples a process, or all, until it ends, or for some seconds, or until Ctrl-C.
+/// Samples a process or the whole machine until it ends, the duration is over, or Ctrl-C.
 pub(super) fn running<W: Told>(
     target: &Target,
     duration: Option<f64>,
@@ -111,8 +111,8 @@ pub(super) fn running<W: Told>(
     Ok((watch.finish(title, started_at, None)?, Left::Nothing))
 }
 
-/// Until it is over; `going_on` is called now and then. Ctrl-C ends the sampling as its user wants it to, and
-/// is no failure.
+/// Waits for the end of sampling, and calls `going_on` when a progress message is due. Ctrl-C ends
+/// sampling normally; it is not an error.
 fn wait(
     target: &Target,
     duration: Option<f64>,

@@ -1,18 +1,18 @@
-//! What is taken of a testcase, a command or a process: a capture, or lock waits.
+//! What knee records of a testcase, a command or a process: a capture or lock waits.
 
 use knee_profile::sampling::{LockSampler, Options, SampleError, Sampler, Target, Watch};
 
 use crate::stderr::tell;
 
-/// A sampler of some kind, as the command has it.
+/// A sampler that the command can use: for stacks or for lock waits.
 pub(super) trait Told: Watch {
-    /// Readies all.
+    /// Opens the sampler.
     fn open(target: &Target, options: &Options) -> Result<Self, SampleError>;
 
-    /// What has been taken so far, in words.
+    /// The recording so far, in words.
     fn so_far(&self) -> String;
 
-    /// Says what is watched, and what is not seen.
+    /// Prints what the sampler records, and what it cannot see.
     fn tell_how(&self);
 }
 

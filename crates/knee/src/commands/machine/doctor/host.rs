@@ -1,4 +1,4 @@
-//! The machine itself: CPUs, what disturbs them, limits.
+//! Checks of the machine: CPUs, sources of noise, limits.
 
 use std::fs;
 use std::path::Path;
@@ -11,11 +11,12 @@ use super::{Check, command, statement};
 /// Other work that takes more than this share of the usable CPUs shifts rates by more than
 /// the spread of a quiet machine, about 1%.
 const QUIET_LOAD_PER_CPU: f64 = 0.05;
-/// Steal above this share, since boot, says that the host is oversubscribed.
+/// Steal time above this share since boot means that the host is oversubscribed.
 const QUIET_STEAL_PERCENT: f64 = 0.5;
-/// poll2 watches 128 files per task; with pipes, sockets and knee's own a task stays below.
+/// poll2 polls 128 files per task. With pipes, sockets and knee's own files, a task stays below
+/// this limit.
 const FILES_PER_TASK: u64 = 300;
-/// Objects and programs of build1 for a few tasks.
+/// Space for the objects and programs of build1 with a few tasks.
 const SHARED_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Which of the machine's CPUs this process may use.
@@ -33,7 +34,7 @@ pub(super) fn cpus(topology: &Topology) -> Check {
     check.limited(statement(reasons.join("; ")))
 }
 
-/// How much CPU time control groups leave.
+/// How much CPU time the control groups allow.
 pub(super) fn cpu_quota(environment: &Environment) -> Check {
     let check = |detail: String| {
         Check::ok("CPU quota", "knee run: throttled tasks look like a knee", detail)
@@ -68,7 +69,7 @@ pub(super) fn load(environment: &Environment) -> Check {
     check
 }
 
-/// Whether the hypervisor gave this machine's CPU time to others.
+/// Whether the hypervisor gave this machine's CPU time to other guests.
 pub(super) fn steal() -> Check {
     let check = |detail| Check::ok("stolen time", "knee run: CPUs that are really there", detail);
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -84,8 +85,7 @@ pub(super) fn steal() -> Check {
     }
 }
 
-/// The share of steal in the first line of /proc/stat: user nice system idle iowait irq
-/// softirq steal.
+/// The steal share in the first line of /proc/stat: user nice system idle iowait irq softirq steal.
 fn steal_percent(stat: &str) -> Option<f64> {
     let times: Vec<f64> = stat
         .lines()
@@ -99,7 +99,7 @@ fn steal_percent(stat: &str) -> Option<f64> {
     (total > 0.0).then_some(*times.get(7)? / total * 100.0)
 }
 
-/// Whether the frequency stays up.
+/// Whether the CPU frequency stays at its maximum.
 pub(super) fn governor(environment: &Environment) -> Check {
     let check = |detail: &str| Check::ok("governor", "knee run: a steady frequency", detail);
     match environment.governor.as_deref() {
@@ -114,7 +114,7 @@ pub(super) fn governor(environment: &Environment) -> Check {
     }
 }
 
-/// Whether one busy core runs faster than many do.
+/// Whether one busy core runs faster than many busy cores.
 pub(super) fn turbo(environment: &Environment) -> Check {
     let check = |detail: &str| {
         Check::ok("turbo", "knee run: turbo makes 1 task fast and so scaling look bad", detail)
@@ -135,7 +135,7 @@ pub(super) fn turbo(environment: &Environment) -> Check {
     }
 }
 
-/// What of this process could be sampled.
+/// What knee can sample in this process.
 pub(super) fn sampling() -> Check {
     let check = |detail: String| Check::ok("sampling", "knee profile: where the cycles go", detail);
     let ours = Target::Process(std::process::id().cast_signed());
@@ -174,7 +174,7 @@ pub(super) fn smt(environment: &Environment) -> Check {
     Check::ok("SMT", "knee run: what a CPU is", detail)
 }
 
-/// Whether CPUs are kept free of other tasks. Most machines have none, and need none.
+/// Whether CPUs are isolated from other tasks. Most machines have no isolated CPUs, and need none.
 pub(super) fn isolated_cpus(environment: &Environment) -> Check {
     let detail = match &environment.isolated_cpus {
         Some(cpus) if !cpus.is_empty() => format!("{cpus}; use them with taskset -c {cpus} knee"),
@@ -198,8 +198,8 @@ pub(super) fn clock(environment: &Environment) -> Check {
     }
 }
 
-/// Whether the kernel moves memory and tasks while knee measures; only asked where there is
-/// more than one node.
+/// Whether the kernel moves memory and tasks between nodes while knee measures; `None` with a
+/// single node.
 pub(super) fn numa_balancing(environment: &Environment) -> Option<Check> {
     let nodes = environment.topology.as_ref()?.nodes;
     let check =
@@ -213,7 +213,7 @@ pub(super) fn numa_balancing(environment: &Environment) -> Option<Check> {
     }
 }
 
-/// Whether as many tasks as CPUs can open their files.
+/// Whether one task per CPU can open all of its files.
 pub(super) fn open_files(environment: &Environment) -> Check {
     let needed = FILES_PER_TASK * environment.usable_cpus.len() as u64;
     let in_words = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
@@ -228,7 +228,7 @@ pub(super) fn open_files(environment: &Environment) -> Check {
     }
 }
 
-/// Transparent huge pages, and those set aside for hugetlb.
+/// Transparent huge pages, and pages reserved for hugetlb.
 pub(super) fn huge_pages(environment: &Environment) -> Check {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let reserved = meminfo
@@ -249,7 +249,7 @@ pub(super) fn huge_pages(environment: &Environment) -> Check {
     }
 }
 
-/// Whether there is a memory file system to build and write in.
+/// Whether a memory file system is available to build and write in.
 pub(super) fn shared_memory() -> Check {
     let path = Path::new("/dev/shm");
     let check = |detail: String| {

@@ -1,4 +1,4 @@
-//! Programs that come in packages.
+//! Checks of programs that the distribution packages.
 
 use knee_host::process::program;
 use knee_trace::{
@@ -9,7 +9,7 @@ use knee_trace::{
 use super::{Check, command, statement};
 use crate::stderr::tell;
 
-/// The C compiler of the machine.
+/// Checks for a C compiler.
 pub(super) fn compiler() -> Check {
     let check = |detail: String| {
         Check::ok("C compiler", "knee run: build1, and your --plugin files", detail)
@@ -24,7 +24,7 @@ pub(super) fn compiler() -> Check {
     }
 }
 
-/// The QEMU that guests run in, as KNEE_QEMU says.
+/// Checks the QEMU for guests, which KNEE_QEMU can select.
 pub(super) fn qemu() -> Check {
     let check = |detail: String| Check::ok("QEMU", "knee commute: kernels in guests", detail);
     let named = std::env::var("KNEE_QEMU").unwrap_or_default();
@@ -46,7 +46,8 @@ pub(super) fn qemu() -> Check {
     }
 }
 
-/// Whether that QEMU shows what CPUs share, tried with a kernel that is at hand. None without a QEMU.
+/// Whether that QEMU shows correctly what CPUs share, tested with an available kernel. `None`
+/// without QEMU.
 pub(super) fn calibration() -> Option<Check> {
     let emulator = Emulator::present().ok()?;
     emulator.version().ok()?;
@@ -68,7 +69,7 @@ pub(super) fn calibration() -> Option<Check> {
     })
 }
 
-/// The QEMU that programs with libraries run in.
+/// Checks the user-mode QEMU, which runs programs with libraries.
 pub(super) fn qemu_user() -> Check {
     let needed_for = "knee commute check --program: libraries";
     let check = |detail: String| Check::ok("QEMU user mode", needed_for, detail);

@@ -1,11 +1,11 @@
-//! The man page: one for knee and all of its commands, so that it refers to no other.
+//! The man page. One page covers knee and all of its commands, so it refers to no other page.
 
 use std::io::{self, Write};
 
 use clap::Command;
 use clap_mangen::Man;
 
-/// Writes the page in roff.
+/// Writes the man page in roff.
 pub(super) fn render(mut command: Command, page: &mut Vec<u8>) -> io::Result<()> {
     // Without `help`, which says what this page says.
     command = command.disable_help_subcommand(true);
@@ -32,7 +32,7 @@ pub(super) fn render(mut command: Command, page: &mut Vec<u8>) -> io::Result<()>
     command.get_subcommands().try_for_each(|subcommand| section(subcommand, page))
 }
 
-/// A section for a command, and those of its own commands.
+/// Writes a section for a command and sections for its subcommands.
 fn section(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     let man = Man::new(command.clone());
     writeln!(page, ".SH \"{}\"", escape(&full_name(command).to_uppercase()))?;
@@ -67,8 +67,8 @@ fn body(
     text.lines().filter(|line| !line.starts_with(".SH ")).try_for_each(|l| writeln!(page, "{l}"))
 }
 
-/// What follows the options in `--help`, block by block: lines to be shown as they are typed, below
-/// a title such as `Examples`, or without one a paragraph.
+/// The text after the options in `--help`, block by block. A block with a title such as `Examples`
+/// is shown as typed. A block without a title is a paragraph.
 fn notes(command: &Command) -> Vec<(Option<String>, Vec<String>)> {
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     text.split("\n\n")
@@ -89,14 +89,15 @@ fn paragraph(lines: &[impl AsRef<str>], page: &mut Vec<u8>) -> io::Result<()> {
     lines.iter().try_for_each(|line| writeln!(page, "{}", escape(line.as_ref())))
 }
 
-/// Lines that a reader copies, and that are not to be filled.
+/// Lines that roff must not fill, because readers copy them.
 fn as_typed(lines: &[String], page: &mut Vec<u8>) -> io::Result<()> {
     writeln!(page, ".PP\n.nf")?;
     lines.iter().try_for_each(|line| writeln!(page, "{}", escape(line)))?;
     writeln!(page, ".fi")
 }
 
-/// Text as roff prints it: a hyphen and quotes that a shell understands, and no requests.
+/// Escapes text for roff: prints plain hyphens and quotes that a shell accepts, and prevents
+/// requests.
 fn escape(text: &str) -> String {
     let text =
         text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('`', "\\(ga");

@@ -1,4 +1,4 @@
-//! The results in words: a table, a plot, and what differs from the first file.
+//! The human-readable results: a table, a plot, and how each file differs from the first.
 
 use std::fmt::Write;
 
@@ -11,12 +11,12 @@ use super::numbers::Numbers;
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 
-/// Significant digits; more than measurements are worth.
+/// Significant digits, more than measurements justify.
 const DIGITS: usize = 6;
-/// What stands for a number whose computation leaves the range of a float.
+/// Placeholder for a number whose computation overflows a float.
 const UNKNOWN: &str = "-";
 
-/// The table, the plot and a verdict for every file but the first.
+/// The table, the plot and a verdict for every file except the first.
 ///
 /// # Errors
 /// If a number is infinite or NaN.
@@ -49,16 +49,17 @@ pub(super) fn render(sets: &[Numbers], view: &View) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What is known of one file.
+/// The statistics of one file.
 ///
-/// Sums of squares lose the digits of a spread that is small beside the mean. So a file's own figures
-/// are computed from its own median, and differences from that of the first file.
+/// Sums of squares lose precision if the spread is small compared with the mean. The statistics of
+/// a file are therefore computed relative to its own median, and differences between files relative
+/// to the median of the first file.
 struct Summary {
     name: String,
     median: f64,
     mean: f64,
     deviation: f64,
-    /// Its numbers, from the median of the first file.
+    /// The numbers, relative to the median of the first file.
     from_origin: DataSet,
 }
 

@@ -1,4 +1,4 @@
-//! The results as ministat prints them, to the byte.
+//! The results exactly as ministat prints them, byte for byte.
 
 use std::io::Write;
 

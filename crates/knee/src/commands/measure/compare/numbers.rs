@@ -19,7 +19,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Refuses infinite numbers and NaN, which are no measurements.
+    /// Returns an error if a number is infinite or NaN, because it cannot be a measurement.
     pub(super) fn require_finite(&self) -> anyhow::Result<()> {
         match self.not_finite {
             None => Ok(()),

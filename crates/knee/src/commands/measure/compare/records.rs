@@ -1,4 +1,4 @@
-//! Comparing runs: every point of the first with the same point of each of the others.
+//! Compares runs: every point of the first run with the same point of each other run.
 
 use knee_results::Compared;
 

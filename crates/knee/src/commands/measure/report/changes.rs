@@ -1,4 +1,4 @@
-//! What changed from the first run to a further one.
+//! What changed between the first run and another one.
 
 use knee_report::{Change, ChangeVerdict, Curve, Ratio, Run};
 use knee_results::{Compared, Key, Results};
@@ -6,7 +6,7 @@ use knee_stats::{Comparison, Verdict};
 
 use super::page::label;
 
-/// Adds the changes to their points, or in words where there is no place.
+/// Adds each change to its point. A change without a point on a curve is added to `run` as text.
 pub(super) fn add(compared: &Compared, before: &Results, curves: &mut [Curve], run: &mut Run) {
     for point in &compared.points {
         let change = change(&point.comparison);

@@ -1,4 +1,4 @@
-//! The Universal Scalability Law for every curve, or why there is none.
+//! The fit of the Universal Scalability Law for every curve, or the reason why there is none.
 
 use knee_host::number::plural;
 use knee_report::{Curve, Estimate, Fit};
@@ -21,7 +21,7 @@ fn shown(fit: &usl::Fit) -> Fit {
     Fit {
         lambda: estimate(&fit.lambda),
         sigma: estimate(&fit.sigma),
-        // The law drawn is Amdahl's then; the interval says how large κ might still be.
+        // The page then draws Amdahl's law; the interval shows how large κ might still be.
         kappa: match fit.is_amdahl {
             true => Estimate { value: 0.0, ..estimate(&fit.kappa) },
             false => estimate(&fit.kappa),

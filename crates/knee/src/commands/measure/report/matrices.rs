@@ -1,4 +1,4 @@
-//! Records of matrices and of checks among what is to be shown.
+//! Sorts the arguments of `knee report` by kind, and reads matrices and checks.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::input::checks;
 use crate::present::commute::shared;
 use crate::present::profile::lock_waits;
 
-/// What is to be shown.
+/// The arguments of `knee report`, sorted by kind.
 #[derive(Default)]
 pub(super) struct Split {
     pub(super) matrices: Vec<Matrix>,
@@ -24,8 +24,8 @@ pub(super) struct Split {
     pub(super) runs: Vec<PathBuf>,
 }
 
-/// Tells the matrices of `knee commute matrix --json`, the records of `knee commute check`, captures of
-/// `knee profile`, its lock waits and runs apart. Shards of one check are one.
+/// Sorts `paths` into matrices of `knee commute matrix --json`, records of `knee commute check`,
+/// captures and lock waits of `knee profile`, and runs. Shards of one check become one entry.
 pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
     let Split { mut matrices, shared: mut found, mut captures, mut waits, mut runs } =
         Split::default();
@@ -62,7 +62,8 @@ struct Shards {
 }
 
 impl Shards {
-    /// Adds a record where the others of its check are; a shard that is there already begins anew.
+    /// Adds a record to the shards of its check. A shard that is already present starts a new
+    /// group.
     fn add(all: &mut Vec<Shards>, record: PathBuf) -> Result<(), FindingsError> {
         let check = read_check(&record)?;
         let fits = |known: &&mut Shards| {
@@ -79,7 +80,7 @@ impl Shards {
     }
 }
 
-/// Whether `path` is a file of JSON, and none of those that make up a run.
+/// Whether `path` is a JSON file that is not part of a run's record.
 fn is_json(path: &Path) -> std::io::Result<bool> {
     use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! From runs to what a page shows.
+//! Converts runs into the contents of a page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use knee_stats::CompareOptions;
 use super::{changes, fits, run};
 use crate::input::{Read, read};
 
-/// The page of some runs, of which the first is the one to compare with.
+/// The page about `paths`. The first run is the baseline.
 pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Result<Page> {
     let options = CompareOptions { threshold: Some(threshold), ..CompareOptions::default() };
     let mut page = Page {
@@ -53,10 +53,10 @@ fn cases(results: &Results) -> impl Iterator<Item = Case> {
     })
 }
 
-/// What was measured of a curve, and what was not.
+/// The measured points of a curve, and the missing ones.
 type Parts = (Vec<results::Point>, Vec<Missing>);
 
-/// All curves, also those of which there are only failures.
+/// All curves, including those that have only failures.
 fn curves(nr: usize, results: &Results) -> Vec<Curve> {
     let mut curves: BTreeMap<(&CaseId, Mode), Parts> = BTreeMap::new();
     for (key, measured) in &results.points {

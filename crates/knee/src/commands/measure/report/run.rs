@@ -1,4 +1,4 @@
-//! What a page tells of a run beside its numbers.
+//! What a page shows about a run besides its numbers.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::page::label;
 const NO_ENVIRONMENT: &str = "Results of will-it-scale tell rates only: the machine, the kernel, \
      the time, what single tasks did and where the CPUs were are not known.";
 
-/// A run of knee.
+/// The description of a run of knee.
 pub(super) fn recorded(record: &RunRecord, path: &Path) -> Run {
     let RunRecord { environment: e, request: r, failures, .. } = record;
     let facts = [
@@ -52,7 +52,7 @@ pub(super) fn recorded(record: &RunRecord, path: &Path) -> Run {
     }
 }
 
-/// A run of will-it-scale, which tells rates and nothing of the machine.
+/// The description of a run of will-it-scale, which records rates but nothing about the machine.
 pub(super) fn foreign(results: &Results) -> Run {
     let placeless = results
         .points
@@ -68,7 +68,7 @@ pub(super) fn foreign(results: &Results) -> Run {
     }
 }
 
-/// What cannot be on a chart, in words.
+/// A description of results that cannot be placed on a chart.
 fn placeless(key: &Key, measured: &Measured, results: &Results) -> String {
     let unit = results.cases.get(&key.case).map_or("iterations", |info| &info.unit);
     let what = match median(&measured.rounds) {
@@ -78,8 +78,8 @@ fn placeless(key: &Key, measured: &Measured, results: &Results) -> String {
         None => measured.gap.clone().unwrap_or_else(|| "no rounds".to_owned()),
     };
     let unknown = match key.mode {
-        Some(_) => "not the number of tasks",
-        None => "neither mode nor number of tasks",
+        Some(_) => "not the task count",
+        None => "neither mode nor task count",
     };
     format!(
         "{}: {what}. The output tells {unknown}. Name its file like mmap1_threads-4.txt.",

@@ -1,4 +1,4 @@
-//! What an A/A run says about the machine.
+//! The noise floor of the machine, from an A/A run.
 
 use anyhow::Context;
 use knee_host::number::spread;
@@ -7,17 +7,17 @@ use knee_run::record::Record;
 
 use crate::stderr::tell;
 
-/// The noise floor that a run has measured, not yet kept.
+/// The noise floor that a run has measured, not saved yet.
 pub(super) struct MeasuredFloor {
     pub(super) floors: NoiseFloors,
-    /// Number of samples that count.
+    /// Sample count of the finished rounds.
     samples: u64,
-    /// How many of them are marked.
+    /// How many of these samples are marked as disturbed.
     marked: u64,
 }
 
 impl MeasuredFloor {
-    /// `None` where no point was measured to the end.
+    /// The noise floor of `record`, or `None` if no point was measured completely.
     pub(super) fn of(record: &Record) -> anyhow::Result<Option<Self>> {
         let rounds = record.finished_rounds()?;
         let points = record.run.points();
@@ -29,7 +29,7 @@ impl MeasuredFloor {
         }))
     }
 
-    /// Says what it is, and keeps it for later runs.
+    /// Prints the noise floor and saves it for later runs.
     pub(super) fn keep(self) -> anyhow::Result<()> {
         let Self { floors, samples, marked } = self;
         let worst = floors.points.iter().max_by(|a, b| a.relative.total_cmp(&b.relative));
@@ -41,11 +41,11 @@ impl MeasuredFloor {
         if marked * 2 > samples {
             tell!(
                 "knee: {marked} of {samples} samples were disturbed: that is the floor of a busy \
-                 machine; quieten it, and measure the floor again"
+                 machine; reduce other load, and measure the floor again"
             );
         }
         let file = floors.save().context(
-            "cannot keep the noise floor; mend this, and end the run once more with --resume",
+            "cannot keep the noise floor; fix this, and end the run once more with --resume",
         )?;
         tell!("knee: kept for later runs in {}", file.display());
         Ok(())

@@ -29,75 +29,81 @@ use crate::stdout;
 /// The file system that needs no disk.
 const TMPFS: &str = "tmpfs";
 
-/// Find out whether commuting calls share memory in a real kernel or library, traced under QEMU
+/// Check whether commuting calls share memory in a real kernel or library, traced under QEMU
 ///
-/// Runs the tests of `posix` in which the calls commute on an unmodified kernel, one call after the
-/// other on a virtual CPU of its own; what the kernel reads and writes in each call is recorded, and
-/// a line of memory (64 bytes) that both touch and one writes is a conflict: cores that make these
-/// calls at once wait for each other. A test with conflicts is run again, and what it does not share
-/// each time, or only by where objects happen to lie, is told apart. Neither a big machine nor its
-/// speed matters.
+/// knee runs the tests of `posix` whose calls commute on an unmodified kernel. The calls of a test
+/// run one after the other, each on its own virtual CPU, and knee records what the kernel reads and
+/// writes in each. A conflict is a memory line (64 bytes) that both calls access and at least one
+/// writes. On real cores that make these calls at the same time, such a line makes them wait for
+/// each other.
 ///
-/// With --program it does the same for a library, and does not trace the kernel: see docs/libraries.md.
+/// knee runs a test with conflicts again. It reports separately what the calls share only in some
+/// runs, or only because of where objects happen to lie in memory. The results are independent of
+/// the size and speed of this machine.
+///
+/// With --program, knee checks a library instead, and does not trace the kernel (see
+/// docs/libraries.md).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  knee commute check stat rename                        one pair, on the running kernel
-  knee commute check open --kernel bookworm             every pair with open, on Debian 12's kernel
+  knee commute check stat rename                        one pair, running kernel
+  knee commute check open --kernel bookworm             every pair with open
   knee commute check --kernel vmlinuz-6.12 --json > 6.12.jsonl
   knee commute check link unlink --kernel bookworm --fs xfs
   knee commute tests | shuf -n 2000 | knee commute check --tests -
-  knee commute check --kernel trixie -o 6.12            a record, for matrix, diff and explain
-  knee commute check --kernel trixie -o 6.12 --resume   goes on with it after it was killed
+  knee commute check --kernel trixie -o 6.12            keep a record
+  knee commute check --kernel trixie -o 6.12 --resume   resume this record
   knee commute check --kernel trixie -o part/2 --shard 2/4    one of four machines
-  knee commute check close close --trace close,close/3.1    every access of one test
-  knee commute check --program ./my-binding             a library, of which this is a binding
-  knee commute check --program ./my-binding --kernel trixie    the same, in a guest
+  knee commute check close close --trace close,close/3.1    every memory access
+  knee commute check --program ./my-binding             the library it binds
+  knee commute check --program ./my-binding --kernel trixie    in a guest
   knee commute check --program ./my-binding -o new && knee commute diff base new
 
-Status 1: a call returned what the model does not say; 4: a guest or a
-program did not survive a test.")]
+Exit status 1: a call returned a result that the model does not allow.
+Exit status 4: a guest or a program crashed in a test.")]
 pub(super) struct Args {
-    /// Two to four operations that are called at once; one: every pair with it; none: all
+    /// Two to four operations to test together; with one, every pair that includes it; with
+    /// none, every pair
     #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests")]
     operations: Vec<String>,
 
-    /// Tests from a file of `knee commute tests`; - is standard input
+    /// File of tests from `knee commute tests`; - is standard input
     #[arg(long, value_name = "FILE")]
     tests: Option<PathBuf>,
 
-    /// A kernel: its image, a Debian package of it, or the name of a Debian release to fetch it from;
-    /// without, the running one. With --program, the program runs in a guest with this kernel
+    /// Kernel: an image, a Debian package of a kernel, or a Debian release from which to fetch it
+    /// [default: the running kernel]. With --program, knee runs the program in a guest with this
+    /// kernel
     #[arg(long, value_name = "FILE|RELEASE")]
     kernel: Option<PathBuf>,
 
-    /// A program with a library, bound to a model of its interface (crate knee-bind): checks the
-    /// library with the tests of that model. QEMU's user mode runs the program; if it is missing or
-    /// does not support plugins, the program runs in a guest with a kernel of Debian 12
+    /// Program that binds a library to a model of its interface (crate knee-bind); knee checks the
+    /// library with the tests of that model. QEMU's user mode runs the program. If it is missing or
+    /// does not support plugins, the program runs in a guest with the kernel of Debian 12
     #[arg(long, value_name = "FILE", conflicts_with = "fs")]
     program: Option<PathBuf>,
 
-    /// What the tests' files are on: tmpfs, or a file system that mkfs of this machine makes, on a
-    /// RAM disk of the guest
+    /// File system for the files of the tests: tmpfs, or one that this machine can create with
+    /// mkfs, on a RAM disk of the guest
     #[arg(long, value_name = "NAME", default_value = TMPFS, value_parser = file_systems())]
     fs: String,
 
-    /// Keep what is found in this directory, which must not be there yet
+    /// New directory for the record of the results
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Only every N-th test, from the I-th on
+    /// Shard of the tests: every N-th test, starting with the I-th
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
     shard: Shard,
 
-    /// Go on with the tests that DIR does not have, if there is such a directory
+    /// Resume the record in DIR, if it exists, with the missing tests
     #[arg(long, requires = "output")]
     resume: bool,
 
-    /// Every access to memory that the calls of this test make, and no other test
+    /// Test to run alone; knee prints every memory access of its calls
     #[arg(long, value_name = "TEST", conflicts_with_all = ["output", "shard", "program"])]
     trace: Option<String>,
 
-    /// One line of JSON for each test that is run, or with --trace for each access
+    /// Print one line of JSON for each test, or with --trace for each access
     #[arg(long)]
     json: bool,
 }
@@ -134,7 +140,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(status(&tally))
 }
 
-/// How the tests are run: in this QEMU, with files on the file system that is asked for.
+/// The options of the check: the QEMU, and the file system that the user requested.
 fn options(args: &Args, kernel: &Kernel, emulator: Emulator) -> anyhow::Result<CheckOptions> {
     let guest = GuestOptions { emulator, ..GuestOptions::default() };
     let disk = (args.fs != TMPFS).then(|| Disk::make(kernel, &args.fs)).transpose()?;
@@ -153,8 +159,8 @@ fn now() -> String {
     rfc3339(SystemTime::now())
 }
 
-/// The tests of a text, with their ids; without `all`, those of several calls that commute: that
-/// others share nothing, or something, says nothing of the kernel.
+/// The tests in `lines`, with their ids. Without `all`, only tests of several calls that commute:
+/// sharing in other tests says nothing about the kernel.
 fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
     #[derive(Deserialize)]
     struct Test {
@@ -189,7 +195,7 @@ fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
     }
 }
 
-/// That no test is there twice.
+/// Fails if a test occurs twice.
 fn distinct(tests: &[(String, &[u8])]) -> anyhow::Result<()> {
     let mut seen = BTreeSet::new();
     match tests.iter().position(|(id, _)| !seen.insert(id)) {
@@ -201,7 +207,7 @@ fn distinct(tests: &[(String, &[u8])]) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the tests that are left in guests, and keeps what each shows.
+/// Runs the remaining tests in guests, and records each result.
 fn run_tests(
     kernel: &Kernel,
     options: &CheckOptions,
@@ -219,7 +225,7 @@ fn run_tests(
     failed
 }
 
-/// Says once what the kernel does not tell of itself.
+/// Warns once about symbols or types that the kernel does not provide.
 pub(super) fn warn_of_missing(warned: &mut bool, kernel: &Kernel, functions: &Functions) {
     let missing = functions.missing();
     if !missing.is_empty() && !std::mem::replace(warned, true) {

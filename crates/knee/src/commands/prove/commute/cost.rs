@@ -16,62 +16,64 @@ use crate::present::commute::cost::{KernelCosts, View, json, text};
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Rounds before those that count. Caches of each CPU fill; what they fill with comes from lists of
-/// the whole machine some ten at a time.
+/// Warm-up rounds, which are not counted. They fill the per-CPU caches, which refill from global
+/// lists about ten entries at a time.
 const WARM_UP: u32 = 16;
 /// QEMU's PC has no more virtual CPUs that the plugin tells apart.
 const MOST_CPUS: u32 = 64;
 
-/// Find out what operations cost in a kernel: instructions, lines of memory, and lines that CPUs take
-/// from each other
+/// Measure what operations cost in a kernel: instructions, memory lines, and lines transferred
+/// between CPUs
 ///
-/// The kernel runs unmodified in a guest under QEMU. 1 to 16 virtual CPUs do the same operation with
-/// arguments of their own, each in its turn, round after round. What the kernel executes, reads and
-/// writes in each is counted, without interrupts and other tasks, and which lines (64 bytes) another
-/// CPU had: those are what the operation waits for where cores do it at once. Neither a big machine
-/// nor its speed matters, and another run finds the same within some percent.
+/// knee runs the unmodified kernel in a guest under QEMU. By default, 1 to 16 virtual CPUs take
+/// turns to run the same operation, each with its own arguments, round after round. For each
+/// operation, knee counts what the kernel executes, reads and writes, without interrupts and other
+/// tasks. It also counts the lines (64 bytes) that another CPU held before. On real cores that run
+/// the operation at the same time, these lines cause the waiting. The results are independent of
+/// the size and speed of this machine, and repeat within a few percent.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute cost munmap                              on the running kernel
   knee commute cost mmap_churn page_fault --kernel bullseye --kernel bookworm --kernel sid
   knee commute cost --kernel vmlinuz-6.12 --json > 6.12.json
   knee commute cost open --mode processes -n 2,32
-  knee commute cost --list                              the operations
+  knee commute cost --list                              list the operations
 
-Status 4: a guest ended before its last experiment.")]
+Exit status 4: a guest ended before its last experiment.")]
 pub(super) struct Args {
-    /// Operations; page_fault is page_fault1 and so on; none: all
+    /// Operations [default: all]; page_fault selects page_fault1 and so on
     #[arg(value_name = "OP")]
     operations: Vec<String>,
 
-    /// How many virtual CPUs do it; one alone is always measured as well
+    /// Virtual CPU counts; knee always measures one CPU as well
     #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',',
           default_values_t = [2, 4, 8, 16],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CPUS)))]
     cpus: Vec<u32>,
 
-    /// What tasks share: threads have one address space and one table of descriptors
+    /// Processes or threads; threads share one address space and one descriptor table
     #[arg(long, value_enum, default_value = "threads")]
     mode: ModeArg,
 
-    /// Rounds that count
+    /// Measured rounds, after the warm-up
     #[arg(long, value_name = "N", default_value_t = 32,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// A kernel, as of `knee commute check`; several are compared with the first
+    /// Kernel, as for `knee commute check`; if given several times, knee compares each with the
+    /// first
     #[arg(long = "kernel", value_name = "FILE|RELEASE")]
     kernels: Vec<PathBuf>,
 
-    /// Hottest lines of each operation that are named, with the functions that touch them
+    /// Hottest lines to print for each operation, with the functions that access them
     #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "json")]
     lines: usize,
 
-    /// As JSON, for programs; has a hundred lines of each operation
+    /// Print JSON, with up to a hundred lines for each operation
     #[arg(long)]
     json: bool,
 
-    /// Print the operations that there are
+    /// List the operations
     #[arg(long, conflicts_with_all = ["operations", "json"])]
     list: bool,
 }
@@ -169,7 +171,7 @@ fn measure(
     Ok((costs, end))
 }
 
-/// The operations that words stand for, each once, in the order of all.
+/// The operations that the words select, without duplicates, in catalogue order.
 fn operations(words: &[String]) -> anyhow::Result<Vec<&'static str>> {
     let all = || OPERATIONS.iter().map(|operation| operation.name);
     let means = |word: &str, name: &str| {

@@ -11,38 +11,39 @@ use crate::stdout;
 
 /// Compare two checks test by test: kernels, file systems, builds
 ///
-/// Tests are compared by their ids. One is worse if it was conflict-free and now conflicts in every
-/// run. What conflicts in some runs only, was disturbed or ended its guest proves nothing: it is
-/// told, and does not decide the status. Where QEMU or knee's plugin differ, verdicts can differ for that
-/// reason, and a note says so.
+/// knee matches tests by their ids. A test is worse if it was conflict-free and now conflicts in
+/// every run. A test is inconclusive if it conflicts only in some runs, was disturbed, or crashed
+/// its guest. knee lists inconclusive tests, but they do not affect the exit status. If the checks
+/// used different versions of QEMU or of the plugin, verdicts can differ for that reason, and knee
+/// prints a note.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute diff 6.1 6.12
-  knee commute diff before/1,before/2 after/1,after/2      shards of each, with commas
-  knee commute diff base new --again new2                 only what both new ones show
+  knee commute diff before/1,before/2 after/1,after/2      two shards of each
+  knee commute diff base new --again new2                  confirmed changes
   knee commute diff base patched --json | jq -r '.worse[]'
 
-Status 1: a test that was conflict-free conflicts now. Status 3: none of those that both have, but
-AFTER has not come to its end, and some were not compared.")]
+Exit status 1: a conflict-free test now conflicts. Exit status 3: AFTER is
+incomplete, so some tests were not compared, and no compared test is worse.")]
 pub(super) struct Args {
-    /// What `knee commute check -o DIR` has found before; shards with commas between them, or
-    /// a directory of them
+    /// Earlier record from `knee commute check -o DIR`; a comma-separated list of shards, or a
+    /// directory of shards
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
-    /// … and after
+    /// Later record, in the same form
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
-    /// The check of AFTER once more: what it does not confirm proves nothing
+    /// Second check of AFTER; only differences that both checks show count
     #[arg(long, value_name = "DIR")]
     again: Option<PathBuf>,
 
-    /// Most lines of each list; 0: all
+    /// Maximum lines of each list; 0 means all
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
-    /// As JSON, for programs; has all
+    /// Print JSON, with complete lists
     #[arg(long)]
     json: bool,
 }

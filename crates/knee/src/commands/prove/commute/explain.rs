@@ -9,36 +9,36 @@ use crate::input::checks;
 use crate::present::commute::explain::{ranking, test};
 use crate::stdout;
 
-/// Rank what spoils tests: what to fix so that most of them become conflict-free
+/// Rank the causes of conflicts: what to fix to make the most tests conflict-free
 ///
-/// Of every datum that calls share it says how many more tests would be conflict-free if nothing
-/// else were fixed, and in how many it is at all; then what to fix first, next and so on. As most
-/// tests share several data, a step may be several that only help together. Where the datum is not
-/// known, it is called by the functions that write its line.
+/// For each shared datum, knee prints how many tests would become conflict-free if only this datum
+/// were fixed, and how many tests share it. Then knee suggests an order of fixes. Most tests share
+/// several data, so one step may combine several fixes that help only together. If knee cannot
+/// identify the datum, it names the functions that write the cache line.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute explain 6.1
-  knee commute explain 6.1 --pair open,close           what spoils these
-  knee commute explain 6.1 --test open,close/3.0       all that this one shares, and who does it
+  knee commute explain 6.1 --pair open,close           one pair
+  knee commute explain 6.1 --test open,close/3.0       one test in detail
   knee commute explain shards/* --json")]
 pub(super) struct Args {
-    /// What `knee commute check -o DIR` has found; several are shards of one check
+    /// Record from `knee commute check -o DIR`; several directories are shards of one check
     #[arg(value_name = "DIR", required = true)]
     records: Vec<PathBuf>,
 
-    /// Only tests of these operations
+    /// Operations whose tests to rank
     #[arg(long, value_name = "OP,OP", value_delimiter = ',', conflicts_with = "test")]
     pair: Vec<String>,
 
-    /// One test, by its id
+    /// ID of one test to explain
     #[arg(long, value_name = "ID")]
     test: Option<String>,
 
-    /// Most data and steps; 0: all
+    /// Maximum data and steps to print; 0 means all
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
-    /// As JSON, for programs; has all data
+    /// Print JSON, with all data
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `knee commute matrix`: of a model, or of what a check has found.
+//! `knee commute matrix`: the pairs of a model, or the results of a check.
 
 use std::path::{Path, PathBuf};
 
@@ -19,38 +19,39 @@ use crate::present::page;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Pairs that are named one by one when not all of them was looked at.
+/// Maximum pairs to warn about one by one if knee could not explore them completely.
 const MOST_WARNINGS: usize = 3;
 
 /// Print how often each pair of operations commutes, or is conflict-free in a kernel
 ///
-/// Without DIR, of a model: in how many situations each pair commutes. With what `knee commute
-/// check -o DIR` has found: how many tests of each pair are conflict-free.
+/// Without DIR, knee explores a model and counts the situations in which each pair commutes. With a
+/// DIR from `knee commute check -o DIR`, it counts the conflict-free tests of each pair.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute matrix
-  knee commute matrix -o posix.html                 a page, with the conditions of every pair
-  knee commute matrix --json > posix.json           a record of it, with the conditions
-  knee report runs/* posix.json                     the matrix and runs on one page
-  knee commute matrix 6.1                           what `knee commute check -o 6.1` has found
-  knee commute matrix 6.1 -o 6.1.html               … as a page: pair, tests, conflicts, code
-  knee commute matrix shards/* -o 6.1.svg           … as a drawing
+  knee commute matrix -o posix.html                 HTML page with conditions
+  knee commute matrix --json > posix.json           JSON with conditions
+  knee report runs/* posix.json                     matrix and runs on one page
+  knee commute matrix 6.1                           the results of a check
+  knee commute matrix 6.1 -o 6.1.html               the same as an HTML page
+  knee commute matrix shards/* -o 6.1.svg           all shards as a drawing
 
-Status 4: the model failed in some pair.")]
+Exit status 4: the model failed for at least one pair.")]
 pub(super) struct Args {
-    /// What `knee commute check -o DIR` has found; several are shards of one check
+    /// Record from `knee commute check -o DIR`; several directories are shards of one check
     #[arg(value_name = "DIR", conflicts_with_all = ["interface", "model", "limit"])]
     records: Vec<PathBuf>,
 
     #[command(flatten)]
     from: From,
 
-    /// As JSON, of a model with the conditions of every pair: for programs and `knee report`
+    /// Print JSON for programs and `knee report`; for a model, this includes the conditions of
+    /// every pair
     #[arg(long)]
     json: bool,
 
-    /// Write a self-contained HTML page with the conditions, or the tests, of every pair instead; of
-    /// a DIR, a drawing if FILE ends in .svg. - is standard output
+    /// File for a self-contained HTML page with the conditions or tests of every pair; - is
+    /// standard output. With DIR, a FILE that ends in .svg receives a drawing
     #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "json")]
     output: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! A model in a program of its own: see `knee_commute::serve`.
+//! A model in a separate program: see `knee_commute::serve`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
@@ -15,19 +15,19 @@ use knee_host::process::{Ties, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 
-/// How long a program may take to say what it is.
+/// Time limit for a program to describe itself.
 const INTRODUCTION: Duration = STUCK;
-/// An answer beyond this is none.
+/// Size limit of an answer; knee does not read further.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// The program, which is run once for each question.
+/// A model program, which knee runs once for each request.
 pub(super) struct Program {
     path: PathBuf,
     description: Description,
 }
 
 impl Program {
-    /// Asks the program at `path` what it is.
+    /// Asks the program at `path` for its description.
     pub(super) fn introduce(path: PathBuf) -> Result<Self, ModelError> {
         // A path without a slash is a file here, not a program of the system.
         let path =
@@ -48,7 +48,7 @@ impl Program {
         }
     }
 
-    /// Where it is.
+    /// The path of the program.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -57,7 +57,7 @@ impl Program {
         ModelError::Program { program: self.path.display().to_string(), what }
     }
 
-    /// Says of which operations it was asked.
+    /// Adds the names of the requested operations to an error.
     fn of_operations(&self, operations: &[usize], error: ModelError) -> ModelError {
         let names: Vec<&str> = operations.iter().map(|&nr| self.operations()[nr].0).collect();
         match error {
@@ -77,7 +77,7 @@ impl Program {
             .map_err(|error| self.failed(format!("cannot be run: {error}")))
     }
 
-    /// A question with one document for an answer.
+    /// Sends a request whose answer is one document.
     fn ask<T: DeserializeOwned>(
         &self,
         request: &Request,
@@ -100,8 +100,8 @@ impl Program {
         ))
     }
 
-    /// Has `read` read what it writes, and waits for its end, which has to be a good one and come
-    /// in time.
+    /// Passes the output of `child` to `read`, and waits for `child` to exit. Fails if the child
+    /// exits unsuccessfully or exceeds the time limit `within`.
     fn listen<T>(
         &self,
         child: &mut Child,

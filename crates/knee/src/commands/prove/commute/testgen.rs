@@ -20,32 +20,33 @@ use crate::stdout;
 /// The name of standard output.
 const STDOUT: &str = "-";
 
-/// Write concrete tests, one line of JSON each: set-up, calls, and what they have to return
+/// Generate tests, one line of JSON each: set-up, calls and expected results
 ///
-/// There is a test for every pair of operations, every situation in which they commute, and every
-/// pattern of equal and different values there, up to isomorphism (conflict coverage).
+/// knee generates a test for each pair of operations, each situation in which they commute, and
+/// each pattern of equal and different values, up to isomorphism (conflict coverage).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute tests -o tests.jsonl                  every pair of the interface
-  knee commute tests rename -o rename.jsonl          every pair that has rename in it
-  knee commute tests open close                      these two at once, to standard output
-  knee commute tests --sequential -o all.jsonl       also each operation alone, and what does not
-                                                     commute, to check the model itself
-  knee commute tests | jq -r .id | cut -d/ -f1 | sort | uniq -c     how many of each pair")]
+  knee commute tests rename -o rename.jsonl          every pair with rename
+  knee commute tests open close                      this pair, to stdout
+  knee commute tests --sequential -o all.jsonl       also single operations and
+                                                     pairs that do not commute
+  knee commute tests | jq -r .id | cut -d/ -f1 | sort | uniq -c  tests per pair")]
 pub(super) struct Args {
-    /// Two to four operations to call at once; one: every pair with it; none: every pair
+    /// Two to four operations to test together; with one, every pair that includes it; with
+    /// none, every pair
     #[arg(value_name = "OP", num_args = 0..=4)]
     operations: Vec<String>,
 
-    /// Where to write the tests; - is standard output
+    /// Output file; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = STDOUT)]
     output: PathBuf,
 
-    /// Also every operation alone, and pairs that do not commute with their results in either order
+    /// Include single operations, and pairs that do not commute with their results in either order
     #[arg(long)]
     sequential: bool,
 
-    /// Most patterns of equality in one situation
+    /// Maximum patterns of equal values per situation
     #[arg(long, value_name = "N", default_value_t = Wanted::default().patterns as u32,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     patterns: u32,
@@ -123,13 +124,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// Adds a test to `lines`.
+/// Appends a test to `lines`.
 pub(super) fn push_line(lines: &mut Vec<u8>, test: &Test) {
     serde_json::to_writer(&mut *lines, test).expect("a test is plain data");
     lines.push(b'\n');
 }
 
-/// Which operations are called at once; and also alone, if that is wanted.
+/// The sets of operations to call together; with `also_alone`, also each operation alone.
 pub(super) fn sets(
     model: &dyn Model,
     operations: &[String],
@@ -152,7 +153,7 @@ pub(super) fn sets(
     Ok(if also_alone { [alone, together].concat() } else { together })
 }
 
-/// What has been made so far.
+/// The output and the counts so far.
 struct Made {
     output: Output,
     tests: usize,
@@ -177,10 +178,10 @@ impl Made {
     }
 }
 
-/// Where the tests go.
+/// Destination of the tests.
 enum Output {
     Stdout,
-    /// Which is there when it is whole.
+    /// The file appears under its name only when it is complete.
     File(PathBuf, AtomicFile),
 }
 

@@ -22,45 +22,47 @@ use crate::pace::Pace;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// The interface that this kernel has.
+/// The interface that the running kernel implements.
 const INTERFACE: &str = "posix";
-/// Where files live in memory.
+/// A directory on tmpfs.
 const TMPFS: &str = "/dev/shm";
-/// A test takes a millisecond; after this it hangs.
+/// A test takes a millisecond; knee treats a longer one as hung after this time.
 const HANGS_AFTER: Duration = Duration::from_secs(20);
-/// Between two looks at whether to stop.
+/// Interval between checks for an interrupt or a hung test.
 const POLL: Duration = Duration::from_millis(100);
-/// Tests that are shown of each kind of difference.
+/// Maximum tests to print for each kind of difference.
 const MOST_SHOWN: usize = 3;
 
-/// Run the tests on this kernel, one call after the other, and compare results with the model
+/// Run the tests on this kernel, one call at a time, and compare the results with the model
 ///
-/// Each test is set up, its calls are made in the order that it names, or in every order where they
-/// commute, and what they return is compared with what the model says. It says whether the model is
-/// right about this kernel; conflicts of memory need `knee commute check`. The tests use files in
-/// one directory of their own, and neither need nor use any privilege.
+/// For each test, knee sets up the initial state, makes the calls, and compares their results with
+/// the model. knee makes the calls in the order that the test gives. If the calls commute, knee
+/// tries every order. The comparison shows whether the model describes this kernel correctly. To
+/// find memory conflicts, use `knee commute check`. The tests work in a directory of their own and
+/// need no privileges.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  knee commute verify                         every operation alone, every pair, commuting or not
+  knee commute verify                         every operation and every pair
   knee commute verify rename link             only this pair
-  knee commute verify --dir /mnt/scratch      on the file system there
+  knee commute verify --dir /mnt/scratch      on that file system
   knee commute verify --tests tests.jsonl --json | jq 'select(.test[1] != \"as_expected\")'
 
-Status 1: something differs.")]
+Exit status 1: a result differs from the model.")]
 pub(super) struct Args {
-    /// Two to four operations that are called at once; one: every pair with it; none: all
+    /// Two to four operations to test together; with one, every pair that includes it; with none,
+    /// every pair
     #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests")]
     operations: Vec<String>,
 
-    /// Tests from a file of `knee commute tests`; - is standard input
+    /// File of tests from `knee commute tests`; - is standard input
     #[arg(long, value_name = "FILE")]
     tests: Option<PathBuf>,
 
-    /// Where to make the directory that the tests use
+    /// Directory in which knee creates the work directory of the tests
     #[arg(long, value_name = "DIR", default_value = TMPFS)]
     dir: PathBuf,
 
-    /// One line of JSON for each test, and one at the end
+    /// Print one line of JSON for each test, and a summary line at the end
     #[arg(long)]
     json: bool,
 }
@@ -116,8 +118,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(if summary.as_expected == summary.tests { ExitStatus::Done } else { ExitStatus::Policy })
 }
 
-/// Tests of `posix`, a line each: of a file, or of operations; also those that do not commute, if
-/// wanted.
+/// The tests of `posix`, one per line, from a file or generated for operations; with `differing`,
+/// also those whose calls do not commute.
 pub(super) fn tests(
     operations: &[String],
     file: Option<&Path>,
@@ -131,7 +133,7 @@ pub(super) fn tests(
     make_tests(&**model, operations, differing)
 }
 
-/// Tests of a file, or of standard input.
+/// Reads the tests from a file or from standard input.
 pub(super) fn read_tests(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path == Path::new("-") {
         let mut lines = Vec::new();
@@ -141,7 +143,7 @@ pub(super) fn read_tests(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Tests of operations of a model.
+/// Generates the tests of operations of a model.
 pub(super) fn make_tests(
     model: &dyn Model,
     operations: &[String],
@@ -217,12 +219,12 @@ impl Drop for Agent {
     }
 }
 
-/// What has been told so far.
+/// The results that the agent has reported so far.
 #[derive(Default)]
 struct Seen {
     tests: usize,
     last: Option<String>,
-    /// By what differs: how many tests, and the first few.
+    /// Test count and the first few tests, by the kind of difference.
     different: BTreeMap<String, (usize, Vec<String>)>,
 }
 

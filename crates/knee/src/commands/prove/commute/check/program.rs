@@ -1,7 +1,7 @@
-//! `knee commute check --program`: a library instead of a kernel.
+//! `knee commute check --program`: check a library instead of a kernel.
 //!
-//! QEMU's user mode runs the program where it supports plugins, as it needs no time to boot. Elsewhere
-//! the program runs in a guest, and with `--kernel` it always does.
+//! QEMU's user mode runs the program if it supports plugins, because it needs no time to boot.
+//! Otherwise, and always with `--kernel`, the program runs in a guest.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -26,9 +26,10 @@ use crate::present::commute::program::Writers;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// A test takes a millisecond; after this it hangs.
+/// A test takes a millisecond; knee treats a longer one as hung after this time.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The release whose kernel guests have without `--kernel`, and how the version of that kernel begins.
+/// The release that provides the guest kernel without `--kernel`, and the prefix of its kernel
+/// version.
 const RELEASE: &str = "bookworm";
 const VERSION: &str = "6.1";
 
@@ -103,7 +104,7 @@ impl<'a> Place<'a> {
         Ok(Self::Guest { emulator: emulator()?, why })
     }
 
-    /// The version of QEMU, and whether it runs a guest: what is falsely shared differs there.
+    /// The version of QEMU, marked if it runs a guest, where false sharing differs.
     fn version(&self) -> Result<String, GuestError> {
         match self {
             Self::UserMode => qemu_user_version(),
@@ -111,7 +112,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What a guest is started with, if there is one.
+    /// The kernel and QEMU for the guest; `None` in user mode.
     fn guest(&self) -> anyhow::Result<Option<(Kernel, &Emulator)>> {
         let Self::Guest { emulator, why } = self else { return Ok(None) };
         let (kernel, why) = match why {
@@ -139,7 +140,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The newest kernel of the release that has been fetched, or that there is.
+/// The newest fetched kernel of the release; if there is none, fetches the release's newest kernel.
 fn default_kernel() -> anyhow::Result<Kernel> {
     match Archive::of_user().newest_fetched(VERSION) {
         Some(file) => Ok(Kernel::open(&file)?),
@@ -147,7 +148,7 @@ fn default_kernel() -> anyhow::Result<Kernel> {
     }
 }
 
-/// Runs the tests that are left, and keeps what each shows.
+/// Runs the remaining tests, and records each result.
 fn run_tests(
     host: ProgramHost<'_>,
     program: &Program,

@@ -1,4 +1,4 @@
-//! How far a check has come: what is left of its tests, and where goes what they show.
+//! The progress of a check: the remaining tests, and where their results go.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -13,7 +13,7 @@ use crate::stderr::tell;
 use crate::stdout;
 
 pub(super) struct Progress<'t> {
-    /// Tests of the shard, and those of them that are not done yet.
+    /// The test count of the shard, and the tests still to run.
     expected: usize,
     left: Vec<&'t [u8]>,
     tally: Tally,
@@ -23,7 +23,7 @@ pub(super) struct Progress<'t> {
 }
 
 impl<'t> Progress<'t> {
-    /// Of a check that begins or goes on, as is asked for; and what the record already has.
+    /// Begins a check, or resumes one if requested; also returns the tests already in the record.
     pub(super) fn begin(
         args: &Args,
         all: &[(String, &'t [u8])],
@@ -45,22 +45,22 @@ impl<'t> Progress<'t> {
         Ok((Self { expected, left, tally, record, json: args.json, pace }, done))
     }
 
-    /// How many tests were left when it began.
+    /// The count of tests to run when the check began.
     pub(super) fn left(&self) -> usize {
         self.left.len()
     }
 
-    /// Whether none was.
+    /// Whether no test was left to run when the check began.
     pub(super) fn is_done(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// These tests, a line each.
+    /// The tests to run, one per line.
     pub(super) fn lines(&self) -> Vec<u8> {
         self.left.concat()
     }
 
-    /// Keeps what a test has shown.
+    /// Records the result of a test.
     pub(super) fn keep(&mut self, line: TestLine) -> anyhow::Result<()> {
         self.tally.add(&line);
         if self.pace.is_due() {
@@ -83,7 +83,7 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Says in the record that knee is done; returns how all went, those before as well.
+    /// Marks the record as complete; returns the tally of all tests, including earlier ones.
     pub(super) fn end(self) -> anyhow::Result<Tally> {
         if let Some(record) = self.record {
             record.end(now())?;
@@ -92,7 +92,7 @@ impl<'t> Progress<'t> {
     }
 }
 
-/// The record that is to be written, if any is, and the tests that it has.
+/// The record to write, if the user requested one, and the tests that it already contains.
 fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLine>)> {
     let Some(dir) = &args.output else { return Ok((None, Vec::new())) };
     if !args.resume || !is_record(dir) {

@@ -1,4 +1,4 @@
-//! `knee commute check --trace`: every access of one test, for study.
+//! `knee commute check --trace`: print every memory access of one test.
 
 use std::ops::ControlFlow;
 
@@ -58,7 +58,7 @@ fn tell_all(checked: &Checked, functions: &Functions, as_json: bool) -> anyhow::
     Ok(if unexpected.is_some() { ExitStatus::Policy } else { ExitStatus::Done })
 }
 
-/// The call, what it does to how many bytes at which virtual and physical address, and the code.
+/// One access: the call, read or write, size, virtual and physical address, and the code.
 fn text(access: &TracedAccess, functions: &Functions) -> String {
     let TracedAccess { side, pc, address, physical, bytes, store, .. } = access;
     let call = char::from(b'a' + *side as u8);
