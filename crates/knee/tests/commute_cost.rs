@@ -125,7 +125,7 @@ fn two_guests_find_the_same() {
 
 #[test]
 fn a_table_names_the_lines_that_move_and_the_functions_that_touch_them() {
-    let Some(run) = cost(&["lseek_shared", "-n", "3", "--lines", "2"]) else { return };
+    let Some(run) = cost(&["lseek_shared", "-n", "3", "--top", "2"]) else { return };
     run.assert_code(0)
         .assert_stdout_has("threads, 8 rounds")
         .assert_stdout_has("3 CPUs")

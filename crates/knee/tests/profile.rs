@@ -77,26 +77,26 @@ fn every_form_shows_the_same_samples() {
         shown.stdout
     };
     assert!(show(&[]).starts_with(&format!("all(100.000% {all}/{all})")));
-    let folded = show(&["--form", "folded"]);
+    let folded = show(&["--format", "folded"]);
     let counts =
         folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
     assert_eq!(counts.sum::<u64>(), all);
-    let weights = show(&["--form", "folded", "--weight"]);
+    let weights = show(&["--format", "folded", "--weight"]);
     let weights =
         weights.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
     assert!(weights.sum::<u64>() > all, "nanoseconds or cycles");
-    assert!(show(&["--form", "folded", "--annotate"]).lines().count() >= folded.lines().count());
-    assert!(show(&["--form", "flame"]).contains(&format!("{all} samples of ")));
-    assert!(show(&["--form", "functions"]).contains(&format!("{all} samples in ")));
+    assert!(show(&["--format", "folded", "--annotate"]).lines().count() >= folded.lines().count());
+    assert!(show(&["--format", "flame"]).contains(&format!("{all} samples of ")));
+    assert!(show(&["--format", "functions"]).contains(&format!("{all} samples in ")));
     let speedscope: serde_json::Value =
-        serde_json::from_str(&show(&["--form", "speedscope"])).unwrap();
+        serde_json::from_str(&show(&["--format", "speedscope"])).unwrap();
     assert!(speedscope["$schema"].as_str().unwrap().contains("speedscope"));
     let packed =
-        profile(&scratch, &["show", "c.json", "--form", "pprof", "-o", "c.pb.gz"]).unwrap();
+        profile(&scratch, &["show", "c.json", "--format", "pprof", "-o", "c.pb.gz"]).unwrap();
     packed.assert_code(0);
     assert!(fs::read(scratch.path().join("c.pb.gz")).unwrap().starts_with(&[0x1f, 0x8b]));
     fs::write(scratch.path().join("c.folded"), &folded).unwrap();
-    let again = profile(&scratch, &["show", "c.folded", "--form", "folded"]).unwrap();
+    let again = profile(&scratch, &["show", "c.folded", "--format", "folded"]).unwrap();
     assert_eq!(again.stdout, folded, "what is written is read");
 }
 
@@ -151,7 +151,7 @@ fn a_command_that_sleeps_is_seen_without_a_cpu() {
     // It cannot have slept for less, but for the sample that was due before it was over.
     assert!(nanoseconds >= 498_000_000, "{nanoseconds} ns");
     if !sampled.stderr.contains("no names") {
-        let folded = profile(&scratch, &["show", "c.json", "--form", "folded"]).unwrap();
+        let folded = profile(&scratch, &["show", "c.json", "--format", "folded"]).unwrap();
         folded.assert_code(0).assert_stdout_has("nanosleep");
     }
 }
@@ -194,7 +194,7 @@ fn who_waits_for_the_lock_of_an_address_space_is_named() {
     shown.assert_code(0);
     let begins = |text: &str| text.lines().take(4).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(begins(&shown.stdout), begins(&watched.stdout));
-    let flame = ["profile", "show", "l.json", "--form", "flame"];
+    let flame = ["profile", "show", "l.json", "--format", "flame"];
     finish(&mut scratch.knee(&flame)).assert_code(2).assert_stderr_has("table");
     finish(&mut scratch.run(&["mmap1", "-m", "threads", "-t", "4"])).assert_code(0);
     finish(&mut scratch.knee(&["report", "record", "l.json", "-o", "r.html"])).assert_code(0);
@@ -334,8 +334,8 @@ fn what_cannot_be_meant_is_refused_in_words() {
     refused(&["getppid1", "--json"], 2, "--locks");
     refused(&["getppid1", "--locks", "-F", "100"], 2, "cannot be used with");
     refused(&["show", "nosuch"], 3, "nosuch: No such file");
-    refused(&["show", "nosuch", "--form", "folded", "--root", "f"], 2, "--form tree");
-    refused(&["show", "nosuch", "--annotate"], 2, "--form folded");
+    refused(&["show", "nosuch", "--format", "folded", "--root", "f"], 2, "--format tree");
+    refused(&["show", "nosuch", "--annotate"], 2, "--format folded");
     fs::write(scratch.path().join("text"), "a text\nof nothing\n").unwrap();
     refused(&["show", "text"], 3, "there is no sample in it");
     fs::write(scratch.path().join("cut"), "{\"schema\": 1, \"tit").unwrap();

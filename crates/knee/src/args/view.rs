@@ -12,7 +12,11 @@ use crate::stdout;
 pub(crate) struct ViewArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "human")]
-    pub(crate) format: Format,
+    format: Format,
+
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
 
     /// Print a line per point, with intervals, fairness and CPU shares
     #[arg(long)]
@@ -25,6 +29,11 @@ pub(crate) struct ViewArgs {
 }
 
 impl ViewArgs {
+    /// The selected format.
+    pub(crate) fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+
     /// Prints `record`, judged against the noise floors in `floors`. A record with a single
     /// testcase is printed in detail.
     pub(crate) fn print(
@@ -33,7 +42,7 @@ impl ViewArgs {
         floors: Option<&NoiseFloors>,
     ) -> anyhow::Result<()> {
         let view = View {
-            format: self.format,
+            format: self.format(),
             detail: self.detail || record.run.cases.len() == 1,
             knee: self.knee,
             floors,

@@ -171,7 +171,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Some(dir) => resume(dir)?,
         None => begin(plan(args)?, args.output.as_deref())?,
     };
-    let progress = Progress::new(args.quiet, args.view.format);
+    let progress = Progress::new(args.quiet, args.view.format());
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
     let dir = writer.dir().to_owned();
     let record = Record::open(&dir)?;

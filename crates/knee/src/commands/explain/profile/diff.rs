@@ -32,8 +32,8 @@ pub(super) struct Args {
     after: PathBuf,
 
     /// Maximum functions to print
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 25)]
-    most: usize,
+    #[arg(long, value_name = "N", default_value_t = 25)]
+    top: usize,
 
     /// File for a flame graph of the differences, an SVG for a browser
     #[arg(long, value_name = "FILE")]
@@ -60,6 +60,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         write_atomically(file, difference(&before, &after, widths).as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
-    stdout::print(&table(&diff(&before, &after), args.most).to_string())?;
+    stdout::print(&table(&diff(&before, &after), args.top).to_string())?;
     Ok(ExitStatus::Done)
 }

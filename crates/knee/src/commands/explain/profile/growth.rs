@@ -64,8 +64,8 @@ pub(super) struct Args {
     output: Option<PathBuf>,
 
     /// Maximum functions to print
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 15, conflicts_with = "json")]
-    most: usize,
+    #[arg(long, value_name = "N", default_value_t = 15, conflicts_with = "json")]
+    top: usize,
 
     /// Print JSON
     #[arg(long)]
@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
     match args.json {
         true => stdout::print(&(serde_json::to_string_pretty(&growth)? + "\n"))?,
-        false => stdout::print(&table(&growth, args.most).to_string())?,
+        false => stdout::print(&table(&growth, args.top).to_string())?,
     }
     captures.iter().for_each(losses);
     Ok(ExitStatus::Done)

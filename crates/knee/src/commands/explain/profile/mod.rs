@@ -47,7 +47,7 @@ Examples:
   knee profile mmap1 --event off-cpu       where tasks sleep, or wait for a CPU
   knee profile growth mmap1 -m threads     what costs more with more tasks
   knee profile show last.json              the call tree
-  knee profile show last.json --form flame -o last.svg
+  knee profile show last.json --format flame -o last.svg
   knee profile show perf.data              the call tree of a perf recording
   knee profile diff before.json after.json
 

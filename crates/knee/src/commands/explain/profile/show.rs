@@ -27,11 +27,11 @@ use crate::stdout;
   knee profile show last.json                           the call tree
   knee profile show last.json --root do_munmap          callees of a function
   knee profile show last.json --callers _raw_spin_lock  callers of a function
-  knee profile show last.json --form functions
-  knee profile show last.json --form flame -o last.svg  for a browser
-  knee profile show last.json --form folded | grep mmap
-  knee profile show last.json --form speedscope -o last.speedscope.json
-  knee profile show last.json --form pprof -o last.pb.gz && go tool pprof -top last.pb.gz
+  knee profile show last.json --format functions
+  knee profile show last.json --format flame -o last.svg  for a browser
+  knee profile show last.json --format folded | grep mmap
+  knee profile show last.json --format speedscope -o last.speedscope.json
+  knee profile show last.json --format pprof -o last.pb.gz && go tool pprof -top last.pb.gz
   perf script | knee profile show -                     a perf recording")]
 pub(super) struct Args {
     /// Capture file; - is standard input
@@ -40,7 +40,7 @@ pub(super) struct Args {
 
     /// Output format
     #[arg(long, value_enum, default_value = "tree")]
-    form: Form,
+    format: Format,
 
     /// Root function of the tree, wherever it is called
     #[arg(long, value_name = "FUNCTION", conflicts_with = "callers")]
@@ -70,7 +70,7 @@ pub(super) struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum Format {
     /// Call tree as text: function(share samples/all)
     Tree,
     /// Functions by self and inclusive time
@@ -90,11 +90,11 @@ fn share(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    if args.form != Form::Tree && (args.root.is_some() || args.callers.is_some()) {
-        return Err(usage("--root and --callers are for --form tree"));
+    if args.format != Format::Tree && (args.root.is_some() || args.callers.is_some()) {
+        return Err(usage("--root and --callers are for --format tree"));
     }
-    if args.form != Form::Folded && (args.weight || args.annotate) {
-        return Err(usage("--weight and --annotate are for --form folded"));
+    if args.format != Format::Folded && (args.weight || args.annotate) {
+        return Err(usage("--weight and --annotate are for --format folded"));
     }
     let capture = match import::open(&args.file) {
         Ok(capture) => capture,
@@ -110,29 +110,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         (_, Some(name)) => Root::Callers(name),
         _ => Root::All,
     };
-    let bytes = match args.form {
-        Form::Tree => {
+    let bytes = match args.format {
+        Format::Tree => {
             let least = crate::args::percentage(&args.least).map_err(usage)?;
             let tree = tree(&capture, root).with_context(|| {
                 format!(
-                    "no sample has the function {:?}: see knee profile show {} --form functions",
+                    "no sample has the function {:?}: see knee profile show {} --format functions",
                     args.root.as_ref().or(args.callers.as_ref()).map_or("", String::as_str),
                     args.file.display()
                 )
             })?;
             tree.text(least).to_string().into_bytes()
         }
-        Form::Functions => {
+        Format::Functions => {
             format!("{}\n{}", summary(&capture), table(&functions(&capture), usize::MAX))
                 .into_bytes()
         }
-        Form::Folded => {
+        Format::Folded => {
             let counted = if args.weight { Counted::Weight } else { Counted::Samples };
             folded(&capture, FoldedOptions { annotate: args.annotate, counted }).into_bytes()
         }
-        Form::Flame => flame(&capture).into_bytes(),
-        Form::Speedscope => speedscope(&capture).into_bytes(),
-        Form::Pprof => pprof(&capture),
+        Format::Flame => flame(&capture).into_bytes(),
+        Format::Speedscope => speedscope(&capture).into_bytes(),
+        Format::Pprof => pprof(&capture),
     };
     losses(&capture);
     write(args, &bytes)
@@ -140,8 +140,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 
 /// Shows the output of `knee profile --locks`.
 fn show_waits(args: &Args, waits: &LockWaits) -> anyhow::Result<ExitStatus> {
-    if args.form != Form::Tree || args.root.is_some() || args.callers.is_some() {
-        return Err(usage("lock waits are a table, without --form, --root and --callers"));
+    if args.format != Format::Tree || args.root.is_some() || args.callers.is_some() {
+        return Err(usage("lock waits are a table, without --format, --root and --callers"));
     }
     wait_losses(waits);
     write(args, knee_profile::locks::table(waits, usize::MAX).to_string().as_bytes())

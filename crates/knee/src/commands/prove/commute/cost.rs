@@ -67,7 +67,7 @@ pub(super) struct Args {
 
     /// Hottest lines to print for each operation, with the functions that access them
     #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "json")]
-    lines: usize,
+    top: usize,
 
     /// Print JSON, with up to a hundred lines for each operation
     #[arg(long)]
@@ -128,7 +128,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         costs.push(of_kernel);
     }
     let counts: Vec<u32> = cpus.into_iter().collect();
-    let view = View { operations: &operations, cpus: &counts, lines: args.lines };
+    let view = View { operations: &operations, cpus: &counts, lines: args.top };
     let text = match args.json {
         true => json(&costs, args.mode_name(), args.rounds, &qemu),
         false => text(&costs, &view, args.mode_name(), args.rounds),
