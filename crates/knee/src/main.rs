@@ -13,6 +13,9 @@ mod stdout;
 
 use std::process::ExitCode;
 
+use clap::CommandFactory;
+use clap_complete::CompleteEnv;
+
 use crate::cli::{Cli, Command};
 use crate::commands::{explain, machine, measure, prove};
 use crate::exit::ExitStatus;
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Some(arg) if arg == knee_agent::SUBCOMMAND => std::process::exit(knee_agent::main()),
         _ => {}
     }
+    CompleteEnv::with_factory(Cli::command).var(cli::COMPLETE).complete();
     if std::env::args_os().len() == 1 {
         return match stdout::print(cli::START) {
             Ok(()) => ExitStatus::Done,

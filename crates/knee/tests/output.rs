@@ -96,6 +96,27 @@ fn the_list_explains_the_parameters_that_it_shows() {
 }
 
 #[test]
+fn shells_complete_testcases_parameters_families_interfaces_and_operations() {
+    let scratch = Scratch::new();
+    for (words, expected) in [
+        (&["run", "mmap"][..], "mmap1"),
+        (&["run", "read1"], "read1@file=same"),
+        (&["list", "family:l"], "family:lock"),
+        (&["profile", "growth", "page_f"], "page_fault1"),
+        (&["ab", "--before", "getp"], "getppid1"),
+        (&["commute", "matrix", "--interface", "que"], "queue"),
+        (&["commute", "check", "ren"], "rename"),
+        (&["commute", "cost", "mun"], "munmap"),
+    ] {
+        let mut command = scratch.knee(&["--", "knee"]);
+        let finished = finish(command.args(words).env("KNEE_COMPLETE", "fish"));
+        finished.assert_code(0);
+        let has = finished.stdout.lines().any(|line| line.split('\t').next() == Some(expected));
+        assert!(has, "{words:?}: {finished:#?}");
+    }
+}
+
+#[test]
 fn man_page_completions_and_schemas_are_generated() {
     let scratch = Scratch::new();
     let generate = |args: &[&str]| {
@@ -107,8 +128,8 @@ fn man_page_completions_and_schemas_are_generated() {
     let man = generate(&["man"]);
     assert!(man.starts_with(".ie"), "{}", &man[..40]);
     assert!(man.contains("\\-\\-placement"));
-    for shell in ["bash", "zsh", "fish"] {
-        assert!(generate(&["completions", shell]).contains("will-it-scale"), "{shell}");
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        assert!(generate(&["completions", shell]).contains("KNEE_COMPLETE"), "{shell}");
     }
     assert!(generate(&["schema", "sample"]).contains("fairness"));
     assert!(generate(&["schema", "check"]).contains("file_system"));

@@ -4,11 +4,12 @@ mod man;
 
 use clap::Subcommand;
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 use knee_run::noise::noise_schema;
 use knee_run::record::{run_schema, sample_schema};
 use knee_trace::findings::{check_schema, diff_schema, explain_schema, matrix_schema, test_schema};
 
-use crate::cli::Cli;
+use crate::cli::{COMPLETE, Cli};
 use crate::exit::ExitStatus;
 use crate::stdout;
 
@@ -58,12 +59,13 @@ enum SchemaFile {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
-    let mut command = Cli::grouped();
     let mut text = Vec::new();
     match args.what {
-        What::Man => man::render(command, &mut text)?,
+        What::Man => man::render(Cli::grouped(), &mut text)?,
         What::Completions { shell } => {
-            clap_complete::generate(shell, &mut command, "knee", &mut text);
+            let shells = Shells::builtins();
+            let completer = shells.completer(&shell.to_string()).expect("each shell is built in");
+            completer.write_registration(COMPLETE, "knee", "knee", "knee", &mut text)?;
         }
         What::Schema { file } => {
             let schema = match file {

@@ -25,7 +25,7 @@ use crate::args::form::FormArgs;
 use crate::args::judgement::JudgementArgs;
 use crate::args::modes::Modes;
 use crate::args::tasks::Tasks;
-use crate::args::{existing, require_utf8, seconds, seconds_or_none};
+use crate::args::{complete, existing, require_utf8, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
 use crate::present;
 use crate::present::compared::{Comparisons, json, markdown, table};
@@ -62,11 +62,13 @@ side cannot run; 4 if a side fails"
 )]
 pub(crate) struct Args {
     /// Baseline side: a command, FILE.so, or `NAME[@KEY=VALUE]`
-    #[arg(long, value_name = "CMD", required_unless_present = "resume")]
+    #[arg(long, value_name = "CMD", required_unless_present = "resume",
+          add = complete::testcase())]
     before: Option<String>,
 
     /// Side to compare with the baseline: a command, FILE.so, or `NAME[@KEY=VALUE]`
-    #[arg(long, value_name = "CMD", required_unless_present = "resume")]
+    #[arg(long, value_name = "CMD", required_unless_present = "resume",
+          add = complete::testcase())]
     after: Option<String>,
 
     /// Compare rates instead of times: the last number that a command prints is its rate

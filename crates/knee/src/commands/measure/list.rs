@@ -8,6 +8,7 @@ use knee_run::testcase::{Need, Testcase, Unit};
 use knee_testcases::{CATALOGUE, QUICK};
 use serde_json::json;
 
+use crate::args::complete;
 use crate::exit::{ExitStatus, usage};
 use crate::stdout;
 
@@ -25,7 +26,7 @@ per task, and then with one file for all tasks. Commas join several parameters, 
 vm_mmap1@map=rcu,di=epoch. The first value in the list is the default.")]
 pub(crate) struct Args {
     /// Testcases to list: names, globs or family:NAME [default: all]
-    #[arg(value_name = "NAME | GLOB | family:NAME")]
+    #[arg(value_name = "NAME | GLOB | family:NAME", add = complete::testcases())]
     words: Vec<String>,
 
     /// Print JSON

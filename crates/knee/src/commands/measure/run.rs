@@ -22,7 +22,7 @@ use self::floor::MeasuredFloor;
 use crate::args::modes::Modes;
 use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
-use crate::args::{existing, percentage, require_utf8, seconds, seconds_or_none};
+use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
 use crate::present::progress::Progress;
 use crate::session::{
@@ -45,7 +45,7 @@ const QUICK_WARMUP: f64 = 0.05;
 #[command(args_override_self = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Testcases: names, globs, NAME@KEY=VALUE or family:NAME (see `knee list`)
-    #[arg(value_name = "NAME | GLOB | family:NAME")]
+    #[arg(value_name = "NAME | GLOB | family:NAME", add = complete::testcases())]
     words: Vec<String>,
 
     /// Run every testcase

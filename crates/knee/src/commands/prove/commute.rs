@@ -16,6 +16,7 @@ use clap::Subcommand;
 use knee_commute::{Extent, Limits, Model, Wanted, conditions, models, watch};
 use knee_host::suggest::nearest;
 
+use crate::args::complete;
 use crate::exit::{ExitStatus, usage};
 use crate::present::commute::conditions as present;
 use crate::stderr::tell;
@@ -66,7 +67,7 @@ struct ListArgs {
   knee commute conditions --interface map put get remove    three at once")]
 struct ConditionsArgs {
     /// Two to four operations
-    #[arg(value_name = "OP", required = true, num_args = 2..=4)]
+    #[arg(value_name = "OP", required = true, num_args = 2..=4, add = complete::operations())]
     operations: Vec<String>,
 
     #[command(flatten)]
@@ -85,7 +86,7 @@ struct ConditionsArgs {
 #[derive(clap::Args)]
 struct From {
     /// Interface (see `knee commute list`)
-    #[arg(long, value_name = "NAME", default_value = "posix")]
+    #[arg(long, value_name = "NAME", default_value = "posix", add = complete::interfaces())]
     interface: String,
 
     /// Program that contains your own model of an interface (see docs/commuting.md)

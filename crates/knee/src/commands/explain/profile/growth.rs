@@ -16,6 +16,7 @@ use knee_run::launch::Stopped;
 use super::testcase::{Bench, Sampled, told};
 use super::watch::Told;
 use super::{HowArgs, ModeArg};
+use crate::args::complete;
 use crate::args::tasks::Tasks;
 use crate::exit::{ExitStatus, usage};
 use crate::present::profile::losses;
@@ -40,7 +41,8 @@ const LOOK: f64 = 0.3;
   knee profile growth mmap1 --json | jq '.rows[0]'")]
 pub(super) struct Args {
     /// Testcase name (see `knee list`)
-    #[arg(value_name = "TESTCASE", required_unless_present = "from")]
+    #[arg(value_name = "TESTCASE", required_unless_present = "from",
+          add = complete::testcase())]
     testcase: Option<String>,
 
     /// Task counts, such as 1,4,16 [default: 1, the knee and the count of CPUs]

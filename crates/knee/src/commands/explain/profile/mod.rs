@@ -16,6 +16,7 @@ use clap::{Subcommand, ValueEnum};
 use knee_host::Placement;
 use knee_profile::sampling::{Every, FREQUENCY, Options};
 
+use crate::args::complete;
 use crate::args::modes::Modes;
 use crate::exit::ExitStatus;
 
@@ -64,7 +65,8 @@ enum What {
 #[derive(clap::Args)]
 struct SampleArgs {
     /// Testcase name (see `knee list`)
-    #[arg(value_name = "TESTCASE", conflicts_with_all = ["pid", "all", "command"])]
+    #[arg(value_name = "TESTCASE", conflicts_with_all = ["pid", "all", "command"],
+          add = complete::testcase())]
     testcase: Option<String>,
 
     /// Task count of the testcase [default: the count of usable CPUs]

@@ -20,6 +20,7 @@ use serde::de::IgnoredAny;
 
 use self::progress::Progress;
 use super::verify::tests;
+use crate::args::complete;
 use crate::exit::{ExitStatus, usage};
 use crate::input::emulator::emulator;
 use crate::present::commute::check::text;
@@ -63,7 +64,8 @@ Exit status 4: a guest or a program crashed in a test.")]
 pub(super) struct Args {
     /// Two to four operations to test together; with one, every pair that includes it; with
     /// none, every pair
-    #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests")]
+    #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests",
+          add = complete::operations())]
     operations: Vec<String>,
 
     /// File of tests from `knee commute tests`; - is standard input

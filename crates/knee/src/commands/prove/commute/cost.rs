@@ -9,6 +9,7 @@ use knee_host::number::plural;
 use knee_trace::{Emulator, End, GuestOptions, Kernel, cost};
 
 use super::check::{kernel, warn_of_missing};
+use crate::args::complete;
 use crate::exit::{ExitStatus, usage};
 use crate::input::emulator::emulator;
 use crate::pace::Pace;
@@ -42,7 +43,7 @@ const MOST_CPUS: u32 = 64;
 Exit status 4: a guest ended before its last experiment.")]
 pub(super) struct Args {
     /// Operations [default: all]; page_fault selects page_fault1 and so on
-    #[arg(value_name = "OP")]
+    #[arg(value_name = "OP", add = complete::costs())]
     operations: Vec<String>,
 
     /// Virtual CPU counts; knee always measures one CPU as well

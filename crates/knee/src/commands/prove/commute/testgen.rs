@@ -12,6 +12,7 @@ use knee_host::Interrupt;
 use knee_host::number::plural;
 
 use super::{From, warn};
+use crate::args::complete;
 use crate::exit::ExitStatus;
 use crate::pace::Pace;
 use crate::stderr::tell;
@@ -35,7 +36,7 @@ const STDOUT: &str = "-";
 pub(super) struct Args {
     /// Two to four operations to test together; with one, every pair that includes it; with
     /// none, every pair
-    #[arg(value_name = "OP", num_args = 0..=4)]
+    #[arg(value_name = "OP", num_args = 0..=4, add = complete::operations())]
     operations: Vec<String>,
 
     /// Output file; - is standard output

@@ -17,6 +17,7 @@ use knee_host::process::{Ties, spawn};
 use knee_host::workdir::WorkDir;
 
 use super::testgen::{push_line, sets};
+use crate::args::complete;
 use crate::exit::ExitStatus;
 use crate::pace::Pace;
 use crate::stderr::tell;
@@ -51,7 +52,8 @@ Exit status 1: a result differs from the model.")]
 pub(super) struct Args {
     /// Two to four operations to test together; with one, every pair that includes it; with none,
     /// every pair
-    #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests")]
+    #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests",
+          add = complete::operations())]
     operations: Vec<String>,
 
     /// File of tests from `knee commute tests`; - is standard input

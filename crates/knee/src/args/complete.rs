@@ -1,0 +1,115 @@
+//! Names that a shell completes: testcases with their parameters, families, interfaces, operations.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
+use knee_commute::models;
+use knee_results::Family;
+use knee_run::testcase::Testcase;
+use knee_testcases::CATALOGUE;
+
+/// Testcases, also with parameters, and families.
+pub(crate) fn testcases() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let current = current.to_str().unwrap_or_default();
+        let mut all: Vec<CompletionCandidate> = named(current);
+        all.extend(
+            Family::ALL.iter().map(|family| {
+                described(format!("family:{family}"), "all testcases of this family")
+            }),
+        );
+        all.retain(|candidate| starts_with(candidate, current));
+        all
+    })
+}
+
+/// One testcase, also with parameters.
+pub(crate) fn testcase() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let current = current.to_str().unwrap_or_default();
+        let mut all = named(current);
+        all.retain(|candidate| starts_with(candidate, current));
+        all
+    })
+}
+
+/// Interfaces.
+pub(crate) fn interfaces() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        models().iter().map(|model| CompletionCandidate::new(model.name())).collect()
+    })
+}
+
+/// Operations of all interfaces: which interface is meant, the shell does not say.
+pub(crate) fn operations() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let mut all: BTreeMap<String, String> = BTreeMap::new();
+        for model in models() {
+            for (name, about) in model.operations() {
+                all.entry(name.to_owned()).or_insert_with(|| about.to_owned());
+            }
+        }
+        all.into_iter().map(|(name, about)| described(name, about)).collect()
+    })
+}
+
+/// Operations whose cost is counted.
+pub(crate) fn costs() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let all = knee_agent::OPERATIONS.iter();
+        all.map(|operation| described(operation.name, operation.about)).collect()
+    })
+}
+
+fn described(name: impl Into<String>, about: impl Into<String>) -> CompletionCandidate {
+    CompletionCandidate::new(name.into()).help(Some(about.into().into()))
+}
+
+fn starts_with(candidate: &CompletionCandidate, start: &str) -> bool {
+    candidate.get_value().to_str().is_some_and(|value| value.starts_with(start))
+}
+
+/// All testcases; the one that `current` names also with one more parameter.
+fn named(current: &str) -> Vec<CompletionCandidate> {
+    let (name, chosen) = current.split_once('@').unwrap_or((current, ""));
+    let plain = |testcase: &Testcase| described(testcase.name, testcase.description);
+    let mut all: Vec<_> = CATALOGUE.all().map(plain).collect();
+    let Some(testcase) = CATALOGUE.find(name) else { return all };
+    let kept = chosen.rsplit_once(',').map_or(String::new(), |(kept, _)| format!("{kept},"));
+    let keys: Vec<&str> =
+        kept.split(',').filter_map(|pair| Some(pair.split_once('=')?.0)).collect();
+    let choices = testcase.parameters.iter().copied().flatten();
+    all.extend(
+        choices
+            .filter(|choice| !keys.contains(&choice.key))
+            .map(|choice| described(format!("{name}@{kept}{choice}"), choice.meaning)),
+    );
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(current: &str) -> Vec<String> {
+        let all = named(current).into_iter().filter(|one| starts_with(one, current));
+        all.map(|one| one.get_value().to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_name_is_completed_and_then_its_parameters() {
+        assert_eq!(completed("page_fault4")[..2], ["page_fault4", "page_fault4@pages=small"]);
+        assert!(completed("page_f").iter().all(|name| name.starts_with("page_fault")));
+        assert!(completed("read1").contains(&"read1@file=same".to_owned()));
+        assert!(completed("read1@file=sa").contains(&"read1@file=same".to_owned()));
+        assert!(completed("nosuch").is_empty());
+    }
+
+    #[test]
+    fn a_parameter_is_completed_once() {
+        let all = completed("vm_mmap1@map=rcu,");
+        assert!(all.contains(&"vm_mmap1@map=rcu,rmap=backing".to_owned()), "{all:?}");
+        assert!(!all.iter().any(|one| one.matches("map=").count() > 2), "{all:?}");
+    }
+}
