@@ -172,6 +172,17 @@ fn the_matrix_is_drawn_and_a_page_has_its_tests() {
 }
 
 #[test]
+fn a_record_without_pairs_has_no_matrix_to_draw() {
+    let scratch = Scratch::new();
+    record(&scratch, "three", "6.1.0", &[("open,open,close/0.0", "conflict-free", &[])], [1, 1]);
+    commute(&scratch, &["matrix", "three", "-o", "matrix.svg"])
+        .assert_code(2)
+        .assert_stderr_has("three has no result for a pair of operations")
+        .assert_stderr_has("knee commute explain three");
+    assert!(!scratch.path().join("matrix.svg").exists());
+}
+
+#[test]
 fn a_report_and_a_directory_of_shards_show_one_check() {
     let scratch = records();
     let page = |args: &[&str]| {

@@ -83,6 +83,13 @@ fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result
         let tally = Tally::of(&findings.tests);
         return stdout::print(&(check::text(&tally, &tested.to_string()) + &writers));
     };
+    if !findings.tests.iter().any(|test| test.operations().len() == 2) {
+        let dir = named[0].display();
+        return Err(usage(format!(
+            "{dir} has no result for a pair of operations, and a matrix shows pairs; \
+             see knee commute explain {dir}"
+        )));
+    }
     let shared = shared::record(&findings);
     if !is_drawing {
         return page::write(&Page { shared: vec![shared], ..Page::default() }, file);
