@@ -245,7 +245,7 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     };
     refuse(&["run", "getppid1", "-t", "0"], "at least 1 task");
     refuse(&["run", "getppid1", "-t", "1000000"], "more than the 16384");
-    refuse(&["run", "getppid1", "-t", "-1"], "no task count");
+    refuse(&["run", "getppid1", "-t", "-1"], "not a task count");
     refuse(&["run", "getpid1"], "did you mean getppid1");
     refuse(&["run", "family:memroy"], "did you mean memory");
     refuse(&["run", "sync"], "did you mean family:sync");

@@ -121,7 +121,7 @@ fn json_that_is_no_matrix_is_refused_with_how_to_get_one() {
         "some.json: it has schema 2, and this knee reads 1: have this knee write it anew",
     );
     refuse("{\"schema\": 1, \"kind\": \"commute matrix\"}", "some.json: missing field");
-    refuse("{\"schema\": 1,", "some.json: it begins like JSON and is none: EOF");
+    refuse("{\"schema\": 1,", "some.json: it looks like JSON but is not valid: EOF");
     let samples = format!("{DATA}/record/samples.jsonl");
     let finished = finish(&mut scratch.knee(&["report", &samples]));
     finished.assert_code(3).assert_stderr_has("neither run.json of a run");

@@ -99,7 +99,7 @@ fn a_run_cannot_resume_on_cpus_that_are_missing() {
     let scratch = recorded(|run| run["request"]["cpus"] = serde_json::json!([0, 9999]));
     let before = files(&scratch);
     let finished = finish(&mut scratch.knee(&["run", "--resume", "record"]));
-    finished.assert_code(2).assert_stderr_has("on CPUs 0,9999");
+    finished.assert_code(2).assert_stderr_has("used CPUs 0,9999");
     finished.assert_stderr_has("may not use CPU 9999").assert_stderr_has("it may use");
     assert_eq!(files(&scratch), before);
 }

@@ -75,7 +75,7 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrowthError {
     /// There is one, or none.
-    #[error("growth is from one task count to another: it takes two captures or more")]
+    #[error("growth compares task counts: it needs at least two captures")]
     TooFew,
     /// It is not known what was done meanwhile.
     #[error(
@@ -96,7 +96,7 @@ pub enum GrowthError {
         other: String,
     },
     /// Two have the same task count.
-    #[error("two captures are of the same task count, {tasks}: take one of each number")]
+    #[error("two captures have the same task count, {tasks}: name one capture per task count")]
     Twice {
         /// The number.
         tasks: u32,

@@ -63,7 +63,9 @@ pub(crate) fn losses(capture: &Capture) {
             capture.samples()
         );
     } else if capture.samples() == 0 {
-        tell!("knee: no samples: it ended at once, or had no CPU; sample for longer with -d");
+        tell!(
+            "knee: no samples: the target ended at once or never ran on a CPU; sample for longer with -d"
+        );
     }
     if losses.lost > 0 {
         tell!("knee: {} samples were lost ({}): try a lower -F", losses.lost, share(losses.lost));

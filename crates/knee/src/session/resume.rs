@@ -32,7 +32,7 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
     }
     let cpus: CpuList = run.request.cpus.iter().copied().collect();
     Topology::read()?.restrict(&cpus).map_err(|error| {
-        usage(format!("--resume {}: that run is on CPUs {cpus}: {error}", dir.display()))
+        usage(format!("--resume {}: that run used CPUs {cpus}: {error}", dir.display()))
     })?;
     Ok(paused.go_on()?)
 }

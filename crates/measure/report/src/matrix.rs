@@ -97,7 +97,7 @@ pub struct Differing {
 #[derive(Debug, thiserror::Error)]
 pub enum MatrixError {
     /// It is no JSON, or is cut off.
-    #[error("it begins like JSON and is none: {0}; {MAKE}")]
+    #[error("it looks like JSON but is not valid: {0}; {MAKE}")]
     NotJson(serde_json::Error),
     /// It is something else.
     #[error("it is JSON, but no record of when operations commute: {MAKE}")]
@@ -256,7 +256,7 @@ mod tests {
         let good = matrix(vec![pair("get", "put", 1, 3)]).to_json();
         let spoilt = |from: &str, to: &str| refusal(&good.replacen(from, to, 1));
         assert!(
-            refusal("{").starts_with("it begins like JSON and is none: EOF"),
+            refusal("{").starts_with("it looks like JSON but is not valid: EOF"),
             "{}",
             refusal("{")
         );

@@ -202,8 +202,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 
 fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
     let options = args.judgement.options(args.confidence);
-    let InTurns { before, after, compared } = InTurns::of(record, &options)?
-        .ok_or_else(|| usage(format!("{}: it does not hold two sides", record.dir.display())))?;
+    let InTurns { before, after, compared } = InTurns::of(record, &options)?.ok_or_else(|| {
+        usage(format!("{}: the record has no two sides to compare", record.dir.display()))
+    })?;
     let comparisons = Comparisons { before: &before, options, compared: vec![(&after, compared)] };
     stdout::print(&match args.form.format(Format::Json, Format::Markdown) {
         Format::Human => table::render(&comparisons),
@@ -329,11 +330,15 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     match selected.as_deref() {
         Ok([selected]) if !(args.rate && is_program) => return Ok(Case::built_in(selected)),
         Ok([_, _, ..]) if !is_program => {
-            return Err(usage(format!("{option}: {text} is several testcases; a side is one")));
+            return Err(usage(format!(
+                "{option}: {text} matches several testcases; a side must be one"
+            )));
         }
         // A single word that is not a program was meant as a testcase.
         Err(error) if !is_program && !is_for_shell(text) => {
-            return Err(usage(format!("{option}: {error}; nor is there a program of that name")));
+            return Err(usage(format!(
+                "{option}: {error}; there is no program of that name either"
+            )));
         }
         _ => {}
     }

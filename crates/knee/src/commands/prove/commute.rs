@@ -93,7 +93,7 @@ struct From {
     #[arg(long, value_name = "FILE", conflicts_with = "interface")]
     model: Option<PathBuf>,
 
-    /// Maximum situations to explore for one set of operations
+    /// Maximum number of situations to explore for one set of operations
     #[arg(long, value_name = "N", default_value_t = Limits::default().situations as u32,
           value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,

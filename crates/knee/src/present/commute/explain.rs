@@ -112,7 +112,7 @@ pub(crate) fn test(test: &TestLine) -> String {
     let verdict = words(test.verdict);
     let _ = writeln!(text, "{BOLD}{}{BOLD:#}: {verdict}", test.test);
     if let Some(how) = &test.died {
-        let _ = writeln!(text, "the guest did not survive it: {how}");
+        let _ = writeln!(text, "the guest crashed in this test: {how}");
     }
     if let Some(outcome) = &test.unexpected {
         let _ = writeln!(text, "not what the model says: {outcome:?}");

@@ -48,7 +48,7 @@ fn verdict(verdict: Verdict) -> SharedVerdict {
 }
 
 fn note(test: &TestLine) -> String {
-    let died = test.died.as_ref().map(|how| format!("the guest did not survive it: {how}"));
+    let died = test.died.as_ref().map(|how| format!("the guest crashed in this test: {how}"));
     let unexpected =
         test.unexpected.as_ref().map(|outcome| format!("not what the model says: {outcome:?}"));
     [died, unexpected].into_iter().flatten().collect::<Vec<_>>().join("; ")

@@ -49,7 +49,7 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "LIST")]
     tasks: Option<Tasks>,
 
-    /// Task mode: processes or threads [default: what the testcase supports, processes first]
+    /// Task mode: processes or threads [default: processes if the testcase supports them]
     #[arg(short, long, value_enum)]
     mode: Option<ModeArg>,
 
@@ -103,7 +103,7 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStat
     let tasks = match &args.tasks {
         Some(tasks) => match tasks.resolve(&bench.topology, cgroup::cpu_quota()) {
             tasks if tasks.len() < 2 => {
-                return Err(usage("growth is from one task count to another: -t 1,2"));
+                return Err(usage("growth compares two or more task counts: -t 1,2"));
             }
             tasks => tasks,
         },

@@ -74,7 +74,7 @@ struct SampleArgs {
           value_parser = clap::value_parser!(u32).range(1..=i64::from(knee_results::MAX_TASKS)))]
     tasks: Option<u32>,
 
-    /// Task mode: processes or threads [default: what the testcase supports, processes first]
+    /// Task mode: processes or threads [default: processes if the testcase supports them]
     #[arg(short, long, value_enum, requires = "testcase")]
     mode: Option<ModeArg>,
 

@@ -45,7 +45,10 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
             false => tell!("{words}"),
         }
         losses(&capture);
-        tell!("knee: captured in {0}; the call tree: knee profile show {0}", file.display());
+        tell!(
+            "knee: wrote the capture to {0}; to see the call tree: knee profile show {0}",
+            file.display()
+        );
     }
     left.end(&interrupt)
 }

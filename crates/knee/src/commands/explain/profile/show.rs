@@ -42,7 +42,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value = "tree")]
     format: Format,
 
-    /// Root function of the tree, wherever it is called
+    /// Function to use as the root of the tree, with all of its call sites merged
     #[arg(long, value_name = "FUNCTION", conflicts_with = "callers")]
     root: Option<String>,
 

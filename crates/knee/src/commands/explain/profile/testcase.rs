@@ -54,7 +54,7 @@ impl<'a> Bench<'a> {
         how: &'a HowArgs,
     ) -> anyhow::Result<Bench<'a>> {
         let selected = CATALOGUE.select(&[name]).map_err(|error| {
-            usage(format!("{error}; a command stands behind --, as in: knee profile -- {name}"))
+            usage(format!("{error}; to profile a command, put it after --: knee profile -- {name}"))
         })?;
         let [selected] = &selected[..] else {
             return Err(usage(format!("{name} is {} testcases: name one", selected.len())));

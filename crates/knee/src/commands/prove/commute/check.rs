@@ -32,11 +32,11 @@ const TMPFS: &str = "tmpfs";
 
 /// Check whether commuting calls share memory in a real kernel or library, traced under QEMU
 ///
-/// knee runs the tests of `posix` whose calls commute on an unmodified kernel. The calls of a test
+/// On an unmodified kernel, knee runs the tests of `posix` whose calls commute. The calls of a test
 /// run one after the other, each on its own virtual CPU, and knee records what the kernel reads and
-/// writes in each. A conflict is a memory line (64 bytes) that both calls access and at least one
-/// writes. On real cores that make these calls at the same time, such a line makes them wait for
-/// each other.
+/// writes in each. A conflict is a memory line (64 bytes) that both calls access and that at least
+/// one of them writes. When real cores make these calls at the same time, such a line makes the
+/// cores wait for each other.
 ///
 /// knee runs a test with conflicts again. It reports separately what the calls share only in some
 /// runs, or only because of where objects happen to lie in memory. The results are independent of
@@ -97,7 +97,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
     shard: Shard,
 
-    /// Resume the record in DIR, if it exists, with the missing tests
+    /// Run only the tests that the record in DIR lacks, if it exists
     #[arg(long, requires = "output")]
     resume: bool,
 
@@ -216,7 +216,7 @@ fn run_tests(
     progress: &mut Progress,
 ) -> anyhow::Result<()> {
     let tests = plural(progress.left(), "test");
-    tell!("knee: {tests} on Linux {}; the guest boots", kernel.release());
+    tell!("knee: booting a guest with Linux {} for {tests}", kernel.release());
     let mut failed = Ok(());
     let mut warned = false;
     check(kernel, &progress.lines(), options, |checked, functions| {

@@ -165,7 +165,7 @@ fn measure(
         costs.add(&made, WARM_UP, functions);
         done += 1;
         if pace.is_due() {
-            tell!("knee: {done} of {of}, {} is done", made.experiment.operation);
+            tell!("knee: finished {done} of {of}: {}", made.experiment.operation);
         }
         ControlFlow::Continue(())
     })?;

@@ -9,7 +9,7 @@ use crate::input::checks;
 use crate::present::commute::diff::text;
 use crate::stdout;
 
-/// Compare two checks test by test: kernels, file systems, builds
+/// Compare two checks test by test, such as those of two kernels
 ///
 /// knee matches tests by their ids. A test is worse if it was conflict-free and now conflicts in
 /// every run. A test is inconclusive if it conflicts only in some runs, was disturbed, or crashed

@@ -29,7 +29,7 @@ pub(super) fn run(
     let emulator = emulator()?;
     emulator.version()?;
     let options = CheckOptions { trace: true, ..options(args, kernel, emulator)? };
-    tell!("knee: {test} on Linux {}; the guest boots", kernel.release());
+    tell!("knee: booting a guest with Linux {} for {test}", kernel.release());
     let mut told = Err(anyhow!("the test was not run"));
     check(kernel, line, &options, |checked, functions| {
         told = tell_all(&checked, functions, args.json);
@@ -40,7 +40,7 @@ pub(super) fn run(
 
 fn tell_all(checked: &Checked, functions: &Functions, as_json: bool) -> anyhow::Result<ExitStatus> {
     if let Err(end) = &checked.outcome {
-        tell!("knee: the guest did not survive it: {end}");
+        tell!("knee: the guest crashed in this test: {end}");
         return Ok(ExitStatus::TestcaseDied);
     }
     let unexpected = checked.outcome.as_ref().ok().filter(|is| **is != Outcome::AsExpected);
