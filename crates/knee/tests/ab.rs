@@ -186,7 +186,7 @@ fn children_of_a_command_end_when_knee_is_killed() {
 }
 
 #[test]
-fn a_testcase_that_is_misspelt_was_taken_for_a_command() {
+fn a_misspelt_testcase_is_not_taken_for_a_command() {
     let scratch = Scratch::new();
     let misspelt = ab(&scratch, &["--before", "getppid2", "--after", "getppid1"]);
     misspelt.assert_code(2).assert_stderr_has("did you mean getppid1");
@@ -201,8 +201,8 @@ fn a_testcase_that_is_misspelt_was_taken_for_a_command() {
     refused(&["vm_page_fault4@shootdown=lazy,di=mutex"], "it needs map=tree or map=rcu");
     refused(&["vm_mmap2@di=mutex"], "vm_mmap2 has no parameter");
     refused(&["famly:vm"], "did you mean family:vm?");
-    refused(&["family:vm"], "family:vm is several testcases");
-    refused(&["vm_mmap1@di=*"], "is several testcases");
+    refused(&["family:vm"], "family:vm matches several testcases");
+    refused(&["vm_mmap1@di=*"], "matches several testcases");
     refused(&["vm_mmap1@di=mutex", "--rate"], "--rate is for commands");
 }
 

@@ -156,7 +156,8 @@ fn measure(
     let options = GuestOptions { emulator: emulator.clone(), cpus, ..GuestOptions::default() };
     let of = plural(request.experiments.len(), "experiment");
     let release = kernel.release();
-    tell!("knee: {of} on Linux {release}; a guest with {} boots", plural(cpus as usize, "CPU"));
+    let cpus = plural(cpus as usize, "CPU");
+    tell!("knee: booting a guest with Linux {release} and {cpus} for {of}");
     let mut costs = KernelCosts::new(release);
     let (mut done, mut pace) = (0, Pace::begin());
     let mut warned = false;
