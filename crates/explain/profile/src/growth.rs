@@ -109,7 +109,7 @@ pub enum GrowthError {
 /// [`GrowthError`] says what these captures lack.
 pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     let mut captures: Vec<&Capture> = captures.iter().collect();
-    captures.sort_by_key(|capture| capture.work.as_ref().map(|work| work.tasks));
+    captures.sort_by_key(|capture| capture.work.as_ref().map(|work| work.point.tasks));
     let [first, .., last] = captures[..] else { return Err(GrowthError::TooFew) };
     let point = |capture: &&Capture| {
         Point::of(capture).ok_or_else(|| GrowthError::NoWork { title: capture.title.clone() })
@@ -117,7 +117,7 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     let points = captures.iter().map(point).collect::<Result<Vec<_>, _>>()?;
     for pair in captures.windows(2) {
         let key = |capture: &Capture| {
-            let work = capture.work.as_ref().map(|work| (work.case.clone(), work.mode));
+            let work = capture.work.as_ref().map(|work| (work.point.case.clone(), work.point.mode));
             (work, capture.clock.event.clone(), capture.clock.user_only)
         };
         if key(pair[0]) != key(pair[1]) {
@@ -157,7 +157,7 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
         let (a, b) = (rank(a), rank(b));
         b.0.cmp(&a.0).then_with(|| b.1.total_cmp(&a.1))
     });
-    let testcase = last.work.as_ref().map_or(String::new(), |work| work.case.to_string());
+    let testcase = last.work.as_ref().map_or(String::new(), |work| work.point.case.to_string());
     Ok(Growth { testcase, measure: difference.measure, points, rows })
 }
 
@@ -185,12 +185,12 @@ impl Point {
         let iterations = work.iterations as f64;
         let seconds = capture.seconds?;
         let waiting = capture.cpu_seconds.map(|cpu| {
-            let all = seconds * f64::from(work.tasks);
+            let all = seconds * f64::from(work.point.tasks);
             (all - cpu).max(0.0) * 1e9 / iterations
         });
         let cpu = capture.cpu_seconds.map_or(capture.weight() as f64, |seconds| seconds * 1e9);
         Some(Point {
-            tasks: work.tasks,
+            tasks: work.point.tasks,
             rate: iterations / seconds,
             cost: cpu / iterations,
             waiting,

@@ -2,10 +2,22 @@
 
 use std::io;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
 /// Exit status of a child whose parent was gone before the child began.
 const EXIT_ORPHAN: i32 = 1;
+
+/// Has the kernel kill the calling process when the thread of `parent` that forked it ends. Makes
+/// system calls only, as a child between fork and exec must.
+///
+/// # Errors
+/// `CHILD` if `parent` is gone already.
+pub(super) fn die_with(parent: Pid) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The parent may have died before the signal was set.
+    if getppid() == Some(parent) { Ok(()) } else { Err(Errno::CHILD.into()) }
+}
 
 /// Forks a child that the kernel kills when the calling thread dies; `None` in the child.
 ///
@@ -21,12 +33,8 @@ pub unsafe fn fork_bound() -> io::Result<Option<Pid>> {
     if pid < 0 {
         return Err(io::Error::last_os_error());
     }
-    if pid == 0 {
-        let _ = set_parent_process_death_signal(Some(Signal::KILL));
-        // The parent may have died before the signal was set.
-        if getppid() != Some(parent) {
-            exit_now(EXIT_ORPHAN);
-        }
+    if pid == 0 && die_with(parent).is_err() {
+        exit_now(EXIT_ORPHAN);
     }
     Ok(Pid::from_raw(pid))
 }

@@ -5,11 +5,10 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Output};
 
-use rustix::io::{Errno, FdFlags, fcntl_setfd};
-use rustix::process::{
-    Resource, Rlimit, Signal, getpid, getppid, set_parent_process_death_signal, setrlimit,
-};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Resource, Rlimit, getpid, setrlimit};
 
+use super::fork::die_with;
 use crate::affinity::confine;
 
 /// How a program is tied to the process that starts it. Without any, it lives on by itself.
@@ -44,11 +43,7 @@ pub fn spawn(command: &mut Command, ties: Ties) -> io::Result<Child> {
     let parent = getpid();
     let confine_to = move || {
         if ties.is_bound {
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have died before the signal was set.
-            if getppid() != Some(parent) {
-                return Err(Errno::CHILD.into());
-            }
+            die_with(parent)?;
         }
         if ties.no_core {
             setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
@@ -58,7 +53,7 @@ pub fn spawn(command: &mut Command, ties: Ties) -> io::Result<Child> {
             fcntl_setfd(unsafe { BorrowedFd::borrow_raw(fd) }, FdFlags::empty())?;
         }
         if !ties.cpus.is_empty() {
-            // CPUs that have gone offline meanwhile are no reason not to start.
+            // The program starts even if its CPUs have gone offline meanwhile.
             let _ = confine(&ties.cpus);
         }
         Ok(())
@@ -88,10 +83,9 @@ pub fn status(command: &mut Command) -> io::Result<ExitStatus> {
 }
 
 fn bind(command: &mut Command) {
-    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
-    unsafe {
-        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
-    }
+    let parent = getpid();
+    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
+    unsafe { command.pre_exec(move || die_with(parent)) };
 }
 
 /// Replaces this process by a program. Returns only if that fails.

@@ -12,26 +12,16 @@ use knee_testcases::CATALOGUE;
 /// Testcases, also with parameters, and families.
 pub(crate) fn testcases() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let current = current.to_str().unwrap_or_default();
-        let mut all: Vec<CompletionCandidate> = named(current);
-        all.extend(
-            Family::ALL.iter().map(|family| {
-                described(format!("family:{family}"), "all testcases of this family")
-            }),
-        );
-        all.retain(|candidate| starts_with(candidate, current));
-        all
+        let families = Family::ALL
+            .iter()
+            .map(|family| described(format!("family:{family}"), "all testcases of this family"));
+        starting_with(current, |text| named(text).into_iter().chain(families).collect())
     })
 }
 
 /// One testcase, also with parameters.
 pub(crate) fn testcase() -> ArgValueCompleter {
-    ArgValueCompleter::new(|current: &OsStr| {
-        let current = current.to_str().unwrap_or_default();
-        let mut all = named(current);
-        all.retain(|candidate| starts_with(candidate, current));
-        all
-    })
+    ArgValueCompleter::new(|current: &OsStr| starting_with(current, named))
 }
 
 /// Interfaces.
@@ -66,8 +56,15 @@ fn described(name: impl Into<String>, about: impl Into<String>) -> CompletionCan
     CompletionCandidate::new(name.into()).help(Some(about.into().into()))
 }
 
-fn starts_with(candidate: &CompletionCandidate, start: &str) -> bool {
-    candidate.get_value().to_str().is_some_and(|value| value.starts_with(start))
+/// Those of `candidates` that continue what was typed.
+fn starting_with(
+    current: &OsStr,
+    candidates: impl FnOnce(&str) -> Vec<CompletionCandidate>,
+) -> Vec<CompletionCandidate> {
+    let Some(current) = current.to_str() else { return Vec::new() };
+    let mut all = candidates(current);
+    all.retain(|one| one.get_value().to_str().is_some_and(|value| value.starts_with(current)));
+    all
 }
 
 /// All testcases; the one that `current` names also with one more parameter.
@@ -93,8 +90,8 @@ mod tests {
     use super::*;
 
     fn completed(current: &str) -> Vec<String> {
-        let all = named(current).into_iter().filter(|one| starts_with(one, current));
-        all.map(|one| one.get_value().to_str().unwrap().to_owned()).collect()
+        let all = starting_with(OsStr::new(current), named);
+        all.iter().map(|one| one.get_value().to_str().unwrap().to_owned()).collect()
     }
 
     #[test]

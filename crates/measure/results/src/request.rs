@@ -12,29 +12,29 @@ use crate::Mode;
 pub enum Order {
     /// As named on the command line.
     AsGiven,
-    /// Anew at random in each round, so that a drift of the machine is no curve.
+    /// Shuffled anew in each round, so that a drift of the machine does not look like a curve.
     Shuffled,
-    /// Those of the two sides in turns: before, after; after, before; and so on (ABBA), so that a
-    /// drift of the machine hits both alike. The pairs of a round are shuffled.
+    /// The two sides interleaved (ABBA: before, after; after, before), so that a drift of the
+    /// machine affects both alike. The pairs of a round are shuffled.
     InTurns,
 }
 
-/// What was asked for, after defaults were filled in.
+/// What the user requested, with all defaults filled in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Request {
     /// Modes to measure.
     pub modes: Vec<Mode>,
-    /// Numbers of tasks to measure.
+    /// Task counts to measure.
     pub tasks: Vec<u32>,
     /// Rounds per point: each a fresh runner process.
     pub rounds: u32,
     /// Samples per round.
     pub samples: u64,
-    /// Seconds per sample; testcases with long steps take longer ones.
+    /// Seconds per sample. Samples of testcases with long steps are longer.
     pub interval: f64,
     /// Seconds before the first sample of a round.
     pub warmup: f64,
-    /// Seconds that a testcase may take to get ready.
+    /// Seconds that a testcase may take to start.
     pub start_timeout: f64,
     /// Keep adding rounds until the interval of a point is within this share of its median.
     pub precision: Option<f64>,

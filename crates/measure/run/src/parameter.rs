@@ -42,7 +42,7 @@ impl std::fmt::Display for Choice {
     }
 }
 
-/// Why a text such as `file=same` is no choice of a testcase.
+/// Why a testcase rejects a text such as `file=same`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
     /// The testcase has no such parameter.
@@ -104,7 +104,7 @@ impl Settings {
     /// What `chosen`, pairs of key and value, and defaults for the rest come to.
     ///
     /// # Errors
-    /// The first pair that is no choice, is chosen twice, or contradicts another.
+    /// The first pair that is unknown, repeats a key, or contradicts another.
     pub fn new<K: AsRef<str>>(
         parameters: &[Parameter],
         chosen: &[(K, K)],

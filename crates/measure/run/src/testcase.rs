@@ -17,7 +17,7 @@ use crate::task::{Outcome, Task, TaskError};
 pub struct Unit {
     /// What is counted, in the plural: `iterations`, `pages`, `builds`.
     pub name: &'static str,
-    /// Steps of the loop that make one of them; 1 but for testcases with very long iterations.
+    /// Steps of the loop in one iteration: 1, or more for testcases with very long iterations.
     pub steps: u64,
     /// Bytes that one of them moves or fills, where that is a figure of interest; else 0.
     pub bytes: u64,

@@ -8,7 +8,7 @@
 mod file;
 mod stacks;
 
-use knee_results::{CaseId, Mode};
+use knee_results::PointId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -89,13 +89,9 @@ pub enum Unit {
 /// What tasks of a testcase got done while they were sampled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
-    /// The testcase and its parameters.
-    #[serde(rename = "testcase")]
-    pub case: CaseId,
-    /// Processes or threads.
-    pub mode: Mode,
-    /// Task count.
-    pub tasks: u32,
+    /// The point whose tasks were sampled.
+    #[serde(flatten)]
+    pub point: PointId,
     /// Iterations of all tasks.
     pub iterations: u64,
 }

@@ -1,4 +1,4 @@
-use knee_results::{CaseId, Mode};
+use knee_results::{CaseId, Mode, PointId};
 use snapbox::{assert_data_eq, str};
 
 use super::*;
@@ -25,7 +25,7 @@ fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
         },
         seconds: Some(1.0),
         cpu_seconds: Some(all as f64 / 1e3),
-        work: Some(Work { case: CaseId::new("mmap1"), mode, tasks, iterations }),
+        work: Some(Work { point: PointId { case: CaseId::new("mmap1"), mode, tasks }, iterations }),
         losses: Losses::default(),
     })
 }
@@ -94,7 +94,7 @@ fn captures_that_do_not_belong_together_are_refused() {
     let refused = growth(&[one.clone(), uncounted]).unwrap_err();
     assert!(matches!(refused, GrowthError::NoWork { .. }));
     let mut other = two.clone();
-    other.work.as_mut().unwrap().mode = Mode::Processes;
+    other.work.as_mut().unwrap().point.mode = Mode::Processes;
     let refused = growth(&[one.clone(), other]).unwrap_err();
     assert!(matches!(refused, GrowthError::Different { .. }));
     assert_eq!(growth(&[two.clone(), one.clone()]), growth(&[one, two]), "in any order");
@@ -104,7 +104,7 @@ fn captures_that_do_not_belong_together_are_refused() {
 fn equal_costs_show_no_growth() {
     let [one, _] = example();
     let mut two = one.clone();
-    two.work.as_mut().unwrap().tasks = 2;
+    two.work.as_mut().unwrap().point.tasks = 2;
     let growth = growth(&[one, two]).unwrap();
     assert_eq!(growth.grew().count(), 0);
     assert!(table(&growth, 10).to_string().contains("No function grew"));

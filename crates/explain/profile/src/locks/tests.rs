@@ -1,4 +1,4 @@
-use knee_results::{CaseId, Mode};
+use knee_results::{CaseId, Mode, PointId};
 use snapbox::{assert_data_eq, str};
 
 use super::*;
@@ -40,9 +40,7 @@ fn example() -> LockWaits {
         machine: Machine::default(),
         seconds: 3.0,
         work: Some(Work {
-            case: CaseId::new("mmap1"),
-            mode: Mode::Threads,
-            tasks: 4,
+            point: PointId { case: CaseId::new("mmap1"), mode: Mode::Threads, tasks: 4 },
             iterations: 100_000,
         }),
         losses: WaitLosses::default(),

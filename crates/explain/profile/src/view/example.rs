@@ -1,7 +1,7 @@
 //! A small capture for tests of views: two programs, recursion, an inlined function, the kernel, a
 //! function of which only the module is known, and a sample without a stack.
 
-use knee_results::{CaseId, Mode};
+use knee_results::{CaseId, Mode, PointId};
 
 use crate::capture::{About, Capture, Clock, Function, Kind, Losses, Machine, Stacks, Unit, Work};
 
@@ -74,9 +74,11 @@ pub(crate) fn dearer() -> Capture {
 
 pub(crate) fn with_work(mut capture: Capture, iterations: u64) -> Capture {
     capture.work = Some(Work {
-        case: CaseId::from_record("read1@file=same"),
-        mode: Mode::Processes,
-        tasks: 2,
+        point: PointId {
+            case: CaseId::from_record("read1@file=same"),
+            mode: Mode::Processes,
+            tasks: 2,
+        },
         iterations,
     });
     capture

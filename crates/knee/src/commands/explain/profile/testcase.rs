@@ -11,7 +11,7 @@ use knee_host::workdir::WorkDir;
 use knee_host::{Topology, utc::rfc3339};
 use knee_profile::capture::Work;
 use knee_profile::sampling::{Options, Target};
-use knee_results::Mode;
+use knee_results::{Mode, PointId};
 use knee_run::catalogue::Selected;
 use knee_run::job::{Job, Phase, START_TIMEOUT, Sample};
 use knee_run::launch::{Launcher, Stopped};
@@ -133,18 +133,14 @@ impl<'a> Bench<'a> {
             Err(stopped) => return Ok(Err(stopped)),
         };
         let sampler = sampler.into_inner().expect("the round is over");
-        let title = format!("{} {} ×{tasks}", self.label(), self.mode);
+        let point = PointId { case: self.case.id.clone(), mode: self.mode, tasks };
+        let title = point.to_string();
         if let Some(signal) = interrupted {
             // The tasks went on until they were stopped, and have not said how far they came.
             let title = format!("{title}, interrupted");
             return Ok(Ok(Sampled::Part(sampler.finish(title, started_at, None)?, signal)));
         }
-        let work = Work {
-            case: self.case.id.clone(),
-            mode: self.mode,
-            tasks,
-            iterations: iterations.round() as u64,
-        };
+        let work = Work { point, iterations: iterations.round() as u64 };
         Ok(Ok(Sampled::Whole(sampler.finish(title, started_at, Some(work))?)))
     }
 

@@ -37,9 +37,7 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
         has_curve(page, path, work, &capture.title)?;
         captures.push(capture);
     }
-    let key = |capture: &Capture| {
-        capture.work.as_ref().map(|work| (work.case.clone(), work.mode, work.tasks))
-    };
+    let key = |capture: &Capture| capture.work.as_ref().map(|work| work.point.clone());
     captures.sort_by_key(key);
     if let Some(pair) = captures.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
         return Err(usage(format!("two captures are of {}: name one of them", pair[0].title)));
@@ -47,12 +45,16 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     page.profiles = captures.iter().filter_map(profile).collect();
     let is_same = |a: &Capture, b: &Capture| {
         let (a, b) = (key(a), key(b));
-        a.zip(b).is_some_and(|(a, b)| (a.0, a.1) == (b.0, b.1))
+        a.zip(b).is_some_and(|(a, b)| (a.case, a.mode) == (b.case, b.mode))
     };
     for of_one in captures.chunk_by(is_same) {
         if let (Ok(growth), Some(work)) = (growth(of_one), &of_one[0].work) {
             let table = table(&growth, SHOWN).to_string();
-            page.growths.push(Growth { case: work.case.to_string(), mode: work.mode, table });
+            page.growths.push(Growth {
+                case: work.point.case.to_string(),
+                mode: work.point.mode,
+                table,
+            });
         }
     }
     Ok(())
@@ -61,11 +63,11 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
 /// Adds tables of lock waits to the page, for the curves of their testcases.
 pub(super) fn put_waits(all: &[(PathBuf, LockWaits)], page: &mut Page) -> anyhow::Result<()> {
     for (path, waits) in all {
-        let work = has_curve(page, path, waits.work.as_ref(), &waits.title)?;
+        let point = &has_curve(page, path, waits.work.as_ref(), &waits.title)?.point;
         page.waits.push(Waits {
-            case: work.case.to_string(),
-            mode: work.mode,
-            tasks: work.tasks,
+            case: point.case.to_string(),
+            mode: point.mode,
+            tasks: point.tasks,
             table: locks::table(waits, SHOWN).to_string(),
         });
     }
@@ -82,10 +84,12 @@ fn has_curve<'a>(
 ) -> anyhow::Result<&'a Work> {
     let is_of = |work: &&Work| {
         let mut curves = page.curves.iter();
-        curves.any(|curve| curve.measured.case == work.case && curve.mode() == work.mode)
+        curves
+            .any(|curve| curve.measured.case == work.point.case && curve.mode() == work.point.mode)
     };
     work.filter(is_of).ok_or_else(|| {
-        let what = work.map_or(title.to_owned(), |work| format!("{} as {}", work.case, work.mode));
+        let what = work
+            .map_or(title.to_owned(), |work| format!("{} as {}", work.point.case, work.point.mode));
         usage(format!(
             "{}: it is of {what}, which none of the runs has: name a run that does",
             path.display()
@@ -94,11 +98,11 @@ fn has_curve<'a>(
 }
 
 fn profile(capture: &Capture) -> Option<Profile> {
-    let work = capture.work.as_ref()?;
+    let point = &capture.work.as_ref()?.point;
     Some(Profile {
-        case: work.case.to_string(),
-        mode: work.mode,
-        tasks: work.tasks,
+        case: point.case.to_string(),
+        mode: point.mode,
+        tasks: point.tasks,
         summary: summary(capture).trim_end().to_owned(),
         flame: flame(capture),
         style: STYLE,
