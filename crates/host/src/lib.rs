@@ -16,7 +16,7 @@
 //! | [`workdir`] | where do temporary files go, so that nothing remains? |
 //! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
 //! | [`clock`], [`utc`] | what time is it, as a number and as text that sorts? |
-//! | [`number`] | how is a number written for people? |
+//! | [`number`], [`text`] | how are numbers, tables and paragraphs written for people? |
 //! | [`skip`] | how does a test say what this machine lacks? |
 //! | [`suggest`] | which name may a misspelt one mean? |
 //!
@@ -50,6 +50,7 @@ pub mod signal;
 pub mod skip;
 pub mod suggest;
 mod sysfs;
+pub mod text;
 pub mod topology;
 pub mod utc;
 pub mod virtualisation;

@@ -1,0 +1,312 @@
+//! Tables that fit a terminal: columns drop out in a stated order, and the last one wraps.
+
+use anstyle::Style;
+use textwrap::core::display_width;
+
+use super::{NARROWEST, Screen, to_ascii};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// A table of text. Column widths follow from the cells.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    columns: Vec<Column>,
+    lines: Vec<Line>,
+}
+
+/// A column of a [`Table`].
+#[derive(Debug, Clone)]
+pub struct Column {
+    title: String,
+    is_right: bool,
+    /// Spaces before it.
+    gap: usize,
+    /// Its place in the order in which columns drop out; `None` stays.
+    drops: Option<u8>,
+}
+
+/// A piece of text in a table, in one style.
+#[derive(Debug, Clone, Default)]
+pub struct Cell {
+    text: String,
+    style: Style,
+}
+
+#[derive(Debug, Clone)]
+enum Line {
+    Cells(Vec<Cell>),
+    /// Text across all columns.
+    Text(String),
+}
+
+impl Column {
+    /// A column of words.
+    pub fn left(title: impl Into<String>) -> Self {
+        Self { title: title.into(), is_right: false, gap: 2, drops: None }
+    }
+
+    /// A column of numbers.
+    pub fn right(title: impl Into<String>) -> Self {
+        Self { is_right: true, ..Self::left(title) }
+    }
+
+    /// The same column with `gap` spaces before it instead of two.
+    #[must_use]
+    pub fn gap(self, gap: usize) -> Self {
+        Self { gap, ..self }
+    }
+
+    /// The same column, which drops out of a table that is too wide: those with the lowest `order`
+    /// first, and all with the same `order` together.
+    #[must_use]
+    pub fn drops(self, order: u8) -> Self {
+        Self { drops: Some(order), ..self }
+    }
+}
+
+impl Cell {
+    /// Text in a style.
+    pub fn new(text: impl Into<String>, style: Style) -> Self {
+        Self { text: text.into(), style }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::new(text, Style::new())
+    }
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: Vec<Column>) -> Self {
+        Self { columns, lines: Vec::new() }
+    }
+
+    /// Adds a row. Cells that are missing at its end are empty.
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        debug_assert!(cells.len() <= self.columns.len(), "a cell without a column");
+        self.lines.push(Line::Cells(cells));
+    }
+
+    /// Adds a row with the titles of the columns.
+    pub fn titles(&mut self) {
+        self.titles_beside(None);
+    }
+
+    /// Adds a row with the titles of the columns, with another one for the first column.
+    pub fn titles_beside(&mut self, first: Option<&str>) {
+        let mut titles: Vec<Cell> =
+            self.columns.iter().map(|column| Cell::new(&column.title, BOLD)).collect();
+        if let (Some(first), Some(cell)) = (first, titles.first_mut()) {
+            first.clone_into(&mut cell.text);
+        }
+        self.row(titles);
+    }
+
+    /// Adds text across all columns. It wraps, and does not widen columns.
+    pub fn text(&mut self, text: impl Into<String>) {
+        self.lines.push(Line::Text(text.into()));
+    }
+
+    /// The table as text that fits `screen` where that is possible. Its last line names the columns
+    /// that dropped out, if any.
+    pub fn render(&self, screen: &Screen) -> String {
+        if screen.is_ascii {
+            return self.to_ascii().render(&Screen { is_ascii: false, ..*screen });
+        }
+        let mut widths = self.widths();
+        let mut dropped = Vec::new();
+        if let Some(width) = screen.width {
+            while self.needs(&widths) > width {
+                let kept = self.columns.iter().zip(&widths).filter(|(_, width)| width.is_some());
+                let Some(next) = kept.filter_map(|(column, _)| column.drops).min() else { break };
+                for (column, width) in self.columns.iter().zip(&mut widths) {
+                    if column.drops == Some(next) && width.take().is_some_and(|width| width > 0) {
+                        dropped.push(column.title.as_str());
+                    }
+                }
+            }
+        }
+        let mut text = String::new();
+        for line in &self.lines {
+            match line {
+                Line::Cells(cells) => self.put_row(&mut text, cells, &widths, screen.width),
+                Line::Text(line) => {
+                    text.push_str(&screen.wrap(line, ""));
+                    text.push('\n');
+                }
+            }
+        }
+        if let (Some(width), false) = (screen.width, dropped.is_empty()) {
+            let names = dropped.join(", ");
+            let note = format!("{DIM}left out to fit {width} columns: {names}{DIM:#}");
+            text.push_str(&screen.wrap(&note, "  "));
+            text.push('\n');
+        }
+        text
+    }
+
+    fn to_ascii(&self) -> Self {
+        let mut table = self.clone();
+        let cells = table.lines.iter_mut().flat_map(|line| match line {
+            Line::Cells(cells) => cells.iter_mut().map(|cell| &mut cell.text).collect(),
+            Line::Text(text) => vec![text],
+        });
+        let titles = table.columns.iter_mut().map(|column| &mut column.title);
+        for text in cells.chain(titles) {
+            *text = to_ascii(text).into_owned();
+        }
+        table
+    }
+
+    /// The width of each column: of its widest cell.
+    fn widths(&self) -> Vec<Option<usize>> {
+        let mut widths = vec![Some(0); self.columns.len()];
+        for line in &self.lines {
+            let Line::Cells(cells) = line else { continue };
+            for (cell, width) in cells.iter().zip(&mut widths) {
+                *width = (*width).max(Some(display_width(&cell.text)));
+            }
+        }
+        widths
+    }
+
+    /// Whether the last column is text, which wraps.
+    fn wraps(&self) -> bool {
+        self.columns.last().is_some_and(|column| !column.is_right)
+    }
+
+    /// The columns of a terminal that the table needs.
+    fn needs(&self, widths: &[Option<usize>]) -> usize {
+        let last = widths.len().saturating_sub(1);
+        let shown = self.columns.iter().zip(widths).enumerate();
+        let shown = shown.filter_map(|(nr, (column, width))| Some((nr, column, (*width)?)));
+        shown
+            .enumerate()
+            .map(|(place, (nr, column, width))| {
+                let width = if nr == last && self.wraps() { width.min(NARROWEST) } else { width };
+                width + if place == 0 { 0 } else { column.gap }
+            })
+            .sum()
+    }
+
+    fn put_row(
+        &self,
+        text: &mut String,
+        cells: &[Cell],
+        widths: &[Option<usize>],
+        terminal: Option<usize>,
+    ) {
+        use std::fmt::Write;
+
+        let mut at = 0;
+        // Spaces are written only before text, so that no line ends in one.
+        let mut spaces = 0;
+        let last = self.columns.len() - 1;
+        for (nr, (column, width)) in self.columns.iter().zip(widths).enumerate() {
+            let Some(width) = *width else { continue };
+            let cell = cells.get(nr).cloned().unwrap_or_default();
+            let gap = if at == 0 { 0 } else { column.gap };
+            let own = display_width(&cell.text);
+            let Cell { text: content, style } = cell;
+            let before = gap + if column.is_right { width - own } else { 0 };
+            let after = if column.is_right { 0 } else { width - own };
+            if content.is_empty() {
+                spaces += before + after;
+            } else {
+                let _ = write!(text, "{:1$}{style}", "", spaces + before);
+                let room = terminal
+                    .filter(|_| nr == last)
+                    .map(|width| width.saturating_sub(at + gap).max(NARROWEST));
+                let indent = " ".repeat(at + gap);
+                let wrapped = Screen { width: room, is_ascii: false }.wrap(&content, "");
+                let _ = write!(text, "{}{style:#}", wrapped.replace('\n', &format!("\n{indent}")));
+                spaces = after;
+            }
+            at += gap + width;
+        }
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(vec![
+            Column::left("point"),
+            Column::right("before").drops(2),
+            Column::right("change"),
+            Column::right("p").drops(1),
+            Column::left("verdict"),
+        ]);
+        table.titles();
+        let verdict = "no difference found; 5 rounds would decide";
+        table.row(["mmap1", "1.5 M", "+3%", "0.01", verdict].map(Cell::from).to_vec());
+        table.row(["a", "", "-10%"].map(Cell::from).to_vec());
+        table
+    }
+
+    fn screen(width: usize) -> Screen {
+        Screen { width: Some(width), is_ascii: false }
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn a_pipe_gets_all_columns_without_spaces_at_line_ends() {
+        assert_eq!(
+            plain(&table().render(&Screen::UNLIMITED)),
+            "point  before  change     p  verdict\n\
+             mmap1   1.5 M     +3%  0.01  no difference found; 5 rounds would decide\n\
+             a                -10%\n"
+        );
+    }
+
+    #[test]
+    fn columns_drop_out_in_their_order_and_the_last_one_wraps() {
+        let text = plain(&table().render(&screen(48)));
+        assert_eq!(
+            text,
+            "point  before  change  verdict\n\
+             mmap1   1.5 M     +3%  no difference found; 5\n                       \
+             rounds would decide\n\
+             a                -10%\n\
+             left out to fit 48 columns: p\n"
+        );
+        let text = plain(&table().render(&screen(40)));
+        assert!(text.starts_with("point  change  verdict\n"), "{text}");
+        assert!(text.ends_with("left out to fit 40 columns: p, before\n"), "{text}");
+    }
+
+    #[test]
+    fn every_line_fits_where_the_columns_that_stay_do() {
+        for width in 36..120 {
+            for line in plain(&table().render(&screen(width))).lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_are_aligned_in_ascii_too() {
+        let mut table = Table::new(vec![Column::right("±"), Column::right("µs")]);
+        table.titles();
+        table.row(["×2", "7"].map(Cell::from).to_vec());
+        let text = table.render(&Screen { width: None, is_ascii: true });
+        assert_eq!(plain(&text), "+-  us\nx2   7\n");
+    }
+
+    #[test]
+    fn a_column_without_content_takes_no_room_and_is_not_named() {
+        let mut table =
+            Table::new(vec![Column::left(""), Column::right("").drops(1), Column::left("")]);
+        table.row(["abc", "", "words that are wrapped"].map(Cell::from).to_vec());
+        assert!(!table.render(&screen(20)).contains("left out"));
+    }
+}
