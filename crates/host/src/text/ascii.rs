@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// What stands for each character that knee prints and ASCII lacks.
-const ASCII: [(char, &str); 36] = [
+const ASCII: [(char, &str); 37] = [
     ('×', "x"),
     ('±', "+-"),
     ('−', "-"),
@@ -29,6 +29,7 @@ const ASCII: [(char, &str); 36] = [
     ('σ', "sigma"),
     ('κ', "kappa"),
     ('─', "-"),
+    ('■', "#"),
     ('└', "`"),
     ('┘', "'"),
     // A sparkline becomes its heights.

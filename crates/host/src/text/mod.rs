@@ -37,8 +37,8 @@ impl Screen {
         Self { width: width.filter(|width| *width > 0), is_ascii: !is_unicode(locale.as_deref()) }
     }
 
-    /// `text` with each line wrapped between words; the lines that follow in a paragraph start with
-    /// `indent`. ANSI escape sequences take no columns. A word longer than a line stays whole, so
+    /// `text` with each line wrapped between words. The rest of a line is indented like its start, and
+    /// by `indent` beyond that. ANSI escape sequences take no columns. A word longer than a line stays whole, so
     /// that paths and commands can be copied.
     pub fn wrap<'t>(&self, text: &'t str, indent: &str) -> Cow<'t, str> {
         let text = if self.is_ascii { to_ascii(text) } else { text.into() };
@@ -46,15 +46,17 @@ impl Screen {
         if text.lines().all(|line| textwrap::core::display_width(line) <= width) {
             return text;
         }
-        let width = width.max(indent.len() + NARROWEST);
-        let options = textwrap::Options::new(width)
-            .subsequent_indent(indent)
+        let mut options = textwrap::Options::new(width)
             .word_splitter(textwrap::WordSplitter::NoHyphenation)
             .word_separator(textwrap::WordSeparator::AsciiSpace)
             .break_words(false);
         let mut wrapped = String::with_capacity(text.len());
         for line in text.split_inclusive('\n') {
             let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+            let start = line.len() - line.trim_start_matches(' ').len();
+            let indent = format!("{:start$}{indent}", "");
+            options.width = width.max(indent.len() + NARROWEST);
+            let options = options.clone().subsequent_indent(&indent);
             wrapped.push_str(&textwrap::wrap(line, &options).join("\n"));
             wrapped.push_str(end);
         }
@@ -92,6 +94,14 @@ mod tests {
         assert_eq!(
             screen(30).wrap(text, "      "),
             "note  a sentence that is too\n      long for one line of a\n      terminal\nshort\n"
+        );
+        assert_eq!(
+            screen(30).wrap("    four in, and more words", "  "),
+            "    four in, and more words"
+        );
+        assert_eq!(
+            screen(30).wrap("    four in, and many more words", "  "),
+            "    four in, and many more\n      words"
         );
         assert_eq!(Screen::UNLIMITED.wrap(text, "      "), text);
     }

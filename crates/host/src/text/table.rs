@@ -92,17 +92,14 @@ impl Table {
 
     /// Adds a row with the titles of the columns.
     pub fn titles(&mut self) {
-        self.titles_beside(None);
+        self.row(self.columns.iter().map(|column| Cell::new(&column.title, BOLD)).collect());
     }
 
-    /// Adds a row with the titles of the columns, with another one for the first column.
-    pub fn titles_beside(&mut self, first: Option<&str>) {
-        let mut titles: Vec<Cell> =
-            self.columns.iter().map(|column| Cell::new(&column.title, BOLD)).collect();
-        if let (Some(first), Some(cell)) = (first, titles.first_mut()) {
-            first.clone_into(&mut cell.text);
-        }
-        self.row(titles);
+    /// Like [`Table::titles`], with another title for one of the columns.
+    pub fn titles_but(&mut self, column: usize, title: &str) {
+        let own = std::mem::replace(&mut self.columns[column].title, title.to_owned());
+        self.titles();
+        self.columns[column].title = own;
     }
 
     /// Adds text across all columns. It wraps, and does not widen columns.
@@ -117,16 +114,15 @@ impl Table {
             return self.to_ascii().render(&Screen { is_ascii: false, ..*screen });
         }
         let mut widths = self.widths();
-        let mut dropped = Vec::new();
+        let mut dropped = String::new();
         if let Some(width) = screen.width {
-            while self.needs(&widths) > width {
-                let kept = self.columns.iter().zip(&widths).filter(|(_, width)| width.is_some());
-                let Some(next) = kept.filter_map(|(column, _)| column.drops).min() else { break };
-                for (column, width) in self.columns.iter().zip(&mut widths) {
-                    if column.drops == Some(next) && width.take().is_some_and(|width| width > 0) {
-                        dropped.push(column.title.as_str());
-                    }
-                }
+            self.drop_columns(&mut widths, width);
+            let titles = self.columns.iter().zip(&widths).filter(|(_, width)| width.is_none());
+            let titles = titles.map(|(column, _)| column.title.as_str());
+            let titles: Vec<&str> = titles.filter(|title| !title.is_empty()).collect();
+            if !titles.is_empty() {
+                let titles = titles.join(", ");
+                dropped = format!("{DIM}left out to fit {width} columns: {titles}{DIM:#}\n");
             }
         }
         let mut text = String::new();
@@ -139,13 +135,20 @@ impl Table {
                 }
             }
         }
-        if let (Some(width), false) = (screen.width, dropped.is_empty()) {
-            let names = dropped.join(", ");
-            let note = format!("{DIM}left out to fit {width} columns: {names}{DIM:#}");
-            text.push_str(&screen.wrap(&note, "  "));
-            text.push('\n');
+        text + &screen.wrap(&dropped, "  ")
+    }
+
+    /// Takes the width from columns, in their order, until the others need at most `width`.
+    fn drop_columns(&self, widths: &mut [Option<usize>], width: usize) {
+        while self.needs(widths) > width {
+            let kept = self.columns.iter().zip(widths.iter()).filter(|(_, width)| width.is_some());
+            let Some(next) = kept.filter_map(|(column, _)| column.drops).min() else { break };
+            for (column, width) in self.columns.iter().zip(widths.iter_mut()) {
+                if column.drops == Some(next) {
+                    *width = None;
+                }
+            }
         }
-        text
     }
 
     fn to_ascii(&self) -> Self {
@@ -281,7 +284,7 @@ mod tests {
         );
         let text = plain(&table().render(&screen(40)));
         assert!(text.starts_with("point  change  verdict\n"), "{text}");
-        assert!(text.ends_with("left out to fit 40 columns: p, before\n"), "{text}");
+        assert!(text.ends_with("left out to fit 40 columns: before, p\n"), "{text}");
     }
 
     #[test]

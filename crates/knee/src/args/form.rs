@@ -1,4 +1,4 @@
-//! The `--format` option of commands that compare, and its short forms.
+//! How commands that compare print: the `--format` option, its short forms, and `--detail`.
 
 use clap::ValueEnum;
 
@@ -16,6 +16,10 @@ pub(crate) struct FormArgs<F: ValueEnum + Send + Sync + 'static> {
     /// Short for --format markdown
     #[arg(long, conflicts_with = "format")]
     markdown: bool,
+
+    /// Print all notes, not only the three most important ones
+    #[arg(long)]
+    pub(crate) detail: bool,
 }
 
 impl<F: ValueEnum + Copy + Send + Sync + 'static> FormArgs<F> {

@@ -1,6 +1,7 @@
 //! Arguments that several commands share, with one name and one type for each.
 
 pub(crate) mod complete;
+pub(crate) mod confidence;
 pub(crate) mod form;
 pub(crate) mod judgement;
 pub(crate) mod modes;

@@ -1,5 +1,6 @@
 //! How results are printed.
 
+use knee_host::text::Screen;
 use knee_run::noise::NoiseFloors;
 use knee_run::record::Record;
 
@@ -18,7 +19,7 @@ pub(crate) struct ViewArgs {
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
-    /// Print a line per point, with intervals, fairness and CPU shares
+    /// Print a line per point, with intervals, fairness and CPU shares, and all notes
     #[arg(long)]
     pub(crate) detail: bool,
 
@@ -44,8 +45,10 @@ impl ViewArgs {
         let view = View {
             format: self.format(),
             detail: self.detail || record.run.cases.len() == 1,
+            all_notes: self.detail,
             knee: self.knee,
             floors,
+            screen: Screen::of_stdout(),
         };
         stdout::write_with(|out| render(record, &view, out))
     }

@@ -1,13 +1,13 @@
 //! Fits of the Universal Scalability Law.
 
-use std::fmt::Write;
-
 use knee_host::number::{plural, si, spread};
+use knee_host::text::{Cell, Column, Screen, Table};
 use knee_results::{Curve, Key, Results};
 use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit, Worth};
 use serde_json::{Value, json as object};
 
 use super::compared::name;
+use super::notes::lines;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
@@ -33,47 +33,34 @@ pub(crate) fn table(
     curves: &[FittedCurve],
     options: &FitOptions,
     threshold: f64,
+    screen: &Screen,
 ) -> String {
     let mut text = String::new();
     if let Some(run) = &results.origin {
-        let _ = writeln!(text, "{BOLD}{}{BOLD:#}", run.environment.summary());
+        let head = format!("{BOLD}{}{BOLD:#}\n", run.environment.summary());
+        text += &screen.wrap(&head, "  ");
     }
-    let width = curves.iter().map(|c| c.name().chars().count()).max().unwrap_or(0).max(16);
-    let _ = writeln!(
-        text,
-        "{BOLD}{:width$} {:>9}  {:22} {:28} {:>6} {:>5}  finding{BOLD:#}",
-        "per second", "λ", "σ contention", "κ coherency", "R²", "knee"
-    );
+    let mut table = Table::new(vec![
+        Column::left("per second"),
+        Column::right("λ").drops(2),
+        Column::left("σ contention"),
+        Column::left("κ coherency").drops(3),
+        Column::right("R²").drops(1),
+        Column::right("knee"),
+        Column::left("finding"),
+    ]);
+    table.titles();
     for fitted in curves {
-        let name = fitted.name();
-        match &fitted.fit {
-            Err(unfit) => {
-                let _ = writeln!(text, "{DIM}{name:width$} {:>9}  no fit: {unfit}{DIM:#}", "-");
-            }
-            Ok(fit) => {
-                let style = match fit.worth {
-                    Worth::Prediction => anstyle::Style::new(),
-                    Worth::Description => DIM,
-                };
-                let knee = fit.model.knee(threshold).map_or("-".to_owned(), |n| n.to_string());
-                let r2 = fit.r_squared.map_or("-".to_owned(), |r2| format!("{r2:.3}"));
-                let _ = writeln!(
-                    text,
-                    "{style}{name:width$} {:>9}  {:22} {:28} {r2:>6} {knee:>5}  {}{style:#}",
-                    si(fit.lambda.value),
-                    estimate(&fit.sigma),
-                    estimate(&kappa(fit)),
-                    finding(fit)
-                );
-            }
-        }
+        table.row(row(fitted, threshold));
     }
+    text += &table.render(screen);
     let is_shown = |key: &Key| curves.iter().any(|c| c.curve.case == key.case);
     let mut gaps = results
         .points
         .iter()
         .filter_map(|(key, measured)| Some((key, measured, measured.gap.as_ref()?)))
         .filter(|(key, ..)| is_shown(key));
+    let mut notes = Vec::new();
     if let Some((first, measured, reason)) = gaps.next() {
         let what = if measured.rounds.is_empty() { "nothing" } else { "not all" };
         let more = match gaps.count() {
@@ -81,26 +68,50 @@ pub(crate) fn table(
             more => format!(" and {more} more"),
         };
         let first = name(first);
-        let _ = writeln!(text, "\n{DIM}note{DIM:#}  {what} of {first} ({reason}){more}");
+        notes.push(format!("{what} of {first} ({reason}){more}"));
     }
     let few = curves.iter().filter_map(|c| c.fit.as_ref().ok());
     if few.into_iter().any(|fit| fit.worth == Worth::Description) {
-        let _ = writeln!(
-            text,
-            "\n{DIM}note{DIM:#}  a fit to fewer than six different task counts describes them \
-             and is no prediction: measure more (-t)"
+        notes.push(
+            "a fit to fewer than six different task counts describes them and is no prediction: \
+             measure more (-t)"
+                .to_owned(),
         );
     }
-    let _ = writeln!(
-        text,
+    if !notes.is_empty() {
+        text.push('\n');
+    }
+    text += &lines(notes, None, screen);
+    let method = format!(
         "\n{DIM}{:.1}% bootstrap intervals of {} resamples, seed {}; the knee is the first task \
-         count below {} efficiency{DIM:#}",
+         count below {} efficiency{DIM:#}\n",
         options.confidence * 100.0,
         options.resamples,
         options.seed,
         spread(threshold)
     );
-    text
+    text + &screen.wrap(&method, "")
+}
+
+fn row(fitted: &FittedCurve, threshold: f64) -> Vec<Cell> {
+    let name = fitted.name();
+    let fit = match &fitted.fit {
+        Ok(fit) => fit,
+        Err(unfit) => {
+            let cells = [name, "-".into(), "-".into(), "-".into(), "-".into(), "-".into()];
+            let finding = format!("no fit: {unfit}");
+            return cells.into_iter().chain([finding]).map(|text| Cell::new(text, DIM)).collect();
+        }
+    };
+    let style = match fit.worth {
+        Worth::Prediction => anstyle::Style::new(),
+        Worth::Description => DIM,
+    };
+    let knee = fit.model.knee(threshold).map_or("-".to_owned(), |n| n.to_string());
+    let r2 = fit.r_squared.map_or("-".to_owned(), |r2| format!("{r2:.3}"));
+    let (sigma, kappa) = (estimate(&fit.sigma), estimate(&kappa(fit)));
+    let cells = [name, si(fit.lambda.value), sigma, kappa, r2, knee, finding(fit)];
+    cells.map(|text| Cell::new(text, style)).to_vec()
 }
 
 /// That of the law which was fitted: Amdahl's has none, though the interval of the other reaches

@@ -3,10 +3,12 @@
 use std::fmt::Write;
 
 use knee_host::number::{plural, si};
+use knee_host::text::Screen;
 use knee_results::{Results, Series};
 use serde_json::{Value, json as object};
 
 use super::compared::{change, name, p_value};
+use super::notes::lines;
 use crate::present::sparkline::sparkline;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
@@ -17,8 +19,9 @@ const SCHEMA: u32 = 1;
 /// Most runs of a sparkline: older ones are left out, to keep lines on a terminal.
 const SPARKS: usize = 60;
 
-/// For people: a line per point that changed, and one per change below it.
-pub(crate) fn table(runs: &[Results], series: &[Series], all: bool) -> String {
+/// For people: a line per point that changed, and one per change below it. `detail` lists the other
+/// points and all notes too.
+pub(crate) fn table(runs: &[Results], series: &[Series], detail: bool, screen: &Screen) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -27,7 +30,7 @@ pub(crate) fn table(runs: &[Results], series: &[Series], all: bool) -> String {
         label(&runs[0]),
         label(&runs[runs.len() - 1])
     );
-    let shown = || series.iter().filter(|series| all || !series.changes.is_empty());
+    let shown = || series.iter().filter(|series| detail || !series.changes.is_empty());
     let width = shown().map(|series| name(&series.key).chars().count()).max().unwrap_or(0);
     for series in shown() {
         let rates: Vec<f64> = series.values.iter().map(|&(_, rate)| rate).collect();
@@ -50,21 +53,21 @@ pub(crate) fn table(runs: &[Results], series: &[Series], all: bool) -> String {
     if shown().next().is_some() && !gaps.is_empty() {
         text.push('\n');
     }
-    for gap in &gaps {
-        let more = if gap.points.len() > 1 {
-            format!(" and {} more", gap.points.len() - 1)
-        } else {
-            String::new()
+    let note = |gap: &Gaps| {
+        let more = match gap.points.len() {
+            1 => String::new(),
+            points => format!(" and {} more", points - 1),
         };
         let (first, reason) = &gap.points[0];
         let run = runs[gap.run].source.display();
-        let _ = writeln!(text, "{DIM}note{DIM:#}  {run} has nothing of {first} ({reason}){more}");
-    }
+        format!("{run} has nothing of {first} ({reason}){more}")
+    };
+    text += &lines(gaps.iter().map(note), (!detail).then_some("--detail prints them"), screen);
     let changed = series.iter().filter(|series| !series.changes.is_empty()).count();
     let gap = if shown().next().is_some() { "\n" } else { "" };
     let of = plural(series.len(), "point");
     let _ = writeln!(text, "{gap}{BOLD}{changed} of {of} changed.{BOLD:#}");
-    text
+    screen.wrap(&text, "  ").into_owned()
 }
 
 /// What a run has no rate of.

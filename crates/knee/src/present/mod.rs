@@ -7,6 +7,7 @@ mod failures;
 pub(crate) mod fit;
 pub(crate) mod history;
 pub(crate) mod json;
+pub(crate) mod notes;
 pub(crate) mod page;
 pub(crate) mod profile;
 pub(crate) mod progress;
@@ -18,6 +19,7 @@ pub(crate) mod will_it_scale;
 use std::io::Write;
 
 use clap::ValueEnum;
+use knee_host::text::Screen;
 use knee_run::noise::NoiseFloors;
 use knee_run::record::Record;
 
@@ -39,9 +41,12 @@ pub(crate) struct View<'a> {
     pub(crate) format: Format,
     /// A block per curve with a line per point, instead of a line per curve.
     pub(crate) detail: bool,
+    /// All notes, not only the most important ones.
+    pub(crate) all_notes: bool,
     /// Efficiency below which a curve has its knee.
     pub(crate) knee: f64,
     pub(crate) floors: Option<&'a NoiseFloors>,
+    pub(crate) screen: Screen,
 }
 
 /// Writes what `view` asks for of `record`.

@@ -10,13 +10,14 @@ use knee_results::{CONFIDENCE, Curve, Mode, Point};
 use knee_run::record::{Record, RunRecord};
 
 use super::warnings::warnings;
-use super::{View, failures};
+use super::{View, failures, notes};
 
 /// Curves named in the closing sentence.
 const WORST: usize = 3;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+const PLAIN: anstyle::Style = anstyle::Style::new();
 const BAD: anstyle::Style =
     anstyle::Style::new().fg_color(Some(anstyle::Color::Ansi(anstyle::AnsiColor::Yellow)));
 
@@ -26,7 +27,7 @@ const UNKNOWN: &str = "-";
 /// The table, the failures, the warnings and a closing sentence.
 pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {
     let run = &record.run;
-    let mut text = head(run, curves);
+    let mut text = view.screen.wrap(&head(run, curves), "  ").into_owned();
     if !curves.is_empty() {
         text += &if view.detail {
             detail::render(run, curves, view)
@@ -35,15 +36,16 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
         };
     }
     for line in failures::lines(&run.failures) {
-        let _ = writeln!(text, "{BAD}not measured{BAD:#}  {line}");
+        let line = format!("{BAD}not measured{BAD:#}  {line}");
+        let _ = writeln!(text, "{}", view.screen.wrap(&line, "              "));
     }
     if !run.failures.is_empty() {
         text.push('\n');
     }
-    for warning in warnings(record, curves, view) {
-        let _ = writeln!(text, "{DIM}note{DIM:#}  {warning}");
-    }
-    text + &closing(curves, view)
+    let all_notes = format!("knee show {} --detail", record.dir.display());
+    let all_notes = (!view.all_notes).then_some(all_notes.as_str());
+    text += &notes::lines(warnings(record, curves, view), all_notes, &view.screen);
+    text + &view.screen.wrap(&closing(curves, view), "")
 }
 
 fn head(run: &RunRecord, curves: &[Curve]) -> String {

@@ -33,7 +33,14 @@ impl Example {
         run.failures.clear();
         run.complete = true;
         let record = Record { run, dir: PathBuf::from("runs/example") };
-        let view = View { format: Format::Human, detail: false, knee: 0.8, floors: None };
+        let view = View {
+            format: Format::Human,
+            detail: false,
+            all_notes: true,
+            knee: 0.8,
+            floors: None,
+            screen: Screen::UNLIMITED,
+        };
         Self { record, rounds: Rounds::default(), view }
     }
 

@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use knee_host::Interrupt;
 use knee_host::process::program;
+use knee_host::text::Screen;
 use knee_host::{CpuList, Placement, cgroup};
 use knee_results::Mode;
 use knee_results::Order;
@@ -17,10 +18,10 @@ use knee_run::plan::Case;
 use knee_run::record::InTurns;
 use knee_run::record::{Record, RunRecord};
 use knee_run::sweep::Ended;
-use knee_stats::ministat::Confidence;
 use knee_stats::pairs_to_claim;
 use knee_testcases::CATALOGUE;
 
+use crate::args::confidence::ConfidenceArgs;
 use crate::args::form::FormArgs;
 use crate::args::judgement::JudgementArgs;
 use crate::args::modes::Modes;
@@ -106,9 +107,8 @@ pub(crate) struct Args {
                                 "interval", "warmup", "placement", "cpus", "output"])]
     resume: Option<PathBuf>,
 
-    /// Confidence of intervals and verdicts: 80, 90, 95, 98, 99 or 99.5
-    #[arg(short, long, value_name = "P%", default_value = "95")]
-    confidence: Confidence,
+    #[command(flatten)]
+    confidence: ConfidenceArgs,
 
     #[command(flatten)]
     judgement: JudgementArgs,
@@ -201,13 +201,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 }
 
 fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
-    let options = args.judgement.options(args.confidence);
+    let options = args.judgement.options(args.confidence.get());
     let InTurns { before, after, compared } = InTurns::of(record, &options)?.ok_or_else(|| {
         usage(format!("{}: the record has no two sides to compare", record.dir.display()))
     })?;
     let comparisons = Comparisons { before: &before, options, compared: vec![(&after, compared)] };
     stdout::print(&match args.form.format(Format::Json, Format::Markdown) {
-        Format::Human => table::render(&comparisons),
+        Format::Human => table::render(&comparisons, args.form.detail, &Screen::of_stdout()),
         Format::Markdown => markdown::render(&comparisons),
         Format::Json => json::render(&comparisons),
     })?;
@@ -296,7 +296,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
 
 /// Returns an error if the rounds are too few to claim a difference at any of the `points`.
 fn enough(args: &Args, points: usize) -> anyhow::Result<()> {
-    let least = pairs_to_claim(points, args.confidence.percent() / 100.0);
+    let least = pairs_to_claim(points, args.confidence.get().percent() / 100.0);
     if args.rounds >= least {
         return Ok(());
     }
@@ -304,7 +304,7 @@ fn enough(args: &Args, points: usize) -> anyhow::Result<()> {
         "-r {}: whatever they show, so few rounds could prove no difference at {}% confidence \
          among as many points ({points}): use -r {least} or more",
         args.rounds,
-        args.confidence.percent()
+        args.confidence.get().percent()
     )))
 }
 

@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use knee_results::Kind;
 use knee_stats::ministat::{Confidence, MAX_DATA_SETS, Reader};
 
+use crate::args::confidence::ConfidenceArgs;
 use crate::args::form::FormArgs;
 use crate::args::judgement::JudgementArgs;
 use crate::exit::{ExitStatus, usage};
@@ -64,9 +65,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     form: FormArgs<Format>,
 
-    /// Confidence of intervals and verdicts: 80, 90, 95, 98, 99 or 99.5
-    #[arg(short, long, value_name = "P%", default_value = "95", allow_negative_numbers = true)]
-    confidence: Confidence,
+    #[command(flatten)]
+    confidence: ConfidenceArgs,
 
     #[command(flatten, next_help_heading = "Options for runs")]
     records: JudgementArgs,
@@ -211,7 +211,7 @@ fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
         separate: options.separate,
     });
     let view = View {
-        confidence: args.confidence,
+        confidence: args.confidence.get(),
         comparisons: !options.summary,
         head: !options.quiet,
         plot,

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use knee_host::text::Screen;
 use knee_results::Curve;
-use knee_stats::ministat::Confidence;
 use knee_stats::usl::{FitOptions, fit_all};
 
+use crate::args::confidence::ConfidenceArgs;
 use crate::exit::{ExitStatus, usage};
 use crate::input::read;
 use crate::present::fit::{FittedCurve, json, table};
@@ -39,9 +40,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "P%", default_value = "80%", value_parser = crate::args::percentage)]
     knee: f64,
 
-    /// Confidence of intervals: 80, 90, 95, 98, 99 or 99.5
-    #[arg(short, long, value_name = "P%", default_value = "95")]
-    confidence: Confidence,
+    #[command(flatten)]
+    confidence: ConfidenceArgs,
 
     /// Bootstrap resample count
     #[arg(long, value_name = "N", default_value = "2000",
@@ -60,7 +60,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let results = read(&args.run)?.results;
     let options = FitOptions {
-        confidence: args.confidence.percent() / 100.0,
+        confidence: args.confidence.get().percent() / 100.0,
         resamples: args.resamples,
         seed: args.seed,
     };
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let text = if args.json {
         json(&results, &curves, &options, args.knee)
     } else {
-        table(&results, &curves, &options, args.knee)
+        table(&results, &curves, &options, args.knee, &Screen::of_stdout())
     };
     stdout::print(&text)?;
     Ok(ExitStatus::Done)

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use knee_host::text::Screen;
 use knee_results::{history, in_time_order};
 use knee_stats::ChangeOptions;
 
@@ -22,7 +23,7 @@ const FEWEST_RUNS: usize = 6;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee history runs/*                     search all runs
-  knee history nightly/* --all            also list points that never changed
+  knee history nightly/* --detail         also list points that never changed
   knee history runs/* --json | jq '.series[] | select(.changes != [])'")]
 pub(crate) struct Args {
     /// Records of knee run or results of will-it-scale; at least six
@@ -43,9 +44,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true)]
     seed: u64,
 
-    /// List also the points that did not change
+    /// List also the points that did not change, and print all notes
     #[arg(long)]
-    all: bool,
+    detail: bool,
 
     /// Print one JSON document instead of a table; it always holds all points
     #[arg(long)]
@@ -72,7 +73,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         ..ChangeOptions::default()
     };
     let series = history(&runs, &options);
-    let text = if args.json { json(&runs, &series) } else { table(&runs, &series, args.all) };
+    let text = if args.json {
+        json(&runs, &series)
+    } else {
+        table(&runs, &series, args.detail, &Screen::of_stdout())
+    };
     stdout::print(&text)?;
     Ok(ExitStatus::Done)
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use knee_host::number::plural;
+use knee_host::text::{Cell, Column, Screen, Table};
 use knee_results::Family;
 use knee_results::{Compared, ComparedPoint, Results};
 use knee_stats::Verdict;
@@ -11,6 +12,7 @@ use super::{
     Comparisons, change, changes, gaps, medians, method, name, notes, p_value, quantity, tally,
     verdict,
 };
+use crate::present::notes::lines;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
@@ -20,41 +22,41 @@ const BAD: anstyle::Style =
     anstyle::Style::new().fg_color(Some(anstyle::Color::Ansi(anstyle::AnsiColor::Yellow)));
 const PLAIN: anstyle::Style = anstyle::Style::new();
 
-/// Everything, a block for each run that is compared.
-pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
+/// Everything, a block for each run that is compared; `detail` includes all notes.
+pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Screen) -> String {
     let mut text = String::new();
     for (nr, (after, compared)) in comparisons.compared.iter().enumerate() {
         if nr > 0 {
             text.push('\n');
         }
-        let _ = write!(
-            text,
+        let sides = format!(
             "{BOLD}before{BOLD:#}  {}\n{BOLD}after{BOLD:#}   {}\n\n",
             side(comparisons.before, compared),
             side(after, compared)
         );
+        text += &screen.wrap(&sides, "        ");
         if let (true, Some(run)) = (compared.in_turns, &comparisons.before.origin) {
             text.pop();
             let _ = writeln!(text, "{BOLD}on{BOLD:#}      {}\n", run.environment.summary());
         }
-        text += &points(compared);
+        text += &points(compared, screen);
         text += &families(compared);
         for absent in gaps(&compared.gaps) {
-            let _ = writeln!(text, "{BAD}not compared{BAD:#}  {absent}");
+            let line = format!("{BAD}not compared{BAD:#}  {absent}");
+            let _ = writeln!(text, "{}", screen.wrap(&line, "              "));
         }
-        for note in notes(comparisons.before, compared, &comparisons.options) {
-            let _ = writeln!(text, "{DIM}note{DIM:#}  {note}");
-        }
+        let notes = notes(comparisons.before, compared, &comparisons.options);
+        text += &lines(notes, (!detail).then_some("--detail prints them"), screen);
         if !text.ends_with("\n\n") {
             text.push('\n');
         }
-        let _ = write!(
-            text,
+        let closing = format!(
             "{BOLD}{}: {}.{BOLD:#}\n{DIM}{}{DIM:#}\n",
             plural(compared.points.len(), "point"),
             tally(&compared.verdicts()),
             method(compared, &comparisons.options)
         );
+        text += &screen.wrap(&closing, "");
     }
     text
 }
@@ -70,35 +72,37 @@ fn side(results: &Results, compared: &Compared) -> String {
     }
 }
 
-fn points(compared: &Compared) -> String {
+fn points(compared: &Compared, screen: &Screen) -> String {
     if compared.points.is_empty() {
         return String::new();
     }
-    let names: Vec<String> = compared.points.iter().map(|point| name(&point.key)).collect();
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(20);
-    let mut text = format!(
-        "{BOLD}{:width$} {:>9} {:>9} {:>9} {:>20} {:>8}  verdict{BOLD:#}\n",
-        quantity(compared),
-        "before",
-        "after",
-        "change",
-        "interval",
-        "p"
-    );
-    for (point, name) in compared.points.iter().zip(names) {
+    let mut table = Table::new(vec![
+        Column::left(quantity(compared)),
+        Column::right("before").drops(3),
+        Column::right("after").drops(3),
+        Column::right("change"),
+        Column::right("interval").drops(2),
+        Column::right("p").drops(1),
+        Column::left("verdict"),
+    ]);
+    table.titles();
+    for point in &compared.points {
         let c = &point.comparison;
         let [ratio, interval] = changes(point).unwrap_or(["new", "-"].map(str::to_owned));
         let colour = colour(point);
         let [before, after] = medians(point);
         let p = if c.test.is_some() { p_value(c.adjusted_p) } else { "-".to_owned() };
-        let _ = writeln!(
-            text,
-            "{name:width$} {before:>9} {after:>9} {colour}{ratio:>9}{colour:#} {interval:>20} \
-             {p:>8}  {colour}{}{colour:#}",
-            verdict(point)
-        );
+        table.row(vec![
+            name(&point.key).into(),
+            before.into(),
+            after.into(),
+            Cell::new(ratio, colour),
+            interval.into(),
+            p.into(),
+            Cell::new(verdict(point), colour),
+        ]);
     }
-    text + "\n"
+    table.render(screen) + "\n"
 }
 
 fn colour(point: &ComparedPoint) -> anstyle::Style {

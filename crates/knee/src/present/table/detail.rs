@@ -1,65 +1,69 @@
 //! A block per curve with a line per point.
 
-use std::fmt::Write;
-
 use knee_host::number::{percent, percent_beside, si, tasks};
+use knee_host::text::{Cell, Column, Table};
 use knee_results::{Curve, Knee, Point};
 use knee_run::record::RunRecord;
 
-use super::{BAD, BOLD, UNKNOWN, View, against_processes, disturbed};
+use super::{BAD, BOLD, PLAIN, UNKNOWN, View, against_processes, disturbed};
 
 /// Width of a bar of a hundred per cent.
 const BAR: f64 = 20.0;
 /// Where a bar ends: more than this has no meaning for scaling.
 const LONGEST_BAR: f64 = 1.2;
 
+/// The column of rates, whose title is the unit of the testcase.
+const RATE: usize = 1;
+
 pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> String {
-    let mut text = String::new();
+    let mut table = Table::new(vec![
+        Column::right("tasks"),
+        Column::right("iterations/s"),
+        Column::right("interval").drops(4),
+        Column::left("").gap(1),
+        Column::right("speed-up").gap(1),
+        Column::right("effic."),
+        Column::right("fairness").drops(3),
+        Column::right("user").drops(2),
+        Column::right("sys").drops(2),
+        Column::right("idle").drops(2),
+        Column::left("").drops(1),
+        Column::right("").drops(5),
+    ]);
     for curve in curves {
         let case = run.case(&curve.case);
         let description = case.map_or("", |case| case.description.as_str());
+        table.text(format!("{BOLD}{} {}{BOLD:#}  {description}", curve.case, curve.mode));
         let unit = case.map_or("iterations", |case| case.unit.as_str());
+        table.titles_but(RATE, &format!("{unit}/s"));
         let bytes = case.map_or(0, |case| case.bytes);
-        let _ = writeln!(
-            text,
-            "{BOLD}{} {}{BOLD:#}  {description}\n{:>7} {:>12} {:>19} {:>10} {:>6} {:>8}  {:>4} {:>4} {:>4}",
-            curve.case,
-            curve.mode,
-            "tasks",
-            format!("{unit}/s"),
-            "interval",
-            "speed-up",
-            "effic.",
-            "fairness",
-            "user",
-            "sys",
-            "idle"
-        );
         for point in curve.points() {
-            text += &line(curve, point, view);
+            let mut row = row(curve, point, view);
             if bytes > 0 {
-                let _ = write!(text, "  {}B/s", si(point.rate * bytes as f64));
+                row.push(format!("{}B/s", si(point.rate * bytes as f64)).into());
             }
-            text.push('\n');
+            table.row(row);
         }
-        let knee = match curve.knee(view.knee) {
-            Knee::Unknown => "unknown without a point at 1 task".to_owned(),
-            Knee::At(n) => format!("at {}", tasks(n)),
-            Knee::NotReached => "none so far".to_owned(),
-        };
-        let _ =
-            write!(text, "   knee {knee}, peak at {}", tasks(curve.peak().map_or(0, |p| p.tasks)));
-        if let Some(last) = curve.last()
-            && let Some(ratio) = against_processes(curves, curve, last, view)
-        {
-            let _ = write!(text, ", {ratio} at {}", last.tasks);
-        }
-        text += "\n\n";
+        table.text(closing(curves, curve, view) + "\n");
     }
-    text
+    table.render(&view.screen)
 }
 
-fn line(curve: &Curve, p: &Point, view: &View<'_>) -> String {
+/// `knee at 2 tasks, peak at 3 tasks`
+fn closing(curves: &[Curve], curve: &Curve, view: &View<'_>) -> String {
+    let knee = match curve.knee(view.knee) {
+        Knee::Unknown => "unknown without a point at 1 task".to_owned(),
+        Knee::At(n) => format!("at {}", tasks(n)),
+        Knee::NotReached => "none so far".to_owned(),
+    };
+    let peak = tasks(curve.peak().map_or(0, |p| p.tasks));
+    let against = curve.last().and_then(|last| {
+        Some(format!(", {} at {}", against_processes(curves, curve, last, view)?, last.tasks))
+    });
+    format!("knee {knee}, peak at {peak}{}", against.unwrap_or_default())
+}
+
+fn row(curve: &Curve, p: &Point, view: &View<'_>) -> Vec<Cell> {
     let cpu = p.cpu.map(|c| [c.user, c.system, c.idle].map(percent));
     let [user, system, idle] = cpu.unwrap_or([UNKNOWN; 3].map(str::to_owned));
     let interval = if p.has_interval() {
@@ -68,23 +72,30 @@ fn line(curve: &Curve, p: &Point, view: &View<'_>) -> String {
         UNKNOWN.to_owned()
     };
     let at_knee = curve.knee(view.knee) == Knee::At(p.tasks);
-    let mark = if at_knee { BAD } else { anstyle::Style::new() };
+    let mark = if at_knee { BAD } else { PLAIN };
     let (speedup, efficiency, bar) = match curve.scaling(p) {
         Some(scaling) => {
             let length = scaling.efficiency.min(LONGEST_BAR) * BAR;
             (
                 format!("{:.2}×", scaling.speedup),
                 percent_beside(scaling.efficiency, view.knee),
-                format!("  {mark}{}{mark:#}", "█".repeat(length.round() as usize)),
+                "■".repeat(length.round() as usize),
             )
         }
         None => (UNKNOWN.to_owned(), UNKNOWN.to_owned(), String::new()),
     };
     let fairness = p.per_task.map_or(UNKNOWN.to_owned(), |tasks| format!("{:.3}", tasks.fairness));
-    format!(
-        "{:>7} {:>12} {interval:>19} {BAD}{:2}{BAD:#}{speedup:>8} {mark}{efficiency:>6}{mark:#} {fairness:>8}  {user:>4} {system:>4} {idle:>4}{bar}",
-        p.tasks,
-        si(p.rate),
-        disturbed(std::slice::from_ref(p)),
-    )
+    vec![
+        p.tasks.to_string().into(),
+        si(p.rate).into(),
+        interval.into(),
+        Cell::new(disturbed(std::slice::from_ref(p)), BAD),
+        speedup.into(),
+        Cell::new(efficiency, mark),
+        fairness.into(),
+        user.into(),
+        system.into(),
+        idle.into(),
+        Cell::new(bar, mark),
+    ]
 }

@@ -1,72 +1,74 @@
 //! A line per curve.
 
-use std::fmt::Write;
-
 use knee_host::number::{percent, percent_beside, si, spread, tasks};
+use knee_host::text::{Cell, Column, Table};
 use knee_results::{Curve, Family, Point};
 use knee_run::record::{Record, RunRecord};
 
-use super::{BAD, BOLD, DIM, UNKNOWN, View, against_processes, disturbed};
+use super::{BAD, DIM, PLAIN, UNKNOWN, View, against_processes, disturbed};
 use crate::present::sparkline::sparkline;
-
-/// Columns of rates that fit on a line; of more points the first, the last and some between are
-/// shown, and `--detail` shows all.
-const RATE_COLUMNS: usize = 6;
 
 pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {
     let run = &record.run;
-    let shown = shown_tasks(&run.request.tasks);
-    let width = curves.iter().map(|c| c.case.to_string().len()).max().unwrap_or(0).max(15);
-    let mut text = String::new();
+    let shown = &run.request.tasks;
+    let mut table = Table::new(columns(shown));
     let mut family = None;
     let mut last = None;
     for curve in curves {
         let case = run.case(&curve.case);
         let of = case.map_or(Family::Plugin, |case| case.family);
         if family != Some(of) {
-            let gap = if family.is_some() { "\n" } else { "" };
-            let _ = write!(text, "{gap}{BOLD}{of:width$}{BOLD:#} {:9} ", "per second");
-            for n in &shown {
-                let _ = write!(text, " {:>9}", tasks(*n));
+            if family.is_some() {
+                table.text("");
             }
-            let _ = writeln!(
-                text,
-                "  {:>8} {:>6} {:>6}   {:>5}  curve",
-                "speed-up", "effic.", "±", "knee"
-            );
+            table.titles_but(0, of.as_str());
             family = Some(of);
             last = None;
         }
         let name = if last == Some(&curve.case) { String::new() } else { curve.case.to_string() };
         last = Some(&curve.case);
-        let _ = write!(text, "{name:width$} {:10}", curve.mode.as_str());
-        for n in &shown {
-            let rate = curve.at(*n).map_or(UNKNOWN.to_owned(), |point| si(point.rate));
-            let _ = write!(text, " {rate:>9}");
-        }
-        if let Some(last) = curve.last() {
-            text += &verdict(curve, last, view);
-            for remark in remarks(run, curves, curve, last, view) {
-                let _ = write!(text, "  {DIM}{remark}{DIM:#}");
-            }
-        }
-        text.push('\n');
-    }
-    if shown.len() < run.request.tasks.len() {
-        let _ = writeln!(
-            text,
-            "{DIM}{} of {} task counts are shown; all: knee show {} --detail{DIM:#}",
-            shown.len(),
-            run.request.tasks.len(),
-            record.dir.display()
+        let mut row = vec![Cell::from(name), curve.mode.as_str().into()];
+        row.extend(
+            shown.iter().map(|n| {
+                Cell::from(curve.at(*n).map_or(UNKNOWN.to_owned(), |point| si(point.rate)))
+            }),
         );
+        if let Some(last) = curve.last() {
+            row.extend(verdict(curve, last, view));
+            let remarks = remarks(run, curves, curve, last, view).join("  ");
+            row.push(Cell::new(remarks, DIM));
+        }
+        table.row(row);
     }
-    text.push('\n');
-    text
+    table.render(&view.screen) + "\n"
 }
 
-/// What a curve comes to.
-fn verdict(curve: &Curve, last: &Point, view: &View<'_>) -> String {
+/// The columns, with rates at the task counts `shown`. Of the rates, those between the first and the
+/// last drop out first, so that the rest is spread evenly; efficiency, knee and sparkline sum them up.
+fn columns(shown: &[u32]) -> Vec<Column> {
+    const STEPS: usize = 64;
+    let mut columns = vec![Column::left(""), Column::left("per second").gap(1)];
+    let last = shown.len().saturating_sub(1);
+    columns.extend(shown.iter().enumerate().map(|(nr, n)| match nr {
+        _ if nr == last => Column::right(tasks(*n)),
+        0 => Column::right(tasks(*n)).drops(9),
+        // Halves stay longer than quarters, and these longer than eighths.
+        nr => Column::right(tasks(*n)).drops(2 + (nr * STEPS / last).trailing_zeros() as u8),
+    }));
+    columns.extend([
+        Column::right("speed-up").drops(11),
+        Column::right("effic."),
+        Column::right("±").drops(10),
+        Column::left("").gap(1),
+        Column::right("knee").gap(1),
+        Column::left("curve").drops(12),
+        Column::left("").drops(1),
+    ]);
+    columns
+}
+
+/// What a curve comes to: the cells from the speed-up to the sparkline.
+fn verdict(curve: &Curve, last: &Point, view: &View<'_>) -> [Cell; 6] {
     let points = curve.points();
     let rates: Vec<f64> = points.iter().map(|p| p.rate).collect();
     let widest = if points.iter().all(Point::has_interval) {
@@ -76,15 +78,18 @@ fn verdict(curve: &Curve, last: &Point, view: &View<'_>) -> String {
     };
     let scaling = curve.scaling(last);
     let knee = curve.knee(view.knee).tasks();
-    let mark = if knee.is_some() { BAD } else { anstyle::Style::new() };
-    format!(
-        "  {:>8} {mark}{:>6}{mark:#} {widest:>6} {BAD}{:2}{BAD:#}{mark}{:>5}{mark:#}  {}",
-        scaling.map_or(UNKNOWN.to_owned(), |scaling| format!("{:.2}×", scaling.speedup)),
-        scaling.map_or(UNKNOWN.to_owned(), |s| percent_beside(s.efficiency, view.knee)),
-        disturbed(points),
-        knee.map_or(UNKNOWN.to_owned(), |n| n.to_string()),
-        sparkline(&rates),
-    )
+    let mark = if knee.is_some() { BAD } else { PLAIN };
+    [
+        scaling.map_or(UNKNOWN.to_owned(), |scaling| format!("{:.2}×", scaling.speedup)).into(),
+        Cell::new(
+            scaling.map_or(UNKNOWN.to_owned(), |s| percent_beside(s.efficiency, view.knee)),
+            mark,
+        ),
+        widest.into(),
+        Cell::new(disturbed(points), BAD),
+        Cell::new(knee.map_or(UNKNOWN.to_owned(), |n| n.to_string()), mark),
+        sparkline(&rates).into(),
+    ]
 }
 
 /// What a line has to say beside its numbers.
@@ -110,12 +115,4 @@ fn remarks(
     }
     remarks.extend(against_processes(curves, curve, last, view));
     remarks
-}
-
-fn shown_tasks(tasks: &[u32]) -> Vec<u32> {
-    if tasks.len() <= RATE_COLUMNS {
-        return tasks.to_vec();
-    }
-    let last = tasks.len() - 1;
-    (0..RATE_COLUMNS).map(|i| tasks[i * last / (RATE_COLUMNS - 1)]).collect()
 }

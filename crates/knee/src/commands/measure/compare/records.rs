@@ -1,5 +1,6 @@
 //! Compares runs: every point of the first run with the same point of each other run.
 
+use knee_host::text::Screen;
 use knee_results::Compared;
 
 use super::{Args, Format};
@@ -26,14 +27,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         .map(|file| read(file).map(|read| read.results))
         .collect::<Result<Vec<_>, _>>()?;
     let [before, others @ ..] = results.as_slice() else { unreachable!("a record was seen") };
-    let options = args.records.options(args.confidence);
+    let options = args.records.options(args.confidence.get());
     let compared = others.iter().map(|after| (after, Compared::new(before, after, &options)));
     let comparisons = Comparisons { before, options, compared: compared.collect() };
     let text = match format {
         Format::Markdown => markdown::render(&comparisons),
         Format::Json => json::render(&comparisons),
         Format::Benchstat => benchstat::render(&results),
-        Format::Human | Format::Ministat => table::render(&comparisons),
+        Format::Human | Format::Ministat => {
+            table::render(&comparisons, args.form.detail, &Screen::of_stdout())
+        }
     };
     stdout::print(&text)?;
     let judged = args.records.judge(&comparisons.compared);

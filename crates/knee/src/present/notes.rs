@@ -1,0 +1,46 @@
+//! Notes below a table: what a reader has to know before believing it.
+
+use std::fmt::{Display, Write};
+
+use knee_host::text::Screen;
+
+const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+
+/// Most notes below a table; `--detail` prints them all.
+const MOST: usize = 3;
+
+/// Lines with the most important of `notes`, which are sorted by importance. `all` is the command
+/// that prints all of them; `None` if this is it.
+pub(crate) fn lines<N: Display>(
+    notes: impl IntoIterator<Item = N>,
+    all: Option<&str>,
+    screen: &Screen,
+) -> String {
+    let notes: Vec<N> = notes.into_iter().collect();
+    let shown = if all.is_some() { notes.len().min(MOST) } else { notes.len() };
+    let mut text = String::new();
+    for note in &notes[..shown] {
+        let _ = writeln!(text, "{}", screen.wrap(&format!("{DIM}note{DIM:#}  {note}"), "      "));
+    }
+    if let (Some(all), more @ 1..) = (all, notes.len() - shown) {
+        let notes = if more == 1 { "note" } else { "notes" };
+        let line = format!("{DIM}      {more} more {notes}: {all}{DIM:#}");
+        let _ = writeln!(text, "{}", screen.wrap(&line, "      "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_notes_are_printed_and_the_others_counted() {
+        let notes = ["a", "b", "c", "d", "e"];
+        let text = lines(notes, Some("knee show X --detail"), &Screen::UNLIMITED);
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        assert_eq!(plain, "note  a\nnote  b\nnote  c\n      2 more notes: knee show X --detail\n");
+        assert_eq!(lines(notes, None, &Screen::UNLIMITED).lines().count(), 5);
+        assert!(!lines(&notes[..3], Some("x"), &Screen::UNLIMITED).contains("more"));
+    }
+}
