@@ -1,8 +1,10 @@
 //! The command line as a whole; each command's arguments are in its own file.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use knee_host::text::{Screen, to_ascii};
 
 use crate::commands::{explain, machine, measure, prove};
 
@@ -67,10 +69,21 @@ impl Cli {
         ))
     }
 
-    /// The parsed arguments of this process. On an error or `--help`, clap prints and exits.
+    /// The parsed arguments of this process. On an error or `--help`, prints what clap says and exits.
     pub(crate) fn of_process() -> Self {
-        let matches = Self::grouped().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let matches = Self::grouped().try_get_matches();
+        matches.and_then(|matches| Self::from_arg_matches(&matches)).unwrap_or_else(|error| {
+            if !Screen::of_stdout().is_ascii {
+                error.exit();
+            }
+            let text = to_ascii(&error.render().ansi().to_string()).into_owned();
+            // A message that cannot be written has no other place to go.
+            let _ = match error.use_stderr() {
+                true => anstream::stderr().write_all(text.as_bytes()),
+                false => anstream::stdout().write_all(text.as_bytes()),
+            };
+            std::process::exit(error.exit_code())
+        })
     }
 }
 

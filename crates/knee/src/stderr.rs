@@ -2,10 +2,32 @@
 
 use std::fmt::Arguments;
 use std::io::Write;
+use std::sync::Mutex;
 
-/// Writes a line. Where it cannot be written, on a full disk for instance, the work goes on.
+use indicatif::ProgressBar;
+use knee_host::text::{Screen, to_ascii};
+
+/// The progress bar that is on the terminal, if any.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Sets the bar that lines are written above.
+pub(crate) fn set_bar(bar: Option<ProgressBar>) {
+    *BAR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = bar;
+}
+
+/// Writes a line, above the progress bar if there is one. Where it cannot be written, on a full disk
+/// for instance, the work goes on.
 pub(crate) fn line(text: Arguments<'_>) {
-    let _ = writeln!(anstream::stderr().lock(), "{text}");
+    let text = text.to_string();
+    let text = if Screen::of_stdout().is_ascii { to_ascii(&text) } else { text.into() };
+    let write = || {
+        let _ = writeln!(anstream::stderr().lock(), "{text}");
+    };
+    let bar = BAR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
 }
 
 /// Like `eprintln!`, which would end knee if the line cannot be written.

@@ -3,10 +3,21 @@
 use std::io::{BufWriter, ErrorKind, Write};
 
 use anyhow::Context;
+use knee_host::text::Screen;
 
-/// Writes a whole text.
+/// Writes a whole text as it is, such as JSON.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     write_with(|out| Ok(out.write_all(text.as_bytes())?))
+}
+
+/// Writes text for people: wrapped to fit the terminal, and in ASCII in a C locale.
+pub(crate) fn show(text: &str) -> anyhow::Result<()> {
+    print(&Screen::of_stdout().wrap(text, "  "))
+}
+
+/// Writes a JSON document as it is, or text for people as [`show`] does.
+pub(crate) fn print_or_show(is_json: bool, text: &str) -> anyhow::Result<()> {
+    if is_json { print(text) } else { show(text) }
 }
 
 /// Writes bytes as they are, also control characters in the names of files.

@@ -30,9 +30,9 @@ fn what_commands_print_is_compared_at_each_number_of_tasks() {
     assert_data_eq!(
         table,
         str![[r#"
-per second              before     after    change             interval        p  verdict
-echo ×1                    100       150    +50.0%     +50.0% to +50.0%   0.0020  ▲ faster
-echo ×2                    200       250    +25.0%     +25.0% to +25.0%   0.0020  ▲ faster
+per second  before  after  change          interval       p  verdict
+echo ×1        100    150  +50.0%  +50.0% to +50.0%  0.0020  ▲ faster
+echo ×2        200    250  +25.0%  +25.0% to +25.0%  0.0020  ▲ faster
 
 2 points: 2 faster.
 medians over rounds in turns (ABBA); changes within a round by Hodges and Lehmann, with 95.0% intervals; p by Wilcoxon's signed ranks, corrected for 2 points (Benjamini–Hochberg); changes of less than 2.0% do not matter

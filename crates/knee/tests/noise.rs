@@ -19,7 +19,7 @@ fn aa(scratch: &Scratch, testcase: &str, args: &[&str]) -> Finished {
 /// A run of the same length, and of what `args` say.
 fn later(scratch: &Scratch, args: &[&str]) -> Finished {
     let _ = fs::remove_dir_all(scratch.record());
-    finish(scratch.run(&["-t", "1", "-m", "threads"]).args(args))
+    finish(scratch.run(&["-t", "1", "-m", "threads", "--detail"]).args(args))
 }
 
 fn kept(scratch: &Scratch) -> serde_json::Value {

@@ -190,3 +190,58 @@ fn doctor_and_topology_speak_to_people_and_to_programs() {
         assert_eq!(value["schema"], 1, "{command}");
     }
 }
+
+/// Commands that print text for people about the recorded run and the models.
+const TEXTS: [&[&str]; 9] = [
+    &["show", "record"],
+    &["show", "record", "--detail"],
+    &["compare", "record", "record", "--detail"],
+    &["fit", "record"],
+    &["list"],
+    &["doctor"],
+    &["topology"],
+    &["commute", "matrix", "--interface", "signals"],
+    &["commute", "conditions", "open", "close"],
+];
+
+#[test]
+fn text_for_people_fits_the_terminal() {
+    let scratch = Scratch::new();
+    for columns in ["80", "100", "120"] {
+        for text in TEXTS {
+            let mut knee = scratch.knee(text);
+            let finished = finish(knee.env("COLUMNS", columns).current_dir(DATA));
+            let width: usize = columns.parse().unwrap();
+            for line in finished.stdout.lines() {
+                // A word that is longer than a line stays whole.
+                let is_word = !line.trim().contains(' ');
+                assert!(line.chars().count() <= width || is_word, "{columns}, {text:?}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_c_locale_gets_ascii() {
+    let scratch = Scratch::new();
+    let helps: [&[&str]; 4] = [&[], &["--help"], &["help", "run"], &["help", "commute", "check"]];
+    for text in TEXTS.into_iter().chain(helps) {
+        let finished = finish(scratch.knee(text).env("LC_ALL", "C").current_dir(DATA));
+        let line = finished.stdout.lines().find(|line| !line.is_ascii());
+        assert_eq!(line, None, "{text:?}");
+    }
+}
+
+#[test]
+fn documents_for_programs_depend_neither_on_the_locale_nor_on_the_terminal() {
+    let scratch = Scratch::new();
+    let documents: [&[&str]; 3] =
+        [&["show", "record", "--json"], &["list", "--json"], &["commute", "list", "--json"]];
+    for document in documents {
+        let knee = || scratch.knee(document);
+        let like = finish(knee().current_dir(DATA));
+        let unlike = finish(knee().env("LC_ALL", "C").env("COLUMNS", "40").current_dir(DATA));
+        assert!(like.stdout.starts_with('{'), "{document:?}");
+        assert_eq!(unlike.stdout, like.stdout, "{document:?}");
+    }
+}

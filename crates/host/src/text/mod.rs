@@ -3,8 +3,6 @@
 mod ascii;
 mod table;
 
-use std::borrow::Cow;
-
 pub use self::ascii::to_ascii;
 pub use self::table::{Cell, Column, Table};
 
@@ -40,11 +38,11 @@ impl Screen {
     /// `text` with each line wrapped between words. The rest of a line is indented like its start, and
     /// by `indent` beyond that. ANSI escape sequences take no columns. A word longer than a line stays whole, so
     /// that paths and commands can be copied.
-    pub fn wrap<'t>(&self, text: &'t str, indent: &str) -> Cow<'t, str> {
+    pub fn wrap(&self, text: &str, indent: &str) -> String {
         let text = if self.is_ascii { to_ascii(text) } else { text.into() };
-        let Some(width) = self.width else { return text };
+        let Some(width) = self.width else { return text.into_owned() };
         if text.lines().all(|line| textwrap::core::display_width(line) <= width) {
-            return text;
+            return text.into_owned();
         }
         let mut options = textwrap::Options::new(width)
             .word_splitter(textwrap::WordSplitter::NoHyphenation)
@@ -60,7 +58,7 @@ impl Screen {
             wrapped.push_str(&textwrap::wrap(line, &options).join("\n"));
             wrapped.push_str(end);
         }
-        wrapped.into()
+        wrapped
     }
 }
 

@@ -1,5 +1,8 @@
 //! Tables that fit a terminal: columns drop out in a stated order, and the last one wraps.
 
+use std::fmt;
+
+use anstream::adapter::strip_str;
 use anstyle::Style;
 use textwrap::core::display_width;
 
@@ -62,6 +65,19 @@ impl Column {
     #[must_use]
     pub fn drops(self, order: u8) -> Self {
         Self { drops: Some(order), ..self }
+    }
+
+    /// The same column, as number `nr` of a series of `len` columns of which some drop out, so that
+    /// those which stay are spread evenly: halves stay longer than quarters. The first one goes after
+    /// these, the last one stays. Takes the orders from `order` to `order` + 7.
+    #[must_use]
+    pub fn in_series(self, nr: usize, len: usize, order: u8) -> Self {
+        const STEPS: usize = 64;
+        match nr {
+            _ if nr + 1 >= len => self,
+            0 => self.drops(order + 7),
+            nr => self.drops(order + (nr * STEPS / (len - 1)).trailing_zeros() as u8),
+        }
     }
 }
 
@@ -234,6 +250,13 @@ impl Table {
     }
 }
 
+/// The whole table as plain text.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        strip_str(&self.render(&Screen::UNLIMITED)).fmt(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,7 +281,7 @@ mod tests {
     }
 
     fn plain(text: &str) -> String {
-        anstream::adapter::strip_str(text).to_string()
+        strip_str(text).to_string()
     }
 
     #[test]
@@ -294,6 +317,19 @@ mod tests {
                 assert!(line.chars().count() <= width, "{width}: {line}");
             }
         }
+    }
+
+    #[test]
+    fn the_columns_of_a_series_drop_out_evenly() {
+        let columns = (0..9).map(|nr| Column::right(nr.to_string()).in_series(nr, 9, 1));
+        let mut table = Table::new(columns.collect());
+        table.titles();
+        let shown = |width| plain(&table.render(&screen(width))).lines().next().unwrap().to_owned();
+        assert_eq!(shown(25), "0  1  2  3  4  5  6  7  8");
+        assert_eq!(shown(24), "0  2  4  6  8");
+        assert_eq!(shown(12), "0  4  8");
+        assert_eq!(shown(6), "0  8");
+        assert_eq!(shown(3), "8");
     }
 
     #[test]

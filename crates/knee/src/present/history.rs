@@ -67,7 +67,7 @@ pub(crate) fn table(runs: &[Results], series: &[Series], detail: bool, screen: &
     let gap = if shown().next().is_some() { "\n" } else { "" };
     let of = plural(series.len(), "point");
     let _ = writeln!(text, "{gap}{BOLD}{changed} of {of} changed.{BOLD:#}");
-    screen.wrap(&text, "  ").into_owned()
+    screen.wrap(&text, "  ")
 }
 
 /// What a run has no rate of.

@@ -1,101 +1,46 @@
-//! How a run gets on: a bar on a terminal, plain lines elsewhere. Both change only between
-//! rounds, when nothing is being measured.
+//! How a run gets on. What is shown changes only between rounds, when nothing is being measured.
 
-use std::time::{Duration, Instant};
+use std::io::IsTerminal;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use knee_host::number::duration;
 use knee_results::PointId;
 use knee_run::record::PointFailure;
 use knee_run::sweep::Observer;
 
-use super::{Format, failures};
+use super::failures;
+use crate::present::Format;
+use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 
-/// Most redraws of the bar per second.
-const REDRAWS: u8 = 5;
-/// Between two plain lines.
-const LINE_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Shows progress on standard error.
-pub(crate) struct Progress {
-    style: Style,
-    /// Whether failures are told as they happen.
+/// Shows the rounds of a run as progress, and failures as they happen.
+pub(crate) struct RunProgress {
+    progress: Progress,
+    /// Whether failures are printed as they happen.
     tells_failures: bool,
     failed: usize,
 }
 
-enum Style {
-    Quiet,
-    Bar(ProgressBar),
-    Lines { last: Option<Instant> },
-}
-
-impl Progress {
+impl RunProgress {
     /// `format` is that of the results to come.
-    pub(crate) fn new(quiet: bool, format: Format) -> Self {
-        use std::io::IsTerminal;
+    pub(crate) fn new(is_quiet: bool, format: Format) -> Self {
         let tells_failures = !repeats_failures(format, std::io::stdout().is_terminal());
-        let style = match (quiet, std::io::stderr().is_terminal()) {
-            (true, _) => Style::Quiet,
-            (false, false) => Style::Lines { last: None },
-            (false, true) => {
-                let bar = ProgressBar::with_draw_target(
-                    None,
-                    ProgressDrawTarget::stderr_with_hz(REDRAWS),
-                );
-                let template = "{bar:24} {pos}/{len} rounds  {wide_msg}";
-                bar.set_style(
-                    ProgressStyle::with_template(template)
-                        .expect("a constant template")
-                        .progress_chars("█▌·"),
-                );
-                Style::Bar(bar)
-            }
-        };
-        Self { style, tells_failures, failed: 0 }
-    }
-
-    /// Removes the bar.
-    pub(crate) fn finish(&self) {
-        if let Style::Bar(bar) = &self.style {
-            bar.finish_and_clear();
-        }
+        Self { progress: Progress::new(is_quiet), tells_failures, failed: 0 }
     }
 }
 
-impl Observer for Progress {
+impl Observer for RunProgress {
     fn round(&mut self, point: &PointId, round: u32, done: usize, of: usize, left: Option<f64>) {
-        let left = left.map_or("?".to_owned(), duration);
-        match &mut self.style {
-            Style::Quiet => {}
-            Style::Bar(bar) => {
-                bar.set_length(of as u64);
-                bar.set_position(done as u64);
-                let failed = match self.failed {
-                    0 => String::new(),
-                    n => format!(", {n} failed"),
-                };
-                bar.set_message(format!("{left} left{failed}  {point}, round {}", round + 1));
-            }
-            Style::Lines { last } => {
-                if last.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {
-                    *last = Some(Instant::now());
-                    tell!("knee: {done} of {of} rounds, {left} left");
-                }
-            }
-        }
+        let amount = Amount { done: done as u64, of: of as u64, unit: "rounds" };
+        let failed = match self.failed {
+            0 => String::new(),
+            n => format!("{n} failed; "),
+        };
+        self.progress.show_with(&amount, left, || format!("{failed}{point}, round {}", round + 1));
     }
 
     fn failed(&mut self, failure: &PointFailure) {
         self.failed += 1;
-        if !self.tells_failures {
-            return;
-        }
-        let text = failures::line(failure);
-        match &self.style {
-            Style::Bar(bar) => bar.suspend(|| tell!("knee: {text}")),
-            _ => tell!("knee: {text}"),
+        if self.tells_failures {
+            tell!("knee: {}", failures::line(failure));
         }
     }
 }

@@ -27,7 +27,7 @@ const UNKNOWN: &str = "-";
 /// The table, the failures, the warnings and a closing sentence.
 pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {
     let run = &record.run;
-    let mut text = view.screen.wrap(&head(run, curves), "  ").into_owned();
+    let mut text = view.screen.wrap(&head(run, curves), "  ");
     if !curves.is_empty() {
         text += &if view.detail {
             detail::render(run, curves, view)

@@ -98,9 +98,12 @@ impl Example {
         self.record.run.curves(&self.rounds)
     }
 
+    /// The table with one space between words, so that no test depends on the widths of columns.
     fn shown(&self) -> String {
         let text = table::render(&self.record, &self.curves(), &self.view);
-        anstream::adapter::strip_str(&text).to_string()
+        let text = anstream::adapter::strip_str(&text).to_string();
+        let line = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n";
+        text.lines().map(line).collect()
     }
 
     fn shown_in_detail(mut self) -> String {
@@ -130,12 +133,12 @@ fn one_round_has_no_uncertainty_to_show() {
         .rounds("getppid1", 2, 200.0, 1);
     example
         .says("\n1 round of ")
-        .says("100%      -       -  ▄█")
+        .says("100% - - ▄█")
         .says("knee can use only 1 of 6 rounds")
         .never_says("±0")
         .never_says(" % intervals");
     let detail = example.shown_in_detail();
-    assert!(detail.contains("1          100                   -      1.00×"), "{detail}");
+    assert!(detail.contains("1 100 - 1.00×"), "{detail}");
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
         .rounds("getppid1", 2, 200.0, 6)
         .rounds("getppid1", 8, 300.0, 6);
     example
-        .says("       -      -   0.0%       -  ▆█")
+        .says(" - - 0.0% - ▆█")
         .says("no curve has a point at 1 task, so there is no speed-up, efficiency or knee; add 1")
         .never_says("First to stop");
     let mut json = Vec::new();
@@ -193,11 +196,11 @@ fn disturbed_rows_are_marked() {
         .round("getppid1", 2, 200.0, 1)
         .rounds("getuid1", 1, 100.0, 6)
         .rounds("getuid1", 2, 200.0, 6);
-    example.says("100%   0.0% !     -  ▄█\n").says("100%   0.0%       -  ▄█\n").says(
+    example.says("100% 0.0% ! - ▄█\n").says("100% 0.0% - ▄█\n").says(
         "1 of 48 samples was disturbed (1 starved by other work) and is left out where there are",
     );
     let detail = example.shown_in_detail();
-    assert!(detail.contains("200 to 200 !    2.00×"), "{detail}");
+    assert!(detail.contains("200 to 200 ! 2.00×"), "{detail}");
 }
 
 #[test]
@@ -213,10 +216,34 @@ fn nobody_is_asked_to_believe_a_point_with_nothing_but_disturbed_samples() {
 }
 
 #[test]
-fn columns_that_do_not_fit_are_said_to_be_there() {
-    let tasks: Vec<u32> = (1..=8).collect();
-    let example = Example::new(&["getppid1"], &tasks).rounds("getppid1", 1, 1.0, 6);
-    example.says("6 of 8 task counts are shown; all: knee show runs/example --detail\n");
+fn tables_and_notes_fit_the_terminal_in_both_forms() {
+    let tasks: Vec<u32> = (1..=16).collect();
+    let mut example = Example::new(&["getppid1", "context_switch1@helper=next-cpu"], &tasks);
+    for n in tasks {
+        example = example.rounds("getppid1", n, f64::from(n) * 1e6, 3);
+        example = example.rounds("context_switch1@helper=next-cpu", n, 1e6, 6);
+    }
+    for width in [80, 100, 120] {
+        example.view.screen.width = Some(width);
+        for detail in [false, true] {
+            example.view.detail = detail;
+            let text = table::render(&example.record, &example.curves(), &example.view);
+            for line in anstream::adapter::strip_str(&text).to_string().lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+            assert!(text.contains("left out to fit") || detail, "{text}");
+        }
+    }
+}
+
+#[test]
+fn three_notes_are_printed_and_the_rest_with_detail() {
+    let mut example = Example::new(&["getppid1"], &[1, 9]).rounds("getppid1", 9, 1.0, 1);
+    example.view.all_notes = false;
+    example.says("more notes: knee show runs/example --detail\n");
+    assert_eq!(example.shown().matches("note ").count(), 3);
+    example.view.all_notes = true;
+    assert!(example.shown().matches("note ").count() > 3);
 }
 
 #[test]
@@ -224,7 +251,7 @@ fn a_knee_just_below_the_threshold_is_shown_below_it() {
     let example = Example::new(&["getppid1"], &[1, 2])
         .rounds("getppid1", 1, 1000.0, 6)
         .rounds("getppid1", 2, 1592.0, 6);
-    example.says("1.59×  79.6%").says("(knee 2, 79.6%)");
+    example.says("1.59× 79.6%").says("(knee 2, 79.6%)");
 }
 
 #[test]

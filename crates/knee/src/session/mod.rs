@@ -15,7 +15,7 @@ use knee_testcases::CATALOGUE;
 
 pub(crate) use self::resume::resume;
 use crate::exit::usage;
-use crate::present::progress::Progress;
+use crate::present::progress::RunProgress;
 use crate::stderr::{tell, tell_of_debug_build};
 
 /// Where runs are kept unless `-o` says otherwise.
@@ -44,7 +44,7 @@ pub(crate) fn carry_out(
     writer: &mut Writer,
     run: &mut RunRecord,
     finished: &Rounds,
-    mut progress: Progress,
+    mut progress: RunProgress,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Ended> {
     // Orphans of what is measured come to us and are ended.
@@ -57,7 +57,7 @@ pub(crate) fn carry_out(
     let mut sweep =
         Sweep { run, writer, executor: &mut executor, observer, interrupt, catalogue: CATALOGUE };
     let ended = sweep.run(finished);
-    progress.finish();
+    drop(progress);
     Ok(ended?)
 }
 

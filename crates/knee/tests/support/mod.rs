@@ -50,6 +50,8 @@ impl Scratch {
             .env("TMPDIR", self.work())
             .env("XDG_STATE_HOME", self.path().join("state"))
             .env("NO_COLOR", "1")
+            .env("LC_ALL", "C.UTF-8")
+            .env_remove("COLUMNS")
             .stdin(Stdio::null());
         command
     }

@@ -10,12 +10,12 @@ fn shares_are_compared_where_work_is_unknown() {
     assert_data_eq!(
         table(&diff(&example(), &dearer()), 5).to_string(),
         str![[r#"
-      before        after  self                    total                   function
-       29.6%        43.7%  +14.1% ± 3.9 *          +14.1% ± 3.9 *          copy_page
-       50.0%        40.0%  -10.0% ± 4.1 *          -10.0% ± 4.1 *          mix
-       20.0%        16.0%  -4.0% ± 3.2 *           -4.0% ± 3.2 *           fib(int)
-        0.0%         0.0%  +0.0% ± 0.3             +15.0% ± 3.8 *          [libc.so.6]
-        0.0%         0.0%  +0.0% ± 0.3             +14.1% ± 3.9 *          entry_SYSCALL_64
+before  after  self            total           function
+ 29.6%  43.7%  +14.1% ± 3.9 *  +14.1% ± 3.9 *  copy_page
+ 50.0%  40.0%  -10.0% ± 4.1 *  -10.0% ± 4.1 *  mix
+ 20.0%  16.0%  -4.0% ± 3.2 *   -4.0% ± 3.2 *   fib(int)
+  0.0%   0.0%  +0.0% ± 0.3     +15.0% ± 3.8 *  [libc.so.6]
+  0.0%   0.0%  +0.0% ± 0.3     +14.1% ± 3.9 *  entry_SYSCALL_64
 (2 more, 1 of them beyond the sampling error)
 * beyond the sampling error; of all such marks 5% may be chance
 
@@ -33,12 +33,12 @@ fn cost_per_iteration_is_compared_where_work_is_known() {
         table(&diff, 5).to_string(),
         str![[r#"
 An iteration: 100000.0 ns before, 125000.0 ns after.
-      before        after  self                    total                   function
-  29600.0 ns   54600.0 ns  +25000.0 ns ± 4451.7 *  +25000.0 ns ± 4451.7 *  copy_page
-      0.0 ns       0.0 ns  +0.0 ns ± 277.1         +25000.0 ns ± 4327.5 *  [libc.so.6]
-      0.0 ns       0.0 ns  +0.0 ns ± 277.1         +25000.0 ns ± 4451.7 *  entry_SYSCALL_64
-    300.0 ns     300.0 ns  +0.0 ns ± 479.4         +25000.0 ns ± 3130.4 *  main
-      0.0 ns       0.0 ns  +0.0 ns ± 277.1         +25000.0 ns ± 3858.2 *  work
+    before       after  self                    total                   function
+29600.0 ns  54600.0 ns  +25000.0 ns ± 4451.7 *  +25000.0 ns ± 4451.7 *  copy_page
+    0.0 ns      0.0 ns  +0.0 ns ± 277.1         +25000.0 ns ± 4327.5 *  [libc.so.6]
+    0.0 ns      0.0 ns  +0.0 ns ± 277.1         +25000.0 ns ± 4451.7 *  entry_SYSCALL_64
+  300.0 ns    300.0 ns  +0.0 ns ± 479.4         +25000.0 ns ± 3130.4 *  main
+    0.0 ns      0.0 ns  +0.0 ns ± 277.1         +25000.0 ns ± 3858.2 *  work
 (2 more, 0 of them beyond the sampling error)
 * beyond the sampling error; of all such marks 5% may be chance
 

@@ -11,93 +11,71 @@
 //!                               from rwsem_down_write_slowpath < down_write_killable
 //! ```
 
-use std::fmt::{self, Display};
-
-use knee_host::number::{si, three_digits, time};
+use knee_host::number::{si, tasks, three_digits, time};
+use knee_host::text::{Cell, Column, Table};
 
 use super::{Growth, Row};
 use crate::diff::Measure;
 
-/// The table, of at most so many functions; what is left out is said.
-pub fn table(growth: &Growth, most: usize) -> impl Display + '_ {
-    Table { growth, most }
-}
-
-struct Table<'a> {
-    growth: &'a Growth,
-    most: usize,
-}
-
-/// Width of a column of costs.
-const COLUMN: usize = 11;
-/// Width of what stands left of the columns.
-const HEAD: usize = 28;
-
-impl Table<'_> {
-    fn cost(&self, cost: f64) -> String {
-        match self.growth.measure {
-            Measure::CyclesPerIteration => format!("{} cyc", three_digits(cost)),
-            _ => time(cost / 1e9),
-        }
+/// The table, of at most so many functions. Its last line counts the others.
+pub fn table(growth: &Growth, most: usize) -> Table {
+    let Growth { testcase, points, rows, .. } = growth;
+    let counts = points.iter().enumerate();
+    let counts =
+        counts.map(|(nr, point)| Column::right(tasks(point.tasks)).in_series(nr, points.len(), 1));
+    let columns = [Column::left(testcase)].into_iter().chain(counts);
+    let mut table = Table::new(columns.chain([Column::left("")]).collect());
+    table.titles();
+    let mut add = |head: &str, cells: Vec<String>| {
+        table.row([head.to_owned()].into_iter().chain(cells).map(Cell::from).collect());
+    };
+    add("iterations per second", points.iter().map(|point| si(point.rate)).collect());
+    add("cost of an iteration", points.iter().map(|point| cost(growth, point.cost)).collect());
+    if points.iter().any(|point| point.waiting.is_some()) {
+        let waiting = |ns: Option<f64>| ns.map_or("-".into(), |ns| time(ns / 1e9));
+        let waits = points.iter().map(|point| waiting(point.waiting));
+        add("  and without a CPU", waits.collect());
     }
-
-    fn line(&self, head: &str, cells: impl Iterator<Item = String>) -> String {
-        let cells: String = cells.map(|cell| format!("{cell:>COLUMN$}")).collect();
-        format!("{head:<HEAD$}{cells}")
+    table.text("");
+    let grew: Vec<&Row> = growth.grew().collect();
+    if grew.is_empty() {
+        table.text(
+            "No function grew beyond the sampling error: sample longer to see smaller growth.",
+        );
+        return table;
     }
-
-    fn row(&self, f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
-        let costs = row.own.iter().map(|cost| self.cost(*cost));
-        let change = row.own_growth.change();
-        let sign = if change < 0.0 { '-' } else { '+' };
-        let growth =
-            format!("{sign}{} ± {}", self.cost(change.abs()), self.cost(row.own_growth.error));
-        writeln!(f, "{}  {}", self.line(&growth, costs), row.name)?;
+    let blank = || vec![Cell::default(); points.len()];
+    let framed = |first: String, cells: Vec<Cell>, last: String| {
+        [Cell::from(first)].into_iter().chain(cells).chain([Cell::from(last)]).collect()
+    };
+    table.row(framed("growth of itself".into(), blank(), "function".into()));
+    for row in grew.iter().take(most) {
+        let costs = row.own.iter().map(|own| Cell::from(cost(growth, *own))).collect();
+        table.row(framed(change(growth, row), costs, row.name.clone()));
         if !row.from.is_empty() {
-            writeln!(f, "{:>HEAD$}  from {}", "", row.from.join(" < "))?;
+            let from = format!("  from {}", row.from.join(" < "));
+            table.row(framed(String::new(), blank(), from));
         }
-        Ok(())
+    }
+    let rest = grew.len().saturating_sub(most);
+    let within = rows.len() - grew.len();
+    table.text(match rest {
+        0 => format!("({within} others did not grow, or within the sampling error)"),
+        _ => format!("({rest} more grew; {within} others did not, or within the sampling error)"),
+    });
+    table
+}
+
+fn cost(growth: &Growth, cost: f64) -> String {
+    match growth.measure {
+        Measure::CyclesPerIteration => format!("{} cyc", three_digits(cost)),
+        _ => time(cost / 1e9),
     }
 }
 
-impl Display for Table<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Growth { testcase, points, rows, .. } = self.growth;
-        let tasks = points.iter().map(|point| match point.tasks {
-            1 => "1 task".to_owned(),
-            n => format!("{n} tasks"),
-        });
-        writeln!(f, "{}", self.line(testcase, tasks))?;
-        let rates = points.iter().map(|point| si(point.rate));
-        writeln!(f, "{}", self.line("iterations per second", rates))?;
-        let costs = points.iter().map(|point| self.cost(point.cost));
-        writeln!(f, "{}", self.line("cost of an iteration", costs))?;
-        if points.iter().any(|point| point.waiting.is_some()) {
-            let waits =
-                points.iter().map(|point| point.waiting.map_or("-".into(), |ns| time(ns / 1e9)));
-            writeln!(f, "{}", self.line("  and without a CPU", waits))?;
-        }
-        let grew: Vec<&Row> = self.growth.grew().collect();
-        writeln!(f)?;
-        if grew.is_empty() {
-            return writeln!(
-                f,
-                "No function grew beyond the sampling error: sample longer to see smaller growth."
-            );
-        }
-        let columns = COLUMN * points.len();
-        writeln!(f, "{:<HEAD$}{:columns$}  function", "growth of itself", "")?;
-        for row in grew.iter().take(self.most) {
-            self.row(f, row)?;
-        }
-        let rest = grew.len().saturating_sub(self.most);
-        let within = rows.len() - grew.len();
-        match rest {
-            0 => writeln!(f, "({within} others did not grow, or within the sampling error)"),
-            _ => writeln!(
-                f,
-                "({rest} more grew; {within} others did not, or within the sampling error)"
-            ),
-        }
-    }
+/// `+1.40 µs ± 61.0 ns`
+fn change(growth: &Growth, row: &Row) -> String {
+    let change = row.own_growth.change();
+    let sign = if change < 0.0 { '-' } else { '+' };
+    format!("{sign}{} ± {}", cost(growth, change.abs()), cost(growth, row.own_growth.error))
 }

@@ -8,87 +8,77 @@
 //!                                                                      from do_syscall_64 < …
 //! ```
 
-use std::fmt::{self, Display};
-
 use knee_host::number::{self, si};
+use knee_host::text::{Cell, Column, Table};
 
 use super::{LockWaits, Site};
 
-/// The table, of at most so many sites; what is left out is said.
-pub fn table(waits: &LockWaits, most: usize) -> impl Display + '_ {
-    Table { waits, most }
-}
-
-/// Callers that are named.
+/// Callers in the line below a site.
 const CALLERS: usize = 3;
-/// Width of the columns that are always there.
-const WIDTH: usize = 50;
-/// Width of the column of what an iteration has.
-const EACH: usize = 15;
 
-struct Table<'a> {
-    waits: &'a LockWaits,
-    most: usize,
-}
-
-impl Table<'_> {
-    fn row(&self, f: &mut fmt::Formatter<'_>, site: &Site) -> fmt::Result {
-        let Site { lock, function, waits, stacks } = site;
-        let (total, mean, longest) =
-            (time(waits.total_ns as f64), time(waits.mean_ns()), time(waits.longest_ns as f64));
-        write!(f, "{lock:<11}{:>9}{total:>10}{mean:>10}{longest:>10}", waits.acquisitions)?;
-        let each = self.waits.ns_per_iteration(waits);
-        if let Some(each) = each {
-            write!(f, "{:>EACH$}", time(each))?;
-        }
-        write!(f, "  {function}")?;
-        if waits.still_waiting > 0 {
-            write!(f, " ({} still waiting)", waits.still_waiting)?;
-        }
-        writeln!(f)?;
-        let callers = stacks.first().map_or(&[][..], |stack| stack.callers());
+/// The table, of at most so many sites. Its last line counts the others.
+pub fn table(waits: &LockWaits, most: usize) -> Table {
+    let LockWaits { title, seconds, work, sites, .. } = waits;
+    let all = waits.all();
+    let mut table = Table::new(vec![
+        Column::left("lock"),
+        Column::right("waits"),
+        Column::right("total"),
+        Column::right("mean").drops(1),
+        Column::right("longest").drops(2),
+        Column::right("per iteration").drops(3),
+        Column::left("wanted by"),
+    ]);
+    let (count, total) = (all.acquisitions, time(all.total_ns as f64));
+    let of = work.as_ref().map(|work| format!(", of {} iterations", si(work.iterations as f64)));
+    table.text(format!(
+        "{title}: {count} waits for locks of the kernel in {seconds:.2} s, {total} in all{}",
+        of.unwrap_or_default()
+    ));
+    if sites.is_empty() {
+        table.text("No thread had to wait: each lock was free when it was wanted.");
+        return table;
+    }
+    table.text("");
+    let each = if waits.ns_per_iteration(&all).is_some() { "per iteration" } else { "" };
+    table.titles_but(EACH, each);
+    for site in sites.iter().take(most) {
+        table.row(row(waits, site));
+        let callers = site.stacks.first().map_or(&[][..], |stack| stack.callers());
         if !callers.is_empty() {
             let callers = &callers[..callers.len().min(CALLERS)];
-            let columns = if each.is_some() { WIDTH + EACH } else { WIDTH };
-            writeln!(f, "{:columns$}    from {}", "", callers.join(" < "))?;
+            let mut cells = vec![Cell::default(); EACH + 1];
+            cells.push(format!("  from {}", callers.join(" < ")).into());
+            table.row(cells);
         }
-        Ok(())
     }
+    let rest = sites.get(most..).unwrap_or_default();
+    if !rest.is_empty() {
+        let total: u64 = rest.iter().map(|site| site.waits.total_ns).sum();
+        table.text(format!("({} more, {} in all)", rest.len(), time(total as f64)));
+    }
+    table
 }
 
-impl Display for Table<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LockWaits { title, seconds, work, sites, .. } = self.waits;
-        let all = self.waits.all();
-        let (count, total) = (all.acquisitions, time(all.total_ns as f64));
-        write!(
-            f,
-            "{title}: {count} waits for locks of the kernel in {seconds:.2} s, {total} in all"
-        )?;
-        if let Some(work) = work {
-            write!(f, ", of {} iterations", si(work.iterations as f64))?;
-        }
-        writeln!(f)?;
-        if sites.is_empty() {
-            return writeln!(f, "No thread had to wait: each lock was free when it was wanted.");
-        }
-        let head = ["waits", "total", "mean", "longest"];
-        write!(f, "\n{:<11}{:>9}", "lock", head[0])?;
-        head[1..].iter().try_for_each(|head| write!(f, "{head:>10}"))?;
-        if self.waits.ns_per_iteration(&all).is_some() {
-            write!(f, "{:>EACH$}", "per iteration")?;
-        }
-        writeln!(f, "  wanted by")?;
-        for site in sites.iter().take(self.most) {
-            self.row(f, site)?;
-        }
-        let rest = sites.get(self.most..).unwrap_or_default();
-        if !rest.is_empty() {
-            let total: u64 = rest.iter().map(|site| site.waits.total_ns).sum();
-            writeln!(f, "({} more, {} in all)", rest.len(), time(total as f64))?;
-        }
-        Ok(())
-    }
+/// The column with waits per iteration.
+const EACH: usize = 5;
+
+fn row(all: &LockWaits, site: &Site) -> Vec<Cell> {
+    let Site { lock, function, waits, .. } = site;
+    let still = match waits.still_waiting {
+        0 => String::new(),
+        n => format!(" ({n} still waiting)"),
+    };
+    let cells = [
+        lock.to_string(),
+        waits.acquisitions.to_string(),
+        time(waits.total_ns as f64),
+        time(waits.mean_ns()),
+        time(waits.longest_ns as f64),
+        all.ns_per_iteration(waits).map(time).unwrap_or_default(),
+        format!("{function}{still}"),
+    ];
+    cells.map(Cell::from).to_vec()
 }
 
 fn time(nanoseconds: f64) -> String {

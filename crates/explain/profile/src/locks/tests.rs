@@ -74,11 +74,11 @@ fn the_table_has_who_waits_longest_first() {
         str![[r#"
 mmap1 threads ×4: 1711 waits for locks of the kernel in 3.00 s, 111 ms in all, of 100 k iterations
 
-lock           waits     total      mean   longest  per iteration  wanted by
-rwsem:W          500   60.0 ms    120 µs   3.00 ms         600 ns  __vm_munmap (1 still waiting)
-                                                                     from do_syscall_64
-rwsem:W         1011   51.0 ms   50.4 µs   2.00 ms         510 ns  vm_mmap_pgoff
-                                                                     from ksys_mmap_pgoff < do_syscall_64
+lock     waits    total     mean  longest  per iteration  wanted by
+rwsem:W    500  60.0 ms   120 µs  3.00 ms         600 ns  __vm_munmap (1 still waiting)
+                                                            from do_syscall_64
+rwsem:W   1011  51.0 ms  50.4 µs  2.00 ms         510 ns  vm_mmap_pgoff
+                                                            from ksys_mmap_pgoff < do_syscall_64
 (1 more, 40.0 µs in all)
 
 "#]]

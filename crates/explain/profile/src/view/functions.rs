@@ -14,7 +14,7 @@
 //! which holds for small counts too. It says how far chance alone moves a share, not how far a clock
 //! that is in step with the program does.
 
-use std::fmt::{self, Display};
+use knee_host::text::{Column, Table};
 
 use super::first_of_name;
 use crate::capture::{Capture, Kind};
@@ -102,39 +102,37 @@ fn share(samples: u64, all: u64) -> (f64, f64) {
     (p, half)
 }
 
-/// The table, of at most so many rows; what is left out is said.
-pub fn table(rows: &[Row], most: usize) -> impl Display + '_ {
-    Table { rows, most }
-}
-
-struct Table<'a> {
-    rows: &'a [Row],
-    most: usize,
-}
-
-impl Display for Table<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (shown, rest) = self.rows.split_at(self.rows.len().min(self.most));
-        writeln!(f, "{:<25}{:<25}function", "self", "total")?;
-        for row in shown {
-            let part = |part: &Part| {
-                let (share, error) = (100.0 * part.share, 100.0 * part.error);
-                format!("{share:5.1}% ± {error:.1}% {:>9}", part.samples)
-            };
-            let module = row.module.as_deref().map(short);
-            let module = module.filter(|module| format!("[{module}]") != row.name);
-            let module = module.map(|module| format!("  {module}")).unwrap_or_default();
-            let (own, total) = (part(&row.own), part(&row.total));
-            writeln!(f, "{own:<25}{total:<25}{}{module}", row.name)?;
-        }
-        match rest.len() {
-            0 => Ok(()),
-            more => {
-                let own: f64 = rest.iter().map(|row| row.own.share).sum();
-                writeln!(f, "({more} more, with {:.1}% of their own)", 100.0 * own)
-            }
-        }
+/// The table, of at most so many rows. Its last line counts the others.
+pub fn table(rows: &[Row], most: usize) -> Table {
+    let (shown, rest) = rows.split_at(rows.len().min(most));
+    let mut table = Table::new(vec![
+        Column::left("self"),
+        Column::right("").drops(1),
+        Column::left("total"),
+        Column::right("").drops(1),
+        Column::left("function"),
+    ]);
+    table.titles();
+    for row in shown {
+        let share =
+            |part: &Part| format!("{:5.1}% ± {:.1}%", 100.0 * part.share, 100.0 * part.error);
+        let module = row.module.as_deref().map(short);
+        let module = module.filter(|module| format!("[{module}]") != row.name);
+        let module = module.map(|module| format!("  {module}")).unwrap_or_default();
+        table.row(vec![
+            share(&row.own).into(),
+            row.own.samples.to_string().into(),
+            share(&row.total).into(),
+            row.total.samples.to_string().into(),
+            format!("{}{module}", row.name).into(),
+        ]);
     }
+    if !rest.is_empty() {
+        let own: f64 = rest.iter().map(|row| row.own.share).sum();
+        let more = rest.len();
+        table.text(format!("({more} more, with {:.1}% of their own)", 100.0 * own));
+    }
+    table
 }
 
 /// The last part of a path.

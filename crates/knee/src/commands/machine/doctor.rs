@@ -6,6 +6,7 @@ mod tools;
 use std::fmt::Write;
 
 use clap::builder::styling::{AnsiColor, Style};
+use knee_host::text::{Cell, Column, Screen, Table};
 use knee_host::{Environment, Topology};
 use serde::Serialize;
 
@@ -85,7 +86,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         let machine = environment.summary();
         serde_json::to_string_pretty(&Report { schema: 1, machine, checks })? + "\n"
     } else {
-        as_text(&environment.summary(), &checks)
+        as_text(&environment.summary(), &checks, &Screen::of_stdout())
     };
     stdout::print(&text)?;
     Ok(ExitStatus::Done)
@@ -123,26 +124,28 @@ fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
     checks
 }
 
-fn as_text(machine: &str, checks: &[Check]) -> String {
+fn as_text(machine: &str, checks: &[Check], screen: &Screen) -> String {
     let dim = Style::new().dimmed();
-    let mut text = format!("{machine}\n\n");
+    let mut table = Table::new(["", "", ""].map(Column::left).to_vec());
     for check in checks {
         let (word, colour) = match check.status {
             Status::Ok => ("ok", AnsiColor::Green),
             Status::Limited => ("limited", AnsiColor::Yellow),
             Status::Missing => ("missing", AnsiColor::Red),
         };
-        let colour = colour.on_default();
-        let (name, detail) = (check.name, &check.detail);
-        let _ = writeln!(text, "{colour}{word:<8}{colour:#} {name:<19} {detail}");
+        let word = Cell::new(word, colour.on_default());
+        table.row(vec![word, check.name.into(), check.detail.as_str().into()]);
         let Some(remedy) = &check.remedy else { continue };
-        let _ = writeln!(text, "{:28} {dim}for:{dim:#}  {}", "", check.needed_for);
         let (word, remedy) = match remedy {
             Remedy::Command(command) => ("fix: ", command),
             Remedy::Statement(statement) => ("note:", statement),
         };
-        let _ = writeln!(text, "{:28} {dim}{word}{dim:#} {remedy}", "");
+        for (word, text) in [("for: ", check.needed_for), (word, remedy)] {
+            let text = format!("{dim}{word}{dim:#} {text}");
+            table.row(vec![Cell::default(), Cell::default(), text.into()]);
+        }
     }
+    let mut text = screen.wrap(&format!("{machine}\n\n"), "  ") + &table.render(screen);
     let count = |status| checks.iter().filter(|check| check.status == status).count();
     let (ok, limited, missing) =
         (count(Status::Ok), count(Status::Limited), count(Status::Missing));
@@ -185,20 +188,20 @@ mod tests {
             Check::ok("load", "every measurement: quiet CPUs", "3.0 on 2 CPUs")
                 .limited(statement("wait")),
         ];
-        let text = as_text("Linux 6.1 · 2 CPUs", &checks);
+        let text = as_text("Linux 6.1 · 2 CPUs", &checks, &Screen::UNLIMITED);
         let plain = anstream::adapter::strip_str(&text).to_string();
         snapbox::assert_data_eq!(
             plain,
             str![[r#"
 Linux 6.1 · 2 CPUs
 
-ok       compiler            cc 12.2
-missing  /dev/shm            not mounted
-                             for:  knee run: testcases on tmpfs
-                             fix:  sudo mount -t tmpfs tmpfs /dev/shm
-limited  load                3.0 on 2 CPUs
-                             for:  every measurement: quiet CPUs
-                             note: wait
+ok       compiler  cc 12.2
+missing  /dev/shm  not mounted
+                   for:  knee run: testcases on tmpfs
+                   fix:  sudo mount -t tmpfs tmpfs /dev/shm
+limited  load      3.0 on 2 CPUs
+                   for:  every measurement: quiet CPUs
+                   note: wait
 
 1 ok, 1 limited, 1 missing
 

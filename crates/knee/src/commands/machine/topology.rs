@@ -56,7 +56,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     } else {
         as_text(&topology, &placements, quota)
     };
-    stdout::print(&text)?;
+    stdout::print_or_show(args.json, &text)?;
     Ok(ExitStatus::Done)
 }
 

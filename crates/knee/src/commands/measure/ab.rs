@@ -30,7 +30,7 @@ use crate::args::{complete, existing, require_utf8, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
 use crate::present;
 use crate::present::compared::{Comparisons, json, markdown, table};
-use crate::present::progress::Progress;
+use crate::present::progress::RunProgress;
 use crate::session::{INTERVAL, SAMPLES, WARMUP, begin, carry_out, random, resume, topology};
 use crate::stderr::tell;
 use crate::stdout;
@@ -184,7 +184,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         }
         None => begin(plan(args)?, args.output.as_deref())?,
     };
-    let progress = Progress::new(args.quiet, present::Format::Json);
+    let progress = RunProgress::new(args.quiet, present::Format::Json);
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;

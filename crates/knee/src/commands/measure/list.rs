@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use knee_host::text::{Cell, Column, Screen, Table};
 use knee_results::Family;
 use knee_run::parameter::{Choice, Parameter};
 use knee_run::testcase::{Need, Testcase, Unit};
@@ -41,27 +42,27 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         let selected = CATALOGUE.select(&args.words).map_err(|e| usage(e.to_string()))?;
         selected.iter().map(|s| s.testcase).collect()
     };
-    let text = if args.json { as_json(&chosen) } else { as_text(&chosen) };
+    let text = if args.json { as_json(&chosen) } else { as_text(&chosen, &Screen::of_stdout()) };
     stdout::print(&text)?;
     Ok(ExitStatus::Done)
 }
 
-fn as_text(testcases: &[&Testcase]) -> String {
+fn as_text(testcases: &[&Testcase], screen: &Screen) -> String {
     let bold = anstyle::Style::new().bold();
     let dim = anstyle::Style::new().dimmed();
-    let width = testcases.iter().map(|t| t.name.len()).max().unwrap_or(0) + 1;
-    let mut text = String::new();
+    let mut table = Table::new(vec![Column::left(""), Column::left("").gap(1)]);
+    let mut is_first = true;
     for family in Family::ALL {
         let mut members = testcases.iter().filter(|t| t.family == family).peekable();
         if members.peek().is_none() {
             continue;
         }
-        let gap = if text.is_empty() { "" } else { "\n" };
-        let _ = writeln!(text, "{gap}{bold}{family}{bold:#}");
+        let gap = if std::mem::take(&mut is_first) { "" } else { "\n" };
+        table.text(format!("{gap}{bold}{family}{bold:#}"));
         for testcase in members {
             let star = if QUICK.contains(&testcase.name) { "*" } else { "" };
-            let name = format!("{}{star}", testcase.name);
-            let _ = writeln!(text, "  {name:width$} {}", testcase.description);
+            let name = format!("  {}{star}", testcase.name);
+            table.row(vec![name.into(), testcase.description.into()]);
             let mut notes = Vec::new();
             let parameters: Vec<String> =
                 open(testcase).map(|p| format!("{}={}", p[0].key, values(p).join("|"))).collect();
@@ -76,15 +77,15 @@ fn as_text(testcases: &[&Testcase]) -> String {
                 notes.push(format!("needs {}", needs.join(", ")));
             }
             if !notes.is_empty() {
-                let _ = writeln!(text, "  {:width$} {dim}{}{dim:#}", "", notes.join("; "));
+                table.row(vec![Cell::default(), Cell::new(notes.join("; "), dim)]);
             }
         }
     }
-    text + &legend(testcases)
+    table.render(screen) + &legend(testcases, screen)
 }
 
 /// The legend: what the star and the parameters in the list mean.
-fn legend(testcases: &[&Testcase]) -> String {
+fn legend(testcases: &[&Testcase], screen: &Screen) -> String {
     let bold = anstyle::Style::new().bold();
     let mut text = String::new();
     if testcases.iter().any(|t| QUICK.contains(&t.name)) {
@@ -100,18 +101,19 @@ fn legend(testcases: &[&Testcase]) -> String {
     if choices.is_empty() {
         return text;
     }
-    let _ = writeln!(
-        text,
-        "\n{bold}parameters{bold:#}  knee run NAME@KEY=VALUE,…; the first value of each list is the default"
+    let head = format!(
+        "\n{bold}parameters{bold:#}  knee run NAME@KEY=VALUE,…; the first value of each list is the default\n"
     );
+    text += &screen.wrap(&head, "            ");
+    let mut table = Table::new(vec![Column::left(""), Column::left("").gap(1)]);
     for choice in choices {
         let needs = match choice.only_with {
             Some((key, values)) => format!(" (with {key}={})", values.join("|")),
             None => String::new(),
         };
-        let _ = writeln!(text, "  {:20} {}{needs}", choice.to_string(), choice.meaning);
+        table.row(vec![format!("  {choice}").into(), format!("{}{needs}", choice.meaning).into()]);
     }
-    text
+    text + &table.render(screen)
 }
 
 /// Parameters that have more than one value.

@@ -24,7 +24,7 @@ use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
 use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
-use crate::present::progress::Progress;
+use crate::present::progress::RunProgress;
 use crate::session::{
     INTERVAL, SAMPLES, WARMUP, begin, carry_out, kept_floors, random, resume, topology,
 };
@@ -171,7 +171,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Some(dir) => resume(dir)?,
         None => begin(plan(args)?, args.output.as_deref())?,
     };
-    let progress = Progress::new(args.quiet, args.view.format());
+    let progress = RunProgress::new(args.quiet, args.view.format());
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
     let dir = writer.dir().to_owned();
     let record = Record::open(&dir)?;

@@ -119,9 +119,9 @@ impl From {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    let text = match &args.command {
-        Command::List(args) => list(args)?,
-        Command::Conditions(args) => when(args)?,
+    match &args.command {
+        Command::List(args) => stdout::print_or_show(args.json, &list(args)?)?,
+        Command::Conditions(args) => stdout::print_or_show(args.json, &when(args)?)?,
         Command::Tests(args) => return testgen::run(args),
         Command::Verify(args) => return verify::run(args),
         Command::Check(args) => return check::run(args),
@@ -129,8 +129,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Command::Matrix(args) => return matrix::run(args),
         Command::Diff(args) => return diff::run(args),
         Command::Explain(args) => return explain::run(args),
-    };
-    stdout::print(&text)?;
+    }
     Ok(ExitStatus::Done)
 }
 

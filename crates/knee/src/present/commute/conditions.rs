@@ -1,9 +1,11 @@
 //! When operations commute, in words, as a matrix and for programs.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use knee_commute::{Conditions, Difference, Exploration, Model, Test, Verdict, call_label};
 use knee_host::number::plural;
+use knee_host::text::Screen;
 use serde_json::{Value, json};
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
@@ -227,38 +229,72 @@ pub(super) fn counts(exploration: &Exploration) -> (usize, usize) {
     (exploration.situations.len(), exploration.situations.iter().filter(commuting).count())
 }
 
-/// The share of situations in which each pair commutes.
-pub(crate) fn matrix(names: &[&str], pairs: &[([usize; 2], Exploration)]) -> String {
-    let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
-    let cell = |name: &str| name.len().max(4);
+/// The share of situations in which each pair commutes: a triangle, in blocks of as many columns as
+/// fit the screen.
+pub(crate) fn matrix(
+    names: &[&str],
+    pairs: &[([usize; 2], Exploration)],
+    screen: &Screen,
+) -> String {
     let mut text = String::new();
-    for (row, name) in names.iter().enumerate() {
+    let mut first = 0;
+    while first < names.len() {
+        let block = block(names, first, screen);
+        let next = block.end;
+        text += &triangle(names, pairs, block);
+        text.push('\n');
+        first = next;
+    }
+    let all: usize = pairs.iter().map(|(_, found)| counts(found).0).sum();
+    let commuting: usize = pairs.iter().map(|(_, found)| counts(found).1).sum();
+    let closing = format!(
+        "{BOLD}{commuting} of {all} situations of {} commute ({}).{BOLD:#}\n{DIM}A situation is a \
+         class of initial states and arguments in which the model does the same; shares are of \
+         situations, not of what programs do.{DIM:#}\n",
+        plural(pairs.len(), "pair"),
+        percent(commuting, all)
+    );
+    text + &screen.wrap(&closing, "")
+}
+
+/// The width of a column: of its name, or of `100%`.
+fn column(name: &str) -> usize {
+    name.len().max(4)
+}
+
+/// The columns from `first` on that fit the screen beside the names of the rows, at least one.
+fn block(names: &[&str], first: usize, screen: &Screen) -> Range<usize> {
+    let Some(width) = screen.width else { return first..names.len() };
+    let mut used = names.iter().map(|name| name.len()).max().unwrap_or(0);
+    let fits = |name: &&&str| {
+        used += 1 + column(name);
+        used <= width
+    };
+    let columns = names[first..].iter().take_while(fits).count();
+    first..first + columns.max(1)
+}
+
+/// The rows that have some of `columns`, with the names of the columns below.
+fn triangle(names: &[&str], pairs: &[([usize; 2], Exploration)], columns: Range<usize>) -> String {
+    let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (row, name) in names.iter().enumerate().skip(columns.start) {
         let _ = write!(text, "{name:width$}");
-        for (column, head) in names.iter().enumerate().take(row + 1) {
-            let exploration = pairs.iter().find(|([i, j], _)| (*i, *j) == (column, row));
+        for at in columns.start..columns.end.min(row + 1) {
+            let exploration = pairs.iter().find(|([i, j], _)| (*i, *j) == (at, row));
             let share = exploration.map_or("?".to_owned(), |(_, found)| {
                 let (all, commuting) = counts(found);
                 percent(commuting, all)
             });
-            let _ = write!(text, " {share:>0$}", cell(head));
+            let _ = write!(text, " {share:>0$}", column(names[at]));
         }
         text.push('\n');
     }
     let _ = write!(text, "{:width$}", "");
-    for name in names {
-        let _ = write!(text, " {name:>0$}", cell(name));
+    for name in &names[columns] {
+        let _ = write!(text, " {name:>0$}", column(name));
     }
-    let all: usize = pairs.iter().map(|(_, found)| counts(found).0).sum();
-    let commuting: usize = pairs.iter().map(|(_, found)| counts(found).1).sum();
-    let _ = writeln!(
-        text,
-        "\n\n{BOLD}{commuting} of {all} situations of {} commute ({}).{BOLD:#}\n{DIM}A situation \
-         is a class of initial states and arguments in which the model does the same; shares are of \
-         situations, not of what programs do.{DIM:#}",
-        plural(pairs.len(), "pair"),
-        percent(commuting, all)
-    );
-    text
+    text + "\n"
 }
 
 /// Rounded, but never to all or nothing what is not.

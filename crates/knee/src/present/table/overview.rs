@@ -43,18 +43,12 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     table.render(&view.screen) + "\n"
 }
 
-/// The columns, with rates at the task counts `shown`. Of the rates, those between the first and the
-/// last drop out first, so that the rest is spread evenly; efficiency, knee and sparkline sum them up.
+/// The columns, with rates at the task counts `shown`. Rates drop out first: efficiency, knee and
+/// sparkline sum them up.
 fn columns(shown: &[u32]) -> Vec<Column> {
-    const STEPS: usize = 64;
     let mut columns = vec![Column::left(""), Column::left("per second").gap(1)];
-    let last = shown.len().saturating_sub(1);
-    columns.extend(shown.iter().enumerate().map(|(nr, n)| match nr {
-        _ if nr == last => Column::right(tasks(*n)),
-        0 => Column::right(tasks(*n)).drops(9),
-        // Halves stay longer than quarters, and these longer than eighths.
-        nr => Column::right(tasks(*n)).drops(2 + (nr * STEPS / last).trailing_zeros() as u8),
-    }));
+    let rates = shown.iter().enumerate();
+    columns.extend(rates.map(|(nr, n)| Column::right(tasks(*n)).in_series(nr, shown.len(), 2)));
     columns.extend([
         Column::right("speed-up").drops(11),
         Column::right("effic."),

@@ -8,12 +8,12 @@ fn the_table() {
     assert_data_eq!(
         table(&functions(&example()), 5).to_string(),
         str![[r#"
-self                     total                    function
- 50.0% ± 3.1%       500   50.0% ± 3.1%       500  mix  prog
- 29.6% ± 2.8%       296   29.6% ± 2.8%       296  copy_page  [kernel]
- 20.0% ± 2.5%       200   20.0% ± 2.5%       200  fib(int)  prog
-  0.3% ± 0.4%         3   85.3% ± 2.2%       853  main  prog
-  0.0% ± 0.2%         0   75.0% ± 2.7%       750  work  prog
+self                total               function
+ 50.0% ± 3.1%  500   50.0% ± 3.1%  500  mix  prog
+ 29.6% ± 2.8%  296   29.6% ± 2.8%  296  copy_page  [kernel]
+ 20.0% ± 2.5%  200   20.0% ± 2.5%  200  fib(int)  prog
+  0.3% ± 0.4%    3   85.3% ± 2.2%  853  main  prog
+  0.0% ± 0.2%    0   75.0% ± 2.7%  750  work  prog
 (2 more, with 0.0% of their own)
 
 "#]]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use knee_host::Interrupt;
+use knee_host::text::Screen;
 use knee_host::write_atomically;
 use knee_profile::Capture;
 use knee_profile::sampling::{Sampler, Target};
@@ -38,10 +39,11 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     };
     let file = keep(&capture, args.output.as_deref())?;
     if !args.how.quiet {
-        let words = format!("{}\n{}", summary(&capture), table(&functions(&capture), SHOWN));
+        let table = table(&functions(&capture), SHOWN).render(&Screen::of_stdout());
+        let words = format!("{}\n{table}", summary(&capture));
         // What a command prints is for whom it is for.
         match args.command.is_empty() {
-            true => stdout::print(&words)?,
+            true => stdout::show(&words)?,
             false => tell!("{words}"),
         }
         losses(&capture);

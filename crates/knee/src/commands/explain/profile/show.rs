@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use anstream::adapter::strip_str;
 use anyhow::Context;
 use clap::ValueEnum;
+use knee_host::text::Screen;
 use knee_host::write_atomically;
 use knee_profile::import;
 use knee_profile::locks::LockWaits;
@@ -110,7 +112,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         (_, Some(name)) => Root::Callers(name),
         _ => Root::All,
     };
-    let bytes = match args.format {
+    let printed = match args.format {
         Format::Tree => {
             let least = crate::args::percentage(&args.least).map_err(usage)?;
             let tree = tree(&capture, root).with_context(|| {
@@ -120,22 +122,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                     args.file.display()
                 )
             })?;
-            tree.text(least).to_string().into_bytes()
+            Printed::Text(tree.text(least).to_string())
         }
         Format::Functions => {
-            format!("{}\n{}", summary(&capture), table(&functions(&capture), usize::MAX))
-                .into_bytes()
+            let table = table(&functions(&capture), usize::MAX).render(&screen(args));
+            Printed::Text(format!("{}\n{table}", summary(&capture)))
         }
         Format::Folded => {
             let counted = if args.weight { Counted::Weight } else { Counted::Samples };
-            folded(&capture, FoldedOptions { annotate: args.annotate, counted }).into_bytes()
+            let options = FoldedOptions { annotate: args.annotate, counted };
+            Printed::Data(folded(&capture, options).into_bytes())
         }
-        Format::Flame => flame(&capture).into_bytes(),
-        Format::Speedscope => speedscope(&capture).into_bytes(),
-        Format::Pprof => pprof(&capture),
+        Format::Flame => Printed::Data(flame(&capture).into_bytes()),
+        Format::Speedscope => Printed::Data(speedscope(&capture).into_bytes()),
+        Format::Pprof => Printed::Data(pprof(&capture)),
     };
     losses(&capture);
-    write(args, &bytes)
+    write(args, printed)
+}
+
+/// What a command prints: for people, or for other programs.
+enum Printed {
+    Text(String),
+    Data(Vec<u8>),
 }
 
 /// Shows the output of `knee profile --locks`.
@@ -144,14 +153,26 @@ fn show_waits(args: &Args, waits: &LockWaits) -> anyhow::Result<ExitStatus> {
         return Err(usage("lock waits are a table, without --format, --root and --callers"));
     }
     wait_losses(waits);
-    write(args, knee_profile::locks::table(waits, usize::MAX).to_string().as_bytes())
+    let table = knee_profile::locks::table(waits, usize::MAX).render(&screen(args));
+    write(args, Printed::Text(table))
 }
 
-fn write(args: &Args, bytes: &[u8]) -> anyhow::Result<ExitStatus> {
-    if args.output == Path::new("-") {
-        stdout::print_bytes(bytes)?;
+/// Where `--output` goes.
+fn screen(args: &Args) -> Screen {
+    if args.output == Path::new("-") { Screen::of_stdout() } else { Screen::UNLIMITED }
+}
+
+fn write(args: &Args, printed: Printed) -> anyhow::Result<ExitStatus> {
+    let is_stdout = args.output == Path::new("-");
+    let bytes = match printed {
+        Printed::Text(text) if is_stdout => return stdout::show(&text).map(|()| ExitStatus::Done),
+        Printed::Text(text) => strip_str(&text).to_string().into_bytes(),
+        Printed::Data(bytes) => bytes,
+    };
+    if is_stdout {
+        stdout::print_bytes(&bytes)?;
     } else {
-        write_atomically(&args.output, bytes)
+        write_atomically(&args.output, &bytes)
             .with_context(|| format!("cannot write {}", args.output.display()))?;
     }
     Ok(ExitStatus::Done)

@@ -16,8 +16,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::HowArgs;
 use super::watch::Told;
 use crate::exit::ExitStatus;
-use crate::pace::Pace;
-use crate::stderr::tell;
+use crate::progress::{Amount, Progress};
 
 /// Interval between checks for due progress messages; less than a second.
 const NAP: Duration = Duration::from_millis(500);
@@ -38,7 +37,9 @@ pub(super) fn command<W: Told>(
     held.release().context("the process of the command is gone")?;
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let mut pace = Pace::begin();
+    // The command may share the terminal.
+    let mut progress = Progress::lines(how.quiet);
+    let start = Instant::now();
     let ended = loop {
         let nap = Instant::now() + NAP;
         let nap = until.map_or(nap, |until| until.min(nap));
@@ -46,9 +47,7 @@ pub(super) fn command<W: Told>(
             None if until.is_none_or(|until| Instant::now() < until) => {}
             ended => break ended,
         }
-        if !how.quiet && pace.is_due() {
-            tell!("knee: {} so far", watch.so_far());
-        }
+        show(&mut progress, start, duration, || watch.so_far());
     };
     let taken = watch.finish(words.join(" "), started_at, None)?;
     Ok((taken, Left::Command { held, ended }))
@@ -99,11 +98,11 @@ pub(super) fn running<W: Told>(
     if !how.quiet {
         watch.tell_how();
     }
+    let (mut progress, start) = (Progress::new(how.quiet), Instant::now());
     wait(target, duration, interrupt, || {
-        if !how.quiet {
-            tell!("knee: {} so far", watch.so_far());
-        }
+        show(&mut progress, start, duration, || watch.so_far());
     })?;
+    drop(progress);
     let title = match target {
         Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
         Target::System => "all CPUs".to_owned(),
@@ -111,8 +110,25 @@ pub(super) fn running<W: Told>(
     Ok((watch.finish(title, started_at, None)?, Left::Nothing))
 }
 
-/// Waits for the end of sampling, and calls `going_on` when a progress message is due. Ctrl-C ends
-/// sampling normally; it is not an error.
+/// Shows how far sampling is that began at `start` and takes `duration` seconds, if that is known.
+fn show(
+    progress: &mut Progress,
+    start: Instant,
+    duration: Option<f64>,
+    so_far: impl Fn() -> String,
+) {
+    match duration {
+        Some(seconds) => {
+            let done = start.elapsed().as_secs_f64().min(seconds);
+            let amount = Amount { done: done as u64, of: seconds.ceil() as u64, unit: "s" };
+            progress.show_with(&amount, Some(seconds - done), || format!("{} so far", so_far()));
+        }
+        None => progress.show_text(|| format!("{} so far", so_far())),
+    }
+}
+
+/// Waits for the end of sampling, and calls `going_on` twice a second. Ctrl-C ends sampling normally;
+/// it is not an error.
 fn wait(
     target: &Target,
     duration: Option<f64>,
@@ -127,7 +143,6 @@ fn wait(
         Target::System => None,
     };
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-    let mut pace = Pace::begin();
     loop {
         let mut fds = vec![PollFd::new(interrupt, PollFlags::IN)];
         fds.extend(exit.as_ref().map(|exit| PollFd::new(exit, PollFlags::IN)));
@@ -141,9 +156,7 @@ fn wait(
             Ok(_) => break,
             Err(error) => return Err(error).context("cannot wait"),
         }
-        if pace.is_due() {
-            going_on();
-        }
+        going_on();
     }
     let _ = interrupt.take();
     Ok(())

@@ -25,7 +25,7 @@ use super::watch::Told;
 use super::{HowArgs, ModeArg};
 use crate::args::existing;
 use crate::exit::{ExitStatus, usage};
-use crate::pace::Pace;
+use crate::progress::{Amount, Progress};
 use crate::session::{WARMUP, topology};
 use crate::stderr::{tell, tell_of_debug_build};
 
@@ -95,7 +95,7 @@ impl<'a> Bench<'a> {
         let mut iterations = 0.0;
         let mut taken = 0;
         let mut has_begun = false;
-        let mut pace = Pace::begin();
+        let mut progress = Progress::lines(self.how.quiet);
         let watch = |runner: i32| {
             let fixed_code = !self.selected.testcase.starts_programs;
             let options = Options { without: Some(runner), fixed_code, ..self.how.options() };
@@ -120,8 +120,12 @@ impl<'a> Bench<'a> {
                     taken += 1;
                     if taken == samples {
                         sampler.disable().map_err(io::Error::other)?;
-                    } else if !self.how.quiet && pace.is_due() {
-                        tell!("knee: {} so far", sampler.so_far());
+                    } else {
+                        let done = (taken as f64 * INTERVAL) as u64;
+                        let amount = Amount { done, of: seconds.ceil() as u64, unit: "s" };
+                        let left = (samples - taken) as f64 * INTERVAL;
+                        let about = || format!("{} so far", sampler.so_far());
+                        progress.show_with(&amount, Some(left), about);
                     }
                 }
             }

@@ -18,7 +18,7 @@ use knee_trace::{Archive, CheckOptions, Disk, Emulator, Functions, GuestOptions,
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use self::progress::Progress;
+use self::progress::UnderWay;
 use super::verify::tests;
 use crate::args::complete;
 use crate::exit::{ExitStatus, usage};
@@ -126,7 +126,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let emulator = emulator()?;
     let qemu = emulator.version();
     let version = qemu.as_deref().unwrap_or_default().to_owned();
-    let (mut progress, _) = Progress::begin(args, &all, tested, version)?;
+    let (mut progress, _) = UnderWay::begin(args, &all, tested, version)?;
     if !progress.is_done() {
         qemu?;
         let options = options(args, &kernel, emulator)?;
@@ -137,7 +137,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let tally = progress.end()?;
     if !args.json {
-        stdout::print(&text(&tally, &title))?;
+        stdout::show(&text(&tally, &title))?;
     }
     Ok(status(&tally))
 }
@@ -213,7 +213,7 @@ fn distinct(tests: &[(String, &[u8])]) -> anyhow::Result<()> {
 fn run_tests(
     kernel: &Kernel,
     options: &CheckOptions,
-    progress: &mut Progress,
+    progress: &mut UnderWay,
 ) -> anyhow::Result<()> {
     let tests = plural(progress.left(), "test");
     tell!("knee: booting a guest with Linux {} for {tests}", kernel.release());

@@ -12,8 +12,8 @@ use super::check::{kernel, warn_of_missing};
 use crate::args::complete;
 use crate::exit::{ExitStatus, usage};
 use crate::input::emulator::emulator;
-use crate::pace::Pace;
 use crate::present::commute::cost::{KernelCosts, View, json, text};
+use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         let line = |operation: &knee_agent::Operation| {
             format!("{:width$}  {}\n", operation.name, operation.about)
         };
-        stdout::print(&OPERATIONS.iter().map(line).collect::<String>())?;
+        stdout::show(&OPERATIONS.iter().map(line).collect::<String>())?;
         return Ok(ExitStatus::Done);
     }
     let operations = operations(&args.operations)?;
@@ -134,7 +134,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         true => json(&costs, args.mode_name(), args.rounds, &qemu),
         false => text(&costs, &view, args.mode_name(), args.rounds),
     };
-    stdout::print(&text)?;
+    stdout::print_or_show(args.json, &text)?;
     Ok(if died { ExitStatus::TestcaseDied } else { ExitStatus::Done })
 }
 
@@ -159,15 +159,15 @@ fn measure(
     let cpus = plural(cpus as usize, "CPU");
     tell!("knee: booting a guest with Linux {release} and {cpus} for {of}");
     let mut costs = KernelCosts::new(release);
-    let (mut done, mut pace) = (0, Pace::begin());
+    let (mut done, mut progress) = (0, Progress::new(false));
+    let all = request.experiments.len() as u64;
     let mut warned = false;
     let end = cost(kernel, request, &options, |made, functions| {
         warn_of_missing(&mut warned, kernel, functions);
         costs.add(&made, WARM_UP, functions);
         done += 1;
-        if pace.is_due() {
-            tell!("knee: finished {done} of {of}: {}", made.experiment.operation);
-        }
+        let amount = Amount { done, of: all, unit: "experiments" };
+        progress.show(&amount, || made.experiment.operation.to_string());
         ControlFlow::Continue(())
     })?;
     Ok((costs, end))

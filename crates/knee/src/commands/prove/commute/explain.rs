@@ -49,7 +49,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         let found = findings.tests.iter().find(|test| test.test == *id);
         let none = || usage(format!("there is no test {id} in {}", checks::names(&args.records)));
         let found = found.ok_or_else(none)?;
-        stdout::print(&if args.json { found.to_line() } else { test(found) })?;
+        let text = if args.json { found.to_line() } else { test(found) };
+        stdout::print_or_show(args.json, &text)?;
         return Ok(ExitStatus::Done);
     }
     let tests: Vec<&TestLine> = match args.pair.as_slice() {
@@ -80,6 +81,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             ranking(&ranked, &(findings.check.tested.to_string() + &pair), most)
         }
     };
-    stdout::print(&printed)?;
+    stdout::print_or_show(args.json, &printed)?;
     Ok(ExitStatus::Done)
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use knee_commute::{Extent, explore_pairs, watch};
 use knee_host::number::plural;
+use knee_host::text::Screen;
 use knee_host::write_atomically;
 use knee_report::Page;
 use knee_trace::findings::{MatrixDocument, Tally, Tested};
@@ -81,7 +82,7 @@ fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result
             Tested::Program { .. } => Writers::of(&findings.tests).text(),
         };
         let tally = Tally::of(&findings.tests);
-        return stdout::print(&(check::text(&tally, &tested.to_string()) + &writers));
+        return stdout::show(&(check::text(&tally, &tested.to_string()) + &writers));
     };
     if !findings.tests.iter().any(|test| test.operations().len() == 2) {
         let dir = named[0].display();
@@ -136,7 +137,7 @@ fn of_model(args: &Args) -> anyhow::Result<ExitStatus> {
     let matrix = || shown::matrix::record(&*model, &pairs);
     match &args.output {
         None if args.json => stdout::print(&matrix().to_json())?,
-        None => stdout::print(&present::matrix(&names, &pairs))?,
+        None => stdout::print(&present::matrix(&names, &pairs, &Screen::of_stdout()))?,
         Some(file) => page::write(&Page { matrices: vec![matrix()], ..Page::default() }, file)?,
     }
     Ok(if failed > 0 { ExitStatus::TestcaseDied } else { ExitStatus::Done })

@@ -14,7 +14,7 @@ use knee_host::number::plural;
 use super::{From, warn};
 use crate::args::complete;
 use crate::exit::ExitStatus;
-use crate::pace::Pace;
+use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -80,16 +80,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         });
         (lines, generated)
     };
-    let mut pace = Pace::begin();
+    // Tests on standard output may share the terminal.
+    let mut progress = Progress::lines(false);
     let mut failed = Ok(());
     in_order(sets.len(), generate, |nr, (lines, generated)| {
         failed = made.add(&*model, &sets[nr], &lines, generated, args);
         if failed.is_err() || stopped.load(Ordering::Relaxed) != 0 {
             return ControlFlow::Break(());
         }
-        if pace.is_due() && nr + 1 < sets.len() {
-            tell!("knee: {} of {} sets of operations, {} tests", nr + 1, sets.len(), made.tests);
-        }
+        let (done, of) = (nr as u64 + 1, sets.len() as u64);
+        let amount = Amount { done, of, unit: "sets of operations" };
+        progress.show(&amount, || plural(made.tests, "test"));
         ControlFlow::Continue(())
     });
     match failed {

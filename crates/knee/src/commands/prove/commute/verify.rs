@@ -19,7 +19,7 @@ use knee_host::workdir::WorkDir;
 use super::testgen::{push_line, sets};
 use crate::args::complete;
 use crate::exit::ExitStatus;
-use crate::pace::Pace;
+use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -79,7 +79,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let dir = work.begin_round()?;
     let mut agent = Agent::start(&dir, tests)?;
     let mut seen = Seen::default();
-    let mut pace = Pace::begin();
+    // Outcomes on standard output may share the terminal.
+    let mut progress = if args.json { Progress::lines(false) } else { Progress::new(false) };
     let mut heard = Instant::now();
     let summary = loop {
         if let Some(signal) = interrupt.take() {
@@ -110,12 +111,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             Line::Test(id, outcome) => seen.add(id, &outcome),
             Line::Done(summary) => break summary,
         }
-        if pace.is_due() {
-            tell!("knee: {} of {}", seen.tests, plural(count, "test"));
-        }
+        let amount = Amount { done: seen.tests as u64, of: count as u64, unit: "tests" };
+        progress.show(&amount, String::new);
     };
+    drop(progress);
     if !args.json {
-        stdout::print(&seen.text(&summary))?;
+        stdout::show(&seen.text(&summary))?;
     }
     Ok(if summary.as_expected == summary.tests { ExitStatus::Done } else { ExitStatus::Policy })
 }

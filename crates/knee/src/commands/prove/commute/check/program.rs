@@ -17,7 +17,7 @@ use knee_trace::{
 
 use super::super::program::Program;
 use super::super::verify::{make_tests, read_tests};
-use super::progress::Progress;
+use super::progress::UnderWay;
 use super::{Args, distinct, kernel, listed, status};
 use crate::exit::ExitStatus;
 use crate::input::emulator::emulator;
@@ -51,7 +51,7 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
     let place = Place::choose(args.kernel.as_deref())?;
     let qemu = place.version();
     let version = qemu.as_deref().unwrap_or_default().to_owned();
-    let (mut progress, done) = Progress::begin(args, &all, tested, version)?;
+    let (mut progress, done) = UnderWay::begin(args, &all, tested, version)?;
     let mut writers = Writers::of(&done);
     if !progress.is_done() {
         qemu?;
@@ -67,7 +67,7 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let tally = progress.end()?;
     if !args.json {
-        stdout::print(&(text(&tally, &title) + &writers.text()))?;
+        stdout::show(&(text(&tally, &title) + &writers.text()))?;
     }
     Ok(status(&tally))
 }
@@ -152,7 +152,7 @@ fn default_kernel() -> anyhow::Result<Kernel> {
 fn run_tests(
     host: ProgramHost<'_>,
     program: &Program,
-    progress: &mut Progress<'_>,
+    progress: &mut UnderWay<'_>,
     writers: &mut Writers,
 ) -> anyhow::Result<()> {
     tell!("knee: {} of {}", plural(progress.left(), "test"), program.name());

@@ -1,4 +1,4 @@
-//! The progress of a check: the remaining tests, and where their results go.
+//! A check under way: the remaining tests, and where their results go.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -8,21 +8,22 @@ use knee_host::number::plural;
 use knee_trace::findings::{Check, Tally, TestLine, Tested, Tests, Writer, is_record};
 
 use super::{Args, now};
-use crate::pace::Pace;
+use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
 
-pub(super) struct Progress<'t> {
+/// A check under way: the remaining tests, and where the results of the others go.
+pub(super) struct UnderWay<'t> {
     /// The test count of the shard, and the tests still to run.
     expected: usize,
     left: Vec<&'t [u8]>,
     tally: Tally,
     record: Option<Writer>,
     json: bool,
-    pace: Pace,
+    progress: Progress,
 }
 
-impl<'t> Progress<'t> {
+impl<'t> UnderWay<'t> {
     /// Begins a check, or resumes one if requested; also returns the tests already in the record.
     pub(super) fn begin(
         args: &Args,
@@ -41,8 +42,11 @@ impl<'t> Progress<'t> {
         let of_shard = all.iter().enumerate().filter(|(nr, _)| args.shard.has(*nr));
         let left = of_shard.filter(|(_, (id, _))| !ids.contains(id.as_str()));
         let left = left.map(|(_, (_, line))| *line).collect();
-        let (tally, pace) = (Tally::of(&done), Pace::begin());
-        Ok((Self { expected, left, tally, record, json: args.json, pace }, done))
+        // Lines of JSON may share the terminal.
+        let progress = if args.json { Progress::lines(false) } else { Progress::new(false) };
+        let progress = progress.resumed_at(done.len() as u64);
+        let tally = Tally::of(&done);
+        Ok((Self { expected, left, tally, record, json: args.json, progress }, done))
     }
 
     /// The count of tests to run when the check began.
@@ -63,9 +67,8 @@ impl<'t> Progress<'t> {
     /// Records the result of a test.
     pub(super) fn keep(&mut self, line: TestLine) -> anyhow::Result<()> {
         self.tally.add(&line);
-        if self.pace.is_due() {
-            tell!("knee: {} of {}", self.tally.total().tests, plural(self.expected, "test"));
-        }
+        let (done, of) = (self.tally.total().tests as u64, self.expected as u64);
+        self.progress.show(&Amount { done, of, unit: "tests" }, String::new);
         if let Some(record) = &mut self.record {
             record.append(&line)?;
         }

@@ -1,0 +1,175 @@
+//! How far a command is: a bar on a terminal, lines elsewhere.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use knee_host::number::duration;
+use knee_host::text::Screen;
+
+use crate::stderr::{self, tell};
+
+/// Between two states of the bar.
+const BAR_INTERVAL: Duration = Duration::from_millis(200);
+/// From the start to the first line: shorter work prints none.
+const FIRST_LINE: Duration = Duration::from_secs(2);
+/// Between two lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Shows on standard error how far a command is.
+pub(crate) struct Progress {
+    style: Style,
+    start: Instant,
+    /// What was done before the start, in a run that is resumed.
+    done_before: u64,
+    next: Instant,
+}
+
+enum Style {
+    Quiet,
+    Bar(ProgressBar),
+    Lines,
+}
+
+/// How much of the work is done.
+pub(crate) struct Amount<'a> {
+    pub(crate) done: u64,
+    pub(crate) of: u64,
+    /// What is counted, in the plural: `tests`.
+    pub(crate) unit: &'a str,
+}
+
+impl Progress {
+    /// A bar if standard error is a terminal.
+    pub(crate) fn new(is_quiet: bool) -> Self {
+        match !is_quiet && std::io::stderr().is_terminal() {
+            true => Self::with(Style::Bar(bar())),
+            false => Self::lines(is_quiet),
+        }
+    }
+
+    /// Lines, for a command that shares its terminal with other output.
+    pub(crate) fn lines(is_quiet: bool) -> Self {
+        Self::with(if is_quiet { Style::Quiet } else { Style::Lines })
+    }
+
+    fn with(style: Style) -> Self {
+        let start = Instant::now();
+        let first = if matches!(style, Style::Bar(_)) { BAR_INTERVAL } else { FIRST_LINE };
+        Self { style, start, done_before: 0, next: start + first }
+    }
+
+    /// The same progress, for work of which `done` was done before.
+    pub(crate) fn resumed_at(mut self, done: u64) -> Self {
+        self.done_before = done;
+        self
+    }
+
+    /// Shows the state of the work, if it is time to. The remaining time is estimated from the pace so
+    /// far. `about` returns what else to show.
+    pub(crate) fn show(&mut self, amount: &Amount<'_>, about: impl FnOnce() -> String) {
+        let new = amount.done.saturating_sub(self.done_before);
+        let seconds = self.start.elapsed().as_secs_f64();
+        let ahead = amount.of.saturating_sub(amount.done) as f64;
+        let left = (new > 0).then(|| seconds / new as f64 * ahead);
+        self.show_with(amount, left, about);
+    }
+
+    /// Like [`Progress::show`], with the remaining seconds, if known.
+    pub(crate) fn show_with(
+        &mut self,
+        amount: &Amount<'_>,
+        left: Option<f64>,
+        about: impl FnOnce() -> String,
+    ) {
+        if !self.is_due() {
+            return;
+        }
+        let Amount { done, of, unit } = amount;
+        let left = left.map_or(String::new(), |left| format!(", {} left", duration(left)));
+        let text = match about() {
+            about if about.is_empty() => format!("{done} of {of} {unit}{left}"),
+            about => format!("{done} of {of} {unit}{left}; {about}"),
+        };
+        match &self.style {
+            Style::Quiet => {}
+            Style::Bar(bar) => {
+                bar.set_length(*of);
+                bar.set_position(*done);
+                bar.set_message(text);
+            }
+            Style::Lines => tell!("knee: {text}"),
+        }
+    }
+
+    /// Shows `text`, if it is time to, for work whose end is not known.
+    pub(crate) fn show_text(&mut self, text: impl FnOnce() -> String) {
+        if self.is_due() {
+            match &self.style {
+                Style::Quiet => {}
+                Style::Bar(bar) => bar.set_message(text()),
+                Style::Lines => tell!("knee: {}", text()),
+            }
+        }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let interval = match self.style {
+            Style::Quiet => return false,
+            Style::Bar(_) => BAR_INTERVAL,
+            Style::Lines => LINE_INTERVAL,
+        };
+        let now = Instant::now();
+        let is_due = now >= self.next;
+        if is_due {
+            self.next = now + interval;
+        }
+        is_due
+    }
+}
+
+/// Removes the bar.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Style::Bar(bar) = &self.style {
+            bar.finish_and_clear();
+            stderr::set_bar(None);
+        }
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let symbols = if Screen::of_stdout().is_ascii { "#>." } else { "█▌·" };
+    let style = ProgressStyle::with_template("{bar:24} {wide_msg}").expect("a constant template");
+    bar.set_style(style.progress_chars(symbols));
+    stderr::set_bar(Some(bar.clone()));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_of_less_than_two_seconds_prints_nothing() {
+        let mut progress = Progress::lines(false);
+        let amount = Amount { done: 1, of: 2, unit: "tests" };
+        progress.show(&amount, || unreachable!("it is not due"));
+        progress.next = Instant::now();
+        let mut is_shown = false;
+        progress.show(&amount, || {
+            is_shown = true;
+            String::new()
+        });
+        assert!(is_shown);
+        progress.show(&amount, || unreachable!("the next line is due in ten seconds"));
+    }
+
+    #[test]
+    fn quiet_progress_is_never_due() {
+        let mut progress = Progress::new(true);
+        progress.next = Instant::now();
+        progress.show_text(|| unreachable!("quiet"));
+    }
+}
