@@ -61,7 +61,7 @@ fn functions(cost: &Value) -> Vec<&str> {
 #[test]
 fn a_shared_offset_goes_from_cpu_to_cpu_and_what_is_shared_by_nobody_stays() {
     for mode in ["threads", "processes"] {
-        let operations = ["lseek_shared", "lseek", "getppid1", "--json", "-n", "2,5"];
+        let operations = ["lseek_shared", "lseek", "getppid1", "--json", "--cpus", "2,5"];
         let Some(run) = cost(&[&operations[..], &["--mode", mode]].concat()) else { return };
         let document = document(&run);
         for cpus in [2, 5] {
@@ -91,7 +91,7 @@ fn data(cost: &Value) -> Vec<&str> {
 #[test]
 fn lines_are_called_by_what_tasks_share_in_an_address_space_and_outside_of_it() {
     let of = |mode| {
-        let run = cost(&["munmap", "open", "--json", "-n", "3", "--mode", mode])?;
+        let run = cost(&["munmap", "open", "--json", "--cpus", "3", "--mode", mode])?;
         let document = document(&run);
         let data = |operation| -> Vec<String> {
             data(measured(&document, operation, 3)).into_iter().map(str::to_owned).collect()
@@ -110,7 +110,7 @@ fn lines_are_called_by_what_tasks_share_in_an_address_space_and_outside_of_it() 
 #[test]
 fn two_guests_find_the_same() {
     let names = TOLERANCES.map(|(operation, _)| operation);
-    let operations = [&names[..], &["--json", "-n", "4"]].concat();
+    let operations = [&names[..], &["--json", "--cpus", "4"]].concat();
     let Some(first) = cost(&operations) else { return };
     let Some(second) = cost(&operations) else { return };
     let (first, second) = (document(&first), document(&second));
@@ -125,7 +125,7 @@ fn two_guests_find_the_same() {
 
 #[test]
 fn a_table_names_the_lines_that_move_and_the_functions_that_touch_them() {
-    let Some(run) = cost(&["lseek_shared", "-n", "3", "--top", "2"]) else { return };
+    let Some(run) = cost(&["lseek_shared", "--cpus", "3", "--top", "2"]) else { return };
     run.assert_code(0)
         .assert_stdout_has("threads, 8 rounds")
         .assert_stdout_has("3 CPUs")

@@ -22,7 +22,7 @@ use crate::stdout;
 #[command(after_help = "Examples:
   knee profile diff before.json after.json
   knee profile diff before.json after.json --flame diff.svg
-  knee profile diff old.data perf.data -n 50")]
+  knee profile diff old.data perf.data --top 50")]
 pub(super) struct Args {
     /// First capture, in any format that `knee profile show` reads
     #[arg(value_name = "BEFORE")]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use knee_agent::{CostRequest, Experiment, Mode, OPERATIONS};
 use knee_host::number::plural;
+use knee_host::text::Screen;
 use knee_trace::{Emulator, End, GuestOptions, Kernel, cost};
 
 use super::check::{kernel, warn_of_missing};
@@ -37,7 +38,7 @@ const MOST_CPUS: u32 = 64;
   knee commute cost munmap                              on the running kernel
   knee commute cost mmap_churn page_fault --kernel bullseye --kernel bookworm --kernel sid
   knee commute cost --kernel vmlinuz-6.12 --json > 6.12.json
-  knee commute cost open --mode processes -n 2,32
+  knee commute cost open -m processes --cpus 2,32
   knee commute cost --list                              list the operations
 
 Exit status 4: a guest ended before its last experiment.")]
@@ -47,17 +48,17 @@ pub(super) struct Args {
     operations: Vec<String>,
 
     /// Virtual CPU counts; knee always measures one CPU as well
-    #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',',
+    #[arg(long, value_name = "N,…", value_delimiter = ',',
           default_values_t = [2, 4, 8, 16],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CPUS)))]
     cpus: Vec<u32>,
 
     /// Processes or threads; threads share one address space and one descriptor table
-    #[arg(long, value_enum, default_value = "threads")]
+    #[arg(short, long, value_enum, default_value = "threads")]
     mode: ModeArg,
 
     /// Measured rounds, after the warm-up
-    #[arg(long, value_name = "N", default_value_t = 32,
+    #[arg(short, long, value_name = "N", default_value_t = 32,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
@@ -132,7 +133,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let view = View { operations: &operations, cpus: &counts, lines: args.top };
     let text = match args.json {
         true => json(&costs, args.mode_name(), args.rounds, &qemu),
-        false => text(&costs, &view, args.mode_name(), args.rounds),
+        false => text(&costs, &view, args.mode_name(), args.rounds, &Screen::of_stdout()),
     };
     stdout::print_or_show(args.json, &text)?;
     Ok(if died { ExitStatus::TestcaseDied } else { ExitStatus::Done })

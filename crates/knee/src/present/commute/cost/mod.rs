@@ -6,6 +6,7 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet};
 
 use knee_host::number::plural;
+use knee_host::text::Screen;
 use knee_trace::findings::plugin_digest;
 use knee_trace::{Cost, Figures, Functions};
 use serde_json::{Value, json as object};
@@ -126,12 +127,18 @@ pub(crate) struct View<'a> {
 }
 
 /// For people.
-pub(crate) fn text(kernels: &[KernelCosts], view: &View<'_>, mode: &str, rounds: u32) -> String {
+pub(crate) fn text(
+    kernels: &[KernelCosts],
+    view: &View<'_>,
+    mode: &str,
+    rounds: u32,
+    screen: &Screen,
+) -> String {
     let rounds = plural(rounds as usize, "round");
     let names: Vec<&str> = kernels.iter().map(|kernel| kernel.release.as_str()).collect();
     let names = names.join(", ");
     let mut text = format!("{BOLD}Linux {names}{BOLD:#}\n{mode}, {rounds}\n\n");
-    text += &table::render(kernels, view);
+    text += &table::render(kernels, view, screen);
     for operation in view.operations {
         for kernel in kernels {
             text += &hot::render(kernel, operation, view);

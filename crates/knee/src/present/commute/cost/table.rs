@@ -4,42 +4,56 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use knee_host::number::plural;
+use knee_host::text::{Cell, Column, Screen, Table};
 use knee_trace::{Figures, Spread};
 
-use super::{BOLD, KernelCosts, View};
+use super::{KernelCosts, View};
 
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 /// What stands for a figure that there is not.
 const UNKNOWN: &str = "-";
 
-/// Widths of the first two columns.
-struct Widths {
-    operation: usize,
-    kernel: usize,
-}
-
-pub(super) fn render(kernels: &[KernelCosts], view: &View<'_>) -> String {
+pub(super) fn render(kernels: &[KernelCosts], view: &View<'_>, screen: &Screen) -> String {
     let labels = match kernels {
         [_] => vec![String::new()],
         several => labels(several),
     };
-    let widths = Widths {
-        operation: view.operations.iter().map(|name| name.len()).max().unwrap_or(0),
-        kernel: labels.iter().map(String::len).max().unwrap_or(0),
-    };
-    let mut text = head(&widths, view);
+    let mut table = Table::new(columns(view));
+    table.titles();
     for operation in view.operations {
         for (at, (kernel, label)) in kernels.iter().zip(&labels).enumerate() {
             let (name, base) = match at {
                 0 => (*operation, None),
                 _ => ("", kernels.first()),
             };
-            let (Widths { operation: first, kernel: second }, row) =
-                (&widths, row(kernel, base, operation, view));
-            let _ = writeln!(text, "{name:first$} {label:second$} {row}");
+            let mut cells = vec![Cell::from(name), label.as_str().into()];
+            cells.extend(row(kernel, base, operation, view));
+            table.row(cells);
         }
     }
-    text + &legend(view)
+    table.render(screen) + &screen.wrap(&legend(view), "  ")
+}
+
+fn columns(view: &View<'_>) -> Vec<Column> {
+    let mut columns = vec![
+        Column::left(""),
+        Column::left("").gap(1),
+        Column::right("instr."),
+        Column::left("").gap(1),
+        Column::right("min–max").drops(1),
+        Column::right("mean").drops(2),
+        Column::right("read").drops(3),
+        Column::right("written").drops(3),
+    ];
+    let more = more(view);
+    let counts = more.iter().enumerate();
+    columns.extend(
+        counts.map(|(nr, cpus)| Column::right(format!("{cpus} CPUs")).in_series(nr, more.len(), 5)),
+    );
+    if !more.is_empty() {
+        columns.extend([Column::left("").gap(1), Column::right("fetched").drops(4)]);
+    }
+    columns
 }
 
 /// The numbers of the releases where they tell kernels apart.
@@ -56,39 +70,25 @@ fn labels(kernels: &[KernelCosts]) -> Vec<String> {
     }
 }
 
-fn head(widths: &Widths, view: &View<'_>) -> String {
-    let Widths { operation, kernel } = widths;
-    let mut text = format!(
-        "{:operation$} {:kernel$} {BOLD}{:>7}{:7}{:>15}{:>8}{:>7}{:>8}",
-        "", "", "instr.", "", "min–max", "mean", "read", "written"
-    );
-    for cpus in more(view) {
-        let _ = write!(text, "{:>8}", format!("{cpus} CPUs"));
-    }
-    if !more(view).is_empty() {
-        let _ = write!(text, "{:7}{:>8}", "", "fetched");
-    }
-    text + &format!("{BOLD:#}\n")
-}
-
 /// The numbers of CPUs that are not one alone.
 fn more<'a>(view: &View<'a>) -> &'a [u32] {
     view.cpus.get(1..).unwrap_or_default()
 }
 
-/// The figures of one kernel, compared with another one where there is one.
+/// The figures of one kernel, compared with another one where there is one: the cells from the
+/// instructions on.
 fn row(
     kernel: &KernelCosts,
     base: Option<&KernelCosts>,
     operation: &str,
     view: &View<'_>,
-) -> String {
-    let Some(alone) = kernel.of(operation, 1) else { return format!("{DIM}not measured{DIM:#}") };
+) -> Vec<Cell> {
+    let Some(alone) = kernel.of(operation, 1) else { return vec![UNKNOWN.into()] };
     let ratio = |cpus: u32, of: fn(&Figures) -> f64| {
         let base = base.and_then(|base| base.of(operation, cpus)).map(of);
         match (base, kernel.of(operation, cpus).map(of)) {
-            (Some(base), Some(own)) if base > 0.0 => format!(" {DIM}×{:<5.2}{DIM:#}", own / base),
-            _ => " ".repeat(7),
+            (Some(base), Some(own)) if base > 0.0 => Cell::new(format!("×{:.2}", own / base), DIM),
+            _ => Cell::default(),
         }
     };
     let Spread { median, min, max, mean } = alone.instructions;
@@ -96,23 +96,22 @@ fn row(
         true => String::new(),
         false => format!("{min}–{max}"),
     };
-    let mut text = format!(
-        "{median:>7}{}{range:>15}{mean:>8.0}{:>7}{:>8}",
+    let mut cells = vec![
+        median.to_string().into(),
         ratio(1, |figures| figures.instructions.median as f64),
-        alone.read.median,
-        alone.written.median
-    );
-    let shown = |figure: Option<f64>| figure.map_or(UNKNOWN.to_owned(), lines);
-    for &cpus in more(view) {
-        let taken = kernel.of(operation, cpus).map(|figures| figures.taken.mean);
-        let _ = write!(text, "{:>8}", shown(taken));
-    }
+        range.into(),
+        format!("{mean:.0}").into(),
+        alone.read.median.to_string().into(),
+        alone.written.median.to_string().into(),
+    ];
+    let shown = |figure: Option<f64>| Cell::from(figure.map_or(UNKNOWN.to_owned(), lines));
+    let taken = |cpus| kernel.of(operation, cpus).map(|figures| figures.taken.mean);
+    cells.extend(more(view).iter().map(|&cpus| shown(taken(cpus))));
     if let Some(&most) = more(view).last() {
         let fetched = kernel.of(operation, most).map(|figures| figures.fetched.mean);
-        text += &ratio(most, |figures| figures.taken.mean);
-        let _ = write!(text, "{:>8}", shown(fetched));
+        cells.extend([ratio(most, |figures| figures.taken.mean), shown(fetched)]);
     }
-    text
+    cells
 }
 
 fn legend(view: &View<'_>) -> String {
@@ -163,7 +162,7 @@ mod tests {
 
     fn plain(kernels: &[KernelCosts]) -> String {
         let view = View { operations: &["lseek", "open"], cpus: &[1, 2], lines: 0 };
-        anstream::adapter::strip_str(&render(kernels, &view)).to_string()
+        anstream::adapter::strip_str(&render(kernels, &view, &Screen::UNLIMITED)).to_string()
     }
 
     #[test]
@@ -173,11 +172,11 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "              instr.               min–max    mean   read written  2 CPUs        fetched",
-                "lseek 5.10.0     356               356–363     406     24      12       3              0",
-                "      6.1.0      406 ×1.14         406–413     406     24      12       2 ×0.68        0",
-                "open  5.10.0 not measured",
-                "      6.1.0  not measured",
+                "              instr.        min–max  mean  read  written  2 CPUs        fetched",
+                "lseek 5.10.0     356        356–363   406    24       12       3              0",
+                "      6.1.0      406 ×1.14  406–413   406    24       12       2 ×0.68        0",
+                "open  5.10.0       -",
+                "      6.1.0        -",
             ]
         );
     }
