@@ -38,18 +38,3 @@ mod symbols;
 pub mod view;
 
 pub use capture::{Capture, Stacks};
-
-/// That a schema is as it is in `schemas`.
-#[cfg(test)]
-fn assert_committed(name: &str, schema: &serde_json::Value) {
-    let path = format!("{}/schemas/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
-    let current = serde_json::to_string_pretty(schema).unwrap() + "\n";
-    if std::env::var_os("SNAPSHOTS").is_some_and(|mode| mode == "overwrite") {
-        std::fs::write(&path, &current).unwrap();
-    }
-    assert_eq!(
-        std::fs::read_to_string(&path).unwrap_or_default(),
-        current,
-        "SNAPSHOTS=overwrite renews it"
-    );
-}

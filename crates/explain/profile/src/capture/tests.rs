@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use snapbox::assert_data_eq;
 
 use super::*;
 
@@ -101,5 +102,6 @@ proptest! {
 
 #[test]
 fn the_schema_is_committed() {
-    crate::assert_committed("capture", &schema());
+    let committed = snapbox::file!["../../schemas/capture.schema.json"].raw();
+    assert_data_eq!(format!("{:#}\n", schema()), committed);
 }

@@ -151,24 +151,58 @@ mod tests {
         assert_eq!((all.ours, all.stolen.as_slice()), (all.machine, [2, 3].as_slice()));
     }
 
-    #[test]
-    fn this_thread_waits_for_its_cpu_no_longer_than_it_lives() {
-        let pid = std::process::id() as i32;
-        let mut delays = RunDelays::watch([(pid, pid)].into_iter());
-        assert!(delays.longest() < 10.0);
+    /// A kernel file that the test writes.
+    fn file(text: &str) -> std::fs::File {
+        let file = tempfile::tempfile().unwrap();
+        write(&file, text);
+        file
+    }
+
+    fn write(file: &std::fs::File, text: &str) {
+        file.set_len(0).unwrap();
+        file.write_all_at(text.as_bytes(), 0).unwrap();
     }
 
     #[test]
-    fn shares_add_up() {
-        let mut times = CpuTimes::watch(&[]);
-        let (s, _) = loop {
-            // None while no tick is over, of which nobody knows when the host lets one come.
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            assert!(times.read().is_some(), "/proc/stat is readable");
-            if let Some(shares) = times.shares() {
-                break shares;
-            }
-        };
-        assert!((s.user + s.system + s.idle + s.steal - 1.0).abs() < 1e-9);
+    fn the_longest_wait_since_the_last_call_counts() {
+        let files = [file("9 1000000000 3\n"), file("9 4000000000 3\n")];
+        let [one, other] = &files.each_ref().map(|file| file.try_clone().unwrap());
+        let [first, second] = files;
+        let mut delays =
+            RunDelays { files: vec![Some(first), None, Some(second)], before: vec![0; 3] };
+        assert_eq!(delays.longest(), 4.0);
+        assert_eq!(delays.longest(), 0.0, "nothing new");
+        write(one, "12 3500000000 5\n");
+        write(other, "12 5000000000 5\n");
+        assert_eq!(delays.longest(), 2.5);
+        write(one, "not a number\n");
+        assert_eq!(delays.longest(), 0.0);
+    }
+
+    #[test]
+    fn a_thread_of_this_process_can_be_watched() {
+        let pid = std::process::id() as i32;
+        let delays = RunDelays::watch([(pid, pid)].into_iter());
+        let has_schedstat = std::path::Path::new("/proc/self/schedstat").exists();
+        assert_eq!(delays.files[0].is_some(), has_schedstat);
+    }
+
+    #[test]
+    fn shares_are_of_the_time_since_the_last_call() {
+        let stat =
+            file("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n");
+        let own = stat.try_clone().unwrap();
+        let mut times =
+            CpuTimes { file: Some(stat), cpus: vec![1], before: None, text: vec![0; 16] };
+        times.before = times.read();
+        assert!(times.shares().is_none(), "no tick is over");
+        write(
+            &own,
+            "cpu  60 0 20 100 0 0 0 20 0 0\ncpu0 0 0 0 100 0 0 0 0 0 0\ncpu1 60 0 20 0 0 0 0 20 0 0\n",
+        );
+        let (shares, stolen) = times.shares().unwrap();
+        assert_eq!((shares.user, shares.system), (0.6, 0.2));
+        assert_eq!((shares.idle, shares.steal), (0.0, 0.2));
+        assert_eq!((shares.machine_idle, stolen), (0.5, 0.2));
     }
 }
