@@ -280,13 +280,14 @@ fn triangle(names: &[&str], pairs: &[([usize; 2], Exploration)], columns: Range<
     let mut text = String::new();
     for (row, name) in names.iter().enumerate().skip(columns.start) {
         let _ = write!(text, "{name:width$}");
-        for at in columns.start..columns.end.min(row + 1) {
+        let end = columns.end.min(row + 1);
+        for (at, head) in names.iter().enumerate().take(end).skip(columns.start) {
             let exploration = pairs.iter().find(|([i, j], _)| (*i, *j) == (at, row));
             let share = exploration.map_or("?".to_owned(), |(_, found)| {
                 let (all, commuting) = counts(found);
                 percent(commuting, all)
             });
-            let _ = write!(text, " {share:>0$}", column(names[at]));
+            let _ = write!(text, " {share:>0$}", column(head));
         }
         text.push('\n');
     }
