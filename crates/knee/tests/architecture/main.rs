@@ -1,5 +1,7 @@
 //! The rules of ARCHITECTURE.md that a compiler does not check.
 
+mod imports;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -127,4 +129,28 @@ fn the_runner_names_neither_testcases_nor_the_crates_that_they_measure() {
         }
     });
     assert!(files > 20, "{files} files");
+}
+
+/// The crates whose files form no circle.
+const WITHOUT_CIRCLES: [&str; 1] = ["host/src/lib.rs"];
+
+/// The imports between the files of a crate, by the path of its root under `crates`.
+fn imports_of(root: &str) -> imports::Graph {
+    let root = workspace().join("crates").join(root);
+    let folder = root.parent().unwrap();
+    let read = |path: &Path| std::fs::read_to_string(folder.join(path)).ok();
+    imports::imports(root.file_name().unwrap().to_str().unwrap(), read)
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let mut found = String::new();
+    for root in WITHOUT_CIRCLES {
+        let graph = imports_of(root);
+        assert!(graph.len() > 5, "{root}: {} files", graph.len());
+        for circle in imports::circles(&graph) {
+            found += &format!("\n{root}: {}", imports::shown(&circle));
+        }
+    }
+    assert!(found.is_empty(), "move what both files need into one of its own:{found}");
 }
