@@ -1,11 +1,24 @@
 //! Bootstrap resamples of a curve, and percentiles of what they give.
 
 use super::least_squares::{Law, Refitter};
-use super::{Basis, COEFFICIENTS, FitOptions, Usl};
+use super::model::{COEFFICIENTS, Usl};
+use super::options::FitOptions;
 use crate::bootstrap::MedianBootstrap;
 
 /// The bootstrap of a median of fewer rounds is too narrow to be shown.
 const FEWEST_ROUNDS: usize = 3;
+
+/// What the intervals are made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// Rounds resampled within each task count.
+    Rounds,
+    /// Residuals of the fit, as some task counts have fewer than three rounds.
+    Residuals,
+    /// Three points with few rounds: the law passes through them whatever they are, and there
+    /// are no intervals.
+    Nothing,
+}
 
 /// Draws curves that might have been measured in place of the one that was.
 pub(super) struct Resampler {

@@ -36,38 +36,23 @@ mod intervals;
 mod least_squares;
 mod many;
 mod model;
+mod options;
 
+pub use intervals::Basis;
 pub use many::fit_all;
 pub use model::Usl;
+pub use options::FitOptions;
 
 use crate::median;
 use intervals::{Resampler, percentiles};
 use least_squares::Law;
+use model::COEFFICIENTS;
 
-/// Three coefficients take three points; what they predict is only checked by more.
-const COEFFICIENTS: usize = 3;
 /// Gunther advises six points at least before a fit is used to predict.
 const FEWEST_TO_PREDICT: usize = 6;
 /// κ counts as 0 when it costs less than this at the most tasks measured, as a share of the time
 /// of one: no measurement resolves it.
 const UNRESOLVED: f64 = 1e-6;
-
-/// How to fit.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FitOptions {
-    /// Of the intervals.
-    pub confidence: f64,
-    /// Bootstrap resamples.
-    pub resamples: u32,
-    /// Of the resamples: the same rounds and seed give the same fit.
-    pub seed: u64,
-}
-
-impl Default for FitOptions {
-    fn default() -> Self {
-        Self { confidence: 0.95, resamples: 2000, seed: 1 }
-    }
-}
 
 /// Why there is no fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -87,18 +72,6 @@ pub enum Worth {
     Prediction,
     /// Fewer: it describes the points measured and is no prediction.
     Description,
-}
-
-/// What the intervals are made from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Basis {
-    /// Rounds resampled within each task count.
-    Rounds,
-    /// Residuals of the fit, as some task counts have fewer than three rounds.
-    Residuals,
-    /// Three points with few rounds: the law passes through them whatever they are, and there
-    /// are no intervals.
-    Nothing,
 }
 
 /// A value and the interval of it, when there is one.

@@ -1,5 +1,8 @@
 //! The law itself and what follows from its three coefficients.
 
+/// Three coefficients take three points; what they predict is only checked by more.
+pub(super) const COEFFICIENTS: usize = 3;
+
 /// A throughput curve after the Universal Scalability Law,
 /// X(n) = λn / (1 + σ(n − 1) + κn(n − 1)).
 #[derive(Debug, Clone, Copy, PartialEq)]
