@@ -11,7 +11,7 @@ use knee_run::task::{Outcome, Task, TaskError};
 use knee_run::testcase::Testcase;
 use knee_sync::conn_table::{ConnTable, EpochTable, FourTuple, LockedTable};
 
-use super::shared;
+use super::shared::shared;
 
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {

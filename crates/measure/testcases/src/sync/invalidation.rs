@@ -9,7 +9,7 @@ use knee_run::testcase::{Need, Testcase};
 use knee_sync::System;
 use knee_sync::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
 
-use super::{repeat, shared};
+use super::shared::{repeat, shared};
 
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {

@@ -8,10 +8,9 @@ mod invalidation;
 mod reclamation;
 mod refcount;
 mod rwlock;
+mod shared;
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::{Need, Testcase};
+use knee_run::testcase::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] = &[
     reclamation::TESTCASES,
@@ -20,18 +19,3 @@ pub(super) const TABLES: &[&[Testcase]] = &[
     invalidation::TESTCASES,
     conn_lookup::TESTCASES,
 ];
-
-/// A testcase whose tasks share an object of their process.
-const fn shared(run: fn(&Task<'_>) -> Outcome) -> Testcase {
-    Testcase { needs: &[Need::Threads], ..Testcase::new(Family::Sync, run) }
-}
-
-/// `operation` for ever. Once before the start, as a thread registers when it first takes part.
-#[inline]
-fn repeat(task: &Task<'_>, mut operation: impl FnMut()) -> Outcome {
-    operation();
-    task.repeat(|| {
-        operation();
-        Ok(())
-    })
-}

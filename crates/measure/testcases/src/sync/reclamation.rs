@@ -8,7 +8,7 @@ use knee_run::testcase::Testcase;
 use knee_sync::epoch;
 use knee_sync::hazard::AtomicBox;
 
-use super::{repeat, shared};
+use super::shared::{repeat, shared};
 
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {

@@ -10,7 +10,7 @@ use knee_run::testcase::Testcase;
 use knee_sync::refs::refcache::Shared;
 use knee_sync::refs::{PerCpuRef, Snzi};
 
-use super::{repeat, shared};
+use super::shared::{repeat, shared};
 
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {

@@ -7,7 +7,7 @@ use knee_run::area::Padded;
 use knee_run::testcase::Testcase;
 use knee_sync::rm::RmLock;
 
-use super::{repeat, shared};
+use super::shared::{repeat, shared};
 
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {

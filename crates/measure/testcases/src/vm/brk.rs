@@ -7,7 +7,7 @@ use knee_run::task::{Outcome, Task, TaskError};
 use knee_run::testcase::Testcase;
 use knee_vm::{MapError, PAGE, Pages, Protection};
 
-use super::of_any_design;
+use super::hosted::of_any_design;
 use super::user::{User, during};
 
 pub(super) const TESTCASES: &[Testcase] = &[

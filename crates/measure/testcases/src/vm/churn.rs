@@ -4,7 +4,7 @@ use knee_run::task::{Outcome, Task};
 use knee_run::testcase::Testcase;
 use oorandom::Rand32;
 
-use super::of_any_design;
+use super::hosted::of_any_design;
 use super::user::User;
 use crate::memory::churn::{MAPS, share, size};
 

@@ -3,7 +3,7 @@
 use knee_run::task::{Outcome, Task};
 use knee_run::testcase::Testcase;
 
-use super::of_any_design;
+use super::hosted::of_any_design;
 use super::user::{User, during};
 use crate::memory::fork::BYTES;
 

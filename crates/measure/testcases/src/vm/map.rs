@@ -4,8 +4,8 @@ use knee_run::task::{Outcome, Task};
 use knee_run::testcase::Testcase;
 use knee_vm::Sharing;
 
+use super::hosted::{hosted, of_any_design};
 use super::user::User;
-use super::{hosted, of_any_design};
 use crate::memory::region::LARGE;
 
 pub(super) const TESTCASES: &[Testcase] = &[

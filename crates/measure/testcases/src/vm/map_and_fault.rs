@@ -5,7 +5,7 @@ use knee_run::testcase::Testcase;
 use knee_vm::PAGE;
 
 use super::choices::DESIGNS_AND_SHOOTDOWN;
-use super::hosted;
+use super::hosted::hosted;
 use super::user::User;
 use crate::memory::region::LARGE;
 

@@ -3,6 +3,10 @@
 use knee_vm::hosted::{Hosted, Processor};
 use knee_vm::{AddressSpace, MapError};
 
+/// Pages that may be mapped: a limit that is never reached, as that of kernels mostly is not, so what is
+/// measured is to count.
+pub(super) const LIMIT: u64 = 1 << 40;
+
 /// A CPU of the machine that all tasks are.
 pub(super) type Cpu = Processor<'static>;
 

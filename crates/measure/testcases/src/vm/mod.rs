@@ -13,6 +13,7 @@ mod choices;
 mod churn;
 mod disjoint;
 mod fork;
+mod hosted;
 mod map;
 mod map_and_fault;
 mod memory;
@@ -22,10 +23,7 @@ mod protect;
 mod tlb_flush;
 mod user;
 
-use choices::DESIGNS;
-use knee_results::Family;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::{Need, Testcase};
+use knee_run::testcase::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] = &[
     brk::TESTCASES,
@@ -39,18 +37,10 @@ pub(super) const TABLES: &[&[Testcase]] = &[
     fork::TESTCASES,
 ];
 
-/// A testcase whose tasks are the CPUs of one machine.
-const fn hosted(run: fn(&Task<'_>) -> Outcome) -> Testcase {
-    Testcase { needs: &[Need::Threads], ..Testcase::new(Family::Vm, run) }
-}
-
-/// One that older designs have as well.
-const fn of_any_design(run: fn(&Task<'_>) -> Outcome) -> Testcase {
-    Testcase { parameters: DESIGNS, ..hosted(run) }
-}
-
 #[cfg(test)]
 mod tests {
+    use knee_results::Family;
+
     use super::*;
     use crate::CATALOGUE;
 

@@ -11,8 +11,7 @@ use knee_vm::classic::{
 };
 use knee_vm::hosted::Hosted;
 
-use super::memory::{Cpu, Memory};
-use super::user::LIMIT;
+use super::memory::{Cpu, LIMIT, Memory};
 
 /// What is made for a choice, and what the space is of.
 struct Wanted<'a> {

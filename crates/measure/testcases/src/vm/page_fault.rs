@@ -5,8 +5,8 @@ use knee_run::testcase::{Need, Testcase, Unit};
 use knee_vm::hosted::Hosted;
 use knee_vm::{AddressSpace, PAGE, Sharing};
 
+use super::hosted::{hosted, of_any_design};
 use super::user::{Region, User};
-use super::{hosted, of_any_design};
 use crate::memory::page_fault::{MAPPED, ONCE};
 use crate::memory::region::LARGE;
 

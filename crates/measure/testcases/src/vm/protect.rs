@@ -4,7 +4,7 @@ use knee_run::task::{Outcome, Task};
 use knee_run::testcase::Testcase;
 use knee_vm::{PAGE, Protection};
 
-use super::of_any_design;
+use super::hosted::of_any_design;
 use super::user::User;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {

@@ -7,8 +7,8 @@ use knee_run::testcase::{Need, Testcase};
 use knee_vm::hosted::Hosted;
 use knee_vm::{AddressSpace, PAGE, Sharing};
 
+use super::hosted::{hosted, of_any_design};
 use super::user::{Region, User};
-use super::{hosted, of_any_design};
 use crate::memory::region::LARGE;
 use crate::memory::tlb_flush::{SMALL, UNIT};
 

@@ -8,12 +8,9 @@ use knee_vm::hosted::Hosted;
 use knee_vm::{AddressSpace, Object, PAGE, Pages, Protection, Quota, Sharing, Space};
 
 use super::choices::LAZY;
-use super::memory::{Cpu, Memory};
+use super::memory::{Cpu, LIMIT, Memory};
 use super::older;
 
-/// Pages that may be mapped: a limit that is never reached, as that of kernels mostly is not, so what is
-/// measured is to count.
-pub(super) const LIMIT: u64 = 1 << 40;
 /// Frames of each task beside those of its pages and their tables: what a CPU keeps for itself, tables of
 /// pages that were mapped before, and upper ones.
 const FRAMES: usize = 512;

@@ -1,0 +1,20 @@
+//! Testcases whose tasks share an object of their process.
+
+use knee_results::Family;
+use knee_run::task::{Outcome, Task};
+use knee_run::testcase::{Need, Testcase};
+
+/// A testcase whose tasks share an object of their process.
+pub(super) const fn shared(run: fn(&Task<'_>) -> Outcome) -> Testcase {
+    Testcase { needs: &[Need::Threads], ..Testcase::new(Family::Sync, run) }
+}
+
+/// `operation` for ever. Once before the start, as a thread registers when it first takes part.
+#[inline]
+pub(super) fn repeat(task: &Task<'_>, mut operation: impl FnMut()) -> Outcome {
+    operation();
+    task.repeat(|| {
+        operation();
+        Ok(())
+    })
+}
