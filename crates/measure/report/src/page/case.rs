@@ -4,8 +4,9 @@ use knee_host::number::{Prefix, percent, si};
 use knee_results::Mode;
 use maud::{Markup, html};
 
+use super::fragment::fragment;
 use super::packed::packed;
-use super::{fit, fragment, profiles, table, words};
+use super::{fit, profiles, table, words};
 use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
 use crate::model::Case;

@@ -6,7 +6,7 @@
 use knee_host::number::plural;
 use maud::{Markup, html};
 
-use super::fragment;
+use super::fragment::fragment;
 use super::triangle::{COLOURS, heat, triangle};
 use crate::matrix::{Matrix, MatrixOperation, Pair};
 

@@ -6,10 +6,11 @@ use knee_host::number::plural;
 use maud::{Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
-use super::STYLE;
 use crate::chart::{run_class, swatch};
 use crate::model::Run;
 use crate::reading::Reading;
+
+pub(super) const STYLE: &str = include_str!("../../assets/report.css");
 
 /// `scripts` and `styles` are those of the page, and of what is drawn in it.
 pub(super) fn head(title: &str, scripts: &[&str], styles: &[&str]) -> Markup {

@@ -4,6 +4,7 @@
 mod case;
 mod commuting;
 mod fit;
+mod fragment;
 mod head;
 mod machine;
 mod overview;
@@ -14,6 +15,7 @@ mod table;
 mod triangle;
 mod words;
 
+use head::STYLE;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::reading::Reading;
@@ -21,7 +23,6 @@ use crate::{chart, embed, finding};
 
 pub(crate) use words::words_of_changes;
 
-const STYLE: &str = include_str!("../../assets/report.css");
 /// What makes runs move, what shows tests, and what makes matrices; a page has the ones it needs.
 const RUNS_SCRIPT: &str = include_str!("../../assets/report.js");
 const SHARED_SCRIPT: &str = include_str!("../../assets/shared.js");
@@ -92,21 +93,4 @@ fn sections(matrices: bool, shared: bool) -> Markup {
             a href="#machine" { "Machine and method" }
         }
     }
-}
-
-/// The name of a testcase as it stands in the fragment of an address, and so in an id.
-fn fragment(name: &str) -> String {
-    use std::fmt::Write as _;
-    let mut encoded = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                encoded.push(char::from(byte));
-            }
-            _ => {
-                let _ = write!(encoded, "%{byte:02X}");
-            }
-        }
-    }
-    encoded
 }

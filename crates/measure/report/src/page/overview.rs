@@ -7,7 +7,8 @@ use knee_results::Mode;
 use knee_results::Verdict;
 use maud::{Markup, html};
 
-use super::{fragment, words};
+use super::fragment::fragment;
+use super::words;
 use crate::chart::{SparkScale, spark, swatch};
 use crate::model::{Change, ChangeVerdict};
 use crate::reading::{CaseReading, CurveReading, Reading, Shown};

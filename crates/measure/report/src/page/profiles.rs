@@ -5,7 +5,7 @@ use knee_host::number::plural;
 use knee_results::Mode;
 use maud::{Markup, PreEscaped, html};
 
-use super::fragment;
+use super::fragment::fragment;
 use crate::model::{Page, Profile};
 
 /// The graphs of a testcase, to be opened.

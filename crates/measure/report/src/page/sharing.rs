@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use maud::{Markup, html};
 use serde::Serialize;
 
-use super::fragment;
+use super::fragment::fragment;
 use super::packed::packed;
 use super::triangle::{COLOURS, heat, triangle};
 use crate::shared::{Shared, SharedVerdict};
