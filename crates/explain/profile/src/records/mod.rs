@@ -18,6 +18,7 @@ use linux_perf_event_reader::constants::{
 };
 use linux_perf_event_reader::{CpuMode, EventRecord, SampleRecord};
 use off_cpu::OffCpu;
+use space::NO_MAPS;
 
 pub(crate) use family::Family;
 pub(crate) use order::InOrder;
@@ -32,9 +33,6 @@ const STACKS_WITHOUT_NAMES: usize = 1 << 17;
 
 /// What samples of unknown programs are counted under.
 const UNKNOWN_PROGRAM: &str = "[unknown]";
-
-/// The maps of a stack in which user space does not occur.
-const NO_MAPS: u32 = u32::MAX;
 
 /// Collects records into stacks.
 pub(crate) struct Records {

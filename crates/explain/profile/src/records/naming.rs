@@ -7,7 +7,7 @@
 use foldhash::HashMap;
 use linux_perf_event_reader::constants::{PERF_CONTEXT_MAX, PERF_CONTEXT_USER};
 
-use super::{NO_MAPS, Spaces};
+use super::space::{NO_MAPS, Spaces};
 use crate::capture::Stacks;
 use crate::symbols::{Address, Symbols};
 

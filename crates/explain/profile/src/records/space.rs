@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::rc::Rc;
 
+/// The maps of a stack in which user space does not occur.
+pub(super) const NO_MAPS: u32 = u32::MAX;
+
 /// A range of addresses, without its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Area {

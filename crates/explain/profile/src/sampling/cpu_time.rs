@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rustix::param::clock_ticks_per_second;
 
-use super::drain::now;
-use super::numbers;
+use super::event::now;
+use super::proc::numbers;
 use crate::records::Family;
 
 /// CPU time of all processes, at points in time between which somebody is sampled.

@@ -6,8 +6,8 @@ use std::sync::mpsc::Receiver;
 
 use linux_perf_event_reader::{ContextSwitchRecord, EventRecord, RecordParseInfo};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
 
+use super::event::now;
 use super::processes;
 use super::ring::Ring;
 use crate::capture::{Losses, Stacks};
@@ -170,10 +170,4 @@ impl<C: Collector> Drain<C> {
         collector.looked();
         self.before = now;
     }
-}
-
-/// The time of the events' clock, in nanoseconds.
-pub(super) fn now() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -9,10 +9,12 @@ use linux_perf_event_reader::{Endianness, PerfEventAttr, RecordParseInfo};
 use perf_event_open_sys::{bindings, ioctls, perf_event_open};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::access::{SampleError, paranoid};
+use super::options::Every;
 use super::ring::Ring;
-use super::{Every, Target};
+use super::target::{Target, gone};
 use crate::capture::{Clock, Unit};
 
 type Attr = bindings::perf_event_attr;
@@ -125,7 +127,7 @@ pub(super) fn choose(
                     _ => return Err(SampleError::NoCycles { error }),
                 }
             }
-            Some(Errno::SRCH) => return Err(super::gone(target)),
+            Some(Errno::SRCH) => return Err(gone(target)),
             _ => return Err(SampleError::Refused(error)),
         }
     }
@@ -313,6 +315,12 @@ impl Chosen {
             user_only: !self.sees_kernel,
         })
     }
+}
+
+/// The time of the events' clock, in nanoseconds.
+pub(super) fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn open(attr: &mut Attr, thread: i32, cpu: i32) -> io::Result<OwnedFd> {

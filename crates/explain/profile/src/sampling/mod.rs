@@ -13,20 +13,25 @@ mod cpu_time;
 mod drain;
 mod event;
 mod locks;
+mod options;
+mod proc;
 mod processes;
 mod ring;
 mod session;
+mod target;
 mod tracefs;
 mod watch;
 
-use std::{fs, io};
+use std::fs;
 
 pub use access::SampleError;
 use drain::Collected;
 use event::{Chosen, What};
 pub use locks::LockSampler;
+pub use options::{Every, FREQUENCY, Options};
 use ring::Ring;
 use session::Session;
+pub use target::Target;
 pub use watch::Watch;
 
 use knee_host::CpuList;
@@ -34,55 +39,6 @@ use knee_host::CpuList;
 use crate::capture::{About, Capture, Clock, Losses, Machine, Work};
 use crate::kernel_symbols::KernelSymbols;
 use crate::records::Records;
-
-/// Samples per second and CPU unless the user says otherwise. No divisor of what programs do by the
-/// clock, as Brendan Gregg has it.
-pub const FREQUENCY: u64 = 997;
-
-/// What to sample.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// A process, all its threads, and whatever they start from now on.
-    Process(i32),
-    /// A process that is about to become a program: sampled from then on, with whatever it starts.
-    Exec(i32),
-    /// Everything on all CPUs.
-    System,
-}
-
-/// What makes a sample due.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Every {
-    /// Cycles where the machine counts them, else the CPU's clock.
-    #[default]
-    Best,
-    /// Cycles of the CPU.
-    Cycles,
-    /// A timer that runs while the CPU does (`cpu-clock`).
-    CpuClock,
-    /// A timer that runs while a thread has no CPU: it sleeps, or waits for one.
-    OffCpu,
-}
-
-/// How to sample.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// What makes a sample due.
-    pub every: Every,
-    /// Samples per second and CPU.
-    pub frequency: u64,
-    /// A thread whose samples are left out, such as one that watches the others.
-    pub without: Option<i32>,
-    /// Whether what is sampled maps no code and starts no programs once sampling is enabled. What is
-    /// mapped is read then, and not followed, for which each `mmap` pays a twentieth of its time.
-    pub fixed_code: bool,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { every: Every::Best, frequency: FREQUENCY, without: None, fixed_code: false }
-    }
-}
 
 /// What is being sampled. Dropping it ends that.
 #[derive(Debug)]
@@ -197,23 +153,6 @@ fn machine(started_at: impl Into<String>) -> Machine {
         kernel: knee_host::environment::kernel(),
         cpus: CpuList::online().map_or(0, |cpus| cpus.len() as u32),
         started_at: started_at.into(),
-    }
-}
-
-fn threads(pid: i32) -> Result<Vec<i32>, SampleError> {
-    numbers(&format!("/proc/{pid}/task")).map_err(|_| SampleError::NoProcess { pid })
-}
-
-/// Processes or threads that a directory of `/proc` has.
-fn numbers(directory: &str) -> io::Result<Vec<i32>> {
-    let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
-    Ok(fs::read_dir(directory)?.filter_map(number).collect())
-}
-
-fn gone(target: &Target) -> SampleError {
-    match target {
-        Target::Process(pid) | Target::Exec(pid) => SampleError::NoProcess { pid: *pid },
-        Target::System => SampleError::Cpus(io::ErrorKind::NotFound.into()),
     }
 }
 

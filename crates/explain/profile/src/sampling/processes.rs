@@ -3,7 +3,8 @@
 use std::fs;
 
 use super::cpu_time::table;
-use super::{Target, numbers, threads};
+use super::proc::{numbers, threads};
+use super::target::Target;
 use crate::records::{Family, Records};
 
 /// Takes in what runs already: its programs, and what code they have mapped.

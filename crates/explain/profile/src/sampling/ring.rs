@@ -10,7 +10,6 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
 
 use super::access::SampleError;
-use super::event::Event;
 
 /// A buffer: a page of the kernel's that says where it is, and a ring of bytes behind it.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ impl Ring {
     const LEAST: usize = 32 << 10;
 
     /// Maps the buffer of an event, of so many bytes, a power of two, or fewer where memory is short.
-    pub(super) fn map(event: &Event, bytes: usize) -> Result<Ring, SampleError> {
+    pub(super) fn map(event: &impl AsFd, bytes: usize) -> Result<Ring, SampleError> {
         let fd = event.as_fd().try_clone_to_owned().map_err(SampleError::Cpus)?;
         let mut bytes = bytes.max(page_size());
         loop {

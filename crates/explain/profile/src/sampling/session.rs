@@ -16,8 +16,9 @@ use super::access::SampleError;
 use super::cpu_time::{CpuTime, descendants};
 use super::drain::{Code, Collector, Drain};
 use super::event::{Chosen, Event, Role};
+use super::proc::threads;
 use super::ring::Ring;
-use super::{Target, gone, threads};
+use super::target::{Target, gone};
 use crate::records::Family;
 
 /// Events that write, and a thread that makes a `T` of what they write.

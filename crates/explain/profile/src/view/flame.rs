@@ -23,18 +23,10 @@ mod svg;
 
 use frames::{Frame, frames};
 use svg::{Bar, Graph};
+pub use svg::{SCRIPT, STYLE};
 
 use crate::capture::{Capture, Clock, Unit};
 use crate::diff::{Difference, Measure, Scale};
-
-/// Frames narrower than this share of the graph are not drawn: a tenth of a pixel.
-const NARROWEST: f64 = 0.0001;
-
-/// What is in the style element of each graph: a page that holds graphs allows it by its hash.
-pub const STYLE: &str = concat!("\n", include_str!("flame/flame.css"));
-
-/// What is in the script element of each graph.
-pub const SCRIPT: &str = concat!("\n", include_str!("flame/flame.js"));
 
 /// Which capture a difference takes its widths from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

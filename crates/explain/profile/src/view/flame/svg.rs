@@ -1,9 +1,17 @@
 //! The drawing of a flame graph.
 
-use super::{SCRIPT, STYLE};
 use std::fmt::Write;
 
-use super::{Frame, NARROWEST};
+use super::frames::Frame;
+
+/// Frames narrower than this share of the graph are not drawn: a tenth of a pixel.
+const NARROWEST: f64 = 0.0001;
+
+/// What is in the style element of each graph: a page that holds graphs allows it by its hash.
+pub const STYLE: &str = concat!("\n", include_str!("flame.css"));
+
+/// What is in the script element of each graph.
+pub const SCRIPT: &str = concat!("\n", include_str!("flame.js"));
 
 /// Pixels.
 const ROW: usize = 17;
