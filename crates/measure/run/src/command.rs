@@ -19,7 +19,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::time::ClockId;
 
 use crate::job::{Command, Failure, FailureKind, Job, Phase, Sample, Score};
-use crate::launch::Stopped;
+use crate::stopped::Stopped;
 
 /// With one of these a line means something to a shell.
 const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";

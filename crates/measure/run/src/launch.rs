@@ -23,6 +23,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::command;
 use crate::job::{DIED_REMEDY, Event, Failure, FailureKind, Job, Sample, Source};
 use crate::runner::SUBCOMMAND;
+use crate::stopped::Stopped;
 
 /// How much later than planned the next event may come before the runner counts as hung.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,23 +39,6 @@ const STDERR_KEPT: usize = 2048;
 /// How to start a runner.
 pub struct Launcher {
     program: PathBuf,
-}
-
-/// Why a round gave no complete result.
-#[derive(Debug)]
-pub enum Stopped {
-    /// Something failed; the samples before it were delivered.
-    Failed(Failure),
-    /// A signal asked knee to stop.
-    Interrupted(i32),
-    /// The receiver of the samples wanted no more.
-    ByReceiver(io::Error),
-}
-
-impl From<Failure> for Stopped {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
 }
 
 impl Launcher {

@@ -11,7 +11,8 @@
 //! * A [`task`] is one running copy of it; [`call`] says which call failed.
 //! * A [`runner`] is one fresh process that runs one round of one point: it forks the tasks,
 //!   samples their counters ([`area`]) and ends them. A [`job`] goes in, events come out.
-//! * [`launch`] is the other side: it starts runners and makes sure that they end.
+//! * [`launch`] is the other side: it starts runners and makes sure that they end. [`stopped`] says
+//!   why a round ended too early.
 //! * A [`sweep`] runs rounds of all points of a [`plan`], interleaved, into a [`record`].
 //! * A record has [results](record::Record::results) and curves; [`noise`] knows what chance alone
 //!   shows on a machine.
@@ -56,6 +57,7 @@ pub mod plan;
 pub mod record;
 mod reference;
 pub mod runner;
+pub mod stopped;
 pub mod sweep;
 pub mod task;
 pub mod testcase;

@@ -11,12 +11,13 @@ use knee_results::{Order, PointId};
 use crate::Catalogue;
 use crate::catalogue::SelectError;
 use crate::job::{Failure, FailureKind, Job, Sample, Source};
-use crate::launch::{Launcher, Stopped};
+use crate::launch::Launcher;
 use crate::needs::{self, Context, TMPFS, unusable_dir};
 use crate::plan::{Case, partner, turns};
 use crate::record::{
     PointFailure, RecordError, RoundSummary, Rounds, RunEnd, RunRecord, SampleLine, Writer,
 };
+use crate::stopped::Stopped;
 use crate::testcase::Need;
 
 /// What starting and ending a round costs beside its samples, in seconds; for estimates only.

@@ -13,6 +13,7 @@
 //!
 //! The directory is locked while a record is written, so that two runs never write into one.
 
+mod error;
 mod lock;
 mod machine;
 mod older;
@@ -27,9 +28,10 @@ mod writer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use error::{Access, Lacking, RecordError};
 pub use machine::Machine;
 pub use paused::Paused;
-pub use reader::{Access, Lacking, Record, RecordError};
+pub use reader::Record;
 pub use results::measured;
 pub use round::{RoundSummary, Rounds, all_round_rates, round_rates};
 pub use sides::InTurns;

@@ -9,7 +9,6 @@ use std::ops::RangeInclusive;
 
 use knee_results::{MAX_RATE, MAX_TASKS};
 
-use super::reader::name;
 use super::{RunRecord, SampleLine};
 
 /// Four months: beyond every interval and patience that can be asked for.
@@ -48,7 +47,7 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
     let points = run.points();
     let mut seen = BTreeSet::new();
     match points.iter().find(|point| !seen.insert(*point)) {
-        Some(point) => Err(format!("the point {} is there twice", name(point))),
+        Some(point) => Err(format!("the point {point} is there twice")),
         None => Ok(()),
     }
 }

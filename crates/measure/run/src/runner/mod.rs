@@ -13,6 +13,7 @@
 //! as it is in an ordinary program.
 
 mod disturbance;
+mod loaded;
 mod plugin;
 mod sampler;
 mod spawn;
@@ -20,15 +21,10 @@ mod wait;
 
 use std::time::{Duration, Instant};
 
-use plugin::Plugin;
-
 use crate::Catalogue;
 use crate::area::Area;
-use crate::call::TaskError;
-use crate::catalogue::Selected;
-use crate::job::{Event, Failure, FailureKind, Job, MAPS, Source};
-use crate::parameter::Settings;
-use crate::testcase::Setup;
+use crate::job::{Event, Failure, FailureKind, Job, MAPS};
+use loaded::Loaded;
 pub use plugin::check as check_plugin;
 use sampler::Sampler;
 use spawn::Tasks;
@@ -46,65 +42,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const HUNG_AFTER_PER_TASK: Duration = Duration::from_millis(30);
 /// More patience with many tasks, for each.
 const READY_TIMEOUT_PER_TASK: Duration = Duration::from_millis(20);
-
-/// What the tasks run.
-pub(crate) enum Loaded {
-    BuiltIn(Selected),
-    Plugin(Plugin),
-}
-
-/// A plug-in has no parameters.
-static NO_SETTINGS: Settings = Settings::NONE;
-
-impl Loaded {
-    fn load(job: &Job, catalogue: Catalogue) -> Result<Self, Failure> {
-        match &job.source {
-            Source::Plugin { plugin } => Plugin::load(plugin).map(Self::Plugin),
-            Source::Command { .. } => Err(Failure::runner("a command needs no runner")),
-            Source::BuiltIn {} => {
-                let selected = catalogue.of_record(&job.case);
-                selected.map(Self::BuiltIn).map_err(|error| Failure::runner(error.to_string()))
-            }
-        }
-    }
-
-    fn description(&self) -> String {
-        match self {
-            Self::BuiltIn(selected) => selected.testcase.description.to_owned(),
-            Self::Plugin(plugin) => plugin.description(),
-        }
-    }
-
-    fn prepare(&self, job: &Job, area: &Area) -> Result<(), TaskError> {
-        match self {
-            Self::BuiltIn(selected) => (selected.testcase.prepare)(&Setup {
-                dir: &job.dir,
-                tasks: job.tasks,
-                settings: &selected.settings,
-                object: area.object(),
-            }),
-            Self::Plugin(plugin) => {
-                plugin.prepare(job.tasks);
-                Ok(())
-            }
-        }
-    }
-
-    fn settings(&self) -> &Settings {
-        match self {
-            Self::BuiltIn(selected) => &selected.settings,
-            Self::Plugin(_) => &NO_SETTINGS,
-        }
-    }
-
-    /// Whether tasks wait for their CPU by design. A plug-in says so by [`plugin::new_task`].
-    fn has_helpers(&self) -> bool {
-        match self {
-            Self::BuiltIn(selected) => selected.testcase.has_helpers,
-            Self::Plugin(_) => false,
-        }
-    }
-}
 
 /// How a round ended.
 enum End {

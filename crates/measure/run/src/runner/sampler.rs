@@ -8,7 +8,8 @@ use knee_results::Mark;
 use rustix::time::ClockId;
 
 use super::disturbance::{CpuTimes, RunDelays};
-use super::{Loaded, Tasks};
+use super::loaded::Loaded;
+use super::spawn::Tasks;
 use crate::area::{Area, Slot};
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
 use crate::task::seats;

@@ -19,7 +19,7 @@ use rustix::process::{
 use crate::area::Area;
 use crate::call::During;
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
-use crate::runner::Loaded;
+use crate::runner::loaded::Loaded;
 use crate::runner::wait::Link;
 use crate::task::{Task, TaskError, exit_task, seats};
 

@@ -12,7 +12,7 @@ use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::sampling::Sampler;
 use knee_report::KNEE_EFFICIENCY;
-use knee_run::launch::Stopped;
+use knee_run::stopped::Stopped;
 
 use super::testcase::{Bench, Sampled, told};
 use super::watch::Told;
