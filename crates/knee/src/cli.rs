@@ -87,9 +87,6 @@ impl Cli {
     }
 }
 
-/// The environment variable by which a shell asks knee for completions.
-pub(crate) const COMPLETE: &str = "KNEE_COMPLETE";
-
 /// What `knee` prints without arguments.
 pub(crate) const START: &str = concat!(
     "knee ",

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_complete::CompleteEnv;
 
+use crate::args::complete;
 use crate::cli::{Cli, Command};
 use crate::commands::{explain, machine, measure, prove};
 use crate::exit::ExitStatus;
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
         Some(arg) if arg == knee_agent::SUBCOMMAND => std::process::exit(knee_agent::main()),
         _ => {}
     }
-    CompleteEnv::with_factory(Cli::command).var(cli::COMPLETE).complete();
+    CompleteEnv::with_factory(Cli::command).var(complete::COMPLETE).complete();
     if std::env::args_os().len() == 1 {
         return match stdout::print(cli::START) {
             Ok(()) => ExitStatus::Done,
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
         Command::Topology(args) => machine::topology::run(args),
         Command::Doctor(args) => machine::doctor::run(args),
         Command::WillItScale(args) => measure::will_it_scale::run(args),
-        Command::Generate(args) => machine::generate::run(args),
+        Command::Generate(args) => machine::generate::run(args, Cli::grouped()),
     };
     let status = result.unwrap_or_else(|error| {
         tell!("knee: {}", said(&error));

@@ -9,6 +9,9 @@ use knee_results::Family;
 use knee_run::testcase::Testcase;
 use knee_testcases::CATALOGUE;
 
+/// The environment variable by which a shell asks knee for completions.
+pub(crate) const COMPLETE: &str = "KNEE_COMPLETE";
+
 /// Testcases, also with parameters, and families.
 pub(crate) fn testcases() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {

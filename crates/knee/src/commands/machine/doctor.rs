@@ -1,5 +1,6 @@
 //! `knee doctor`: what works on this machine, and how to fix the rest.
 
+mod check;
 mod host;
 mod tools;
 
@@ -9,6 +10,8 @@ use clap::builder::styling::{AnsiColor, Style};
 use knee_host::text::{Cell, Column, Screen, Table};
 use knee_host::{Environment, Topology};
 use serde::Serialize;
+
+use check::{Check, Remedy, Status};
 
 use crate::exit::ExitStatus;
 use crate::stdout;
@@ -25,58 +28,6 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-/// One requirement of some part of knee.
-#[derive(Debug, Serialize)]
-struct Check {
-    name: &'static str,
-    /// The part of knee, and what it needs the requirement for.
-    needed_for: &'static str,
-    status: Status,
-    detail: String,
-    remedy: Option<Remedy>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    Ok,
-    /// knee works, but with less insight or more noise.
-    Limited,
-    /// The part of knee that needs it does not work.
-    Missing,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Remedy {
-    /// A shell command.
-    Command(String),
-    /// Other advice, or that there is no fix.
-    Statement(String),
-}
-
-impl Check {
-    fn ok(name: &'static str, needed_for: &'static str, detail: impl Into<String>) -> Check {
-        Check { name, needed_for, status: Status::Ok, detail: detail.into(), remedy: None }
-    }
-
-    fn limited(self, remedy: Remedy) -> Check {
-        Check { status: Status::Limited, remedy: Some(remedy), ..self }
-    }
-
-    fn missing(self, remedy: Remedy) -> Check {
-        Check { status: Status::Missing, remedy: Some(remedy), ..self }
-    }
-}
-
-fn command(text: impl Into<String>) -> Remedy {
-    Remedy::Command(text.into())
-}
-
-fn statement(text: impl Into<String>) -> Remedy {
-    Remedy::Statement(text.into())
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
@@ -155,6 +106,7 @@ fn as_text(machine: &str, checks: &[Check], screen: &Screen) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::check::{command, statement};
     use super::*;
     use clap::CommandFactory;
     use snapbox::str;

@@ -9,7 +9,7 @@ use knee_run::noise::noise_schema;
 use knee_run::record::{run_schema, sample_schema};
 use knee_trace::findings::{check_schema, diff_schema, explain_schema, matrix_schema, test_schema};
 
-use crate::cli::{COMPLETE, Cli};
+use crate::args::complete::COMPLETE;
 use crate::exit::ExitStatus;
 use crate::stdout;
 
@@ -58,10 +58,11 @@ enum SchemaFile {
     LockWaits,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
+/// `knee` is the definition of the whole command line.
+pub(crate) fn run(args: Args, knee: clap::Command) -> anyhow::Result<ExitStatus> {
     let mut text = Vec::new();
     match args.what {
-        What::Man => man::render(Cli::grouped(), &mut text)?,
+        What::Man => man::render(knee, &mut text)?,
         What::Completions { shell } => {
             let shells = Shells::builtins();
             let completer = shells.completer(&shell.to_string()).expect("each shell is built in");

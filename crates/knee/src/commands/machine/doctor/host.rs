@@ -6,7 +6,7 @@ use std::path::Path;
 use knee_host::{Environment, Topology, filesystem};
 use knee_profile::sampling::{Options, Sampler, Target, Watch};
 
-use super::{Check, command, statement};
+use super::check::{Check, command, statement};
 
 /// Other work that takes more than this share of the usable CPUs shifts rates by more than
 /// the spread of a quiet machine, about 1%.
@@ -275,7 +275,7 @@ pub(super) fn shared_memory() -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Status;
+    use super::super::check::Status;
     use super::*;
 
     fn environment() -> Environment {

@@ -6,7 +6,7 @@ use knee_trace::{
     qemu_user_version, user_mode,
 };
 
-use super::{Check, command, statement};
+use super::check::{Check, command, statement};
 use crate::stderr::tell;
 
 /// Checks for a C compiler.
