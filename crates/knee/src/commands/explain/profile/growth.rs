@@ -14,9 +14,9 @@ use knee_profile::sampling::Sampler;
 use knee_report::KNEE_EFFICIENCY;
 use knee_run::stopped::Stopped;
 
+use super::args::{HowArgs, ModeArg};
 use super::testcase::{Bench, Sampled, told};
 use super::watch::Told;
-use super::{HowArgs, ModeArg};
 use crate::args::complete;
 use crate::args::tasks::Tasks;
 use crate::exit::{ExitStatus, usage};

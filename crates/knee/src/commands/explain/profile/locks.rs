@@ -7,8 +7,8 @@ use knee_host::write_atomically;
 use knee_profile::locks::table;
 use knee_profile::sampling::LockSampler;
 
-use super::SampleArgs;
-use super::sample::take;
+use super::args::SampleArgs;
+use super::recording::take;
 use crate::exit::ExitStatus;
 use crate::present::profile::wait_losses;
 use crate::stderr::tell;

@@ -1,23 +1,19 @@
 //! `knee profile`: where the cycles go, and which costs grow with the task count.
 
+mod args;
 mod diff;
 mod growth;
 mod locks;
+mod recording;
 mod sample;
 mod show;
 mod target;
 mod testcase;
 mod watch;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use clap::Subcommand;
 
-use clap::{Subcommand, ValueEnum};
-use knee_host::Placement;
-use knee_profile::sampling::{Every, FREQUENCY, Options};
-
-use crate::args::complete;
-use crate::args::modes::Modes;
+use self::args::SampleArgs;
 use crate::exit::ExitStatus;
 
 /// Sample where the cycles go, and rank what grows with tasks
@@ -59,125 +55,6 @@ enum What {
     Show(show::Args),
     Growth(Box<growth::Args>),
     Diff(diff::Args),
-}
-
-/// What to sample, and where to write the result.
-#[derive(clap::Args)]
-struct SampleArgs {
-    /// Testcase name (see `knee list`)
-    #[arg(value_name = "TESTCASE", conflicts_with_all = ["pid", "all", "command"],
-          add = complete::testcase())]
-    testcase: Option<String>,
-
-    /// Task count of the testcase [default: the count of usable CPUs]
-    #[arg(short, long, value_name = "N", requires = "testcase",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(knee_results::MAX_TASKS)))]
-    tasks: Option<u32>,
-
-    /// Task mode: processes or threads [default: processes if the testcase supports them]
-    #[arg(short, long, value_enum, requires = "testcase")]
-    mode: Option<ModeArg>,
-
-    /// Process to sample, with its threads and the processes it starts
-    #[arg(short, long, value_name = "PID", conflicts_with_all = ["all", "command"])]
-    pid: Option<i32>,
-
-    /// Sample everything on all CPUs
-    #[arg(short, long, conflicts_with = "command")]
-    all: bool,
-
-    /// Command to run and sample, with all processes it starts
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
-
-    /// Seconds to sample [default: 3 for a testcase, otherwise until exit or Ctrl-C]
-    #[arg(short, long, value_name = "SECONDS", value_parser = crate::args::seconds)]
-    duration: Option<f64>,
-
-    /// Record kernel lock waits instead of samples: lock type, waiting function, wait count and
-    /// wait time. Requires root or CAP_PERFMON
-    #[arg(long, conflicts_with_all = ["frequency", "event"])]
-    locks: bool,
-
-    /// Print the lock waits as JSON
-    #[arg(long, requires = "locks")]
-    json: bool,
-
-    /// Output file [default: profiles/TIME.json; lock waits are only printed]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-
-    #[command(flatten)]
-    how: HowArgs,
-}
-
-/// How to sample.
-#[derive(clap::Args, Clone)]
-struct HowArgs {
-    /// Samples per second and CPU
-    #[arg(short = 'F', long, value_name = "HZ", default_value_t = FREQUENCY,
-          value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    frequency: u64,
-
-    /// Event that triggers samples
-    #[arg(long, value_enum, default_value = "best")]
-    event: Event,
-
-    /// Order in which tasks take CPUs: cores, smt, compact, scatter or none (see `knee topology`)
-    #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
-    placement: Placement,
-
-    /// Directory for the files of testcases [default: $TMPDIR or /tmp]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// Suppress the progress and the table
-    #[arg(short, long)]
-    quiet: bool,
-}
-
-impl HowArgs {
-    fn options(&self) -> Options {
-        Options { every: self.event.into(), frequency: self.frequency, ..Options::default() }
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum ModeArg {
-    Processes,
-    Threads,
-}
-
-impl ModeArg {
-    fn modes(self) -> Modes {
-        match self {
-            ModeArg::Processes => Modes::Processes,
-            ModeArg::Threads => Modes::Threads,
-        }
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Event {
-    /// Cycles if the machine counts them, otherwise the CPU clock
-    Best,
-    /// Cycles
-    Cycles,
-    /// CPU clock
-    CpuClock,
-    /// Off-CPU time: asleep, or waiting for a CPU
-    OffCpu,
-}
-
-impl From<Event> for Every {
-    fn from(event: Event) -> Every {
-        match event {
-            Event::Best => Every::Best,
-            Event::Cycles => Every::Cycles,
-            Event::CpuClock => Every::CpuClock,
-            Event::OffCpu => Every::OffCpu,
-        }
-    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::HowArgs;
+use super::args::HowArgs;
 use super::watch::Told;
 use crate::exit::ExitStatus;
 use crate::progress::{Amount, Progress};

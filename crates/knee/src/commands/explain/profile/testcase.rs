@@ -22,8 +22,8 @@ use knee_run::sweep::spare_cpu;
 use knee_run::testcase::Need;
 use knee_testcases::CATALOGUE;
 
+use super::args::{HowArgs, ModeArg};
 use super::watch::Told;
-use super::{HowArgs, ModeArg};
 use crate::args::existing;
 use crate::exit::{ExitStatus, usage};
 use crate::progress::{Amount, Progress};

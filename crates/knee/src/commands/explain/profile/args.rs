@@ -1,0 +1,130 @@
+//! The options of taking a capture.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use knee_host::Placement;
+use knee_profile::sampling::{Every, FREQUENCY, Options};
+
+use crate::args::complete;
+use crate::args::modes::Modes;
+
+/// What to sample, and where to write the result.
+#[derive(clap::Args)]
+pub(super) struct SampleArgs {
+    /// Testcase name (see `knee list`)
+    #[arg(value_name = "TESTCASE", conflicts_with_all = ["pid", "all", "command"],
+          add = complete::testcase())]
+    pub(super) testcase: Option<String>,
+
+    /// Task count of the testcase [default: the count of usable CPUs]
+    #[arg(short, long, value_name = "N", requires = "testcase",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(knee_results::MAX_TASKS)))]
+    pub(super) tasks: Option<u32>,
+
+    /// Task mode: processes or threads [default: processes if the testcase supports them]
+    #[arg(short, long, value_enum, requires = "testcase")]
+    pub(super) mode: Option<ModeArg>,
+
+    /// Process to sample, with its threads and the processes it starts
+    #[arg(short, long, value_name = "PID", conflicts_with_all = ["all", "command"])]
+    pub(super) pid: Option<i32>,
+
+    /// Sample everything on all CPUs
+    #[arg(short, long, conflicts_with = "command")]
+    pub(super) all: bool,
+
+    /// Command to run and sample, with all processes it starts
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
+
+    /// Seconds to sample [default: 3 for a testcase, otherwise until exit or Ctrl-C]
+    #[arg(short, long, value_name = "SECONDS", value_parser = crate::args::seconds)]
+    pub(super) duration: Option<f64>,
+
+    /// Record kernel lock waits instead of samples: lock type, waiting function, wait count and
+    /// wait time. Requires root or CAP_PERFMON
+    #[arg(long, conflicts_with_all = ["frequency", "event"])]
+    pub(super) locks: bool,
+
+    /// Print the lock waits as JSON
+    #[arg(long, requires = "locks")]
+    pub(super) json: bool,
+
+    /// Output file [default: profiles/TIME.json; lock waits are only printed]
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) how: HowArgs,
+}
+
+/// How to sample.
+#[derive(clap::Args, Clone)]
+pub(super) struct HowArgs {
+    /// Samples per second and CPU
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = FREQUENCY,
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(super) frequency: u64,
+
+    /// Event that triggers samples
+    #[arg(long, value_enum, default_value = "best")]
+    pub(super) event: Event,
+
+    /// Order in which tasks take CPUs: cores, smt, compact, scatter or none (see `knee topology`)
+    #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
+    pub(super) placement: Placement,
+
+    /// Directory for the files of testcases [default: $TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(super) dir: Option<PathBuf>,
+
+    /// Suppress the progress and the table
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+}
+
+impl HowArgs {
+    pub(super) fn options(&self) -> Options {
+        Options { every: self.event.into(), frequency: self.frequency, ..Options::default() }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum ModeArg {
+    Processes,
+    Threads,
+}
+
+impl ModeArg {
+    pub(super) fn modes(self) -> Modes {
+        match self {
+            ModeArg::Processes => Modes::Processes,
+            ModeArg::Threads => Modes::Threads,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Event {
+    /// Cycles if the machine counts them, otherwise the CPU clock
+    Best,
+    /// Cycles
+    Cycles,
+    /// CPU clock
+    CpuClock,
+    /// Off-CPU time: asleep, or waiting for a CPU
+    OffCpu,
+}
+
+impl From<Event> for Every {
+    fn from(event: Event) -> Every {
+        match event {
+            Event::Best => Every::Best,
+            Event::Cycles => Every::Cycles,
+            Event::CpuClock => Every::CpuClock,
+            Event::OffCpu => Every::OffCpu,
+        }
+    }
+}
