@@ -5,8 +5,8 @@ use std::fmt::Write;
 use knee_stats::median;
 use knee_stats::ministat::{Comparison, DataSet, Quantiles, SYMBOLS, general, plot};
 
-use super::View;
 use super::numbers::Numbers;
+use super::view::View;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();

@@ -6,8 +6,8 @@ use knee_stats::ministat::{Comparison, DataSet, Quantiles, SYMBOLS, general, plo
 
 use crate::exit::usage;
 
-use super::View;
 use super::numbers::Numbers;
+use super::view::View;
 
 /// Significant digits of `%.8g`, in the table.
 const IN_TABLE: usize = 8;

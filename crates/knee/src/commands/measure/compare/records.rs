@@ -3,7 +3,7 @@
 use knee_host::text::Screen;
 use knee_results::Compared;
 
-use super::{Args, Format};
+use super::args::{Args, Format};
 use crate::exit::{ExitStatus, usage};
 use crate::input::read;
 use crate::present::compared::{Comparisons, benchstat, json, markdown, nothing_in_common, table};

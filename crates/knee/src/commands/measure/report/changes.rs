@@ -4,7 +4,7 @@ use knee_report::{Change, ChangeVerdict, Curve, Ratio, Run};
 use knee_results::{Compared, Key, Results};
 use knee_stats::{Comparison, Verdict};
 
-use super::page::label;
+use super::run::label;
 
 /// Adds each change to its point. A change without a point on a curve is added to `run` as text.
 pub(super) fn add(compared: &Compared, before: &Results, curves: &mut [Curve], run: &mut Run) {

@@ -1,7 +1,7 @@
 //! Converts runs into the contents of a page.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use knee_report::{Case, Curve, Missing, Page};
 use knee_results::{self as results, CaseId, Compared, Mode, Results};
@@ -75,9 +75,4 @@ fn curves(nr: usize, results: &Results) -> Vec<Curve> {
         Curve { missing, ..Curve::new(nr, measured) }
     };
     curves.into_iter().map(curve).collect()
-}
-
-/// The name of a run: its path, as the user wrote it.
-pub(super) fn label(path: &Path) -> String {
-    path.display().to_string()
 }

@@ -8,10 +8,13 @@ use knee_results::{Key, Measured, Results};
 use knee_run::record::RunRecord;
 use knee_stats::median;
 
-use super::page::label;
-
 const NO_ENVIRONMENT: &str = "Results of will-it-scale tell rates only: the machine, the kernel, \
      the time, what single tasks did and where the CPUs were are not known.";
+
+/// The name of a run: its path, as the user wrote it.
+pub(super) fn label(path: &Path) -> String {
+    path.display().to_string()
+}
 
 /// The description of a run of knee.
 pub(super) fn recorded(record: &RunRecord, path: &Path) -> Run {
