@@ -35,6 +35,11 @@ pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
     if text.parse() == Ok(0.0) { Ok(0.0) } else { seconds(text) }
 }
 
+/// The line count that `--top` stands for; 0 means all.
+pub(crate) fn most(top: usize) -> usize {
+    if top == 0 { usize::MAX } else { top }
+}
+
 /// The absolute path of the existing file or directory that an option names.
 pub(crate) fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
     let whole =

@@ -1,7 +1,8 @@
-//! What commands work on: results of any kind, records of checks, the QEMU of guests.
+//! What commands work on: results of any kind, records of checks, the QEMU and the kernel of guests.
 
 pub(crate) mod checks;
 pub(crate) mod emulator;
+pub(crate) mod kernel;
 
 use std::path::Path;
 

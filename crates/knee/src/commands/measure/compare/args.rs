@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use knee_stats::ministat::{MAX_DATA_SETS};
+use knee_stats::ministat::MAX_DATA_SETS;
 
 use crate::args::confidence::ConfidenceArgs;
 use crate::args::form::FormArgs;

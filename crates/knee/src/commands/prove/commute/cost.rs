@@ -9,10 +9,10 @@ use knee_host::number::plural;
 use knee_host::text::Screen;
 use knee_trace::{Emulator, End, GuestOptions, Kernel, cost};
 
-use super::check::{kernel, warn_of_missing};
 use crate::args::complete;
 use crate::exit::{ExitStatus, usage};
 use crate::input::emulator::emulator;
+use crate::input::kernel::{kernel, warn_of_missing};
 use crate::present::commute::cost::{KernelCosts, View, json, text};
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use knee_trace::findings::{Diff, DiffDocument, confirmed};
 
+use crate::args::most;
 use crate::exit::{ExitStatus, usage};
 use crate::input::checks;
 use crate::present::commute::diff::text;
@@ -70,7 +71,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             &diff,
             [before.check.tested.to_string(), after.check.tested.to_string()],
             &tools,
-            super::most(args.top),
+            most(args.top),
         )
     };
     stdout::print_or_show(args.json, &printed)?;

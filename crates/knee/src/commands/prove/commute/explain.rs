@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use knee_trace::findings::{Ranking, TestLine};
 
+use crate::args::most;
 use crate::exit::{ExitStatus, usage};
 use crate::input::checks;
 use crate::present::commute::explain::{ranking, test};
@@ -69,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             found
         }
     };
-    let most = super::most(args.top);
+    let most = most(args.top);
     let ranked = Ranking::of(tests, most);
     let printed = match args.json {
         true => format!("{:#}\n", serde_json::to_value(&ranked)?),

@@ -10,7 +10,7 @@ use knee_host::write_atomically;
 use knee_report::Page;
 use knee_trace::findings::{MatrixDocument, Tally, Tested};
 
-use super::{From, warn};
+use super::interface::{From, warn};
 use crate::exit::{ExitStatus, usage};
 use crate::input::checks;
 use crate::present::commute::conditions as present;

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use anyhow::Context;
-use knee_commute::{Generated, Model, ModelError, Test, Wanted, in_order, pairs, watch};
+use knee_commute::{Generated, Model, ModelError, Wanted, in_order, watch};
 use knee_host::AtomicFile;
 use knee_host::Interrupt;
 use knee_host::number::plural;
 
-use super::{From, warn};
+use super::interface::{From, warn};
+use super::test_lines::{push_line, sets};
 use crate::args::complete;
 use crate::exit::ExitStatus;
 use crate::progress::{Amount, Progress};
@@ -124,35 +125,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         );
     }
     Ok(ExitStatus::Done)
-}
-
-/// Appends a test to `lines`.
-pub(super) fn push_line(lines: &mut Vec<u8>, test: &Test) {
-    serde_json::to_writer(&mut *lines, test).expect("a test is plain data");
-    lines.push(b'\n');
-}
-
-/// The sets of operations to call together; with `also_alone`, also each operation alone.
-pub(super) fn sets(
-    model: &dyn Model,
-    operations: &[String],
-    also_alone: bool,
-) -> anyhow::Result<Vec<Vec<usize>>> {
-    let named = super::operations(model, operations)?;
-    let mut alone: Vec<Vec<usize>> = match named.as_slice() {
-        [] => (0..model.operations().len()).map(|nr| vec![nr]).collect(),
-        named => named.iter().map(|nr| vec![*nr]).collect(),
-    };
-    alone.dedup();
-    let together: Vec<Vec<usize>> = match named.as_slice() {
-        [] => pairs(model).into_iter().map(Vec::from).collect(),
-        [one] => {
-            let with_it = pairs(model).into_iter().filter(|pair| pair.contains(one));
-            with_it.map(Vec::from).collect()
-        }
-        at_once => vec![at_once.to_vec()],
-    };
-    Ok(if also_alone { [alone, together].concat() } else { together })
 }
 
 /// The output and the counts so far.

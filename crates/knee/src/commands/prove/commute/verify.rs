@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -10,21 +9,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use knee_agent::{EVERY_ORDER, Line, Outcome, SUBCOMMAND, Summary};
-use knee_commute::{Limits, Model, Wanted, in_order, models};
 use knee_host::Interrupt;
 use knee_host::number::plural;
 use knee_host::process::{Ties, spawn};
 use knee_host::workdir::WorkDir;
 
-use super::testgen::{push_line, sets};
+use super::test_lines::tests;
 use crate::args::complete;
 use crate::exit::ExitStatus;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
 
-/// The interface that the running kernel implements.
-const INTERFACE: &str = "posix";
 /// A directory on tmpfs.
 const TMPFS: &str = "/dev/shm";
 /// A test takes a millisecond; knee treats a longer one as hung after this time.
@@ -119,65 +115,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         stdout::show(&seen.text(&summary))?;
     }
     Ok(if summary.as_expected == summary.tests { ExitStatus::Done } else { ExitStatus::Policy })
-}
-
-/// The tests of `posix`, one per line, from a file or generated for operations; with `differing`,
-/// also those whose calls do not commute.
-pub(super) fn tests(
-    operations: &[String],
-    file: Option<&Path>,
-    differing: bool,
-) -> anyhow::Result<Vec<u8>> {
-    if let Some(path) = file {
-        return read_tests(path);
-    }
-    let models = models();
-    let model = models.iter().find(|model| model.name() == INTERFACE).expect("it is one of ours");
-    make_tests(&**model, operations, differing)
-}
-
-/// Reads the tests from a file or from standard input.
-pub(super) fn read_tests(path: &Path) -> anyhow::Result<Vec<u8>> {
-    if path == Path::new("-") {
-        let mut lines = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut lines)?;
-        return Ok(lines);
-    }
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// Generates the tests of operations of a model.
-pub(super) fn make_tests(
-    model: &dyn Model,
-    operations: &[String],
-    differing: bool,
-) -> anyhow::Result<Vec<u8>> {
-    let sets = sets(model, operations, differing)?;
-    let wanted = Wanted { differing, ..Wanted::default() };
-    let mut lines = Vec::new();
-    let mut failed = None;
-    let generate = |nr: usize| {
-        let mut lines = Vec::new();
-        let generated = model.generate(&sets[nr], &Limits::default(), &wanted, &mut |test| {
-            push_line(&mut lines, &test);
-            ControlFlow::Continue(())
-        });
-        generated.map(|_| lines)
-    };
-    in_order(sets.len(), generate, |_, of_set| match of_set {
-        Ok(of_set) => {
-            lines.extend(of_set);
-            ControlFlow::Continue(())
-        }
-        Err(error) => {
-            failed = Some(error);
-            ControlFlow::Break(())
-        }
-    });
-    match failed {
-        Some(error) => Err(error.into()),
-        None => Ok(lines),
-    }
 }
 
 /// The process that runs the tests; killed when dropped.

@@ -16,11 +16,13 @@ use knee_trace::{
 };
 
 use super::super::program::Program;
-use super::super::verify::{make_tests, read_tests};
-use super::progress::UnderWay;
-use super::{Args, distinct, kernel, listed, status};
+use super::super::test_lines::{make_tests, read_tests};
+use super::args::Args;
+use super::progress::{UnderWay, status};
+use super::selection::{distinct, listed};
 use crate::exit::ExitStatus;
 use crate::input::emulator::emulator;
+use crate::input::kernel::kernel;
 use crate::present::commute::check::text;
 use crate::present::commute::program::Writers;
 use crate::stderr::tell;

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::time::SystemTime;
 
 use anyhow::Context;
 use knee_host::number::plural;
+use knee_host::utc::rfc3339;
 use knee_trace::findings::{Check, Tally, TestLine, Tested, Tests, Writer, is_record};
 
-use super::{Args, now};
+use super::args::Args;
+use crate::exit::ExitStatus;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
@@ -109,4 +112,17 @@ fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLi
     }
     tell!("knee: {} has {} of {} tests", dir.display(), done.len(), check.expected());
     Ok((Some(writer), done))
+}
+
+/// The exit status of a check with these results.
+pub(super) fn status(tally: &Tally) -> ExitStatus {
+    match tally.total().died {
+        0 if tally.unexpected().is_empty() => ExitStatus::Done,
+        0 => ExitStatus::Policy,
+        _ => ExitStatus::TestcaseDied,
+    }
+}
+
+fn now() -> String {
+    rfc3339(SystemTime::now())
 }

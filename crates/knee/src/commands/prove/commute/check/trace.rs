@@ -7,7 +7,7 @@ use knee_agent::Outcome;
 use knee_trace::{CheckOptions, Checked, Functions, Kernel, TracedAccess, check};
 use serde_json::json;
 
-use super::{Args, options};
+use super::args::Args;
 use crate::exit::{ExitStatus, usage};
 use crate::input::emulator::emulator;
 use crate::stderr::tell;
@@ -28,7 +28,7 @@ pub(super) fn run(
     })?;
     let emulator = emulator()?;
     emulator.version()?;
-    let options = CheckOptions { trace: true, ..options(args, kernel, emulator)? };
+    let options = CheckOptions { trace: true, ..args.options(kernel, emulator)? };
     tell!("knee: booting a guest with Linux {} for {test}", kernel.release());
     let mut told = Err(anyhow!("the test was not run"));
     check(kernel, line, &options, |checked, functions| {

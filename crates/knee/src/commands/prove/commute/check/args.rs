@@ -1,0 +1,109 @@
+//! The options of `knee commute check`.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use knee_trace::findings::Shard;
+use knee_trace::{CheckOptions, Disk, Emulator, GuestOptions, Kernel};
+
+use crate::args::complete;
+
+/// The file system that needs no disk.
+const TMPFS: &str = "tmpfs";
+
+/// Check whether commuting calls share memory in a real kernel or library, traced under QEMU
+///
+/// On an unmodified kernel, knee runs the tests of `posix` whose calls commute. The calls of a test
+/// run one after the other, each on its own virtual CPU, and knee records what the kernel reads and
+/// writes in each. A conflict is a memory line (64 bytes) that both calls access and that at least
+/// one of them writes. When real cores make these calls at the same time, such a line makes the
+/// cores wait for each other.
+///
+/// knee runs a test with conflicts again. It reports separately what the calls share only in some
+/// runs, or only because of where objects happen to lie in memory. The results are independent of
+/// the size and speed of this machine.
+///
+/// With --program, knee checks a library instead, and does not trace the kernel (see
+/// docs/libraries.md).
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  knee commute check stat rename                        one pair, running kernel
+  knee commute check open --kernel bookworm             every pair with open
+  knee commute check --kernel vmlinuz-6.12 --json > 6.12.jsonl
+  knee commute check link unlink --kernel bookworm --fs xfs
+  knee commute tests | shuf -n 2000 | knee commute check --tests -
+  knee commute check --kernel trixie -o 6.12            keep a record
+  knee commute check --kernel trixie -o 6.12 --resume   resume this record
+  knee commute check --kernel trixie -o part/2 --shard 2/4    one of four machines
+  knee commute check close close --trace close,close/3.1    every memory access
+  knee commute check --program ./my-binding             the library it binds
+  knee commute check --program ./my-binding --kernel trixie    in a guest
+  knee commute check --program ./my-binding -o new && knee commute diff base new
+
+Exit status 1: a call returned a result that the model does not allow.
+Exit status 4: a guest or a program crashed in a test.")]
+pub(crate) struct Args {
+    /// Two to four operations to test together; with one, every pair that includes it; with
+    /// none, every pair
+    #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests",
+          add = complete::operations())]
+    pub(super) operations: Vec<String>,
+
+    /// File of tests from `knee commute tests`; - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(super) tests: Option<PathBuf>,
+
+    /// Kernel: an image, a Debian package of a kernel, or a Debian release from which to fetch it
+    /// [default: the running kernel]. With --program, knee runs the program in a guest with this
+    /// kernel
+    #[arg(long, value_name = "FILE|RELEASE")]
+    pub(super) kernel: Option<PathBuf>,
+
+    /// Program that binds a library to a model of its interface (crate knee-bind); knee checks the
+    /// library with the tests of that model. QEMU's user mode runs the program. If it is missing or
+    /// does not support plugins, the program runs in a guest with the kernel of Debian 12
+    #[arg(long, value_name = "FILE", conflicts_with = "fs")]
+    pub(super) program: Option<PathBuf>,
+
+    /// File system for the files of the tests: tmpfs, or one that this machine can create with
+    /// mkfs, on a RAM disk of the guest
+    #[arg(long, value_name = "NAME", default_value = TMPFS, value_parser = file_systems())]
+    pub(super) fs: String,
+
+    /// New directory for the record of the results
+    #[arg(short, long, value_name = "DIR")]
+    pub(super) output: Option<PathBuf>,
+
+    /// Shard of the tests: every N-th test, starting with the I-th
+    #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
+    pub(super) shard: Shard,
+
+    /// Run only the tests that the record in DIR lacks, if it exists
+    #[arg(long, requires = "output")]
+    pub(super) resume: bool,
+
+    /// Test to run alone; knee prints every memory access of its calls
+    #[arg(long, value_name = "TEST", conflicts_with_all = ["output", "shard", "program"])]
+    pub(super) trace: Option<String>,
+
+    /// Print one line of JSON for each test, or with --trace for each access
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Args {
+    /// The options of the check: the QEMU, and the file system that the user requested.
+    pub(super) fn options(
+        &self,
+        kernel: &Kernel,
+        emulator: Emulator,
+    ) -> anyhow::Result<CheckOptions> {
+        let guest = GuestOptions { emulator, ..GuestOptions::default() };
+        let disk = (self.fs != TMPFS).then(|| Disk::make(kernel, &self.fs)).transpose()?;
+        Ok(CheckOptions { guest, disk, ..CheckOptions::default() })
+    }
+}
+
+fn file_systems() -> PossibleValuesParser {
+    PossibleValuesParser::new(std::iter::once(TMPFS).chain(Disk::kinds()))
+}

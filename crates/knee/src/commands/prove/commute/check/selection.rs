@@ -1,0 +1,59 @@
+//! The tests that a check runs.
+
+use std::collections::BTreeSet;
+
+use anyhow::anyhow;
+use knee_host::number::plural;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::exit::usage;
+use crate::stderr::tell;
+
+/// The tests in `lines`, with their ids. Without `all`, only tests of several calls that commute:
+/// sharing in other tests says nothing about the kernel.
+pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
+    #[derive(Deserialize)]
+    struct Test {
+        id: String,
+        commute: Option<bool>,
+        #[serde(default)]
+        calls: Vec<IgnoredAny>,
+    }
+    let (mut tests, mut left_out) = (Vec::new(), 0);
+    let lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
+    for (nr, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
+        // To whoever parses a line it is the first.
+        let no_test = |error: serde_json::Error| {
+            let said = error.to_string().replace(" at line 1 ", " at ");
+            anyhow!("line {} of the tests is no test: {said}", nr + 1)
+        };
+        let Test { id, commute, calls } =
+            serde_json::from_slice(line.trim_ascii_end()).map_err(no_test)?;
+        match all || (commute != Some(false) && calls.len() != 1) {
+            true => tests.push((id, line)),
+            false => left_out += 1,
+        }
+    }
+    if left_out > 0 {
+        let what = plural(left_out, "test");
+        tell!("knee: {what} left out, of one call or of calls that do not commute");
+    }
+    match tests.is_empty() {
+        // A filter that lets nothing through would pass for a check without conflicts.
+        true => Err(usage("there are no tests to run")),
+        false => Ok(tests),
+    }
+}
+
+/// Fails if a test occurs twice.
+pub(super) fn distinct(tests: &[(String, &[u8])]) -> anyhow::Result<()> {
+    let mut seen = BTreeSet::new();
+    match tests.iter().position(|(id, _)| !seen.insert(id)) {
+        None => Ok(()),
+        Some(nr) => {
+            let id = &tests[nr].0;
+            Err(usage(format!("test {id} is there twice, as number {} again", nr + 1)))
+        }
+    }
+}

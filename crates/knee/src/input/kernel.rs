@@ -1,0 +1,34 @@
+//! The kernel that guests run.
+
+use std::path::Path;
+
+use anyhow::Context;
+use knee_trace::{Archive, Functions, Kernel};
+
+use crate::stderr::tell;
+
+/// The kernel with this name, or the running one: a file, or a release, which is fetched unless it
+/// has been.
+pub(crate) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
+    let Some(named) = named else { return Ok(Kernel::running()?) };
+    // A record of the kernel's check may well be in a directory of its name.
+    if named.exists() && !named.is_dir() {
+        return Ok(Kernel::open(named)?);
+    }
+    let name = named.to_string_lossy();
+    if name.contains('/') {
+        let is = if named.is_dir() { "is a directory" } else { "is not there" };
+        anyhow::bail!("{name} {is}: name a kernel's image, its package, or a release");
+    }
+    tell!("knee: looking for the kernel of {name}, which is fetched unless it has been");
+    Archive::of_user().open(&name).with_context(|| format!("the kernel of {name}"))
+}
+
+/// Warns once about symbols or types that the kernel does not provide.
+pub(crate) fn warn_of_missing(warned: &mut bool, kernel: &Kernel, functions: &Functions) {
+    let missing = functions.missing();
+    if !missing.is_empty() && !std::mem::replace(warned, true) {
+        let (release, what) = (kernel.release(), missing.join(" and "));
+        tell!("knee: Linux {release} does not tell {what}: data have no names, or vague ones");
+    }
+}
