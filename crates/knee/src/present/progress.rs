@@ -7,7 +7,7 @@ use knee_run::record::PointFailure;
 use knee_run::sweep::Observer;
 
 use super::failures;
-use crate::present::Format;
+use super::view::Format;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 

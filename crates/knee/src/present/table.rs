@@ -2,27 +2,22 @@
 
 mod detail;
 mod overview;
+mod remark;
+mod style;
 
 use std::fmt::Write;
 
 use knee_host::number::{percent_beside, tasks, threshold};
-use knee_results::{CONFIDENCE, Curve, Mode, Point};
+use knee_results::{CONFIDENCE, Curve, Point};
 use knee_run::record::{Record, RunRecord};
 
+use self::style::{BAD, BOLD};
+use super::view::View;
 use super::warnings::warnings;
-use super::{View, failures, notes};
+use super::{failures, notes};
 
 /// Curves named in the closing sentence.
 const WORST: usize = 3;
-
-const BOLD: anstyle::Style = anstyle::Style::new().bold();
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
-const PLAIN: anstyle::Style = anstyle::Style::new();
-const BAD: anstyle::Style =
-    anstyle::Style::new().fg_color(Some(anstyle::Color::Ansi(anstyle::AnsiColor::Yellow)));
-
-/// What stands for a number that is not known.
-const UNKNOWN: &str = "-";
 
 /// The table, the failures, the warnings and a closing sentence.
 pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {
@@ -76,35 +71,6 @@ fn rounds(of_points: impl Iterator<Item = usize> + Clone, asked: u32) -> String 
         (Some(n), _) => format!("{n} rounds"),
         (None, _) if asked == 1 => "1 round".to_owned(),
         (None, _) => format!("{asked} rounds"),
-    }
-}
-
-/// How threads compare with processes at the same task count, unless it could be noise.
-fn against_processes(
-    curves: &[Curve],
-    curve: &Curve,
-    last: &Point,
-    view: &View<'_>,
-) -> Option<String> {
-    if curve.mode != Mode::Threads {
-        return None;
-    }
-    let processes = curves.iter().find(|c| c.case == curve.case && c.mode == Mode::Processes)?;
-    let processes = processes.at(last.tasks)?;
-    let ratio = last.rate / processes.rate;
-    let floor = view.floors.map_or(0.0, |floors| floors.of(&curve.id(last.tasks)));
-    let known = last.has_interval() && processes.has_interval();
-    let apart = last.high < processes.low || processes.high < last.low;
-    let differs = ratio.is_finite() && known && apart && (ratio - 1.0).abs() > floor;
-    differs.then(|| format!("{ratio:.2}× of processes"))
-}
-
-/// `!` for points of which some samples are disturbed, `!!` where all of one are.
-fn disturbed(points: &[Point]) -> &'static str {
-    match (points.iter().any(|p| p.marked > 0), points.iter().any(Point::is_disturbed)) {
-        (_, true) => "!!",
-        (true, false) => "!",
-        (false, false) => "",
     }
 }
 

@@ -13,6 +13,8 @@ use knee_run::plan::Case;
 use knee_run::record::{Machine, Record, Rounds, RunEnd, RunRecord, SampleLine};
 use knee_testcases::CATALOGUE;
 
+use knee_host::text::Screen;
+
 use super::*;
 
 /// A run on a machine with 8 CPUs, built up round by round.

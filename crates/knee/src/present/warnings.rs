@@ -14,7 +14,7 @@ use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::noise::{Doubts, doubts};
 use self::seats::{Limit, shared_beyond, without_spare_cpu};
-use super::View;
+use super::view::View;
 
 /// Five rounds reach 93.75%, which the head of the table says; fewer need a word.
 const LEAST_CONFIDENCE: f64 = 0.93;

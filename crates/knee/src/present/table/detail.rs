@@ -5,7 +5,9 @@ use knee_host::text::{Cell, Column, Table};
 use knee_results::{Curve, Knee, Point};
 use knee_run::record::RunRecord;
 
-use super::{BAD, BOLD, PLAIN, UNKNOWN, View, against_processes, disturbed};
+use super::remark::{against_processes, disturbed};
+use super::style::{BAD, BOLD, PLAIN, UNKNOWN};
+use crate::present::view::View;
 
 /// Width of a bar of a hundred per cent.
 const BAR: f64 = 20.0;

@@ -5,8 +5,10 @@ use knee_host::text::{Cell, Column, Table};
 use knee_results::{Curve, Family, Point};
 use knee_run::record::{Record, RunRecord};
 
-use super::{BAD, DIM, PLAIN, UNKNOWN, View, against_processes, disturbed};
+use super::remark::{against_processes, disturbed};
+use super::style::{BAD, DIM, PLAIN, UNKNOWN};
 use crate::present::sparkline::sparkline;
+use crate::present::view::View;
 
 pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {
     let run = &record.run;

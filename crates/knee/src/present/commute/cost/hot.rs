@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use knee_host::number::plural;
 
-use super::{BOLD, KernelCosts, Line, View};
+use super::kernel_costs::{KernelCosts, Line};
+use super::view::{BOLD, View};
 
 /// Functions of a line that are named.
 const MOST_NAMES: usize = 4;

@@ -7,7 +7,8 @@ use knee_host::number::plural;
 use knee_host::text::{Cell, Column, Screen, Table};
 use knee_trace::{Figures, Spread};
 
-use super::{KernelCosts, View};
+use super::kernel_costs::KernelCosts;
+use super::view::View;
 
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 /// What stands for a figure that there is not.

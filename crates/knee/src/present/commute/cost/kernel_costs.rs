@@ -1,0 +1,59 @@
+//! What operations cost in one kernel, and on which lines.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use knee_trace::{Cost, Figures, Functions};
+
+/// The costs of operations in one kernel.
+pub(crate) struct KernelCosts {
+    pub(super) release: String,
+    /// By operation and number of CPUs.
+    pub(super) figures: BTreeMap<(String, u32), (Figures, Vec<Line>)>,
+}
+
+/// A line that moves, with the names of the functions that touch it.
+pub(super) struct Line {
+    pub(super) address: u64,
+    /// What the kernel has there.
+    pub(super) data: Option<String>,
+    pub(super) virtuals: Vec<u64>,
+    pub(super) taken: f64,
+    pub(super) fetched: f64,
+    pub(super) writers: BTreeSet<String>,
+    pub(super) readers: BTreeSet<String>,
+}
+
+impl KernelCosts {
+    pub(crate) fn new(release: &str) -> KernelCosts {
+        KernelCosts { release: release.to_owned(), figures: BTreeMap::new() }
+    }
+
+    pub(crate) fn add(&mut self, cost: &Cost, warm_up: u32, functions: &Functions) {
+        let figures = cost.figures(warm_up);
+        let names = |code: &[u64]| -> BTreeSet<String> {
+            let name =
+                |pc: &u64| functions.at(*pc).map_or_else(|| format!("{pc:#x}"), str::to_owned);
+            code.iter().map(name).collect()
+        };
+        let lines = figures
+            .lines
+            .iter()
+            .map(|line| Line {
+                address: line.line,
+                data: line.datum.as_ref().map(ToString::to_string),
+                virtuals: line.virtuals.clone(),
+                taken: line.taken,
+                fetched: line.fetched,
+                writers: names(&line.writers),
+                readers: names(&line.readers),
+            })
+            .collect();
+        let key = (cost.experiment.operation.clone(), cost.experiment.cpus);
+        self.figures.insert(key, (figures, lines));
+    }
+
+    /// What the operation costs on so many CPUs, if that was measured.
+    pub(super) fn of(&self, operation: &str, cpus: u32) -> Option<&Figures> {
+        self.figures.get(&(operation.to_owned(), cpus)).map(|(figures, _)| figures)
+    }
+}

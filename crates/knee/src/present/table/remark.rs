@@ -1,0 +1,34 @@
+//! What the table says beside the numbers of a curve.
+
+use knee_results::{Curve, Mode, Point};
+
+use crate::present::view::View;
+
+/// How threads compare with processes at the same task count, unless it could be noise.
+pub(super) fn against_processes(
+    curves: &[Curve],
+    curve: &Curve,
+    last: &Point,
+    view: &View<'_>,
+) -> Option<String> {
+    if curve.mode != Mode::Threads {
+        return None;
+    }
+    let processes = curves.iter().find(|c| c.case == curve.case && c.mode == Mode::Processes)?;
+    let processes = processes.at(last.tasks)?;
+    let ratio = last.rate / processes.rate;
+    let floor = view.floors.map_or(0.0, |floors| floors.of(&curve.id(last.tasks)));
+    let known = last.has_interval() && processes.has_interval();
+    let apart = last.high < processes.low || processes.high < last.low;
+    let differs = ratio.is_finite() && known && apart && (ratio - 1.0).abs() > floor;
+    differs.then(|| format!("{ratio:.2}× of processes"))
+}
+
+/// `!` for points of which some samples are disturbed, `!!` where all of one are.
+pub(super) fn disturbed(points: &[Point]) -> &'static str {
+    match (points.iter().any(|p| p.marked > 0), points.iter().any(Point::is_disturbed)) {
+        (_, true) => "!!",
+        (true, false) => "!",
+        (false, false) => "",
+    }
+}
