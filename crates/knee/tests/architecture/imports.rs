@@ -8,7 +8,7 @@
 //!
 //! Of a macro call and of an attribute, the paths in the tokens count.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use proc_macro2::{TokenStream, TokenTree};
@@ -28,40 +28,6 @@ pub(crate) fn imports(root: &str, read: impl Fn(&Path) -> Option<String>) -> Gra
     modules.graph()
 }
 
-/// The shortest circle through each file that is on one.
-pub(crate) fn circles(graph: &Graph) -> BTreeSet<Vec<PathBuf>> {
-    graph.keys().filter_map(|file| circle_through(file, graph)).collect()
-}
-
-/// `a.rs → b.rs → a.rs`
-pub(crate) fn shown(circle: &[PathBuf]) -> String {
-    let files = circle.iter().chain(circle.first());
-    files.map(|file| file.display().to_string()).collect::<Vec<_>>().join(" → ")
-}
-
-/// Breadth first; the circle begins with its first file in the order of the alphabet.
-fn circle_through(start: &Path, graph: &Graph) -> Option<Vec<PathBuf>> {
-    let mut came_from: BTreeMap<&Path, &Path> = BTreeMap::new();
-    let mut queue = VecDeque::from([start]);
-    while let Some(file) = queue.pop_front() {
-        for next in graph.get(file).into_iter().flatten() {
-            if next == start {
-                let back = std::iter::successors(Some(file), |file| came_from.get(file).copied());
-                let mut circle: Vec<PathBuf> = back.map(Path::to_owned).collect();
-                circle.reverse();
-                let first = circle.iter().enumerate().min_by_key(|(_, file)| *file)?.0;
-                circle.rotate_left(first);
-                return Some(circle);
-            }
-            if !came_from.contains_key(next.as_path()) {
-                came_from.insert(next, file);
-                queue.push_back(next);
-            }
-        }
-    }
-    None
-}
-
 /// Path of a module in its crate; the root has none.
 type ModulePath = Vec<String>;
 
@@ -73,6 +39,8 @@ struct Module {
     uses: Vec<Use>,
     /// The paths that its code names.
     mentions: Vec<Vec<String>>,
+    /// Names that a pattern binds. Alone they are local variables, whatever else has the name.
+    locals: BTreeSet<String>,
 }
 
 /// A leaf of a `use` declaration.
@@ -95,6 +63,13 @@ enum Target {
     Module(ModulePath),
     /// The file that defines the item.
     Item(PathBuf),
+}
+
+/// What the end of a path is if both are there: an item and a module can have the same name.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Module,
+    Item,
 }
 
 /// A path may lead through this many `use` declarations. More is a circle of re-exports.
@@ -147,10 +122,13 @@ impl Modules {
         let mut graph = Graph::new();
         for (path, module) in &self.0 {
             let used = module.uses.iter().filter(|one| !one.is_re_export && one.name.is_some());
-            let named = used.map(|one| &one.path).chain(&module.mentions);
+            // A `use` of what is a module and an item is one of the module: code names the item.
+            let used = used.map(|one| (&one.path, End::Module));
+            let mentioned = module.mentions.iter().filter(|mention| !module.is_local(mention));
+            let mentioned = mentioned.map(|mention| (mention, End::Item));
             let files = graph.entry(module.file.clone()).or_default();
-            for name in named {
-                if let Some(Target::Item(file)) = self.resolve(path, name, MAX_USES)
+            for (name, end) in used.chain(mentioned) {
+                if let Some(Target::Item(file)) = self.resolve(path, name, end, MAX_USES)
                     && file != module.file
                 {
                     files.insert(file);
@@ -162,7 +140,7 @@ impl Modules {
 
     /// What `path` leads to when it stands in the module `from`; `None` for another crate, a local
     /// variable, or a name of the language.
-    fn resolve(&self, from: &[String], path: &[String], uses: u32) -> Option<Target> {
+    fn resolve(&self, from: &[String], path: &[String], end: End, uses: u32) -> Option<Target> {
         let mut target = Target::Module(from.to_vec());
         for (nr, segment) in path.iter().enumerate() {
             let Target::Module(module) = &target else { return Some(target) };
@@ -170,15 +148,15 @@ impl Modules {
                 "crate" => Target::Module(Vec::new()),
                 "self" => continue,
                 "super" => Target::Module(module.split_last()?.1.to_vec()),
-                name => self.look_up(module, name, nr + 1 == path.len(), uses)?,
+                name if nr + 1 == path.len() => self.look_up(module, name, end, uses)?,
+                name => self.look_up(module, name, End::Module, uses)?,
             };
         }
         Some(target)
     }
 
-    /// What `name` means in a module. An item and a module can have the same name: the end of a path
-    /// is an item, if it can be.
-    fn look_up(&self, path: &[String], name: &str, is_end: bool, uses: u32) -> Option<Target> {
+    /// What `name` means in a module.
+    fn look_up(&self, path: &[String], name: &str, end: End, uses: u32) -> Option<Target> {
         let uses = uses.checked_sub(1)?;
         let module = self.0.get(path)?;
         let child = [path, &[name.to_owned()]].concat();
@@ -190,14 +168,15 @@ impl Modules {
             found.push(Target::Module(child));
         }
         for one in module.uses.iter().filter(|one| one.name.as_deref() == Some(name)) {
-            found.extend(self.resolve(path, &one.path, uses));
+            found.extend(self.resolve(path, &one.path, end, uses));
         }
         for glob in module.uses.iter().filter(|one| one.name.is_none()) {
-            if let Some(Target::Module(all)) = self.resolve(path, &glob.path, uses) {
-                found.extend(self.look_up(&all, name, is_end, uses));
+            if let Some(Target::Module(all)) = self.resolve(path, &glob.path, End::Module, uses) {
+                found.extend(self.look_up(&all, name, end, uses));
             }
         }
-        let best = found.iter().position(|target| matches!(target, Target::Item(_)) == is_end);
+        let is_wanted = |target: &Target| matches!(target, Target::Item(_)) == (end == End::Item);
+        let best = found.iter().position(is_wanted);
         (!found.is_empty()).then(|| found.swap_remove(best.unwrap_or(0)))
     }
 }
@@ -227,6 +206,10 @@ fn is_test(attributes: &[Attribute]) -> bool {
 }
 
 impl Module {
+    fn is_local(&self, path: &[String]) -> bool {
+        path.len() == 1 && self.locals.contains(&path[0])
+    }
+
     fn add_use(&mut self, tree: &UseTree, before: &[String], is_re_export: bool) {
         let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
         match tree {
@@ -258,7 +241,7 @@ impl Module {
                 punctuation.push(punct.as_char());
                 continue;
             }
-            if punctuation != "::" {
+            if punctuation != "::" && !path.is_empty() {
                 self.mentions.push(std::mem::take(&mut path));
             }
             match tree {
@@ -269,7 +252,9 @@ impl Module {
             }
             punctuation.clear();
         }
-        self.mentions.push(path);
+        if !path.is_empty() {
+            self.mentions.push(path);
+        }
     }
 }
 
@@ -306,6 +291,11 @@ impl<'ast> Visit<'ast> for Module {
         visit::visit_path(self, path);
     }
 
+    fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
+        self.locals.insert(pattern.ident.to_string());
+        visit::visit_pat_ident(self, pattern);
+    }
+
     /// `pub(in crate::a)` uses nothing of `a`.
     fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
 
@@ -325,6 +315,7 @@ impl<'ast> Visit<'ast> for Module {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::circles::{circles, shown};
 
     /// The circles of a crate of these files, the first of which is the root.
     fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
@@ -340,7 +331,7 @@ mod tests {
         let a = "pub struct A; fn f(_: crate::b::B) {}";
         for b in [
             "use crate::a::A; pub struct B;",
-            "use super::{c, a::{A as Other}}; pub struct B;",
+            "use super::{a::{self as other, A as Other}}; pub struct B;",
             "use super::a; pub struct B(a::A);",
             "use super::a::*; pub struct B(A);",
             "use super::A; pub struct B;",
@@ -390,12 +381,12 @@ mod tests {
     #[test]
     fn tests_other_crates_methods_and_scopes_are_no_imports() {
         let found = circles_of(&[
-            ("lib.rs", "mod a; mod b; #[cfg(test)] mod missing;"),
+            ("lib.rs", "mod a; mod b; pub use a::f; #[cfg(test)] mod missing;"),
             ("a.rs", "use crate::b::B; pub struct A; pub(in crate::b) fn f() { b.b() }"),
             (
                 "b.rs",
-                "use std::a::A; use a_crate::f; pub struct B;
-                fn g(a: usize) { vec![a.a, a.f()] }
+                "use super::*; use std::a::A; pub struct B;
+                fn g(a: usize, f: usize) { vec![a.a, a.f(), f] }
                 /// As crate::a::A.
                 impl B { #[cfg(test)] fn h(_: crate::a::A) {} }
                 #[cfg(test)] fn i() { crate::a::f(); }
@@ -408,9 +399,10 @@ mod tests {
     #[test]
     fn an_item_and_a_module_may_share_a_name() {
         let found = circles_of(&[
-            ("lib.rs", "mod a; pub use a::a;"),
-            ("a.rs", "mod b; pub fn a() {}"),
-            ("a/b.rs", "fn f() { crate::a(); crate::a::a(); }"),
+            ("lib.rs", "mod a; mod b; pub use b::B; pub fn a() -> a::A {}"),
+            ("a.rs", "use crate::{a, b::b}; pub struct A; fn f(b: u8) { a::f(b) }"),
+            ("b.rs", "pub mod c; pub use c::b; pub struct B; pub fn f() { crate::b::c::f() }"),
+            ("b/c.rs", "pub fn b() {} pub fn f() {}"),
         ]);
         assert!(found.is_empty(), "{found:?}");
     }

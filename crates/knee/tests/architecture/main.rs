@@ -1,5 +1,7 @@
 //! The rules of ARCHITECTURE.md that a compiler does not check.
 
+mod circles;
+mod floors;
 mod imports;
 
 use std::collections::BTreeMap;
@@ -131,8 +133,17 @@ fn the_runner_names_neither_testcases_nor_the_crates_that_they_measure() {
     assert!(files > 20, "{files} files");
 }
 
-/// The crates whose files form no circle.
-const WITHOUT_CIRCLES: [&str; 1] = ["host/src/lib.rs"];
+/// The roots of crates whose files form no circle. Those of `prove` and `fix` are not among them yet.
+const WITHOUT_CIRCLES: [&str; 8] = [
+    "host/src/lib.rs",
+    "measure/stats/src/lib.rs",
+    "measure/results/src/lib.rs",
+    "measure/run/src/lib.rs",
+    "measure/testcases/src/lib.rs",
+    "measure/report/src/lib.rs",
+    "explain/profile/src/lib.rs",
+    "knee/src/main.rs",
+];
 
 /// The imports between the files of a crate, by the path of its root under `crates`.
 fn imports_of(root: &str) -> imports::Graph {
@@ -148,9 +159,21 @@ fn no_files_import_each_other_in_a_circle() {
     for root in WITHOUT_CIRCLES {
         let graph = imports_of(root);
         assert!(graph.len() > 5, "{root}: {} files", graph.len());
-        for circle in imports::circles(&graph) {
-            found += &format!("\n{root}: {}", imports::shown(&circle));
+        for circle in circles::circles(&graph) {
+            found += &format!("\n{root}: {}", circles::shown(&circle));
         }
     }
     assert!(found.is_empty(), "move what both files need into one of its own:{found}");
+}
+
+#[test]
+fn the_command_imports_downwards_only() {
+    let found = floors::upward(&imports_of("knee/src/main.rs"));
+    assert!(found.is_empty(), "imports that run upwards:\n{}", found.join("\n"));
+}
+
+#[test]
+fn no_command_imports_from_another() {
+    let found = floors::between_commands(&imports_of("knee/src/main.rs"));
+    assert!(found.is_empty(), "move what both commands need below them:\n{}", found.join("\n"));
 }
