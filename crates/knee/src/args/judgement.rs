@@ -66,12 +66,11 @@ impl JudgementArgs {
 
 impl FailOn {
     fn finds(self, compared: &Compared) -> bool {
-        let any =
-            |is: fn(Verdict) -> bool| compared.points.iter().any(|p| is(p.comparison.verdict));
+        let any = |verdict| compared.points.iter().any(|p| p.comparison.verdict == verdict);
         match self {
-            Self::Slower => any(|verdict| verdict == Verdict::Slower),
-            Self::Faster => any(|verdict| verdict == Verdict::Faster),
-            Self::Inconclusive => any(|verdict| matches!(verdict, Verdict::Inconclusive { .. })),
+            Self::Slower => any(Verdict::Slower),
+            Self::Faster => any(Verdict::Faster),
+            Self::Inconclusive => any(Verdict::Inconclusive),
             // A variant with a different name after is not a result of the one before.
             Self::Missing => {
                 let gap = compared.gaps.iter().any(|g| g.before.is_none() && g.after.is_some());

@@ -3,7 +3,7 @@
 use knee_host::number::{plural, si, spread};
 use knee_host::text::{Cell, Column, Screen, Table};
 use knee_results::{Curve, Key, Results};
-use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit, Worth};
+use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit};
 use serde_json::{Value, json as object};
 
 use super::compared::name;
@@ -70,8 +70,7 @@ pub(crate) fn table(
         let first = name(first);
         notes.push(format!("{what} of {first} ({reason}){more}"));
     }
-    let few = curves.iter().filter_map(|c| c.fit.as_ref().ok());
-    if few.into_iter().any(|fit| fit.worth == Worth::Description) {
+    if curves.iter().any(|c| c.fit.as_ref().is_ok_and(|fit| !fit.is_prediction)) {
         notes.push(
             "a fit to fewer than six different task counts describes them and is no prediction: \
              measure more (-t)"
@@ -103,21 +102,12 @@ fn row(fitted: &FittedCurve, threshold: f64) -> Vec<Cell> {
             return cells.into_iter().chain([finding]).map(|text| Cell::new(text, DIM)).collect();
         }
     };
-    let style = match fit.worth {
-        Worth::Prediction => anstyle::Style::new(),
-        Worth::Description => DIM,
-    };
+    let style = if fit.is_prediction { anstyle::Style::new() } else { DIM };
     let knee = fit.model.knee(threshold).map_or("-".to_owned(), |n| n.to_string());
     let r2 = fit.r_squared.map_or("-".to_owned(), |r2| format!("{r2:.3}"));
-    let (sigma, kappa) = (estimate(&fit.sigma), estimate(&kappa(fit)));
+    let (sigma, kappa) = (estimate(&fit.sigma), estimate(&fit.kappa));
     let cells = [name, si(fit.lambda.value), sigma, kappa, r2, knee, finding(fit)];
     cells.map(|text| Cell::new(text, style)).to_vec()
-}
-
-/// That of the law which was fitted: Amdahl's has none, though the interval of the other reaches
-/// from 0 upwards.
-fn kappa(fit: &Fit) -> Estimate {
-    Estimate { value: if fit.is_amdahl { 0.0 } else { fit.kappa.value }, ..fit.kappa }
 }
 
 /// `0.031 [0.028 0.035]`
@@ -148,10 +138,10 @@ fn tasks(n: f64) -> String {
 
 /// What limits the curve, in words.
 fn finding(fit: &Fit) -> String {
-    let rounds = fit.residuals.len();
-    let hedge = match fit.worth {
-        Worth::Prediction => String::new(),
-        Worth::Description => format!(" ({}: not a prediction)", plural(rounds, "point")),
+    let points = fit.residuals.len();
+    let hedge = match fit.is_prediction {
+        true => String::new(),
+        false => format!(" ({}: not a prediction)", plural(points, "point")),
     };
     // A σ whose interval reaches down to 0 is no limit.
     let is_contended = fit.sigma.interval.is_none_or(|(low, _)| low > 0.0);
@@ -195,13 +185,13 @@ fn curve_json(fitted: &FittedCurve, threshold: f64) -> Value {
             "law": if fit.is_amdahl { "Amdahl" } else { "universal scalability" },
             "lambda": value(&fit.lambda),
             "sigma": value(&fit.sigma),
-            "kappa": value(&kappa(fit)),
+            "kappa": value(&fit.kappa),
             "peak": fit.peak.as_ref().map(value),
             "speedup_limit": fit.model.speedup_limit(),
             "knee": fit.model.knee(threshold),
             "r_squared": fit.r_squared,
             "rmse": fit.rmse,
-            "is_prediction": fit.worth == Worth::Prediction,
+            "is_prediction": fit.is_prediction,
             "intervals_from": match fit.basis {
                 Basis::Rounds => Some("rounds"),
                 Basis::Residuals => Some("residuals"),

@@ -2,10 +2,14 @@
 //! the file in ten years. A testcase each, so that a script parses only what it shows.
 
 use knee_results::{Mode, Point};
+use knee_stats::Comparison;
+use knee_stats::usl::{Estimate, Fit};
 use maud::{Markup, PreEscaped, html};
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
-use crate::model::{Case, Change, Fit, Missing, Run};
+use crate::model::{Missing, Run};
+use crate::page::{change_note, fit_note};
 use crate::reading::{CaseReading, CurveReading, Reading};
 
 /// Version of the embedded JSON.
@@ -26,7 +30,7 @@ struct EmbeddedPage<'p> {
 
 #[derive(Serialize)]
 struct EmbeddedCase<'p> {
-    case: &'p Case,
+    case: Value,
     /// What the numbers of a row of points are: names once, instead of at each number.
     columns: [&'static str; 15],
     /// See [`PART`].
@@ -41,11 +45,11 @@ struct EmbeddedCurve<'p> {
     knee: Option<u32>,
     scaling: &'static str,
     peak: Option<u32>,
-    fit: Option<&'p Fit>,
+    fit: Option<Value>,
     /// Why there is none.
     no_fit: Option<&'p str>,
     missing: &'p [Missing],
-    points: Vec<Row<'p>>,
+    points: Vec<Row>,
 }
 
 const COLUMNS: [&str; 15] = [
@@ -69,7 +73,7 @@ const COLUMNS: [&str; 15] = [
 /// Lower and upper end and the rounds are differences to the rate, in parts of it; `min` and `max`
 /// are differences to its share per task. What is relative to a rate of 0 is relative to 1.
 #[derive(Serialize)]
-struct Row<'p>(
+struct Row(
     u32,
     Rate,
     Parts,
@@ -84,8 +88,17 @@ struct Row<'p>(
     u64,
     u64,
     Vec<Parts>,
-    Option<&'p Change>,
+    Option<EmbeddedChange>,
 );
+
+#[derive(Serialize)]
+struct EmbeddedChange {
+    ratio: Option<Value>,
+    p: f64,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    note: String,
+}
 
 #[derive(Serialize)]
 struct Parts(i64);
@@ -134,7 +147,7 @@ impl<'p> EmbeddedCurve<'p> {
                 p.samples,
                 p.marked,
                 p.rounds.iter().map(|&round| Parts::beside(rate, round)).collect(),
-                curve.changes.get(&p.tasks),
+                curve.changes.get(&p.tasks).map(change),
             )
         };
         Self {
@@ -143,7 +156,7 @@ impl<'p> EmbeddedCurve<'p> {
             knee: reading.knee,
             scaling: reading.verdict.as_str(),
             peak: reading.peak().map(|peak| peak.tasks),
-            fit: curve.fit.as_ref().ok(),
+            fit: curve.fit.as_ref().ok().map(fit),
             no_fit: curve.fit.as_ref().err().map(String::as_str),
             missing: &curve.missing,
             points: curve.points().iter().map(row).collect(),
@@ -151,10 +164,32 @@ impl<'p> EmbeddedCurve<'p> {
     }
 }
 
+fn fit(fit: &Fit) -> Value {
+    let estimate = |e: &Estimate| json!({ "value": e.value, "interval": e.interval });
+    json!({
+        "lambda": estimate(&fit.lambda),
+        "sigma": estimate(&fit.sigma),
+        "kappa": estimate(&fit.kappa),
+        "r2": fit.r_squared,
+        "peak": fit.peak.as_ref().map(estimate),
+        "is_prediction": fit.is_prediction,
+        "note": fit_note(fit),
+    })
+}
+
+fn change(by: &Comparison) -> EmbeddedChange {
+    EmbeddedChange {
+        ratio: by.ratio.map(|r| json!({ "value": r.ratio, "low": r.low, "high": r.high })),
+        p: by.adjusted_p,
+        verdict: by.verdict.as_str(),
+        note: change_note(by),
+    }
+}
+
 /// What all testcases share.
 pub(crate) fn page(reading: &Reading) -> Markup {
     let page = reading.page;
-    let json = json(&EmbeddedPage {
+    let json = text(&EmbeddedPage {
         schema: SCHEMA,
         runs: &page.runs,
         knee_efficiency: page.knee_efficiency,
@@ -172,10 +207,17 @@ pub(crate) fn case(case: &CaseReading) -> Markup {
 /// The data of one testcase.
 pub(crate) fn case_json(case: &CaseReading) -> String {
     let curves = case.curves.iter().map(EmbeddedCurve::of).collect();
-    json(&EmbeddedCase { case: case.case, columns: COLUMNS, part: PART, curves })
+    let about = json!({
+        "name": case.name,
+        "family": case.family(),
+        "description": case.info.description,
+        "unit": case.info.unit,
+        "bytes_per_unit": case.info.bytes,
+    });
+    text(&EmbeddedCase { case: about, columns: COLUMNS, part: PART, curves })
 }
 
-fn json(value: &impl Serialize) -> String {
+fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain data has no keys that are not text")
 }
 

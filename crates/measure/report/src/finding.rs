@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use knee_host::number::{change, percent, plural};
 use knee_results::Verdict;
+use knee_stats::{self as stats, Comparison};
 
 use crate::matrix::{Matrix, Pair};
-use crate::model::{Change, ChangeVerdict};
 use crate::reading::{CaseReading, CurveReading, Reading};
 
 /// The one sentence to remember.
@@ -40,19 +40,19 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
     }
     let of = |verdict| compared.iter().filter(move |(.., change)| change.verdict == verdict);
     let farthest = |verdict| {
-        let away = |change: &Change| change.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
+        let away = |by: &Comparison| by.ratio.map_or(0.0, |ratio| ratio.ratio.ln().abs());
         of(verdict).max_by(|a, b| away(a.3).total_cmp(&away(b.3))).map(|(case, curve, n, by)| {
             let place = curve.curve.mode().tasks(*n);
-            let by = by.ratio.map_or("by no ratio".to_owned(), |ratio| change(ratio.value));
-            format!("{by} ({}, {place})", case.case.name)
+            let by = by.ratio.map_or("by no ratio".to_owned(), |ratio| change(ratio.ratio));
+            format!("{by} ({}, {place})", case.name)
         })
     };
     let all = plural(compared.len(), "point");
-    let (slower, faster) = (of(ChangeVerdict::Slower).count(), of(ChangeVerdict::Faster).count());
+    let (slower, faster) = (of(stats::Verdict::Slower).count(), of(stats::Verdict::Faster).count());
     if compared.is_empty() {
         return None;
     }
-    Some(match (farthest(ChangeVerdict::Slower), farthest(ChangeVerdict::Faster)) {
+    Some(match (farthest(stats::Verdict::Slower), farthest(stats::Verdict::Faster)) {
         (Some(worst), None) => {
             format!(
                 "{label} is slower than {base} at {slower} of {all}, at worst {worst}; none is faster"
@@ -68,7 +68,7 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
         ),
         (None, None) => {
             let mut text = format!("No difference shown between {base} and {label} at {all}");
-            let open = of(ChangeVerdict::Inconclusive).count();
+            let open = of(stats::Verdict::Inconclusive).count();
             if open > 0 {
                 let _ = write!(text, ", {open} of them too noisy to tell");
             }
@@ -108,7 +108,7 @@ fn scaling(reading: &Reading) -> String {
 }
 
 fn one(case: &CaseReading, curve: &CurveReading) -> String {
-    let name = &case.case.name;
+    let name = &case.name;
     let mode = curve.curve.mode();
     let (Some(last), Some(peak)) = (curve.last(), curve.peak()) else { return name.clone() };
     // Only what loses throughput needs no efficiency to say so.
@@ -180,30 +180,29 @@ fn no_verdict(reading: &Reading) -> String {
 #[cfg(test)]
 mod tests {
     use knee_results::{self as results, CaseId, Mode, Point};
+    use knee_stats::{CompareOptions, Verdict, compare};
 
-    use crate::model::{Case, Change, ChangeVerdict, Curve, Page, Ratio, Run};
+    use crate::model::{Curve, Page, Run};
 
     fn page(curves: &[&[(u32, f64)]]) -> Page {
-        let cases =
-            ["a", "b", "c"].iter().take(curves.len()).map(|n| Case::new(n, "f", "", "iterations"));
         let curves = curves.iter().zip(["a", "b", "c"]).map(|(rates, name)| {
             let points = rates.iter().filter_map(|&(n, x)| Point::new(n, vec![x])).collect();
             Curve::new(0, results::Curve::new(CaseId::new(name), Mode::Threads, points))
         });
         Page {
-            cases: cases.collect(),
             curves: curves.collect(),
             runs: vec![Run { label: "base".to_owned(), ..Run::default() }],
             ..Page::default()
         }
     }
 
-    fn compared(verdict: ChangeVerdict, ratio: f64) -> Page {
+    fn compared(verdict: Verdict, ratio: f64) -> Page {
         let mut page = page(&[&[(1, 1.0), (2, 2.0)]]);
         page.runs.push(Run { label: "new".to_owned(), ..Run::default() });
         let mut curve = Curve { run: 1, ..page.curves[0].clone() };
-        let ratio = Some(Ratio { value: ratio, low: ratio, high: ratio });
-        curve.changes.insert(2, Change { ratio, p: 0.01, verdict, note: String::new() });
+        let mut comparison = compare(&[1.0], &[ratio], &CompareOptions::default()).unwrap();
+        comparison.verdict = verdict;
+        curve.changes.insert(2, comparison);
         page.curves.push(curve);
         page
     }
@@ -300,11 +299,11 @@ mod tests {
     #[test]
     fn of_two_runs_it_says_what_changed() {
         assert_eq!(
-            title(&compared(ChangeVerdict::Slower, 0.88)),
+            title(&compared(Verdict::Slower, 0.88)),
             "new is slower than base at 1 of 1 point, at worst −12.0% (a, 2 threads); none is faster"
         );
         assert_eq!(
-            title(&compared(ChangeVerdict::Inconclusive, 1.1)),
+            title(&compared(Verdict::Inconclusive, 1.1)),
             "No difference shown between base and new at 1 point, 1 of them too noisy to tell"
         );
     }

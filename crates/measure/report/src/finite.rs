@@ -3,8 +3,9 @@
 //! what else is no number is replaced by words that say so.
 
 use knee_results::Point;
+use knee_stats::usl::{Estimate, Fit};
 
-use crate::model::{Case, Change, ChangeVerdict, Curve, Estimate, Fit, Missing, Page};
+use crate::model::{Curve, Missing, Page};
 
 const REASON: &str = "the record holds a value for it that is not a number";
 
@@ -13,10 +14,7 @@ pub(crate) fn with_marked_gaps(page: &Page) -> Page {
     let mut page = page.clone();
     for curve in &mut page.curves {
         clean(curve);
-        let name = curve.name();
-        if page.cases.iter().all(|case| case.name != name) {
-            page.cases.push(Case::new(&name, "unknown", "", "iterations"));
-        }
+        page.cases.entry(curve.measured.case.clone()).or_default();
     }
     page
 }
@@ -40,11 +38,6 @@ fn clean(curve: &mut Curve) {
     curve.missing.sort_by_key(|gap| gap.tasks);
     curve.missing.dedup_by_key(|gap| gap.tasks);
     curve.measured = knee_results::Curve::new(measured.case.clone(), measured.mode, points);
-    for change in curve.changes.values_mut().filter(|change| !change_is_finite(change)) {
-        let verdict = ChangeVerdict::Inconclusive;
-        let note = "the comparison holds a value that is not a number".to_owned();
-        *change = Change { ratio: None, p: 1.0, verdict, note };
-    }
     if curve.fit.as_ref().is_ok_and(|fit| !fit_is_finite(fit)) {
         curve.fit = Err("a coefficient came out as no number".to_owned());
     }
@@ -53,11 +46,6 @@ fn clean(curve: &mut Curve) {
 fn is_finite(point: &Point) -> bool {
     let numbers = [point.rate, point.low, point.high, point.confidence];
     point.tasks > 0 && numbers.iter().chain(&point.rounds).all(|x| x.is_finite() && *x >= 0.0)
-}
-
-fn change_is_finite(change: &Change) -> bool {
-    let ratio = change.ratio.map_or([1.0; 3], |ratio| [ratio.value, ratio.low, ratio.high]);
-    ratio.iter().chain([&change.p]).all(|x| x.is_finite())
 }
 
 /// An interval may be infinite, which says that nothing bounds it; only no number is none.
@@ -69,16 +57,16 @@ fn fit_is_finite(fit: &Fit) -> bool {
         .into_iter()
         .flatten()
         .all(sound)
-        && fit.r2.is_none_or(f64::is_finite)
+        && fit.r_squared.is_none_or(f64::is_finite)
 }
 
 #[cfg(test)]
 mod tests {
-    use knee_results::CaseId;
+    use knee_results::{CaseId, Mode};
+    use knee_stats::usl;
 
     use super::*;
-    use crate::model::{Ratio, Run};
-    use knee_results::Mode;
+    use crate::model::Run;
 
     fn curve(points: Vec<Point>) -> Curve {
         Curve::new(0, knee_results::Curve::new(CaseId::new("a"), Mode::Threads, points))
@@ -101,31 +89,16 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_or_a_fit_that_is_no_number_says_so() {
-        let ratio = Ratio { value: f64::INFINITY, low: 1.0, high: f64::NAN };
-        let (p, verdict, note) = (0.01, ChangeVerdict::Faster, String::new());
-        let change = Change { ratio: Some(ratio), p, verdict, note };
-        let changed = cleaned(Curve { changes: [(1, change)].into(), ..curve(vec![point(1)]) });
-        let change = &changed.changes[&1];
-        assert_eq!((change.ratio, change.verdict), (None, ChangeVerdict::Inconclusive));
-        assert!(change.note.contains("not a number"));
-
-        let exactly = |value| Estimate { value, interval: None };
-        let fit = |sigma| Fit {
-            lambda: exactly(1.0),
-            sigma: exactly(sigma),
-            kappa: exactly(0.0),
-            r2: None,
-            peak: None,
-            is_prediction: true,
-            note: String::new(),
-        };
-        let mut curve = Curve { fit: Ok(fit(f64::NAN)), ..curve(Vec::new()) };
-        clean(&mut curve);
-        assert_eq!(curve.fit, Err("a coefficient came out as no number".to_owned()));
-        curve.fit = Ok(fit(0.1));
+    fn a_fit_that_is_no_number_says_so() {
+        let rounds = [(1, vec![1.0]), (2, vec![1.9]), (4, vec![3.0])];
+        let mut fit = usl::fit(&rounds, &usl::FitOptions::default()).unwrap();
+        let mut curve = Curve { fit: Ok(fit.clone()), ..curve(Vec::new()) };
         clean(&mut curve);
         assert!(curve.fit.is_ok());
+        fit.sigma.value = f64::NAN;
+        curve.fit = Ok(fit);
+        clean(&mut curve);
+        assert_eq!(curve.fit, Err("a coefficient came out as no number".to_owned()));
     }
 
     #[test]

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! ```
-//! use knee_report::{Case, Curve, Page, Run, render};
+//! use knee_report::{Curve, Page, Run, render};
 //! use knee_results::{self as results, CaseId, Mode, Point};
 //!
 //! let rates = [(1, 4e5), (2, 7.6e5), (4, 9e5), (8, 7e5)];
@@ -30,7 +30,6 @@
 //! let measured = results::Curve::new(CaseId::new("mmap1"), Mode::Threads, points);
 //! let page = Page {
 //!     runs: vec![Run { label: "6.12".to_owned(), ..Run::default() }],
-//!     cases: vec![Case::new("mmap1", "memory", "mmap and munmap 128 MB", "iterations")],
 //!     curves: vec![Curve::new(0, measured)],
 //!     ..Page::default()
 //! };
@@ -52,10 +51,7 @@ mod shared;
 
 pub use drawing::draw;
 pub use matrix::{Differing, Matrix, MatrixError, MatrixOperation, Pair};
-pub use model::{
-    Case, Change, ChangeVerdict, Curve, Estimate, Fit, Growth, KNEE_EFFICIENCY, Missing, Page,
-    Profile, Ratio, Run, Waits,
-};
+pub use model::{Curve, Growth, KNEE_EFFICIENCY, Missing, Page, Profile, Run, Waits};
 pub use shared::{Shared, SharedLine, SharedSide, SharedVerdict};
 
 /// The page as HTML. Panics if a curve is of a run that is not on the page.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use knee_results::{Mode, Point, Verdict};
+use knee_results::{CaseId, CaseInfo, Family, Mode, Point, Verdict};
+use knee_stats as stats;
 
-use crate::model::{Case, ChangeVerdict, Curve, Page, Run};
+use crate::model::{Curve, Page, Run};
 
 /// A page with all that follows from its numbers.
 pub(crate) struct Reading<'p> {
@@ -15,7 +16,10 @@ pub(crate) struct Reading<'p> {
 
 /// A testcase with its curves.
 pub(crate) struct CaseReading<'p> {
-    pub(crate) case: &'p Case,
+    pub(crate) id: &'p CaseId,
+    /// [`CaseReading::id`] as text.
+    pub(crate) name: String,
+    pub(crate) info: &'p CaseInfo,
     /// By mode, then by run.
     pub(crate) curves: Vec<CurveReading<'p>>,
 }
@@ -27,16 +31,22 @@ pub(crate) struct CurveReading<'p> {
     pub(crate) knee: Option<u32>,
     pub(crate) verdict: Verdict,
     /// How many points each verdict has against the first run.
-    pub(crate) changes: BTreeMap<ChangeVerdict, usize>,
+    pub(crate) changes: BTreeMap<stats::Verdict, usize>,
 }
 
-/// How a verdict is written and drawn.
-pub(crate) trait Shown {
+/// How a verdict is written and drawn: one on a curve, or one on a change.
+pub(crate) trait Shown: Copy {
+    /// Its class in the style sheet.
+    fn class(self) -> &'static str;
     fn words(self) -> &'static str;
     fn shape(self) -> &'static str;
 }
 
 impl Shown for Verdict {
+    fn class(self) -> &'static str {
+        self.as_str()
+    }
+
     fn words(self) -> &'static str {
         match self {
             Self::Retrograde => "retrograde",
@@ -60,19 +70,16 @@ impl Shown for Verdict {
     }
 }
 
-impl ChangeVerdict {
-    pub(crate) const ALL: [Self; 4] = [Self::Slower, Self::Faster, Self::Inconclusive, Self::Same];
-
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Slower => "slower",
-            Self::Faster => "faster",
-            Self::Inconclusive => "inconclusive",
-            Self::Same => "same",
-        }
+impl Shown for stats::Verdict {
+    fn class(self) -> &'static str {
+        self.as_str()
     }
 
-    pub(crate) fn shape(self) -> &'static str {
+    fn words(self) -> &'static str {
+        self.as_str()
+    }
+
+    fn shape(self) -> &'static str {
         match self {
             Self::Slower => "▽",
             Self::Faster => "△",
@@ -85,22 +92,23 @@ impl ChangeVerdict {
 impl<'p> Reading<'p> {
     /// Reads `page`, whose numbers are finite and whose points are sorted.
     pub(crate) fn of(page: &'p Page) -> Self {
-        let mut curves: BTreeMap<String, Vec<CurveReading<'p>>> = BTreeMap::new();
+        let mut curves: BTreeMap<&CaseId, Vec<CurveReading<'p>>> = BTreeMap::new();
         for curve in &page.curves {
-            curves.entry(curve.name()).or_default().push(CurveReading::of(page, curve));
+            let reading = CurveReading::of(page, curve);
+            curves.entry(&curve.measured.case).or_default().push(reading);
         }
         let mut cases: Vec<CaseReading> = page
             .cases
             .iter()
-            .map(|case| {
-                let mut curves = curves.remove(case.name.as_str()).unwrap_or_default();
+            .map(|(id, info)| {
+                let mut curves = curves.remove(id).unwrap_or_default();
                 curves.sort_by_key(|reading| (reading.curve.mode(), reading.curve.run));
-                CaseReading { case, curves }
+                CaseReading { id, name: id.to_string(), info, curves }
             })
             .collect();
         cases.sort_by(|a, b| {
             let of = |case: &CaseReading| case.worst_efficiency().unwrap_or(f64::INFINITY);
-            of(a).total_cmp(&of(b)).then_with(|| a.case.name.cmp(&b.case.name))
+            of(a).total_cmp(&of(b)).then_with(|| a.name.cmp(&b.name))
         });
         Self { page, cases }
     }
@@ -121,6 +129,11 @@ impl<'p> Reading<'p> {
 }
 
 impl<'p> CaseReading<'p> {
+    /// Name of its family.
+    pub(crate) fn family(&self) -> &'static str {
+        self.info.family.map_or("unknown", Family::as_str)
+    }
+
     /// The least efficiency that a curve has at its most tasks.
     pub(crate) fn worst_efficiency(&self) -> Option<f64> {
         self.curves.iter().filter_map(CurveReading::last_efficiency).reduce(f64::min)

@@ -2,8 +2,9 @@
 
 mod synthetic;
 
-use knee_report::{Case, Change, ChangeVerdict, Curve, Missing, Page, Run, render};
-use knee_results::{self as results, CaseId, Mode, PerTask, Point};
+use knee_report::{Curve, Missing, Page, Run, render};
+use knee_results::{self as results, CaseId, CaseInfo, Mode, PerTask, Point};
+use knee_stats::{CompareOptions, compare};
 use snapbox::{assert_data_eq, file};
 
 /// What a person reads on the page: a line for each row, item, heading and sentence; charts by what
@@ -63,7 +64,6 @@ fn curve(name: &str, points: Vec<Point>) -> Curve {
 fn one_curve(points: Vec<Point>) -> Page {
     Page {
         runs: vec![Run { label: "base".to_owned(), ..Run::default() }],
-        cases: vec![Case::new("a1", "memory", "does a thing", "iterations")],
         curves: vec![curve("a1", points)],
         ..Page::default()
     }
@@ -72,9 +72,8 @@ fn one_curve(points: Vec<Point>) -> Page {
 #[test]
 fn a_page_of_two_runs_has_an_overview_and_each_curve_in_numbers_and_sentences() {
     let mut page = synthetic::page("two").unwrap();
-    let kept = ["fork1"];
-    page.cases.retain(|case| kept.contains(&case.name.as_str()));
-    page.curves.retain(|curve| kept.contains(&curve.name().as_str()));
+    page.cases.retain(|case, _| case.testcase == "fork1");
+    page.curves.retain(|curve| curve.measured.case.testcase == "fork1");
     let text = words(&render(&page));
     assert_data_eq!(lines(&text, "The same as a table", 6), file!["data/overview.txt"].raw());
     let case = "Rates are iterations per second.";
@@ -129,7 +128,6 @@ fn equal_input_gives_equal_bytes_in_whatever_order_it_comes() {
     let page = synthetic::page("two").unwrap();
     let mut shuffled = page.clone();
     shuffled.curves.reverse();
-    shuffled.cases.reverse();
     assert!(render(&page) == render(&shuffled));
 }
 
@@ -202,9 +200,8 @@ fn what_is_not_known_has_a_dash_and_a_reason() {
     page.curves[0].fit = Err("2 different task counts".to_owned());
     page.runs.push(Run { label: "new".to_owned(), ..Run::default() });
     let mut after = Curve { run: 1, ..page.curves[0].clone() };
-    let note = "no ratio: a round of the first run did nothing".to_owned();
-    let verdict = ChangeVerdict::Inconclusive;
-    after.changes.insert(1, Change { ratio: None, p: 0.5, verdict, note });
+    let from_nothing = compare(&[0.0], &[1.0], &CompareOptions::default()).unwrap();
+    after.changes.insert(1, from_nothing);
     page.curves.push(after);
     let html = render(&page);
     for text in [
@@ -232,7 +229,9 @@ fn names_are_text_and_never_markup() {
         off_chart: vec![evil.to_owned()],
         ..Run::default()
     };
-    page.cases[0] = Case::new(evil, evil, evil, evil);
+    let (description, unit) = (evil.to_owned(), evil.to_owned());
+    let info = CaseInfo { description, unit, ..CaseInfo::default() };
+    page.cases = [(CaseId::new(evil), info)].into();
     page.curves[0] = curve(evil, vec![point(1, 1.0), point(2, 2.0)]);
     page.curves[0].missing = vec![Missing { tasks: 4, reason: evil.to_owned() }];
     let mut matrix = synthetic::page("matrix").unwrap().matrices.remove(0);

@@ -97,7 +97,7 @@ impl Verdicts {
                 Verdict::Faster => &mut counts.faster,
                 Verdict::Slower => &mut counts.slower,
                 Verdict::Same => &mut counts.same,
-                Verdict::Inconclusive { .. } => &mut counts.inconclusive,
+                Verdict::Inconclusive => &mut counts.inconclusive,
             } += 1;
         }
         counts
@@ -178,7 +178,8 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
     let all_disturbed = sides[0].all_disturbed != sides[1].all_disturbed;
     let mut comparison = comparison;
     if all_disturbed {
-        comparison.verdict = Verdict::Inconclusive { rounds_needed: None };
+        comparison.verdict = Verdict::Inconclusive;
+        comparison.rounds_needed = None;
     }
     let info = before.cases.get(&key.case).or_else(|| after.cases.get(&key.case));
     ComparedPoint {
@@ -209,7 +210,7 @@ fn missing(side: &Results, key: &Key) -> Option<String> {
 fn importance(point: &ComparedPoint) -> f64 {
     let class = match point.comparison.verdict {
         Verdict::Faster | Verdict::Slower => 2.0,
-        Verdict::Inconclusive { .. } => 1.0,
+        Verdict::Inconclusive => 1.0,
         Verdict::Same => 0.0,
     };
     // Twice as fast is as much of a change as half as fast. From nothing to something is most.
@@ -349,11 +350,11 @@ mod tests {
         let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
         let verdict = |after: &Results| {
             let compared = Compared::new(&before, after, &options);
-            (compared.points[0].comparison.verdict, compared.points[0].all_disturbed)
+            let point = &compared.points[0];
+            (point.comparison.verdict, point.comparison.rounds_needed, point.all_disturbed)
         };
-        assert_eq!(verdict(&after), (Verdict::Slower, false));
+        assert_eq!(verdict(&after), (Verdict::Slower, None, false));
         after.points.values_mut().for_each(|measured| measured.all_disturbed = true);
-        let open = Verdict::Inconclusive { rounds_needed: None };
-        assert_eq!(verdict(&after), (open, true));
+        assert_eq!(verdict(&after), (Verdict::Inconclusive, None, true));
     }
 }

@@ -67,6 +67,20 @@ pub struct CaseInfo {
     pub timed: bool,
 }
 
+impl Default for CaseInfo {
+    /// What is known of a testcase that counts iterations, and no more.
+    fn default() -> Self {
+        Self {
+            family: None,
+            description: String::new(),
+            unit: "iterations".to_owned(),
+            bytes: 0,
+            min_interval: 0.0,
+            timed: false,
+        }
+    }
+}
+
 impl Measured {
     /// The point at `tasks`; `None` if there is no round.
     pub fn point(&self, tasks: u32) -> Option<Point> {
@@ -172,14 +186,7 @@ impl Results {
 
     /// Adds a round, of a testcase of will-it-scale's.
     pub(crate) fn add(&mut self, key: Key, rate: f64, samples: u64) {
-        self.cases.entry(key.case.clone()).or_insert_with(|| CaseInfo {
-            family: None,
-            description: String::new(),
-            unit: "iterations".to_owned(),
-            bytes: 0,
-            min_interval: 0.0,
-            timed: false,
-        });
+        self.cases.entry(key.case.clone()).or_default();
         let measured = self.points.entry(key).or_default();
         measured.rounds.push(rate);
         measured.samples += samples;

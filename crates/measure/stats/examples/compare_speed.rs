@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use knee_stats::{CompareOptions, Verdict, compare_all};
+use knee_stats::{CompareOptions, compare_all};
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|a| a.parse::<usize>().expect("a number"));
@@ -15,10 +15,6 @@ fn main() {
     let start = Instant::now();
     let comparisons = compare_all(&pairs, &CompareOptions::default());
     let took = start.elapsed();
-    let different = comparisons
-        .iter()
-        .flatten()
-        .filter(|c| matches!(c.verdict, Verdict::Faster | Verdict::Slower))
-        .count();
+    let different = comparisons.iter().flatten().filter(|c| c.verdict.is_change()).count();
     println!("{points} points of {rounds} rounds a side: {took:?}, {different} called different");
 }

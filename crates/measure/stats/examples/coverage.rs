@@ -63,7 +63,7 @@ fn main() {
 }
 
 fn different(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Faster | Verdict::Slower)
+    verdict.is_change()
 }
 
 fn sides(n: usize, round: Round, random: &mut Rand64) -> (Vec<f64>, Vec<f64>) {

@@ -138,8 +138,8 @@ pub struct RatioInterval {
 /// Bootstrap percentile interval at `confidence` (0 to 1, exclusive) of the ratio of the median
 /// of `after` to that of `before`.
 ///
-/// `None` when a side has no rounds, when a round of `before` is not above 0, or one of `after`
-/// is negative: there is no ratio then. Panics on NaN.
+/// `None` when a side has no rounds, when a round of `before` is not above 0, one of `after` is
+/// negative, or a ratio is too large for a number: there is no ratio then. Panics on NaN.
 pub fn ratio_of_medians(before: &[f64], after: &[f64], confidence: f64) -> Option<RatioInterval> {
     let ratio = median(after)? / median(before)?;
     if before.iter().any(|&rate| rate <= 0.0) || after.iter().any(|&rate| rate < 0.0) {
@@ -150,7 +150,7 @@ pub fn ratio_of_medians(before: &[f64], after: &[f64], confidence: f64) -> Optio
     // The two ends are mirror images, so that swapping the sides gives the reciprocals.
     let low = ratio_quantile(&before, &after, |at_most, _| at_most >= tail - ROUNDING);
     let high = ratio_quantile(&before, &after, |_, above| above < tail - ROUNDING);
-    Some(RatioInterval { ratio, low, high })
+    (ratio.is_finite() && high.is_finite()).then_some(RatioInterval { ratio, low, high })
 }
 
 /// The smallest ratio of two resampled medians for which `reached` holds, given the probability

@@ -88,21 +88,37 @@ pub enum Test {
     SignedRankNormal,
 }
 
-/// What a comparison says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a comparison says, in the order in which lists show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// The rate after is greater.
-    Faster,
     /// The rate after is smaller.
     Slower,
+    /// The rate after is greater.
+    Faster,
+    /// No difference found, and none of the threshold's size excluded.
+    Inconclusive,
     /// The whole interval of the ratio lies within the threshold around 1.
     Same,
-    /// No difference found, and none of the threshold's size excluded.
-    Inconclusive {
-        /// About how many rounds a side would decide it, if ratio and noise stay as they are;
-        /// `None` when that cannot be said or is beyond reason.
-        rounds_needed: Option<u32>,
-    },
+}
+
+impl Verdict {
+    /// All of them, in their order.
+    pub const ALL: [Self; 4] = [Self::Slower, Self::Faster, Self::Inconclusive, Self::Same];
+
+    /// The word that stands for it in JSON and on pages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Slower => "slower",
+            Self::Faster => "faster",
+            Self::Inconclusive => "inconclusive",
+            Self::Same => "same",
+        }
+    }
+
+    /// Whether it claims a difference.
+    pub fn is_change(self) -> bool {
+        matches!(self, Self::Slower | Self::Faster)
+    }
 }
 
 /// One point before and after.
@@ -126,6 +142,9 @@ pub struct Comparison {
     pub test: Option<Test>,
     /// The finding.
     pub verdict: Verdict,
+    /// About how many rounds a side would decide an inconclusive point, if ratio and noise stay as
+    /// they are; `None` when that cannot be said or is beyond reason.
+    pub rounds_needed: Option<u32>,
 }
 
 /// Compares the rates of the rounds of one point. `None` when a side has no rounds. Panics on
@@ -151,7 +170,7 @@ pub fn compare_all<Side: AsRef<[f64]>>(
             each: 2.0 / (1.0 / before.len() as f64 + 1.0 / after.len() as f64),
             trusted: before.len().min(after.len()) >= ROUNDS_FOR_AN_INTERVAL,
         };
-        comparison.verdict = verdict(comparison, rounds, options);
+        judge(comparison, rounds, options);
     }
     comparisons
 }
@@ -171,10 +190,8 @@ pub fn compare_pairs<Pairs: AsRef<[(f64, f64)]>>(
     for (comparison, pairs) in comparisons.iter_mut().zip(pairs()) {
         let Some(comparison) = comparison else { continue };
         let rounds = Rounds { each: pairs.len() as f64, trusted: comparison.test.is_some() };
-        comparison.verdict = verdict(comparison, rounds, options);
-        if let Verdict::Inconclusive { rounds_needed: Some(n) } = &mut comparison.verdict {
-            *n = (*n).max(least);
-        }
+        judge(comparison, rounds, options);
+        comparison.rounds_needed = comparison.rounds_needed.map(|n| n.max(least));
     }
     comparisons
 }
@@ -211,7 +228,8 @@ fn measure_pairs(pairs: &[(f64, f64)], options: &CompareOptions) -> Option<Compa
         p,
         adjusted_p: p,
         test: ranked.filter(|_| enough).map(|ranked| test(ranked.exact)),
-        verdict: Verdict::Inconclusive { rounds_needed: None },
+        verdict: Verdict::Inconclusive,
+        rounds_needed: None,
     })
 }
 
@@ -254,7 +272,8 @@ fn measure(
         p,
         adjusted_p: p,
         test,
-        verdict: Verdict::Inconclusive { rounds_needed: None },
+        verdict: Verdict::Inconclusive,
+        rounds_needed: None,
     })
 }
 
@@ -280,38 +299,39 @@ struct Rounds {
     trusted: bool,
 }
 
-fn verdict(comparison: &Comparison, rounds: Rounds, options: &CompareOptions) -> Verdict {
+/// Replaces the verdict, which is inconclusive so far, where the evidence suffices.
+fn judge(comparison: &mut Comparison, rounds: Rounds, options: &CompareOptions) {
     if comparison.test.is_none() {
         // The interval of a single round has no width, and is no evidence of anything.
-        return Verdict::Inconclusive { rounds_needed: None };
+        return;
     }
     let significant = comparison.adjusted_p < 1.0 - options.confidence;
     let Some(RatioInterval { ratio, low, high }) = comparison.ratio else {
-        return match comparison.after_median.total_cmp(&comparison.before_median) {
+        comparison.verdict = match comparison.after_median.total_cmp(&comparison.before_median) {
             Ordering::Greater if significant => Verdict::Faster,
             Ordering::Less if significant => Verdict::Slower,
-            _ => Verdict::Inconclusive { rounds_needed: None },
+            _ => Verdict::Inconclusive,
         };
+        return;
     };
     let threshold = options.threshold.unwrap_or(0.0);
     let drift = options.drift;
     let least = (ratio - 1.0).abs().min((ratio / drift - 1.0).abs());
-    if significant && least >= threshold {
-        if low > 1.0 {
-            return Verdict::Faster;
-        }
-        if high < 1.0 {
-            return Verdict::Slower;
-        }
+    let differs = significant && least >= threshold;
+    let within = low >= 1.0 - threshold && high <= 1.0 + threshold;
+    if differs && low > 1.0 {
+        comparison.verdict = Verdict::Faster;
+    } else if differs && high < 1.0 {
+        comparison.verdict = Verdict::Slower;
+    } else if rounds.trusted && threshold > 0.0 && within {
+        comparison.verdict = Verdict::Same;
+    } else {
+        // More rounds do not narrow the part of the interval that is the drift of the machine.
+        let drifted = ratio * (1.0 - 1.0 / drift).abs();
+        let half_width = (high - low - drifted).max(0.0) / 2.0;
+        comparison.rounds_needed =
+            rounds_needed(least, half_width, drifted, rounds.each, threshold);
     }
-    if rounds.trusted && threshold > 0.0 && low >= 1.0 - threshold && high <= 1.0 + threshold {
-        return Verdict::Same;
-    }
-    // More rounds do not narrow the part of the interval that is the drift of the machine.
-    let drifted = ratio * (1.0 - 1.0 / drift).abs();
-    let half_width = (high - low - drifted).max(0.0) / 2.0;
-    let rounds_needed = rounds_needed(least, half_width, drifted, rounds.each, threshold);
-    Verdict::Inconclusive { rounds_needed }
 }
 
 /// The interval narrows as the square root of the rounds. It has to get narrow enough to keep 1

@@ -5,7 +5,7 @@
 //! Analysis with the Universal Scalability Law" as the crate `usl` by Coda Hale checks them.
 //! R's α, β and γ are σ, κ and λ here.
 
-use knee_stats::usl::{Basis, FitOptions, Usl, Worth, fit};
+use knee_stats::usl::{Basis, FitOptions, Usl, fit};
 
 /// Throughput of a Sun SPARCcenter 2000 in the SPEC SDM91 benchmark (R's `specsdm91`).
 const SPECSDM91: [(u32, f64); 7] = [
@@ -74,7 +74,7 @@ fn the_whole_fit_of_specsdm91_says_what_it_is_worth() {
     assert!(!fit.is_amdahl);
     // R's residual standard error has the degrees of freedom in its divisor: 7 − 3.
     same(fit.rmse * (7.0_f64 / 4.0).sqrt(), 82.85, 0.01);
-    assert_eq!((fit.worth, fit.basis), (Worth::Prediction, Basis::Residuals));
+    assert_eq!((fit.is_prediction, fit.basis), (true, Basis::Residuals));
     let (low, high) = fit.peak.unwrap().interval.unwrap();
     assert!(70.0 < low && low < 96.5 && 96.5 < high && high < 140.0, "{low} {high}");
 }

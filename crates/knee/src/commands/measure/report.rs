@@ -1,7 +1,5 @@
 //! `knee report`: write a self-contained HTML page about runs.
 
-mod changes;
-mod fits;
 mod matrices;
 mod page;
 mod profiles;

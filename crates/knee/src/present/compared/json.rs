@@ -1,7 +1,7 @@
 //! For programs: all that was computed.
 
 use knee_results::{Compared, ComparedPoint, Results, Verdicts};
-use knee_stats::{Test, Verdict};
+use knee_stats::Test;
 use serde_json::{Value, json};
 
 use super::Comparisons;
@@ -90,12 +90,6 @@ fn verdicts(verdicts: &Verdicts) -> Value {
 
 fn point(point: &ComparedPoint) -> Value {
     let c = &point.comparison;
-    let (verdict, rounds_needed) = match c.verdict {
-        Verdict::Faster => ("faster", None),
-        Verdict::Slower => ("slower", None),
-        Verdict::Same => ("same", None),
-        Verdict::Inconclusive { rounds_needed } => ("inconclusive", rounds_needed),
-    };
     let test = c.test.map(|test| match test {
         Test::Welch => "Welch",
         Test::MannWhitneyExact => "Mann-Whitney, exact",
@@ -117,8 +111,8 @@ fn point(point: &ComparedPoint) -> Value {
         "test": test,
         "p": c.test.map(|_| c.p),
         "adjusted_p": c.test.map(|_| c.adjusted_p),
-        "verdict": verdict,
-        "rounds_needed": rounds_needed,
+        "verdict": c.verdict.as_str(),
+        "rounds_needed": c.rounds_needed,
         "disturbed": point.disturbed,
         "unfinished": point.gap,
         "seconds": point.timed.then(|| json!({

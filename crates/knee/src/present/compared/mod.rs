@@ -88,17 +88,17 @@ fn verdict(point: &ComparedPoint) -> String {
         Verdict::Faster => "▲ faster".to_owned(),
         Verdict::Slower => "▼ slower".to_owned(),
         Verdict::Same => "= same".to_owned(),
-        Verdict::Inconclusive { .. } if point.all_disturbed => "~ too disturbed to tell".to_owned(),
-        Verdict::Inconclusive { .. } if point.comparison.test.is_none() => {
+        Verdict::Inconclusive if point.all_disturbed => "~ too disturbed to tell".to_owned(),
+        Verdict::Inconclusive if point.comparison.test.is_none() => {
             "~ too few rounds to tell".to_owned()
         }
-        Verdict::Inconclusive { .. } if is_small_but_real(point) => {
+        Verdict::Inconclusive if is_small_but_real(point) => {
             "~ different, but perhaps not by as much as matters".to_owned()
         }
-        Verdict::Inconclusive { rounds_needed: Some(n) } => {
-            format!("~ no difference found; {n} rounds would tell")
-        }
-        Verdict::Inconclusive { rounds_needed: None } => "~ too noisy to tell".to_owned(),
+        Verdict::Inconclusive => match point.comparison.rounds_needed {
+            Some(n) => format!("~ no difference found; {n} rounds would tell"),
+            None => "~ too noisy to tell".to_owned(),
+        },
     }
 }
 
@@ -259,7 +259,7 @@ fn too_few_pairs(
     let run = before.origin.as_ref().filter(|_| compared.in_turns)?;
     let needed = pairs_to_claim(compared.points.len(), options.confidence);
     let few = |point: &&ComparedPoint| {
-        let is_open = matches!(point.comparison.verdict, Verdict::Inconclusive { .. });
+        let is_open = point.comparison.verdict == Verdict::Inconclusive;
         is_open && (point.rounds[0] as u64) < u64::from(needed)
     };
     let first = compared.points.iter().find(few)?;
@@ -307,7 +307,7 @@ fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
     }
     let floors = NoiseFloors::load(before)?;
     let below = |point: &&ComparedPoint| -> Option<bool> {
-        if !matches!(point.comparison.verdict, Verdict::Faster | Verdict::Slower) {
+        if !point.comparison.verdict.is_change() {
             return None;
         }
         let key = &point.key;

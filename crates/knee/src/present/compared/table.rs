@@ -110,7 +110,7 @@ fn colour(point: &ComparedPoint) -> anstyle::Style {
         Verdict::Faster => GOOD,
         Verdict::Slower => BAD,
         Verdict::Same => PLAIN,
-        Verdict::Inconclusive { .. } => DIM,
+        Verdict::Inconclusive => DIM,
     }
 }
 

@@ -1,13 +1,13 @@
 //! Further runs over the first: a marker per point whose shape is the verdict, with its interval.
 
 use knee_host::number;
+use knee_stats::Verdict;
 use maud::Markup;
 
 use super::drawing::Path;
 use super::frame::{BOTTOM, Frame};
 use super::throughput::MARKED_POINTS;
 use super::{Panel, run_class, sentences};
-use crate::model::ChangeVerdict;
 use crate::page::words_of_changes;
 
 const HEIGHT: f64 = BOTTOM + 26.0;
@@ -19,8 +19,8 @@ pub(crate) fn change(panel: &Panel) -> Markup {
         let readings = panel.curves.iter();
         readings.flat_map(|r| r.curve.changes.values()).filter_map(|change| change.ratio)
     };
-    let least = changes().map(|c| c.low.min(c.value)).fold(1.0 - LEAST_RANGE, f64::min);
-    let most = changes().map(|c| c.high.max(c.value)).fold(1.0 + LEAST_RANGE, f64::max);
+    let least = changes().map(|c| c.low.min(c.ratio)).fold(1.0 - LEAST_RANGE, f64::min);
+    let most = changes().map(|c| c.high.max(c.ratio)).fold(1.0 + LEAST_RANGE, f64::max);
     let description = sentences(panel, |reading| {
         (!reading.changes.is_empty()).then(|| words_of_changes(&reading.changes) + ".")
     });
@@ -53,7 +53,7 @@ pub(crate) fn change(panel: &Panel) -> Markup {
         };
         let mut line = Path::default();
         let mut intervals = Path::default();
-        line.line(changed().map(|(n, r, _)| (frame.x_of_run(n, i, runs), frame.y.within(r.value))));
+        line.line(changed().map(|(n, r, _)| (frame.x_of_run(n, i, runs), frame.y.within(r.ratio))));
         for (n, ratio, _) in changed() {
             let x = frame.x_of_run(n, i, runs);
             intervals.move_to(x, frame.y.within(ratio.low)).vertical_to(frame.y.within(ratio.high));
@@ -63,20 +63,20 @@ pub(crate) fn change(panel: &Panel) -> Markup {
         frame.drawing.path("interval", &intervals);
         frame.drawing.close_group();
         let sparse = reading.curve.points().len() <= MARKED_POINTS;
-        for verdict in ChangeVerdict::ALL {
+        for verdict in Verdict::ALL {
             let mut marks = Path::default();
             for (n, ratio, _) in changed().filter(|(.., v)| *v == verdict) {
                 let x = frame.x_of_run(n, i, runs);
-                let y = frame.y.within(ratio.value);
+                let y = frame.y.within(ratio.ratio);
                 match sparse {
                     true => marks.marker(shape(verdict), x, y),
                     false => marks.dot(x, y),
                 };
             }
-            frame.drawing.path(&format!("median {}", verdict.word()), &marks);
+            frame.drawing.path(&format!("median {}", verdict.as_str()), &marks);
         }
         if let Some((_, last, _)) = changed().next_back() {
-            ends.push((frame.y.within(last.value), run_class(run), number::change(last.value)));
+            ends.push((frame.y.within(last.ratio), run_class(run), number::change(last.ratio)));
         }
     }
     frame.end_labels(ends);
@@ -84,11 +84,11 @@ pub(crate) fn change(panel: &Panel) -> Markup {
 }
 
 /// Which of the markers stands for `verdict`: triangles point where the rate went.
-fn shape(verdict: ChangeVerdict) -> usize {
+fn shape(verdict: Verdict) -> usize {
     match verdict {
-        ChangeVerdict::Slower => 4,
-        ChangeVerdict::Faster => 3,
-        ChangeVerdict::Inconclusive => 5,
-        ChangeVerdict::Same => 1,
+        Verdict::Slower => 4,
+        Verdict::Faster => 3,
+        Verdict::Inconclusive => 5,
+        Verdict::Same => 1,
     }
 }

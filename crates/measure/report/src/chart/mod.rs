@@ -42,7 +42,7 @@ pub(crate) struct Panel<'r, 'p> {
 
 impl Panel<'_, '_> {
     fn name(&self) -> String {
-        format!("{}, {}", self.case.case.name, self.mode.as_str())
+        format!("{}, {}", self.case.name, self.mode.as_str())
     }
 
     /// All task counts that some run has.

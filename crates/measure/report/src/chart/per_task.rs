@@ -21,7 +21,7 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
     let best = if best > 0.0 { best } else { 1.0 };
     let description = sentences(panel, |reading| {
         let last = reading.last()?;
-        let (at, unit) = (panel.mode.tasks(last.tasks), &panel.case.case.unit);
+        let (at, unit) = (panel.mode.tasks(last.tasks), &panel.case.info.unit);
         Some(match last.per_task {
             Some(PerTask { min, max, fairness }) => format!(
                 "with {at} the slowest task does {}, the fastest {} {unit}/s; fairness {fairness:.3}.",

@@ -27,7 +27,7 @@ pub(crate) fn rounds(panel: &Panel) -> Markup {
         Some(format!(
             "{} {}/s with {}, interval {} to {}.",
             si(point.rate),
-            panel.case.case.unit,
+            panel.case.info.unit,
             panel.mode.tasks(point.tasks),
             si(point.low),
             si(point.high)

@@ -1,12 +1,12 @@
 //! Throughput against tasks: every round a dot, the interval of the median, the ideal and the fit.
 
 use knee_host::number::{percent, si};
+use knee_stats::usl::Fit;
 use maud::Markup;
 
 use super::drawing::{Anchor, Path};
 use super::frame::{BOTTOM, Frame, TOP};
 use super::{Panel, cpu, run_class, sentences};
-use crate::model::Fit;
 use crate::reading::{CurveReading, Shown};
 
 /// More points than this lie closer than their markers are wide: a band replaces them.
@@ -61,7 +61,7 @@ fn label(value: f64, max: f64) -> String {
 
 fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
     let (first, last, peak) = (reading.curve.points().first()?, reading.last()?, reading.peak()?);
-    let unit = &panel.case.case.unit;
+    let unit = &panel.case.info.unit;
     let at = |n| panel.mode.tasks(n);
     let mut text = format!("{} {unit}/s with {}", si(first.rate), at(first.tasks));
     if last.tasks != first.tasks {
@@ -101,7 +101,7 @@ fn fit(frame: &mut Frame, law: &Fit, reading: &CurveReading) {
     path.line(
         (0..=FIT_PIECES)
             .map(|i| from + (to - from) * f64::from(i) / f64::from(FIT_PIECES))
-            .map(|n| (n, law.at(n)))
+            .map(|n| (n, law.model.throughput(n)))
             .filter(|(_, rate)| rate.is_finite() && (0.0..=top).contains(rate))
             .map(|(n, rate)| (frame.x.at(n), frame.y.at(rate))),
     );

@@ -1,7 +1,7 @@
 //! One testcase: its charts for each mode, what the fit says, the numbers.
 
 use knee_host::number::{Prefix, percent, si};
-use knee_results::Mode;
+use knee_results::{CaseInfo, Mode};
 use maud::{Markup, html};
 
 use super::fragment::fragment;
@@ -9,7 +9,6 @@ use super::packed::packed;
 use super::{fit, profiles, table, words};
 use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
-use crate::model::Case;
 use crate::reading::{CaseReading, CurveReading, Reading, max_rate};
 
 /// A page of no more testcases than this is read from top to bottom: all are open.
@@ -78,13 +77,13 @@ fn legend(reading: &Reading) -> Markup {
 }
 
 fn one(reading: &Reading, case: &CaseReading, open: bool, packs: bool) -> Markup {
-    let name = &case.case.name;
+    let name = &case.name;
     html! {
         details.case id={ "case=" (fragment(name)) } data-case=(name) open[open] {
             summary {
                 h3 { (name) }
-                span.family { (case.case.family) }
-                span.description { (case.case.description) }
+                span.family { (case.family()) }
+                span.description { (case.info.description) }
                 span.at-a-glance {
                     @for (mode, curves) in case.modes() {
                         span data-mode=(mode.as_str()) { (glance(mode, curves)) }
@@ -98,7 +97,7 @@ fn one(reading: &Reading, case: &CaseReading, open: bool, packs: bool) -> Markup
                 (content(reading, case, packs))
                 (embed::case(case))
             }
-            (profiles::flames(reading.page, name))
+            (profiles::flames(reading.page, case.id))
         }
     }
 }
@@ -118,19 +117,19 @@ fn glance(mode: Mode, curves: &[CurveReading]) -> Markup {
         (mode.as_str()) " "
         @if let Some(curve) = curves.last() {
             @if let Some(efficiency) = curve.last_efficiency() { strong { (percent(efficiency)) } " " }
-            (words::scaling(curve.verdict))
+            (words::verdict(curve.verdict))
             @if !curve.changes.is_empty() { " " (words::changes(&curve.changes)) }
         }
     }
 }
 
 fn facts(case: &CaseReading) -> String {
-    let Case { unit, bytes_per_unit, .. } = case.case;
+    let CaseInfo { unit, bytes, .. } = case.info;
     let mut text = format!("Rates are {unit} per second.");
-    if *bytes_per_unit > 0 {
-        let best = case.max_rate() * *bytes_per_unit as f64;
+    if *bytes > 0 {
+        let best = case.max_rate() * *bytes as f64;
         text += &format!(
-            " One moves {bytes_per_unit} bytes: at most {}B/s in a round.",
+            " One moves {bytes} bytes: at most {}B/s in a round.",
             si(best).replace(' ', "\u{a0}")
         );
     }
@@ -157,14 +156,14 @@ fn mode_section(
         knee_efficiency: reading.page.knee_efficiency,
         threshold: reading.page.threshold,
     };
-    let unit = panel.prefix.unit(&case.case.unit);
+    let unit = panel.prefix.unit(&case.info.unit);
     let changed = curves.iter().any(|curve| !curve.changes.is_empty());
     html! {
         section.mode-section data-mode=(mode.as_str())
-            id={ "case=" (fragment(&case.case.name)) "&mode=" (mode.as_str()) } {
+            id={ "case=" (fragment(&case.name)) "&mode=" (mode.as_str()) } {
             h4 { (mode.as_str()) }
             (verdicts(reading, curves))
-            (profiles::beside_knee(reading.page, &case.case.name, mode))
+            (profiles::beside_knee(reading.page, case.id, mode))
             div.charts {
                 @if curves.iter().all(|curve| curve.curve.points().is_empty()) {
                 } @else if case.is_curve() {
@@ -177,7 +176,7 @@ fn mode_section(
                     }
                     figure { figcaption { "Efficiency" } (chart::efficiency(&panel)) }
                     figure {
-                        figcaption { "Per task, " (case.case.unit) "/s" } (chart::per_task(&panel))
+                        figcaption { "Per task, " (case.info.unit) "/s" } (chart::per_task(&panel))
                     }
                     @if changed {
                         figure {
@@ -207,7 +206,7 @@ fn verdicts(reading: &Reading, curves: &[CurveReading]) -> Markup {
                     @if reading.compares() {
                         (swatch(curve.curve.run)) strong { (curve.run.label) } " "
                     }
-                    (words::scaling(curve.verdict))
+                    (words::verdict(curve.verdict))
                     @if let Some(knee) = curve.knee { " · knee " strong { (knee) } }
                     @if let (Some(peak), Some(_)) = (curve.peak(), curve.last_efficiency()) {
                         " · most throughput at " strong { (peak.tasks) }

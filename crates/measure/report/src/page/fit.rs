@@ -1,10 +1,11 @@
 //! What the Universal Scalability Law makes of a curve.
 
 use knee_host::number::{coefficient, si};
+use knee_stats::usl::{Estimate, Fit};
 use maud::{Markup, html};
 
+use super::words;
 use crate::chart::Panel;
-use crate::model::{Estimate, Fit};
 use crate::reading::{CurveReading, Reading};
 
 pub(super) fn fits(reading: &Reading, panel: &Panel) -> Markup {
@@ -47,8 +48,8 @@ fn row(reading: &Reading, curve: &CurveReading) -> Markup {
                     td.n { (estimate(&fit.sigma, coefficient)) }
                     td.n { (estimate(&fit.kappa, coefficient)) }
                     td.n { (peak(fit)) }
-                    td.n { (fit.r2.map_or("–".to_owned(), |r2| format!("{r2:.3}"))) }
-                    td { (fit.note) }
+                    td.n { (fit.r_squared.map_or("–".to_owned(), |r2| format!("{r2:.3}"))) }
+                    td { (words::fit_note(fit)) }
                 }
                 Err(reason) => td colspan="6" { "– no fit: " (reason) },
             }

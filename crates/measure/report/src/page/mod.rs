@@ -21,7 +21,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::reading::Reading;
 use crate::{chart, embed, finding};
 
-pub(crate) use words::words_of_changes;
+pub(crate) use words::{change_note, fit_note, words_of_changes};
 
 /// What makes runs move, what shows tests, and what makes matrices; a page has the ones it needs.
 const RUNS_SCRIPT: &str = include_str!("../../assets/report.js");

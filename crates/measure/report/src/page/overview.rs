@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use knee_host::number::{change, coefficient, percent, si};
-use knee_results::Mode;
-use knee_results::Verdict;
+use knee_results::{Mode, Verdict};
+use knee_stats::{self as stats, Comparison};
 use maud::{Markup, html};
 
 use super::fragment::fragment;
 use super::words;
 use crate::chart::{SparkScale, spark, swatch};
-use crate::model::{Change, ChangeVerdict};
 use crate::reading::{CaseReading, CurveReading, Reading, Shown};
 
 pub(super) fn overview(reading: &Reading) -> Markup {
@@ -61,8 +60,7 @@ fn tally(reading: &Reading) -> Markup {
 
 /// Shown by the script, which makes them work.
 fn filters(reading: &Reading) -> Markup {
-    let families: BTreeSet<&str> =
-        reading.cases.iter().map(|case| case.case.family.as_str()).collect();
+    let families: BTreeSet<&str> = reading.cases.iter().map(|case| case.family()).collect();
     let modes: BTreeSet<Mode> = reading.curves().map(|(_, curve)| curve.curve.mode()).collect();
     let found: BTreeSet<Verdict> = reading.curves().map(|(_, curve)| curve.verdict).collect();
     let select = |name: &str, label: &str, all: &str, options: Vec<(&str, &str)>| {
@@ -90,7 +88,7 @@ fn filters(reading: &Reading) -> Markup {
                 .filter(|v| found.contains(v)).map(|v| (v.as_str(), v.words())).collect()))
             @if reading.compares() {
                 (select("change", "Change", "all",
-                    ChangeVerdict::ALL.map(|v| (v.word(), v.word())).to_vec()))
+                    stats::Verdict::ALL.map(|v| (v.as_str(), v.as_str())).to_vec()))
             }
             label {
                 span { "Order" }
@@ -107,14 +105,14 @@ fn filters(reading: &Reading) -> Markup {
 }
 
 fn tile(reading: &Reading, case: &CaseReading, scale: Option<&SparkScale>) -> Markup {
-    let name = &case.case.name;
+    let name = &case.name;
     html! {
-        li.tile data-case=(name) data-family=(case.case.family)
+        li.tile data-case=(name) data-family=(case.family())
             data-change=[largest_change(case).map(|c| format!("{c:.4}"))] {
             h3 { a href={ "#case=" (fragment(name)) } { (name) } }
-            span.family { (case.case.family) }
-            p.description { (case.case.description) }
-            @if case.curves.is_empty() { p { (words::scaling(Verdict::Missing)) } }
+            span.family { (case.family()) }
+            p.description { (case.info.description) }
+            @if case.curves.is_empty() { p { (words::verdict(Verdict::Missing)) } }
             div.modes {
                 @for (mode, curves) in case.modes() {
                     (tile_mode(reading, case, mode, curves, scale))
@@ -132,18 +130,18 @@ fn tile_mode(
     scale: Option<&SparkScale>,
 ) -> Markup {
     let verdicts: BTreeSet<&str> = curves.iter().map(|curve| curve.verdict.as_str()).collect();
-    let mut changes: BTreeMap<ChangeVerdict, usize> = BTreeMap::new();
+    let mut changes: BTreeMap<stats::Verdict, usize> = BTreeMap::new();
     for (verdict, count) in curves.iter().flat_map(|curve| &curve.changes) {
         *changes.entry(*verdict).or_insert(0) += count;
     }
-    let changed: Vec<&str> = changes.keys().map(|verdict| verdict.word()).collect();
+    let changed: Vec<&str> = changes.keys().map(|verdict| verdict.as_str()).collect();
     let verdicts: Vec<&str> = verdicts.into_iter().collect();
     html! {
         div.mode data-mode=(mode.as_str()) data-verdicts=(verdicts.join(" "))
             data-changes=(changed.join(" ")) {
             div.mode-name { (mode.as_str()) }
             @if let Some(scale) = scale {
-                (spark(scale, &case.case.name, mode, curves))
+                (spark(scale, &case.name, mode, curves))
             }
             @for curve in curves {
                 div.result {
@@ -152,11 +150,11 @@ fn tile_mode(
                     }
                     strong.number { (headline(case, curve)) }
                     @if scale.is_some() || curve.verdict == Verdict::Missing {
-                        " " (words::scaling(curve.verdict))
+                        " " (words::verdict(curve.verdict))
                     }
                     @else if let Some(against) = only_change(curve) {
-                        " " (words::change(against.verdict)) " "
-                        (against.ratio.map_or_else(|| against.note.clone(), |r| change(r.value)))
+                        " " (words::verdict(against.verdict)) " "
+                        (against.ratio.map_or_else(|| words::change_note(against), |r| change(r.ratio)))
                     }
                 }
             }
@@ -169,13 +167,13 @@ fn tile_mode(
 fn headline(case: &CaseReading, curve: &CurveReading) -> String {
     match (curve.last_efficiency(), curve.last()) {
         (Some(efficiency), _) => percent(efficiency),
-        (None, Some(point)) => format!("{} {}/s", si(point.rate), case.case.unit),
+        (None, Some(point)) => format!("{} {}/s", si(point.rate), case.info.unit),
         (None, None) => String::new(),
     }
 }
 
 /// What changed at the only point of a curve.
-fn only_change<'p>(curve: &CurveReading<'p>) -> Option<&'p Change> {
+fn only_change<'p>(curve: &CurveReading<'p>) -> Option<&'p Comparison> {
     match curve.curve.points() {
         [point] => curve.curve.changes.get(&point.tasks),
         _ => None,
@@ -186,8 +184,8 @@ fn only_change<'p>(curve: &CurveReading<'p>) -> Option<&'p Change> {
 fn largest_change(case: &CaseReading) -> Option<f64> {
     let changes = case.curves.iter().flat_map(|curve| curve.curve.changes.values());
     changes
-        .filter(|c| matches!(c.verdict, ChangeVerdict::Slower | ChangeVerdict::Faster))
-        .filter_map(|change| Some(change.ratio?.value.max(1e-9).ln().abs()))
+        .filter(|change| change.verdict.is_change())
+        .filter_map(|change| Some(change.ratio?.ratio.max(1e-9).ln().abs()))
         .reduce(f64::max)
 }
 
@@ -221,7 +219,7 @@ fn table(reading: &Reading) -> Markup {
 }
 
 fn row(reading: &Reading, case: &CaseReading, curve: &CurveReading) -> Markup {
-    let name = &case.case.name;
+    let name = &case.name;
     let none = || "–".to_owned();
     let rate = |point: Option<&knee_results::Point>| point.map_or_else(none, |p| si(p.rate));
     let fit = curve.curve.fit.as_ref().ok().filter(|fit| fit.is_prediction);
@@ -238,7 +236,7 @@ fn row(reading: &Reading, case: &CaseReading, curve: &CurveReading) -> Markup {
             td.n { (curve.peak().map_or_else(none, |p| p.tasks.to_string())) }
             td.n { (fit.map_or_else(none, |fit| coefficient(fit.sigma.value))) }
             td.n { (fit.map_or_else(none, |fit| coefficient(fit.kappa.value))) }
-            td { (words::scaling(curve.verdict)) }
+            td { (words::verdict(curve.verdict)) }
             @if reading.compares() { td { (words::changes(&curve.changes)) } }
         }
     }

@@ -2,18 +2,18 @@
 //! point that was sampled.
 
 use knee_host::number::plural;
-use knee_results::Mode;
+use knee_results::{CaseId, Mode, PointId};
 use maud::{Markup, PreEscaped, html};
 
 use super::fragment::fragment;
 use crate::model::{Page, Profile};
 
 /// The graphs of a testcase, to be opened.
-pub(super) fn flames(page: &Page, case: &str) -> Markup {
+pub(super) fn flames(page: &Page, case: &CaseId) -> Markup {
     html! {
-        @for profile in page.profiles.iter().filter(|profile| profile.case == case) {
+        @for profile in page.profiles.iter().filter(|profile| profile.point.case == *case) {
             details.data.flame-of id=(id(profile)) {
-                summary { "Flame graph: " (profile.mode.as_str()) ", " (plural(profile.tasks as usize, "task")) }
+                summary { "Flame graph: " (profile.point.mode.as_str()) ", " (tasks(&profile.point)) }
                 p.note { (profile.summary) }
                 // Made by crate profile, which escapes all names in it.
                 (PreEscaped(&profile.flame))
@@ -23,35 +23,35 @@ pub(super) fn flames(page: &Page, case: &str) -> Markup {
 }
 
 /// What grows in a mode of a testcase, who waits, and links to its graphs.
-pub(super) fn beside_knee(page: &Page, case: &str, mode: Mode) -> Markup {
-    let of_this = |name: &str, of: Mode| name == case && of == mode;
+pub(super) fn beside_knee(page: &Page, case: &CaseId, mode: Mode) -> Markup {
+    let is_here = |point: &PointId| point.case == *case && point.mode == mode;
     let graphs: Vec<&Profile> =
-        page.profiles.iter().filter(|profile| of_this(&profile.case, profile.mode)).collect();
+        page.profiles.iter().filter(|profile| is_here(&profile.point)).collect();
     html! {
-        @for growth in page.growths.iter().filter(|growth| of_this(&growth.case, growth.mode)) {
+        @for growth in page.growths.iter().filter(|g| g.case == *case && g.mode == mode) {
             p.note { "What an iteration takes more of with more tasks:" }
             pre.growth tabindex="0" { (growth.table) }
         }
-        @for waits in page.waits.iter().filter(|waits| of_this(&waits.case, waits.mode)) {
-            p.note { "Waits for locks of the kernel, " (plural(waits.tasks as usize, "task")) ":" }
+        @for waits in page.waits.iter().filter(|waits| is_here(&waits.point)) {
+            p.note { "Waits for locks of the kernel, " (tasks(&waits.point)) ":" }
             pre.growth tabindex="0" { (waits.table) }
         }
         @if !graphs.is_empty() {
             p.note {
                 "Where the cycles go:"
                 @for profile in graphs {
-                    " " a href={ "#" (id(profile)) } { (plural(profile.tasks as usize, "task")) }
+                    " " a href={ "#" (id(profile)) } { (tasks(&profile.point)) }
                 }
             }
         }
     }
 }
 
+fn tasks(point: &PointId) -> String {
+    plural(point.tasks as usize, "task")
+}
+
 fn id(profile: &Profile) -> String {
-    format!(
-        "flame={}&mode={}&tasks={}",
-        fragment(&profile.case),
-        profile.mode.as_str(),
-        profile.tasks
-    )
+    let PointId { case, mode, tasks } = &profile.point;
+    format!("flame={}&mode={mode}&tasks={tasks}", fragment(&case.to_string()))
 }

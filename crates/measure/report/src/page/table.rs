@@ -29,7 +29,7 @@ pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
         changes: panel.curves.iter().any(|curve| !curve.curve.changes.is_empty()),
         cpu: all().any(|point| point.cpu.is_some()),
         per_task: per_task().next().is_some(),
-        bytes: panel.case.case.bytes_per_unit,
+        bytes: panel.case.info.bytes,
         total: panel.prefix,
         total_least: least(all().map(|p| p.low)),
         task: Prefix::for_max(per_task().map(|t| t.max).fold(0.0, f64::max)),
@@ -39,9 +39,9 @@ pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
         details.data {
             summary { "Data: " (plural(all().count(), "point")) }
             div.scroll tabindex="0" role="region"
-                aria-label={ "Data of " (panel.case.case.name) ", " (panel.mode.as_str()) } {
+                aria-label={ "Data of " (panel.case.name) ", " (panel.mode.as_str()) } {
                 table {
-                    (head(&columns, &panel.case.case.unit))
+                    (head(&columns, &panel.case.info.unit))
                     tbody {
                         @for curve in panel.curves {
                             @for row in rows_of(curve) {
@@ -65,7 +65,7 @@ pub(super) fn place(panel: &Panel) -> Markup {
         details.data {
             summary { "Data: " (plural(points, "point")) }
             div.scroll.rows tabindex="0" role="region"
-                aria-label={ "Data of " (panel.case.case.name) ", " (panel.mode.as_str()) } {}
+                aria-label={ "Data of " (panel.case.name) ", " (panel.mode.as_str()) } {}
         }
     }
 }
@@ -174,15 +174,16 @@ fn change_cells(curve: &CurveReading, point: &Point) -> Markup {
             Some(against) => {
                 @match against.ratio {
                     Some(ratio) => {
-                        td { (change(ratio.value)) }
+                        td { (change(ratio.ratio)) }
                         td { (change(ratio.low)) " to " (change(ratio.high)) }
                     }
                     None => td colspan="2" { "–" },
                 }
-                td { (p_value(against.p)) }
+                td { (p_value(against.adjusted_p)) }
                 td.text {
-                    (words::change(against.verdict))
-                    @if !against.note.is_empty() { " (" (against.note) ")" }
+                    @let note = words::change_note(against);
+                    (words::verdict(against.verdict))
+                    @if !note.is_empty() { " (" (note) ")" }
                 }
             }
             None if curve.curve.run == 0 => td colspan="4" {},

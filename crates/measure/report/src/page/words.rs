@@ -2,35 +2,45 @@
 
 use std::collections::BTreeMap;
 
-use knee_results::Verdict;
+use knee_host::number::plural;
+use knee_stats::usl::Fit;
+use knee_stats::{Comparison, Verdict};
 use maud::{Markup, html};
 
-use crate::model::ChangeVerdict;
 use crate::reading::Shown;
 
-pub(super) fn scaling(verdict: Verdict) -> Markup {
+pub(super) fn verdict(verdict: impl Shown) -> Markup {
     html! {
-        span class={ "verdict " (verdict.as_str()) } {
+        span class={ "verdict " (verdict.class()) } {
             span.shape aria-hidden="true" { (verdict.shape()) } " " (verdict.words())
         }
     }
 }
 
-pub(super) fn change(verdict: ChangeVerdict) -> Markup {
-    html! {
-        span class={ "verdict " (verdict.word()) } {
-            span.shape aria-hidden="true" { (verdict.shape()) } " " (verdict.word())
-        }
+/// What to know of a comparison besides its numbers; may be empty.
+pub(crate) fn change_note(comparison: &Comparison) -> String {
+    match (comparison.ratio, comparison.rounds_needed) {
+        (None, _) => "no ratio: a round of the first run did nothing".to_owned(),
+        (Some(_), Some(n)) => format!("{n} rounds would tell"),
+        (Some(_), None) => String::new(),
+    }
+}
+
+/// What to know of a fit besides its numbers; may be empty.
+pub(crate) fn fit_note(fit: &Fit) -> String {
+    match fit.is_prediction {
+        true => String::new(),
+        false => format!("{}: not a prediction", plural(fit.residuals.len(), "point")),
     }
 }
 
 /// How many points of a curve have each verdict.
-pub(super) fn changes(counts: &BTreeMap<ChangeVerdict, usize>) -> Markup {
+pub(super) fn changes(counts: &BTreeMap<Verdict, usize>) -> Markup {
     html! {
         @for (verdict, count) in counts {
-            span class={ "verdict " (verdict.word()) } {
+            span class={ "verdict " (verdict.as_str()) } {
                 span.shape aria-hidden="true" { (verdict.shape()) }
-                " " (count) " " (verdict.word())
+                " " (count) " " (verdict.as_str())
             }
             " "
         }
@@ -38,8 +48,8 @@ pub(super) fn changes(counts: &BTreeMap<ChangeVerdict, usize>) -> Markup {
 }
 
 /// `3 slower, 5 same`.
-pub(crate) fn words_of_changes(counts: &BTreeMap<ChangeVerdict, usize>) -> String {
+pub(crate) fn words_of_changes(counts: &BTreeMap<Verdict, usize>) -> String {
     let words: Vec<String> =
-        counts.iter().map(|(verdict, count)| format!("{count} {}", verdict.word())).collect();
+        counts.iter().map(|(verdict, count)| format!("{count} {}", verdict.as_str())).collect();
     words.join(", ")
 }

@@ -1,32 +1,83 @@
 //! Pages of made-up numbers: the Universal Scalability Law with a little noise, the same each time.
 
 use knee_report::{
-    Case, Change, ChangeVerdict, Curve, Differing, Estimate, Fit, Matrix, MatrixOperation, Missing,
-    Page, Pair, Ratio, Run, Shared, SharedLine, SharedSide, SharedVerdict,
+    Curve, Differing, Matrix, MatrixOperation, Missing, Page, Pair, Run, Shared, SharedLine,
+    SharedSide, SharedVerdict,
 };
-use knee_results::{self as results, CaseId, CpuShares, Mode, PerTask, Point};
+use knee_results::{self as results, CaseId, CaseInfo, CpuShares, Family, Mode, PerTask, Point};
+use knee_stats::usl::{FitOptions, fit};
+use knee_stats::{CompareOptions, compare_all};
 
 const POWERS: [u32; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
 
 /// What a testcase is made of: name, family, description, λ, σ and κ of its processes, σ and κ of
 /// its threads.
-type Law = (&'static str, &'static str, &'static str, f64, (f64, f64), (f64, f64));
+type Law = (&'static str, Family, &'static str, f64, (f64, f64), (f64, f64));
 
 const LAWS: [Law; 14] = [
-    ("page_fault1", "memory", "touch each page of 128 MB", 4.1e5, (0.012, 2e-5), (0.05, 6e-4)),
-    ("mmap1", "memory", "mmap and munmap 128 MB", 9.8e5, (0.001, 0.0), (0.21, 2.4e-3)),
-    ("brk1", "memory", "grow and shrink the heap by a page", 1.6e6, (0.002, 0.0), (0.31, 4e-3)),
-    ("open1", "directory", "open and close a file of its own", 1.1e6, (0.02, 1e-5), (0.07, 1e-4)),
-    ("open2", "directory", "open and close one shared file", 1.0e6, (0.19, 3e-4), (0.24, 5e-4)),
-    ("unlink2", "directory", "create and unlink a file", 2.1e5, (0.008, 0.0), (0.010, 0.0)),
-    ("dup1", "directory", "dup and close a descriptor", 6.0e6, (0.0, 0.0), (0.45, 1e-4)),
-    ("getppid1", "process", "the cheapest system call", 8.4e6, (0.0, 0.0), (0.0002, 0.0)),
-    ("fork1", "process", "fork, exit and wait", 5.2e3, (0.06, 2e-4), (0.11, 8e-4)),
-    ("futex1", "lock", "wait for and wake a futex of its own", 5.1e6, (0.001, 0.0), (0.02, 0.0)),
-    ("lock1", "lock", "lock and unlock a range of a file", 1.9e6, (0.03, 1e-5), (0.31, 4.1e-3)),
-    ("pipe1", "ipc", "write a byte to a pipe and read it", 1.2e6, (0.0, 0.0), (0.03, 1e-5)),
-    ("tcp_loopback1", "network", "write 64 KiB over loopback", 9.1e4, (0.02, 6e-5), (0.02, 7e-5)),
-    ("signal1", "process", "raise and handle a signal", 2.4e6, (0.0, 0.0), (0.09, 9e-4)),
+    (
+        "page_fault1",
+        Family::Memory,
+        "touch each page of 128 MB",
+        4.1e5,
+        (0.012, 2e-5),
+        (0.05, 6e-4),
+    ),
+    ("mmap1", Family::Memory, "mmap and munmap 128 MB", 9.8e5, (0.001, 0.0), (0.21, 2.4e-3)),
+    (
+        "brk1",
+        Family::Memory,
+        "grow and shrink the heap by a page",
+        1.6e6,
+        (0.002, 0.0),
+        (0.31, 4e-3),
+    ),
+    (
+        "open1",
+        Family::Directory,
+        "open and close a file of its own",
+        1.1e6,
+        (0.02, 1e-5),
+        (0.07, 1e-4),
+    ),
+    (
+        "open2",
+        Family::Directory,
+        "open and close one shared file",
+        1.0e6,
+        (0.19, 3e-4),
+        (0.24, 5e-4),
+    ),
+    ("unlink2", Family::Directory, "create and unlink a file", 2.1e5, (0.008, 0.0), (0.010, 0.0)),
+    ("dup1", Family::Directory, "dup and close a descriptor", 6.0e6, (0.0, 0.0), (0.45, 1e-4)),
+    ("getppid1", Family::Process, "the cheapest system call", 8.4e6, (0.0, 0.0), (0.0002, 0.0)),
+    ("fork1", Family::Process, "fork, exit and wait", 5.2e3, (0.06, 2e-4), (0.11, 8e-4)),
+    (
+        "futex1",
+        Family::Lock,
+        "wait for and wake a futex of its own",
+        5.1e6,
+        (0.001, 0.0),
+        (0.02, 0.0),
+    ),
+    (
+        "lock1",
+        Family::Lock,
+        "lock and unlock a range of a file",
+        1.9e6,
+        (0.03, 1e-5),
+        (0.31, 4.1e-3),
+    ),
+    ("pipe1", Family::Ipc, "write a byte to a pipe and read it", 1.2e6, (0.0, 0.0), (0.03, 1e-5)),
+    (
+        "tcp_loopback1",
+        Family::Network,
+        "write 64 KiB over loopback",
+        9.1e4,
+        (0.02, 6e-5),
+        (0.02, 7e-5),
+    ),
+    ("signal1", Family::Process, "raise and handle a signal", 2.4e6, (0.0, 0.0), (0.09, 9e-4)),
 ];
 
 /// A page of the kind, if there is such a kind.
@@ -132,13 +183,13 @@ fn matrix(operations: usize) -> Matrix {
 fn many(tasks: &[u32]) -> Page {
     let mut page = measured(tasks, LAWS.to_vec(), 1);
     let (cases, curves) = (std::mem::take(&mut page.cases), std::mem::take(&mut page.curves));
-    for copy in 0..100usize.div_ceil(cases.len()) {
-        let name = |name: &str| format!("{name}_{copy}");
-        page.cases.extend(cases.iter().map(|c| Case { name: name(&c.name), ..c.clone() }));
-        page.curves.extend(curves.iter().map(|c| renamed(c, name(&c.name()))));
+    let copies = (0..).flat_map(|copy| cases.iter().map(move |case| (copy, case))).take(100);
+    for (copy, (case, info)) in copies {
+        let copied = CaseId::new(format!("{case}_{copy}"));
+        let of_case = curves.iter().filter(|curve| curve.measured.case == *case);
+        page.curves.extend(of_case.map(|curve| renamed(curve, copied.clone())));
+        page.cases.insert(copied, info.clone());
     }
-    page.cases.truncate(100);
-    page.curves.retain(|curve| page.cases.iter().any(|case| case.name == curve.name()));
     page
 }
 
@@ -154,9 +205,14 @@ fn measured(tasks: &[u32], laws: Vec<Law>, runs: usize) -> Page {
         }
     }
     compare(&mut curves);
-    let cases = laws.iter().map(|&(name, family, description, ..)| Case {
-        bytes_per_unit: if name.starts_with("tcp") { 65536 } else { 0 },
-        ..Case::new(name, family, description, "iterations")
+    let cases = laws.iter().map(|&(name, family, description, ..)| {
+        let info = CaseInfo {
+            family: Some(family),
+            description: description.to_owned(),
+            bytes: if name.starts_with("tcp") { 65536 } else { 0 },
+            ..CaseInfo::default()
+        };
+        (CaseId::new(name), info)
     });
     Page {
         cases: cases.collect(),
@@ -201,9 +257,9 @@ fn run(label: &str) -> Run {
     }
 }
 
-fn renamed(curve: &Curve, name: String) -> Curve {
+fn renamed(curve: &Curve, case: CaseId) -> Curve {
     let points = curve.points().to_vec();
-    let measured = results::Curve::new(CaseId::new(name), curve.mode(), points);
+    let measured = results::Curve::new(case, curve.mode(), points);
     Curve { measured, ..curve.clone() }
 }
 
@@ -216,7 +272,6 @@ fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) ->
     if run > 0 && name == "signal1" {
         sigma += 0.02;
     }
-    let exactly = |value: f64| Estimate { value, interval: Some((value * 0.9, value * 1.12)) };
     let (mut points, mut missing) = (Vec::new(), Vec::new());
     let rate = |n: f64| lambda * n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0));
     for &n in tasks {
@@ -251,50 +306,32 @@ fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) ->
     }
     let measured = results::Curve::new(CaseId::new(name), mode, points);
     let mut curve = Curve { missing, ..Curve::new(run, measured) };
-    let is_prediction = tasks.len() >= 6 && name != "unlink2";
-    if tasks.len() < 3 {
-        curve.fit = Err(format!("{} different task counts", tasks.len()));
-        return curve;
+    let options = FitOptions { resamples: 20, ..FitOptions::default() };
+    curve.fit = fit(&curve.measured.rounds(), &options).map_err(|unfit| unfit.to_string());
+    if let Ok(fit) = &mut curve.fit {
+        fit.is_prediction &= name != "unlink2";
     }
-    curve.fit = Ok(Fit {
-        lambda: exactly(lambda),
-        sigma: exactly(sigma),
-        kappa: exactly(kappa),
-        r2: Some(0.997),
-        peak: (kappa > 0.0).then(|| exactly(((1.0 - sigma) / kappa).sqrt())),
-        is_prediction,
-        note: if is_prediction { "" } else { "4 points: not a prediction" }.to_owned(),
-    });
     curve
 }
 
-/// As `knee compare` would, with a rule that is good enough to look at.
+/// As `knee report` does.
 fn compare(curves: &mut [Curve]) {
-    let base: Vec<Curve> = curves.iter().filter(|curve| curve.run == 0).cloned().collect();
-    for curve in curves.iter_mut().filter(|curve| curve.run > 0) {
-        let is_same =
-            |b: &&Curve| b.measured.case == curve.measured.case && b.mode() == curve.mode();
-        let Some(first) = base.iter().find(is_same) else { continue };
-        let mut changes = std::collections::BTreeMap::new();
+    let mut places = Vec::new();
+    let mut rounds = Vec::new();
+    for (nr, curve) in curves.iter().enumerate().filter(|(_, curve)| curve.run > 0) {
+        let is_same = |other: &&Curve| {
+            (&other.measured.case, other.mode()) == (&curve.measured.case, curve.mode())
+        };
+        let Some(first) = curves.iter().filter(|c| c.run == 0).find(is_same) else { continue };
         for point in curve.points() {
             let Some(before) = first.measured.at(point.tasks) else { continue };
-            let ratio = point.rate / before.rate;
-            let (low, high) = (ratio * 0.975, ratio * 1.025);
-            let (verdict, note) = match ratio {
-                r if r < 0.95 => (ChangeVerdict::Slower, ""),
-                r if r > 1.05 => (ChangeVerdict::Faster, ""),
-                r if (r - 1.0).abs() > 0.02 => (ChangeVerdict::Inconclusive, "12 rounds would do"),
-                _ => (ChangeVerdict::Same, ""),
-            };
-            let p = if matches!(verdict, ChangeVerdict::Slower | ChangeVerdict::Faster) {
-                0.0004
-            } else {
-                0.31
-            };
-            let ratio = Some(Ratio { value: ratio, low, high });
-            changes.insert(point.tasks, Change { ratio, p, verdict, note: note.to_owned() });
+            places.push((nr, point.tasks));
+            rounds.push((before.rounds.clone(), point.rounds.clone()));
         }
-        curve.changes = changes;
+    }
+    let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
+    for ((nr, tasks), comparison) in places.into_iter().zip(compare_all(&rounds, &options)) {
+        curves[nr].changes.extend(comparison.map(|comparison| (tasks, comparison)));
     }
 }
 

@@ -85,6 +85,12 @@ fn the_interval_holds_the_true_ratio_as_often_as_it_says() {
     }
 }
 
+#[test]
+fn a_ratio_too_large_for_a_number_is_none() {
+    assert_eq!(ratio_of_medians(&[1e-300; 3], &[1e30; 3], 0.95), None);
+    assert_eq!(ratio_of_medians(&[1e-300, 1.0, 1.0], &[1e30; 3], 0.95), None);
+}
+
 fn rates() -> impl Strategy<Value = Vec<f64>> {
     prop::collection::vec(1.0..1e9, 1..24)
 }

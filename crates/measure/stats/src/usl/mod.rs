@@ -20,7 +20,7 @@
 //! fitted anew with κ = 0, there is no peak, and the limit is a speed-up of 1/σ.
 //!
 //! ```
-//! use knee_stats::usl::{FitOptions, Worth, fit};
+//! use knee_stats::usl::{FitOptions, fit};
 //!
 //! // A mutex: half the work is serial.
 //! let rounds: Vec<(u32, Vec<f64>)> = [1, 2, 4, 8, 12, 16]
@@ -29,7 +29,7 @@
 //! let fit = fit(&rounds, &FitOptions::default()).unwrap();
 //! assert!(fit.is_amdahl && (fit.model.sigma - 0.5).abs() < 0.02);
 //! assert_eq!(fit.model.knee(0.8), Some(2));
-//! assert_eq!(fit.worth, Worth::Prediction);
+//! assert!(fit.is_prediction);
 //! ```
 
 mod intervals;
@@ -65,15 +65,6 @@ pub enum Unfit {
     NoThroughput,
 }
 
-/// What a fit may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Worth {
-    /// Six different task counts or more: it says something beyond them.
-    Prediction,
-    /// Fewer: it describes the points measured and is no prediction.
-    Description,
-}
-
 /// A value and the interval of it, when there is one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
@@ -105,7 +96,8 @@ pub struct Fit {
     pub lambda: Estimate,
     /// Contention.
     pub sigma: Estimate,
-    /// Coherency, as fitted before the decision for Amdahl's law: how large it might still be.
+    /// Coherency. If `is_amdahl`, the value is 0, and the interval is that of the fit before this
+    /// decision: how large κ might still be.
     pub kappa: Estimate,
     /// Task count of greatest throughput; `None` when throughput does not fall.
     pub peak: Option<Estimate>,
@@ -116,8 +108,9 @@ pub struct Fit {
     pub rmse: f64,
     /// All points, fewest tasks first.
     pub residuals: Vec<Residual>,
-    /// Whether it is a prediction.
-    pub worth: Worth,
+    /// Whether it says something beyond the points measured: there are six different task counts
+    /// or more. A fit to fewer describes them and is no prediction.
+    pub is_prediction: bool,
     /// Where the intervals are from.
     pub basis: Basis,
     /// The models of the resamples, for intervals of anything else that follows from a model.
@@ -187,18 +180,17 @@ pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfi
         })
         .collect();
     let (r_squared, rmse) = goodness(&residuals);
-    let predicts = points.len() >= FEWEST_TO_PREDICT;
     Ok(Fit {
         model,
         is_amdahl,
         lambda: estimate(model.lambda, &resampled, options, |m| m.lambda),
         sigma: estimate(model.sigma, &resampled, options, |m| m.sigma),
-        kappa,
+        kappa: Estimate { value: model.kappa, ..kappa },
         peak,
         r_squared,
         rmse,
         residuals,
-        worth: if predicts { Worth::Prediction } else { Worth::Description },
+        is_prediction: points.len() >= FEWEST_TO_PREDICT,
         basis: resampler.basis(),
         resampled,
         confidence: options.confidence,

@@ -30,7 +30,7 @@ fn a_contended_curve_gives_its_coefficients_and_its_peak() {
     let (low, high) = fit.interval(|model| model.throughput(128.0)).unwrap();
     assert!(low < truth.throughput(128.0) && truth.throughput(128.0) < high, "{low} {high}");
     assert!(fit.r_squared.unwrap() > 0.995);
-    assert_eq!((fit.worth, fit.basis), (Worth::Prediction, Basis::Rounds));
+    assert_eq!((fit.is_prediction, fit.basis), (true, Basis::Rounds));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn without_coherency_cost_the_law_is_amdahls() {
     let truth = Usl { lambda: 100.0, sigma: 0.1, kappa: 0.0 };
     let fit = fit(&measured(truth, &TASKS, 0.02, 2), &FitOptions::default()).unwrap();
     assert!(fit.is_amdahl && fit.peak.is_none());
-    assert_eq!(fit.model.kappa, 0.0);
+    assert_eq!((fit.model.kappa, fit.kappa.value), (0.0, 0.0));
     assert!(holds(fit.sigma, 0.1) && holds(fit.kappa, 0.0), "{fit:?}");
     assert!((fit.model.speedup_limit().unwrap() - 10.0).abs() < 0.5);
 }
@@ -46,10 +46,11 @@ fn without_coherency_cost_the_law_is_amdahls() {
 #[test]
 fn fewer_than_six_points_are_no_prediction() {
     let truth = Usl { lambda: 100.0, sigma: 0.1, kappa: 0.01 };
-    let worth =
-        |tasks| fit(&measured(truth, tasks, 0.02, 3), &FitOptions::default()).unwrap().worth;
-    assert_eq!(worth(&TASKS[..5]), Worth::Description);
-    assert_eq!(worth(&TASKS[..6]), Worth::Prediction);
+    let is_prediction = |tasks| {
+        fit(&measured(truth, tasks, 0.02, 3), &FitOptions::default()).unwrap().is_prediction
+    };
+    assert!(!is_prediction(&TASKS[..5]));
+    assert!(is_prediction(&TASKS[..6]));
 }
 
 #[test]

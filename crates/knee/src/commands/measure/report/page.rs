@@ -1,13 +1,14 @@
 //! Converts runs into the contents of a page.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use knee_report::{Case, Curve, Missing, Page};
-use knee_results::{self as results, CaseId, Compared, Mode, Results};
-use knee_stats::CompareOptions;
+use knee_report::{Curve, Missing, Page};
+use knee_results::{self as results, CaseId, Compared, Key, Mode, Results};
+use knee_stats::usl::{FitOptions, fit_all};
+use knee_stats::{CompareOptions, Comparison};
 
-use super::{changes, fits, run};
+use super::run::{self, Changes};
 use crate::input::{Read, read};
 
 /// The page about `paths`. The first run is the baseline.
@@ -23,45 +24,41 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
         ),
         ..Page::default()
     };
-    let mut seen = BTreeSet::new();
     let mut first: Option<Results> = None;
     for (nr, path) in paths.iter().enumerate() {
         let Read { results, record } = read(path)?;
-        let mut run = match &record {
+        let changes = first.as_ref().map(|before| changes(before, &results, &options));
+        let changes = changes.unwrap_or_default();
+        page.runs.push(match &record {
             Some(record) => run::recorded(&record.run, path),
-            None => run::foreign(&results),
-        };
-        let mut curves = curves(nr, &results);
-        if let Some(before) = &first {
-            let compared = Compared::new(before, &results, &options);
-            changes::add(&compared, before, &mut curves, &mut run);
+            None => run::foreign(&results, page.runs.first().map(|run| (run, &changes))),
+        });
+        page.curves.extend(curves(nr, &results, &changes));
+        for (id, info) in &results.cases {
+            page.cases.entry(id.clone()).or_insert_with(|| info.clone());
         }
-        page.runs.push(run);
-        page.curves.extend(curves);
-        page.cases.extend(cases(&results).filter(|case| seen.insert(case.name.clone())));
         first = first.or(Some(results));
     }
-    fits::add(&mut page.curves);
+    let rounds: Vec<_> = page.curves.iter().map(|curve| curve.measured.rounds()).collect();
+    for (curve, fit) in page.curves.iter_mut().zip(fit_all(&rounds, &FitOptions::default())) {
+        curve.fit = fit.map_err(|unfit| unfit.to_string());
+    }
     Ok(page)
 }
 
-fn cases(results: &Results) -> impl Iterator<Item = Case> {
-    results.cases.iter().map(|(id, case)| {
-        let family = case.family.map_or("unknown", |family| family.as_str());
-        let bytes_per_unit = case.bytes;
-        Case { bytes_per_unit, ..Case::new(&id.to_string(), family, &case.description, &case.unit) }
-    })
+fn changes(before: &Results, after: &Results, options: &CompareOptions) -> Changes {
+    let compared = Compared::new(before, after, options).points;
+    compared.into_iter().map(|point| (point.key, point.comparison)).collect()
 }
 
-/// The measured points of a curve, and the missing ones.
-type Parts = (Vec<results::Point>, Vec<Missing>);
-
 /// All curves, including those that have only failures.
-fn curves(nr: usize, results: &Results) -> Vec<Curve> {
-    let mut curves: BTreeMap<(&CaseId, Mode), Parts> = BTreeMap::new();
+fn curves(nr: usize, results: &Results, changes: &Changes) -> Vec<Curve> {
+    type Parts = (Vec<results::Point>, Vec<Missing>, BTreeMap<u32, Comparison>);
+    let mut parts: BTreeMap<(&CaseId, Mode), Parts> = BTreeMap::new();
     for (key, measured) in &results.points {
         let (Some(mode), Some(tasks)) = (key.mode, key.tasks) else { continue };
-        let (points, missing) = curves.entry((&key.case, mode)).or_default();
+        let (points, missing, changed) = parts.entry((&key.case, mode)).or_default();
+        changed.extend(changes.get(key).map(|change| (tasks, *change)));
         match measured.point(tasks) {
             Some(point) => points.push(point),
             None => {
@@ -70,9 +67,9 @@ fn curves(nr: usize, results: &Results) -> Vec<Curve> {
             }
         }
     }
-    let curve = |((case, mode), (points, missing)): ((&CaseId, Mode), Parts)| {
+    let curve = |((case, mode), (points, missing, changes)): ((&CaseId, Mode), Parts)| {
         let measured = results::Curve::new(case.clone(), mode, points);
-        Curve { missing, ..Curve::new(nr, measured) }
+        Curve { missing, changes, ..Curve::new(nr, measured) }
     };
-    curves.into_iter().map(curve).collect()
+    parts.into_iter().map(curve).collect()
 }

@@ -8,6 +8,7 @@ use knee_profile::growth::{growth, table};
 use knee_profile::locks::{self, LockWaits};
 use knee_profile::view::flame::{SCRIPT, STYLE, flame};
 use knee_report::{Growth, Page, Profile, Waits};
+use knee_results::PointId;
 
 use crate::exit::usage;
 use crate::present::profile::summary;
@@ -50,11 +51,8 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     for of_one in captures.chunk_by(is_same) {
         if let (Ok(growth), Some(work)) = (growth(of_one), &of_one[0].work) {
             let table = table(&growth, SHOWN).to_string();
-            page.growths.push(Growth {
-                case: work.point.case.to_string(),
-                mode: work.point.mode,
-                table,
-            });
+            let PointId { case, mode, .. } = work.point.clone();
+            page.growths.push(Growth { case, mode, table });
         }
     }
     Ok(())
@@ -63,15 +61,10 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
 /// Adds tables of lock waits to the page, for the curves of their testcases.
 pub(super) fn put_waits(all: &[(PathBuf, LockWaits)], page: &mut Page) -> anyhow::Result<()> {
     for (path, waits) in all {
-        let point = &has_curve(page, path, waits.work.as_ref(), &waits.title)?.point;
-        page.waits.push(Waits {
-            case: point.case.to_string(),
-            mode: point.mode,
-            tasks: point.tasks,
-            table: locks::table(waits, SHOWN).to_string(),
-        });
+        let point = has_curve(page, path, waits.work.as_ref(), &waits.title)?.point.clone();
+        page.waits.push(Waits { point, table: locks::table(waits, SHOWN).to_string() });
     }
-    page.waits.sort_by_key(|waits| waits.tasks);
+    page.waits.sort_by_key(|waits| waits.point.tasks);
     Ok(())
 }
 
@@ -98,11 +91,8 @@ fn has_curve<'a>(
 }
 
 fn profile(capture: &Capture) -> Option<Profile> {
-    let point = &capture.work.as_ref()?.point;
     Some(Profile {
-        case: point.case.to_string(),
-        mode: point.mode,
-        tasks: point.tasks,
+        point: capture.work.as_ref()?.point.clone(),
         summary: summary(capture).trim_end().to_owned(),
         flame: flame(capture),
         style: STYLE,

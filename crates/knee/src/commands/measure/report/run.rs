@@ -1,12 +1,16 @@
 //! What a page shows about a run besides its numbers.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use knee_host::number::{plural, si};
 use knee_report::Run;
 use knee_results::{Key, Measured, Results};
 use knee_run::record::RunRecord;
-use knee_stats::median;
+use knee_stats::{Comparison, RatioInterval, median};
+
+/// Against the first run, what it shares with another one.
+pub(super) type Changes = BTreeMap<Key, Comparison>;
 
 const NO_ENVIRONMENT: &str = "Results of will-it-scale tell rates only: the machine, the kernel, \
      the time, what single tasks did and where the CPUs were are not known.";
@@ -56,12 +60,16 @@ pub(super) fn recorded(record: &RunRecord, path: &Path) -> Run {
 }
 
 /// The description of a run of will-it-scale, which records rates but nothing about the machine.
-pub(super) fn foreign(results: &Results) -> Run {
-    let placeless = results
-        .points
-        .iter()
-        .filter(|(key, _)| key.mode.is_none() || key.tasks.is_none())
-        .map(|(key, measured)| placeless(key, measured, results));
+/// With the first run and the changes against it, if it is a further one.
+pub(super) fn foreign(results: &Results, against: Option<(&Run, &Changes)>) -> Run {
+    let placeless =
+        results.points.iter().filter(|(key, _)| key.mode.is_none() || key.tasks.is_none()).map(
+            |(key, measured)| {
+                let change =
+                    against.and_then(|(first, changes)| Some(change(first, changes.get(key)?)));
+                placeless(key, measured, results) + &change.unwrap_or_default()
+            },
+        );
     Run {
         label: label(&results.source),
         plan: "results of will-it-scale: no record of machine and time".to_owned(),
@@ -88,4 +96,12 @@ fn placeless(key: &Key, measured: &Measured, results: &Results) -> String {
         "{}: {what}. The output tells {unknown}. Name its file like mmap1_threads-4.txt.",
         key.case
     )
+}
+
+/// What a comparison with the first run found, as a further sentence.
+fn change(first: &Run, by: &Comparison) -> String {
+    let ratio = by.ratio.map_or(String::new(), |RatioInterval { ratio, low, high }| {
+        format!(" ×{ratio:.3} [{low:.3}, {high:.3}]")
+    });
+    format!(" Against {}: {}{ratio}.", first.label, by.verdict.as_str())
 }
