@@ -4,11 +4,8 @@ use knee_run::record::PointFailure;
 
 /// One failed point.
 pub(super) fn line(failure: &PointFailure) -> String {
-    let point = &failure.point;
-    format!(
-        "{} {} ×{}: {}; {}",
-        point.case, point.mode, point.tasks, failure.failure.reason, failure.failure.remedy
-    )
+    let PointFailure { point, failure, .. } = failure;
+    format!("{point}: {}; {}", failure.reason, failure.remedy)
 }
 
 /// All failures by testcase, those with one reason in one line.

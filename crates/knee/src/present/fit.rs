@@ -6,7 +6,6 @@ use knee_results::{Curve, Key, Results};
 use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit};
 use serde_json::{Value, json as object};
 
-use super::compared::name;
 use super::notes::lines;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
@@ -67,7 +66,6 @@ pub(crate) fn table(
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let first = name(first);
         notes.push(format!("{what} of {first} ({reason}){more}"));
     }
     if curves.iter().any(|c| c.fit.as_ref().is_ok_and(|fit| !fit.is_prediction)) {

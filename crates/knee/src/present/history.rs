@@ -7,7 +7,7 @@ use knee_host::text::Screen;
 use knee_results::{Results, Series};
 use serde_json::{Value, json as object};
 
-use super::compared::{change, name, p_value};
+use super::compared::{change, p_value};
 use super::notes::lines;
 use crate::present::sparkline::sparkline;
 
@@ -31,11 +31,11 @@ pub(crate) fn table(runs: &[Results], series: &[Series], detail: bool, screen: &
         label(&runs[runs.len() - 1])
     );
     let shown = || series.iter().filter(|series| detail || !series.changes.is_empty());
-    let width = shown().map(|series| name(&series.key).chars().count()).max().unwrap_or(0);
+    let width = shown().map(|series| series.key.to_string().chars().count()).max().unwrap_or(0);
     for series in shown() {
         let rates: Vec<f64> = series.values.iter().map(|&(_, rate)| rate).collect();
         let recent = &rates[rates.len().saturating_sub(SPARKS)..];
-        let _ = writeln!(text, "{BOLD}{:width$}{BOLD:#}  {}", name(&series.key), sparkline(recent));
+        let _ = writeln!(text, "{BOLD}{:width$}{BOLD:#}  {}", series.key, sparkline(recent));
         for c in &series.changes {
             let first = series.values[c.index].0;
             let [before, after] = [c.before_median, c.after_median].map(si);
@@ -84,7 +84,7 @@ fn gaps(runs: &[Results], series: &[Series]) -> Vec<Gaps> {
         let named = |series: &Series| {
             let measured = runs[run].points.get(&series.key);
             let reason = measured.map_or(Some("not asked for"), |measured| measured.gap.as_deref());
-            (name(&series.key), reason.unwrap_or("no rounds").to_owned())
+            (series.key.to_string(), reason.unwrap_or("no rounds").to_owned())
         };
         let points: Vec<_> = series.iter().filter(missing).map(named).collect();
         (!points.is_empty()).then_some(Gaps { run, points })

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use knee_stats::{CompareOptions, Comparison, Verdict, compare_all, median};
+use serde::Serialize;
 
 use crate::Family;
+use crate::results::ITERATIONS;
 use crate::{Difference, Key, Results, VariantPair, differences};
 
 /// What a comparison of two results says.
@@ -54,29 +56,33 @@ pub struct ComparedPoint {
 }
 
 /// A point that cannot be compared.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Gap {
     /// The point.
+    #[serde(flatten)]
     pub key: Key,
     /// Why there is nothing before; `None` if there is.
+    #[serde(rename = "missing_before")]
     pub before: Option<String>,
     /// Why there is nothing after; `None` if there is.
+    #[serde(rename = "missing_after")]
     pub after: Option<String>,
 }
 
 /// What the points of a family add up to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FamilySummary {
     /// The family; `None`: testcases that knee does not know.
     pub family: Option<Family>,
     /// Points by verdict.
     pub verdicts: Verdicts,
     /// Geometric mean of the ratios; `None` where there are none.
+    #[serde(rename = "geometric_mean_ratio")]
     pub ratio: Option<f64>,
 }
 
 /// Numbers of points by verdict.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Verdicts {
     /// Faster after.
     pub faster: usize,
@@ -184,7 +190,7 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
     let info = before.cases.get(&key.case).or_else(|| after.cases.get(&key.case));
     ComparedPoint {
         key: key.clone(),
-        unit: info.map_or("iterations", |info| &info.unit).to_owned(),
+        unit: info.map_or(ITERATIONS, |info| &info.unit).to_owned(),
         family: info.and_then(|info| info.family),
         timed: info.is_some_and(|info| info.timed),
         rounds: sides.map(|side| side.rounds.len()),

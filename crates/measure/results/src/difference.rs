@@ -3,12 +3,13 @@
 use std::fmt::{self, Display};
 
 use knee_host::{CpuList, Environment};
+use serde::Serialize;
 
 use crate::Request;
 use crate::Results;
 
 /// Something that can change results by itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// What it is.
     pub what: String,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use knee_stats::{ChangeOptions, ChangePoint, change_points, median};
 
+use crate::results::ITERATIONS;
 use crate::{Key, Results};
 
 /// One point over all runs that have it.
@@ -56,7 +57,7 @@ fn series(runs: &[Results], key: &Key, options: &ChangeOptions) -> Series {
     let info = runs.iter().find_map(|run| run.cases.get(&key.case));
     Series {
         key: key.clone(),
-        unit: info.map_or("iterations", |info| &info.unit).to_owned(),
+        unit: info.map_or(ITERATIONS, |info| &info.unit).to_owned(),
         values,
         changes: change_points(&rates, options),
     }

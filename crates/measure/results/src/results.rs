@@ -5,24 +5,47 @@
 //! luck; they are averaged, and never counted as if they were independent.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use serde::Serialize;
 
 use crate::{CaseId, CpuShares, Curve, Family, Mark, Mode, Origin, PerTask, Point};
 
 /// Name of the file that describes a run of knee.
 pub const RUN_FILE: &str = "run.json";
 
+/// What testcases count unless they say otherwise.
+pub(crate) const ITERATIONS: &str = "iterations";
+
 /// What a rate belongs to. Output of will-it-scale does not say everything.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Key {
     /// What was measured; named by its description where there is no name.
+    #[serde(rename = "testcase")]
     pub case: CaseId,
     /// Processes or threads.
     pub mode: Option<Mode>,
     /// Task count.
     pub tasks: Option<u32>,
+}
+
+impl Key {
+    /// `threads ×2`, as far as it is known.
+    pub fn place(&self) -> String {
+        let mode = self.mode.map(|mode| mode.as_str().to_owned());
+        let tasks = self.tasks.map(|tasks| format!("×{tasks}"));
+        [mode, tasks].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl fmt::Display for Key {
+    /// `mmap1 threads ×2`, as far as it is known.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(format!("{} {}", self.case, self.place()).trim_end())
+    }
 }
 
 /// What was measured of a key.
@@ -73,7 +96,7 @@ impl Default for CaseInfo {
         Self {
             family: None,
             description: String::new(),
-            unit: "iterations".to_owned(),
+            unit: ITERATIONS.to_owned(),
             bytes: 0,
             min_interval: 0.0,
             timed: false,
@@ -148,6 +171,11 @@ pub enum ResultsError {
 }
 
 impl Results {
+    /// What the rates of a testcase count, in the plural.
+    pub fn unit(&self, case: &CaseId) -> &str {
+        self.cases.get(case).map_or(ITERATIONS, |info| &info.unit)
+    }
+
     /// All that was measured.
     pub fn measured(&self) -> BTreeSet<&CaseId> {
         self.points.keys().map(|key| &key.case).collect()

@@ -7,11 +7,12 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::CaseId;
-use crate::{Key, Results};
+use serde::Serialize;
+
+use crate::{CaseId, Key, Results};
 
 /// Two sets of parameters of a testcase that are compared with each other.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VariantPair {
     /// What was measured before.
     pub before: CaseId,

@@ -44,7 +44,7 @@
 use std::cmp::Ordering;
 
 use crate::bootstrap::{RatioInterval, ratio_of_medians};
-use crate::mann_whitney::{UMethod, mann_whitney, mann_whitney_smallest_p};
+use crate::mann_whitney::{mann_whitney, mann_whitney_smallest_p};
 use crate::multiple::benjamini_hochberg;
 use crate::signed_rank::{signed_rank, signed_rank_smallest_p};
 use crate::{median, welch};
@@ -284,10 +284,7 @@ fn test(before: &[f64], after: &[f64], points: usize, confidence: f64) -> Option
         return Some((Test::Welch, by_welch.p));
     }
     let by_rank = mann_whitney(before, after)?;
-    let test = match by_rank.method {
-        UMethod::Exact => Test::MannWhitneyExact,
-        UMethod::Normal => Test::MannWhitneyNormal,
-    };
+    let test = if by_rank.exact { Test::MannWhitneyExact } else { Test::MannWhitneyNormal };
     Some((test, by_rank.p))
 }
 

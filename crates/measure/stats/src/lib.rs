@@ -44,7 +44,7 @@ pub use change_points::{ChangeOptions, ChangePoint, change_points};
 pub use comparison::{
     CompareOptions, Comparison, Test, Verdict, compare, compare_all, compare_pairs, pairs_to_claim,
 };
-pub use mann_whitney::{MannWhitney, UMethod, mann_whitney, mann_whitney_smallest_p};
+pub use mann_whitney::{MannWhitney, mann_whitney, mann_whitney_smallest_p};
 pub use median::{MedianInterval, median, median_interval};
 pub use multiple::benjamini_hochberg;
 pub use noise::{NoiseFloor, noise_floor};

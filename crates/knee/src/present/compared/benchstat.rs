@@ -29,8 +29,7 @@ pub(crate) fn render(results: &[Results]) -> String {
         let _ = writeln!(text, "kernel: {kernel}\ncpu: {}", model.unwrap_or("unknown"));
         text.push('\n');
         for (key, measured) in &side.points {
-            let unit = side.cases.get(&key.case).map_or("iterations", |case| &case.unit);
-            let (name, unit) = (name(key), rate_of(unit));
+            let (name, unit) = (name(key), rate_of(side.unit(&key.case)));
             for rate in &measured.rounds {
                 let _ = writeln!(text, "{name} 1 {rate} {unit}");
             }

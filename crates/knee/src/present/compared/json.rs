@@ -1,6 +1,6 @@
 //! For programs: all that was computed.
 
-use knee_results::{Compared, ComparedPoint, Results, Verdicts};
+use knee_results::{Compared, ComparedPoint, Results};
 use knee_stats::Test;
 use serde_json::{Value, json};
 
@@ -32,59 +32,16 @@ fn side(results: &Results) -> Value {
 }
 
 fn comparison(after: &Results, compared: &Compared) -> Value {
-    let differences: Vec<Value> = compared
-        .differences
-        .iter()
-        .map(|d| json!({ "what": d.what, "before": d.before, "after": d.after }))
-        .collect();
-    let families: Vec<Value> = compared
-        .families
-        .iter()
-        .map(|f| {
-            json!({
-                "family": f.family,
-                "verdicts": verdicts(&f.verdicts),
-                "geometric_mean_ratio": f.ratio,
-            })
-        })
-        .collect();
-    let variants: Vec<Value> = compared
-        .variants
-        .iter()
-        .map(|pair| json!({ "before": pair.before, "after": pair.after }))
-        .collect();
-    let gaps: Vec<Value> = compared
-        .gaps
-        .iter()
-        .map(|gap| {
-            json!({
-                "testcase": gap.key.case,
-                "mode": gap.key.mode,
-                "tasks": gap.key.tasks,
-                "missing_before": gap.before,
-                "missing_after": gap.after,
-            })
-        })
-        .collect();
     json!({
         "after": side(after),
-        "verdicts": verdicts(&compared.verdicts()),
-        "differences": differences,
+        "verdicts": compared.verdicts(),
+        "differences": compared.differences,
         "drift": compared.drift,
         "in_turns": compared.in_turns,
-        "variants": variants,
-        "families": families,
+        "variants": compared.variants,
+        "families": compared.families,
         "points": compared.points.iter().map(point).collect::<Vec<Value>>(),
-        "gaps": gaps,
-    })
-}
-
-fn verdicts(verdicts: &Verdicts) -> Value {
-    json!({
-        "faster": verdicts.faster,
-        "slower": verdicts.slower,
-        "same": verdicts.same,
-        "inconclusive": verdicts.inconclusive,
+        "gaps": compared.gaps,
     })
 }
 

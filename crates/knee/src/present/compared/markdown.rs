@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use knee_host::number::plural;
 
-use super::{Comparisons, changes, gaps, medians, method, name, notes, p_value, tally, verdict};
+use super::{Comparisons, changes, gaps, medians, method, notes, p_value, tally, verdict};
 
 const COLUMNS: usize = 7;
 const RATES: [&str; COLUMNS] =
@@ -56,7 +56,7 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
                 let [ratio, interval] = changes(point).unwrap_or(["new", ""].map(str::to_owned));
                 let p = if c.test.is_some() { p_value(c.adjusted_p) } else { String::new() };
                 let [before, after] = medians(point);
-                [escape(&name(&point.key)), before, after, ratio, interval, p, verdict(point)]
+                [escape(&point.key.to_string()), before, after, ratio, interval, p, verdict(point)]
             })
             .collect();
         let timed = compared.points.first().is_some_and(|point| point.timed);

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use knee_host::number::{plural, si, spread, time};
 use knee_results::CaseId;
 use knee_results::PointId;
-use knee_results::{Compared, ComparedPoint, Gap, Key, Results, Verdicts};
+use knee_results::{Compared, ComparedPoint, Gap, Results, Verdicts};
 use knee_run::noise::NoiseFloors;
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict, pairs_to_claim};
 
@@ -19,18 +19,6 @@ pub(crate) struct Comparisons<'r> {
     pub(crate) before: &'r Results,
     pub(crate) options: CompareOptions,
     pub(crate) compared: Vec<(&'r Results, Compared)>,
-}
-
-/// `mmap1 threads ×2`, as far as it is known.
-pub(crate) fn name(key: &Key) -> String {
-    format!("{} {}", key.case, position(key)).trim_end().to_owned()
-}
-
-/// `threads ×2`, as far as it is known.
-fn position(key: &Key) -> String {
-    let mode = key.mode.map(|mode| mode.as_str().to_owned());
-    let tasks = key.tasks.map(|tasks| format!("×{tasks}"));
-    [mode, tasks].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// A ratio as a change: `+12.3%`, `-4.50%`, `12.3×` for more than tenfold.
@@ -133,8 +121,8 @@ fn gaps(gaps: &[Gap]) -> Vec<String> {
                 == (&gap.key.case, &gap.before, &gap.after)
         };
         match groups.iter_mut().find(|(other, _)| same(other)) {
-            Some((_, points)) => points.push(position(&gap.key)),
-            None => groups.push((gap, vec![position(&gap.key)])),
+            Some((_, points)) => points.push(gap.key.place()),
+            None => groups.push((gap, vec![gap.key.place()])),
         }
     }
     let side = |side: &str, reason: &Option<String>| {
@@ -247,7 +235,7 @@ fn unfinished(compared: &Compared) -> Option<String> {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    Some(format!("not all of {} was measured ({reason}){more}", name(&first.key)))
+    Some(format!("not all of {} was measured ({reason}){more}", first.key))
 }
 
 /// Points of which too few rounds in turns are left for any claim.
@@ -276,7 +264,7 @@ fn too_few_pairs(
     Some(format!(
         "{}{more}: only {} can be used{lost}, and a claim at {}% confidence takes {needed}: reduce \
          other load, or use more rounds (-r)",
-        name(&first.key),
+        first.key,
         plural(used, "round"),
         options.confidence * 100.0
     ))
@@ -321,7 +309,7 @@ fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
     Some(format!(
         "the change of {}{and} is below this machine's noise floor (typically {}): repeat both \
          runs before believing it",
-        name(&first.key),
+        first.key,
         spread(floors.typical)
     ))
 }

@@ -9,8 +9,7 @@ use knee_results::{Compared, ComparedPoint, Results};
 use knee_stats::Verdict;
 
 use super::{
-    Comparisons, change, changes, gaps, medians, method, name, notes, p_value, quantity, tally,
-    verdict,
+    Comparisons, change, changes, gaps, medians, method, notes, p_value, quantity, tally, verdict,
 };
 use crate::present::notes::lines;
 
@@ -93,7 +92,7 @@ fn points(compared: &Compared, screen: &Screen) -> String {
         let [before, after] = medians(point);
         let p = if c.test.is_some() { p_value(c.adjusted_p) } else { "-".to_owned() };
         table.row(vec![
-            name(&point.key).into(),
+            point.key.to_string().into(),
             before.into(),
             after.into(),
             Cell::new(ratio, colour),

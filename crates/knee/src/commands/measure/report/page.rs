@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use knee_report::{Curve, Missing, Page};
-use knee_results::{self as results, CaseId, Compared, Key, Mode, Results};
+use knee_results::{self as results, CaseId, Compared, Mode, Results};
 use knee_stats::usl::{FitOptions, fit_all};
 use knee_stats::{CompareOptions, Comparison};
 

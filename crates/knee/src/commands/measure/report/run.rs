@@ -81,7 +81,7 @@ pub(super) fn foreign(results: &Results, against: Option<(&Run, &Changes)>) -> R
 
 /// A description of results that cannot be placed on a chart.
 fn placeless(key: &Key, measured: &Measured, results: &Results) -> String {
-    let unit = results.cases.get(&key.case).map_or("iterations", |info| &info.unit);
+    let unit = results.unit(&key.case);
     let what = match median(&measured.rounds) {
         Some(rate) => {
             format!("{} {unit}/s in {}", si(rate), plural(measured.rounds.len(), "round"))

@@ -34,8 +34,7 @@ impl MeasuredFloor {
         let Self { floors, samples, marked } = self;
         let worst = floors.points.iter().max_by(|a, b| a.relative.total_cmp(&b.relative));
         let worst = worst.map_or(String::new(), |noise| {
-            let (relative, point) = (spread(noise.relative), &noise.point);
-            format!(", at worst {relative} ({} {} ×{})", point.case, point.mode, point.tasks)
+            format!(", at worst {} ({})", spread(noise.relative), noise.point)
         });
         tell!("knee: noise floor of this machine: typically {}{worst}", spread(floors.typical));
         if marked * 2 > samples {
