@@ -2,6 +2,8 @@
 
 use knee_run::record::PointFailure;
 
+use super::grouped;
+
 /// One failed point.
 pub(super) fn line(failure: &PointFailure) -> String {
     let PointFailure { point, failure, .. } = failure;
@@ -12,24 +14,16 @@ pub(super) fn line(failure: &PointFailure) -> String {
 pub(super) fn lines(failures: &[PointFailure]) -> Vec<String> {
     let mut sorted: Vec<&PointFailure> = failures.iter().collect();
     sorted.sort_by_key(|failure| &failure.point);
-    let mut groups: Vec<(&PointFailure, Vec<String>)> = Vec::new();
-    for failure in sorted {
-        let at = format!("{} ×{}", failure.point.mode, failure.point.tasks);
-        let same = |other: &PointFailure| {
-            other.point.case == failure.point.case && other.failure == failure.failure
-        };
-        match groups.iter_mut().find(|(other, _)| same(other)) {
-            Some((_, points)) => points.push(at),
-            None => groups.push((failure, vec![at])),
-        }
-    }
-    groups
-        .into_iter()
-        .map(|(f, points)| {
-            let (name, points) = (&f.point.case, points.join(", "));
-            format!("{name} ({points}): {}; {}", f.failure.reason, f.failure.remedy)
-        })
-        .collect()
+    let same = |a: &PointFailure, b: &PointFailure| {
+        (&a.point.case, &a.failure) == (&b.point.case, &b.failure)
+    };
+    let line = |group: Vec<&PointFailure>| {
+        let places = group.iter().map(|f| format!("{} ×{}", f.point.mode, f.point.tasks));
+        let places = places.collect::<Vec<String>>().join(", ");
+        let PointFailure { point, failure, .. } = group[0];
+        format!("{} ({places}): {}; {}", point.case, failure.reason, failure.remedy)
+    };
+    grouped(sorted, same).into_iter().map(line).collect()
 }
 
 #[cfg(test)]

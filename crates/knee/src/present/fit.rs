@@ -6,6 +6,7 @@ use knee_results::{Curve, Key, Results};
 use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit};
 use serde_json::{Value, json as object};
 
+use super::and_more;
 use super::notes::lines;
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
@@ -62,10 +63,7 @@ pub(crate) fn table(
     let mut notes = Vec::new();
     if let Some((first, measured, reason)) = gaps.next() {
         let what = if measured.rounds.is_empty() { "nothing" } else { "not all" };
-        let more = match gaps.count() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
+        let more = and_more(gaps.count());
         notes.push(format!("{what} of {first} ({reason}){more}"));
     }
     if curves.iter().any(|c| c.fit.as_ref().is_ok_and(|fit| !fit.is_prediction)) {
@@ -195,9 +193,7 @@ fn curve_json(fitted: &FittedCurve, threshold: f64) -> Value {
                 Basis::Residuals => Some("residuals"),
                 Basis::Nothing => None,
             },
-            "points": fit.residuals.iter().map(|r| object!({
-                "tasks": r.tasks, "measured": r.measured, "predicted": r.predicted,
-            })).collect::<Vec<Value>>(),
+            "points": fit.residuals,
         }),
     };
     object!({ "testcase": fitted.curve.case, "mode": fitted.curve.mode, "fit": fit })

@@ -7,6 +7,7 @@ use knee_host::text::Screen;
 use knee_results::{Results, Series};
 use serde_json::{Value, json as object};
 
+use super::and_more;
 use super::compared::{change, p_value};
 use super::notes::lines;
 use crate::present::sparkline::sparkline;
@@ -54,10 +55,7 @@ pub(crate) fn table(runs: &[Results], series: &[Series], detail: bool, screen: &
         text.push('\n');
     }
     let note = |gap: &Gaps| {
-        let more = match gap.points.len() {
-            1 => String::new(),
-            points => format!(" and {} more", points - 1),
-        };
+        let more = and_more(gap.points.len() - 1);
         let (first, reason) = &gap.points[0];
         let run = runs[gap.run].source.display();
         format!("{run} has nothing of {first} ({reason}){more}")

@@ -11,6 +11,7 @@ use knee_run::job::Phase;
 use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
 use knee_run::plan::Case;
 use knee_run::record::{Machine, Record, Rounds, RunEnd, RunRecord, SampleLine};
+use knee_stats::Spread;
 use knee_testcases::CATALOGUE;
 
 use knee_host::text::Screen;
@@ -57,12 +58,7 @@ impl Example {
                 sample,
                 phase: Phase::Measure,
                 seconds: 1.0,
-                total: rate,
-                min: rate,
-                max: rate,
-                mean: rate,
-                stddev: 0.0,
-                fairness: 1.0,
+                spread: Spread::of(&[rate]).unwrap(),
                 rates: vec![rate],
                 reference: None,
                 cpu: None,

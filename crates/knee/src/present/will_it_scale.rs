@@ -6,23 +6,19 @@ use std::io::Write;
 use knee_results::PointId;
 use knee_run::job::Phase;
 use knee_run::record::{Record, Rounds};
+use knee_stats::Spread;
 
 /// `min:… max:… total:…`: whole operations per second.
-pub(crate) fn sample(min: f64, max: f64, total: f64) -> String {
+pub(crate) fn sample(spread: &Spread) -> String {
+    let Spread { min, max, total, .. } = spread;
     format!("min:{min:.0} max:{max:.0} total:{total:.0}")
 }
 
 /// What is printed of the samples of one point.
 #[derive(Default)]
 struct Samples {
-    warmup: Vec<Rates>,
-    measured: Vec<Rates>,
-}
-
-struct Rates {
-    min: f64,
-    max: f64,
-    total: f64,
+    warmup: Vec<Spread>,
+    measured: Vec<Spread>,
 }
 
 /// The output of one binary per point, one after the other.
@@ -41,7 +37,7 @@ pub(super) fn render(
         print(&samples.warmup, out)?;
         writeln!(out, "measurement")?;
         print(&samples.measured, out)?;
-        let sum: f64 = samples.measured.iter().map(|rates| rates.total).sum();
+        let sum: f64 = samples.measured.iter().map(|spread| spread.total).sum();
         writeln!(out, "average:{:.0}", sum / samples.measured.len().max(1) as f64)?;
     }
     Ok(())
@@ -53,19 +49,16 @@ fn by_point(record: &Record, finished: &Rounds) -> anyhow::Result<BTreeMap<Point
     for line in record.samples()? {
         let line = line?;
         if finished.contains(&line.point, line.round) {
-            let rates = Rates { min: line.min, max: line.max, total: line.total };
             let samples = points.entry(line.point).or_default();
             match line.phase {
-                Phase::Warmup => samples.warmup.push(rates),
-                Phase::Measure => samples.measured.push(rates),
+                Phase::Warmup => samples.warmup.push(line.spread),
+                Phase::Measure => samples.measured.push(line.spread),
             }
         }
     }
     Ok(points)
 }
 
-fn print(samples: &[Rates], out: &mut dyn Write) -> std::io::Result<()> {
-    samples
-        .iter()
-        .try_for_each(|Rates { min, max, total }| writeln!(out, "{}", sample(*min, *max, *total)))
+fn print(samples: &[Spread], out: &mut dyn Write) -> std::io::Result<()> {
+    samples.iter().try_for_each(|spread| writeln!(out, "{}", sample(spread)))
 }

@@ -22,7 +22,7 @@ pub struct VariantPair {
 
 impl VariantPair {
     /// What both are called where they are compared, as in runs that measure them in turns.
-    pub(super) fn name(&self) -> CaseId {
+    pub fn name(&self) -> CaseId {
         CaseId::new(format!("{} → {}", self.before, self.after))
     }
 

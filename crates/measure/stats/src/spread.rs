@@ -1,9 +1,12 @@
 //! How evenly the tasks of one sample shared the machine.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// Summary of the rates of all tasks over one interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
-    /// Sum over the tasks: the throughput.
+    /// All tasks together: the throughput.
     pub total: f64,
     /// The slowest task.
     pub min: f64,

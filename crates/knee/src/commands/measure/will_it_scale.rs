@@ -16,6 +16,7 @@ use knee_run::plan::Case;
 use knee_run::stopped::Stopped;
 use knee_run::sweep::spare_cpu;
 use knee_run::testcase::Need;
+use knee_stats::Spread;
 use knee_testcases::CATALOGUE;
 
 use crate::exit::{ExitStatus, usage};
@@ -162,26 +163,25 @@ struct Output<W> {
 
 impl<W: Write> Output<W> {
     fn sample(&mut self, description: &str, steps_per_second: &[f64]) -> io::Result<()> {
-        let rates = || steps_per_second.iter().map(|rate| rate / self.steps as f64);
+        let rates: Vec<f64> =
+            steps_per_second.iter().map(|rate| rate / self.steps as f64).collect();
+        let Some(spread) = Spread::of(&rates) else { return Ok(()) };
         let out = &mut self.out;
         if self.taken == 0 {
             writeln!(out, "testcase:{description}\nwarmup")?;
         }
         if self.verbose {
-            for (task, rate) in rates().enumerate() {
+            for (task, rate) in rates.iter().enumerate() {
                 writeln!(out, "{task:4} -> {rate:.0}")?;
             }
         }
-        let total: f64 = rates().sum();
-        let min = rates().fold(f64::INFINITY, f64::min);
-        let max = rates().fold(0.0, f64::max);
-        writeln!(out, "{}", sample(min, max, total))?;
+        writeln!(out, "{}", sample(&spread))?;
         self.taken += 1;
         if self.taken == DISCARDED {
             writeln!(out, "measurement")?;
         }
         if self.taken > DISCARDED {
-            self.total += total;
+            self.total += spread.total;
         }
         if self.samples > 0 && self.taken == self.samples + DISCARDED {
             writeln!(out, "average:{:.0}", self.total / self.samples as f64)?;

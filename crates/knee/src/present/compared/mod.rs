@@ -8,11 +8,11 @@ pub(crate) mod table;
 use std::collections::BTreeSet;
 
 use knee_host::number::{plural, si, spread, time};
-use knee_results::CaseId;
-use knee_results::PointId;
-use knee_results::{Compared, ComparedPoint, Gap, Results, Verdicts};
+use knee_results::{CaseId, Compared, ComparedPoint, Gap, PointId, Results, Verdicts};
 use knee_run::noise::NoiseFloors;
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict, pairs_to_claim};
+
+use super::{and_more, grouped};
 
 /// One run, and what each of the others says compared with it.
 pub(crate) struct Comparisons<'r> {
@@ -114,37 +114,27 @@ fn tally(verdicts: &Verdicts) -> String {
 /// `open1 (processes ×2, threads ×2): nothing after (it died)`: the gaps of a testcase that have
 /// one reason in one line.
 fn gaps(gaps: &[Gap]) -> Vec<String> {
-    let mut groups: Vec<(&Gap, Vec<String>)> = Vec::new();
-    for gap in gaps {
-        let same = |other: &Gap| {
-            (&other.key.case, &other.before, &other.after)
-                == (&gap.key.case, &gap.before, &gap.after)
-        };
-        match groups.iter_mut().find(|(other, _)| same(other)) {
-            Some((_, points)) => points.push(gap.key.place()),
-            None => groups.push((gap, vec![gap.key.place()])),
-        }
-    }
+    let same =
+        |a: &Gap, b: &Gap| (&a.key.case, &a.before, &a.after) == (&b.key.case, &b.before, &b.after);
     let side = |side: &str, reason: &Option<String>| {
         reason.as_ref().map(|reason| format!("nothing {side} ({reason})"))
     };
-    groups
-        .into_iter()
-        .map(|(gap, points)| {
-            let sides = if gap.before == gap.after {
-                [side("before or after", &gap.before), None]
-            } else {
-                [side("before", &gap.before), side("after", &gap.after)]
-            };
-            let sides: Vec<String> = sides.into_iter().flatten().collect();
-            let name = &gap.key.case;
-            let points = match points.join(", ") {
-                points if points.is_empty() => points,
-                points => format!(" ({points})"),
-            };
-            format!("{name}{points}: {}", sides.join(", "))
-        })
-        .collect()
+    let line = |group: Vec<&Gap>| {
+        let Gap { key, before, after } = group[0];
+        let sides = if before == after {
+            [side("before or after", before), None]
+        } else {
+            [side("before", before), side("after", after)]
+        };
+        let sides: Vec<String> = sides.into_iter().flatten().collect();
+        let places = group.iter().map(|gap| gap.key.place()).collect::<Vec<String>>();
+        let places = match places.join(", ") {
+            places if places.is_empty() => places,
+            places => format!(" ({places})"),
+        };
+        format!("{}{places}: {}", key.case, sides.join(", "))
+    };
+    grouped(gaps, same).into_iter().map(line).collect()
 }
 
 /// Reasons for doubt, most important first.
@@ -251,10 +241,7 @@ fn too_few_pairs(
         is_open && (point.rounds[0] as u64) < u64::from(needed)
     };
     let first = compared.points.iter().find(few)?;
-    let more = match compared.points.iter().filter(few).count() {
-        1 => String::new(),
-        n => format!(" and {} more", n - 1),
-    };
+    let more = and_more(compared.points.iter().filter(few).count() - 1);
     let (used, asked) = (first.rounds[0], run.request.rounds);
     let lost = match run.complete {
         _ if used as u64 == u64::from(asked) => String::new(),
@@ -304,8 +291,7 @@ fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
     };
     let mut hidden = compared.points.iter().filter(|point| below(point) == Some(true));
     let first = hidden.next()?;
-    let more = hidden.count();
-    let and = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let and = and_more(hidden.count());
     Some(format!(
         "the change of {}{and} is below this machine's noise floor (typically {}): repeat both \
          runs before believing it",

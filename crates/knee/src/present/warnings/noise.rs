@@ -6,8 +6,8 @@ use knee_host::number::{percent_beside, spread, tasks};
 use knee_results::{Curve, PointId};
 use knee_run::noise::NoiseFloors;
 
-/// Curves named in a warning; the others are counted.
-const NAMED: usize = 4;
+use super::NAMED;
+use crate::present::and_more;
 
 /// A point whose efficiency differs from the threshold by less than chance alone may show.
 #[derive(Debug, Clone)]
@@ -40,11 +40,8 @@ impl fmt::Display for Doubts {
                 spread(*floor)
             )?;
         }
-        match self.0.len().saturating_sub(NAMED) {
-            0 => {}
-            more => write!(f, " and {more} more")?,
-        }
-        f.write_str("; use more rounds before believing it")?;
+        let more = and_more(self.0.len().saturating_sub(NAMED));
+        write!(f, "{more}; use more rounds before believing it")?;
         if !self.0.iter().all(|doubt| doubt.own_floor) {
             f.write_str(
                 ". A floor said to be typical is that of other testcases: measure these with --aa",

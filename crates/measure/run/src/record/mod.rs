@@ -137,18 +137,9 @@ pub struct SampleLine {
     pub phase: Phase,
     /// Length in seconds, by CLOCK_MONOTONIC_RAW.
     pub seconds: f64,
-    /// All tasks together.
-    pub total: f64,
-    /// The slowest task.
-    pub min: f64,
-    /// The fastest task.
-    pub max: f64,
-    /// Average of the tasks.
-    pub mean: f64,
-    /// Standard deviation of the tasks.
-    pub stddev: f64,
-    /// Jain's fairness index of the tasks, 1/n to 1.
-    pub fairness: f64,
+    /// Throughput, and how evenly the tasks shared it.
+    #[serde(flatten)]
+    pub spread: Spread,
     /// Each task.
     pub rates: Vec<f64>,
     /// How the CPUs of the point spent the interval.
@@ -171,19 +162,13 @@ impl SampleLine {
         steps: u64,
     ) -> Option<Self> {
         let rates: Vec<f64> = measured.rates.iter().map(|rate| rate / steps as f64).collect();
-        let spread = Spread::of(&rates)?;
         Some(Self {
             point: point.clone(),
             round,
             sample,
             phase: measured.phase,
             seconds: measured.seconds,
-            total: spread.total,
-            min: spread.min,
-            max: spread.max,
-            mean: spread.mean,
-            stddev: spread.stddev,
-            fairness: spread.fairness,
+            spread: Spread::of(&rates)?,
             rates,
             cpu: measured.cpu,
             reference: measured.reference,

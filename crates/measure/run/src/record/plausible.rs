@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use knee_results::{MAX_RATE, MAX_TASKS};
+use knee_stats::Spread;
 
 use super::{RunRecord, SampleLine};
 
@@ -55,13 +56,14 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
 /// What is wrong with a line of `samples.jsonl`.
 pub(super) fn check_sample(line: &SampleLine) -> Result<(), String> {
     within("seconds", line.seconds, MIN_SECONDS..=MAX_SECONDS)?;
+    let Spread { total, min, max, mean, stddev, fairness } = line.spread;
     let rates = [
-        ("total", line.total),
-        ("min", line.min),
-        ("max", line.max),
-        ("mean", line.mean),
-        ("stddev", line.stddev),
-        ("fairness", line.fairness),
+        ("total", total),
+        ("min", min),
+        ("max", max),
+        ("mean", mean),
+        ("stddev", stddev),
+        ("fairness", fairness),
         ("reference", line.reference.unwrap_or(0.0)),
     ];
     let tasks = line.rates.iter().map(|&rate| ("rates", rate));

@@ -40,6 +40,15 @@ pub fn measured<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> M
 }
 
 impl RunRecord {
+    /// Where and how its results were taken.
+    pub(super) fn origin(&self) -> Origin {
+        Origin {
+            environment: self.environment.clone(),
+            request: self.request.clone(),
+            complete: self.complete,
+        }
+    }
+
     /// The curves of the finished `rounds`, in the order in which they were asked for.
     pub fn curves(&self, rounds: &Rounds) -> Vec<Curve> {
         let mut curves: Vec<(PointId, Vec<Point>)> = Vec::new();
@@ -85,11 +94,7 @@ impl Record {
             let key = Key { case: point.case, mode: Some(point.mode), tasks: Some(point.tasks) };
             results.points.insert(key, measured);
         }
-        results.origin = Some(Origin {
-            environment: run.environment.clone(),
-            request: run.request.clone(),
-            complete: run.complete,
-        });
+        results.origin = Some(run.origin());
         Ok(results)
     }
 }

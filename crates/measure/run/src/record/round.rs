@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use knee_results::PointId;
-use knee_results::{CpuShares, Mark};
+use knee_results::{CpuShares, Mark, PointId};
+use knee_stats::Spread;
 
 use super::SampleLine;
 use crate::job::Phase;
@@ -39,7 +39,7 @@ struct Work {
 
 impl Work {
     fn add(&mut self, line: &SampleLine) {
-        self.done += line.total * line.seconds;
+        self.done += line.spread.total * line.seconds;
         self.seconds += line.seconds;
     }
 
@@ -54,11 +54,12 @@ impl RoundSummary {
         if line.phase != Phase::Measure {
             return;
         }
-        self.min = if self.samples == 0 { line.min } else { self.min.min(line.min) };
-        self.max = self.max.max(line.max);
+        let Spread { min, max, fairness, .. } = line.spread;
+        self.min = if self.samples == 0 { min } else { self.min.min(min) };
+        self.max = self.max.max(max);
         self.samples += 1;
         self.reference = line.reference;
-        self.fairness += line.fairness;
+        self.fairness += fairness;
         self.all.add(line);
         if line.marks.is_empty() {
             self.clean.add(line);

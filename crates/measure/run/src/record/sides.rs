@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use knee_results::{CaseId, Compared, Key, Measured, Order, Origin, PointId, Results, Side};
+use knee_results::{CaseId, Compared, Key, Measured, Order, PointId, Results, Side, VariantPair};
 use knee_stats::{CompareOptions, compare_pairs};
 
 use super::results::case_info;
@@ -35,7 +35,7 @@ impl InTurns {
         let finished = record.finished_rounds()?;
         let name = match (one.id.without_side(), other.id.without_side()) {
             (before, after) if before == after => before,
-            (before, after) => CaseId::new(format!("{before} → {after}")),
+            (before, after) => VariantPair { before, after }.name(),
         };
         let (mut before, mut after) = (side(one, &name), side(other, &name));
         let mut pairs = BTreeMap::new();
@@ -67,13 +67,8 @@ impl InTurns {
             }
             pairs.insert(key, rounds);
         }
-        let origin = Origin {
-            environment: run.environment.clone(),
-            request: run.request.clone(),
-            complete: run.complete,
-        };
-        before.origin = Some(origin.clone());
-        after.origin = Some(origin);
+        before.origin = Some(run.origin());
+        after.origin = Some(run.origin());
         let (keys, pairs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let compared = compare_pairs(&pairs, options);
         let compared = Compared {

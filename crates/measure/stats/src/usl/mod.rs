@@ -43,6 +43,8 @@ pub use many::fit_all;
 pub use model::Usl;
 pub use options::FitOptions;
 
+use serde::Serialize;
+
 use crate::median;
 use intervals::{Resampler, percentiles};
 use least_squares::Law;
@@ -75,7 +77,7 @@ pub struct Estimate {
 }
 
 /// One point against the law.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Residual {
     /// Task count.
     pub tasks: u32,
