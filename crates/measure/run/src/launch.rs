@@ -41,20 +41,24 @@ pub struct Launcher {
     program: PathBuf,
 }
 
-impl Launcher {
-    /// Runners are this same program.
-    pub fn this_program() -> Self {
-        // Not the path it was started by: that file may be replaced meanwhile.
-        Self { program: "/proc/self/exe".into() }
-    }
-
+/// Runs one round: for real, or from a script in tests.
+pub trait Executor {
     /// Runs one round, in a runner or as a command; `receive` gets the testcase's description and
     /// each sample as it is taken.
-    pub fn run(
-        &self,
+    fn run(
+        &mut self,
         job: &Job,
         interrupt: &Interrupt,
-        mut receive: impl FnMut(&str, Sample) -> io::Result<()>,
+        receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
+    ) -> Result<(), Stopped>;
+}
+
+impl Executor for Launcher {
+    fn run(
+        &mut self,
+        job: &Job,
+        interrupt: &Interrupt,
+        receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
     ) -> Result<(), Stopped> {
         if let Source::Command { command } = &job.source {
             let sample = command::run(command, job, interrupt)?;
@@ -62,8 +66,16 @@ impl Launcher {
         }
         self.run_watched(job, interrupt, |_| Ok(()), receive)
     }
+}
 
-    /// Like [`Launcher::run`], for what has a runner; `watch` gets the runner's process number before
+impl Launcher {
+    /// Runners are this same program.
+    pub fn this_program() -> Self {
+        // Not the path it was started by: that file may be replaced meanwhile.
+        Self { program: "/proc/self/exe".into() }
+    }
+
+    /// Like [`Executor::run`], for what has a runner; `watch` gets the runner's process number before
     /// there are any tasks. Tasks are its children, in processes or threads of their own.
     pub fn run_watched(
         &self,

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 
 use knee_host::Interrupt;
 use knee_host::workdir::WorkDir;
-use knee_results::CONFIDENCE;
-use knee_results::{Order, PointId};
+use knee_results::{CONFIDENCE, Order, PointId};
 
 use crate::Catalogue;
 use crate::catalogue::SelectError;
-use crate::job::{Failure, FailureKind, Job, Sample, Source};
-use crate::launch::Launcher;
+use crate::job::{Failure, FailureKind, Job, Source};
+use crate::launch::Executor;
 use crate::needs::{self, Context, TMPFS, unusable_dir};
 use crate::plan::{Case, partner, turns};
 use crate::record::{
@@ -22,28 +21,6 @@ use crate::testcase::Need;
 
 /// What starting and ending a round costs beside its samples, in seconds; for estimates only.
 const ROUND_OVERHEAD: f64 = 0.01;
-
-/// Runs one round: for real, or from a script in tests.
-pub trait Executor {
-    /// See [`Launcher::run`].
-    fn run(
-        &mut self,
-        job: &Job,
-        interrupt: &Interrupt,
-        receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
-    ) -> Result<(), Stopped>;
-}
-
-impl Executor for Launcher {
-    fn run(
-        &mut self,
-        job: &Job,
-        interrupt: &Interrupt,
-        receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
-    ) -> Result<(), Stopped> {
-        Launcher::run(self, job, interrupt, receive)
-    }
-}
 
 /// Is told how a run gets on.
 pub trait Observer {

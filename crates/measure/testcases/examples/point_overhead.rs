@@ -12,7 +12,7 @@ use knee_host::{Placement, Topology};
 use knee_results::CaseId;
 use knee_results::Mode;
 use knee_run::job::{Job, START_TIMEOUT, Source};
-use knee_run::launch::Launcher;
+use knee_run::launch::{Executor, Launcher};
 use knee_run::runner;
 use knee_stats::median;
 use knee_testcases::CATALOGUE;
@@ -55,7 +55,7 @@ fn main() {
                     let start = Instant::now();
                     let mut measured = 0.0;
                     Launcher::this_program()
-                        .run(&job, &interrupt, |_, sample| {
+                        .run(&job, &interrupt, &mut |_, sample| {
                             measured += sample.seconds;
                             Ok(())
                         })

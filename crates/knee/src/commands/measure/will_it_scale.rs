@@ -10,7 +10,7 @@ use knee_results::MAX_TASKS;
 use knee_results::Mode;
 use knee_run::catalogue::Selected;
 use knee_run::job::{Failure, Job, LAYOUTS, START_TIMEOUT};
-use knee_run::launch::Launcher;
+use knee_run::launch::{Executor, Launcher};
 use knee_run::needs::{self, TMPFS};
 use knee_run::plan::Case;
 use knee_run::stopped::Stopped;
@@ -120,8 +120,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         taken: 0,
         total: 0.0,
     };
-    let result = Launcher::this_program()
-        .run(&job, &interrupt, |description, measured| output.sample(description, &measured.rates));
+    let result = Launcher::this_program().run(&job, &interrupt, &mut |description, measured| {
+        output.sample(description, &measured.rates)
+    });
     match result {
         Ok(_) => Ok(ExitStatus::Done),
         Err(Stopped::Interrupted(signal)) => Ok(ExitStatus::Interrupted(signal)),

@@ -9,7 +9,7 @@ use knee_results::{Curve, Knee, Request};
 
 use super::*;
 use crate::catalogue::tests::CATALOGUE;
-use crate::job::{Phase, Source};
+use crate::job::{Phase, Sample, Source};
 use crate::record::{Paused, Record, SCHEMA};
 
 /// Answers each round with the rate that the script gives for its number.
