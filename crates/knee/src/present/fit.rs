@@ -8,9 +8,7 @@ use serde_json::{Value, json as object};
 
 use super::and_more;
 use super::notes::lines;
-
-const BOLD: anstyle::Style = anstyle::Style::new().bold();
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+use crate::present::style::{BOLD, DIM, PLAIN};
 
 /// Version of the JSON document.
 const SCHEMA: u32 = 1;
@@ -98,7 +96,7 @@ fn row(fitted: &FittedCurve, threshold: f64) -> Vec<Cell> {
             return cells.into_iter().chain([finding]).map(|text| Cell::new(text, DIM)).collect();
         }
     };
-    let style = if fit.is_prediction { anstyle::Style::new() } else { DIM };
+    let style = if fit.is_prediction { PLAIN } else { DIM };
     let knee = fit.model.knee(threshold).map_or("-".to_owned(), |n| n.to_string());
     let r2 = fit.r_squared.map_or("-".to_owned(), |r2| format!("{r2:.3}"));
     let (sigma, kappa) = (estimate(&fit.sigma), estimate(&fit.kappa));

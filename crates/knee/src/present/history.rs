@@ -11,9 +11,7 @@ use super::and_more;
 use super::compared::{change, p_value};
 use super::notes::lines;
 use crate::present::sparkline::sparkline;
-
-const BOLD: anstyle::Style = anstyle::Style::new().bold();
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+use crate::present::style::{BOLD, DIM};
 
 /// Version of the JSON document.
 const SCHEMA: u32 = 1;

@@ -12,6 +12,7 @@ pub(crate) mod page;
 pub(crate) mod profile;
 pub(crate) mod progress;
 mod sparkline;
+pub(crate) mod style;
 pub(crate) mod table;
 mod view;
 pub(crate) mod warnings;

@@ -3,7 +3,6 @@
 mod detail;
 mod overview;
 mod remark;
-mod style;
 
 use std::fmt::Write;
 
@@ -11,7 +10,7 @@ use knee_host::number::{percent_beside, tasks, threshold};
 use knee_results::{CONFIDENCE, Curve, Point};
 use knee_run::record::{Record, RunRecord};
 
-use self::style::{BAD, BOLD};
+use super::style::{BAD, BOLD};
 use super::view::View;
 use super::warnings::warnings;
 use super::{failures, notes};

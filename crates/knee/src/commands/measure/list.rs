@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::args::complete;
 use crate::exit::{ExitStatus, usage};
+use crate::present::style::{BOLD, DIM};
 use crate::stdout;
 
 /// List the testcases and their parameters
@@ -48,8 +49,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
 }
 
 fn as_text(testcases: &[&Testcase], screen: &Screen) -> String {
-    let bold = anstyle::Style::new().bold();
-    let dim = anstyle::Style::new().dimmed();
     let mut table = Table::new(vec![Column::left(""), Column::left("").gap(1)]);
     let mut is_first = true;
     for family in Family::ALL {
@@ -58,7 +57,7 @@ fn as_text(testcases: &[&Testcase], screen: &Screen) -> String {
             continue;
         }
         let gap = if std::mem::take(&mut is_first) { "" } else { "\n" };
-        table.text(format!("{gap}{bold}{family}{bold:#}"));
+        table.text(format!("{gap}{BOLD}{family}{BOLD:#}"));
         for testcase in members {
             let star = if QUICK.contains(&testcase.name) { "*" } else { "" };
             let name = format!("  {}{star}", testcase.name);
@@ -77,7 +76,7 @@ fn as_text(testcases: &[&Testcase], screen: &Screen) -> String {
                 notes.push(format!("needs {}", needs.join(", ")));
             }
             if !notes.is_empty() {
-                table.row(vec![Cell::default(), Cell::new(notes.join("; "), dim)]);
+                table.row(vec![Cell::default(), Cell::new(notes.join("; "), DIM)]);
             }
         }
     }
@@ -86,11 +85,10 @@ fn as_text(testcases: &[&Testcase], screen: &Screen) -> String {
 
 /// The legend: what the star and the parameters in the list mean.
 fn legend(testcases: &[&Testcase], screen: &Screen) -> String {
-    let bold = anstyle::Style::new().bold();
     let mut text = String::new();
     if testcases.iter().any(|t| QUICK.contains(&t.name)) {
         let _ =
-            writeln!(text, "\n{bold}*{bold:#}  in the quick set that a bare `knee run` measures");
+            writeln!(text, "\n{BOLD}*{BOLD:#}  in the quick set that a bare `knee run` measures");
     }
     let mut choices: Vec<Choice> = Vec::new();
     for &choice in testcases.iter().flat_map(|t| open(t)).flatten() {
@@ -102,7 +100,7 @@ fn legend(testcases: &[&Testcase], screen: &Screen) -> String {
         return text;
     }
     let head = format!(
-        "\n{bold}parameters{bold:#}  knee run NAME@KEY=VALUE,…; the first value of each list is the default\n"
+        "\n{BOLD}parameters{BOLD:#}  knee run NAME@KEY=VALUE,…; the first value of each list is the default\n"
     );
     text += &screen.wrap(&head, "            ");
     let mut table = Table::new(vec![Column::left(""), Column::left("").gap(1)]);

@@ -6,8 +6,8 @@ use knee_commute::models;
 use knee_host::number::plural;
 use knee_trace::findings::{Counts, Tally, Verdict};
 
-const BOLD: anstyle::Style = anstyle::Style::new().bold();
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+use crate::present::style::{BOLD, DIM};
+
 /// Data that are named.
 const MOST_DATA: usize = 15;
 /// Tests that are named whose results were not expected.

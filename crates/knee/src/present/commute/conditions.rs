@@ -8,8 +8,8 @@ use knee_host::number::plural;
 use knee_host::text::Screen;
 use serde_json::{Value, json};
 
-const BOLD: anstyle::Style = anstyle::Style::new().bold();
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+use crate::present::style::{BOLD, DIM};
+
 /// Version of the documents.
 const SCHEMA: u32 = 1;
 

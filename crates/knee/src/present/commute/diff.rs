@@ -6,9 +6,8 @@ use knee_host::number::plural;
 use knee_trace::findings::{DatumChange, Diff, ToolChange};
 
 use super::check::{VERDICTS, share};
+use crate::present::style::{BOLD, DIM};
 
-const BOLD: anstyle::Style = anstyle::Style::new().bold();
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 /// For people. `most`: how many lines each list has.
 pub(crate) fn text(
     diff: &Diff,

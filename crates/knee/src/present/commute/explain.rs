@@ -7,9 +7,8 @@ use knee_host::number::plural;
 use knee_trace::findings::{Datum, Fix, Ranking, SharedLine, TestLine, way};
 
 use super::check::{conflict_free, share, words};
+use crate::present::style::{BOLD, DIM};
 
-const BOLD: anstyle::Style = anstyle::Style::new().bold();
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 /// Functions that are named of one datum, and operations of one function.
 const MOST_NAMES: usize = 4;
 

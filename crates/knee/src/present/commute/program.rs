@@ -10,7 +10,8 @@ use std::fmt::Write;
 use knee_host::number::plural;
 use knee_trace::findings::TestLine;
 
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+use crate::present::style::DIM;
+
 /// Functions that are named.
 const MOST_NAMED: usize = 15;
 

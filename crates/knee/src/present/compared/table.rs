@@ -12,14 +12,7 @@ use super::{
     Comparisons, change, changes, gaps, medians, method, notes, p_value, quantity, tally, verdict,
 };
 use crate::present::notes::lines;
-
-const BOLD: anstyle::Style = anstyle::Style::new().bold();
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
-const GOOD: anstyle::Style =
-    anstyle::Style::new().fg_color(Some(anstyle::Color::Ansi(anstyle::AnsiColor::Green)));
-const BAD: anstyle::Style =
-    anstyle::Style::new().fg_color(Some(anstyle::Color::Ansi(anstyle::AnsiColor::Yellow)));
-const PLAIN: anstyle::Style = anstyle::Style::new();
+use crate::present::style::{BAD, BOLD, DIM, GOOD, PLAIN};
 
 /// Everything, a block for each run that is compared; `detail` includes all notes.
 pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Screen) -> String {

@@ -6,7 +6,7 @@ use knee_results::{Curve, Knee, Point};
 use knee_run::record::RunRecord;
 
 use super::remark::{against_processes, disturbed};
-use super::style::{BAD, BOLD, PLAIN, UNKNOWN};
+use crate::present::style::{BAD, BOLD, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
 /// Width of a bar of a hundred per cent.

@@ -6,8 +6,8 @@ use knee_results::{Curve, Family, Point};
 use knee_run::record::{Record, RunRecord};
 
 use super::remark::{against_processes, disturbed};
-use super::style::{BAD, DIM, PLAIN, UNKNOWN};
 use crate::present::sparkline::sparkline;
+use crate::present::style::{BAD, DIM, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
 pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {

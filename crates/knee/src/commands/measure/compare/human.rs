@@ -7,9 +7,7 @@ use knee_stats::ministat::{Comparison, DataSet, Quantiles, SYMBOLS, general, plo
 
 use super::numbers::Numbers;
 use super::view::View;
-
-const BOLD: anstyle::Style = anstyle::Style::new().bold();
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+use crate::present::style::{BOLD, DIM};
 
 /// Significant digits, more than measurements justify.
 const DIGITS: usize = 6;

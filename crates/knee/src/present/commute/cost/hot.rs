@@ -6,7 +6,8 @@ use std::fmt::Write;
 use knee_host::number::plural;
 
 use super::kernel_costs::{KernelCosts, Line};
-use super::view::{BOLD, View};
+use super::view::View;
+use crate::present::style::BOLD;
 
 /// Functions of a line that are named.
 const MOST_NAMES: usize = 4;

@@ -13,8 +13,8 @@ use serde_json::{Value, json as object};
 
 pub(crate) use self::kernel_costs::KernelCosts;
 use self::kernel_costs::Line;
-use self::view::BOLD;
 pub(crate) use self::view::View;
+use crate::present::style::BOLD;
 
 /// Version of the document.
 const SCHEMA: u32 = 1;

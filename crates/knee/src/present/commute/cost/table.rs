@@ -9,10 +9,7 @@ use knee_trace::{Figures, Spread};
 
 use super::kernel_costs::KernelCosts;
 use super::view::View;
-
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
-/// What stands for a figure that there is not.
-const UNKNOWN: &str = "-";
+use crate::present::style::{DIM, UNKNOWN};
 
 pub(super) fn render(kernels: &[KernelCosts], view: &View<'_>, screen: &Screen) -> String {
     let labels = match kernels {

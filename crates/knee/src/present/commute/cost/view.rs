@@ -1,7 +1,5 @@
 //! What the text shows.
 
-pub(super) const BOLD: anstyle::Style = anstyle::Style::new().bold();
-
 /// What the text shows.
 pub(crate) struct View<'a> {
     /// In the order of rows.
