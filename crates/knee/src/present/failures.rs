@@ -2,7 +2,7 @@
 
 use knee_run::record::PointFailure;
 
-use super::grouped;
+use super::enumeration::grouped;
 
 /// One failed point.
 pub(super) fn line(failure: &PointFailure) -> String {

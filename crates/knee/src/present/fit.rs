@@ -6,7 +6,7 @@ use knee_results::{Curve, Key, Results};
 use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit};
 use serde_json::{Value, json as object};
 
-use super::and_more;
+use super::enumeration::and_more;
 use super::notes::lines;
 use crate::present::style::{BOLD, DIM, PLAIN};
 

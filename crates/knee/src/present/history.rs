@@ -7,8 +7,8 @@ use knee_host::text::Screen;
 use knee_results::{Results, Series};
 use serde_json::{Value, json as object};
 
-use super::and_more;
 use super::compared::{change, p_value};
+use super::enumeration::and_more;
 use super::notes::lines;
 use crate::present::sparkline::sparkline;
 use crate::present::style::{BOLD, DIM};

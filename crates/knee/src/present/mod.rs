@@ -3,6 +3,7 @@
 pub(crate) mod commute;
 pub(crate) mod compared;
 pub(crate) mod csv;
+mod enumeration;
 mod failures;
 pub(crate) mod fit;
 pub(crate) mod history;
@@ -44,26 +45,6 @@ pub(crate) fn render(record: &Record, view: &View<'_>, out: &mut dyn Write) -> a
             Err(lacking.into())
         }
     }
-}
-
-/// ` and 3 more`; empty for none.
-fn and_more(more: usize) -> String {
-    if more > 0 { format!(" and {more} more") } else { String::new() }
-}
-
-/// `items` in groups of those that are the `same`, in the order of the first of each.
-fn grouped<'t, T>(
-    items: impl IntoIterator<Item = &'t T>,
-    same: impl Fn(&T, &T) -> bool,
-) -> Vec<Vec<&'t T>> {
-    let mut groups: Vec<Vec<&T>> = Vec::new();
-    for item in items {
-        match groups.iter_mut().find(|group| same(group[0], item)) {
-            Some(group) => group.push(item),
-            None => groups.push(vec![item]),
-        }
-    }
-    groups
 }
 
 #[cfg(test)]

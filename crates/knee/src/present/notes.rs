@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use knee_host::text::Screen;
 
-const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+use super::style::DIM;
 
 /// Most notes below a table; `--detail` prints them all.
 const MOST: usize = 3;

@@ -14,14 +14,13 @@ use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::noise::{Doubts, doubts};
 use self::seats::{Limit, shared_beyond, without_spare_cpu};
+use super::enumeration::NAMED;
 use super::view::View;
 
 /// Five rounds reach 93.75%, which the head of the table says; fewer need a word.
 const LEAST_CONFIDENCE: f64 = 0.93;
 /// The confidence of six rounds is computed, and a hair below what it is compared with.
 const ROUNDING: f64 = 1e-9;
-/// Points named in a warning; the others are counted.
-const NAMED: usize = 4;
 
 /// One line of caution.
 pub(crate) enum Warning {

@@ -12,7 +12,7 @@ use knee_results::{CaseId, Compared, ComparedPoint, Gap, PointId, Results, Verdi
 use knee_run::noise::NoiseFloors;
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict, pairs_to_claim};
 
-use super::{and_more, grouped};
+use super::enumeration::{and_more, grouped};
 
 /// One run, and what each of the others says compared with it.
 pub(crate) struct Comparisons<'r> {

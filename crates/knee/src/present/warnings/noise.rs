@@ -6,8 +6,7 @@ use knee_host::number::{percent_beside, spread, tasks};
 use knee_results::{Curve, PointId};
 use knee_run::noise::NoiseFloors;
 
-use super::NAMED;
-use crate::present::and_more;
+use crate::present::enumeration::{NAMED, and_more};
 
 /// A point whose efficiency differs from the threshold by less than chance alone may show.
 #[derive(Debug, Clone)]

@@ -1,0 +1,24 @@
+//! Lists within a sentence.
+
+/// Points named in a warning; the others are counted.
+pub(super) const NAMED: usize = 4;
+
+/// ` and 3 more`; empty for none.
+pub(super) fn and_more(more: usize) -> String {
+    if more > 0 { format!(" and {more} more") } else { String::new() }
+}
+
+/// `items` in groups of those that are the `same`, in the order of the first of each.
+pub(super) fn grouped<'t, T>(
+    items: impl IntoIterator<Item = &'t T>,
+    same: impl Fn(&T, &T) -> bool,
+) -> Vec<Vec<&'t T>> {
+    let mut groups: Vec<Vec<&T>> = Vec::new();
+    for item in items {
+        match groups.iter_mut().find(|group| same(group[0], item)) {
+            Some(group) => group.push(item),
+            None => groups.push(vec![item]),
+        }
+    }
+    groups
+}
