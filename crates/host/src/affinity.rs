@@ -42,8 +42,10 @@ pub fn confine(cpus: &[u32]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if cpu as usize >= CpuSet::MAX_CPU {
-            let reason =
-                format!("CPU {cpu} is beyond the {} that a task can be bound to", CpuSet::MAX_CPU);
+            let reason = format!(
+                "a task cannot be bound to CPU {cpu}; the limit is {} CPUs",
+                CpuSet::MAX_CPU
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         set.set(cpu as usize);

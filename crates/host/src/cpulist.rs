@@ -47,13 +47,13 @@ pub enum CpuListError {
         piece: String,
     },
     /// A stride or group of 0, or a group that takes more CPUs than it has.
-    #[error("`{piece}` has an impossible stride; A-B:N takes every Nth CPU, N at least 1")]
+    #[error("`{piece}` has an invalid stride; A-B:N takes every Nth CPU, with N at least 1")]
     Stride {
         /// The piece between two commas.
         piece: String,
     },
     /// A CPU number that no Linux kernel can have.
-    #[error("`{piece}` names a CPU above {MAX_CPU}, more than any kernel supports")]
+    #[error("`{piece}` contains a CPU above {MAX_CPU}, more than any kernel supports")]
     TooLarge {
         /// The piece between two commas.
         piece: String,
@@ -239,8 +239,8 @@ mod tests {
         }
         assert!(error("0,").starts_with("`` is not a CPU"));
         assert!(error("0,7-3").contains("`7-3` runs backwards"));
-        assert!(error("0-3:0").contains("`0-3:0` has an impossible stride"));
-        assert!(error("0-3:3/2").contains("impossible stride"));
+        assert!(error("0-3:0").contains("`0-3:0` has an invalid stride"));
+        assert!(error("0-3:3/2").contains("invalid stride"));
         assert!(error("0-4000000000").contains("above 65535"));
         assert!(error("99999999999999999999").contains("above 65535"));
     }

@@ -30,7 +30,7 @@ pub enum Placement {
 
 /// A text that names no placement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no placement `{0}`; choose cores, smt, compact, scatter or none")]
+#[error("no placement is named `{0}`; choose cores, smt, compact, scatter or none")]
 pub struct UnknownPlacement(pub String);
 
 impl Placement {
@@ -204,7 +204,7 @@ mod tests {
             assert_eq!(json, format!("\"{placement}\""));
         }
         let error = "dense".parse::<Placement>().unwrap_err().to_string();
-        assert!(error.starts_with("there is no placement `dense`; choose cores"));
+        assert!(error.starts_with("no placement is named `dense`; choose cores"));
     }
 
     #[test]

@@ -110,15 +110,16 @@ impl Exclusion {
         match self {
             Exclusion::Offline => match cpus.first() {
                 Some(cpu) if cpus.len() == 1 => format!(
-                    "switch it on with `echo 1 | sudo tee /sys/devices/system/cpu/cpu{cpu}/online`"
+                    "bring it online with `echo 1 | sudo tee \
+                     /sys/devices/system/cpu/cpu{cpu}/online`"
                 ),
-                _ => format!("switch them on with `sudo chcpu --enable {cpus}`"),
+                _ => format!("bring them online with `sudo chcpu --enable {cpus}`"),
             },
             Exclusion::Affinity | Exclusion::Isolated => {
                 format!("start knee with `taskset -c {cpus}` or a list that includes them")
             }
-            Exclusion::Cgroup => "widen cpuset.cpus of the group or of the container \
-                 (docker --cpuset-cpus, systemd AllowedCPUs=)"
+            Exclusion::Cgroup => "extend the cpuset.cpus of the cgroup or container (docker \
+                --cpuset-cpus, systemd AllowedCPUs=)"
                 .to_owned(),
             Exclusion::Absent => "leave them out of the list".to_owned(),
         }
@@ -130,8 +131,8 @@ impl fmt::Display for Exclusion {
         out.write_str(match self {
             Exclusion::Offline => "offline",
             Exclusion::Affinity => "outside the affinity mask that knee was started with",
-            Exclusion::Cgroup => "outside the cpuset of knee's control group",
-            Exclusion::Isolated => "isolated by the kernel's command line",
+            Exclusion::Cgroup => "outside the cpuset of knee's cgroup",
+            Exclusion::Isolated => "isolated by the kernel command line",
             Exclusion::Absent => "not in this machine",
         })
     }
@@ -142,7 +143,8 @@ impl fmt::Display for Exclusion {
 pub enum TopologyError {
     /// The affinity mask cannot be read.
     #[error(
-        "cannot read which CPUs this process may use (sched_getaffinity); is it filtered by a sandbox?"
+        "cannot determine which CPUs this process may use: sched_getaffinity failed; check \
+         whether a sandbox filters it"
     )]
     Affinity(#[source] io::Error),
     /// No CPU is left.
@@ -436,8 +438,8 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "this process may not use \
-             CPU 3 (offline: switch it on with \
-             `echo 1 | sudo tee /sys/devices/system/cpu/cpu3/online`), \
+             CPU 3 (offline: bring it online with `echo 1 | sudo tee \
+             /sys/devices/system/cpu/cpu3/online`), \
              CPUs 8-9 (outside the affinity mask that knee was started with: \
              start knee with `taskset -c 8-9` or a list that includes them), \
              CPU 99 (not in this machine: leave them out of the list); it may use 0-2"

@@ -40,8 +40,8 @@ pub(crate) use tell;
 pub(crate) fn tell_of_debug_build() {
     if cfg!(debug_assertions) {
         tell!(
-            "knee: this is a debug build, and so are its testcases: their rates mean nothing; build knee with \
-             --release"
+            "knee: this is a debug build, so the rates of its testcases are meaningless; build \
+             knee with --release"
         );
     }
 }

@@ -35,7 +35,7 @@ echo ×1        100    150  +50.0%  +50.0% to +50.0%  0.0020  ▲ faster
 echo ×2        200    250  +25.0%  +25.0% to +25.0%  0.0020  ▲ faster
 
 2 points: 2 faster.
-medians over rounds in turns (ABBA); changes within a round by Hodges and Lehmann, with 95.0% intervals; p by Wilcoxon's signed ranks, corrected for 2 points (Benjamini–Hochberg); changes of less than 2.0% do not matter
+medians over interleaved rounds (ABBA); Hodges–Lehmann changes within a round, with 95.0% intervals; p by Wilcoxon's signed ranks, corrected for 2 points (Benjamini–Hochberg); changes below 2.0% do not count
 
 "#]]
     );
@@ -54,9 +54,9 @@ fn a_note_counts_the_rounds_that_are_left_out() {
     });
     fs::write(scratch.record().join("samples.jsonl"), lines.collect::<String>()).unwrap();
     let finished = finish(&mut scratch.knee(&["ab", "--resume", "record"]));
-    finished.assert_code(0).assert_stdout_has("~ too few rounds to tell").assert_stdout_has(
-        "echo: only 3 rounds can be used of 6, as the others were disturbed, and a claim at 95% \
-         confidence takes 6: ",
+    finished.assert_code(0).assert_stdout_has("~ too few rounds").assert_stdout_has(
+        "echo: knee can use only 3 rounds of 6, because the others were disturbed, and 95% \
+         confidence requires 6; ",
     );
 }
 
@@ -137,7 +137,9 @@ fn a_side_that_fails_ends_the_comparison_with_its_words() {
     let failing = "sh -c 'sleep 1000 & echo what is wrong >&2; exit 3'";
     let finished = ab(&scratch, &["--before", "true", "--after", failing]);
     finished.assert_code(4).assert_stderr_has("exited with status 3: what is wrong");
-    finished.assert_stdout_has("nothing before (given up with the other), nothing after");
+    finished.assert_stdout_has(
+        "no result before (not measured, because the other side failed), no result after",
+    );
     assert!(sides(&scratch).len() < 3, "one side alone was measured on");
     assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
     let _ = fs::remove_dir_all(scratch.record());
@@ -198,12 +200,12 @@ fn a_misspelt_testcase_is_not_taken_for_a_command() {
     refused(&["read1@nosuch"], "parameters are written KEY=VALUE, here file=own|same");
     refused(&["vm_mmap1@di=mutx"], "did you mean di=mutex?");
     refused(&["vm_mmpa1@di=mutex"], "did you mean vm_mmap1@di=mutex");
-    refused(&["vm_page_fault4@shootdown=lazy,di=mutex"], "it needs map=tree or map=rcu");
+    refused(&["vm_page_fault4@shootdown=lazy,di=mutex"], "it requires map=tree or map=rcu");
     refused(&["vm_mmap2@di=mutex"], "vm_mmap2 has no parameter");
     refused(&["famly:vm"], "did you mean family:vm?");
     refused(&["family:vm"], "family:vm matches several testcases");
     refused(&["vm_mmap1@di=*"], "matches several testcases");
-    refused(&["vm_mmap1@di=mutex", "--rate"], "--rate is for commands");
+    refused(&["vm_mmap1@di=mutex", "--rate"], "--rate applies only to commands");
 }
 
 #[test]
@@ -215,7 +217,7 @@ fn what_cannot_be_compared_is_refused_before_anything_runs() {
     };
     let pair = ["--before", "true", "--after", "true"];
     refused(&["--before", "true"], "--after");
-    refused(&["--before", "open1", "--after", "true"], "nothing in common");
+    refused(&["--before", "open1", "--after", "true"], "cannot be compared");
     refused(&["--before", " ", "--after", "true"], "name a command");
     refused(&["--before", "none.so", "--after", "true"], "none.so: No such file");
     refused(&[&pair[..], &["-r", "5"]].concat(), "use -r 6 or more");
@@ -224,11 +226,11 @@ fn what_cannot_be_compared_is_refused_before_anything_runs() {
     for (option, value) in
         [("--mode", "threads"), ("--samples", "2"), ("--interval", "1"), ("--warmup", "0")]
     {
-        let words = format!("{option} is for testcases, and these are commands");
+        let words = format!("{option} applies only to testcases");
         refused(&[&pair[..], &[option, value]].concat(), &words);
     }
     fs::create_dir(scratch.path().join("run")).unwrap();
     finish(&mut scratch.run(&["getppid1", "-t", "1", "-m", "threads"])).assert_code(0);
     let other = finish(&mut scratch.knee(&["ab", "--resume", "record"]));
-    other.assert_code(2).assert_stderr_has("no record of `knee ab`");
+    other.assert_code(2).assert_stderr_has("not of knee ab");
 }

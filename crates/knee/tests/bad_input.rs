@@ -77,14 +77,14 @@ fn a_description_that_is_none_is_named_with_its_line() {
     spoilt(&|_| String::new()).all_refuse("bad/run.json:1: EOF");
     spoilt(&|text| text.lines().take(9).collect::<Vec<_>>().join("\n"))
         .all_refuse("bad/run.json:9: EOF");
-    spoilt(&|_| "{\n\"a\": 1}".to_owned()).all_refuse("bad/run.json:1: this is no record");
+    spoilt(&|_| "{\n\"a\": 1}".to_owned()).all_refuse("bad/run.json:1: this is not a record");
     spoilt(&|_| "1\n2\n3\n".to_owned()).all_refuse("bad/run.json:2: trailing characters");
     spoilt(&|text| text.replacen("\"interval\": 0.2", "\"interval\": NaN", 1))
         .all_refuse("bad/run.json:15: expected value");
     spoilt(&|text| text.replacen("\"interval\": 0.2", "\"interval\": 1e999", 1))
         .all_refuse("bad/run.json:15: number out of range");
     spoilt(&|text| text.replacen("\"interval\": 0.2", "\"interval\": -0.2", 1))
-        .all_refuse("bad/run.json: request.interval: -0.2 is not from");
+        .all_refuse("bad/run.json: request.interval: -0.2 is not in");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_description_that_is_no_text_is_named_with_its_line() {
 fn a_newer_schema_is_refused_with_both_versions() {
     Records::new()
         .spoil("run.json", |text| text.replacen("\"schema\": 1", "\"schema\": 99", 1))
-        .all_refuse("bad/run.json has schema 99, and this knee reads 1");
+        .all_refuse("bad/run.json has schema 99, but this knee reads 1");
 }
 
 #[test]
@@ -125,11 +125,11 @@ fn a_sample_that_is_none_is_named_with_its_line() {
         .all_refuse("bad/samples.jsonl:3: missing field `total`");
     third(&number("total", "NaN")).all_refuse("bad/samples.jsonl:3: expected value");
     third(&number("total", "1e999")).all_refuse("bad/samples.jsonl:3: number out of range");
-    third(&number("total", "1e300")).all_refuse("bad/samples.jsonl:3: total: 1e300 is not from");
-    third(&number("total", "-1")).all_refuse("bad/samples.jsonl:3: total: -1.0 is not from");
-    third(&number("seconds", "0")).all_refuse("bad/samples.jsonl:3: seconds: 0.0 is not from");
+    third(&number("total", "1e300")).all_refuse("bad/samples.jsonl:3: total: 1e300 is not in");
+    third(&number("total", "-1")).all_refuse("bad/samples.jsonl:3: total: -1.0 is not in");
+    third(&number("seconds", "0")).all_refuse("bad/samples.jsonl:3: seconds: 0.0 is not in");
     third(&|line| line.replace("getppid1", "mmap1"))
-        .all_refuse("bad/samples.jsonl:3: run.json knows no point mmap1 threads");
+        .all_refuse("bad/samples.jsonl:3: run.json has no point mmap1 threads");
 }
 
 #[test]
@@ -140,13 +140,13 @@ fn a_complete_run_that_lacks_samples_says_how_many_rounds_and_what_to_do() {
         })
     };
     lines(0).all_refuse(
-        "bad/samples.jsonl lacks 4 of 4 rounds that run.json says were measured, the first of \
-         getppid1 threads ×1; measure them again with: knee run --resume bad",
+        "bad/samples.jsonl lacks 4 of the 4 rounds listed as measured in run.json, the first for \
+         getppid1 threads ×1; to measure them again: knee run --resume bad",
     );
-    lines(6).all_refuse("bad/samples.jsonl lacks 1 of 4 rounds");
+    lines(6).all_refuse("bad/samples.jsonl lacks 1 of the 4 rounds");
     Records::new()
         .spoil("samples.jsonl", |text| text[..text.len() - 2].to_owned())
-        .all_refuse("bad/samples.jsonl lacks 1 of 4 rounds");
+        .all_refuse("bad/samples.jsonl lacks 1 of the 4 rounds");
 
     let records = Records::new();
     fs::remove_file(records.bad("samples.jsonl")).unwrap();
@@ -162,7 +162,7 @@ fn what_is_left_of_a_record_is_shown_before_it_is_said_what_is_missing() {
         finish(&mut records.scratch.knee(args))
             .assert_code(3)
             .assert_stdout_has("\n1")
-            .assert_stderr_has("lacks 1 of 4 rounds");
+            .assert_stderr_has("lacks 1 of the 4 rounds");
     }
 }
 
@@ -175,7 +175,7 @@ fn what_a_record_has_lost_is_measured_again_as_it_is_said() {
     let lines: Vec<&str> = whole.lines().collect();
     fs::write(&samples, lines[..lines.len() - 1].join("\n") + "\n").unwrap();
     let lost = finish(&mut scratch.knee(&["show", "record"]));
-    lost.assert_code(3).assert_stderr_has("measure them again with: knee run --resume record");
+    lost.assert_code(3).assert_stderr_has("to measure them again: knee run --resume record");
     finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
     finish(&mut scratch.knee(&["show", "record"])).assert_code(0);
     assert_eq!(scratch.samples().len(), lines.len());
@@ -190,7 +190,7 @@ fn a_fit_says_of_which_rounds_it_is_not() {
         });
     finish(&mut records.scratch.knee(&["fit", "bad"]))
         .assert_code(0)
-        .assert_stdout_has("(1 of 2 rounds were finished)");
+        .assert_stdout_has("(only 1 of 2 rounds finished)");
 }
 
 #[test]
@@ -201,12 +201,12 @@ fn points_that_a_killed_run_has_not_reached_are_gaps() {
             let first = text.lines().filter(|line| line.contains("\"tasks\":1,"));
             first.map(|line| line.to_owned() + "\n").collect()
         });
-    let gap = "no round of it was finished";
+    let gap = "no round finished";
     for (command, finished) in records.of_each_command() {
         let says = match command {
-            "compare" => format!("getppid1 (threads ×2): nothing after ({gap})"),
-            "fit" => format!("nothing of getppid1 threads ×2 ({gap})"),
-            "history" => format!("bad has nothing of getppid1 threads ×2 ({gap})"),
+            "compare" => format!("getppid1 (threads ×2): no result after ({gap})"),
+            "fit" => format!("no result for getppid1 threads ×2 ({gap})"),
+            "history" => format!("bad has no result for getppid1 threads ×2 ({gap})"),
             "report" => "not measured".to_owned(),
             _ => "note  the run was killed".to_owned(),
         };
@@ -221,8 +221,8 @@ fn what_is_no_record_at_all_is_named() {
     for (command, finished) in records.of_each_command() {
         let (code, says) = match command {
             "compare" => (2, "bad: this is neither a record"),
-            "fit" | "history" | "report" => (3, "bad holds no results that knee knows"),
-            _ => (3, "bad holds no run.json"),
+            "fit" | "history" | "report" => (3, "bad contains no results"),
+            _ => (3, "bad contains no run.json"),
         };
         assert!(finished.code == Some(code) && finished.stderr.contains(says), "{finished:#?}");
     }
@@ -241,7 +241,7 @@ fn a_table_without_a_line_among_others_is_a_gap() {
     finish(&mut scratch.knee(&["compare", "old", "new"]))
         .assert_code(0)
         .assert_stdout_has("read1")
-        .assert_stdout_has("its table has no measurement");
+        .assert_stdout_has("its table is empty");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_noise_floor_that_cannot_be_read_is_said_and_not_overwritten() {
     fs::create_dir_all(&state).unwrap();
     for (text, says) in [
         ("{\"schema\": 2, \"hostname\":", "noise.json: EOF while parsing"),
-        ("{\"schema\": 99}", "noise.json has schema 99, and this knee reads 2"),
+        ("{\"schema\": 99}", "noise.json has schema 99, but this knee reads 2"),
     ] {
         fs::write(state.join("noise.json"), text).unwrap();
         finish(&mut records.scratch.knee(&["show", "good"]))
@@ -260,6 +260,6 @@ fn a_noise_floor_that_cannot_be_read_is_said_and_not_overwritten() {
             .assert_stderr_has(says);
     }
     let mut run = records.scratch.run(&["getppid1", "-t", "1", "-m", "threads", "--aa"]);
-    finish(run.args(["-r", "4"])).assert_code(3).assert_stderr_has("cannot keep the noise floor");
+    finish(run.args(["-r", "4"])).assert_code(3).assert_stderr_has("cannot save the noise floor");
     assert_eq!(fs::read_to_string(state.join("noise.json")).unwrap(), "{\"schema\": 99}");
 }

@@ -32,7 +32,7 @@ look    50%     0% 100%
          on toggle look
 
 6 of 11 situations of 6 pairs commute (55%).
-A situation is a class of initial states and arguments in which the model does the same; shares are of situations, not of what programs do.
+A situation is a class of initial states and arguments for which the model behaves the same; each situation counts once, however often real programs reach it.
 
 "#]]
     );

@@ -146,7 +146,7 @@ fn what_is_missing_is_told_and_what_differs_is_not_merged() {
     fs::write(&lines, text.replace("\"schema\":1", "\"schema\":9")).unwrap();
     commute(&scratch, &["matrix", "one"])
         .assert_code(3)
-        .assert_stderr_has("one/tests.jsonl:1: it has schema 9, and this knee reads 1");
+        .assert_stderr_has("one/tests.jsonl:1: it has schema 9, but this knee reads 1");
 }
 
 #[test]

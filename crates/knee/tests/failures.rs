@@ -64,7 +64,7 @@ fn a_prepare_function_that_hangs_is_given_up() {
     let Some(plugin) = compile_plugin(&scratch, "stuck_prepare") else { return };
     let mut command = scratch.run(&["-t", "1", "-m", "processes", "--plugin", &plugin]);
     let finished = finish(command.args(["--start-timeout", "0.5"]));
-    finished.assert_code(4).assert_stderr_has("no sign of life");
+    finished.assert_code(4).assert_stderr_has("no response for");
     assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
     assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
 }
@@ -76,7 +76,7 @@ fn a_prepare_function_that_fails_is_noticed_at_once_and_what_it_started_is_ended
     let mut command = scratch.run(&["-t", "1", "-m", "processes", "--plugin", &plugin]);
     // Were the runner's pipes waited for, which the orphan holds open, it would be called hung.
     let finished = finish(command.args(["--start-timeout", "50"]));
-    finished.assert_code(4).assert_stderr_has("was killed by SIGABRT while it prepared");
+    finished.assert_code(4).assert_stderr_has("was killed by SIGABRT during preparation");
     finished.assert_stderr_has("nothing works here");
     assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
     assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
@@ -244,7 +244,7 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
         finish(&mut scratch.knee(args)).assert_code(2).assert_stderr_has(hint);
     };
     refuse(&["run", "getppid1", "-t", "0"], "at least 1 task");
-    refuse(&["run", "getppid1", "-t", "1000000"], "more than the 16384");
+    refuse(&["run", "getppid1", "-t", "1000000"], "at most 16384");
     refuse(&["run", "getppid1", "-t", "-1"], "not a task count");
     refuse(&["run", "getpid1"], "did you mean getppid1");
     refuse(&["run", "family:memroy"], "did you mean memory");
@@ -278,7 +278,7 @@ fn what_processes_cannot_share_is_measured_as_threads_or_refused() {
     refused.assert_code(3).assert_stderr_has("epoch1 processes").assert_stderr_has("-m threads");
     assert!(scratch.samples().iter().all(|line| line["testcase"] == "getppid1"));
     // It would be refused again.
-    refused.assert_stdout_has("the run lacks 1 point of testcases for threads only");
+    refused.assert_stdout_has("the run lacks 1 point of testcases that run only as threads");
     assert!(!refused.stdout.contains("--resume"), "{refused:#?}");
 
     let scratch = Scratch::new();
@@ -287,7 +287,7 @@ fn what_processes_cannot_share_is_measured_as_threads_or_refused() {
     assert!(scratch.samples().iter().all(|line| line["mode"] == "threads"));
 
     let will_it_scale = |name| finish(&mut scratch.knee(&["will-it-scale", name, "-s", "1"]));
-    will_it_scale("epoch1_processes").assert_code(3).assert_stderr_has("threads only");
+    will_it_scale("epoch1_processes").assert_code(3).assert_stderr_has("must be threads");
 }
 
 #[test]

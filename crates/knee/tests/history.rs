@@ -55,5 +55,5 @@ fn too_few_runs_are_refused_with_the_command_for_two() {
     let missing = ["a", "b", "c", "d", "e", "f"];
     finish(scratch.knee(&["history"]).args(missing))
         .assert_code(3)
-        .assert_stderr_has("a: there is no such file");
+        .assert_stderr_has("a: no such file");
 }

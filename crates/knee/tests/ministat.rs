@@ -102,7 +102,7 @@ fn the_confidence_of_ministats_table_is_not_what_it_says_and_that_of_a_person_is
 fn numbers_whose_squares_are_too_large_are_not_compared() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
     command.args(["compare", "-A", "iguana", "extreme"]);
-    finish(command.current_dir(DATA)).assert_stdout_has("extreme: no comparison with iguana");
+    finish(command.current_dir(DATA)).assert_stdout_has("extreme: not compared with iguana");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn errors_name_file_line_and_value() {
         assert_eq!(finished.stdout, "");
     };
     fails("1\n2\n3x\n", &[], 2, "numbers: line 3: \"3x\" is not a number");
-    fails("1\n2\n", &[], 2, "numbers: 2 numbers in column 1; at least 3 are needed");
+    fails("1\n2\n", &[], 2, "numbers: 2 numbers in column 1; at least 3 are required");
     fails("1 2\n", &["-C", "2"], 2, "numbers: 1 number in column 2");
     fails("", &[], 2, "numbers: 0 numbers");
     fails("1\n2\n3\nnan\n", &[], 2, "numbers: line 4: NaN is not a finite number");

@@ -66,7 +66,7 @@ fn the_table_is_printed_although_the_noise_floor_cannot_be_saved() {
     let finished = aa(&scratch, "getppid1", &[]);
     finished.assert_code(3).assert_stdout_has("getppid1 threads");
     finished.assert_stderr_has("noise floor of this machine: typically");
-    finished.assert_stderr_has("knee show getppid1").assert_stderr_has("cannot keep");
+    finished.assert_stderr_has("knee show getppid1").assert_stderr_has("cannot save");
     assert!(!finished.stdout.contains(UNKNOWN), "it has just been measured: {finished:#?}");
 }
 

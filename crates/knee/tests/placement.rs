@@ -120,7 +120,7 @@ fn a_cgroup_limits_cpus_and_time() {
         .args(["-o", "record", "--interval", "0.2"])
         .current_dir(scratch.path());
     let finished = finish(&mut command);
-    finished.assert_code(0).assert_stdout_has("a cgroup grants 0.5 CPUs");
+    finished.assert_code(0).assert_stdout_has("a cgroup limits CPU time to 0.5 CPUs");
     assert_eq!(scratch.run_json()["request"]["tasks"], serde_json::json!([1]));
 }
 

@@ -84,7 +84,7 @@ fn a_plugin_beside_a_built_in_testcase_and_a_name_that_is_taken() {
     std::fs::copy(&plugin, &taken).unwrap();
     finish(&mut scratch.run(&["getppid1", "--plugin", taken.to_str().unwrap()]))
         .assert_code(2)
-        .assert_stderr_has("there is already a testcase getppid1");
+        .assert_stderr_has("a testcase named getppid1 already exists");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn what_is_no_plugin_is_refused_with_the_command_that_makes_one() {
     std::fs::write(&text, "not an object").unwrap();
     finish(&mut scratch.run(&["-t", "1", "--plugin", text.to_str().unwrap()]))
         .assert_code(2)
-        .assert_stderr_has("text.so: it is no shared object")
+        .assert_stderr_has("text.so: it is not a shared object")
         .assert_stderr_has("cc -O2 -shared -fPIC");
     finish(&mut scratch.run(&["--plugin", "missing.so"]))
         .assert_code(2)
@@ -105,8 +105,8 @@ fn what_is_no_plugin_is_refused_with_the_command_that_makes_one() {
 fn a_plugin_without_a_required_symbol_is_reported_once() {
     let scratch = Scratch::new();
     for (name, source, says) in [
-        ("empty", "int nothing;", "it defines no testcase_description"),
-        ("idle", "char *testcase_description = \"idle\";", "it defines no function testcase"),
+        ("empty", "int nothing;", "it does not define testcase_description"),
+        ("idle", "char *testcase_description = \"idle\";", "it does not define function testcase"),
     ] {
         let file = scratch.path().join(format!("{name}.c"));
         std::fs::write(&file, source).unwrap();

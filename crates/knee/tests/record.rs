@@ -13,9 +13,7 @@ fn a_directory_that_is_no_run_was_an_error_of_a_file_told_twice() {
     let scratch = Scratch::new();
     for command in [&["show", "work"][..], &["run", "--resume", "work"]] {
         let finished = finish(&mut scratch.knee(command));
-        finished
-            .assert_code(3)
-            .assert_stderr_has("work holds no run.json: is it a run's directory?");
+        finished.assert_code(3).assert_stderr_has("work contains no run.json");
         assert!(!finished.stderr.contains("os error"), "{finished:#?}");
     }
     assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
@@ -70,7 +68,7 @@ fn a_debug_build_says_that_its_rates_mean_nothing() {
     let scratch = Scratch::new();
     let is_debug = cfg!(debug_assertions);
     let finished = finish(&mut scratch.run(&["getppid1", "-t", "1", "-m", "threads"]));
-    let says = "knee: this is a debug build, and so are its testcases: their rates mean nothing";
+    let says = "knee: this is a debug build, so the rates of its testcases are meaningless";
     assert_eq!(finished.assert_code(0).stderr.contains(says), is_debug, "{finished:#?}");
     let head = finished.stdout.lines().next().unwrap();
     assert_eq!(head.ends_with(" · debug build of knee"), is_debug, "{finished:#?}");

@@ -18,7 +18,7 @@ fn the_page_of_a_record_holds_every_curve_and_gap_and_is_the_same_each_time() {
         fs::read_to_string(path).unwrap()
     };
     let html = page("a.html");
-    for text in ["mmap1", "tcp_loopback1", "build1", "there is no C compiler called cc"] {
+    for text in ["mmap1", "tcp_loopback1", "build1", "there is no C compiler named cc"] {
         assert!(html.contains(text), "{text}");
     }
     assert_eq!(html, page("b.html"));
@@ -45,8 +45,8 @@ fn results_of_will_it_scale_are_shown_and_compared_with_records() {
     let mut command = scratch.knee(&["report", "curves.csv", "record", "-o", "-"]);
     let html = finish(command.current_dir(DATA)).assert_code(0).stdout.clone();
     for text in [
-        "results of will-it-scale: no record of machine and time",
-        "the machine, the kernel, the time, what single tasks did and where the CPUs were are not known",
+        "results of will-it-scale: machine and time unknown",
+        "the machine, the kernel, the time, the rates of single tasks and the placement are unknown",
         // Of a CSV file, and of the record.
         r#"<li class="tile" data-case="mmap1" data-family="memory""#,
         r#"<li class="tile" data-case="build1""#,
@@ -68,8 +68,8 @@ fn output_that_does_not_tell_its_number_of_tasks_is_in_words() {
         finish(command.args(args)).assert_code(0).stdout.clone()
     };
     let html = page(&["before.txt", "after.txt"]);
-    assert!(html.contains("results, and of none the task count is known</h1>"));
-    assert!(html.contains("neither mode nor task count. Name its file like"));
+    assert!(html.contains("results, all without a task count</h1>"));
+    assert!(html.contains("neither mode nor task count. Name the file like"));
     assert!(html.contains("Against before.txt: inconclusive ×1.000"));
     assert!(page(&["mmap1_threads-4.txt"]).contains("measured at 4 tasks: no curve</h1>"));
 }
@@ -114,17 +114,17 @@ fn json_that_is_no_matrix_is_refused_with_how_to_get_one() {
     let make = "`knee commute matrix --json > FILE` writes a matrix";
     refuse(
         &listed,
-        &format!("some.json: it is JSON, but no record of when operations commute: {make}"),
+        &format!("some.json: it is JSON, but not a matrix of commuting operations: {make}"),
     );
     refuse(
         "{\"schema\": 2, \"kind\": \"commute matrix\"}",
-        "some.json: it has schema 2, and this knee reads 1: have this knee write it anew",
+        "some.json: it has schema 2, but this knee reads 1; regenerate it with this knee",
     );
     refuse("{\"schema\": 1, \"kind\": \"commute matrix\"}", "some.json: missing field");
-    refuse("{\"schema\": 1,", "some.json: it looks like JSON but is not valid: EOF");
+    refuse("{\"schema\": 1,", "some.json: it looks like JSON but is invalid: EOF");
     let samples = format!("{DATA}/record/samples.jsonl");
     let finished = finish(&mut scratch.knee(&["report", &samples]));
-    finished.assert_code(3).assert_stderr_has("neither run.json of a run");
+    finished.assert_code(3).assert_stderr_has("expected run.json of a run");
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn what_is_no_record_is_refused_and_no_page_is_left() {
         let mut command = scratch.knee(&["report"]);
         finish(command.args(args)).assert_code(code).assert_stderr_has(says);
     };
-    refuse(&["nowhere"], 3, "nowhere: there is no such file");
-    refuse(&["work"], 3, "work holds no results that knee knows");
-    refuse(&["a", "a"], 2, "a is named twice");
+    refuse(&["nowhere"], 3, "nowhere: no such file");
+    refuse(&["work"], 3, "work contains no results");
+    refuse(&["a", "a"], 2, "a appears twice");
     assert!(!scratch.path().join("report.html").exists());
     let record = format!("{DATA}/record");
     refuse(&[&record, "-o", "no/where.html"], 3, "cannot write no/where.html");

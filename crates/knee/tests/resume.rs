@@ -35,7 +35,7 @@ fn a_running_run_cannot_be_resumed() {
     });
     finish(&mut scratch.knee(&["run", "--resume", "record"]))
         .assert_code(3)
-        .assert_stderr_has("record is being written by another knee");
+        .assert_stderr_has("another knee is writing record");
     finish(&mut scratch.run(&["getppid1"])).assert_code(3).assert_stderr_has("another knee");
     signal(&child, Signal::KILL);
     child.wait().unwrap();
@@ -89,7 +89,7 @@ fn a_run_resumes_only_on_the_machine_that_began_it() {
         let scratch = recorded(|run| run["environment"][what] = other.into());
         let before = files(&scratch);
         let finished = finish(&mut scratch.knee(&["run", "--resume", "record"]));
-        finished.assert_code(2).assert_stderr_has(other).assert_stderr_has("and this is");
+        finished.assert_code(2).assert_stderr_has(other).assert_stderr_has("but this machine is");
         assert_eq!(files(&scratch), before);
     }
 }

@@ -75,19 +75,18 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrowthError {
     /// There is one, or none.
-    #[error("growth compares task counts: it needs at least two captures")]
+    #[error("growth compares task counts, so it needs at least two captures")]
     TooFew,
     /// It is not known what was done meanwhile.
-    #[error(
-        "{title} has no iterations, or no time: growth is of testcases, as of knee profile TESTCASE"
-    )]
+    #[error("{title} has no iteration count or CPU time; use captures of knee profile TESTCASE")]
     NoWork {
         /// Its title.
         title: String,
     },
     /// They are of different things.
     #[error(
-        "{one} and {other} differ in more than their tasks: testcase, mode and clock must be the same"
+        "{one} and {other} differ in more than the task count; testcase, mode and clock must be \
+         the same"
     )]
     Different {
         /// A title.
@@ -96,7 +95,7 @@ pub enum GrowthError {
         other: String,
     },
     /// Two have the same task count.
-    #[error("two captures have the same task count, {tasks}: name one capture per task count")]
+    #[error("two captures have the same task count, {tasks}; name one capture per task count")]
     Twice {
         /// The number.
         tasks: u32,

@@ -139,7 +139,7 @@ pub fn main() -> i32 {
     let mut words = std::env::args_os().skip(2);
     let pipe = words.next().and_then(|fd| fd.to_str()?.parse().ok());
     let (Some(pipe), Some(program)) = (pipe, words.next()) else {
-        eprintln!("knee {SUBCOMMAND} is started by knee profile, not by hand");
+        eprintln!("knee {SUBCOMMAND} is internal to knee profile; do not start it by hand");
         return 2;
     };
     // SAFETY: it was left open for us, and nobody else here knows it.

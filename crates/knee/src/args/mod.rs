@@ -17,7 +17,7 @@ pub(crate) fn percentage(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
     match number.parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
-        _ => Err("a percentage above 0 and up to 100 is wanted, such as 5%".to_owned()),
+        _ => Err("must be a percentage above 0 and up to 100, such as 5%".to_owned()),
     }
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('s').unwrap_or(text).trim();
     match number.parse::<f64>() {
         Ok(seconds) if (0.01..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("a time in seconds from 0.01 to 86400 is wanted, such as 0.2".to_owned()),
+        _ => Err("must be a time in seconds from 0.01 to 86400, such as 0.2".to_owned()),
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn require_utf8(option: &str, path: &Path) -> anyhow::Result<()> {
     match path.to_str() {
         Some(_) => Ok(()),
         None => Err(usage(format!(
-            "{option} {}: the record cannot hold a path that is not UTF-8; rename it",
+            "{option} {}: the path is not UTF-8, so the record cannot hold it; rename it",
             path.display()
         ))),
     }

@@ -43,7 +43,7 @@ impl FromStr for Tasks {
                 None => (count(range)?, count(range)?),
             };
             if first > last {
-                return Err(format!("{piece:?} goes down: write {last}-{first}"));
+                return Err(format!("{piece:?} runs backwards; write {last}-{first}"));
             }
             tasks.listed.extend((first..=last).step_by(step as usize));
         }
@@ -55,8 +55,8 @@ fn count(text: &str) -> Result<u32, String> {
     match text.trim().parse::<u64>() {
         Ok(0) => Err("a point has at least 1 task".to_owned()),
         Ok(n) if n <= u64::from(MAX_TASKS) => Ok(n as u32),
-        Ok(n) => Err(format!("{n} tasks are more than the {MAX_TASKS} that knee runs at once")),
-        Err(_) => Err(format!("{text:?} is not a task count: write 1,2,4 or 1-8 or auto")),
+        Ok(n) => Err(format!("{n} tasks are too many; knee runs at most {MAX_TASKS} at once")),
+        Err(_) => Err(format!("{text:?} is not a task count; write 1,2,4 or 1-8 or auto")),
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     fn absurd_numbers_are_refused_with_a_reason() {
         let refusal = |text: &str| text.parse::<Tasks>().unwrap_err();
         assert!(refusal("0").contains("at least 1"));
-        assert!(refusal("1000000").contains("more than"));
+        assert!(refusal("1000000").contains("too many"));
         assert!(refusal("1-99999999999999999999").contains("not a task count"));
         assert!(refusal("-1").contains("not a task count"));
         assert!(refusal("4-2").contains("2-4"));

@@ -60,14 +60,15 @@ pub(crate) fn table(
         .filter(|(key, ..)| is_shown(key));
     let mut notes = Vec::new();
     if let Some((first, measured, reason)) = gaps.next() {
-        let what = if measured.rounds.is_empty() { "nothing" } else { "not all" };
+        let what =
+            if measured.rounds.is_empty() { "no result for" } else { "incomplete result for" };
         let more = and_more(gaps.count());
-        notes.push(format!("{what} of {first} ({reason}){more}"));
+        notes.push(format!("{what} {first} ({reason}){more}"));
     }
     if curves.iter().any(|c| c.fit.as_ref().is_ok_and(|fit| !fit.is_prediction)) {
         notes.push(
-            "a fit to fewer than six different task counts describes them and is no prediction: \
-             measure more (-t)"
+            "a fit to fewer than six task counts only describes them and predicts nothing; measure \
+             more task counts (-t)"
                 .to_owned(),
         );
     }
@@ -146,7 +147,9 @@ fn finding(fit: &Fit) -> String {
             let interval = interval.unwrap_or_default();
             format!("▼ peaks at {} tasks{interval}, then loses", tasks(peak.value))
         }
-        (None, Some(limit)) => format!("◐ contended: {} times one task at most", tasks(limit)),
+        (None, Some(limit)) => {
+            format!("◐ contended: at most {} times the rate of one task", tasks(limit))
+        }
         (None, None) => "● no limit in sight".to_owned(),
     };
     what + &hedge

@@ -56,7 +56,7 @@ pub(crate) fn table(runs: &[Results], series: &[Series], detail: bool, screen: &
         let more = and_more(gap.points.len() - 1);
         let (first, reason) = &gap.points[0];
         let run = runs[gap.run].source.display();
-        format!("{run} has nothing of {first} ({reason}){more}")
+        format!("{run} has no result for {first} ({reason}){more}")
     };
     text += &lines(gaps.iter().map(note), (!detail).then_some("--detail prints them"), screen);
     let changed = series.iter().filter(|series| !series.changes.is_empty()).count();
@@ -79,7 +79,7 @@ fn gaps(runs: &[Results], series: &[Series]) -> Vec<Gaps> {
         let missing = |series: &&Series| !series.values.iter().any(|&(nr, _)| nr == run);
         let named = |series: &Series| {
             let measured = runs[run].points.get(&series.key);
-            let reason = measured.map_or(Some("not asked for"), |measured| measured.gap.as_deref());
+            let reason = measured.map_or(Some("not requested"), |measured| measured.gap.as_deref());
             (series.key.to_string(), reason.unwrap_or("no rounds").to_owned())
         };
         let points: Vec<_> = series.iter().filter(missing).map(named).collect();

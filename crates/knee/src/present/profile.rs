@@ -18,7 +18,7 @@ pub(crate) fn summary(capture: &Capture) -> String {
     }
     line += &format!(" by {}", capture.clock.event);
     if capture.clock.user_only {
-        line += " without the kernel";
+        line += " in user mode only";
     }
     if let Some(cpu) = capture.cpu_seconds {
         line += &format!(", {} of CPU time", number::time(cpu));
@@ -27,7 +27,7 @@ pub(crate) fn summary(capture: &Capture) -> String {
         && work.iterations > 0
     {
         let cost = cpu / work.iterations as f64;
-        line += &format!(", {} for each iteration", number::time(cost));
+        line += &format!(", {} per iteration", number::time(cost));
     }
     line + "\n"
 }
@@ -53,12 +53,12 @@ pub(crate) fn losses(capture: &Capture) {
     let all = capture.samples() + losses.lost;
     let share = |part: u64| number::percent(part as f64 / all.max(1) as f64);
     if capture.samples() == 0 && capture.clock.event == "off-cpu" {
-        tell!("knee: no samples: no thread was without a CPU for long; sample for longer with -d");
+        tell!("knee: no samples: no thread was off-CPU for long; sample for longer with -d");
     } else if is_hardly_sampled(capture) {
         tell!(
-            "knee: CPU time for about {} samples was used, and {} were taken: processes that live for \
-             less than a millisecond are hardly sampled one by one; as root, or with \
-             kernel.perf_event_paranoid=0, they are",
+            "knee: only {1} of about {0} expected samples: processes that live for less than a \
+             millisecond are rarely sampled; to sample them, run as root, or set \
+             kernel.perf_event_paranoid=0",
             due(capture).unwrap_or(0.0).round(),
             capture.samples()
         );
@@ -68,24 +68,21 @@ pub(crate) fn losses(capture: &Capture) {
         );
     }
     if losses.lost > 0 {
-        tell!("knee: {} samples were lost ({}): try a lower -F", losses.lost, share(losses.lost));
+        tell!("knee: {} samples were lost ({}); try a lower -F", losses.lost, share(losses.lost));
     }
     if losses.throttled > 0 {
-        tell!(
-            "knee: the kernel stopped sampling for a while, {} times: try a lower -F",
-            losses.throttled
-        );
+        tell!("knee: the kernel paused sampling {} times; try a lower -F", losses.throttled);
     }
     if losses.cut > 0 {
         tell!(
-            "knee: the stacks of {} samples ({}) are deeper than the kernel records, and lack their outermost \
-             functions: sysctl kernel.perf_event_max_stack=1024 as root",
+            "knee: the stacks of {} samples ({}) are too deep for the kernel and lack their \
+             outermost functions; run as root: sysctl kernel.perf_event_max_stack=1024",
             losses.cut,
             share(losses.cut)
         );
     }
     if losses.unreadable > 0 {
-        tell!("knee: {} records could not be read, and are left out", losses.unreadable);
+        tell!("knee: skipped {} unreadable records", losses.unreadable);
     }
 }
 
@@ -110,14 +107,15 @@ pub(crate) fn wait_losses(waits: &LockWaits) {
         // A wait has two records.
         let all = 2 * waits.all().acquisitions + losses.lost;
         tell!(
-            "knee: {} records were lost ({}), and {} waits are left out because of that or because \
-             they had begun before: waits are more and longer than shown; take fewer tasks",
+            "knee: {} records were lost ({}), and {} waits are left out for that reason or \
+             because they had begun before the recording; the real waits are more and longer than \
+             shown; use fewer tasks",
             losses.lost,
             number::percent(losses.lost as f64 / all as f64),
             losses.unmatched
         );
     }
     if losses.unreadable > 0 {
-        tell!("knee: {} records could not be read, and are left out", losses.unreadable);
+        tell!("knee: skipped {} unreadable records", losses.unreadable);
     }
 }

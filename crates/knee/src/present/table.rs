@@ -110,12 +110,12 @@ fn closing(curves: &[Curve], view: &View<'_>) -> String {
         })
         .collect();
     if !worst.is_empty() {
-        let _ = write!(text, " First to stop: {}.", worst.join(", "));
+        let _ = write!(text, " First to stop scaling: {}.", worst.join(", "));
     }
     if !disturbed.is_empty() {
         let n = disturbed.len();
         let curves = if n == 1 { "curve is" } else { "curves are" };
-        let _ = write!(text, " {n} disturbed {curves} not counted.");
+        let _ = write!(text, " {n} disturbed {curves} excluded.");
     }
     text.push('\n');
     text

@@ -167,7 +167,7 @@ fn a_curve_that_lost_its_point_at_one_task_does_not_scale() {
     example.record.run.complete = false;
     example.record.run.end = Some(RunEnd::Interrupted);
     example
-        .says("continue it with: knee run --resume runs/example\n")
+        .says("to continue it: knee run --resume runs/example\n")
         .says("1 of 2 curves has no point at 1 task")
         .never_says("add 1 to -t")
         .says("1 of 1 curve stays above 80% efficiency up to 2 tasks.");
@@ -182,7 +182,10 @@ fn the_head_has_the_rounds_that_were_measured_and_a_note_what_they_did_not_reach
     example.record.run.request.precision = Some(0.01);
     example
         .says("\n6–8 rounds of ")
-        .says("1 of 2 points did not reach the ±1.0% asked for with 95% confidence, at worst getppid1 processes ×2 (±14%)")
+        .says(
+            "1 of 2 points did not reach the requested ±1.0% at 95% confidence, at worst \
+             getppid1 processes ×2 (±14%)",
+        )
         .says("--max-time");
 }
 
@@ -195,7 +198,7 @@ fn disturbed_rows_are_marked() {
         .rounds("getuid1", 1, 100.0, 6)
         .rounds("getuid1", 2, 200.0, 6);
     example.says("100% 0.0% ! - ▄█\n").says("100% 0.0% - ▄█\n").says(
-        "1 of 48 samples was disturbed (1 starved by other work) and is left out where there are",
+        "1 of 48 samples was disturbed (1 preempted by other work) and is left out where possible",
     );
     let detail = example.shown_in_detail();
     assert!(detail.contains("200 to 200 ! 2.00×"), "{detail}");
@@ -207,10 +210,10 @@ fn nobody_is_asked_to_believe_a_point_with_nothing_but_disturbed_samples() {
         (0..6).fold(example, |e, _| e.round("getppid1", tasks, f64::from(tasks), 2))
     };
     let half = disturbed(Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 1, 1.0, 6), 2);
-    half.says("all samples of getppid1 processes ×2 were disturbed: do not believe these points")
+    half.says("all samples of getppid1 processes ×2 were disturbed, so do not trust these points")
         .says(" !! ");
     let all = disturbed(disturbed(Example::new(&["getppid1"], &[1, 2]), 1), 2);
-    all.says("all samples of this run were disturbed: do not believe it").never_says("left out");
+    all.says("all samples of this run were disturbed, so do not trust it").never_says("left out");
 }
 
 #[test]
@@ -267,18 +270,24 @@ fn the_first_to_stop_are_sorted_by_the_efficiency_that_is_shown() {
 #[test]
 fn a_task_with_a_helper_on_the_next_cpu_occupies_two() {
     let one_cpu_each = Example::new(&["getppid1"], &[1, 8]).rounds("getppid1", 8, 1.0, 6);
-    one_cpu_each.says("from 8 tasks on, no CPU is left").never_says("share CPUs");
+    one_cpu_each.says("with 8 tasks or more, no CPU is free").never_says("share CPUs");
     let more_than_cpus = Example::new(&["getppid1"], &[8, 9]).rounds("getppid1", 9, 1.0, 6);
-    more_than_cpus.says("points with more than 8 tasks share CPUs").says("from 9 tasks on, no CPU");
+    more_than_cpus
+        .says("points with more than 8 tasks share CPUs")
+        .says("with 9 tasks or more, no CPU");
     let two_cpus_each = Example::new(&["context_switch1@helper=next-cpu"], &[1, 4, 5])
         .rounds("context_switch1@helper=next-cpu", 1, 1.0, 6)
         .rounds("context_switch1@helper=next-cpu", 4, 1.0, 6);
     two_cpus_each
-        .says("from 4 tasks (two CPUs each, as in context_switch1@helper=next-cpu) on, no CPU is left")
+        .says(
+            "with 4 tasks (two CPUs per task, as in context_switch1@helper=next-cpu) or more, no CPU \
+             is free",
+        )
         .never_says("share CPUs");
     let beyond = two_cpus_each.rounds("context_switch1@helper=next-cpu", 5, 1.0, 6);
     beyond.says(
-        "points with more than 4 tasks (two CPUs each, as in context_switch1@helper=next-cpu) share",
+        "points with more than 4 tasks (two CPUs per task, as in context_switch1@helper=next-cpu) \
+         share",
     );
     let mut alone = Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 2, 1.0, 6);
     alone.record.run.request.cpus = vec![0];
@@ -295,11 +304,11 @@ fn a_knee_within_the_noise_is_doubted_on_both_sides_of_the_threshold() {
     let of_its_own = [("getppid1", 2, 0.05)];
     example(158.0)
         .floors(0.01, &of_its_own)
-        .says("a knee that could be noise: getppid1 processes (79% at 2 tasks, noise floor 5.0%)")
+        .says("possibly noise, not a knee: getppid1 processes (79% at 2 tasks, noise floor 5.0%)")
         .never_says("typical");
     example(162.0)
         .floors(0.01, &of_its_own)
-        .says("a knee that noise could hide: getppid1 processes (81% at 2 tasks, noise floor");
+        .says("possibly a knee, hidden by noise: getppid1 processes (81% at 2 tasks, noise floor");
     example(140.0).floors(0.01, &of_its_own).never_says("noise floor");
     example(190.0).floors(0.01, &of_its_own).never_says("noise floor");
 }
@@ -311,5 +320,5 @@ fn a_noise_floor_of_other_testcases_is_called_that() {
         .rounds("getppid1", 2, 158.0, 6)
         .floors(0.05, &[("getuid1", 2, 0.01)])
         .says("noise floor typically 5.0%)")
-        .says("A floor said to be typical is that of other testcases");
+        .says("A typical floor comes from other testcases");
 }

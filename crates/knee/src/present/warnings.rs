@@ -60,40 +60,41 @@ impl fmt::Display for Warning {
             Self::Incomplete { end, dir } => {
                 let how = match end {
                     Some(RunEnd::Interrupted) => "was interrupted",
-                    Some(RunEnd::Failed) => "could not write its record",
+                    Some(RunEnd::Failed) => "stopped because it could not write its record",
                     Some(RunEnd::Done) => "lacks the points that failed",
-                    None => "was killed or is still going on",
+                    None => "was killed or is still running",
                 };
-                write!(f, "the run {how}; continue it with: knee run --resume {}", dir.display())
+                write!(f, "the run {how}; to continue it: knee run --resume {}", dir.display())
             }
             Self::OtherMode { points } => write!(
                 f,
-                "the run lacks {} of testcases for threads only: measure them in a run with -m threads",
+                "the run lacks {} of testcases that run only as threads; measure them in a run \
+                 with -m threads",
                 plural(*points, "point")
             ),
             Self::FewRounds { rounds: 1, asked: 1, .. } => {
-                write!(f, "one round says nothing about its spread; six give 95%: -r 6")
+                write!(f, "one round shows no spread; use six rounds for 95% confidence: -r 6")
             }
             Self::FewRounds { rounds, asked, confidence } if rounds < asked => write!(
                 f,
-                "knee can use only {rounds} of {asked} rounds at some points, for {:.0}% confidence; \
-                 six give 95%: reduce other load, or use more rounds",
+                "knee can use only {rounds} of {asked} rounds at some points, which gives {:.0}% \
+                 confidence; 95% requires six: reduce other load, or use more rounds",
                 confidence * 100.0
             ),
             Self::FewRounds { rounds, confidence, .. } => write!(
                 f,
-                "{rounds} rounds give only {:.0}% confidence; six give 95%: -r 6",
+                "{rounds} rounds give only {:.0}% confidence; use six rounds for 95%: -r 6",
                 confidence * 100.0
             ),
             Self::Imprecise { asked, points, of, worst } => write!(
                 f,
-                "{points} of {of} points did not reach the ±{} asked for with 95% confidence, at \
-                 worst {worst}; allow a longer --max-time, or reduce other load",
+                "{points} of {of} points did not reach the requested ±{} at 95% confidence, at \
+                 worst {worst}; use a longer --max-time, or reduce other load",
                 spread(*asked)
             ),
             Self::Unbelievable { all: true, .. } => write!(
                 f,
-                "all samples of this run were disturbed: do not believe it; reduce other load \
+                "all samples of this run were disturbed, so do not trust it; reduce other load \
                  and run it again"
             ),
             Self::Unbelievable { points, .. } => {
@@ -105,8 +106,8 @@ impl fmt::Display for Warning {
                 }
                 write!(
                     f,
-                    " were disturbed: do not believe these points (marked !!); reduce \
-                     other load, or use more rounds"
+                    " were disturbed, so do not trust these points (marked !!); reduce other \
+                     load, or use more rounds"
                 )
             }
             Self::Marked { marked, of, marks } => {
@@ -115,15 +116,15 @@ impl fmt::Display for Warning {
                 let (were, are) = if *marked == 1 { ("was", "is") } else { ("were", "are") };
                 write!(
                     f,
-                    "{marked} of {of} samples {were} disturbed ({}) and {are} left out where there \
-                     are others (rows marked !); reduce other load, or use more rounds",
+                    "{marked} of {of} samples {were} disturbed ({}) and {are} left out where \
+                     possible (rows marked !); reduce other load, or use more rounds",
                     list.join(", ")
                 )
             }
             Self::NoSpareCpu { from } => write!(
                 f,
-                "from {from} on, no CPU is left for the measuring process, which interrupts a \
-                 task for some microseconds per sample"
+                "with {from} or more, no CPU is free for the measuring process, so it interrupts a \
+                 task for a few microseconds per sample"
             ),
             Self::NoSingleTask { curves, of, asked } => {
                 if curves == of {
@@ -137,22 +138,22 @@ impl fmt::Display for Warning {
             }
             Self::Oversubscribed { beyond } => write!(
                 f,
-                "points with more than {beyond} share CPUs: their efficiency is not that of more \
-                 cores"
+                "points with more than {beyond} share CPUs, so their efficiency does not show how \
+                 more cores would scale"
             ),
             Self::Quota { cpus } => write!(
                 f,
-                "a cgroup grants {cpus:.1} CPUs of time: curves flatten there, whatever the \
-                 kernel does; lift cpu.max to see further"
+                "a cgroup limits CPU time to {cpus:.1} CPUs, so curves flatten there whatever the \
+                 kernel does; raise cpu.max to see beyond"
             ),
             Self::Busy { threads } => write!(
                 f,
-                "other work wanted a CPU when the run began ({threads} runnable): stop it and run \
-                 this again"
+                "other work was waiting for CPUs when the run began ({threads} runnable); stop it \
+                 and run again"
             ),
-            Self::KneeInNoise(doubts) => write!(f, "a knee that could be noise: {doubts}"),
+            Self::KneeInNoise(doubts) => write!(f, "possibly noise, not a knee: {doubts}"),
             Self::KneeHiddenByNoise(doubts) => {
-                write!(f, "a knee that noise could hide: {doubts}")
+                write!(f, "possibly a knee, hidden by noise: {doubts}")
             }
             Self::NoNoiseFloor => {
                 write!(f, "the noise floor of this machine is unknown: knee run --aa measures it")
@@ -163,11 +164,11 @@ impl fmt::Display for Warning {
 
 fn describe(mark: Mark) -> &'static str {
     match mark {
-        Mark::Starved => "starved by other work",
-        Mark::Steal => "robbed by the hypervisor",
+        Mark::Starved => "preempted by other work",
+        Mark::Steal => "with steal time",
         Mark::Late => "taken late",
         Mark::Clock => "with a clock jump",
-        Mark::Stalled => "with a task that stood still",
+        Mark::Stalled => "with a stalled task",
     }
 }
 

@@ -92,7 +92,7 @@ fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
 /// The noise floors kept for the machine of `run`. Results are worth showing without them too.
 pub(crate) fn kept_floors(run: &RunRecord) -> Option<NoiseFloors> {
     NoiseFloors::kept_for(run).unwrap_or_else(|error| {
-        tell!("knee: the noise floor is not used: {error}");
+        tell!("knee: ignoring the noise floor: {error}");
         None
     })
 }

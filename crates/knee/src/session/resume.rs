@@ -16,15 +16,16 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
         (Machine::from(&run.environment), Machine::from(&Environment::capture(&run.request.dir)));
     if then != now {
         return Err(usage(format!(
-            "--resume {}: that run was begun on {then}, and this is {now}: rounds of different \
-             machines do not mix; resume it there, or begin a new run here",
+            "--resume {}: the run began on {then}, but this machine is {now}; rounds from \
+             different machines cannot be combined; resume the run there, or start a new one here",
             dir.display()
         )));
     }
     for case in run.cases.iter().filter(|case| case.is_built_in()) {
         CATALOGUE.of_record(&case.id).map_err(|error| {
             usage(format!(
-                "--resume {}: this knee cannot measure {}: {error}; use the knee that began the run",
+                "--resume {}: this knee cannot measure {}: {error}; use the knee that started the \
+                 run",
                 dir.display(),
                 case.id
             ))
@@ -32,7 +33,7 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
     }
     let cpus: CpuList = run.request.cpus.iter().copied().collect();
     Topology::read()?.restrict(&cpus).map_err(|error| {
-        usage(format!("--resume {}: that run used CPUs {cpus}: {error}", dir.display()))
+        usage(format!("--resume {}: the run used CPUs {cpus}: {error}", dir.display()))
     })?;
     Ok(paused.go_on()?)
 }

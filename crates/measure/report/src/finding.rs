@@ -21,7 +21,7 @@ pub(crate) fn sentence(reading: &Reading) -> String {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();
         return match off_chart {
             0 => "Nothing was measured".to_owned(),
-            n => format!("{}, and of none the task count is known", plural(n, "result")),
+            n => format!("{}, all without a task count", plural(n, "result")),
         };
     }
     let comparisons: Vec<String> =
@@ -43,7 +43,7 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
         let away = |by: &Comparison| by.ratio.map_or(0.0, |ratio| ratio.ratio.ln().abs());
         of(verdict).max_by(|a, b| away(a.3).total_cmp(&away(b.3))).map(|(case, curve, n, by)| {
             let place = curve.curve.mode().tasks(*n);
-            let by = by.ratio.map_or("by no ratio".to_owned(), |ratio| change(ratio.ratio));
+            let by = by.ratio.map_or("by an unknown ratio".to_owned(), |ratio| change(ratio.ratio));
             format!("{by} ({}, {place})", case.name)
         })
     };
@@ -97,13 +97,13 @@ fn scaling(reading: &Reading) -> String {
     }
     match curve.verdict {
         Verdict::Retrograde => format!(
-            "{} of {all} testcases lose throughput to more tasks; {text}",
+            "{} of {all} testcases lose throughput with more tasks; {text}",
             with(Verdict::Retrograde)
         ),
         Verdict::Contended => {
             format!("{} of {all} testcases stop scaling; {text}", with(Verdict::Contended))
         }
-        _ => format!("All {all} testcases scale; the least: {text}"),
+        _ => format!("All {all} testcases scale; the worst: {text}"),
     }
 }
 
@@ -139,16 +139,16 @@ fn commuting(matrix: &Matrix) -> String {
     });
     let (always, never, all) = (with(100), with(0), plural(pairs.len(), "pair"));
     match least {
-        None => format!("No situation of {interface} was looked at"),
+        None => format!("No situation of {interface} was explored"),
         Some(_) if always == pairs.len() => {
-            format!("{interface}: {all} of operations, and all always commute")
+            format!("{interface}: {all} of operations, which always commute")
         }
         Some(_) if never > 0 => {
             format!("{interface}: {always} of {all} of operations always commute, {never} never")
         }
         Some(pair) => format!(
-            "{interface}: {always} of {all} of operations always commute; {} and {} the least, in {} \
-             of their situations",
+            "{interface}: {always} of {all} of operations always commute; {} and {} commute \
+             least, in {} of their situations",
             pair.operations[0],
             pair.operations[1],
             percent(f64::from(pair.percent().unwrap_or(0)) / 100.0)
@@ -233,11 +233,12 @@ mod tests {
         let bad: &[_] = &[(1, 10.0), (2, 5.0)];
         assert_eq!(
             title(&page(&[good, bad, good])),
-            "1 of 3 testcases lose throughput to more tasks; b peaks at 1 thread, then loses 50% of its throughput"
+            "1 of 3 testcases lose throughput with more tasks; b peaks at 1 thread, then loses \
+             50% of its throughput"
         );
         assert_eq!(
             title(&page(&[good, good])),
-            "All 2 testcases scale; the least: a scales to 2 threads at 95% efficiency"
+            "All 2 testcases scale; the worst: a scales to 2 threads at 95% efficiency"
         );
     }
 
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(title(&Page::default()), "Nothing was measured");
         let off_chart = vec!["mmap1: 388 k in 1 round".to_owned()];
         let page = Page { runs: vec![Run { off_chart, ..Run::default() }], ..Page::default() };
-        assert_eq!(title(&page), "1 result, and of none the task count is known");
+        assert_eq!(title(&page), "1 result, all without a task count");
     }
 
     #[test]
@@ -282,15 +283,15 @@ mod tests {
         };
         assert_eq!(
             title(&page(&[(1, 1), (2, 3), (1, 2)])),
-            "map: 1 of 3 pairs of operations always commute; get and put2 the least, in 50% of \
+            "map: 1 of 3 pairs of operations always commute; get and put2 commute least, in 50% of \
              their situations"
         );
         assert_eq!(
             title(&page(&[(1, 1), (0, 3), (1, 2)])),
             "map: 1 of 3 pairs of operations always commute, 1 never"
         );
-        assert_eq!(title(&page(&[(1, 1)])), "map: 1 pair of operations, and all always commute");
-        assert_eq!(title(&page(&[(0, 0)])), "No situation of map was looked at");
+        assert_eq!(title(&page(&[(1, 1)])), "map: 1 pair of operations, which always commute");
+        assert_eq!(title(&page(&[(0, 0)])), "No situation of map was explored");
         let mut both = self::page(&[&[(2, 10.0)]]);
         both.matrices = page(&[(1, 1)]).matrices;
         assert_eq!(title(&both), "1 testcase measured at 2 tasks: no curve");

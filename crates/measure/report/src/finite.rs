@@ -39,7 +39,7 @@ fn clean(curve: &mut Curve) {
     curve.missing.dedup_by_key(|gap| gap.tasks);
     curve.measured = knee_results::Curve::new(measured.case.clone(), measured.mode, points);
     if curve.fit.as_ref().is_ok_and(|fit| !fit_is_finite(fit)) {
-        curve.fit = Err("a coefficient came out as no number".to_owned());
+        curve.fit = Err("a coefficient is not a number".to_owned());
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
         fit.sigma.value = f64::NAN;
         curve.fit = Ok(fit);
         clean(&mut curve);
-        assert_eq!(curve.fit, Err("a coefficient came out as no number".to_owned()));
+        assert_eq!(curve.fit, Err("a coefficient is not a number".to_owned()));
     }
 
     #[test]

@@ -97,14 +97,14 @@ pub struct Differing {
 #[derive(Debug, thiserror::Error)]
 pub enum MatrixError {
     /// It is no JSON, or is cut off.
-    #[error("it looks like JSON but is not valid: {0}; {MAKE}")]
+    #[error("it looks like JSON but is invalid: {0}; {MAKE}")]
     NotJson(serde_json::Error),
     /// It is something else.
-    #[error("it is JSON, but no record of when operations commute: {MAKE}")]
+    #[error("it is JSON, but not a matrix of commuting operations: {MAKE}")]
     OtherKind,
     /// It was written by another version of knee.
     #[error(
-        "it has schema {found}, and this knee reads {SCHEMA}: have this knee write it anew \
+        "it has schema {found}, but this knee reads {SCHEMA}; regenerate it with this knee \
          ({MAKE}), or read it with the knee that wrote it"
     )]
     Schema {
@@ -159,17 +159,17 @@ impl Matrix {
         let mut names = BTreeSet::new();
         for MatrixOperation { name, .. } in &self.operations {
             if !names.insert(name) {
-                return Err(format!("operation {name} is there twice"));
+                return Err(format!("operation {name} occurs twice"));
             }
         }
         let mut pairs = BTreeSet::new();
         for pair in &self.pairs {
             let [a, b] = &pair.operations;
             if let Some(unknown) = pair.operations.iter().find(|name| !names.contains(name)) {
-                return Err(format!("a pair has operation {unknown}, which is not listed"));
+                return Err(format!("a pair contains operation {unknown}, which is not listed"));
             }
             if !pairs.insert([a.min(b), a.max(b)]) {
-                return Err(format!("pair {a} and {b} is there twice"));
+                return Err(format!("pair {a} and {b} occurs twice"));
             }
             if pair.commuting > pair.situations {
                 let Pair { situations, commuting, .. } = pair;
@@ -256,26 +256,32 @@ mod tests {
         let good = matrix(vec![pair("get", "put", 1, 3)]).to_json();
         let spoilt = |from: &str, to: &str| refusal(&good.replacen(from, to, 1));
         assert!(
-            refusal("{").starts_with("it looks like JSON but is not valid: EOF"),
+            refusal("{").starts_with("it looks like JSON but is invalid: EOF"),
             "{}",
             refusal("{")
         );
         for other in ["[1]", "{\"schema\": 1, \"interfaces\": []}"] {
             assert_eq!(
                 refusal(other),
-                "it is JSON, but no record of when operations commute: `knee commute matrix \
+                "it is JSON, but not a matrix of commuting operations: `knee commute matrix \
                  --json > FILE` writes a matrix"
             );
         }
         let newer = spoilt("\"schema\": 1", "\"schema\": 2");
-        assert!(newer.starts_with("it has schema 2, and this knee reads 1"), "{newer}");
+        assert!(newer.starts_with("it has schema 2, but this knee reads 1"), "{newer}");
         let lost = spoilt("\"situations\": 3,", "");
         assert!(lost.starts_with("missing field `situations` at line 42"), "{lost}");
         let above = spoilt("\"commuting\": 1", "\"commuting\": 4");
         assert!(above.starts_with("get and put commute in 4 of 3 situations; `knee"), "{above}");
         let unknown = spoilt("\"name\": \"put\"", "\"name\": \"poke\"");
-        assert!(unknown.starts_with("a pair has operation put, which is not listed"), "{unknown}");
+        assert!(
+            unknown.starts_with(
+                "a pair contains operation put, which is not \
+            listed"
+            ),
+            "{unknown}"
+        );
         let twice = matrix(vec![pair("get", "put", 1, 3), pair("put", "get", 1, 3)]).to_json();
-        assert!(refusal(&twice).starts_with("pair put and get is there twice"));
+        assert!(refusal(&twice).starts_with("pair put and get occurs twice"));
     }
 }

@@ -75,7 +75,7 @@ fn a_page_of_two_runs_has_an_overview_and_each_curve_in_numbers_and_sentences() 
     page.cases.retain(|case, _| case.testcase == "fork1");
     page.curves.retain(|curve| curve.measured.case.testcase == "fork1");
     let text = words(&render(&page));
-    assert_data_eq!(lines(&text, "The same as a table", 6), file!["data/overview.txt"].raw());
+    assert_data_eq!(lines(&text, "Show as a table", 6), file!["data/overview.txt"].raw());
     let case = "Rates are iterations per second.";
     assert_data_eq!(lines(&text, case, 28), file!["data/testcase.txt"].raw());
 }
@@ -84,7 +84,7 @@ fn a_page_of_two_runs_has_an_overview_and_each_curve_in_numbers_and_sentences() 
 fn one_number_of_tasks_is_no_curve() {
     let page = synthetic::page("single").unwrap();
     assert_data_eq!(
-        lines(&words(&render(&page)), "The same as a table", 26),
+        lines(&words(&render(&page)), "Show as a table", 26),
         file!["data/single.txt"].raw()
     );
 }
@@ -171,7 +171,7 @@ fn unpacked(html: &str, class: &str) -> Vec<String> {
 fn testcases_of_a_large_page_are_packed_whole_and_the_page_says_so() {
     let page = synthetic::page("huge").unwrap();
     let html = render(&page);
-    assert!(html.contains("all testcases but the first are packed"));
+    assert!(html.contains("all testcases except the first are compressed"));
     let contents = unpacked(&html, "content");
     // The first one is open, and its charts are there without a script.
     assert_eq!((contents.len(), count(&html, r#"<svg class="chart""#)), (99, 6));
@@ -207,8 +207,8 @@ fn what_is_not_known_has_a_dash_and_a_reason() {
     for text in [
         "– no fit: 2 different task counts",
         "<td colspan=\"3\">– not known</td>",
-        "(no ratio: a round of the first run did nothing)",
-        "– the first run does not have it",
+        "(no ratio: a round of the first run completed no iteration)",
+        "– not in the first run",
     ] {
         assert!(html.contains(text), "{text}");
     }

@@ -203,7 +203,7 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
 
 fn missing(side: &Results, key: &Key) -> Option<String> {
     match side.points.get(key) {
-        None => Some("not asked for".to_owned()),
+        None => Some("not requested".to_owned()),
         Some(measured) if measured.rounds.is_empty() => {
             Some(measured.gap.clone().unwrap_or_else(|| "no rounds".to_owned()))
         }
@@ -314,9 +314,9 @@ mod tests {
         assert_eq!(
             gaps,
             [
-                ("brk1", None, Some("not asked for")),
+                ("brk1", None, Some("not requested")),
                 ("open1", None, Some("it died")),
-                ("pipe1", Some("not asked for"), None)
+                ("pipe1", Some("not requested"), None)
             ]
         );
     }

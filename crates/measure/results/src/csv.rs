@@ -88,7 +88,7 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
         // A file that was cut off may end within a number, of which a shorter one is left.
         if fields.len() < columns {
             return Err(malformed(format!(
-                "{} fields where the head of the table has {columns}: {line:?}",
+                "{} fields, but the table header has {columns}: {line:?}",
                 fields.len(),
             )));
         }
@@ -109,11 +109,11 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
                 .parse()
                 .ok()
                 .filter(|rate: &f64| rate.abs() <= MAX_RATE)
-                .ok_or_else(|| malformed(format!("{text:?} is no rate")))?;
+                .ok_or_else(|| malformed(format!("{text:?} is not a rate")))?;
             let key =
                 Key { case: CaseId::from_record(&testcase), mode: Some(mode), tasks: Some(tasks) };
             if rate < 0.0 {
-                results.miss(key, "will-it-scale noted that it has no result".to_owned());
+                results.miss(key, "will-it-scale recorded no result".to_owned());
             } else {
                 results.add(key, rate, 1);
             }
@@ -129,7 +129,7 @@ impl Results {
     /// Notes a table that has a head at most.
     fn miss_all_of(&mut self, testcase: &str) {
         let key = Key { case: CaseId::from_record(testcase), mode: None, tasks: None };
-        self.miss(key, "its table has no measurement".to_owned());
+        self.miss(key, "its table is empty".to_owned());
     }
 }
 
@@ -190,11 +190,11 @@ mod tests {
     fn a_bad_line_is_named_with_its_number_and_text() {
         for (line, says) in [
             ("2,1", "2 fields"),
-            ("3,100,50.0,9,50.0", "5 fields where the head of the table has 6"),
+            ("3,100,50.0,9,50.0", "5 fields, but the table header has 6"),
             ("x,1,2,3,4,5", "\"x\" is not a task count"),
-            ("3,fast,2,3,4,5", "\"fast\" is no rate"),
-            ("3,NaN,2,3,4,5", "\"NaN\" is no rate"),
-            ("3,1,2,1e999,4,5", "\"1e999\" is no rate"),
+            ("3,fast,2,3,4,5", "\"fast\" is not a rate"),
+            ("3,NaN,2,3,4,5", "\"NaN\" is not a rate"),
+            ("3,1,2,1e999,4,5", "\"1e999\" is not a rate"),
         ] {
             let error = parsed(&format!("{FILE}{line}\n")).unwrap_err().to_string();
             assert!(error.starts_with("mmap1.csv:5:") && error.contains(says), "{error}");

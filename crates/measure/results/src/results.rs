@@ -143,7 +143,7 @@ pub enum ResultsError {
         error: io::Error,
     },
     /// There is no such file.
-    #[error("{}: there is no such file or directory", .path.display())]
+    #[error("{}: no such file or directory", .path.display())]
     Missing {
         /// What was named.
         path: PathBuf,
@@ -160,7 +160,7 @@ pub enum ResultsError {
     },
     /// Neither a record nor output of will-it-scale.
     #[error(
-        "{} holds no results that knee knows: neither {RUN_FILE} of a run, nor CSV files or \
+        "{} contains no results that knee can read; expected {RUN_FILE} of a run, or CSV files or \
          output of will-it-scale",
         .path.display()
     )]

@@ -61,11 +61,12 @@ fn parse(text: &str, path: &Path) -> Result<Results, ResultsError> {
             if line == MEASUREMENT {
                 block.measuring = true;
             } else if line.starts_with("min:") {
-                let total = total(line)
-                    .ok_or_else(|| malformed(format!("there is no total in {line:?}")))?;
+                let total =
+                    total(line).ok_or_else(|| malformed(format!("no total in {line:?}")))?;
                 if !is_whole {
                     return Err(malformed(format!(
-                        "the file ends within a line, so its number may lack digits: {line:?}"
+                        "the file ends in the middle of a line, so its number may lack digits: \
+                         {line:?}"
                     )));
                 }
                 if block.measuring {
@@ -168,10 +169,10 @@ mod tests {
     fn a_strange_line_is_named_with_its_number() {
         for (text, says) in [
             ("testcase:A\nsegmentation fault\n", "a:2: not a line of will-it-scale"),
-            ("testcase:A\nmin:1 max:2\n", "a:2: there is no total"),
-            ("testcase:A\nmin:1 max:2 total:nan\n", "a:2: there is no total"),
-            ("testcase:A\nmin:1 max:2 total:1e999\n", "a:2: there is no total"),
-            ("testcase:A\nmin:12 max:12 total:1", "a:2: the file ends within a line"),
+            ("testcase:A\nmin:1 max:2\n", "a:2: no total"),
+            ("testcase:A\nmin:1 max:2 total:nan\n", "a:2: no total"),
+            ("testcase:A\nmin:1 max:2 total:1e999\n", "a:2: no total"),
+            ("testcase:A\nmin:12 max:12 total:1", "a:2: the file ends in the middle of a line"),
             ("hello\n", "a:1: expected"),
         ] {
             let error = parsed("a", text).unwrap_err().to_string();

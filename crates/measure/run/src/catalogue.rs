@@ -171,7 +171,11 @@ impl Catalogue {
         {
             let families = nearest(family, Family::ALL.iter().map(|f| f.as_str()));
             let nearest = families.iter().map(|family| format!("family:{family}")).collect();
-            return Err(SelectError::Unknown { what: "testcase", name: word.to_owned(), nearest });
+            return Err(SelectError::Unknown {
+                what: "testcase is named",
+                name: word.to_owned(),
+                nearest,
+            });
         }
         if word.contains(GLOB) {
             return self.glob(word);
@@ -194,15 +198,22 @@ impl Catalogue {
     fn family(self, name: &str) -> Result<Vec<Selected>, SelectError> {
         let Some(&family) = Family::ALL.iter().find(|family| family.as_str() == name) else {
             let nearest = nearest(name, Family::ALL.iter().map(|f| f.as_str()));
-            return Err(SelectError::Unknown { what: "family", name: name.to_owned(), nearest });
+            return Err(SelectError::Unknown {
+                what: "family is named",
+                name: name.to_owned(),
+                nearest,
+            });
         };
         let members = self.all().filter(|testcase| testcase.family == family);
         Ok(members.map(Selected::default).collect())
     }
 
     fn unknown(self, word: &str, chosen: &[(&str, &str)]) -> SelectError {
-        let unknown =
-            |nearest| SelectError::Unknown { what: "testcase", name: word.to_owned(), nearest };
+        let unknown = |nearest| SelectError::Unknown {
+            what: "testcase is named",
+            name: word.to_owned(),
+            nearest,
+        };
         if Family::ALL.iter().any(|family| family.as_str() == word) {
             return unknown(vec![format!("family:{word}")]);
         }
@@ -355,7 +366,7 @@ pub(crate) mod tests {
     fn a_wrong_parameter_is_answered_with_the_right_ones() {
         assert_eq!(
             error("read1@file=sam"),
-            "read1 has no file=sam: did you mean file=same? There are own, same"
+            "read1 has no file=sam (did you mean file=same?); file is one of own, same"
         );
         assert_eq!(
             error("futex1@file=same"),
@@ -365,7 +376,7 @@ pub(crate) mod tests {
             error("read1@same-file"),
             "\"read1@same-file\": parameters are written KEY=VALUE, here file=own|same"
         );
-        assert_eq!(error("*@file=x"), "read1 has no file=x: own, same");
+        assert_eq!(error("*@file=x"), "read1 has no file=x; file is one of own, same");
     }
 
     #[test]

@@ -28,7 +28,7 @@ const TAIL_BYTES: usize = 64 << 10;
 /// How long an interrupted command may take to end by itself.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// What a command has to be: the question comes back in several ways.
-const ADVICE: &str = "run it by hand to see what it lacks";
+const ADVICE: &str = "run it by hand to see why";
 
 /// Runs `command` once as `job` says. The sample is the invocation.
 pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result<Sample, Stopped> {
@@ -195,7 +195,7 @@ fn start<A: AsRef<OsStr>>(
 fn printed_rate(output: &[u8], line: &str) -> Result<f64, Failure> {
     let refused = |reason: String| {
         let remedy =
-            "let it print its rate as the last number, without letters, or leave out --rate";
+            "make it print its rate as its last number, without a unit prefix, or omit --rate";
         Failure::new(FailureKind::Died, format!("{line} {reason}"), remedy)
     };
     let text = String::from_utf8_lossy(output);
@@ -203,7 +203,7 @@ fn printed_rate(output: &[u8], line: &str) -> Result<f64, Failure> {
         None => Err(refused("printed no number".to_owned())),
         // A record with a greater one could not be read again.
         Some(rate) if rate > 0.0 && rate <= MAX_RATE => Ok(rate),
-        Some(rate) => Err(refused(format!("printed {rate}, which is no rate"))),
+        Some(rate) => Err(refused(format!("printed {rate}, which is not a valid rate"))),
     }
 }
 
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(printed_rate(b"1e9\n", "x").unwrap(), 1e9);
         for rate in ["0", "-3", "1e40", "1e999"] {
             let failure = printed_rate(rate.as_bytes(), "x").unwrap_err();
-            assert!(failure.reason.ends_with("which is no rate"), "{failure:?}");
+            assert!(failure.reason.ends_with("which is not a valid rate"), "{failure:?}");
         }
     }
 

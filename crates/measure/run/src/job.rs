@@ -199,7 +199,7 @@ impl Failure {
         Self::new(
             FailureKind::Runner,
             reason,
-            "run it again; if it stays, `knee doctor` shows what is unusual here",
+            "run it again; if it fails again, `knee doctor` shows what is unusual on this machine",
         )
     }
 }
@@ -208,12 +208,12 @@ impl From<TaskError> for Failure {
     /// Some errors mean that the machine does not offer what the testcase is about.
     fn from(error: TaskError) -> Self {
         let remedy = match error.errno {
-            Some(Errno::NOSYS) => "this kernel lacks the system call: use a newer one",
+            Some(Errno::NOSYS) => "this kernel lacks the system call; use a newer one",
             Some(Errno::PERM | Errno::ACCESS) => {
                 "run as root, or outside the container or seccomp filter that forbids it"
             }
             Some(Errno::OPNOTSUPP | Errno::INVAL) => {
-                "this file system or kernel does not offer it: try another --dir"
+                "this file system or kernel does not support it; try another --dir"
             }
             Some(Errno::MFILE | Errno::NFILE) => "raise the limit: ulimit -n 1048576",
             Some(Errno::NOSPC | Errno::DQUOT) => "free space, or choose another --dir",
@@ -227,4 +227,4 @@ impl From<TaskError> for Failure {
 
 /// Advice for a task that died without naming a cause that can be mended.
 pub(crate) const DIED_REMEDY: &str =
-    "run it alone with one task (-t 1) to see whether it fails without company";
+    "run it with one task (-t 1) to see whether it also fails alone";

@@ -167,9 +167,9 @@ impl Runner {
                 return Err(self
                     .with_last_words(Failure::new(
                         FailureKind::Hung,
-                        format!("no sign of life for {:.0} s", patience.as_secs_f64()),
-                        "its prepare or cleanup function hangs; if it is only slow, allow it a \
-                         longer --start-timeout",
+                        format!("no response for {:.0} s", patience.as_secs_f64()),
+                        "its prepare or cleanup function hangs; if it is only slow, use a longer \
+                         --start-timeout",
                     ))
                     .into());
             }
@@ -219,7 +219,7 @@ impl Runner {
         };
         self.with_last_words(Failure::new(
             FailureKind::Died,
-            format!("the runner {how} while it prepared or cleaned up"),
+            format!("the runner {how} during preparation or cleanup"),
             DIED_REMEDY,
         ))
     }

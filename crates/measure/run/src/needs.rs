@@ -40,26 +40,26 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
             let dir = Path::new(TMPFS);
             ensure(
                 filesystem::kind(dir).as_deref() == Some("tmpfs"),
-                || format!("there is no tmpfs at {TMPFS}"),
+                || format!("{TMPFS} is not a tmpfs"),
                 &format!("mount one: mount -t tmpfs tmpfs {TMPFS}"),
             )?;
             tempfile::tempfile_in(dir).map(drop).map_err(|error| unusable_dir(dir, &error))
         }
         Need::DirectIo => ensure(
             takes_direct_io(context.dir).map_err(|error| unusable_dir(context.dir, &error))?,
-            || format!("the file system of {} takes no O_DIRECT", context.dir.display()),
+            || format!("the file system of {} does not support O_DIRECT", context.dir.display()),
             "choose a directory on a disk with --dir",
         ),
         Need::CCompiler => ensure(
             program::find("cc").is_some(),
-            || "there is no C compiler called cc".to_owned(),
+            || "there is no C compiler named cc".to_owned(),
             "apt-get install gcc libc6-dev",
         ),
         Need::HugePages => {
             let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
             ensure(
                 setting.is_ok_and(|s| !s.contains("[never]")),
-                || "transparent huge pages are switched off".to_owned(),
+                || "transparent huge pages are disabled".to_owned(),
                 "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
             )
         }
@@ -70,12 +70,12 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
         ),
         Need::Exchange128 => ensure(
             exchanges_128_bits(),
-            || "this CPU does not compare and exchange 128 bits".to_owned(),
-            "use a machine that does",
+            || "this CPU has no 128-bit compare-exchange".to_owned(),
+            "use a machine that has one",
         ),
         Need::Threads => ensure(
             context.mode == Mode::Threads,
-            || "its tasks share an object of one process, and are threads only".to_owned(),
+            || "its tasks share an object within one process, so they must be threads".to_owned(),
             "measure it as threads (-m threads)",
         ),
         Need::Memory(each) => {
@@ -85,7 +85,10 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
                 || {
                     let mib = |bytes: u64| bytes >> 20;
                     let needed = mib(each * tasks);
-                    format!("it needs {needed} MiB of memory, {} are available", mib(available))
+                    format!(
+                        "it needs {needed} MiB of memory, but only {} are available",
+                        mib(available)
+                    )
                 },
                 "use fewer tasks (-t)",
             )
@@ -98,7 +101,7 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
             let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
             ensure(
                 files <= limit,
-                || format!("it needs {files} open files in a process, {limit} are allowed"),
+                || format!("it needs {files} open files in a process, but the limit is {limit}"),
                 "raise the limit: ulimit -Hn 1048576 (as root), or use fewer tasks (-t)",
             )
         }
@@ -133,12 +136,12 @@ pub(crate) fn unusable_dir(dir: &Path, error: &io::Error) -> Failure {
         io::ErrorKind::ReadOnlyFilesystem if on_tmpfs => "mount -o remount,rw /dev/shm",
         io::ErrorKind::ReadOnlyFilesystem => "remount it writable",
         _ if on_tmpfs => "chmod 1777 /dev/shm",
-        _ => "make it a directory that you may write to",
+        _ => "make the directory writable for you",
     };
     let elsewhere = if on_tmpfs { "" } else { ", or choose another with --dir" };
     Failure::new(
         FailureKind::CannotRun,
-        format!("files cannot be kept in {}: {}", dir.display(), error.kind()),
+        format!("cannot create files in {}: {}", dir.display(), error.kind()),
         format!("{remedy}{elsewhere}"),
     )
 }
@@ -151,7 +154,7 @@ mod tests {
     fn a_directory_without_write_permission_is_reported_as_such() {
         let context = Context { dir: Path::new("/proc"), mode: Mode::Threads, tasks: 1 };
         let failure = check(Need::DirectIo, &context).unwrap_err();
-        assert!(failure.reason.contains("files cannot be kept in /proc"), "{failure:?}");
+        assert!(failure.reason.contains("cannot create files in /proc"), "{failure:?}");
         assert!(failure.remedy.contains("--dir"), "{failure:?}");
     }
 

@@ -40,7 +40,7 @@ pub enum NoiseError {
     #[error("neither XDG_STATE_HOME nor HOME is set")]
     NoPlace,
     /// The file cannot be used.
-    #[error("{}: {error}; set XDG_STATE_HOME to a directory that you may write to", .path.display())]
+    #[error("{}: {error}; set XDG_STATE_HOME to a writable directory", .path.display())]
     Io {
         /// The file, or the directory for it.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub enum NoiseError {
         reason: String,
     },
     /// A later knee wrote it.
-    #[error("{} has schema {found}, and this knee reads {SCHEMA}: use the knee that wrote it",
+    #[error("{} has schema {found}, but this knee reads {SCHEMA}; use the knee that wrote it",
             .path.display())]
     Newer {
         /// The file.
@@ -203,7 +203,7 @@ impl NoiseFloors {
         let floors: Self = serde_json::from_slice(text).map_err(|e| malformed(e.to_string()))?;
         match floors.points.iter().find(|noise| !RELATIVE.contains(&noise.relative)) {
             Some(noise) => {
-                Err(malformed(format!("{:?} is no relative difference", noise.relative)))
+                Err(malformed(format!("{:?} is not a relative difference", noise.relative)))
             }
             None => Ok(Some(floors)),
         }
@@ -324,11 +324,11 @@ mod tests {
         assert!(parse(&good).unwrap().is_some());
         assert!(parse(&good.replace("\"schema\":2", "\"schema\":1")).unwrap().is_none());
         let newer = error(&good.replace("\"schema\":2", "\"schema\":3"));
-        assert!(newer.starts_with("noise.json has schema 3, and this knee reads 2"), "{newer}");
+        assert!(newer.starts_with("noise.json has schema 3, but this knee reads 2"), "{newer}");
         for (text, says) in [
             (&good[..good.len() / 2], "noise.json: EOF while parsing"),
             ("{}", "noise.json: it has no schema"),
-            (&good.replace("\"relative\":0.2", "\"relative\":-0.2"), "-0.2 is no relative"),
+            (&good.replace("\"relative\":0.2", "\"relative\":-0.2"), "-0.2 is not a relative"),
         ] {
             assert!(error(text).contains(says), "{}", error(text));
             assert!(error(text).ends_with("knee run --aa"), "{}", error(text));

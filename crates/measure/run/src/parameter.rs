@@ -54,7 +54,7 @@ pub enum ParameterError {
         known: Vec<&'static str>,
     },
     /// The parameter has no such value.
-    #[error("no {key}={value}: {}{}", suggestion(.key, .value, .known), .known.join(", "))]
+    #[error("no {key}={value}{}; {key} is one of {}", suggestion(.key, .value, .known), .known.join(", "))]
     Value {
         /// The parameter.
         key: &'static str,
@@ -70,7 +70,7 @@ pub enum ParameterError {
         key: &'static str,
     },
     /// A parameter that has no meaning with another choice.
-    #[error("no {choice} with {other}: it needs {}", .needed.join(" or "))]
+    #[error("no {choice} with {other}, because it requires {}", .needed.join(" or "))]
     Without {
         /// What was chosen.
         choice: String,
@@ -90,7 +90,7 @@ fn known_keys(known: &[&str]) -> String {
 
 fn suggestion(key: &str, value: &str, known: &[&str]) -> String {
     let meant = nearest(value, known.iter().copied());
-    meant.first().map_or(String::new(), |name| format!("did you mean {key}={name}? There are "))
+    meant.first().map_or(String::new(), |name| format!(" (did you mean {key}={name}?)"))
 }
 
 /// One choice for each parameter of a testcase that applies.
@@ -234,17 +234,17 @@ mod tests {
         assert_eq!(error(&[("dj", "mutex")]), "no parameter \"dj\": it has map, di, flush");
         assert_eq!(
             error(&[("di", "mutx")]),
-            "no di=mutx: did you mean di=mutex? There are mutex, epoch"
+            "no di=mutx (did you mean di=mutex?); di is one of mutex, epoch"
         );
-        assert_eq!(error(&[("di", "x")]), "no di=x: mutex, epoch");
+        assert_eq!(error(&[("di", "x")]), "no di=x; di is one of mutex, epoch");
         assert_eq!(error(&[("map", "rcu"), ("map", "tree")]), "two values of map: choose one");
         assert_eq!(
             error(&[("map", "own"), ("di", "epoch")]),
-            "no di=epoch with map=own: it needs map=tree or map=rcu"
+            "no di=epoch with map=own, because it requires map=tree or map=rcu"
         );
         assert_eq!(
             error(&[("flush", "lazy"), ("di", "epoch")]),
-            "no di=epoch with map=own: it needs map=tree or map=rcu"
+            "no di=epoch with map=own, because it requires map=tree or map=rcu"
         );
     }
 }

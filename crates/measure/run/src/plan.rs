@@ -70,8 +70,8 @@ impl Case {
         let program = command.line.split_whitespace().next().unwrap_or_default();
         let name = std::path::Path::new(program).file_name().unwrap_or(program.as_ref());
         let (description, unit) = match command.score {
-            Score::Time => ("runs it from start to end", "runs"),
-            Score::Printed => ("prints its rate", "units"),
+            Score::Time => ("runs the command from start to end", "runs"),
+            Score::Printed => ("prints its own rate", "units"),
         };
         Self {
             family: Family::Command,

@@ -331,7 +331,7 @@ fn left_over(dir: &Path, error: &io::Error) -> Failure {
     Failure::new(
         FailureKind::CannotRun,
         format!("its files cannot be removed: {error}"),
-        format!("see what is in {}", dir.display()),
+        format!("inspect {}", dir.display()),
     )
 }
 

@@ -299,7 +299,7 @@ fn sources(mirror: &str, suites: &[&str]) -> String {
 /// Takes the place of the machine's directories and preferences, and keeps its proxies. What the
 /// machine does after an update (`Post-Invoke`) is about its own lists and is not done. apt drops
 /// privileges to a user who cannot write here, unless told not to; and it removes lists of suites that
-/// it is not asked for, and takes a list that it cannot fetch for a warning.
+/// it is not requested, and takes a list that it cannot fetch for a warning.
 fn configuration(dir: &Path) -> String {
     let dir = dir.display();
     format!(

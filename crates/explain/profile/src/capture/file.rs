@@ -66,7 +66,8 @@ impl Capture {
     fn check(&self) -> Result<(), String> {
         let damaged = |what: &str, place: usize| {
             Err(format!(
-                "{what} {place} leads nowhere: the file is damaged; take the capture again"
+                "{what} {place} refers to an entry that does not exist: the file is damaged; \
+                 record it again"
             ))
         };
         for (place, stack) in self.stacks.iter().enumerate() {
@@ -85,7 +86,7 @@ impl Capture {
             self.counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(of(count)))
         };
         if sum(|count| count.samples).is_none() || sum(|count| count.weight).is_none() {
-            return Err("its counts are beyond all measure: the file is damaged".to_owned());
+            return Err("its counts overflow: the file is damaged; record it again".to_owned());
         }
         Ok(())
     }
@@ -98,20 +99,20 @@ fn why_not(text: &[u8], error: &serde_json::Error) -> String {
         schema: Option<u64>,
     }
     if error.is_eof() {
-        return "it ends in the middle: take the capture again".to_owned();
+        return "it is truncated; record it again".to_owned();
     }
     match serde_json::from_slice(text) {
         Ok(Head { schema: Some(schema) }) if schema != u64::from(SCHEMA) => {
             other_schema(schema, SCHEMA)
         }
         Ok(Head { schema: None }) => {
-            "this is no capture of knee profile: it has no schema".to_owned()
+            "this is not a capture of knee profile: it has no schema".to_owned()
         }
-        _ => format!("this is no capture of knee profile: {error}"),
+        _ => format!("this is not a capture of knee profile: {error}"),
     }
 }
 
 /// Why a file of another schema than the one that is read is not.
 pub(crate) fn other_schema(found: u64, read: u32) -> String {
-    format!("it has schema {found}, and this knee reads {read}: use the knee that wrote it")
+    format!("it has schema {found}, but this knee reads {read}; use the knee that wrote it")
 }

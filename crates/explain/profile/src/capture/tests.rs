@@ -64,15 +64,15 @@ fn damage_is_named() {
         Capture::parse(&serde_json::to_vec(&value).unwrap()).unwrap_err()
     };
     let newer = reason(&|value| value["schema"] = 2.into());
-    assert_eq!(newer, "it has schema 2, and this knee reads 1: use the knee that wrote it");
+    assert_eq!(newer, "it has schema 2, but this knee reads 1; use the knee that wrote it");
     let newer = reason(&|value| *value = serde_json::json!({ "schema": 7, "other": [] }));
     assert!(newer.starts_with("it has schema 7"), "{newer}");
     let other = reason(&|value| *value = serde_json::json!({ "stacks": [] }));
     assert!(other.ends_with("it has no schema"), "{other}");
     let cyclic = reason(&|value| value["stacks"][0]["parent"] = 0.into());
-    assert!(cyclic.starts_with("stack 0 leads nowhere"), "{cyclic}");
+    assert!(cyclic.starts_with("stack 0 refers to"), "{cyclic}");
     let wild = reason(&|value| value["counts"][1]["program"] = 9.into());
-    assert!(wild.starts_with("count 1 leads nowhere"), "{wild}");
+    assert!(wild.starts_with("count 1 refers to"), "{wild}");
     let huge = reason(&|value| {
         for count in value["counts"].as_array_mut().unwrap() {
             count["weight"] = u64::MAX.into();
@@ -81,8 +81,8 @@ fn damage_is_named() {
     assert!(huge.starts_with("its counts"), "{huge}");
     let text = serde_json::to_vec(&small()).unwrap();
     let cut = Capture::parse(&text[..text.len() / 2]).unwrap_err();
-    assert_eq!(cut, "it ends in the middle: take the capture again");
-    assert!(Capture::parse(b"main;work 3").unwrap_err().starts_with("this is no capture"));
+    assert_eq!(cut, "it is truncated; record it again");
+    assert!(Capture::parse(b"main;work 3").unwrap_err().starts_with("this is not a capture"));
 }
 
 proptest! {

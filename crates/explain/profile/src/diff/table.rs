@@ -23,7 +23,9 @@ pub fn table(diff: &Diff, most: usize) -> Table {
     ]);
     if *measure != Measure::Share {
         let unit = unit(*measure);
-        table.text(format!("An iteration: {before:.1}{unit} before, {after:.1}{unit} after."));
+        table.text(format!(
+            "Cost of an iteration: {before:.1}{unit} before, {after:.1}{unit} after."
+        ));
     }
     table.titles();
     for row in rows.iter().take(most) {
@@ -46,7 +48,7 @@ pub fn table(diff: &Diff, most: usize) -> Table {
     if rows.iter().any(|row| row.own.is_real || row.total.is_real) {
         let chance = 100.0 * FALSE_SHARE;
         table.text(format!(
-            "* beyond the sampling error; of all such marks {chance}% may be chance"
+            "* beyond the sampling error; up to {chance}% of these marks may be chance"
         ));
     }
     table

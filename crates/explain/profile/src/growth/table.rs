@@ -4,9 +4,9 @@
 //! mmap1                            1 task    2 tasks
 //! iterations per second             329 k      195 k
 //! cost of an iteration            3.02 µs    8.71 µs
-//!   and without a CPU                0 ns    1.51 µs
+//!   and off-CPU time                 0 ns    1.51 µs
 //!
-//! growth of itself                                    function
+//! self growth                                         function
 //! +1.40 µs ± 61.0 ns                 0 ns    1.40 µs  native_queued_spin_lock_slowpath
 //!                               from rwsem_down_write_slowpath < down_write_killable
 //! ```
@@ -34,13 +34,13 @@ pub fn table(growth: &Growth, most: usize) -> Table {
     if points.iter().any(|point| point.waiting.is_some()) {
         let waiting = |ns: Option<f64>| ns.map_or("-".into(), |ns| time(ns / 1e9));
         let waits = points.iter().map(|point| waiting(point.waiting));
-        add("  and without a CPU", waits.collect());
+        add("  and off-CPU time", waits.collect());
     }
     table.text("");
     let grew: Vec<&Row> = growth.grew().collect();
     if grew.is_empty() {
         table.text(
-            "No function grew beyond the sampling error: sample longer to see smaller growth.",
+            "No function grew beyond the sampling error; sample longer to detect smaller growth.",
         );
         return table;
     }
@@ -48,7 +48,7 @@ pub fn table(growth: &Growth, most: usize) -> Table {
     let framed = |first: String, cells: Vec<Cell>, last: String| {
         [Cell::from(first)].into_iter().chain(cells).chain([Cell::from(last)]).collect()
     };
-    table.row(framed("growth of itself".into(), blank(), "function".into()));
+    table.row(framed("self growth".into(), blank(), "function".into()));
     for row in grew.iter().take(most) {
         let costs = row.own.iter().map(|own| Cell::from(cost(growth, *own))).collect();
         table.row(framed(change(growth, row), costs, row.name.clone()));
@@ -60,8 +60,8 @@ pub fn table(growth: &Growth, most: usize) -> Table {
     let rest = grew.len().saturating_sub(most);
     let within = rows.len() - grew.len();
     table.text(match rest {
-        0 => format!("({within} others did not grow, or within the sampling error)"),
-        _ => format!("({rest} more grew; {within} others did not, or within the sampling error)"),
+        0 => format!("({within} others grew by less than the sampling error, or not at all)"),
+        _ => format!("({rest} more grew; {within} others grew by less than the sampling error, or not at all)"),
     });
     table
 }

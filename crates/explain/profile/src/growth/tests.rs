@@ -78,7 +78,7 @@ cost of an iteration   10.0 µs  11.7 µs
 growth of itself                         function
 +1.67 µs ± 431 ns      4.00 µs  5.67 µs  spin
                                            from down_write < mmap
-(4 others did not grow, or within the sampling error)
+(4 others grew by less than the sampling error, or not at all)
 
 "#]]
     );

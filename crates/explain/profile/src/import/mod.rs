@@ -72,8 +72,8 @@ fn text(mut reader: impl BufRead, title: &str) -> io::Result<Result<Capture, Str
     };
     Ok(match capture.samples() {
         0 => Err(
-            "there is no sample in it: it is no capture of knee profile, no file of perf record, \
-                  no text of perf script, and no folded stacks"
+            "it contains no samples; expected a capture of knee profile, a file of perf record, \
+             the text of perf script, or folded stacks"
                 .to_owned(),
         ),
         _ => Ok(capture),

@@ -35,7 +35,8 @@ pub const MAGIC: &[u8] = b"PERFILE2";
 pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
     let unreadable = |error: &dyn std::fmt::Display| {
         format!(
-            "this is no file of perf record that knee can read: {error}; try perf script | knee profile show -"
+            "knee cannot read this as a file of perf record: {error}; try perf script | knee \
+             profile show -"
         )
     };
     let mended = Mended::of(file).map_err(|error| unreadable(&error))?;
@@ -45,7 +46,7 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
     let Some(event) =
         file.event_attributes().iter().position(|event| is_sampled(event.attributes()))
     else {
-        return Err("it has no samples: record with perf record -g".to_owned());
+        return Err("it has no samples; record them with perf record -g".to_owned());
     };
     let mut records = Records::new(kernel_symbols(&file));
     records.losses().unreadable += u64::from(is_cut);

@@ -126,8 +126,9 @@ impl LockWaits {
     /// # Errors
     /// In words: what is wrong, and what to do.
     pub fn parse(text: &[u8]) -> Result<LockWaits, String> {
-        let waits: LockWaits = serde_json::from_slice(text)
-            .map_err(|error| format!("these are no lock waits of knee profile --locks: {error}"))?;
+        let waits: LockWaits = serde_json::from_slice(text).map_err(|error| {
+            format!("this is not a lock-wait file of knee profile --locks: {error}")
+        })?;
         match waits.schema == SCHEMA {
             true => Ok(waits),
             false => Err(other_schema(waits.schema.into(), SCHEMA)),

@@ -1,9 +1,9 @@
 //! The table of lock waits.
 //!
 //! ```text
-//! mmap1 threads ×4: 114 waits for locks of the kernel in 1.00 s, 1.11 s in all, of 190 k iterations
+//! mmap1 threads ×4: 114 waits for kernel locks in 1.00 s, 1.11 s in total, over 190 k iterations
 //!
-//! lock           waits     total      mean   longest  per iteration  wanted by
+//! lock           waits     total      mean   longest  per iteration  waiting function
 //! rwsem:W           55    763 ms   13.9 ms   71.7 ms        4.02 µs  vm_mmap_pgoff
 //!                                                                      from do_syscall_64 < …
 //! ```
@@ -27,16 +27,16 @@ pub fn table(waits: &LockWaits, most: usize) -> Table {
         Column::right("mean").drops(1),
         Column::right("longest").drops(2),
         Column::right("per iteration").drops(3),
-        Column::left("wanted by"),
+        Column::left("waiting function"),
     ]);
     let (count, total) = (all.acquisitions, time(all.total_ns as f64));
-    let of = work.as_ref().map(|work| format!(", of {} iterations", si(work.iterations as f64)));
+    let of = work.as_ref().map(|work| format!(", over {} iterations", si(work.iterations as f64)));
     table.text(format!(
-        "{title}: {count} waits for locks of the kernel in {seconds:.2} s, {total} in all{}",
+        "{title}: {count} waits for kernel locks in {seconds:.2} s, {total} in total{}",
         of.unwrap_or_default()
     ));
     if sites.is_empty() {
-        table.text("No thread had to wait: each lock was free when it was wanted.");
+        table.text("No thread had to wait for a kernel lock.");
         return table;
     }
     table.text("");
@@ -55,7 +55,7 @@ pub fn table(waits: &LockWaits, most: usize) -> Table {
     let rest = sites.get(most..).unwrap_or_default();
     if !rest.is_empty() {
         let total: u64 = rest.iter().map(|site| site.waits.total_ns).sum();
-        table.text(format!("({} more, {} in all)", rest.len(), time(total as f64)));
+        table.text(format!("({} more, {} in total)", rest.len(), time(total as f64)));
     }
     table
 }

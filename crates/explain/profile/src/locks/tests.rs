@@ -72,14 +72,14 @@ fn the_table_has_who_waits_longest_first() {
     assert_data_eq!(
         table(&example(), 2).to_string(),
         str![[r#"
-mmap1 threads ×4: 1711 waits for locks of the kernel in 3.00 s, 111 ms in all, of 100 k iterations
+mmap1 threads ×4: 1711 waits for kernel locks in 3.00 s, 111 ms in total, over 100 k iterations
 
 lock     waits    total     mean  longest  per iteration  wanted by
 rwsem:W    500  60.0 ms   120 µs  3.00 ms         600 ns  __vm_munmap (1 still waiting)
                                                             from do_syscall_64
 rwsem:W   1011  51.0 ms  50.4 µs  2.00 ms         510 ns  vm_mmap_pgoff
                                                             from ksys_mmap_pgoff < do_syscall_64
-(1 more, 40.0 µs in all)
+(1 more, 40.0 µs in total)
 
 "#]]
     );
@@ -91,8 +91,8 @@ fn nobody_who_waits_is_said_in_words() {
     assert_data_eq!(
         table(&nobody, 2).to_string(),
         str![[r#"
-mmap1 threads ×4: 0 waits for locks of the kernel in 3.00 s, 0 ns in all
-No thread had to wait: each lock was free when it was wanted.
+mmap1 threads ×4: 0 waits for kernel locks in 3.00 s, 0 ns in total
+No thread had to wait for a kernel lock.
 
 "#]]
     );

@@ -9,7 +9,7 @@ pub(crate) struct Family {
     members: HashSet<i32>,
     /// The first, until it becomes a program.
     awaited: Option<i32>,
-    /// What the first had started before, which is not asked for.
+    /// What the first had started before, which is not requested.
     elders: HashSet<i32>,
     /// Members that ended as children of others, and when, in nanoseconds.
     orphans: Vec<(i32, u64)>,

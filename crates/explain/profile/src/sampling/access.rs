@@ -9,13 +9,13 @@ pub enum SampleError {
     #[error("cannot sample")]
     Cpus(#[source] io::Error),
     /// The process is not there, or no more.
-    #[error("there is no process {pid}: see `ps`")]
+    #[error("process {pid} does not exist; `ps` lists processes")]
     NoProcess {
         /// Its number.
         pid: i32,
     },
     /// The machine does not count cycles.
-    #[error("this machine does not let us count cycles: use --event cpu-clock, which any can")]
+    #[error("this machine cannot count cycles; use --event cpu-clock, which works everywhere")]
     NoCycles {
         /// What the kernel says.
         #[source]
@@ -36,7 +36,7 @@ pub enum SampleError {
         paranoid: Option<i32>,
     },
     /// Tracepoints cannot be looked up.
-    #[error("lock waits need the kernel's tracepoints: {remedy}")]
+    #[error("lock waits require the kernel's tracepoints: {remedy}")]
     Tracefs {
         /// What to do.
         remedy: String,
@@ -46,21 +46,22 @@ pub enum SampleError {
     },
     /// The kernel does not say who waits for locks.
     #[error(
-        "this kernel has no tracepoints lock:contention_begin and lock:contention_end: lock waits \
-         take Linux 5.19 or later, with CONFIG_EVENT_TRACING; what spins is seen without --locks"
+        "this kernel lacks the tracepoints lock:contention_begin and lock:contention_end; --locks \
+         requires Linux 5.19 or later with CONFIG_EVENT_TRACING. Without --locks, knee still \
+         shows functions that spin"
     )]
     NoContentionEvents,
     /// The kernel does not let us see where threads lose their CPUs, which is within the kernel.
     #[error(
-        "not permitted: to see where threads are without a CPU, kernel.perf_event_paranoid must be 1 or \
-         less, and 0 or less for all processes: `sysctl kernel.perf_event_paranoid=1` as root, or run \
-         knee as root, or with CAP_PERFMON; in a container, seccomp must allow perf_event_open"
+        "not permitted: to sample off-CPU time, kernel.perf_event_paranoid must be at most 1 (for \
+         all processes, at most 0); run `sysctl kernel.perf_event_paranoid=1` as root, or run \
+         knee as root or with CAP_PERFMON; in a container, seccomp must allow perf_event_open"
     )]
     OffCpuDenied,
     /// There is no memory for the buffers that we may have.
     #[error(
-        "the kernel gives no memory for buffers: raise kernel.perf_event_mlock_kb \
-         (`sysctl kernel.perf_event_mlock_kb=4096` as root), or `ulimit -l`"
+        "the kernel refuses memory for the buffers; raise kernel.perf_event_mlock_kb (`sysctl \
+         kernel.perf_event_mlock_kb=4096` as root) or `ulimit -l`"
     )]
     NoBuffer {
         /// What the kernel says.
@@ -69,8 +70,8 @@ pub enum SampleError {
     },
     /// Too many threads on too many CPUs.
     #[error(
-        "{files} open files are too few: there are two and more for each thread on each CPU; raise \
-         `ulimit -n`, or sample all processes with -a"
+        "the limit of {files} open files is too low: each thread needs at least two for each CPU; \
+         raise `ulimit -n`, or sample all processes with -a"
     )]
     TooManyFiles {
         /// How many may be open.
@@ -82,8 +83,9 @@ pub enum SampleError {
 }
 
 /// What is said where it is not for want of a setting.
-const OTHERS: &str = "not permitted: the process is another user's: run knee as that user, as root, or with \
-    CAP_PERFMON and CAP_SYS_PTRACE; in a container, seccomp must allow perf_event_open";
+const OTHERS: &str = "not permitted: the process belongs to another user; run knee as that user, \
+    as root, or with CAP_PERFMON and CAP_SYS_PTRACE; in a container, seccomp must allow \
+    perf_event_open";
 
 /// Who may sample what: Documentation/admin-guide/sysctl/kernel.rst, and 3 and 4 of Debian and Ubuntu.
 fn denied(paranoid: &Option<i32>, system: bool) -> String {
@@ -94,11 +96,11 @@ fn denied(paranoid: &Option<i32>, system: bool) -> String {
     if paranoid.is_some_and(|level| level <= needed) {
         return OTHERS.to_owned();
     }
-    let is = paranoid.map_or(String::new(), |level| format!(", here it is {level}"));
+    let is = paranoid.map_or(String::new(), |level| format!(", but it is {level}"));
     format!(
         "not permitted: to sample {what}, kernel.perf_event_paranoid must be {needed} or \
-         less{is}: `sysctl kernel.perf_event_paranoid={needed}` as root, or run knee as root, or with \
-         CAP_PERFMON; in a container, seccomp must allow perf_event_open"
+         less{is}; run `sysctl kernel.perf_event_paranoid={needed}` as root, or run knee as root \
+         or with CAP_PERFMON; in a container, seccomp must allow perf_event_open"
     )
 }
 
@@ -107,10 +109,10 @@ fn waits_denied(paranoid: &Option<i32>) -> String {
     if paranoid.is_some_and(|level| level < 0) {
         return OTHERS.to_owned();
     }
-    let is = paranoid.map_or(String::new(), |level| format!(", here it is {level}"));
+    let is = paranoid.map_or(String::new(), |level| format!(", but it is {level}"));
     format!(
-        "not permitted: to see lock waits run knee as root, or with CAP_PERFMON, or with \
-         kernel.perf_event_paranoid=-1{is}; in a container, seccomp must allow perf_event_open"
+        "not permitted: to record lock waits, kernel.perf_event_paranoid must be -1{is}; or run \
+         knee as root or with CAP_PERFMON; in a container, seccomp must allow perf_event_open"
     )
 }
 
@@ -127,12 +129,12 @@ mod tests {
     #[test]
     fn who_is_denied_is_told_what_to_set() {
         let words = |paranoid, system| SampleError::Denied { paranoid, system }.to_string();
-        assert!(words(Some(4), false).contains("must be 2 or less, here it is 4"));
+        assert!(words(Some(4), false).contains("must be 2 or less, but it is 4"));
         assert!(words(Some(2), true).contains("sysctl kernel.perf_event_paranoid=0"));
-        assert!(words(None, false).contains("must be 2 or less: "));
-        assert!(words(Some(2), false).contains("another user's"));
+        assert!(words(None, false).contains("must be 2 or less; "));
+        assert!(words(Some(2), false).contains("another user"));
         let waits = |paranoid| SampleError::WaitsDenied { paranoid }.to_string();
-        assert!(waits(Some(2)).contains("kernel.perf_event_paranoid=-1, here it is 2"));
-        assert!(waits(Some(-1)).contains("another user's"));
+        assert!(waits(Some(2)).contains("kernel.perf_event_paranoid must be -1, but it is 2"));
+        assert!(waits(Some(-1)).contains("another user"));
     }
 }

@@ -66,10 +66,10 @@ pub(super) struct Event {
 
 /// Finds out what the machine can do, by trying.
 ///
-/// Where we may, all that runs on a CPU is sampled, and what is not asked for is left out later: an event
-/// of a thread is taken off its CPU and put on another with it, which a thread that sleeps and wakes all
-/// the time feels, and a process that lives for less than the distance of two samples has none of its own.
-/// Not where each event is written down, as those of others would be too many.
+/// Where we may, all that runs on a CPU is sampled, and what is not requested is left out later: an
+/// event of a thread is taken off its CPU and put on another with it, which a thread that sleeps
+/// and wakes all the time feels, and a process that lives for less than the distance of two samples
+/// has none of its own. Not where each event is written down, as those of others would be too many.
 pub(super) fn choose(
     target: &Target,
     asked: What,

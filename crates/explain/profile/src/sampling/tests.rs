@@ -245,5 +245,5 @@ fn children_from_before_are_neither_sampled_nor_counted() {
 fn who_is_not_there_is_named() {
     // Numbers of processes end at 4 million.
     let error = Sampler::open(&Target::Process(5_000_000), &Options::default()).unwrap_err();
-    assert_eq!(error.to_string(), "there is no process 5000000: see `ps`");
+    assert_eq!(error.to_string(), "process 5000000 does not exist; `ps` lists processes");
 }

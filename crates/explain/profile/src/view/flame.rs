@@ -108,7 +108,7 @@ pub fn difference(before: &Capture, after: &Capture, widths: Widths) -> String {
     Graph {
         title: format!("{} → {}", before.title, after.title),
         subtitle: vec![
-            format!("Widths: {measure} {side}."),
+            format!("Widths show {measure} {side}."),
             format!("Before: {}", about(before)),
             format!("After: {}", about(after)),
         ],
@@ -148,7 +148,7 @@ fn about(capture: &Capture) -> String {
         text.push_str(&format!(" at {frequency} Hz"));
     }
     if *user_only {
-        text.push_str(", without the kernel");
+        text.push_str(", in user mode only");
     }
     if *unit == Unit::Nanoseconds {
         text.push_str(&format!(", {:.2} s of CPU time", capture.weight() as f64 / 1e9));
@@ -158,7 +158,7 @@ fn about(capture: &Capture) -> String {
         lost => text.push_str(&format!(", {lost} lost")),
     }
     if capture.losses.cut > 0 {
-        text.push_str(&format!(", {} with stacks cut short", capture.losses.cut));
+        text.push_str(&format!(", {} with truncated stacks", capture.losses.cut));
     }
     if !capture.machine.kernel.is_empty() {
         text.push_str(&format!("; {}, {} CPUs", capture.machine.kernel, capture.machine.cpus));

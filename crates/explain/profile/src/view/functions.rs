@@ -130,7 +130,7 @@ pub fn table(rows: &[Row], most: usize) -> Table {
     if !rest.is_empty() {
         let own: f64 = rest.iter().map(|row| row.own.share).sum();
         let more = rest.len();
-        table.text(format!("({more} more, with {:.1}% of their own)", 100.0 * own));
+        table.text(format!("({more} more, with {:.1}% self time in total)", 100.0 * own));
     }
     table
 }

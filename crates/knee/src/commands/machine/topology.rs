@@ -129,7 +129,7 @@ fn as_text(topology: &Topology, placements: &[Placement], quota: Option<f64>) ->
         lines.push(format!("  {:<9} {order}", placement.name()));
     }
     if lines.iter().any(|line| line.ends_with('…')) {
-        lines.push("  --placement NAME shows an order to its end".to_owned());
+        lines.push("  --placement NAME shows the complete order".to_owned());
     }
     lines.join("\n") + "\n"
 }
@@ -374,7 +374,7 @@ placement   task 0 goes to the first CPU, task 1 to the second, and so on
   compact   0-7 128-135 8-15 136-143 16-23 144-151 24-31 152-159 32-39 …
   scatter   0 64 8 72 16 80 24 88 32 96 40 104 48 112 56 120 1 65 9 73 …
   none      not pinned, up to 256 tasks
-  --placement NAME shows an order to its end
+  --placement NAME shows the complete order
 
 "#]]
         );

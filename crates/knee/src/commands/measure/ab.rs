@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 use knee_host::Interrupt;
+use knee_host::number::plural;
 use knee_host::process::program;
 use knee_host::text::Screen;
 use knee_host::{CpuList, Placement, cgroup};
@@ -173,7 +174,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             let record = Record::open(dir)?;
             if record.run.request.order != Order::InTurns {
                 return Err(usage(format!(
-                    "--resume {0}: that is no record of `knee ab`; see knee run --resume {0}",
+                    "--resume {0}: this is a record of knee run, not of knee ab; use knee run \
+                     --resume {0}",
                     dir.display()
                 )));
             }
@@ -189,8 +191,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;
     let next = match ended {
-        Ended::Interrupted(_) => "this is what there was until it was interrupted; go on",
-        Ended::Done => "show it again",
+        Ended::Interrupted(_) => "interrupted; to continue",
+        Ended::Done => "to show it again",
     };
     tell!("knee: recorded in {0}; {next}: knee ab --resume {0}", dir.display());
     Ok(match (ended, ExitStatus::of_failures(&run.failures)) {
@@ -203,7 +205,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
     let options = args.judgement.options(args.confidence.get());
     let InTurns { before, after, compared } = InTurns::of(record, &options)?.ok_or_else(|| {
-        usage(format!("{}: the record has no two sides to compare", record.dir.display()))
+        usage(format!("{}: the record does not have two sides to compare", record.dir.display()))
     })?;
     let comparisons = Comparisons { before: &before, options, compared: vec![(&after, compared)] };
     stdout::print(&match args.form.format(Format::Json, Format::Markdown) {
@@ -224,7 +226,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let commands = cases.iter().filter(|case| command(case).is_some()).count();
     if commands == 1 {
         return Err(usage(
-            "one side is a command and the other a testcase: their rates have nothing in common",
+            "one side is a command and the other a testcase; their rates cannot be compared",
         ));
     }
     if let [Some(before), Some(after)] = [&args.before, &args.after]
@@ -238,13 +240,11 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         );
     }
     if args.rate && commands == 0 {
-        return Err(usage(
-            "--rate is for commands, and these are testcases, which count themselves",
-        ));
+        return Err(usage("--rate applies only to commands; testcases count their own iterations"));
     }
     if let (Some(option), 1..) = (args.testcases.given(), commands) {
         return Err(usage(format!(
-            "{option} is for testcases, and these are commands, which are run as they are"
+            "{option} applies only to testcases, and both sides are commands"
         )));
     }
     let topology = topology(args.cpus.as_ref())?;
@@ -256,7 +256,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let deaf = |case: &&Case| command(case).is_some_and(|command| !command.takes_tasks());
     if let (Some(_), Some(case)) = (&args.tasks, cases.iter().find(deaf)) {
         return Err(usage(format!(
-            "-t: say with {} where the task count belongs in the command of {}",
+            "-t: put {} where the task count belongs in the command of {}",
             Command::TASKS,
             case.id
         )));
@@ -301,10 +301,11 @@ fn enough(args: &Args, points: usize) -> anyhow::Result<()> {
         return Ok(());
     }
     Err(usage(format!(
-        "-r {}: whatever they show, so few rounds could prove no difference at {}% confidence \
-         among as many points ({points}): use -r {least} or more",
+        "-r {}: too few rounds to show any difference at {}% confidence across {}; use -r \
+         {least} or more",
         args.rounds,
-        args.confidence.get().percent()
+        args.confidence.get().percent(),
+        plural(points, "point")
     )))
 }
 
@@ -330,20 +331,17 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     match selected.as_deref() {
         Ok([selected]) if !(args.rate && is_program) => return Ok(Case::built_in(selected)),
         Ok([_, _, ..]) if !is_program => {
-            return Err(usage(format!(
-                "{option}: {text} matches several testcases; a side must be one"
-            )));
+            return Err(usage(format!("{option}: {text} matches several testcases; name one")));
         }
         // A single word that is not a program was meant as a testcase.
         Err(error) if !is_program && !is_for_shell(text) => {
-            return Err(usage(format!(
-                "{option}: {error}; there is no program of that name either"
-            )));
+            return Err(usage(format!("{option}: {error}; no program has that name either")));
         }
         _ => {}
     }
     let score = if args.rate { Score::Printed } else { Score::Time };
-    let dir = std::env::current_dir().context("cannot tell where commands are to run")?;
+    let dir =
+        std::env::current_dir().context("cannot determine the directory to run commands in")?;
     require_utf8("the current directory", &dir)?;
     Ok(Case::command(Command { line: text.to_owned(), score, dir }))
 }

@@ -29,11 +29,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         (None, _) => compare_numbers(&args),
         (Some(_), None) => records::run(&args),
         (Some(_), Some((file, _))) if !file.exists() => {
-            Err(usage(format!("{}: there is no such file or directory", file.display())))
+            Err(usage(format!("{}: no such file or directory", file.display())))
         }
         (Some(_), Some((file, _))) => Err(usage(format!(
-            "{}: this is neither a record of knee run nor output of will-it-scale, but another \
-             one of the files is; compare like with like",
+            "{}: this is neither a record of knee run nor output of will-it-scale, although \
+             another argument is; compare runs with runs, or files of numbers with files of numbers",
             file.display()
         ))),
     }
@@ -43,14 +43,16 @@ fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
     let options = &args.numbers;
     let format = args.format();
     if let Some(option) = args.records.given() {
-        return Err(usage(format!("{option} is for runs, and these are files of numbers")));
+        return Err(usage(format!(
+            "{option} applies only to runs, and these are files of numbers"
+        )));
     }
     if format.is_for_runs_only() {
-        return Err(usage("files of numbers have --format human and --format ministat only"));
+        return Err(usage("files of numbers support only --format human and --format ministat"));
     }
     let delimiters = options.delimiters.clone().unwrap_or_else(|| " \t".into());
     if delimiters.is_empty() {
-        return Err(usage("--delimiters: at least one character is needed"));
+        return Err(usage("--delimiters requires at least one character"));
     }
     let reader = Reader {
         column: options.column.unwrap_or(1),

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         curves.into_iter().zip(fits).map(|(curve, fit)| FittedCurve { curve, fit }).collect();
     if curves.is_empty() {
         let what = if args.names.is_empty() { "no curve" } else { "no such testcase" };
-        return Err(usage(format!("{}: {what} has been measured", args.run.display())));
+        return Err(usage(format!("{}: the results contain {what}", args.run.display())));
     }
     let text = if args.json {
         json(&results, &curves, &options, args.knee)

@@ -56,7 +56,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.runs.len() < FEWEST_RUNS {
         return Err(usage(format!(
-            "{} are too few for a history: {FEWEST_RUNS} at least, or compare two with knee compare",
+            "{} are too few for a history; name at least {FEWEST_RUNS}, or compare two with knee \
+             compare",
             args.runs.len()
         )));
     }

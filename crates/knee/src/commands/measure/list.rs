@@ -130,7 +130,7 @@ fn describe(need: Need) -> String {
         Need::CCompiler => "cc".to_owned(),
         Need::HugePages => "transparent huge pages".to_owned(),
         Need::Loopback => "the loopback interface".to_owned(),
-        Need::Exchange128 => "a compare-exchange of 128 bits".to_owned(),
+        Need::Exchange128 => "a 128-bit compare-exchange".to_owned(),
         Need::Threads => "threads".to_owned(),
         Need::Memory(bytes) => format!("{} MiB of memory per task", bytes >> 20),
         Need::OpenFiles(n) => format!("{n} open files per task"),

@@ -55,7 +55,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     for (nr, run) in args.runs.iter().enumerate() {
         if args.runs[..nr].contains(run) {
-            return Err(usage(format!("{} is named twice", run.display())));
+            return Err(usage(format!("{} appears twice", run.display())));
         }
     }
     let Split { matrices, shared, captures, waits, runs } = matrices::split(&args.runs)?;

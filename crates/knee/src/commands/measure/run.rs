@@ -181,7 +181,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Some(floor) => args.view.print(&record, Some(&floor.floors))?,
         None => args.view.print(&record, kept_floors(&run).as_ref())?,
     }
-    tell!("knee: recorded in {0}; show it again: knee show {0}", dir.display());
+    tell!("knee: recorded in {0}; to show it again: knee show {0}", dir.display());
     if let Some(floor) = floor {
         floor.keep()?;
     }
@@ -197,8 +197,8 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let rounds = args.rounds.unwrap_or(if args.aa { AA_ROUNDS } else { ROUNDS });
     if args.aa && rounds < AA_ROUNDS_AT_LEAST {
         return Err(usage(format!(
-            "--aa compares two groups of rounds with each other: use -r {AA_ROUNDS_AT_LEAST} or \
-             more, not {rounds}"
+            "-r {rounds}: --aa compares two groups of rounds with each other; use -r \
+             {AA_ROUNDS_AT_LEAST} or more"
         )));
     }
     let topology = topology(args.cpus.as_ref())?;
@@ -254,7 +254,7 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
         let case = Case::plugin(&path);
         if cases.iter().any(|other| other.id == case.id) {
             return Err(usage(format!(
-                "--plugin {}: there is already a testcase {}; rename the file",
+                "--plugin {}: a testcase named {} already exists; rename the file",
                 path.display(),
                 case.id
             )));

@@ -76,7 +76,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let (name, mode) = parse_name(&args.name)?;
     let testcase = CATALOGUE
         .find(name)
-        .ok_or_else(|| usage(format!("no testcase {name:?}; `knee list` shows all")))?;
+        .ok_or_else(|| usage(format!("no testcase is named {name:?}; `knee list` shows all")))?;
     let case = Case::built_in(&Selected::original(testcase));
     let placement = match (args.smt, args.no_affinity) {
         (true, _) => Placement::Smt,
@@ -146,7 +146,7 @@ fn parse_name(name: &str) -> anyhow::Result<(&str, Mode)> {
     } else if let Some(name) = name.strip_suffix("_threads") {
         Ok((name, Mode::Threads))
     } else {
-        Err(usage(format!("{name:?} ends neither in _processes nor in _threads")))
+        Err(usage(format!("{name:?} does not end in _processes or _threads")))
     }
 }
 

@@ -142,7 +142,7 @@ impl Found<'_> {
     fn differ(&self, most: usize, text: &mut String) {
         let differ = self.conditions.differ.as_slice();
         if !differ.is_empty() && !self.conditions.commute.is_empty() {
-            let _ = writeln!(text, "\nElsewhere they do not:");
+            let _ = writeln!(text, "\nOtherwise they do not:");
         }
         for reason in differ.iter().take(most) {
             let of = plural(reason.situations, "situation");
@@ -249,8 +249,8 @@ pub(crate) fn matrix(
     let commuting: usize = pairs.iter().map(|(_, found)| counts(found).1).sum();
     let closing = format!(
         "{BOLD}{commuting} of {all} situations of {} commute ({}).{BOLD:#}\n{DIM}A situation is a \
-         class of initial states and arguments in which the model does the same; shares are of \
-         situations, not of what programs do.{DIM:#}\n",
+         class of initial states and arguments for which the model behaves the same; each situation \
+         counts once, however often real programs reach it.{DIM:#}\n",
         plural(pairs.len(), "pair"),
         percent(commuting, all)
     );

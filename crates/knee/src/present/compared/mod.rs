@@ -76,16 +76,14 @@ fn verdict(point: &ComparedPoint) -> String {
         Verdict::Faster => "▲ faster".to_owned(),
         Verdict::Slower => "▼ slower".to_owned(),
         Verdict::Same => "= same".to_owned(),
-        Verdict::Inconclusive if point.all_disturbed => "~ too disturbed to tell".to_owned(),
-        Verdict::Inconclusive if point.comparison.test.is_none() => {
-            "~ too few rounds to tell".to_owned()
-        }
+        Verdict::Inconclusive if point.all_disturbed => "~ too disturbed".to_owned(),
+        Verdict::Inconclusive if point.comparison.test.is_none() => "~ too few rounds".to_owned(),
         Verdict::Inconclusive if is_small_but_real(point) => {
-            "~ different, but perhaps not by as much as matters".to_owned()
+            "~ different, but perhaps by less than the threshold".to_owned()
         }
         Verdict::Inconclusive => match point.comparison.rounds_needed {
-            Some(n) => format!("~ no difference found; {n} rounds would tell"),
-            None => "~ too noisy to tell".to_owned(),
+            Some(n) => format!("~ no difference found; about {n} rounds needed"),
+            None => "~ too noisy".to_owned(),
         },
     }
 }
@@ -111,13 +109,13 @@ fn tally(verdicts: &Verdicts) -> String {
     if said.is_empty() { "nothing compared".to_owned() } else { said.join(", ") }
 }
 
-/// `open1 (processes ×2, threads ×2): nothing after (it died)`: the gaps of a testcase that have
+/// `open1 (processes ×2, threads ×2): no result after (it died)`: the gaps of a testcase that have
 /// one reason in one line.
 fn gaps(gaps: &[Gap]) -> Vec<String> {
     let same =
         |a: &Gap, b: &Gap| (&a.key.case, &a.before, &a.after) == (&b.key.case, &b.before, &b.after);
     let side = |side: &str, reason: &Option<String>| {
-        reason.as_ref().map(|reason| format!("nothing {side} ({reason})"))
+        reason.as_ref().map(|reason| format!("no result {side} ({reason})"))
     };
     let line = |group: Vec<&Gap>| {
         let Gap { key, before, after } = group[0];
@@ -142,7 +140,7 @@ fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec
     let mut notes: Vec<String> = compared
         .differences
         .iter()
-        .map(|difference| format!("this differs too, and may explain changes: {difference}"))
+        .map(|difference| format!("this also differs and may explain changes: {difference}"))
         .collect();
     notes.extend(variants(compared));
     notes.extend(drift(compared));
@@ -152,15 +150,15 @@ fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec
     let disturbed = compared.points.iter().filter(|point| point.disturbed).count();
     if disturbed > 0 {
         notes.push(format!(
-            "most samples of {} were disturbed by other work on a side: reduce other load and measure \
-             again",
+            "other work disturbed most samples of {} on at least one side; reduce other load and \
+             measure again",
             plural(disturbed, "point")
         ));
     }
     let few = compared.points.iter().filter(|point| point.rounds.contains(&1)).count();
     if few > 0 {
         notes.push(format!(
-            "{} one round on a side, of which nothing follows: measure more (-r)",
+            "{} only one round on a side, which proves nothing; measure more rounds (-r)",
             if few == 1 { "1 point has".to_owned() } else { format!("{few} points have") }
         ));
     }
@@ -172,11 +170,13 @@ fn variants(compared: &Compared) -> Option<String> {
     let (first, others) = compared.variants.split_first()?;
     let more = match others.len() {
         0 => String::new(),
-        n => format!(", and so for {n} more"),
+        n => format!(", and {n} more"),
     };
     Some(format!(
-        "each run has other parameters of one testcase, and these are compared{more}; to measure them in \
+        "knee compares different variants of a testcase ({} with {}{more}); to measure them in \
          interleaved rounds, which cancels drift: {}",
+        first.before,
+        first.after,
         in_turns(&first.before, &first.after)
     ))
 }
@@ -197,20 +197,23 @@ pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
         })
     };
     let advice = match (same, variants(), names_before.first().zip(names_after.first())) {
-        (Some(name), _, _) => format!("both have {name}: measure it with the same -m and -t"),
+        (Some(name), _, _) => format!("both contain {name}; measure it with the same -m and -t"),
         (None, Some((one, other)), _) => format!(
-            "a run has {} with several sets of parameters, and it is unclear which to compare: compare \
-             runs with one each, or two in interleaved rounds: {}",
+            "a run contains several variants of {}, and it is unclear which to compare; compare \
+             runs with one variant each, or measure two variants in interleaved rounds: {}",
             one.testcase,
             in_turns(one, other)
         ),
         (None, None, Some((one, other))) if before.origin.is_some() && after.origin.is_some() => {
-            format!("to compare two testcases, measure them in turns: {}", in_turns(one, other))
+            format!(
+                "to compare two testcases, measure them in interleaved rounds: {}",
+                in_turns(one, other)
+            )
         }
         _ => "compare runs of the same testcases".to_owned(),
     };
     format!(
-        "{} and {} have no point in common, by testcase, mode and task count; {advice}",
+        "{} and {} have no point in common (same testcase, mode and task count); {advice}",
         before.source.display(),
         after.source.display()
     )
@@ -225,7 +228,7 @@ fn unfinished(compared: &Compared) -> Option<String> {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    Some(format!("not all of {} was measured ({reason}){more}", first.key))
+    Some(format!("{} is incomplete ({reason}){more}", first.key))
 }
 
 /// Points of which too few rounds in turns are left for any claim.
@@ -245,12 +248,12 @@ fn too_few_pairs(
     let (used, asked) = (first.rounds[0], run.request.rounds);
     let lost = match run.complete {
         _ if used as u64 == u64::from(asked) => String::new(),
-        true => format!(" of {asked}, as the others were disturbed"),
-        false => format!(" of {asked}, as the others are not finished"),
+        true => format!(" of {asked}, because the others were disturbed"),
+        false => format!(" of {asked}, because the others are unfinished"),
     };
     Some(format!(
-        "{}{more}: only {} can be used{lost}, and a claim at {}% confidence takes {needed}: reduce \
-         other load, or use more rounds (-r)",
+        "{}{more}: knee can use only {}{lost}, and {}% confidence requires {needed}; reduce other \
+         load, or use more rounds (-r)",
         first.key,
         plural(used, "round"),
         options.confidence * 100.0
@@ -265,9 +268,9 @@ fn drift(compared: &Compared) -> Option<String> {
     let off = compared.drift? - 1.0;
     (off.abs() >= DRIFT_WORTH_A_WORD).then(|| {
         format!(
-            "the machine itself was {} {} after than before, by a loop that never enters the \
-             kernel: intervals span both, as measured and with that divided out; `knee ab` \
-             measures in turns, where it cancels",
+            "a loop that never enters the kernel ran {} {} after than before, so the machine \
+             itself changed; intervals cover the results with and without a correction for this; \
+             `knee ab` interleaves rounds, which cancels such drift",
             spread(off.abs()),
             if off > 0.0 { "faster" } else { "slower" }
         )
@@ -293,8 +296,8 @@ fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
     let first = hidden.next()?;
     let and = and_more(hidden.count());
     Some(format!(
-        "the change of {}{and} is below this machine's noise floor (typically {}): repeat both \
-         runs before believing it",
+        "the change of {}{and} is below this machine's noise floor (typically {}); repeat both \
+         runs to confirm it",
         first.key,
         spread(floors.typical)
     ))
@@ -321,15 +324,16 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
         String::new()
     };
     let changes =
-        format!("changes of less than {} do not matter", spread(options.threshold.unwrap_or(0.0)));
+        format!("changes below {} do not count", spread(options.threshold.unwrap_or(0.0)));
     let confidence = options.confidence * 100.0;
     if compared.in_turns {
         return format!(
-            "medians over rounds in turns (ABBA); changes within a round by Hodges and Lehmann, \
-             with {confidence:.1}% intervals{by}{corrected}; {changes}"
+            "medians over interleaved rounds (ABBA); Hodges–Lehmann changes within a round, with \
+             {confidence:.1}% intervals{by}{corrected}; {changes}"
         );
     }
     format!(
-        "medians over rounds; {confidence:.1}% bootstrap intervals of their ratio{by}{corrected}; {changes}"
+        "medians over rounds; {confidence:.1}% bootstrap intervals of the ratio{by}{corrected}; \
+         {changes}"
     )
 }

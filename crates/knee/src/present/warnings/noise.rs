@@ -40,10 +40,10 @@ impl fmt::Display for Doubts {
             )?;
         }
         let more = and_more(self.0.len().saturating_sub(NAMED));
-        write!(f, "{more}; use more rounds before believing it")?;
+        write!(f, "{more}; use more rounds to find out")?;
         if !self.0.iter().all(|doubt| doubt.own_floor) {
             f.write_str(
-                ". A floor said to be typical is that of other testcases: measure these with --aa",
+                ". A typical floor comes from other testcases; measure these testcases with --aa",
             )?;
         }
         Ok(())

@@ -23,9 +23,9 @@ impl fmt::Display for Limit {
         match (self.one_cpu_each, self.two_cpus_each) {
             (None, None) => Ok(()),
             (Some(n), None) => f.write_str(&tasks(n)),
-            (None, Some(n)) => write!(f, "{} (two CPUs each, as in {such_as})", tasks(n)),
+            (None, Some(n)) => write!(f, "{} (two CPUs per task, as in {such_as})", tasks(n)),
             (Some(n), Some(two)) => {
-                write!(f, "{} ({two} where each takes two CPUs, as in {such_as})", tasks(n))
+                write!(f, "{} ({two} if each task takes two CPUs, as in {such_as})", tasks(n))
             }
         }
     }

@@ -29,9 +29,9 @@ pub(super) fn cases(reading: &Reading) -> Markup {
             h2 #testcases-title { "Testcases" }
             @if packs(reading.cases.len()) {
                 p.note {
-                    "To keep the page small, all testcases but the first are packed, and unpacked by "
-                    "JavaScript when they are opened. Without it, and on paper, charts and data of "
-                    "those that are not open are missing; the overview has all of them."
+                    "To keep the page small, all testcases except the first are compressed. JavaScript "
+                    "unpacks a testcase when you open it. Without JavaScript, and on paper, the page "
+                    "lacks the charts and data of unopened testcases. The overview shows all of them."
                 }
             }
             (legend(reading))
@@ -57,7 +57,8 @@ fn legend(reading: &Reading) -> Markup {
                 li { (chart::sample("ideal")) "perfect scaling" }
                 @if fitted(true) { li { (chart::sample("fit")) "Universal Scalability Law" } }
                 @if fitted(false) {
-                    li { (chart::sample("fit guess")) "Universal Scalability Law of too few points: no prediction" }
+                    li { (chart::sample("fit guess")) "Universal Scalability Law from too few \
+                        points: not a prediction" }
                 }
                 li {
                     (chart::sample("knee")) "knee: efficiency below "
@@ -129,7 +130,7 @@ fn facts(case: &CaseReading) -> String {
     if *bytes > 0 {
         let best = case.max_rate() * *bytes as f64;
         text += &format!(
-            " One moves {bytes} bytes: at most {}B/s in a round.",
+            " Each moves {bytes} bytes: at most {}B/s in a round.",
             si(best).replace(' ', "\u{a0}")
         );
     }
@@ -189,7 +190,8 @@ fn mode_section(
                 }
             }
             @if case.is_curve() && !curves.iter().all(chart::draws_rounds) {
-                p.note { "Too many to draw every round: the band is the interval of the median." }
+                p.note { "There are too many rounds to draw each one; the band is the interval of \
+                    the median." }
             }
             (fit::fits(reading, &panel))
             @if packs { (table::place(&panel)) } @else { (table::points(reading, &panel)) }
@@ -209,7 +211,7 @@ fn verdicts(reading: &Reading, curves: &[CurveReading]) -> Markup {
                     (words::verdict(curve.verdict))
                     @if let Some(knee) = curve.knee { " · knee " strong { (knee) } }
                     @if let (Some(peak), Some(_)) = (curve.peak(), curve.last_efficiency()) {
-                        " · most throughput at " strong { (peak.tasks) }
+                        " · peak throughput at " strong { (peak.tasks) }
                     }
                     @if !curve.changes.is_empty() {
                         " · against " (reading.page.runs[0].label) ": " (words::changes(&curve.changes))

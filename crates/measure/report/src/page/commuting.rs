@@ -15,9 +15,9 @@ pub(super) fn section(matrices: &[Matrix]) -> Markup {
         section #commute aria-labelledby="commute-title" {
             h2 #commute-title { "When operations commute" }
             p.lead {
-                "Where operations commute, they can be implemented so that they scale; where they do "
-                "not, cores have to agree on an order first. A situation is a class of initial "
-                "states and arguments in which a model of the interface does the same."
+                "Operations that commute have an implementation that scales. If they do not commute, "
+                "cores must first agree on an order. A situation is a class of initial states and "
+                "arguments for which a model of the interface behaves the same."
             }
             (legend())
             @for (nr, matrix) in matrices.iter().enumerate() {
@@ -44,7 +44,7 @@ fn legend() -> Markup {
                 li { span.heat.always { "100" } " always" }
             }
             p.note {
-                "Shares are of situations, each of which counts once: not of what programs do."
+                "Each situation counts once, however often real programs reach it."
             }
         }
     }
@@ -100,12 +100,13 @@ fn doubts(pairs: &[Pair]) -> Markup {
     html! {
         @if !cut.is_empty() {
             p.doubts {
-                (sign()) "Not all situations were looked at (--limit of knee commute matrix): " (cut)
+                (sign()) "Not all situations were explored (--limit of knee commute matrix): " (cut)
             }
         }
         @if !given_up.is_empty() {
             p.doubts {
-                (sign()) "Situations were given up where the model asks too much: " (given_up)
+                (sign()) "Some situations were abandoned because the model asks too many \
+                    questions: " (given_up)
             }
         }
     }
@@ -118,7 +119,7 @@ fn id(key: &str, pair: &Pair) -> String {
 
 fn cell(key: &str, pair: Option<&Pair>) -> Markup {
     let Some((pair, percent)) = pair.and_then(|pair| Some((pair, pair.percent()?))) else {
-        return html! { td title="not looked at" { "–" } };
+        return html! { td title="not explored" { "–" } };
     };
     let [a, b] = &pair.operations;
     html! {
@@ -140,7 +141,7 @@ fn conditions(matrix: &Matrix, key: &str, pair: &Pair) -> Markup {
         div.pair id=(id(key, pair)) {
             div.calls { (signature("a", a)) (signature("b", b)) }
             @match pair.commute_if_any_of.as_slice() {
-                [] if pair.situations == 0 => p { "Not looked at." },
+                [] if pair.situations == 0 => p { "Not explored." },
                 [] => p { "They never commute." },
                 [always] if always.is_empty() => p { "They always commute." },
                 some => {
@@ -153,7 +154,7 @@ fn conditions(matrix: &Matrix, key: &str, pair: &Pair) -> Markup {
                 [always] if always.all_of.is_empty() => p { (always.because) "." },
                 some => {
                     @let elsewhere = !pair.commute_if_any_of.is_empty();
-                    p { @if elsewhere { "Elsewhere they do not:" } @else { "For these reasons:" } }
+                    p { @if elsewhere { "Otherwise they do not:" } @else { "For these reasons:" } }
                     ul {
                         @for reason in some {
                             li {

@@ -95,7 +95,7 @@ fn doubts(reading: &Reading) -> Vec<String> {
     }
     let off_chart = sum(|run| run.off_chart.len());
     if off_chart > 0 {
-        doubts.push(format!("{} on no chart", plural(off_chart, "result")));
+        doubts.push(format!("{} not on any chart", plural(off_chart, "result")));
     }
     if gaps > 0 {
         doubts.push(format!("{} not measured", plural(gaps, "point")));
@@ -104,10 +104,10 @@ fn doubts(reading: &Reading) -> Vec<String> {
         doubts.push(format!("{} marked as disturbed", plural(marked as usize, "sample")));
     }
     if single > 0 {
-        doubts.push(format!("{} of one round, without an interval", plural(single, "point")));
+        doubts.push(format!("{} with one round and no interval", plural(single, "point")));
     }
     if guesses > 0 {
-        doubts.push(format!("{} of too few points to predict from", plural(guesses, "fit")));
+        doubts.push(format!("{} with too few points for a prediction", plural(guesses, "fit")));
     }
     doubts
 }

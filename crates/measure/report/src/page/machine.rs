@@ -12,7 +12,7 @@ pub(super) fn machine(reading: &Reading) -> Markup {
         section #machine aria-labelledby="machine-title" {
             h2 #machine-title { "Machine and method" }
             (notes("Not measured", runs, |run| &run.failures))
-            (notes("Measured, and on no chart", runs, |run| &run.off_chart))
+            (notes("Measured, but not on any chart", runs, |run| &run.off_chart))
             (notes("Warnings", runs, |run| &run.warnings))
             (environments(runs))
             (method(reading))
@@ -108,25 +108,26 @@ fn method(reading: &Reading) -> Markup {
         dl.method {
             dt { "Rate" }
             dd {
-                "Iterations of all tasks together per second. A round is a fresh process and "
-                "several samples; a point is the median of its rounds, with an interval that "
-                "assumes no distribution."
+                "Iterations per second of all tasks together. Each round is a fresh process that "
+                "takes several samples. A point is the median of its rounds; its interval assumes "
+                "no distribution."
             }
             dt { "Efficiency" }
             dd {
-                "Throughput at n tasks over n times that of one. Without a point at one task there is "
-                "no efficiency and no knee."
+                "Throughput at n tasks divided by n times the throughput of one task. Without a point "
+                "at one task, there is no efficiency and no knee."
             }
             dt { "Knee" }
             dd { "The first task count whose efficiency is below " (knee) "." }
             dt { "Verdict" }
             dd {
-                "▼ retrograde: throughput at the most tasks is below the peak, and the intervals do "
-                "not overlap. ◐ contended: there is a knee, and throughput still holds. ● scales: "
-                "no knee as far as was measured."
+                "▼ retrograde: throughput at the highest task count is below the peak, and the "
+                "intervals do not overlap. ◐ contended: there is a knee, but throughput does not "
+                "fall. ● scales: no knee up to the highest task count."
             }
             dt { "Fairness" }
-            dd { "Jain's index of the tasks' rates: 1 if all get the same, 1/n if one gets all." }
+            dd { "Jain's index of the tasks' rates: 1 if all rates are equal, 1/n if one task \
+                does all the work." }
             dt { "Universal Scalability Law" }
             dd {
                 "rate(n) = λn / (1 + σ(n−1) + κn(n−1)): σ is contention, κ coherency; the peak is "

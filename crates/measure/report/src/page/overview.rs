@@ -20,9 +20,9 @@ pub(super) fn overview(reading: &Reading) -> Markup {
             p.lead {
                 (tally(reading))
                 @if scale.is_some() {
-                    "Speed-up against tasks; both double per step, on one scale for all. "
-                    "The dotted diagonal is perfect scaling, flat is none, falling is a loss. "
-                    "A bar across a curve is its knee: efficiency below "
+                    "Speed-up against tasks; both axes are logarithmic and the same for all testcases. "
+                    "The dotted diagonal is perfect scaling, a flat line is no scaling, and a falling "
+                    "line is a loss. A bar across a curve marks its knee: efficiency below "
                     (percent(reading.page.knee_efficiency)) "."
                 }
             }
@@ -32,7 +32,7 @@ pub(super) fn overview(reading: &Reading) -> Markup {
             }
             p.none hidden { "No testcase matches. " button type="button" data-clear { "Show all" } }
             details.summary-table {
-                summary { "The same as a table" }
+                summary { "Show as a table" }
                 (table(reading))
             }
         }

@@ -29,11 +29,11 @@ pub(super) fn beside_knee(page: &Page, case: &CaseId, mode: Mode) -> Markup {
         page.profiles.iter().filter(|profile| is_here(&profile.point)).collect();
     html! {
         @for growth in page.growths.iter().filter(|g| g.case == *case && g.mode == mode) {
-            p.note { "What an iteration takes more of with more tasks:" }
+            p.note { "Functions whose cost per iteration grows with tasks:" }
             pre.growth tabindex="0" { (growth.table) }
         }
         @for waits in page.waits.iter().filter(|waits| is_here(&waits.point)) {
-            p.note { "Waits for locks of the kernel, " (tasks(&waits.point)) ":" }
+            p.note { "Waits for kernel locks, " (tasks(&waits.point)) ":" }
             pre.growth tabindex="0" { (waits.table) }
         }
         @if !graphs.is_empty() {

@@ -18,8 +18,8 @@ pub(super) fn section(checks: &[Shared]) -> Markup {
         section #shared aria-labelledby="shared-title" {
             h2 #shared-title { "What commuting calls share" }
             p.lead {
-                "Calls that commute need not wait for each other. A test is conflict-free if, in "
-                "this kernel, no call of it writes a cache line that another one touches."
+                "Calls that commute do not need to wait for each other. A test is conflict-free if, in "
+                "this kernel, no call of the test writes a cache line that another call accesses."
             }
             (legend())
             @for (nr, shared) in checks.iter().enumerate() { (one(shared, &format!("{}", nr + 1))) }
@@ -30,7 +30,7 @@ pub(super) fn section(checks: &[Shared]) -> Markup {
 fn legend() -> Markup {
     html! {
         div.heat-legend {
-            p { "Number of tests that are not conflict-free; the darker, the greater their share" }
+            p { "Number of tests that are not conflict-free; darker cells have a greater share" }
             ul aria-hidden="true" {
                 li { span.heat.always {} " none" }
                 li { @for level in (0..COLOURS).rev() { span class={ "heat heat" (level) } {} } }
@@ -62,7 +62,7 @@ fn one(shared: &Shared, key: &str) -> Markup {
                     ol { @for fix in &shared.fixes { li { (fix) } } }
                 }
             }
-            noscript { p.note { "The tests of a pair are shown by the script of this page." } }
+            noscript { p.note { "This page needs JavaScript to show the tests of a pair." } }
             (packed("shared-data", &embedded(shared, key)))
         }
     }

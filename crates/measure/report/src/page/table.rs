@@ -187,7 +187,7 @@ fn change_cells(curve: &CurveReading, point: &Point) -> Markup {
                 }
             }
             None if curve.curve.run == 0 => td colspan="4" {},
-            None => td.text colspan="4" { "– the first run does not have it" },
+            None => td.text colspan="4" { "– not in the first run" },
         }
     }
 }

@@ -20,8 +20,8 @@ pub(super) fn verdict(verdict: impl Shown) -> Markup {
 /// What to know of a comparison besides its numbers; may be empty.
 pub(crate) fn change_note(comparison: &Comparison) -> String {
     match (comparison.ratio, comparison.rounds_needed) {
-        (None, _) => "no ratio: a round of the first run did nothing".to_owned(),
-        (Some(_), Some(n)) => format!("{n} rounds would tell"),
+        (None, _) => "no ratio: a round of the first run completed no iteration".to_owned(),
+        (Some(_), Some(n)) => format!("about {n} rounds needed"),
         (Some(_), None) => String::new(),
     }
 }

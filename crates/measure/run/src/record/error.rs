@@ -21,22 +21,22 @@ pub enum RecordError {
         error: io::Error,
     },
     /// The directory for a new record is in use.
-    #[error("{0} is not empty: choose another directory with -o, or if it is that of a run, \
-             continue it with --resume {0}", .dir.display())]
+    #[error("{0} is not empty; choose another directory with -o, or, if it holds a run, continue \
+        it with --resume {0}", .dir.display())]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
     },
     /// Not the directory of a record.
-    #[error("{} holds no {RUN_FILE}: is it a run's directory? Runs are kept in runs/ unless -o \
-             says otherwise", .dir.display())]
+    #[error("{} contains no {RUN_FILE}; name the directory of a run (by default, knee writes runs \
+        to runs/)", .dir.display())]
     NoRecord {
         /// The directory.
         dir: PathBuf,
     },
     /// Another process writes the record.
-    #[error("{} is being written by another knee: wait until that run has ended, or choose \
-             another directory", .dir.display())]
+    #[error("another knee is writing {}; wait until it ends, or choose another \
+        directory", .dir.display())]
     InUse {
         /// The directory.
         dir: PathBuf,
@@ -63,7 +63,7 @@ pub enum RecordError {
     #[error(transparent)]
     Lacking(#[from] Lacking),
     /// A format of another time.
-    #[error("{} has schema {found}, and this knee reads {SCHEMA}: use the knee that wrote it",
+    #[error("{} has schema {found}, but this knee reads {SCHEMA}; use the knee that wrote it",
             .path.display())]
     Schema {
         /// The file.
@@ -77,8 +77,8 @@ pub enum RecordError {
 /// off, or lines of it are gone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} lacks {missing} of {of} rounds that run.json says were measured, the first of {}; \
-     measure them again with: knee run --resume {}",
+    "{} lacks {missing} of the {of} rounds listed as measured in run.json, the first for {}; to \
+     measure them again: knee run --resume {}",
     .dir.join(SAMPLES_FILE).display(),
     .first,
     .dir.display()

@@ -37,18 +37,18 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
     }
     if !ROUNDS.contains(&request.rounds) {
         let (least, most) = (ROUNDS.start(), ROUNDS.end());
-        return Err(format!("request.rounds: {} is not from {least} to {most}", request.rounds));
+        return Err(format!("request.rounds: {} is not in {least} to {most}", request.rounds));
     }
     if let Some(tasks) = request.tasks.iter().find(|tasks| !(1..=MAX_TASKS).contains(tasks)) {
-        return Err(format!("request.tasks: {tasks} is not from 1 to {MAX_TASKS}"));
+        return Err(format!("request.tasks: {tasks} is not in 1 to {MAX_TASKS}"));
     }
     if run.cases.iter().any(|case| case.steps == 0) {
-        return Err("steps of a case: 0 is not from 1 on".to_owned());
+        return Err("steps of a case: 0 is less than 1".to_owned());
     }
     let points = run.points();
     let mut seen = BTreeSet::new();
     match points.iter().find(|point| !seen.insert(*point)) {
-        Some(point) => Err(format!("the point {point} is there twice")),
+        Some(point) => Err(format!("the point {point} occurs twice")),
         None => Ok(()),
     }
 }
@@ -81,5 +81,5 @@ fn within(name: &str, value: f64, range: RangeInclusive<f64>) -> Result<(), Stri
     if range.contains(&value) {
         return Ok(());
     }
-    Err(format!("{name}: {value:?} is not from {:?} to {:?}", range.start(), range.end()))
+    Err(format!("{name}: {value:?} is not in {:?} to {:?}", range.start(), range.end()))
 }

@@ -35,7 +35,7 @@ impl Record {
         let malformed = |e| RecordError::json(&path, 1, &e);
         let value: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
         let Some(found) = value.get("schema").and_then(serde_json::Value::as_u64) else {
-            let reason = "this is no record of knee run: it has no schema".to_owned();
+            let reason = "this is not a record of knee run: it has no schema".to_owned();
             return Err(RecordError::Malformed { path, line: 1, reason });
         };
         if found != u64::from(SCHEMA) {
@@ -125,7 +125,7 @@ fn sample(
         serde_json::from_slice(text).map_err(|e| RecordError::json(path, number, &e))?;
     let malformed = |reason| RecordError::Malformed { path: path.to_owned(), line: number, reason };
     if !points.contains(&line.point) {
-        return Err(malformed(format!("{RUN_FILE} knows no point {}", line.point)));
+        return Err(malformed(format!("{RUN_FILE} has no point {}", line.point)));
     }
     check_sample(&line).map_err(malformed)?;
     Ok(line)

@@ -83,11 +83,9 @@ impl Record {
             let mut measured = measured(finished.of(&point));
             measured.gap = match failures.get(&point) {
                 Some(reason) => Some((*reason).to_owned()),
-                None if measured.rounds.is_empty() => {
-                    Some("no round of it was finished".to_owned())
-                }
+                None if measured.rounds.is_empty() => Some("no round finished".to_owned()),
                 None if rounds < asked as usize => {
-                    Some(format!("{rounds} of {asked} rounds were finished"))
+                    Some(format!("only {rounds} of {asked} rounds finished"))
                 }
                 None => None,
             };

@@ -53,7 +53,9 @@ impl InTurns {
                 let side: Vec<f64> = rounds.iter().map(|&(b, a)| [b, a][nr]).collect();
                 let gap = match (failure(point), failure(other)) {
                     (Some(failure), _) => Some(failure.failure.reason.clone()),
-                    (None, Some(_)) => Some("given up with the other".to_owned()),
+                    (None, Some(_)) => {
+                        Some("not measured, because the other side failed".to_owned())
+                    }
                     (None, None) => None,
                 };
                 let measured = Measured {

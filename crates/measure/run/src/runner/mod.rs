@@ -58,7 +58,9 @@ pub fn main(catalogue: Catalogue) -> i32 {
     let (mut link, job) = match Link::open() {
         Ok(opened) => opened,
         Err(error) => {
-            eprintln!("knee {SUBCOMMAND} is started by knee run, not by hand: {error}");
+            eprintln!(
+                "knee {SUBCOMMAND} is internal to knee run; do not start it by hand: {error}"
+            );
             return 2;
         }
     };
@@ -158,11 +160,11 @@ impl<'a> Round<'a> {
                 return Err(Failure::new(
                     FailureKind::Hung,
                     format!(
-                        "{} of {tasks} tasks were ready after {:.0} s",
+                        "only {} of {tasks} tasks were ready after {:.0} s",
                         self.area.ready(),
                         timeout.as_secs_f64()
                     ),
-                    "its set-up hangs or is slow here: try -t 1 or a longer --start-timeout",
+                    "its set-up hangs or is slow here; try -t 1 or a longer --start-timeout",
                 ));
             }
             let soon = Instant::now() + Duration::from_millis(20);

@@ -64,12 +64,12 @@ pub fn check(path: &Path) -> Result<(), Failure> {
         .and_then(|mut file| file.read_exact(&mut head))
         .map(|()| u16::from_ne_bytes(head[ELF_TYPE].try_into().expect("the type has two bytes")));
     if !head.starts_with(ELF) || !matches!(kind, Ok(ELF_SHARED_OBJECT)) {
-        return Err(refuse(path, "it is no shared object".to_owned()));
+        return Err(refuse(path, "it is not a shared object".to_owned()));
     }
     for (name, what) in NAMES {
         // A linker stores a name that others end in as part of them: what precedes it is unknown.
         if !program::contains(path, &format!("{name}\0")) {
-            return Err(refuse(path, format!("it defines no {what}")));
+            return Err(refuse(path, format!("it does not define {what}")));
         }
     }
     Ok(())
@@ -87,7 +87,7 @@ impl Plugin {
         // a process that exists for nothing else.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
             .map_err(|e| refuse(format!("cannot load it: {}", e.source().unwrap_or(&e))))?;
-        let missing = |name| refuse(format!("it defines no {name}"));
+        let missing = |name| refuse(format!("it does not define {name}"));
         // SAFETY: the types are those of the interface that a plug-in declares to have by
         // defining these names.
         unsafe {

@@ -218,7 +218,7 @@ impl<'a> Sampler<'a> {
             Some(nr) => Err(Failure::new(
                 FailureKind::Hung,
                 format!("task {nr} has counted nothing for {:.0} s", now - self.moved[*nr]),
-                "look where it hangs: run it with -t 1 --interval 60 and attach a debugger",
+                "to see where it hangs, run it with -t 1 --interval 60 and attach a debugger",
             )),
         }
     }

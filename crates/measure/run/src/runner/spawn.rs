@@ -213,7 +213,7 @@ fn become_task_process(group: Option<Pid>, events: RawFd) {
 
 fn run_task(loaded: &Loaded, job: &Job, area: &Area, nr: usize) -> ! {
     let error = match seat_and_run(loaded, job, area, nr) {
-        Ok(()) => TaskError::found("the testcase returned; its loop must not end"),
+        Ok(()) => TaskError::found("the testcase returned, but its loop must never end"),
         Err(error) => error,
     };
     area.slot(nr).set_error(&error);

@@ -60,7 +60,7 @@ const UNRESOLVED: f64 = 1e-6;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// Three coefficients need three different task counts.
-    #[error("{0} different task counts: the law has three coefficients and needs three")]
+    #[error("only {0} different task counts; the law has three coefficients and requires three")]
     TooFewPoints(usize),
     /// Nothing ran at any task count.
     #[error("no throughput at any task count")]

@@ -44,9 +44,7 @@ fn of_reverse<T: MapKind, R: ReverseKind>(wanted: &Wanted<'_>) -> Made {
         Some("epoch") => of_form::<T, R, _>(wanted, Epoch::new()),
         Some("lockfree") => match LockFree::new() {
             Some(form) => of_form::<T, R, _>(wanted, form),
-            None => Err(TaskError::found(
-                "di=lockfree: this CPU does not compare and exchange 128 bits",
-            )),
+            None => Err(TaskError::found("di=lockfree: this CPU has no 128-bit compare-exchange")),
         },
         Some("slots") => of_form::<T, R, _>(wanted, Slots::new()),
         _ => of_form::<T, R, _>(wanted, Locked::new()),

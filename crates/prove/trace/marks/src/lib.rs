@@ -16,7 +16,7 @@
 //!
 //! The protocol of a guest: entries, then [`Mark::Arm`], then a system call (callbacks are there
 //! from the next block of instructions on), then for each test `Begin`, windows, `End`. All entries
-//! come before `Arm`: code that is already translated is not looked at again. Where the plugin is to
+//! come before `Arm`: code that is already translated is not examined again. Where the plugin is to
 //! know which CPU has which line, `Flush` comes before the first test of each experiment.
 //!
 //! Callbacks cost time, and only what happens in windows wants them. QEMU

@@ -24,7 +24,7 @@ pub struct Ranking {
     pub tests: usize,
     /// How many are conflict-free.
     pub free: usize,
-    /// How many share the same in every run; the others are not looked at.
+    /// How many share the same in every run; the others are not examined.
     pub conflicting: usize,
     /// What these share; what frees most tests alone first, then what is in most.
     pub data: Vec<Datum>,

@@ -48,17 +48,17 @@ impl Mended {
         let length = file.seek(SeekFrom::End(0))?;
         file.rewind()?;
         let mut header = vec![0; HEADER];
-        file.read_exact(&mut header).map_err(|_| io::Error::other("it ends in its header"))?;
+        file.read_exact(&mut header).map_err(|_| io::Error::other("its header is truncated"))?;
         let number = |at: usize| -> u64 {
             u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"))
         };
         let is_inside =
             |(start, count): (u64, u64)| start.checked_add(count).is_some_and(|end| end <= length);
         if !is_inside((number(EVENTS), number(EVENTS + 8))) {
-            return Err(io::Error::other("its header says that events are beyond its end"));
+            return Err(io::Error::other("its header places events beyond the end of the file"));
         }
         if number(ATTR_SIZE) < SMALLEST_ATTR {
-            return Err(io::Error::other("its header does not know what an event is"));
+            return Err(io::Error::other("its header has an invalid event size"));
         }
         let (start, said) = (number(RECORDS), number(RECORDS + 8));
         let has = |bit: usize| header[FEATURES + bit / 8] >> (bit % 8) & 1 == 1;

@@ -14,7 +14,7 @@ self                total               function
  20.0% ± 2.5%  200   20.0% ± 2.5%  200  fib(int)  prog
   0.3% ± 0.4%    3   85.3% ± 2.2%  853  main  prog
   0.0% ± 0.2%    0   75.0% ± 2.7%  750  work  prog
-(2 more, with 0.0% of their own)
+(2 more, with 0.0% self time in total)
 
 "#]]
     );

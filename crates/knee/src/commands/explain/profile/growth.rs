@@ -104,7 +104,7 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStat
     let tasks = match &args.tasks {
         Some(tasks) => match tasks.resolve(&bench.topology, cgroup::cpu_quota()) {
             tasks if tasks.len() < 2 => {
-                return Err(usage("growth compares two or more task counts: -t 1,2"));
+                return Err(usage("growth needs two or more task counts, such as -t 1,2"));
             }
             tasks => tasks,
         },

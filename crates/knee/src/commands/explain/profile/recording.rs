@@ -32,7 +32,9 @@ pub(super) fn take<W: Told>(
         match bench.sample(tasks, seconds, interrupt, begun)? {
             Ok(Sampled::Whole(taken)) => (taken, Left::Nothing),
             Ok(Sampled::Part(taken, signal)) => {
-                tell!("knee: interrupted: what was taken by then is kept, without its iterations");
+                tell!(
+                    "knee: interrupted; knee kept the samples up to now, without an iteration count"
+                );
                 (taken, Left::Interrupted(signal))
             }
             Err(stopped) => return told(stopped, &bench).map(Err),
@@ -45,7 +47,8 @@ pub(super) fn take<W: Told>(
         target::command::<W>(&args.command, args.duration, how, interrupt)?
     } else {
         return Err(usage(
-            "what is to be sampled? a testcase, -p PID, -a, or -- COMMAND: see knee profile --help",
+            "no target to sample; name a testcase, -p PID, -a, or -- COMMAND (see knee profile \
+             --help)",
         ));
     };
     Ok(Ok(taken))

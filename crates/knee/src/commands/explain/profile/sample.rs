@@ -56,17 +56,14 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
 fn prepare(output: Option<&Path>) -> anyhow::Result<()> {
     let Some(file) = output else {
         return std::fs::create_dir_all(PROFILES)
-            .with_context(|| format!("cannot make the directory {PROFILES}: use -o FILE"));
+            .with_context(|| format!("cannot create the directory {PROFILES}; use -o FILE"));
     };
     if file.is_dir() {
-        return Err(usage(format!(
-            "-o {}: this is a directory: name a file in it",
-            file.display()
-        )));
+        return Err(usage(format!("-o {} is a directory; name a file in it", file.display())));
     }
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
     if dir.is_some_and(|dir| !dir.is_dir()) {
-        return Err(usage(format!("-o {}: there is no such directory", file.display())));
+        return Err(usage(format!("-o {}: its directory does not exist", file.display())));
     }
     Ok(())
 }

@@ -93,10 +93,10 @@ fn share(text: &str) -> Result<String, String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.format != Format::Tree && (args.root.is_some() || args.callers.is_some()) {
-        return Err(usage("--root and --callers are for --format tree"));
+        return Err(usage("--root and --callers require --format tree"));
     }
     if args.format != Format::Folded && (args.weight || args.annotate) {
-        return Err(usage("--weight and --annotate are for --format folded"));
+        return Err(usage("--weight and --annotate require --format folded"));
     }
     let capture = match import::open(&args.file) {
         Ok(capture) => capture,
@@ -117,7 +117,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             let least = crate::args::percentage(&args.least).map_err(usage)?;
             let tree = tree(&capture, root).with_context(|| {
                 format!(
-                    "no sample has the function {:?}: see knee profile show {} --format functions",
+                    "no sample contains the function {:?}; to list all functions: knee profile \
+                     show {} --format functions",
                     args.root.as_ref().or(args.callers.as_ref()).map_or("", String::as_str),
                     args.file.display()
                 )
@@ -150,7 +151,9 @@ enum Printed {
 /// Shows the output of `knee profile --locks`.
 fn show_waits(args: &Args, waits: &LockWaits) -> anyhow::Result<ExitStatus> {
     if args.format != Format::Tree || args.root.is_some() || args.callers.is_some() {
-        return Err(usage("lock waits are a table, without --format, --root and --callers"));
+        return Err(usage(
+            "lock waits are always printed as a table; omit --format, --root and --callers",
+        ));
     }
     wait_losses(waits);
     let table = knee_profile::locks::table(waits, usize::MAX).render(&screen(args));

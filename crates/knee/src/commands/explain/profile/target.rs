@@ -34,7 +34,7 @@ pub(super) fn command<W: Told>(
     if !how.quiet {
         watch.tell_how();
     }
-    held.release().context("the process of the command is gone")?;
+    held.release().context("the command's process ended before it could start")?;
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     // The command may share the terminal.

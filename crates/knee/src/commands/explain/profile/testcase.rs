@@ -58,7 +58,7 @@ impl<'a> Bench<'a> {
             usage(format!("{error}; to profile a command, put it after --: knee profile -- {name}"))
         })?;
         let [selected] = &selected[..] else {
-            return Err(usage(format!("{name} is {} testcases: name one", selected.len())));
+            return Err(usage(format!("{name} matches {} testcases; name one", selected.len())));
         };
         let case = Case::built_in(selected);
         let asked = match mode {
@@ -67,7 +67,7 @@ impl<'a> Bench<'a> {
         };
         let Some(&mode) = case.modes(&asked).first() else {
             let other = if asked == [Mode::Processes] { "threads" } else { "processes" };
-            return Err(usage(format!("{name} has {other} only: use -m {other}")));
+            return Err(usage(format!("{name} runs only as {other}; use -m {other}")));
         };
         let dir = match &how.dir {
             Some(dir) => existing("--dir", dir)?,

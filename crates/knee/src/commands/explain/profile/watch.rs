@@ -28,15 +28,15 @@ impl Told for Sampler {
     fn tell_how(&self) {
         let clock = self.clock();
         let why = match clock.event.as_str() {
-            "cpu-clock" => " (a timer: code with interrupts off is seen at its end)",
-            "off-cpu" => " (the time that threads are without a CPU, once they have lost one)",
+            "cpu-clock" => " (a timer, so code with interrupts disabled is sampled at its end)",
+            "off-cpu" => " (off-CPU time of threads, from the first time they leave a CPU)",
             _ => "",
         };
         tell!("knee: sampling {} at {} Hz{why}", clock.event, clock.frequency.unwrap_or(0));
         if !self.sees_kernel() {
             tell!(
-                "knee: without the kernel, which takes kernel.perf_event_paranoid 1 or less, or \
-                 root: sysctl kernel.perf_event_paranoid=1"
+                "knee: sampling user code only; to include the kernel, run as root: sysctl \
+                 kernel.perf_event_paranoid=1"
             );
         } else if !self.knows_kernel_names() {
             tell!("{NO_NAMES}");
@@ -50,13 +50,13 @@ impl Told for LockSampler {
     }
 
     fn so_far(&self) -> String {
-        format!("{} records of waits", self.seen())
+        format!("{} lock wait records", self.seen())
     }
 
     fn tell_how(&self) {
         tell!(
-            "knee: watching waits for locks of the kernel, each of them (some µs of each are for \
-             writing down its stack)"
+            "knee: recording every kernel lock wait (recording the stack adds a few µs to each \
+             wait)"
         );
         if !self.knows_kernel_names() {
             tell!("{NO_NAMES}");
@@ -64,5 +64,5 @@ impl Told for LockSampler {
     }
 }
 
-const NO_NAMES: &str = "knee: the kernel's functions have no names here: as root, sysctl \
+const NO_NAMES: &str = "knee: the kernel hides the names of its functions; run as root: sysctl \
     kernel.kptr_restrict=0 kernel.perf_event_paranoid=1";

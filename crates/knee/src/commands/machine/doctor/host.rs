@@ -43,8 +43,8 @@ pub(super) fn cpu_quota(environment: &Environment) -> Check {
         Some(quota) if quota < environment.usable_cpus.len() as f64 => {
             check(format!("{quota:.2} CPUs of time on {} CPUs", environment.usable_cpus.len()))
                 .limited(statement(
-                    "raise cpu.max of the control group (docker --cpus, systemd CPUQuota=), \
-                     or keep to -t auto, which stops at the quota",
+                    "raise the cgroup's cpu.max (docker --cpus, systemd CPUQuota=), or use -t \
+                     auto, which stops at the quota",
                 ))
         }
         Some(quota) => check(format!("{quota:.2} CPUs of time, no limit in effect")),
@@ -56,8 +56,8 @@ pub(super) fn cpu_quota(environment: &Environment) -> Check {
 pub(super) fn load(environment: &Environment) -> Check {
     let check = |detail| Check::ok("load", "knee run: quiet CPUs", detail);
     let Some([one, five, _]) = environment.load_average else {
-        return check("/proc/loadavg is not readable".to_owned())
-            .limited(statement("mount /proc, or make sure yourself that nothing else runs"));
+        return check("cannot read /proc/loadavg".to_owned())
+            .limited(statement("mount /proc, or make sure that nothing else is running"));
     };
     let cpus = environment.usable_cpus.len();
     let check = check(format!("{one:.2} over 1 minute, {five:.2} over 5, on {cpus} CPUs"));
@@ -74,11 +74,11 @@ pub(super) fn steal() -> Check {
     let check = |detail| Check::ok("stolen time", "knee run: CPUs that are really there", detail);
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     match steal_percent(&stat) {
-        None => check("unknown".to_owned()).limited(statement("/proc/stat does not tell")),
+        None => check("unknown".to_owned()).limited(statement("/proc/stat does not report it")),
         Some(percent) if percent > QUIET_STEAL_PERCENT => {
             check(format!("{percent:.1}% since boot")).limited(statement(
                 "the host runs other guests on these CPUs; only a dedicated host or pinned \
-                 virtual CPUs change that. knee marks the samples that are hit",
+                 virtual CPUs prevent that. knee marks the affected samples",
             ))
         }
         Some(percent) => check(format!("{percent:.1}% since boot")),
@@ -108,7 +108,7 @@ pub(super) fn governor(environment: &Environment) -> Check {
             "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
         )),
         None => check("not visible").limited(statement(match environment.hypervisor {
-            Some(_) => "frequency is the host's business; a guest can neither see nor set it",
+            Some(_) => "only the host can see and set the frequency",
             None => "this kernel has no cpufreq driver for the machine; set it in the firmware",
         })),
     }
@@ -117,7 +117,11 @@ pub(super) fn governor(environment: &Environment) -> Check {
 /// Whether one busy core runs faster than many busy cores.
 pub(super) fn turbo(environment: &Environment) -> Check {
     let check = |detail: &str| {
-        Check::ok("turbo", "knee run: turbo makes 1 task fast and so scaling look bad", detail)
+        Check::ok(
+            "turbo",
+            "knee run: turbo speeds up a single task, so scaling looks worse",
+            detail,
+        )
     };
     let intel = Path::new("/sys/devices/system/cpu/intel_pstate/no_turbo");
     match environment.turbo {
@@ -129,8 +133,8 @@ pub(super) fn turbo(environment: &Environment) -> Check {
             check("on").limited(command("echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"))
         }
         None => check("not visible").limited(statement(match environment.hypervisor {
-            Some(_) => "turbo is the host's business; a guest can neither see nor set it",
-            None => "this machine has no switch for it in the kernel; look in the firmware",
+            Some(_) => "only the host can see and set turbo",
+            None => "the kernel cannot switch it on this machine; look in the firmware settings",
         })),
     }
 }
@@ -148,17 +152,21 @@ pub(super) fn sampling() -> Check {
             let event = &sampler.clock().event;
             let check = match event.as_str() {
                 "cycles" => check("by cycles".to_owned()),
-                _ => check(format!("by {event}, a timer, as no cycles can be counted here")),
+                _ => {
+                    check(format!("by {event}, a timer, because this machine cannot count cycles"))
+                }
             };
             match (sampler.sees_kernel(), sampler.knows_kernel_names()) {
                 (true, true) => check,
                 (false, _) => Check { detail: "without the kernel".to_owned(), ..check }
                     .limited(command("sudo sysctl kernel.perf_event_paranoid=1")),
-                (true, false) => {
-                    Check { detail: "kernel functions without names".to_owned(), ..check }.limited(
-                        command("sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"),
-                    )
+                (true, false) => Check {
+                    detail: "the kernel hides the names of its functions".to_owned(),
+                    ..check
                 }
+                .limited(command(
+                    "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
+                )),
             }
         }
     }
@@ -171,14 +179,14 @@ pub(super) fn smt(environment: &Environment) -> Check {
         Some(false) => "off",
         None => "not reported",
     };
-    Check::ok("SMT", "knee run: what a CPU is", detail)
+    Check::ok("SMT", "knee run: how tasks are placed on cores", detail)
 }
 
 /// Whether CPUs are isolated from other tasks. Most machines have no isolated CPUs, and need none.
 pub(super) fn isolated_cpus(environment: &Environment) -> Check {
     let detail = match &environment.isolated_cpus {
         Some(cpus) if !cpus.is_empty() => format!("{cpus}; use them with taskset -c {cpus} knee"),
-        _ => "none; isolcpus= on the kernel's command line sets some apart".to_owned(),
+        _ => "none; isolcpus= on the kernel's command line isolates CPUs".to_owned(),
     };
     Check::ok("isolated CPUs", "knee run: the least noise", detail)
 }
@@ -190,11 +198,12 @@ pub(super) fn clock(environment: &Environment) -> Check {
         // Those that the vDSO cannot read cost a system call and a slow device access.
         Some(slow @ ("hpet" | "acpi_pm" | "jiffies" | "refined-jiffies")) => {
             check(slow).limited(statement(
-                "`sudo dmesg | grep -i -e clocksource -e tsc` says why the kernel gave the TSC up",
+                "`sudo dmesg | grep -i -e clocksource -e tsc` shows why the kernel does not use \
+                 the TSC",
             ))
         }
         Some(clock) => check(clock),
-        None => check("not reported, taken as it is"),
+        None => check("not reported; knee uses the clock as it is"),
     }
 }
 
@@ -202,8 +211,9 @@ pub(super) fn clock(environment: &Environment) -> Check {
 /// single node.
 pub(super) fn numa_balancing(environment: &Environment) -> Option<Check> {
     let nodes = environment.topology.as_ref()?.nodes;
-    let check =
-        |detail: &str| Check::ok("NUMA balancing", "knee run: memory that stays in place", detail);
+    let check = |detail: &str| {
+        Check::ok("NUMA balancing", "knee run: memory and tasks that stay on their node", detail)
+    };
     match environment.numa_balancing {
         Some(true) if nodes > 1 => {
             Some(check("on").limited(command("sudo sysctl kernel.numa_balancing=0")))
@@ -218,7 +228,7 @@ pub(super) fn open_files(environment: &Environment) -> Check {
     let needed = FILES_PER_TASK * environment.usable_cpus.len() as u64;
     let in_words = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
     let (soft, hard) = (environment.open_files_soft_limit, environment.open_files_hard_limit);
-    let detail = format!("{}, at most {} when asked", in_words(soft), in_words(hard));
+    let detail = format!("{}, can be raised to {}", in_words(soft), in_words(hard));
     let check = Check::ok("open files", "knee run: poll and select testcases", detail);
     let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
     match () {
@@ -244,8 +254,9 @@ pub(super) fn huge_pages(environment: &Environment) -> Check {
             "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
         )),
         Some(setting) => check(setting),
-        None => check("not built in")
-            .missing(statement("this kernel has no transparent huge pages; boot another one")),
+        None => check("not built in").missing(statement(
+            "this kernel is built without transparent huge pages; boot another one",
+        )),
     }
 }
 

@@ -40,9 +40,8 @@ pub(super) fn qemu() -> Check {
             check(format!("KNEE_QEMU={name}, which has not been fetched"))
                 .missing(command(format!("knee qemu fetch {name}")))
         }
-        Err(error) => {
-            check(format!("KNEE_QEMU={named} cannot be used")).missing(statement(error.to_string()))
-        }
+        Err(error) => check(format!("knee cannot use KNEE_QEMU={named}"))
+            .missing(statement(error.to_string())),
     }
 }
 
@@ -77,11 +76,12 @@ pub(super) fn qemu_user() -> Check {
     match version.and_then(|version| user_mode().map(|()| version)) {
         Ok(version) => check(format!("{version}, installed")),
         Err(GuestError::NoQemu(program)) => {
-            check(format!("no {program} on PATH: programs run in a guest, which takes longer"))
+            check(format!("no {program} on PATH; programs run in a guest, which is slower"))
                 .limited(command("sudo apt-get install -y qemu-user"))
         }
-        Err(GuestError::NoPlugins(_)) => check("it does not support plugins".to_owned())
-            .limited(statement("programs run in a guest instead, which takes seconds to boot")),
+        Err(GuestError::NoPlugins(_)) => check("it does not support plugins".to_owned()).limited(
+            statement("programs run in a guest instead, which takes several seconds to boot"),
+        ),
         Err(error) => {
             check("it cannot be started".to_owned()).missing(statement(error.to_string()))
         }

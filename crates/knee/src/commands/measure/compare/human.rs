@@ -119,7 +119,8 @@ fn verdict(first: &Summary, other: &Summary, view: &View) -> String {
     let comparison = other.compare(first, view);
     if !(comparison.difference.is_finite() && comparison.half_width.is_finite()) {
         return format!(
-            "{BOLD}{}: no comparison with {}{BOLD:#}, the numbers are too large for their squares\n",
+            "{BOLD}{}: not compared with {}{BOLD:#}: the numbers are so large that their squares \
+             overflow\n",
             other.name, first.name
         );
     }

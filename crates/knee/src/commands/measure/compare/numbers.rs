@@ -60,7 +60,7 @@ fn read(file: &Path, reader: &Reader<'_>) -> anyhow::Result<Numbers> {
         let n = numbers.len();
         let found = if n == 1 { "1 number".to_owned() } else { format!("{n} numbers") };
         usage(format!(
-            "{}: {found} in column {}; at least {MIN_VALUES} are needed",
+            "{}: {found} in column {}; at least {MIN_VALUES} are required",
             name.display(),
             reader.column
         ))

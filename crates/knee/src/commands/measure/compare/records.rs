@@ -12,14 +12,18 @@ use crate::stdout;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if let Some(option) = args.numbers.given() {
-        return Err(usage(format!("{option} is for files of numbers, and these are runs")));
+        return Err(usage(format!(
+            "{option} applies only to files of numbers, and these are runs"
+        )));
     }
     let format = args.format();
     if format == Format::Ministat {
-        return Err(usage("--format ministat is for files of numbers, and these are runs"));
+        return Err(usage(
+            "--format ministat applies only to files of numbers, and these are runs",
+        ));
     }
     if args.files.len() < 2 && format != Format::Benchstat {
-        return Err(usage("one run is nothing to compare: name what came BEFORE and AFTER"));
+        return Err(usage("only one run to compare; name a run BEFORE and a run AFTER"));
     }
     let results = args
         .files

@@ -18,7 +18,7 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
         knee_efficiency: knee,
         threshold: (paths.len() > 1).then_some(threshold),
         comparison_method: format!(
-            "Medians over rounds are compared; intervals are {:.0}% bootstrap intervals of their \
+            "knee compares medians over rounds. Intervals are {:.0}% bootstrap intervals of the \
              ratio; p-values are corrected for the number of points (Benjamini–Hochberg).",
             options.confidence * 100.0
         ),

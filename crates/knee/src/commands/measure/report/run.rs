@@ -12,8 +12,8 @@ use knee_stats::{Comparison, RatioInterval, median};
 /// Against the first run, what it shares with another one.
 pub(super) type Changes = BTreeMap<Key, Comparison>;
 
-const NO_ENVIRONMENT: &str = "Results of will-it-scale tell rates only: the machine, the kernel, \
-     the time, what single tasks did and where the CPUs were are not known.";
+const NO_ENVIRONMENT: &str = "Results of will-it-scale contain only rates: the machine, the \
+    kernel, the time, the rates of single tasks and the placement are unknown.";
 
 /// The name of a run: its path, as the user wrote it.
 pub(super) fn label(path: &Path) -> String {
@@ -72,7 +72,7 @@ pub(super) fn foreign(results: &Results, against: Option<(&Run, &Changes)>) -> R
         );
     Run {
         label: label(&results.source),
-        plan: "results of will-it-scale: no record of machine and time".to_owned(),
+        plan: "results of will-it-scale: machine and time unknown".to_owned(),
         warnings: vec![NO_ENVIRONMENT.to_owned()],
         off_chart: placeless.collect(),
         ..Run::default()
@@ -89,11 +89,11 @@ fn placeless(key: &Key, measured: &Measured, results: &Results) -> String {
         None => measured.gap.clone().unwrap_or_else(|| "no rounds".to_owned()),
     };
     let unknown = match key.mode {
-        Some(_) => "not the task count",
+        Some(_) => "no task count",
         None => "neither mode nor task count",
     };
     format!(
-        "{}: {what}. The output tells {unknown}. Name its file like mmap1_threads-4.txt.",
+        "{}: {what}. The output contains {unknown}. Name the file like mmap1_threads-4.txt.",
         key.case
     )
 }

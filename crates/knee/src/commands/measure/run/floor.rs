@@ -39,14 +39,14 @@ impl MeasuredFloor {
         tell!("knee: noise floor of this machine: typically {}{worst}", spread(floors.typical));
         if marked * 2 > samples {
             tell!(
-                "knee: {marked} of {samples} samples were disturbed: that is the floor of a busy \
-                 machine; reduce other load, and measure the floor again"
+                "knee: {marked} of {samples} samples were disturbed, so this is the noise floor \
+                 of a busy machine; reduce other load, and measure it again"
             );
         }
-        let file = floors.save().context(
-            "cannot keep the noise floor; fix this, and end the run once more with --resume",
-        )?;
-        tell!("knee: kept for later runs in {}", file.display());
+        let file = floors
+            .save()
+            .context("cannot save the noise floor; fix this, then run again with --resume")?;
+        tell!("knee: saved for later runs in {}", file.display());
         Ok(())
     }
 }
