@@ -1,4 +1,4 @@
-//! The command line as a whole; each command's arguments are in its own file.
+//! The command line as a whole. The arguments of each command are in its own file.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! How knee ends: the exit statuses, as a type.
+//! Exit statuses, as a type.
 
 use std::process::ExitCode;
 
@@ -8,33 +8,33 @@ use knee_run::sweep::worst_kind;
 
 /// Exit status of every command.
 ///
-/// A bug in knee, a Rust panic, ends a release build with SIGABRT, which a shell shows as 134, and
-/// a debug build with 101.
+/// After a bug in knee (a Rust panic), a release build ends with SIGABRT, which a shell shows as
+/// 134, and a debug build with status 101.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
-    /// 0: done.
+    /// 0: success.
     Done,
-    /// 1: all went well, but a policy such as --fail-on says no to what was found.
+    /// 1: success, but a condition such as --fail-on matched.
     Policy,
-    /// 2: the command line cannot be understood (as clap's own errors).
+    /// 2: usage error, as for clap's own errors.
     Usage,
-    /// 3: the environment lacks something: a permission, a program, room on a disk.
+    /// 3: the environment lacks something, such as a permission, a program or disk space.
     Environment,
-    /// 4: a testcase died, hung or returned, or a model of an interface did.
+    /// 4: a testcase died, hung or returned, or a model failed.
     TestcaseDied,
-    /// That of a command which knee ran on behalf of its user, as a shell would have it.
+    /// The status of a command that knee ran for the user, as a shell returns it.
     OfCommand(i32),
-    /// 128 + the signal: interrupted; what was measured is kept and marked as incomplete.
+    /// 128 + the signal: interrupted. The results so far are kept and marked as incomplete.
     Interrupted(i32),
 }
 
 impl ExitStatus {
-    /// What the failures of a run amount to.
+    /// The status for the failures of a run.
     pub(crate) fn of_failures(failures: &[PointFailure]) -> Self {
         worst_kind(failures).map_or(Self::Done, Self::of_failure)
     }
 
-    /// What one failure amounts to.
+    /// The status for one failure.
     pub(crate) fn of_failure(kind: FailureKind) -> Self {
         match kind {
             FailureKind::CannotRun => Self::Environment,
@@ -42,7 +42,7 @@ impl ExitStatus {
         }
     }
 
-    /// The status of an error that ended a command.
+    /// The status for an error that ended a command.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         if error.is::<UsageError>() {
             Self::Usage
@@ -68,7 +68,7 @@ impl From<ExitStatus> for ExitCode {
     }
 }
 
-/// Arguments that clap lets through but that cannot be meant.
+/// A usage error that clap does not detect.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
@@ -80,7 +80,7 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// An error of usage with this message.
+/// Returns a usage error with this message.
 pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     UsageError(message.into()).into()
 }

@@ -22,7 +22,7 @@ use crate::commands::{explain, machine, measure, prove};
 use crate::exit::ExitStatus;
 use crate::stderr::tell;
 
-/// An error and its causes, but for those that the one before has said already.
+/// An error and its causes, without causes that the error's own message already contains.
 fn said(error: &anyhow::Error) -> String {
     let mut said = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -1,4 +1,4 @@
-//! Standard error: words beside the results.
+//! Standard error: messages beside the results.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -15,8 +15,8 @@ pub(crate) fn set_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = bar;
 }
 
-/// Writes a line, above the progress bar if there is one. Where it cannot be written, on a full disk
-/// for instance, the work goes on.
+/// Writes a line, above the progress bar if there is one. If that fails, for example because the disk
+/// is full, the work continues.
 pub(crate) fn line(text: Arguments<'_>) {
     let text = text.to_string();
     let text = if Screen::of_stdout().is_ascii { to_ascii(&text) } else { text.into() };
@@ -30,13 +30,13 @@ pub(crate) fn line(text: Arguments<'_>) {
     }
 }
 
-/// Like `eprintln!`, which would end knee if the line cannot be written.
+/// Like `eprintln!`, but does not panic if the line cannot be written.
 macro_rules! tell {
     ($($argument:tt)*) => { crate::stderr::line(format_args!($($argument)*)) };
 }
 pub(crate) use tell;
 
-/// That a rate of this knee is no rate of the testcase, where that is so.
+/// Warns that a debug build does not measure meaningful rates.
 pub(crate) fn tell_of_debug_build() {
     if cfg!(debug_assertions) {
         tell!(

@@ -20,14 +20,14 @@ pub(crate) fn print_or_show(is_json: bool, text: &str) -> anyhow::Result<()> {
     if is_json { print(text) } else { show(text) }
 }
 
-/// Writes bytes as they are, also control characters in the names of files.
+/// Writes bytes unchanged, including control characters in file names.
 pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     settled(out.write_all(bytes).and_then(|()| out.flush()).map_err(Into::into))
 }
 
-/// Lets `write` write, without colours where the output is not a terminal. A reader that has left,
-/// such as `head`, has what it wanted: not an error.
+/// Lets `write` write, without colours if the output is not a terminal. It is not an error if the
+/// reader, such as `head`, has exited.
 pub(crate) fn write_with(
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
@@ -48,7 +48,7 @@ fn settled(written: anyhow::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// Whether a reader such as `head` has what it wanted.
+/// Whether the error means that a reader, such as `head`, has exited.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
 }

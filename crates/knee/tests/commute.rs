@@ -127,9 +127,9 @@ fn what_was_probably_meant_is_named() {
 #[test]
 fn a_limit_that_was_hit_is_told() {
     let cut = commute(&["conditions", "open", "open", "--limit", "10"]);
-    cut.assert_code(0).assert_stderr_has("only 10 situations were looked at");
+    cut.assert_code(0).assert_stderr_has("only 10 situations were explored");
     let page = commute(&["matrix", "--interface", "map", "--limit", "1", "-o", "-"]);
-    page.assert_code(0).assert_stdout_has("Not all situations were looked at");
+    page.assert_code(0).assert_stdout_has("Not all situations were explored");
 }
 
 #[test]

@@ -131,20 +131,20 @@ fn what_is_no_shard_or_no_test_is_told() {
         let mut command = scratch.knee(&["commute", "check", "--kernel", "/bin/true"]);
         finish(command.args(args))
     };
-    told(&["stat", "stat", "--shard", "3/2"]).assert_code(2).assert_stderr_has("i from 1 to n");
+    told(&["stat", "stat", "--shard", "3/2"]).assert_code(2).assert_stderr_has("I from 1 to N");
     told(&["stat", "stat", "--resume"]).assert_code(2).assert_stderr_has("--output");
     fs::write(scratch.path().join("tests"), "{\"id\":\"a,b/0\"}\n{\"id\":\"a,b/0\"}\n").unwrap();
-    told(&["--tests", "tests"]).assert_code(2).assert_stderr_has("a,b/0 is there twice");
+    told(&["--tests", "tests"]).assert_code(2).assert_stderr_has("a,b/0 occurs twice");
     fs::write(scratch.path().join("tests"), "{\"id\":\"a,b/0\"}\nhello\n").unwrap();
     told(&["--tests", "tests"])
         .assert_code(3)
-        .assert_stderr_has("line 2 of the tests is no test: expected value at column 1");
+        .assert_stderr_has("line 2 of the tests is not a test: expected value at column 1");
     let alone_and_not_commuting =
         "{\"id\":\"a/0\",\"calls\":[{}]}\n{\"id\":\"a,b/0\",\"commute\":false,\"calls\":[{},{}]}\n";
     fs::write(scratch.path().join("tests"), alone_and_not_commuting).unwrap();
     told(&["--tests", "tests"])
         .assert_code(2)
-        .assert_stderr_has("2 tests left out, of one call or of calls that do not commute")
+        .assert_stderr_has("2 tests left out, because they have a single call")
         .assert_stderr_has("there are no tests to run");
 }
 

@@ -183,7 +183,7 @@ fn in_a_guest_a_call_that_ends_the_program_takes_only_its_own_test_with_it() {
     checked
         .assert_code(4)
         .assert_stdout_has("1 of 3 tests are conflict-free")
-        .assert_stdout_has("aborts,null/0.0: it was ended by signal 6")
+        .assert_stdout_has("aborts,null/0.0: it was killed by signal 6")
         .assert_stdout_has("panicked: as it should");
 }
 
@@ -396,7 +396,7 @@ fn a_record_of_a_library_is_shown_explained_and_compared() {
     commute(&["diff", "base", "new"])
         .assert_code(0)
         .assert_stdout_has("before: rwlock_hashmap\nafter:  dashmap\n")
-        .assert_stdout_has("5 tests that were not are conflict-free now");
+        .assert_stdout_has("5 tests that conflicted are now conflict-free");
     commute(&["diff", "new", "base"])
         .assert_code(1)
         .assert_stdout_has("5 tests that were conflict-free no longer are");
@@ -413,7 +413,7 @@ fn a_record_has_each_test_once() {
     let Some(twice) = check(&scratch, "planted", &args) else { return };
     twice.assert_code(0).assert_stdout_has("2 of 2 tests are conflict-free");
     let kept = check(&scratch, "planted", &[&args[..], &["-o", "record"]].concat()).unwrap();
-    kept.assert_code(2).assert_stderr_has("test null,null/0.0 is there twice");
+    kept.assert_code(2).assert_stderr_has("test null,null/0.0 occurs twice");
 }
 
 #[test]
@@ -437,8 +437,8 @@ fn what_does_not_go_as_the_model_says_is_told() {
         .assert_stdout_has("the binding has no operation missing");
     // It takes only its own test with it.
     let checked = check(&scratch, "planted", &["aborts"]).unwrap();
-    checked.assert_code(4).assert_stdout_has("null,aborts/0.0: it was ended by signal 6");
-    checked.assert_stdout_has("11 tests did not return what the model says");
+    checked.assert_code(4).assert_stdout_has("null,aborts/0.0: it was killed by signal 6");
+    checked.assert_stdout_has("11 tests did not return what the model allows");
 }
 
 #[test]

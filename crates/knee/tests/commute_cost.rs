@@ -137,6 +137,8 @@ fn a_table_names_the_lines_that_move_and_the_functions_that_touch_them() {
 fn an_operation_that_is_not_there_is_told_with_those_that_are() {
     let scratch = Scratch::new();
     let knee = |args: &[&str]| finish(scratch.knee(&["commute", "cost"]).args(args));
-    knee(&["munmp"]).assert_code(2).assert_stderr_has("no operation \"munmp\": there are open,");
+    knee(&["munmp"])
+        .assert_code(2)
+        .assert_stderr_has("no operation is named \"munmp\"; the operations are open,");
     knee(&["--list"]).assert_code(0).assert_stdout_has("munmap");
 }

@@ -64,7 +64,7 @@ fn a_matrix_has_the_pairs_in_which_the_model_does_not_fail() {
     let told = commute(&faulty, &["matrix"]);
     told.assert_code(4)
         .assert_stderr_has("faulty: toggle and toggle: no look")
-        .assert_stderr_has("failed in 1 of 6 pairs");
+        .assert_stderr_has("failed for 1 of 6 pairs");
     assert_data_eq!(
         told.stdout.split_once("\n\n").unwrap().0,
         str![[r#"
@@ -79,21 +79,22 @@ look    50%     0% 100%
 #[test]
 fn a_model_that_loops_for_ever_is_named_with_the_path_that_shows_it() {
     let told = commute(&example("misbehaving"), &["conditions", "fine", "loops"]);
-    told.assert_code(4).assert_stderr_has("will hardly end: fine and loops, after: not left");
+    told.assert_code(4).assert_stderr_has("does not terminate: fine and loops, after: not left");
 }
 
 #[test]
 fn a_model_that_wavers_is_named_with_the_path_that_shows_it() {
     let told = commute(&example("misbehaving"), &["conditions", "fine", "wavers"]);
     told.assert_code(4)
-        .assert_stderr_has("fine and wavers: the model is not deterministic: where")
+        .assert_stderr_has("fine and wavers: the model is not deterministic: it asked")
         .assert_stderr_has("after: ");
 }
 
 #[test]
 fn a_model_that_asks_for_ever_is_given_up_and_that_is_told() {
     let told = commute(&example("misbehaving"), &["conditions", "fine", "asks"]);
-    told.assert_code(0).assert_stderr_has("given up, as the model asks more than 200 questions");
+    told.assert_code(0)
+        .assert_stderr_has("abandoned, because the model asks more than 200 questions");
 }
 
 #[test]

@@ -106,9 +106,9 @@ close  33%  100%
       open close
 
 Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0%).
-1 conflict in some runs only, as a cache is refilled now and then.
+1 conflict only in some runs, such as those that refill a cache.
 
-What is shared in every run, by the tests that it is in:
+Data shared in every run, with the number of tests:
        2  struct file.f_count
        1  struct files_struct.file_lock
 
@@ -130,7 +130,7 @@ fn what_is_missing_is_told_and_what_differs_is_not_merged() {
     let scratch = records();
     commute(&scratch, &["matrix", "two"])
         .assert_code(0)
-        .assert_stderr_has("two: 3 of 6 tests have no result: shard 1/2 is not here");
+        .assert_stderr_has("two: 3 of 6 tests have no result: shard 1/2 is missing");
     commute(&scratch, &["matrix", "one", "one"])
         .assert_code(3)
         .assert_stderr_has("are the same shard, 1/2");
@@ -140,7 +140,7 @@ fn what_is_missing_is_told_and_what_differs_is_not_merged() {
         .assert_stderr_has("knee commute diff");
     commute(&scratch, &["explain", "nowhere"])
         .assert_code(3)
-        .assert_stderr_has("nowhere is no record of knee commute check");
+        .assert_stderr_has("nowhere is not a record of knee commute check");
     let lines = scratch.path().join("one/tests.jsonl");
     let text = fs::read_to_string(&lines).unwrap();
     fs::write(&lines, text.replace("\"schema\":1", "\"schema\":9")).unwrap();
@@ -167,7 +167,7 @@ fn the_matrix_is_drawn_and_a_page_has_its_tests() {
     assert!(both.assert_code(0).stdout.contains("href=\"#shared=2.open.close\""));
     commute(&scratch, &["matrix", "-o", "model.svg"])
         .assert_code(2)
-        .assert_stderr_has("name its DIR");
+        .assert_stderr_has("name the DIR");
     commute(&scratch, &["matrix", "before", "--interface", "map"]).assert_code(2);
 }
 
@@ -223,13 +223,13 @@ after:  Linux 6.12.0, tmpfs
 1 test that was conflict-free no longer is:
   open,close/0.2
 
-1 test that was not is conflict-free now:
+1 test that conflicted is now conflict-free:
   open,close/0.0
 
-1 conflict-free before, no verdict now: conflict in some runs only, as a cache is refilled now and then
+1 conflict-free before, inconclusive now: conflict only in some runs, such as those that refill a cache
   open,open/0.0
 
-Conflict-free tests by operations, where that changed:
+Pairs whose number of conflict-free tests changed:
   open close      1 →     1 of 3 tests     +0
 
 What is shared now, and was not before, by the tests that it is in:
@@ -253,7 +253,7 @@ What is not shared any more, by the tests that it is in:
     // A shard alone says nothing of the other.
     commute(&scratch, &["diff", "before", "one"])
         .assert_code(3)
-        .assert_stderr_has("have no result: shard 2/2 is not here");
+        .assert_stderr_has("have no result: shard 2/2 is missing");
 }
 
 #[test]
@@ -280,9 +280,9 @@ fn another_qemu_or_plugin_is_noted_where_two_records_are_compared() {
     let plugin =
         json!({ "tool": "plugin", "before": "0123456789abcdef", "after": "fedcba9876543210" });
     assert_eq!(tools(), json!([qemu, plugin]));
-    let differ = "verdicts can differ for that reason alone";
+    let differ = "verdicts may differ for that reason alone";
     commute(&scratch, &["diff", "before", "after"])
-        .assert_stdout_has(&format!("\nnote:   QEMU differs (7.2.22, then 10.0.13): {differ}\n"))
+        .assert_stdout_has(&format!("\nnote:   QEMU differs (7.2.22, then 10.0.13), so {differ}\n"))
         .assert_stdout_has(
             "\nnote:   knee's plugin for QEMU differs (0123456789abcdef, then fedcba",
         );
@@ -300,7 +300,7 @@ fn what_a_second_record_does_not_confirm_is_not_worse() {
     assert_eq!(document["unclear"], json!({ "sometimes": ["open,close/0.2", "open,open/0.0"] }));
     commute(&scratch, &["diff", "before", "after", "--again", "before"])
         .assert_code(2)
-        .assert_stderr_has("before is not after once more: the kernel is 6.12.0, not 6.1.0");
+        .assert_stderr_has("before is not a repetition of after: the kernel is 6.12.0, not 6.1.0");
 }
 
 #[test]
@@ -312,9 +312,9 @@ fn data_are_ranked_by_what_fixing_them_frees() {
         str![[r#"
 Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0%).
 
-What 2 tests share, by how many it alone would free:
+Data that 2 tests share, ranked by the tests that fixing it alone would free:
 
-  frees   is in
+  frees   tests
       1       2  struct file.f_count
                  written by fget ← fdget (open), fput (open)
                  read by filp_close (close)
@@ -322,7 +322,7 @@ What 2 tests share, by how many it alone would free:
                  written by fget ← fdget (open), fput (open)
                  read by filp_close (close)
 
-One after the other, what frees most first:
+Suggested order of fixes:
 
   1. fixing `struct file.f_count` would make 1 more test conflict-free: 4 (66.7%)
   2. after that, fixing `struct files_struct.file_lock` would make 1 more test conflict-free: 5 (83.3%)
@@ -341,7 +341,7 @@ One after the other, what frees most first:
         .assert_stderr_has("there are no tests of open and dup in before");
     commute(&scratch, &["explain", "before", "--pair", "open"])
         .assert_code(2)
-        .assert_stderr_has("--pair open: name two operations, as in --pair open,open");
+        .assert_stderr_has("--pair open: name two operations, such as --pair open,open");
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn one_test_is_shown_with_what_each_call_does() {
     assert_data_eq!(
         shown.assert_code(0).stdout.as_str(),
         str![[r#"
-open,close/0.0: shares in every run
+open,close/0.0: conflicts in every run
 
 struct file.f_count
   line 0x3a4b040

@@ -28,7 +28,7 @@ fn this_kernel_does_what_the_model_says_in_every_order() {
         ["pwrite", "stat"],
         ["fstat", "unlink"],
     ] {
-        verify(&scratch, &pair).assert_code(0).assert_stdout_has("went as the model says.");
+        verify(&scratch, &pair).assert_code(0).assert_stdout_has("matched the model.");
     }
 }
 

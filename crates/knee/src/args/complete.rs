@@ -9,7 +9,7 @@ use knee_results::Family;
 use knee_run::testcase::Testcase;
 use knee_testcases::CATALOGUE;
 
-/// The environment variable by which a shell asks knee for completions.
+/// The environment variable with which a shell requests completions.
 pub(crate) const COMPLETE: &str = "KNEE_COMPLETE";
 
 /// Testcases, also with parameters, and families.

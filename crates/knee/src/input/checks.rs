@@ -1,4 +1,4 @@
-//! Records of `knee commute check` that a command is given.
+//! Reads the records of `knee commute check` that a command receives.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,8 @@ use knee_trace::findings::{Findings, TestLine, is_record};
 
 use crate::stderr::tell;
 
-/// Reads the shards of one check; a name may be several, with commas between them, or a directory
-/// with all of them.
+/// Reads the shards of one check. A name may be several directories, separated by commas, or a
+/// directory that contains all shards. Prints which shards are missing.
 ///
 /// What is missing is told.
 pub(crate) fn open(named: &[PathBuf]) -> anyhow::Result<Findings> {
@@ -19,10 +19,9 @@ pub(crate) fn open(named: &[PathBuf]) -> anyhow::Result<Findings> {
         let shards: Vec<String> =
             findings.missing_shards().iter().map(ToString::to_string).collect();
         let why = match shards.as_slice() {
-            [] => "the check has not come to its end (`knee commute check --resume` goes on)"
-                .to_owned(),
-            [shard] => format!("shard {shard} is not here"),
-            shards => format!("shards {} are not here", shards.join(", ")),
+            [] => "the check is incomplete; `knee commute check --resume` continues it".to_owned(),
+            [shard] => format!("shard {shard} is missing"),
+            shards => format!("shards {} are missing", shards.join(", ")),
         };
         let of = plural(findings.check.tests.count, "test");
         let name = dirs.first().map_or(Path::new(""), PathBuf::as_path).display();
@@ -31,8 +30,8 @@ pub(crate) fn open(named: &[PathBuf]) -> anyhow::Result<Findings> {
     Ok(findings)
 }
 
-/// The directories that a name stands for: itself, if there is a record; else those between its
-/// commas, or those in it.
+/// The directories that a name stands for: itself, if it is a record; otherwise the comma-separated
+/// ones, or those inside it.
 pub(crate) fn directories(name: &Path) -> Vec<PathBuf> {
     if is_record(name) {
         return vec![name.to_owned()];
@@ -57,13 +56,13 @@ fn inside(directory: &Path) -> Vec<PathBuf> {
     records
 }
 
-/// What records are called.
+/// The names of records, for messages.
 pub(crate) fn names(named: &[PathBuf]) -> String {
     let names: Vec<String> = named.iter().map(|name| name.display().to_string()).collect();
     names.join(", ")
 }
 
-/// The tests that have just these operations, in any order.
+/// The tests of exactly these operations, in any order.
 pub(crate) fn of_operations<'t>(tests: &'t [TestLine], operations: &[String]) -> Vec<&'t TestLine> {
     let wanted = sorted(operations.iter().map(String::as_str).collect());
     tests.iter().filter(|test| sorted(test.operations()) == wanted).collect()

@@ -1,10 +1,10 @@
-//! The QEMU that guests run in.
+//! The QEMU for guests.
 
 use knee_trace::{Emulator, EmulatorError};
 
 use crate::stderr::tell;
 
-/// The QEMU that guests run in, which is fetched if `KNEE_QEMU` names one that has not been.
+/// The QEMU for guests. Fetches it if `KNEE_QEMU` selects one that has not been fetched.
 pub(crate) fn emulator() -> Result<Emulator, EmulatorError> {
     match Emulator::present() {
         Err(EmulatorError::NotFetched(name)) => {

@@ -17,10 +17,10 @@ pub(crate) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     }
     let name = named.to_string_lossy();
     if name.contains('/') {
-        let is = if named.is_dir() { "is a directory" } else { "is not there" };
-        anyhow::bail!("{name} {is}: name a kernel's image, its package, or a release");
+        let is = if named.is_dir() { "is a directory" } else { "does not exist" };
+        anyhow::bail!("{name} {is}; name a kernel image, a kernel package, or a release");
     }
-    tell!("knee: looking for the kernel of {name}, which is fetched unless it has been");
+    tell!("knee: looking for the kernel of {name}, and fetching it if necessary");
     Archive::of_user().open(&name).with_context(|| format!("the kernel of {name}"))
 }
 
@@ -29,6 +29,6 @@ pub(crate) fn warn_of_missing(warned: &mut bool, kernel: &Kernel, functions: &Fu
     let missing = functions.missing();
     if !missing.is_empty() && !std::mem::replace(warned, true) {
         let (release, what) = (kernel.release(), missing.join(" and "));
-        tell!("knee: Linux {release} does not tell {what}: data have no names, or vague ones");
+        tell!("knee: Linux {release} does not provide {what}, so data have no names or vague ones");
     }
 }

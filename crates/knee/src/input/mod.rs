@@ -1,4 +1,4 @@
-//! What commands work on: results of any kind, records of checks, the QEMU and the kernel of guests.
+//! The input of commands: results of any kind, records of checks, kernels, the QEMU for guests.
 
 pub(crate) mod checks;
 pub(crate) mod emulator;
@@ -10,13 +10,14 @@ use knee_results::{Kind, Results};
 use knee_run::record::Record;
 use knee_testcases::CATALOGUE;
 
-/// Results of any kind, and the record if they are of one.
+/// Results of any kind, and the record if they come from one.
 pub(crate) struct Read {
     pub(crate) results: Results,
     pub(crate) record: Option<Record>,
 }
 
-/// Reads results of any kind. What foreign files do not tell of knee's own testcases is filled in.
+/// Reads results of any kind. Adds what knee knows about its own testcases to the results of other
+/// tools.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Read> {
     if Kind::of(path)? == Some(Kind::Record) {
         // Either the directory or the run.json in it may be named.

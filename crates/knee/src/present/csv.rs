@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use knee_results::{CaseId, Curve, Mode, Point};
 
-/// One block, or for several testcases each block after a `# NAME` line.
+/// One block; several testcases have a `# NAME` line before each block.
 pub(crate) fn render(curves: &[Curve]) -> String {
     let mut names: Vec<&CaseId> = curves.iter().map(|curve| &curve.case).collect();
     names.dedup();

@@ -1,6 +1,6 @@
 //! Lists within a sentence.
 
-/// Points named in a warning; the others are counted.
+/// Maximum points that a warning lists; it counts the others.
 pub(super) const NAMED: usize = 4;
 
 /// ` and 3 more`; empty for none.

@@ -10,7 +10,7 @@ pub(super) fn line(failure: &PointFailure) -> String {
     format!("{point}: {}; {}", failure.reason, failure.remedy)
 }
 
-/// All failures by testcase, those with one reason in one line.
+/// All failures by testcase; failures with the same reason share a line.
 pub(super) fn lines(failures: &[PointFailure]) -> Vec<String> {
     let mut sorted: Vec<&PointFailure> = failures.iter().collect();
     sorted.sort_by_key(|failure| &failure.point);

@@ -25,7 +25,7 @@ impl FittedCurve {
     }
 }
 
-/// For people: a line per curve, and what it means.
+/// Text: a line per curve, and its meaning.
 pub(crate) fn table(
     results: &Results,
     curves: &[FittedCurve],
@@ -114,7 +114,7 @@ fn estimate(estimate: &Estimate) -> String {
     }
 }
 
-/// Two or three digits, whatever the size.
+/// Formats a number with two or three digits, whatever its size.
 fn short(value: f64) -> String {
     match value {
         // What rounding leaves of nothing.
@@ -126,12 +126,12 @@ fn short(value: f64) -> String {
     }
 }
 
-/// A task count that need not be whole.
+/// Formats a task count that may be fractional.
 fn tasks(n: f64) -> String {
     if n < 9.95 { format!("{n:.1}") } else { format!("{n:.0}") }
 }
 
-/// What limits the curve, in words.
+/// Describes what limits the curve.
 fn finding(fit: &Fit) -> String {
     let points = fit.residuals.len();
     let hedge = match fit.is_prediction {
@@ -155,7 +155,7 @@ fn finding(fit: &Fit) -> String {
     what + &hedge
 }
 
-/// For programs.
+/// JSON for programs.
 pub(crate) fn json(
     results: &Results,
     curves: &[FittedCurve],

@@ -15,11 +15,11 @@ use crate::present::style::{BOLD, DIM};
 
 /// Version of the JSON document.
 const SCHEMA: u32 = 1;
-/// Most runs of a sparkline: older ones are left out, to keep lines on a terminal.
+/// Maximum runs in a sparkline. Older runs are left out, so that lines fit on a terminal.
 const SPARKS: usize = 60;
 
-/// For people: a line per point that changed, and one per change below it. `detail` lists the other
-/// points and all notes too.
+/// Text: a line per point that changed, followed by a line per change. `detail` also lists the other
+/// points and all notes.
 pub(crate) fn table(runs: &[Results], series: &[Series], detail: bool, screen: &Screen) -> String {
     let mut text = String::new();
     let _ = writeln!(
@@ -66,14 +66,14 @@ pub(crate) fn table(runs: &[Results], series: &[Series], detail: bool, screen: &
     screen.wrap(&text, "  ")
 }
 
-/// What a run has no rate of.
+/// Points without a rate in a run.
 struct Gaps {
     run: usize,
-    /// The points, and why.
+    /// The points, and the reason.
     points: Vec<(String, String)>,
 }
 
-/// The runs that lack points which others have, or should have.
+/// The runs that lack points that other runs have, or that they should have.
 fn gaps(runs: &[Results], series: &[Series]) -> Vec<Gaps> {
     let of_run = |run: usize| {
         let missing = |series: &&Series| !series.values.iter().any(|&(nr, _)| nr == run);
@@ -88,7 +88,7 @@ fn gaps(runs: &[Results], series: &[Series]) -> Vec<Gaps> {
     (0..runs.len()).filter_map(of_run).collect()
 }
 
-/// When a run was measured, or what it is called.
+/// The time at which a run was measured, or its name.
 fn label(results: &Results) -> String {
     let source = results.source.display();
     match &results.origin {
@@ -97,7 +97,7 @@ fn label(results: &Results) -> String {
     }
 }
 
-/// What else changed from the run before: the kernel, most often.
+/// Other differences from the previous run, most often the kernel.
 fn suspect(runs: &[Results], first: usize) -> String {
     let kernel = |nr: usize| Some(runs[nr].origin.as_ref()?.environment.kernel.as_str());
     match (first.checked_sub(1).and_then(kernel), kernel(first)) {
@@ -106,7 +106,7 @@ fn suspect(runs: &[Results], first: usize) -> String {
     }
 }
 
-/// For programs.
+/// JSON for programs.
 pub(crate) fn json(runs: &[Results], series: &[Series]) -> String {
     let gaps = gaps(runs, series);
     let labels: Vec<Value> = runs

@@ -6,8 +6,9 @@ use knee_results::{Curve, Point};
 use knee_run::record::{Record, SCHEMA};
 use serde_json::{Value, json};
 
-/// `run` is `run.json`, `curves` are the curves with their knees at the `threshold` of efficiency, `samples` the lines of `samples.jsonl`, which
-/// are passed on one by one: there may be millions.
+/// `run` is `run.json`, `curves` are the curves with their knees at the efficiency `threshold`, and
+/// `samples` are the lines of `samples.jsonl`. Samples are written one by one, because there may be
+/// millions.
 pub(super) fn render(
     record: &Record,
     curves: &[Curve],
@@ -26,7 +27,7 @@ pub(super) fn render(
     Ok(())
 }
 
-/// A curve; what is relative to one task is null without a point at one task.
+/// A curve. Values relative to one task are null if there is no point at one task.
 fn curve_json(curve: &Curve, threshold: f64) -> Value {
     let point = |point: &Point| {
         let scaling = curve.scaling(point);

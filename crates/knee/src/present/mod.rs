@@ -1,4 +1,4 @@
-//! Words and tables: how results are shown.
+//! Text and tables: how knee prints results.
 
 pub(crate) mod commute;
 pub(crate) mod compared;
@@ -25,7 +25,7 @@ use knee_run::record::Record;
 
 pub(crate) use self::view::{Format, View};
 
-/// Writes what `view` asks for of `record`.
+/// Prints `record` as `view` specifies.
 ///
 /// # Errors
 /// Of a record that has lost rounds, after what is left of it has been written.

@@ -9,7 +9,7 @@ use knee_report::Page;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Writes a page, and says what it found; `-` is standard output.
+/// Writes a page, and prints its headline; `-` is standard output.
 pub(crate) fn write(page: &Page, file: &Path) -> anyhow::Result<()> {
     let html = knee_report::render(page);
     if file == Path::new("-") {

@@ -1,4 +1,4 @@
-//! What is said of a capture beside its views.
+//! Text about a capture, in addition to its views.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use knee_profile::locks::LockWaits;
 
 use crate::stderr::tell;
 
-/// What was sampled, in a line or two.
+/// Describes what was sampled, in one line.
 pub(crate) fn summary(capture: &Capture) -> String {
     let mut line = format!("{}: {} samples", capture.title, capture.samples());
     if let Some(seconds) = capture.seconds {
@@ -32,14 +32,14 @@ pub(crate) fn summary(capture: &Capture) -> String {
     line + "\n"
 }
 
-/// Samples that a timer should have taken in the CPU time that was counted.
+/// The number of samples that a timer should have taken in the measured CPU time.
 fn due(capture: &Capture) -> Option<f64> {
     let is_timer = capture.clock.event == "cpu-clock";
     let frequency = capture.clock.frequency.filter(|_| is_timer)? as f64;
     Some(capture.cpu_seconds? * frequency)
 }
 
-/// Whether most of what should have been sampled was not.
+/// Whether most of the expected samples are missing.
 fn is_hardly_sampled(capture: &Capture) -> bool {
     // Of fewer, chance may take half.
     const FEW: f64 = 30.0;
@@ -47,7 +47,7 @@ fn is_hardly_sampled(capture: &Capture) -> bool {
     due(capture).is_some_and(|due| due > FEW && taken < due / 2.0)
 }
 
-/// Says what a capture lacks.
+/// Warns about missing samples.
 pub(crate) fn losses(capture: &Capture) {
     let losses = capture.losses;
     let all = capture.samples() + losses.lost;
@@ -86,7 +86,7 @@ pub(crate) fn losses(capture: &Capture) {
     }
 }
 
-/// Lock waits of a file; none if it is of something else.
+/// The lock waits in a file, or `None` if it contains something else.
 pub(crate) fn lock_waits(path: &Path) -> anyhow::Result<Option<LockWaits>> {
     // Standard input was read by who looked for something else.
     if path == Path::new("-") {
@@ -100,7 +100,7 @@ pub(crate) fn lock_waits(path: &Path) -> anyhow::Result<Option<LockWaits>> {
     }
 }
 
-/// Says what is missing among lock waits.
+/// Warns about missing lock waits.
 pub(crate) fn wait_losses(waits: &LockWaits) {
     let losses = waits.losses;
     if losses.lost > 0 {

@@ -20,7 +20,7 @@ pub(crate) struct RunProgress {
 }
 
 impl RunProgress {
-    /// `format` is that of the results to come.
+    /// `format` is the format of the results that follow.
     pub(crate) fn new(is_quiet: bool, format: Format) -> Self {
         let tells_failures = !repeats_failures(format, std::io::stdout().is_terminal());
         Self { progress: Progress::new(is_quiet), tells_failures, failed: 0 }
@@ -45,7 +45,7 @@ impl Observer for RunProgress {
     }
 }
 
-/// Whether the same reader finds the failures in the results.
+/// Whether the results will show the failures to the same reader.
 fn repeats_failures(format: Format, on_terminal: bool) -> bool {
     format == Format::Human && on_terminal
 }

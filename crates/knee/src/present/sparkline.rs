@@ -1,6 +1,6 @@
-//! Curves of one line.
+//! Curves on one line.
 
-/// A curve in as many characters as it has points, from zero to its greatest value.
+/// A curve with one character per point, scaled from zero to its maximum.
 pub(crate) fn sparkline(values: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let greatest = values.iter().copied().fold(0.0, f64::max);

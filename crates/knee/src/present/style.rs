@@ -10,5 +10,5 @@ pub(crate) const GOOD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor:
 /// Of what is worse than before, lost or missing.
 pub(crate) const BAD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow)));
 
-/// What stands for a number that is not known.
+/// Placeholder for an unknown number.
 pub(crate) const UNKNOWN: &str = "-";

@@ -15,7 +15,7 @@ use super::view::View;
 use super::warnings::warnings;
 use super::{failures, notes};
 
-/// Curves named in the closing sentence.
+/// Maximum curves in the closing sentence.
 const WORST: usize = 3;
 
 /// The table, the failures, the warnings and a closing sentence.
@@ -62,7 +62,7 @@ fn head(run: &RunRecord, curves: &[Curve]) -> String {
     )
 }
 
-/// How many rounds the points have; before there are any, how many were `asked` for.
+/// The round count of the points; `asked` if there are no points yet.
 fn rounds(of_points: impl Iterator<Item = usize> + Clone, asked: u32) -> String {
     match (of_points.clone().min(), of_points.max()) {
         (Some(1), Some(1)) => "1 round".to_owned(),
@@ -73,7 +73,7 @@ fn rounds(of_points: impl Iterator<Item = usize> + Clone, asked: u32) -> String 
     }
 }
 
-/// The claim of the whole run in one sentence.
+/// Summarises the whole run in one sentence.
 fn closing(curves: &[Curve], view: &View<'_>) -> String {
     // A single point is no curve, and without one task there is no efficiency.
     let (disturbed, curves): (Vec<&Curve>, Vec<&Curve>) = curves

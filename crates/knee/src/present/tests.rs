@@ -1,5 +1,5 @@
-//! What is said of runs that went in all sorts of ways. Golden files of a whole table are in
-//! tests/output.rs; here each test is about one line.
+//! Text about runs of all kinds. tests/output.rs compares whole tables with golden files; each test
+//! here checks one line.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use knee_host::text::Screen;
 
 use super::*;
 
-/// A run on a machine with 8 CPUs, built up round by round.
+/// A run on a machine with 8 CPUs, built round by round.
 struct Example {
     record: Record,
     rounds: Rounds,
@@ -26,7 +26,7 @@ struct Example {
 }
 
 impl Example {
-    /// `names` as processes at each number of `tasks`, without any rounds so far.
+    /// `names` as processes at each of the task counts `tasks`, without any rounds.
     fn new(names: &[&str], tasks: &[u32]) -> Self {
         let run = include_str!("../../tests/data/record/run.json");
         let mut run: RunRecord = serde_json::from_str(run).unwrap();
@@ -47,7 +47,7 @@ impl Example {
         Self { record, rounds: Rounds::default(), view }
     }
 
-    /// One more round of two samples for a point, with `marked` of them disturbed.
+    /// Adds a round of two samples to a point, `marked` of them disturbed.
     fn round(mut self, testcase: &str, tasks: u32, rate: f64, marked: usize) -> Self {
         let point = PointId { case: testcase.parse().unwrap(), mode: Mode::Processes, tasks };
         let round = self.rounds.of(&point).count() as u32;
@@ -68,12 +68,12 @@ impl Example {
         self
     }
 
-    /// `n` rounds for a point, all alike.
+    /// Adds `n` identical rounds to a point.
     fn rounds(self, testcase: &str, tasks: u32, rate: f64, n: usize) -> Self {
         (0..n).fold(self, |example, _| example.round(testcase, tasks, rate, 0))
     }
 
-    /// With these noise floors, and `typical` for all other points.
+    /// Sets these noise floors, and `typical` for all other points.
     fn floors(mut self, typical: f64, of_points: &[(&str, u32, f64)]) -> Self {
         let run = &self.record.run;
         let points = of_points.iter().map(|&(testcase, tasks, relative)| PointNoise {

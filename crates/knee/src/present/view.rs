@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use knee_host::text::Screen;
 use knee_run::noise::NoiseFloors;
 
-/// Form of the results on standard output.
+/// Format of the results on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// A table to read at a glance.
@@ -17,7 +17,7 @@ pub(crate) enum Format {
     WillItScale,
 }
 
-/// How a record is to be shown.
+/// How to print a record.
 pub(crate) struct View<'a> {
     pub(crate) format: Format,
     /// A block per curve with a line per point, instead of a line per curve.

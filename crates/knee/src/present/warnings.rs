@@ -1,5 +1,4 @@
-//! What a reader has to know before believing a table; each warning ends in what to do, where
-//! something can be done.
+//! Warnings to read before trusting a table. Each one says what to do, if anything can be done.
 
 mod noise;
 mod seats;
@@ -17,40 +16,41 @@ use self::seats::{Limit, shared_beyond, without_spare_cpu};
 use super::enumeration::NAMED;
 use super::view::View;
 
-/// Five rounds reach 93.75%, which the head of the table says; fewer need a word.
+/// Five rounds reach 93.75%, which the table header shows; fewer rounds cause a warning.
 const LEAST_CONFIDENCE: f64 = 0.93;
-/// The confidence of six rounds is computed, and a hair below what it is compared with.
+/// The computed confidence of six rounds is slightly below 95%.
 const ROUNDING: f64 = 1e-9;
 
-/// One line of caution.
+/// One warning.
 pub(crate) enum Warning {
-    /// The run is not whole.
+    /// The run is incomplete.
     Incomplete { end: Option<RunEnd>, dir: PathBuf },
-    /// The run lacks points that are of no mode of their testcases, which no resuming will change.
+    /// The run lacks points in a mode that their testcases do not support. Resuming the run cannot
+    /// add them.
     OtherMode { points: usize },
-    /// Too few rounds for the confidence that intervals should have.
+    /// Too few rounds for the required confidence.
     FewRounds { rounds: usize, asked: usize, confidence: f64 },
-    /// Some points are known less well than `--precision` asked for.
+    /// Some points did not reach `--precision`.
     Imprecise { asked: f64, points: usize, of: usize, worst: String },
-    /// Of some points there is nothing but marked samples; where `all` is set, of the whole run.
+    /// All samples of some points are marked; if `all` is set, all samples of the run.
     Unbelievable { points: Vec<String>, all: bool },
     /// Some samples are marked.
     Marked { marked: u64, of: u64, marks: BTreeMap<Mark, u64> },
-    /// The measuring process has no CPU of its own.
+    /// No CPU is reserved for the measuring process.
     NoSpareCpu { from: Limit },
-    /// Some curves have no measurement at one task to compare with, asked for or not.
+    /// Some curves have no point at one task, whether requested or not.
     NoSingleTask { curves: usize, of: usize, asked: bool },
     /// There were more tasks than CPUs.
     Oversubscribed { beyond: Limit },
-    /// A cgroup grants less CPU time than there are CPUs.
+    /// A cgroup grants less CPU time than the CPUs provide.
     Quota { cpus: f64 },
-    /// Others were at work when the run began.
+    /// Other work was running when the run began.
     Busy { threads: u32 },
     /// Knees that could be noise.
     KneeInNoise(Doubts),
     /// Points that could be a knee.
     KneeHiddenByNoise(Doubts),
-    /// Nobody knows how much of all this is noise.
+    /// The noise floor is unknown.
     NoNoiseFloor,
 }
 
@@ -172,7 +172,7 @@ fn describe(mark: Mark) -> &'static str {
     }
 }
 
-/// What to know about `record`, most important first.
+/// The warnings about `record`, most important first.
 pub(crate) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Vec<Warning> {
     let run = &record.run;
     let points: Vec<(&Curve, &Point)> =
@@ -221,7 +221,7 @@ pub(crate) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
     warnings
 }
 
-/// Whether the testcase of a point has another mode only.
+/// Whether the testcase of a point supports only the other mode.
 fn has_other_mode(run: &RunRecord, point: &PointId) -> bool {
     let modes = run.case(&point.case).map(|case| case.modes(&[Mode::Processes, Mode::Threads]));
     modes.is_some_and(|modes| !modes.contains(&point.mode))

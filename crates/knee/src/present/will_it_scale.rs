@@ -14,7 +14,7 @@ pub(crate) fn sample(spread: &Spread) -> String {
     format!("min:{min:.0} max:{max:.0} total:{total:.0}")
 }
 
-/// What is printed of the samples of one point.
+/// The printed statistics of the samples of one point.
 #[derive(Default)]
 struct Samples {
     warmup: Vec<Spread>,
@@ -43,7 +43,7 @@ pub(super) fn render(
     Ok(())
 }
 
-/// The record has the points interleaved: one reading sorts them.
+/// The record interleaves the points, so one pass sorts its samples by point.
 fn by_point(record: &Record, finished: &Rounds) -> anyhow::Result<BTreeMap<PointId, Samples>> {
     let mut points: BTreeMap<PointId, Samples> = BTreeMap::new();
     for line in record.samples()? {

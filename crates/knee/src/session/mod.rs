@@ -1,4 +1,4 @@
-//! A measurement on its way: its record, its rounds, and what is common to all of them.
+//! A running measurement: its record, its rounds, and what all of them share.
 
 mod resume;
 
@@ -18,16 +18,16 @@ use crate::exit::usage;
 use crate::present::progress::RunProgress;
 use crate::stderr::{tell, tell_of_debug_build};
 
-/// Where runs are kept unless `-o` says otherwise.
+/// Default directory for runs.
 const RUNS: &str = "runs";
 
 /// Samples per round.
 pub(crate) const SAMPLES: u64 = 3;
-/// Interval and warm-up otherwise.
+/// Default interval and warm-up.
 pub(crate) const INTERVAL: f64 = 0.2;
 pub(crate) const WARMUP: f64 = 0.1;
 
-/// Starts the record of `run`, in the directory asked for or in one of its own.
+/// Starts the record of `run`, in the requested directory or in a new one.
 pub(crate) fn begin(
     run: RunRecord,
     output: Option<&Path>,
@@ -39,7 +39,7 @@ pub(crate) fn begin(
     Ok((writer, run, Rounds::default()))
 }
 
-/// Measures what `run` asks for and is not yet `finished`.
+/// Measures the rounds that `run` requests and that are not yet `finished`.
 pub(crate) fn carry_out(
     writer: &mut Writer,
     run: &mut RunRecord,
@@ -61,7 +61,7 @@ pub(crate) fn carry_out(
     Ok(ended?)
 }
 
-/// The machine, or those CPUs of it that were asked for.
+/// The machine, or the requested CPUs of it.
 pub(crate) fn topology(cpus: Option<&CpuList>) -> anyhow::Result<Topology> {
     let machine = Topology::read()?;
     match cpus {
@@ -70,7 +70,7 @@ pub(crate) fn topology(cpus: Option<&CpuList>) -> anyhow::Result<Topology> {
     }
 }
 
-/// A place for the record that is taken was named by mistake; all else is the machine's fault.
+/// A directory that is in use is a usage error; every other error is the environment's.
 fn refused(error: RecordError) -> anyhow::Error {
     match error {
         RecordError::NotEmpty { .. } => usage(format!("-o {error}")),
@@ -78,7 +78,7 @@ fn refused(error: RecordError) -> anyhow::Error {
     }
 }
 
-/// A record of its own in the directory of runs.
+/// A new record in the directory of runs.
 fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
     for dir in numbered(RUNS, &run.environment.started_at, "") {
         match Writer::create(&dir, run) {
@@ -89,7 +89,7 @@ fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
     unreachable!("some number is unused")
 }
 
-/// The noise floors kept for the machine of `run`. Results are worth showing without them too.
+/// The saved noise floors for the machine of `run`. Results are shown even if they cannot be read.
 pub(crate) fn kept_floors(run: &RunRecord) -> Option<NoiseFloors> {
     NoiseFloors::kept_for(run).unwrap_or_else(|error| {
         tell!("knee: ignoring the noise floor: {error}");
@@ -97,14 +97,14 @@ pub(crate) fn kept_floors(run: &RunRecord) -> Option<NoiseFloors> {
     })
 }
 
-/// A number that differs from run to run, short enough to be typed again as a seed.
+/// A random number that is short enough to be typed again as a seed.
 pub(crate) fn random() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::from(now.subsec_nanos()) ^ (now.as_secs() & 0xffff)
 }
 
-/// Names in a directory by when something began: `runs/2026-11-21T090000Z`, and with `-2`, `-3` … for more of
-/// the same second. `ending` is what files end in.
+/// File names for a start time: `runs/2026-11-21T090000Z`, then with `-2`, `-3` … for the same
+/// second. `ending` is the file extension.
 pub(crate) fn numbered(dir: &str, started_at: &str, ending: &str) -> impl Iterator<Item = PathBuf> {
     let started = Path::new(dir).join(started_at.replace(':', "")).display().to_string();
     let ending = ending.to_owned();

@@ -1,4 +1,4 @@
-//! Going on with a recorded run: only where its numbers were taken.
+//! Resumes a recorded run, only on the machine that measured it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use knee_testcases::CATALOGUE;
 
 use crate::exit::usage;
 
-/// Opens the record in `dir` to go on with it; one that cannot be continued here is left as it is.
+/// Opens the record in `dir` to resume it. Leaves a record unchanged if it cannot be resumed here.
 pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> {
     let paused = Paused::open(dir)?;
     let run = paused.run();

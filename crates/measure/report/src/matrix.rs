@@ -7,8 +7,8 @@
 //!   "kind": "commute matrix",
 //!   "knee_version": "0.1.0",
 //!   "interface": "counter",
-//!   "about": "a counter: increments commute unless they tell the value",
-//!   "operations": [{ "name": "inc_get", "about": "(): one more, and how many there are now" }],
+//!   "about": "a counter: increments commute unless they return the value",
+//!   "operations": [{ "name": "inc_get", "about": "(): increments and returns the new value" }],
 //!   "pairs": [
 //!     {
 //!       "operations": ["inc_get", "inc_get"],

@@ -33,7 +33,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// `threads ×2`, as far as it is known.
+    /// `threads ×2`, without the unknown parts.
     pub fn place(&self) -> String {
         let mode = self.mode.map(|mode| mode.as_str().to_owned());
         let tasks = self.tasks.map(|tasks| format!("×{tasks}"));
@@ -42,7 +42,7 @@ impl Key {
 }
 
 impl fmt::Display for Key {
-    /// `mmap1 threads ×2`, as far as it is known.
+    /// `mmap1 threads ×2`, without the unknown parts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(format!("{} {}", self.case, self.place()).trim_end())
     }

@@ -227,7 +227,11 @@ pub(crate) fn walk<S: State>(
     limits: &Limits,
     mut visit: impl FnMut(Result<Leaf<S>, &World>) -> ControlFlow<()>,
 ) -> Result<Extent, ModelError> {
-    assert!(operations.len() <= LABELS.len(), "at most {} operations at once", LABELS.len());
+    assert!(
+        operations.len() <= LABELS.len(),
+        "too many operations; explore at most {} at once",
+        LABELS.len()
+    );
     let names: Vec<&'static str> = operations.iter().map(|operation| operation.name).collect();
     let under_way = UnderWay::of(names.clone());
     let (mut extent, mut situations) = (Extent::default(), 0);

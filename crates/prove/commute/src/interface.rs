@@ -147,7 +147,7 @@ pub struct Word {
 impl Word {
     /// Whether it is this one.
     pub fn is(self, word: &'static str, world: &mut World) -> Result<bool, Stop> {
-        assert!(self.words.contains(&word), "{word} is none of {:?}", self.words);
+        assert!(self.words.contains(&word), "{word} is not one of {:?}", self.words);
         let constant = world.word(word);
         world.same_name(self.argument, constant)
     }

@@ -22,13 +22,13 @@ pub enum TestOutcome {
 impl Display for TestOutcome {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AsExpected => f.write_str("as the model says"),
+            Self::AsExpected => f.write_str("as the model allows"),
             Self::Different(findings) => {
                 let findings: Vec<String> = findings.iter().map(Finding::to_string).collect();
                 f.write_str(&findings.join("; "))
             }
             Self::NotRun(why) => write!(f, "not run: {why}"),
-            Self::SetupFailed(why) => write!(f, "no set-up: {why}"),
+            Self::SetupFailed(why) => write!(f, "set-up failed: {why}"),
         }
     }
 }

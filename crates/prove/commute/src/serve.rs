@@ -132,8 +132,8 @@ pub fn watch(tell: impl Fn(String) + Copy + Send + Sync + 'static) {
             if was_stuck && let Some(execution) = &execution {
                 let seconds = execution.running.as_secs();
                 tell(format!(
-                    "the model has asked nothing new for {seconds} s and will hardly end: \
-                     {execution}"
+                    "the model has asked no new question for {seconds} s and probably does not \
+                     terminate: {execution}"
                 ));
                 std::process::exit(4);
             }

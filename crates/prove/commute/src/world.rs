@@ -39,12 +39,12 @@ pub enum Stop {
 impl std::fmt::Display for Stop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::TooDeep => f.write_str("it asks more than is allowed"),
-            Self::Impossible => f.write_str("what it takes for granted does not hold"),
-            Self::NoChoice { .. } => f.write_str("nothing can be chosen for which orders agree"),
+            Self::TooDeep => f.write_str("it asks more questions than allowed"),
+            Self::Impossible => f.write_str("one of its assumptions does not hold"),
+            Self::NoChoice { .. } => f.write_str("no choice makes the orders agree"),
             Self::NotDeterministic { before, now } => write!(
                 f,
-                "the model is not deterministic: where {before} had been asked, it asked {now}"
+                "the model is not deterministic: it asked {now} where it had asked {before} before"
             ),
         }
     }

@@ -117,10 +117,10 @@ impl fmt::Display for Fault {
         let wrong = match self.wrong {
             Wrong::Missed => "it misses the conflict",
             Wrong::Invented => "it reports a conflict",
-            Wrong::NoSides => "it does not tell two CPUs apart",
-            Wrong::TooFewInstructions => "it shows fewer instructions than a system call has",
-            Wrong::NoInterrupt => "it does not show the interrupt",
-            Wrong::AlwaysDisturbed => "it shows another task each time",
+            Wrong::NoSides => "it does not distinguish two CPUs",
+            Wrong::TooFewInstructions => "it counts fewer instructions than a system call executes",
+            Wrong::NoInterrupt => "it does not report the interrupt",
+            Wrong::AlwaysDisturbed => "it reports a task switch every time",
         };
         write!(f, "{wrong} where {what} on CPU {first}, then on CPU {second}")
     }
@@ -422,6 +422,6 @@ mod tests {
         });
         let fault = fault.unwrap_err();
         assert_eq!(fault.wrong, Wrong::AlwaysDisturbed);
-        assert!(fault.to_string().starts_with("it shows another task each time where lseek"));
+        assert!(fault.to_string().starts_with("it reports a task switch every time where lseek"));
     }
 }

@@ -136,10 +136,10 @@ pub enum CheckError {
         remedy: &'static str,
     },
     /// The guest or the program ended before it had begun a test.
-    #[error("it ended before its first test: {0}")]
+    #[error("it ended before the first test: {0}")]
     NotUp(End),
     /// A line is no test.
-    #[error("line {line} is no test: {source}")]
+    #[error("line {line} is not a test: {source}")]
     NoTest {
         /// Its number, from 1 on.
         line: usize,
@@ -446,7 +446,7 @@ impl<'a> Game<'a> {
                     self.reports.extend(self.channel.reports()?);
                     self.end = Some(end);
                 }
-                None => self.end = Some(End::Died("it said nothing".to_owned())),
+                None => self.end = Some(End::Died("it printed nothing".to_owned())),
             }
         }
     }

@@ -59,7 +59,7 @@ const MAKERS: [Maker; 4] = [
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// No file system that is known here.
-    #[error("no file system {wanted} is known here, but {known}")]
+    #[error("the file system {wanted} is not available here; available are {known}")]
     Unknown {
         /// What was asked for.
         wanted: String,

@@ -24,8 +24,8 @@ pub enum GuestError {
     NoPlugins(String),
     /// QEMU is newer than the plugin.
     #[error(
-        "this QEMU supports only plugins of API version {oldest} and later, and this knee knows \
-         versions up to {newest}: choose an older QEMU with KNEE_QEMU, or update knee"
+        "this QEMU supports only plugins of API version {oldest} and later, but this knee \
+         supports versions up to {newest}; choose an older QEMU with KNEE_QEMU, or update knee"
     )]
     NewPluginApi {
         /// The oldest version that QEMU supports.

@@ -100,11 +100,11 @@ pub enum End {
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            End::PoweredOff => f.write_str("it powered off"),
+            End::PoweredOff => f.write_str("it shut down"),
             End::Exited => f.write_str("it exited"),
-            End::Rebooted => f.write_str("it reset itself"),
+            End::Rebooted => f.write_str("it rebooted"),
             End::Panicked(said) => write!(f, "its kernel panicked: {said}"),
-            End::Hung(patience) => write!(f, "it said nothing for {} s", patience.as_secs()),
+            End::Hung(patience) => write!(f, "it printed nothing for {} s", patience.as_secs()),
             End::Died(how) => f.write_str(how),
         }
     }
@@ -247,7 +247,7 @@ impl Guest {
                     }
                     (None, None) => {
                         let signal = status.signal().unwrap_or_default();
-                        End::Died(format!("QEMU was ended by signal {signal}: {complaints}"))
+                        End::Died(format!("QEMU was killed by signal {signal}: {complaints}"))
                     }
                 })
             }

@@ -31,12 +31,13 @@ pub enum KernelError {
     },
     /// The file is something else.
     #[error(
-        "{} is neither an x86 kernel image (vmlinuz, bzImage) nor a Debian package",
+        "{} is not an x86 kernel image (vmlinuz, bzImage) or a Debian package",
         .0.display()
     )]
     NoImage(PathBuf),
     /// A package of something else.
-    #[error("{} has no kernel image in it: take linux-image-… and not its debug symbols or headers", .0.display())]
+    #[error("{} contains no kernel image; use linux-image-…, not its debug symbols or \
+        headers", .0.display())]
     NoImageInside(PathBuf),
     /// A module needs one that is not there.
     #[error("module {by} needs module {name}, which is not in {places}")]
@@ -49,11 +50,12 @@ pub enum KernelError {
         places: String,
     },
     /// A file that is called like a module is none.
-    #[error("{} is no kernel module", .0.display())]
+    #[error("{} is not a kernel module", .0.display())]
     BrokenModule(PathBuf),
     /// The running kernel's image is not where distributions put it.
     #[error(
-        "the image of the running kernel {0} is not readable here: name one, or fetch one with knee kernel fetch"
+        "cannot read the image of the running kernel {0}; name an image, or fetch one with knee \
+         kernel fetch"
     )]
     NotHere(String),
     /// A package could not be fetched or opened.
@@ -63,7 +65,7 @@ pub enum KernelError {
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// No package has that name.
-    #[error("no kernel is called {wanted}: there are {known}")]
+    #[error("no kernel is named {wanted}; available are {known}")]
     Unknown {
         /// What was asked for.
         wanted: String,

@@ -36,16 +36,16 @@ pub enum PackageError {
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// A package that cannot be opened.
-    #[error("dpkg-deb cannot open {} as a Debian package: fetch it again", .0.display())]
+    #[error("dpkg-deb cannot open {} as a Debian package; fetch it again", .0.display())]
     Broken(PathBuf),
     /// The machine has no sources of Debian packages.
     #[error(
-        "no source of apt on this machine is a mirror of Debian: add one to /etc/apt/sources.list.d, \
-         or name a file that you have downloaded yourself"
+        "apt has no Debian mirror on this machine; add one to /etc/apt/sources.list.d, or name a \
+         file that you have downloaded"
     )]
     NoMirror,
     /// The mirror cannot be reached, or has none of the suites.
-    #[error("apt fetched no list of packages from {0}: check the network and the mirror")]
+    #[error("apt could not fetch the package lists from {0}; check the network and the mirror")]
     NoLists(String),
 }
 

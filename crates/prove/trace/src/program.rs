@@ -197,7 +197,7 @@ impl Running {
 fn end(status: ExitStatus, complaints: &[u8]) -> End {
     let how = match status.signal() {
         _ if status.success() => return End::Exited,
-        Some(signal) => format!("it was ended by signal {signal}"),
+        Some(signal) => format!("it was killed by signal {signal}"),
         None => status.to_string(),
     };
     End::Died(match String::from_utf8_lossy(complaints).trim() {
@@ -207,7 +207,7 @@ fn end(status: ExitStatus, complaints: &[u8]) -> End {
 }
 
 fn silent() -> End {
-    End::Died("it said nothing".to_owned())
+    End::Died("it printed nothing".to_owned())
 }
 
 /// The program with the tests that are left.
@@ -259,7 +259,7 @@ impl Process {
                 self.calibration.get_or_insert_with(|| Calibration::of_program(told));
             }
             Ok(Told::Trials(_) | Told::Done { .. }) if self.calibration.is_none() => {
-                let why = "it was built with another version of knee-bind: build it again";
+                let why = "it was built with a different version of knee-bind; rebuild it";
                 return Err(CheckError::Agent(why.to_owned()));
             }
             Ok(Told::Trials(_)) => {}

@@ -32,8 +32,8 @@ pub enum EmulatorError {
     Package(#[from] PackageError),
     /// Nothing has that name.
     #[error(
-        "no QEMU is called {wanted}: set KNEE_QEMU to the path of a program, a Debian release or the \
-         first numbers of a version; there are {known}"
+        "no QEMU is named {wanted}; set KNEE_QEMU to the path of a program, a Debian release or \
+         the first numbers of a version; available are {known}"
     )]
     Unknown {
         /// The name.
@@ -42,7 +42,7 @@ pub enum EmulatorError {
         known: String,
     },
     /// That QEMU can perhaps be fetched, and has not been.
-    #[error("QEMU {0} has not been fetched: run knee qemu fetch {0}")]
+    #[error("QEMU {0} has not been fetched; run knee qemu fetch {0}")]
     NotFetched(String),
 }
 

@@ -14,7 +14,7 @@ const SCHEMA: u32 = 1;
 
 /// A line that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the plugin wrote what is no result ({reason}): {line}")]
+#[error("the plugin wrote a line that is not a result ({reason}): {line}")]
 pub struct RecordError {
     line: String,
     reason: String,
@@ -54,7 +54,7 @@ impl Record {
         }
         match serde_json::from_str(line).map_err(wrong)? {
             Header { schema, .. } if schema != SCHEMA => {
-                Err(error(format!("schema {schema} is not {SCHEMA}, which this knee reads")))
+                Err(error(format!("it has schema {schema}, but this knee reads {SCHEMA}")))
             }
             header => Ok(Record::Header(header)),
         }
@@ -301,7 +301,7 @@ impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Address, D::Error> {
         let text = <&str>::deserialize(from)?;
         let digits = text.strip_prefix("0x").unwrap_or_default();
-        let no_address = |_| D::Error::custom(format!("{text} is no address"));
+        let no_address = |_| D::Error::custom(format!("{text} is not an address"));
         u64::from_str_radix(digits, 16).map(Address).map_err(no_address)
     }
 }
@@ -352,7 +352,7 @@ mod tests {
         let line =
             r#"{"schema":2,"plugin":"knee","user":false,"interrupts":1,"faults":1,"switches":1}"#;
         let error = Record::parse(line).unwrap_err().to_string();
-        assert!(error.contains("schema 2 is not 1"), "{error}");
+        assert!(error.contains("it has schema 2, but this knee reads 1"), "{error}");
     }
 
     #[test]

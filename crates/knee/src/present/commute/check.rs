@@ -8,14 +8,14 @@ use knee_trace::findings::{Counts, Tally, Verdict};
 
 use crate::present::style::{BOLD, DIM};
 
-/// Data that are named.
+/// Maximum data to print.
 const MOST_DATA: usize = 15;
-/// Tests that are named whose results were not expected.
+/// Maximum tests with unexpected results to print.
 const MOST_UNEXPECTED: usize = 5;
-/// Verdicts that say neither that a test is conflict-free nor that it is not, and what they mean.
+/// Inconclusive verdicts, and their descriptions.
 pub(crate) const VERDICTS: [(Verdict, &str); 3] = [
-    (Verdict::Sometimes, "conflict in some runs only, as a cache is refilled now and then"),
-    (Verdict::Disturbed, "disturbed by another task or not run, which says nothing"),
+    (Verdict::Sometimes, "conflict only in some runs, such as those that refill a cache"),
+    (Verdict::Disturbed, "inconclusive: disturbed by another task, or not run"),
     (Verdict::Died, "ended the guest or the program"),
 ];
 
@@ -23,14 +23,14 @@ pub(crate) const VERDICTS: [(Verdict, &str); 3] = [
 pub(crate) fn words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::ConflictFree => "conflict-free",
-        Verdict::Conflict => "shares in every run",
-        Verdict::Sometimes => "shares in some runs only, not the same in all",
-        Verdict::Disturbed => "disturbed by another task or not run, which says nothing",
+        Verdict::Conflict => "conflicts in every run",
+        Verdict::Sometimes => "conflicts only in some runs, or with different data",
+        Verdict::Disturbed => "inconclusive: disturbed by another task, or not run",
         Verdict::Died => "ended the guest or the program",
     }
 }
 
-/// A part of all in per cent: `60.4%`. All or nothing is said of nothing else.
+/// A part of `all` in per cent: `60.4%`. Only exact values are printed as 0% or 100%.
 pub(crate) fn share(part: usize, all: usize) -> String {
     match (part, all) {
         (0, _) => "0%".to_owned(),
@@ -46,7 +46,8 @@ pub(crate) fn conflict_free(free: usize, tests: usize) -> String {
     format!("{free} of {of} {are} conflict-free ({})", share(free, tests))
 }
 
-/// The operations of some tests: those of `posix` in the order of the model, then others by name.
+/// The operations of the tests: operations of `posix` in the order of the model, then the others by
+/// name.
 pub(crate) fn operations(tally: &Tally) -> Vec<String> {
     let models = models();
     let known: Vec<&str> = models
@@ -62,7 +63,7 @@ pub(crate) fn operations(tally: &Tally) -> Vec<String> {
     names
 }
 
-/// For people.
+/// Text of the results.
 pub(crate) fn text(tally: &Tally, title: &str) -> String {
     let mut text = matrix(tally);
     let Counts { tests, free, sometimes, disturbed, died, .. } = tally.total();
@@ -74,7 +75,7 @@ pub(crate) fn text(tally: &Tally, title: &str) -> String {
     }
     let data = tally.data();
     if !data.is_empty() {
-        let _ = writeln!(text, "\nWhat is shared in every run, by the tests that it is in:");
+        let _ = writeln!(text, "\nData shared in every run, with the number of tests:");
     }
     for (name, tests) in data.iter().take(MOST_DATA) {
         let _ = writeln!(text, "  {tests:>6}  {name}");
@@ -83,13 +84,13 @@ pub(crate) fn text(tally: &Tally, title: &str) -> String {
         let more = data.len() - MOST_DATA;
         let _ = writeln!(
             text,
-            "  {DIM}and {more} more; knee commute explain ranks what -o DIR has kept{DIM:#}"
+            "  {DIM}and {more} more; to rank all, use -o DIR and knee commute explain{DIM:#}"
         );
     }
     let unexpected = tally.unexpected();
     if !unexpected.is_empty() {
         let n = plural(unexpected.len(), "test");
-        let _ = writeln!(text, "\n{n} did not return what the model says:");
+        let _ = writeln!(text, "\n{n} did not return what the model allows:");
         for test in unexpected.iter().take(MOST_UNEXPECTED) {
             let _ = writeln!(text, "  {test}");
         }
@@ -97,7 +98,7 @@ pub(crate) fn text(tally: &Tally, title: &str) -> String {
     text
 }
 
-/// Shares of conflict-free tests, in per cent; nothing of a pair without tests.
+/// Shares of conflict-free tests in per cent; empty for a pair without tests.
 fn matrix(tally: &Tally) -> String {
     let names = operations(tally);
     if tally.sets().keys().any(|operations| operations.len() != 2) {

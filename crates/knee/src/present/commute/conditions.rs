@@ -40,20 +40,20 @@ pub(crate) fn list(models: &[Box<dyn Model>], as_json: bool) -> String {
     text
 }
 
-/// Conditions and reasons that are shown unless all are asked for.
+/// Maximum conditions and reasons to print without `--all`.
 const MOST_SHOWN: usize = 6;
 
-/// When some operations commute.
+/// When operations commute.
 pub(crate) struct Found<'f> {
     pub(crate) names: &'f [String],
     pub(crate) conditions: &'f Conditions,
     pub(crate) exploration: &'f Exploration,
-    /// One for each situation.
+    /// One example for each situation.
     pub(crate) examples: &'f [Test],
 }
 
 impl Found<'_> {
-    /// For programs.
+    /// JSON for programs.
     pub(crate) fn json(&self) -> String {
         let (all, commuting) = counts(self.exploration);
         let commute: Vec<Value> = self
@@ -94,7 +94,7 @@ impl Found<'_> {
         format!("{document:#}\n")
     }
 
-    /// For people: what covers most, or all.
+    /// Text: the most frequent conditions, or all.
     pub(crate) fn text(&self, all: bool) -> String {
         let most = if all { usize::MAX } else { MOST_SHOWN };
         let mut text = String::new();
@@ -115,11 +115,11 @@ impl Found<'_> {
         let commute = self.conditions.commute.as_slice();
         let extent = &self.exploration.extent;
         if extent.cut || extent.too_deep > 0 {
-            let _ = writeln!(text, "{BOLD}Of what was looked at, which is not all:{BOLD:#}");
+            let _ = writeln!(text, "{BOLD}In the situations explored so far:{BOLD:#}");
         }
         let _ = match commute {
             _ if self.exploration.situations.is_empty() => {
-                writeln!(text, "Nothing was looked at to its end.")
+                writeln!(text, "No situation was explored completely.")
             }
             [] => writeln!(text, "They never commute."),
             [always] if always.formulas.is_empty() => {
@@ -135,7 +135,7 @@ impl Found<'_> {
         }
         if commute.len() > most {
             let more = plural(commute.len() - most, "more condition");
-            let _ = writeln!(text, "  {DIM}or {more}, which --all shows{DIM:#}");
+            let _ = writeln!(text, "  {DIM}or {more} (--all shows them){DIM:#}");
         }
     }
 
@@ -156,12 +156,12 @@ impl Found<'_> {
         }
         if differ.len() > most {
             let more = plural(differ.len() - most, "more reason");
-            let _ = writeln!(text, "  {DIM}and {more}, which --all shows{DIM:#}");
+            let _ = writeln!(text, "  {DIM}and {more} (--all shows them){DIM:#}");
         }
     }
 }
 
-/// What tells the orders apart, in words.
+/// Describes what distinguishes the orders.
 pub(super) fn because(difference: &Difference, names: &[String]) -> String {
     match difference {
         Difference::Result { call, field, seen: [one, other], orders: [first, second] } => {
@@ -172,7 +172,7 @@ pub(super) fn because(difference: &Difference, names: &[String]) -> String {
             )
         }
         Difference::State { seen: [one, other], orders: [first, second] } => {
-            format!("the order {first} leaves {one} where {second} leaves {other}")
+            format!("the order {first} leaves {one}, but {second} leaves {other}")
         }
     }
 }
@@ -193,7 +193,7 @@ fn example(test: &Test) -> String {
     format!("for example {}", words.join("; "))
 }
 
-/// A step of a set-up in words: `table[key0] = content0`, `file inode0, names filename0`.
+/// Describes a step of a set-up: `table[key0] = content0`, `file inode0, names filename0`.
 fn step(step: &Value) -> String {
     let Some(fields) = step.as_object() else { return plain(step) };
     if let (Some(at), Some(to)) = (fields.get("set"), fields.get("to")) {
@@ -298,7 +298,7 @@ fn triangle(names: &[&str], pairs: &[([usize; 2], Exploration)], columns: Range<
     text + "\n"
 }
 
-/// Rounded, but never to all or nothing what is not.
+/// A rounded percentage; only exact values are printed as 0% or 100%.
 fn percent(part: usize, all: usize) -> String {
     match 100.0 * part as f64 / all.max(1) as f64 {
         p if part < all && p > 99.0 => "99%".to_owned(),

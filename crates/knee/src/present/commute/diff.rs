@@ -1,4 +1,4 @@
-//! What a check finds that another one does not, in words.
+//! The differences between two checks, as text.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use knee_trace::findings::{DatumChange, Diff, ToolChange};
 use super::check::{VERDICTS, share};
 use crate::present::style::{BOLD, DIM};
 
-/// For people. `most`: how many lines each list has.
+/// Text of the differences. `most` is the maximum number of lines of each list.
 pub(crate) fn text(
     diff: &Diff,
     [before, after]: [String; 2],
@@ -40,13 +40,13 @@ pub(crate) fn text(
     };
     list(&mut text, &worse, &diff.worse, most);
     let better = match diff.better.len() {
-        1 => "1 test that was not is conflict-free now:".to_owned(),
-        n => format!("{n} tests that were not are conflict-free now:"),
+        1 => "1 test that conflicted is now conflict-free:".to_owned(),
+        n => format!("{n} tests that conflicted are now conflict-free:"),
     };
     list(&mut text, &better, &diff.better, most);
     for (verdict, ids) in &diff.unclear {
         let what = VERDICTS.iter().find(|(of, _)| of == verdict).map_or("", |(_, what)| what);
-        let head = format!("{} conflict-free before, no verdict now: {what}", ids.len());
+        let head = format!("{} conflict-free before, inconclusive now: {what}", ids.len());
         list(&mut text, &head, ids, most);
     }
     pairs(&mut text, diff, most);
@@ -76,7 +76,7 @@ fn pairs(text: &mut String, diff: &Diff, most: usize) {
     if diff.sets.is_empty() {
         return;
     }
-    let _ = writeln!(text, "\nConflict-free tests by operations, where that changed:");
+    let _ = writeln!(text, "\nPairs whose number of conflict-free tests changed:");
     let named: Vec<String> = diff.sets.iter().map(|set| set.operations.join(" ")).collect();
     let width = named.iter().take(most).map(String::len).max().unwrap_or(0);
     for (set, name) in diff.sets.iter().zip(&named).take(most) {

@@ -1,4 +1,4 @@
-//! What spoils tests, in words.
+//! The causes of conflicts, as text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,21 +9,24 @@ use knee_trace::findings::{Datum, Fix, Ranking, SharedLine, TestLine, way};
 use super::check::{conflict_free, share, words};
 use crate::present::style::{BOLD, DIM};
 
-/// Functions that are named of one datum, and operations of one function.
+/// Maximum functions to print for a datum, and operations for a function.
 const MOST_NAMES: usize = 4;
 
-/// The data that spoil most tests, and what to fix first. `most`: how many of each.
+/// The data that cause most conflicts, and what to fix first. `most` limits both lists.
 pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     let mut text = String::new();
     let found = conflict_free(ranking.free, ranking.tests);
     let _ = writeln!(text, "{BOLD}{title}: {found}.{BOLD:#}");
     if ranking.data.is_empty() {
-        let _ = writeln!(text, "No test shares the same in every run.");
+        let _ = writeln!(text, "No test shares the same data in every run.");
         return text;
     }
     let conflicting = plural(ranking.conflicting, "test");
-    let _ = writeln!(text, "\nWhat {conflicting} share, by how many it alone would free:\n");
-    let _ = writeln!(text, "{DIM}{:>7} {:>7}{DIM:#}", "frees", "is in");
+    let _ = writeln!(
+        text,
+        "\nData that {conflicting} share, ranked by the tests that fixing it alone would free:\n"
+    );
+    let _ = writeln!(text, "{DIM}{:>7} {:>7}{DIM:#}", "frees", "tests");
     for datum in ranking.data.iter().take(most) {
         let _ =
             writeln!(text, "{:>7} {:>7}  {BOLD}{}{BOLD:#}", datum.frees, datum.tests, datum.datum);
@@ -35,14 +38,14 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
         let more = plural(ranking.data.len() - most, "more datum").replace("datums", "data");
         let _ = writeln!(text, "{DIM}        and {more} (--top 0 has all){DIM:#}");
     }
-    let _ = writeln!(text, "\nOne after the other, what frees most first:\n");
+    let _ = writeln!(text, "\nSuggested order of fixes:\n");
     for (nr, sentence) in sentences(ranking).iter().enumerate() {
         let _ = writeln!(text, "{:>3}. {sentence}", nr + 1);
     }
     text
 }
 
-/// What to fix first, then next: a sentence each.
+/// The suggested order of fixes, one sentence each.
 pub(crate) fn sentences(ranking: &Ranking) -> Vec<String> {
     let mut now = ranking.free;
     let sentence = |(nr, fix): (usize, &Fix)| {
@@ -63,7 +66,7 @@ pub(crate) fn sentences(ranking: &Ranking) -> Vec<String> {
     ranking.fixes.iter().enumerate().map(sentence).collect()
 }
 
-/// Who writes and who reads it, a line each.
+/// The functions that write a datum, and those that read it, one line each.
 fn doers(datum: &Datum) -> impl Iterator<Item = (&'static str, String)> {
     let both = [("written by", &datum.writers), ("read by", &datum.readers)];
     both.into_iter()
@@ -71,8 +74,8 @@ fn doers(datum: &Datum) -> impl Iterator<Item = (&'static str, String)> {
         .map(|(what, by)| (what, functions(by, &datum.callers)))
 }
 
-/// Functions, each with who mostly calls it and the operations in which it is: those first that are in
-/// most lines of tests.
+/// Functions, each with its most frequent caller and the operations that use it. Functions in the
+/// most lines of tests come first.
 fn functions(
     by_operation: &BTreeMap<String, BTreeMap<String, usize>>,
     callers: &BTreeMap<String, BTreeMap<String, Vec<String>>>,
@@ -95,7 +98,7 @@ fn functions(
     few(named.collect::<Vec<_>>().iter().map(String::as_str))
 }
 
-/// Some of them, and how many more there are.
+/// The first few names, and how many more there are.
 fn few<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
     let more = names.len().saturating_sub(MOST_NAMES);
     let mut named: Vec<String> = names.take(MOST_NAMES).map(str::to_owned).collect();
@@ -105,7 +108,7 @@ fn few<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
     named.join(", ")
 }
 
-/// All that a test shares, and who does it.
+/// Everything that a test shares, and the functions that access it.
 pub(crate) fn test(test: &TestLine) -> String {
     let mut text = String::new();
     let verdict = words(test.verdict);
@@ -114,7 +117,7 @@ pub(crate) fn test(test: &TestLine) -> String {
         let _ = writeln!(text, "the guest crashed in this test: {how}");
     }
     if let Some(outcome) = &test.unexpected {
-        let _ = writeln!(text, "not what the model says: {outcome:?}");
+        let _ = writeln!(text, "the model does not allow this result: {outcome:?}");
     }
     let operations = test.operations();
     for shared in &test.conflicts {

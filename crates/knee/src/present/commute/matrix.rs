@@ -1,5 +1,5 @@
-//! What there is to say of all pairs of operations of an interface: the record of a matrix, which
-//! is printed as JSON and drawn on a page.
+//! The record of a matrix: all pairs of operations of an interface. knee prints it as JSON and
+//! draws it on a page.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use knee_report::{Differing, Matrix, MatrixOperation, Pair};
 
 use super::conditions::{because, counts};
 
-/// The matrix of `model`, with the conditions of every pair, which all CPUs work out.
+/// The matrix of `model` with the conditions of every pair, computed on all CPUs.
 pub(crate) fn record(model: &dyn Model, pairs: &[([usize; 2], Exploration)]) -> Matrix {
     let operations = model.operations();
     let mut found = Vec::with_capacity(pairs.len());
@@ -34,7 +34,7 @@ pub(crate) fn record(model: &dyn Model, pairs: &[([usize; 2], Exploration)]) -> 
 
 fn pair(operations: [String; 2], exploration: &Exploration) -> Pair {
     let found = conditions(exploration);
-    let number = |n: usize| u32::try_from(n).expect("more situations than fit into memory");
+    let number = |n: usize| u32::try_from(n).expect("more situations than fit in memory");
     let (situations, commuting) = counts(exploration);
     Pair {
         situations: number(situations),

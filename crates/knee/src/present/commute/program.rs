@@ -1,4 +1,5 @@
-//! Which functions of a program write lines that calls share.
+//! The functions of a program that write shared lines. Most memory that calls of a library share is
+//! allocated by the library and named by the type that writes it; function names add detail.
 //!
 //! Most of what a library's calls share it has allocated, and is named by the type that writes it: the
 //! functions say more.
@@ -12,10 +13,10 @@ use knee_trace::findings::TestLine;
 
 use crate::present::style::DIM;
 
-/// Functions that are named.
+/// Maximum functions to print.
 const MOST_NAMED: usize = 15;
 
-/// In how many tests a function writes a shared line.
+/// For each function, the number of tests in which it writes a shared line.
 #[derive(Default)]
 pub(crate) struct Writers(BTreeMap<String, usize>);
 
@@ -33,20 +34,21 @@ impl Writers {
         }
     }
 
-    /// For people, those in most tests first.
+    /// Text, with the functions in most tests first.
     pub(crate) fn text(&self) -> String {
         let mut ranked: Vec<(&String, usize)> = self.0.iter().map(|(name, n)| (name, *n)).collect();
         ranked.sort_by_key(|(name, tests)| (Reverse(*tests), *name));
         if ranked.is_empty() {
             return String::new();
         }
-        let mut text = "\nWho writes shared lines, by the tests that it is in:\n".to_owned();
+        let mut text =
+            "\nFunctions that write shared lines, with the number of tests:\n".to_owned();
         for (name, tests) in ranked.iter().take(MOST_NAMED) {
             let _ = writeln!(text, "  {tests:>6}  {name}");
         }
         if let more @ 1.. = ranked.len().saturating_sub(MOST_NAMED) {
             let more = plural(more, "more function");
-            let _ = writeln!(text, "  {DIM}and {more}; --json has all, by test{DIM:#}");
+            let _ = writeln!(text, "  {DIM}and {more}; --json lists all, by test{DIM:#}");
         }
         text
     }

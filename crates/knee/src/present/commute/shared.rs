@@ -1,4 +1,4 @@
-//! What a page and a drawing show of a check.
+//! The results of a check, for a page or a drawing.
 
 use knee_host::number::plural;
 use knee_report::{Shared, SharedLine, SharedSide, SharedVerdict};
@@ -7,7 +7,7 @@ use knee_trace::findings::{Findings, Ranking, SharedLine as Line, Tally, TestLin
 use super::check::operations;
 use super::explain::sentences;
 
-/// Steps of what to fix that are told.
+/// Maximum steps of the suggested fixes.
 const FIXES: usize = 10;
 
 /// The findings of a check.
@@ -23,7 +23,7 @@ pub(crate) fn record(findings: &Findings) -> Shared {
             left_out += 1;
         }
     }
-    let of_others = |n| format!("{} of other than two calls, not shown", plural(n, "test"));
+    let of_others = |n| format!("{} without exactly two calls, not shown", plural(n, "test"));
     shared.facts = [
         (findings.missing() > 0).then(|| format!("{} missing", plural(findings.missing(), "test"))),
         (left_out > 0).then(|| of_others(left_out)),
@@ -49,8 +49,10 @@ fn verdict(verdict: Verdict) -> SharedVerdict {
 
 fn note(test: &TestLine) -> String {
     let died = test.died.as_ref().map(|how| format!("the guest crashed in this test: {how}"));
-    let unexpected =
-        test.unexpected.as_ref().map(|outcome| format!("not what the model says: {outcome:?}"));
+    let unexpected = test
+        .unexpected
+        .as_ref()
+        .map(|outcome| format!("the model does not allow this result: {outcome:?}"));
     [died, unexpected].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 

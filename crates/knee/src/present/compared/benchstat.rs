@@ -1,4 +1,6 @@
-//! Go benchmark lines, a round each, for benchstat.
+//! Go benchmark lines for benchstat, one per round. The format is that of
+//! <https://go.dev/design/14313-benchmark-format>. A configuration line before a benchmark line
+//! names its run: `benchstat -col run -ignore kernel,cpu FILE` shows runs side by side.
 //!
 //! The format is that of <https://go.dev/design/14313-benchmark-format>. Which run a line belongs
 //! to is a configuration line before it: `benchstat -col run -ignore kernel,cpu FILE` puts runs side
@@ -39,12 +41,12 @@ pub(crate) fn render(results: &[Results]) -> String {
     text
 }
 
-/// `maps/s`; a unit is one word.
+/// `maps/s`; benchstat requires a unit of one word.
 fn rate_of(unit: &str) -> String {
     format!("{}/s", unit.replace(char::is_whitespace, "-"))
 }
 
-/// `BenchmarkMmap1/mode=threads/tasks=2`: a name begins with a capital letter and has no blanks.
+/// `BenchmarkMmap1/mode=threads/tasks=2`: a name starts with a capital letter and has no spaces.
 fn name(key: &Key) -> String {
     let word: String = key
         .case

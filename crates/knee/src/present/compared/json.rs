@@ -1,4 +1,4 @@
-//! For programs: all that was computed.
+//! JSON for programs, with all computed values.
 
 use knee_results::{Compared, ComparedPoint, Results};
 use knee_stats::Test;

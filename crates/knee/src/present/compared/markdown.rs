@@ -1,4 +1,4 @@
-//! For a pull request or a mailing list: a table that reads well as plain text too.
+//! Markdown for a pull request or a mailing list: a table that is also readable as plain text.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ const RATES: [&str; COLUMNS] =
     ["point", "before /s", "after /s", "change", "interval", "p", "verdict"];
 const TIMES: [&str; COLUMNS] = ["point", "before", "after", "change", "interval", "p", "verdict"];
 
-/// A heading, a table, and what to know about it, for each run that is compared.
+/// A heading, a table and notes, for each compared run.
 pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
     let mut text = String::new();
     let before = comparisons.before;
@@ -66,7 +66,7 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
     text
 }
 
-/// A pipe table whose columns are aligned, for those who read the source.
+/// A pipe table with aligned columns, which is readable as source.
 fn table(head: &[&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -98,7 +98,7 @@ fn table(head: &[&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
     text
 }
 
-/// Descriptions from will-it-scale may hold anything.
+/// Escapes descriptions from will-it-scale, which may contain any character.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('|', "\\|")
 }

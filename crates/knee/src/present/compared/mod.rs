@@ -1,4 +1,4 @@
-//! What a comparison of runs found, in words and for programs.
+//! The results of comparing runs, as text and for programs.
 
 pub(crate) mod benchstat;
 pub(crate) mod json;
@@ -14,14 +14,14 @@ use knee_stats::{CompareOptions, RatioInterval, Test, Verdict, pairs_to_claim};
 
 use super::enumeration::{and_more, grouped};
 
-/// One run, and what each of the others says compared with it.
+/// One run, and the comparison of each other run with it.
 pub(crate) struct Comparisons<'r> {
     pub(crate) before: &'r Results,
     pub(crate) options: CompareOptions,
     pub(crate) compared: Vec<(&'r Results, Compared)>,
 }
 
-/// A ratio as a change: `+12.3%`, `-4.50%`, `12.3×` for more than tenfold.
+/// Formats a ratio as a change: `+12.3%`, `-4.50%`, or `12.3×` if it exceeds tenfold.
 pub(crate) fn change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     match percent.abs() {
@@ -31,14 +31,14 @@ pub(crate) fn change(ratio: f64) -> String {
     }
 }
 
-/// Medians before and after as they are shown: rates, or the times of commands.
+/// Medians before and after, as printed: rates, or times for commands.
 fn medians(point: &ComparedPoint) -> [String; 2] {
     let c = &point.comparison;
     [c.before_median, c.after_median]
         .map(|rate| if point.timed { time(1.0 / rate) } else { si(rate) })
 }
 
-/// The change of what is shown and its interval, in words: of a time, not of the rate.
+/// The printed change and its interval: of the time for commands, otherwise of the rate.
 fn changes(point: &ComparedPoint) -> Option<[String; 2]> {
     let shown = |i: RatioInterval| {
         let (low, high) = (change(i.low), change(i.high));
@@ -56,12 +56,12 @@ fn changes(point: &ComparedPoint) -> Option<[String; 2]> {
     Some([change, interval])
 }
 
-/// What the medians of a comparison are.
+/// What the printed medians are.
 fn quantity(compared: &Compared) -> &'static str {
     if compared.points.first().is_some_and(|point| point.timed) { "time" } else { "per second" }
 }
 
-/// A p-value: two digits, and no more zeros than anyone reads.
+/// Formats a p-value with three or four decimals; `<0.0001` for smaller ones.
 pub(crate) fn p_value(p: f64) -> String {
     match p {
         p if p < 0.0001 => "<0.0001".to_owned(),
@@ -70,7 +70,7 @@ pub(crate) fn p_value(p: f64) -> String {
     }
 }
 
-/// The verdict in words, with what would decide an open one.
+/// The verdict in words; if it is inconclusive, what would decide it.
 fn verdict(point: &ComparedPoint) -> String {
     match point.comparison.verdict {
         Verdict::Faster => "▲ faster".to_owned(),
@@ -88,7 +88,7 @@ fn verdict(point: &ComparedPoint) -> String {
     }
 }
 
-/// Whether there is a difference, of which nobody knows whether it reaches the threshold.
+/// Whether there is a difference that may be below the threshold.
 fn is_small_but_real(point: &ComparedPoint) -> bool {
     point
         .comparison
@@ -96,7 +96,7 @@ fn is_small_but_real(point: &ComparedPoint) -> bool {
         .is_some_and(|i| point.comparison.adjusted_p < 0.05 && (i.low > 1.0 || i.high < 1.0))
 }
 
-/// `1 faster, 2 slower, 3 the same, 4 inconclusive`, without what there is none of.
+/// `1 faster, 2 slower, 3 the same, 4 inconclusive`, without zero counts.
 fn tally(verdicts: &Verdicts) -> String {
     let counts = [
         (verdicts.faster, "faster"),
@@ -109,8 +109,8 @@ fn tally(verdicts: &Verdicts) -> String {
     if said.is_empty() { "nothing compared".to_owned() } else { said.join(", ") }
 }
 
-/// `open1 (processes ×2, threads ×2): no result after (it died)`: the gaps of a testcase that have
-/// one reason in one line.
+/// `open1 (processes ×2, threads ×2): no result after (it died)`: gaps of a testcase with the same
+/// reason share a line.
 fn gaps(gaps: &[Gap]) -> Vec<String> {
     let same =
         |a: &Gap, b: &Gap| (&a.key.case, &a.before, &a.after) == (&b.key.case, &b.before, &b.after);
@@ -165,7 +165,7 @@ fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec
     notes
 }
 
-/// What is compared though it has not the same name.
+/// A note on variants that are compared although their names differ.
 fn variants(compared: &Compared) -> Option<String> {
     let (first, others) = compared.variants.split_first()?;
     let more = match others.len() {
@@ -181,12 +181,12 @@ fn variants(compared: &Compared) -> Option<String> {
     ))
 }
 
-/// The command that compares two testcases in turns.
+/// The command that compares two testcases in interleaved rounds.
 fn in_turns(before: &CaseId, after: &CaseId) -> String {
     format!("knee ab --before {before} --after {after}")
 }
 
-/// Why nothing of two runs can be compared, and what to do.
+/// Explains why two runs have nothing to compare, and what to do.
 pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
     let (names_before, names_after) = (before.measured(), after.measured());
     let same = names_before.intersection(&names_after).next();
@@ -219,7 +219,7 @@ pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
     )
 }
 
-/// Sides that have fewer rounds than were asked for.
+/// A note on sides with fewer rounds than requested.
 fn unfinished(compared: &Compared) -> Option<String> {
     let mut unfinished =
         compared.points.iter().filter_map(|point| Some((point, point.gap.as_ref()?)));
@@ -231,7 +231,7 @@ fn unfinished(compared: &Compared) -> Option<String> {
     Some(format!("{} is incomplete ({reason}){more}", first.key))
 }
 
-/// Points of which too few rounds in turns are left for any claim.
+/// A note on points with too few pairs of rounds for any claim.
 fn too_few_pairs(
     before: &Results,
     compared: &Compared,
@@ -260,10 +260,10 @@ fn too_few_pairs(
     ))
 }
 
-/// Half a percent is what the reference loop itself may be wrong by.
+/// The reference loop itself may be off by half a percent.
 const DRIFT_WORTH_A_WORD: f64 = 0.005;
 
-/// What the machine did meanwhile, whatever was compared.
+/// A note on how the speed of the machine changed between the runs.
 fn drift(compared: &Compared) -> Option<String> {
     let off = compared.drift? - 1.0;
     (off.abs() >= DRIFT_WORTH_A_WORD).then(|| {
@@ -277,7 +277,7 @@ fn drift(compared: &Compared) -> Option<String> {
     })
 }
 
-/// Claims that an A/A run of this machine shows by chance alone.
+/// A note on claims that an A/A run of this machine could show by chance.
 fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
     if compared.in_turns {
         // The floor is that of runs apart.
@@ -303,7 +303,7 @@ fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
     ))
 }
 
-/// How the claims came about, in a sentence.
+/// Describes the statistical method in one sentence.
 fn method(compared: &Compared, options: &CompareOptions) -> String {
     let tests: BTreeSet<&str> = compared
         .points

@@ -1,4 +1,4 @@
-//! For people: a line per point, most important first.
+//! Text: a line per point, most important first.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use super::{
 use crate::present::notes::lines;
 use crate::present::style::{BAD, BOLD, DIM, GOOD, PLAIN};
 
-/// Everything, a block for each run that is compared; `detail` includes all notes.
+/// The complete text, with a block for each compared run; `detail` includes all notes.
 pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Screen) -> String {
     let mut text = String::new();
     for (nr, (after, compared)) in comparisons.compared.iter().enumerate() {
@@ -106,7 +106,7 @@ fn colour(point: &ComparedPoint) -> anstyle::Style {
     }
 }
 
-/// A line per family; of one family it would only repeat the closing line.
+/// A line per family. A single family has none, because the closing line says the same.
 fn families(compared: &Compared) -> String {
     if compared.families.len() < 2 {
         return String::new();

@@ -11,7 +11,7 @@ use crate::present::view::View;
 
 /// Width of a bar of a hundred per cent.
 const BAR: f64 = 20.0;
-/// Where a bar ends: more than this has no meaning for scaling.
+/// Maximum length of a bar; larger values have no meaning for scaling.
 const LONGEST_BAR: f64 = 1.2;
 
 /// The column of rates, whose title is the unit of the testcase.

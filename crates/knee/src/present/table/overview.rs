@@ -63,7 +63,7 @@ fn columns(shown: &[u32]) -> Vec<Column> {
     columns
 }
 
-/// What a curve comes to: the cells from the speed-up to the sparkline.
+/// The summary of a curve: the cells from the speed-up to the sparkline.
 fn verdict(curve: &Curve, last: &Point, view: &View<'_>) -> [Cell; 6] {
     let points = curve.points();
     let rates: Vec<f64> = points.iter().map(|p| p.rate).collect();
@@ -88,7 +88,7 @@ fn verdict(curve: &Curve, last: &Point, view: &View<'_>) -> [Cell; 6] {
     ]
 }
 
-/// What a line has to say beside its numbers.
+/// Remarks after the numbers of a line.
 fn remarks(
     run: &RunRecord,
     curves: &[Curve],

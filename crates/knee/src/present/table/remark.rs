@@ -4,7 +4,7 @@ use knee_results::{Curve, Mode, Point};
 
 use crate::present::view::View;
 
-/// How threads compare with processes at the same task count, unless it could be noise.
+/// Compares threads with processes at the same task count, unless the difference could be noise.
 pub(super) fn against_processes(
     curves: &[Curve],
     curve: &Curve,
@@ -24,7 +24,7 @@ pub(super) fn against_processes(
     differs.then(|| format!("{ratio:.2}× of processes"))
 }
 
-/// `!` for points of which some samples are disturbed, `!!` where all of one are.
+/// `!` if some samples are disturbed, `!!` if all samples of a point are.
 pub(super) fn disturbed(points: &[Point]) -> &'static str {
     match (points.iter().any(|p| p.marked > 0), points.iter().any(Point::is_disturbed)) {
         (_, true) => "!!",

@@ -8,18 +8,18 @@ use knee_run::noise::NoiseFloors;
 
 use crate::present::enumeration::{NAMED, and_more};
 
-/// A point whose efficiency differs from the threshold by less than chance alone may show.
+/// A point whose efficiency differs from the threshold by no more than noise.
 #[derive(Debug, Clone)]
 pub(crate) struct Doubt {
     point: PointId,
     efficiency: f64,
     threshold: f64,
     floor: f64,
-    /// The floor is that of this point, not what is typical of others.
+    /// Whether the floor is that of this point, not the typical floor of others.
     own_floor: bool,
 }
 
-/// Doubts of one sort, the greatest first.
+/// Doubts of one kind, the greatest first.
 #[derive(Debug, Clone)]
 pub(crate) struct Doubts(Vec<Doubt>);
 
@@ -50,7 +50,7 @@ impl fmt::Display for Doubts {
     }
 }
 
-/// The doubtful knees, and the points that could be one.
+/// The doubtful knees, and the points that could be a knee.
 pub(super) fn doubts(
     curves: &[Curve],
     threshold: f64,
@@ -66,7 +66,7 @@ pub(super) fn doubts(
     (some(below), some(above))
 }
 
-/// The first point of a curve, up to its knee, that may be on the other side of the threshold.
+/// The first point of a curve, up to its knee, that noise could move across the threshold.
 fn doubt(curve: &Curve, threshold: f64, floors: &NoiseFloors) -> Option<Doubt> {
     let knee = curve.knee(threshold).tasks();
     // One task is efficient by definition.

@@ -1,4 +1,4 @@
-//! Whether there were CPUs enough: one for each task, and one for the measuring process.
+//! Whether there were enough CPUs: one for each task, and one for the measuring process.
 
 use std::fmt;
 
@@ -8,12 +8,13 @@ use knee_run::plan::Case;
 use knee_run::record::RunRecord;
 use knee_run::sweep::spare_cpu;
 
-/// A task count; another one holds where a task occupies two CPUs, its helper the second.
+/// A limit on the task count. A different limit holds for tasks that occupy two CPUs, one of them
+/// for a helper.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Limit {
     one_cpu_each: Option<u32>,
     two_cpus_each: Option<u32>,
-    /// A testcase whose tasks occupy two CPUs.
+    /// An example of a testcase whose tasks occupy two CPUs.
     such_as: String,
 }
 
@@ -32,7 +33,7 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    /// Takes in that `case` has this limit; the least one holds.
+    /// Applies the limit of `case`; the lowest one counts.
     fn lower_to(&mut self, tasks: u32, case: &Case) {
         let limit = if case.cpus_per_task > 1 {
             if self.such_as.is_empty() {
@@ -50,7 +51,7 @@ impl Limit {
     }
 }
 
-/// From how many tasks on the measuring process had no CPU of its own.
+/// The lowest task count at which the measuring process has no CPU of its own.
 pub(super) fn without_spare_cpu(run: &RunRecord, curves: &[Curve]) -> Option<Limit> {
     let mut from = Limit::default();
     for (case, tasks) in measured(run, curves) {
@@ -61,7 +62,7 @@ pub(super) fn without_spare_cpu(run: &RunRecord, curves: &[Curve]) -> Option<Lim
     from.exists()
 }
 
-/// The most tasks that have their CPUs for themselves, where points with more were measured.
+/// The highest task count without shared CPUs, if points with more tasks were measured.
 pub(super) fn shared_beyond(run: &RunRecord, curves: &[Curve]) -> Option<Limit> {
     let cpus = run.request.cpus.len() as u32;
     let mut most = Limit::default();

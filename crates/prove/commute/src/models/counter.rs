@@ -14,7 +14,7 @@ state! {
 pub fn counter() -> Interface<Counter> {
     Interface {
         name: "counter",
-        about: "a counter: increments commute unless they tell the value",
+        about: "a counter: increments commute unless they return the value",
         operations: vec![
             Operation {
                 name: "inc",
@@ -26,7 +26,7 @@ pub fn counter() -> Interface<Counter> {
             },
             Operation {
                 name: "inc_get",
-                about: "(): one more, and how many there are now",
+                about: "(): increments and returns the new value",
                 apply: |state, _| {
                     state.n = state.n + 1;
                     Ok(Outcome::of(state.n))
@@ -34,7 +34,7 @@ pub fn counter() -> Interface<Counter> {
             },
             Operation {
                 name: "dec_if_positive",
-                about: "(): one less, unless there is none",
+                about: "(): decrements unless it is 0",
                 apply: |state, call| {
                     if call.world.at_most(1, state.n)? {
                         state.n = state.n - 1;

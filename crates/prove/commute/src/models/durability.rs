@@ -49,7 +49,7 @@ fn set(
 pub fn durability() -> Interface<Disk> {
     Interface {
         name: "durability",
-        about: "files and what a crash would leave: what syncs less commutes with more writes",
+        about: "files and what survives a crash: weaker syncs commute with more writes",
         operations: vec![
             Operation {
                 name: "read",

@@ -16,7 +16,7 @@ state! {
 pub fn map() -> Interface<Table> {
     Interface {
         name: "map",
-        about: "a map: what is done to different keys commutes",
+        about: "a map: operations on different keys commute",
         operations: vec![
             Operation {
                 name: "put",
@@ -28,7 +28,7 @@ pub fn map() -> Interface<Table> {
             },
             Operation {
                 name: "swap",
-                about: "(key, value): what was there before",
+                about: "(key, value): the previous value",
                 apply: |state, call| {
                     let key = call.term("key");
                     let old = state.table.get(&key, call.world)?;

@@ -212,7 +212,7 @@ pub fn processes() -> Interface<Processes> {
     let operation = |name, about, apply| Operation { name, about, apply };
     Interface {
         name: "processes",
-        about: "descriptors and children: fork takes a snapshot of all, posix_spawn names a few",
+        about: "descriptors and children: fork copies all descriptors, posix_spawn passes a few",
         operations: vec![
             operation("open", "(file, cloexec): the lowest unused descriptor", |state, call| {
                 open(state, call, LOWEST)
@@ -230,7 +230,7 @@ pub fn processes() -> Interface<Processes> {
             operation("dup2", "(fd, new): closes new first if it is open", dup2),
             operation("lseek", "(fd, off): sets the offset that is shared", lseek),
             operation("fork", "(): the child has a copy of all descriptors", fork),
-            operation("exec", "(): closes what is close-on-exec", exec),
+            operation("exec", "(): closes the close-on-exec descriptors", exec),
             operation("posix_spawn", "(fd): the child has this descriptor, no other", posix_spawn),
         ],
         ..Interface::default()

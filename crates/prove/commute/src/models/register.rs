@@ -28,7 +28,7 @@ pub fn register() -> Interface<Register> {
             },
             Operation {
                 name: "read",
-                about: "(): what was written last",
+                about: "(): the last value written",
                 apply: |state, _| Ok(Outcome::of(state.value)),
             },
         ],

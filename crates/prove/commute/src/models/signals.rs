@@ -122,11 +122,11 @@ fn front(
 pub fn signals() -> Interface<Signals> {
     Interface {
         name: "signals",
-        about: "signals to one process: those that are a bit commute, those that queue do not",
+        about: "signals to one process: standard signals commute, queued real-time signals do not",
         operations: vec![
             Operation {
                 name: "kill",
-                about: "(standard signal): pending if it is blocked, else its handler runs",
+                about: "(standard signal): pending if blocked, otherwise its handler runs",
                 apply: |state, call| {
                     let (_, signal) = standard(state, call)?;
                     if signal.blocked.ask(call.world)? {
@@ -139,7 +139,7 @@ pub fn signals() -> Interface<Signals> {
             },
             Operation {
                 name: "sigqueue",
-                about: "(real-time signal, value): behind those that are pending",
+                about: "(real-time signal, value): queued behind the pending ones",
                 apply: |state, call| {
                     let (_, queue) = real_time(state, call)?;
                     queue.push(call.term("value"));
@@ -200,7 +200,7 @@ pub fn signals() -> Interface<Signals> {
             },
             Operation {
                 name: "sigwait_any",
-                about: "(): takes the lowest that is pending",
+                about: "(): takes the lowest pending signal",
                 apply: |state, call| {
                     if state.sigint.take(call.world)? {
                         return Ok(Outcome::of("SIGINT"));

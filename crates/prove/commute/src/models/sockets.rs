@@ -48,11 +48,11 @@ fn unordered(state: &Sockets, call: &mut Call<'_>) -> Result<Unordered, Stop> {
 pub fn sockets() -> Interface<Sockets> {
     Interface {
         name: "sockets",
-        about: "datagram sockets: those that keep no order let senders and receivers commute",
+        about: "datagram sockets: without ordering, senders and receivers commute",
         operations: vec![
             Operation {
                 name: "send",
-                about: "(socket, datagram): behind those that wait, unless it is full",
+                about: "(socket, datagram): appended to the queue, unless it is full",
                 apply: |state, call| {
                     let (socket, mut queue) = ordered(state, call)?;
                     if call.world.at_most(ROOM, queue.length())? {
@@ -65,7 +65,7 @@ pub fn sockets() -> Interface<Sockets> {
             },
             Operation {
                 name: "recv",
-                about: "(socket): the datagram that waits longest",
+                about: "(socket): the oldest datagram",
                 apply: |state, call| {
                     let (socket, mut queue) = ordered(state, call)?;
                     let front = queue.pop(call.world)?;
@@ -75,7 +75,7 @@ pub fn sockets() -> Interface<Sockets> {
             },
             Operation {
                 name: "send_any",
-                about: "(socket, datagram): to those that wait, unless it is full",
+                about: "(socket, datagram): added to the buffer, unless it is full",
                 apply: |state, call| {
                     let (socket, mut bag) = unordered(state, call)?;
                     if call.world.at_most(ROOM, bag.length())? {
@@ -88,7 +88,7 @@ pub fn sockets() -> Interface<Sockets> {
             },
             Operation {
                 name: "recv_any",
-                about: "(socket): any of the datagrams that wait",
+                about: "(socket): any of the buffered datagrams",
                 apply: |state, call| {
                     let (socket, mut bag) = unordered(state, call)?;
                     let taken = bag.take_any(call)?;

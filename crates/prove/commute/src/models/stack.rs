@@ -16,7 +16,7 @@ state! {
 pub fn stack() -> Interface<Plates> {
     Interface {
         name: "stack",
-        about: "a stack: the order that it keeps is what does not commute",
+        about: "a stack: pushes and pops do not commute, because it keeps their order",
         operations: vec![
             Operation {
                 name: "push",

@@ -34,7 +34,7 @@ pub enum Line {
 pub struct Summary {
     /// How many there were.
     pub tests: usize,
-    /// In how many all was as the model says.
+    /// In how many all was as the model allows.
     pub as_expected: usize,
     /// Why tests were not run, and how many were not.
     pub not_run: BTreeMap<String, usize>,

@@ -89,7 +89,7 @@ fn guest(
     let mut calibration = Calibration::of(most);
     // The guest stands still after one more test.
     let last = |made: &Made| made.first + u64::from(made.experiment.cpus) * rounds;
-    let mut end = End::Died("it said nothing".to_owned());
+    let mut end = End::Died("it printed nothing".to_owned());
     while let Some(event) = guest.next_event()? {
         match event {
             Event::Console(line) => {

@@ -67,7 +67,7 @@ pub struct ToolChange {
     pub after: String,
 }
 
-/// `QEMU differs (7.2.22, then 10.0.13): verdicts can differ for that reason alone`.
+/// `QEMU differs (7.2.22, then 10.0.13), so verdicts may differ for that reason alone`.
 impl fmt::Display for ToolChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { before, after, tool } = self;
@@ -77,7 +77,7 @@ impl fmt::Display for ToolChange {
         };
         write!(
             f,
-            "{tool} differs ({before}, then {after}): verdicts can differ for that reason alone"
+            "{tool} differs ({before}, then {after}), so verdicts may differ for that reason alone"
         )
     }
 }
@@ -218,7 +218,7 @@ impl fmt::Display for Shard {
 
 /// A text that names no shard.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a shard is named i/n with i from 1 to n, such as 2/4, and n at most {MOST_SHARDS}")]
+#[error("a shard is written I/N with I from 1 to N, such as 2/4, and N at most {MOST_SHARDS}")]
 pub struct ShardError;
 
 impl FromStr for Shard {
@@ -281,7 +281,7 @@ impl Check {
         } else if a.tests.count != b.tests.count {
             of("the number of tests is", &a.tests.count, &b.tests.count)
         } else if a.tests.digest != b.tests.digest {
-            Some(format!("the {} tests are others, or in another order", a.tests.count))
+            Some(format!("the {} tests are different, or in a different order", a.tests.count))
         } else if a.shard.of != b.shard.of {
             of("the number of shards is", &a.shard.of, &b.shard.of)
         } else {
@@ -300,7 +300,7 @@ impl Tested {
                 if a.release != b.release {
                     of("the kernel is", &a.release, &b.release)
                 } else if a.image != b.image {
-                    Some(format!("the kernel is another image of {}", a.release))
+                    Some(format!("the kernel is a different image of {}", a.release))
                 } else if a_files != b_files {
                     of("files are on", a_files, b_files)
                 } else {
@@ -311,7 +311,7 @@ impl Tested {
                 if a.file == b.file {
                     None
                 } else if a.name == b.name {
-                    Some(format!("the program is another build of {}", a.name))
+                    Some(format!("the program is a different build of {}", a.name))
                 } else {
                     of("the program is", &a.name, &b.name)
                 }
@@ -374,7 +374,7 @@ mod tests {
         };
         assert_eq!(differs(|c| c.shard.index = 2), None);
         assert!(differs(|c| c.tests.count = 2).unwrap().contains("number of tests is 1, not 2"));
-        assert!(differs(|c| c.tests.digest.clear()).unwrap().contains("tests are others"));
+        assert!(differs(|c| c.tests.digest.clear()).unwrap().contains("tests are different"));
         assert!(differs(|c| c.shard.of = 2).unwrap().contains("number of shards is 1, not 2"));
     }
 
@@ -388,7 +388,7 @@ mod tests {
         };
         assert!(changes(one.clone()).is_empty());
         let told = changes(Check { qemu: "10.0.13".to_owned(), ..one.clone() });
-        let expected = "QEMU differs (7.2.22, then 10.0.13): verdicts can differ";
+        let expected = "QEMU differs (7.2.22, then 10.0.13), so verdicts may differ";
         assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
         let told = changes(Check { plugin: Some("11".repeat(8)), ..one.clone() });
         assert!(told.len() == 1 && told[0].contains("plugin for QEMU differs (0000"), "{told:?}");
@@ -416,12 +416,12 @@ mod tests {
             changed(kernel, file_system);
             differs(&one, &other)
         };
-        assert!(change(|kernel, _| kernel.image.clear()).contains("another image"));
+        assert!(change(|kernel, _| kernel.image.clear()).contains("a different image"));
         let on_disk = change(|_, file_system| *file_system = "ext4".to_owned());
         assert_eq!(on_disk, "files are on tmpfs, not ext4");
         let map = |file: &str| program("map", file);
         assert_eq!(differs(&map("1"), &program("moved", "1")), "");
-        assert_eq!(differs(&map("1"), &map("2")), "the program is another build of map");
+        assert_eq!(differs(&map("1"), &map("2")), "the program is a different build of map");
         assert_eq!(differs(&map("1"), &program("tree", "2")), "the program is map, not tree");
         let both = differs(&one, &map("1"));
         assert_eq!(both, "what was checked is Linux 6.1.0-test, tmpfs, not map");

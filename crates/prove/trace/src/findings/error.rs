@@ -26,18 +26,19 @@ pub enum FindingsError {
     },
     /// There is something where a new record was to be.
     #[error(
-        "{} is there already: go on with it (--resume), remove it, or name another directory",
+        "{} already exists; continue it with --resume, remove it, or name another directory",
         .0.display()
     )]
     Exists(PathBuf),
     /// There is something else where a new record was to be.
-    #[error("{} is there already and is no record: remove it, or name another directory", .0.display())]
+    #[error("{} already exists and is not a record; remove it, or name another \
+        directory", .0.display())]
     Foreign(PathBuf),
     /// There is no record.
-    #[error("{} is no record of knee commute check: it has no {CHECK_FILE}", .0.display())]
+    #[error("{} is not a record of knee commute check: it has no {CHECK_FILE}", .0.display())]
     NoRecord(PathBuf),
     /// Another knee writes it.
-    #[error("another knee is writing {}: wait until it has ended", .0.display())]
+    #[error("another knee is writing {}; wait until it ends", .0.display())]
     InUse(PathBuf),
     /// `check.json` is none.
     #[error("{}: {reason}", path.display())]
@@ -67,7 +68,8 @@ pub enum FindingsError {
     },
     /// Two records are not of the same check.
     #[error(
-        "{} and {} are not shards of one check: {difference}; `knee commute diff` compares checks",
+        "{} and {} are not shards of the same check: {difference}; to compare two checks, use \
+         `knee commute diff`",
         one.display(), other.display()
     )]
     OtherShard {

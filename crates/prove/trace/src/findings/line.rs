@@ -161,7 +161,7 @@ impl TestLine {
                 Err(format!("it has schema {schema}, but this knee reads {SCHEMA}"))
             }
             (Ok(test), _) if test.operations().iter().any(|name| name.is_empty()) => {
-                Err(format!("{:?} names no operations", test.test))
+                Err(format!("{:?} contains no operations", test.test))
             }
             _ => read.map_err(told),
         }
@@ -313,7 +313,7 @@ mod tests {
         let nameless = free("open,/0.0").to_line();
         assert_eq!(
             TestLine::parse(nameless.as_bytes()).unwrap_err(),
-            "\"open,/0.0\" names no operations"
+            "\"open,/0.0\" contains no operations"
         );
     }
 

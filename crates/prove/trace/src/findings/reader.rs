@@ -106,7 +106,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
     let document: serde_json::Value =
         serde_json::from_slice(text).map_err(|error| error.to_string())?;
     if document["kind"] != KIND {
-        return Err("it is no description of a knee commute check".to_owned());
+        return Err("it is not a description of a knee commute check".to_owned());
     }
     if document["schema"] != SCHEMA {
         let found = &document["schema"];
@@ -136,7 +136,7 @@ pub(super) fn read_tests(path: &Path) -> Result<(Vec<TestLine>, u64), FindingsEr
         let wrong = |reason| FindingsError::Line { path: path.to_owned(), line: nr + 1, reason };
         let test = TestLine::parse(line).map_err(wrong)?;
         if !seen.insert(test.test.clone()) {
-            return Err(wrong(format!("test {} is there twice", test.test)));
+            return Err(wrong(format!("test {} occurs twice", test.test)));
         }
         tests.push(test);
     }
@@ -178,9 +178,12 @@ mod tests {
         let again = refused(["1", "again"]);
         assert!(again.contains("are the same shard, 1/2"), "{again}");
         let other = refused(["1", "other"]);
-        assert!(other.contains("are not shards of one check: the 1 tests are others"), "{other}");
+        assert!(
+            other.contains("are not shards of the same check: the 1 tests are different"),
+            "{other}"
+        );
         let nowhere = refused(["1", "nowhere"]);
-        assert!(nowhere.contains("nowhere is no record of knee commute check"), "{nowhere}");
+        assert!(nowhere.contains("nowhere is not a record of knee commute check"), "{nowhere}");
     }
 
     #[test]
@@ -200,7 +203,7 @@ mod tests {
         let torn = refused(format!("{whole}{}\n", &whole[..whole.len() / 2]));
         assert!(torn.contains("tests.jsonl:2: EOF while parsing"), "{torn}");
         let twice = refused(format!("{whole}{whole}"));
-        assert!(twice.contains("tests.jsonl:2: test a,b/0 is there twice"), "{twice}");
+        assert!(twice.contains("tests.jsonl:2: test a,b/0 occurs twice"), "{twice}");
     }
 
     #[test]
@@ -215,7 +218,10 @@ mod tests {
             refused("\"schema\":1", "\"schema\":2"),
             "it has schema 2, but this knee reads 1"
         );
-        assert_eq!(refused("commute check", "x"), "it is no description of a knee commute check");
+        assert_eq!(
+            refused("commute check", "x"),
+            "it is not a description of a knee commute check"
+        );
         assert_eq!(refused("\"index\":1", "\"index\":2"), "there is no shard 2/1");
         assert!(refused("\"count\"", "\"n\"").starts_with("missing field `count` at line 1"));
     }

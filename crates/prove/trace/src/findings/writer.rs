@@ -212,15 +212,15 @@ mod tests {
         open.append(&free(IDS[0])).unwrap();
         drop(open);
         let told = create(&dir).unwrap_err().to_string();
-        assert!(told.contains("is there already: go on with it (--resume)"), "{told}");
+        assert!(told.contains("already exists; continue it with --resume"), "{told}");
         let file = scratch.path().join("file");
         fs::write(&file, "mine").unwrap();
-        assert!(create(&file).unwrap_err().to_string().contains("and is no record"));
+        assert!(create(&file).unwrap_err().to_string().contains("and is not a record"));
         fs::create_dir(scratch.path().join("other")).unwrap();
         fs::write(scratch.path().join("other/file"), "mine").unwrap();
         assert!(create(&scratch.path().join("other")).is_err());
         assert_eq!(fs::read(&file).unwrap(), b"mine");
         let told = resume(&scratch.path().join("none"), &check).unwrap_err();
-        assert!(told.contains("is no record of knee commute check"), "{told}");
+        assert!(told.contains("is not a record of knee commute check"), "{told}");
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn qemu() -> Check {
 pub(super) fn calibration() -> Option<Check> {
     let emulator = Emulator::present().ok()?;
     emulator.version().ok()?;
-    let needed_for = "knee commute check, cost: verdicts that can be trusted";
+    let needed_for = "knee commute check, cost: trustworthy verdicts";
     let check = |detail: String| Check::ok("calibration", needed_for, detail);
     let fetched = Archive::of_user().fetched();
     let kernel = fetched.iter().rev().find_map(|file| Kernel::open(file).ok());

@@ -125,7 +125,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         let (of_kernel, end) = measure(kernel, &request, &emulator)?;
         if !matches!(end, End::PoweredOff) {
             died = true;
-            tell!("knee: Linux {}: the guest did not come to its end: {end}", kernel.release());
+            tell!("knee: Linux {}: the guest ended too early: {end}", kernel.release());
         }
         costs.push(of_kernel);
     }
@@ -183,7 +183,10 @@ fn operations(words: &[String]) -> anyhow::Result<Vec<&'static str>> {
     };
     if let Some(word) = words.iter().find(|word| !all().any(|name| means(word, name))) {
         let known: Vec<&str> = all().collect();
-        return Err(usage(format!("no operation {word:?}: there are {}", known.join(", "))));
+        return Err(usage(format!(
+            "no operation is named {word:?}; the operations are {}",
+            known.join(", ")
+        )));
     }
     let wanted = |name: &&str| words.is_empty() || words.iter().any(|word| means(word, name));
     Ok(all().filter(wanted).collect())
@@ -205,7 +208,7 @@ mod tests {
             of(&["mmap_"])
                 .unwrap_err()
                 .to_string()
-                .contains("no operation \"mmap_\": there are open")
+                .contains("no operation is named \"mmap_\"; the operations are open")
         );
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         let again = checks::open(std::slice::from_ref(dir))?;
         if let Some(difference) = after.check.difference(&again.check) {
             let (after, again) = (args.after.display(), dir.display());
-            return Err(usage(format!("{again} is not {after} once more: {difference}")));
+            return Err(usage(format!("{again} is not a repetition of {after}: {difference}")));
         }
         after.tests = confirmed(&after.tests, &again.tests);
     }

@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         [] => findings.tests.iter().collect(),
         [one] => {
             return Err(usage(format!(
-                "--pair {one}: name two operations, as in --pair {one},{one}"
+                "--pair {one}: name two operations, such as --pair {one},{one}"
             )));
         }
         pair => {

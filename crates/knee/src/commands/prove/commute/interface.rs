@@ -51,7 +51,7 @@ pub(super) fn warn(names: &str, extent: &Extent, from: &From) {
     if extent.too_deep > 0 {
         let of = if extent.cut { "the first " } else { "" };
         tell!(
-            "knee: {names}: {of}{} given up, as the model asks more than {} questions there",
+            "knee: {names}: {of}{} abandoned, because the model asks more than {} questions",
             match extent.too_deep {
                 1 => "situation was".to_owned(),
                 n => format!("{n} situations were"),
@@ -60,7 +60,7 @@ pub(super) fn warn(names: &str, extent: &Extent, from: &From) {
         );
     } else if extent.cut {
         let n = from.limit;
-        tell!("knee: {names}: only {n} situations were looked at; raise --limit to see all");
+        tell!("knee: {names}: only {n} situations were explored; raise --limit to explore all");
     }
 }
 
@@ -82,5 +82,5 @@ fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> 
         names if names.is_empty() => names,
         names => format!(": did you mean {names}?"),
     };
-    usage(format!("no {what} is called {name}{hint}; `knee commute list` (--model FILE) shows all"))
+    usage(format!("no {what} is named {name}{hint}; `knee commute list` (--model FILE) shows all"))
 }

@@ -62,7 +62,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         args.output.as_ref().and_then(|file| file.extension()).is_some_and(|end| end == "svg");
     match args.records.as_slice() {
         [] if is_drawing => Err(usage(
-            "a matrix is drawn of what `knee commute check -o DIR` has found: name its DIR",
+            "a drawing requires the results of a check; name the DIR of `knee commute check -o \
+             DIR`",
         )),
         [] => of_model(args),
         named => of_record(args, named, is_drawing).map(|()| ExitStatus::Done),
@@ -87,8 +88,8 @@ fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result
     if !findings.tests.iter().any(|test| test.operations().len() == 2) {
         let dir = named[0].display();
         return Err(usage(format!(
-            "{dir} has no result for a pair of operations, and a matrix shows pairs; \
-             see knee commute explain {dir}"
+            "{dir} has no result for a pair of operations, so there is no matrix; use knee \
+             commute explain {dir}"
         )));
     }
     let shared = shared::record(&findings);
@@ -116,7 +117,7 @@ fn of_model(args: &Args) -> anyhow::Result<ExitStatus> {
     });
     if failed > 0 {
         let of = plural(failed + pairs.len(), "pair");
-        tell!("knee: the model failed in {failed} of {of}, which the matrix does not have");
+        tell!("knee: the model failed for {failed} of {of}, which the matrix leaves out");
     }
     let not_all = pairs.iter().filter(|(_, exploration)| exploration.extent != Extent::default());
     match not_all.clone().count() {
@@ -130,7 +131,8 @@ fn of_model(args: &Args) -> anyhow::Result<ExitStatus> {
         n => {
             let of = pairs.len();
             tell!(
-                "knee: of {n} of {of} pairs not all situations were looked at; --json says which"
+                "knee: not all situations of {n} of {of} pairs were explored; --json lists these \
+                 pairs"
             );
         }
     }

@@ -43,7 +43,8 @@ impl Program {
         match program.description.schema {
             SERVE_SCHEMA => Ok(program),
             other => Err(program.failed(format!(
-                "speaks version {other}, and this knee {SERVE_SCHEMA}: build both from one release"
+                "uses protocol version {other}, but this knee uses {SERVE_SCHEMA}; build both \
+                 from the same release"
             ))),
         }
     }
@@ -95,8 +96,8 @@ impl Program {
 
     fn not_understood(&self, what: &str) -> ModelError {
         self.failed(format!(
-            "is not a model, or writes to standard output, which is for its answers: it is not \
-             what was asked for ({what}); see \"A model of your own\" in docs/commuting.md"
+            "is not a model, or writes other text to standard output: its answer is invalid \
+             ({what}); see \"A model of your own\" in docs/commuting.md"
         ))
     }
 
@@ -135,8 +136,9 @@ impl Program {
         let status = child.wait().map_err(|error| self.failed(error.to_string()))?;
         if !in_time {
             let seconds = within.unwrap_or_default().as_secs();
-            return Err(self
-                .failed(format!("is not a model: it has not said what it is within {seconds} s")));
+            return Err(self.failed(format!(
+                "is not a model: it has not described itself within {seconds} s"
+            )));
         }
         if status.success() {
             return Ok(read);
@@ -179,7 +181,7 @@ impl Model for Program {
         let request = Request::Generate(operations.to_vec(), *limits, *wanted);
         let mut child = self.start(&request)?;
         let mut enough = false;
-        let mut done = Err("it has not come to its end".to_owned());
+        let mut done = Err("its answer is incomplete".to_owned());
         let heard = self.listen(&mut child, None, |out| {
             for line in BufReader::new(out).lines() {
                 let text = line.unwrap_or_else(|error| error.to_string());

@@ -101,7 +101,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     match stopped.into_inner() {
         0 => {}
         signal => {
-            tell!("knee: interrupted; nothing has been kept");
+            tell!("knee: interrupted; no tests were kept");
             return Ok(ExitStatus::Interrupted(signal));
         }
     }
@@ -118,8 +118,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     tell!("knee: wrote {} of {of}{to}", plural(tests, "test"));
     if capped > 0 {
         tell!(
-            "knee: {} with more patterns of equality than {}, of which that many were taken; raise \
-             --patterns to have all",
+            "knee: {} with more than {} patterns of equal values, which is the limit; raise \
+             --patterns to generate all",
             plural(capped, "situation"),
             args.patterns
         );

@@ -88,18 +88,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             Err(RecvTimeoutError::Timeout) if heard.elapsed() < HANGS_AFTER => continue,
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = HANGS_AFTER.as_secs();
-                tell!("knee: the test after {} has hung for {seconds} s", seen.last());
+                tell!("knee: the test after {} hung for {seconds} s", seen.last());
                 return Ok(ExitStatus::TestcaseDied);
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let status = agent.child.wait()?;
-                tell!("knee: the test after {} ended the agent: {status}", seen.last());
+                tell!("knee: the test after {} terminated the agent: {status}", seen.last());
                 return Ok(ExitStatus::TestcaseDied);
             }
         };
         heard = Instant::now();
         let parsed: Line = serde_json::from_str(&line)
-            .with_context(|| format!("the agent wrote what is no outcome: {line}"))?;
+            .with_context(|| format!("the agent wrote a line that is not an outcome: {line}"))?;
         if args.json {
             stdout::print(&(line + "\n"))?;
         }
@@ -203,7 +203,7 @@ impl Seen {
             let more = if *count > first.len() { ", …" } else { "" };
             text += &format!("{what}\n  {}: {}{more}\n", plural(*count, "time"), first.join(", "));
         }
-        text + &format!("{as_expected} of {} went as the model says.\n", plural(*tests, "test"))
+        text + &format!("{as_expected} of {} matched the model.\n", plural(*tests, "test"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lines that move, and who touches them.
+//! Lines that move between CPUs, and the functions that access them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -9,16 +9,16 @@ use super::kernel_costs::{KernelCosts, Line};
 use super::view::View;
 use crate::present::style::BOLD;
 
-/// Functions of a line that are named.
+/// Maximum functions to print for a line.
 const MOST_NAMES: usize = 4;
-/// Columns for names; what comes after a longer one moves to the right.
+/// Width of the column of names; longer names move the next column to the right.
 const WIDEST_NAME: usize = 48;
-/// Data of lines that are not named one by one.
+/// Maximum data to print for the lines that are not listed.
 const MOST_DATA: usize = 3;
-/// A line that moves in fewer operations is no hot one.
+/// A line that moves in fewer operations than this is not hot.
 const HOT: f64 = 0.05;
 
-/// The lines of an operation that move most, where most CPUs do it.
+/// The hottest lines of an operation, at the largest CPU count.
 pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> String {
     let Some(&cpus) = view.cpus.last() else { return String::new() };
     let Some((_, all)) = kernel.figures.get(&(operation.to_owned(), cpus)) else {
@@ -62,14 +62,14 @@ impl Line {
         self.taken + self.fetched
     }
 
-    /// What there is to call it by.
+    /// The best available name.
     fn name(&self) -> String {
         let address = || format!("{:#x}", self.virtuals.first().unwrap_or(&self.address));
         self.data.clone().unwrap_or_else(address)
     }
 }
 
-/// Some names, and that there are more.
+/// The first few names, and an ellipsis if there are more.
 fn few(names: &BTreeSet<String>) -> String {
     let mut text = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > MOST_NAMES {
@@ -78,7 +78,7 @@ fn few(names: &BTreeSet<String>) -> String {
     text
 }
 
-/// Names of lines that move, those that do it most often first.
+/// Names of moving lines, the most frequent first.
 fn most(lines: &[Line], names: impl Fn(&Line) -> BTreeSet<String>, at_most: usize) -> Vec<String> {
     let mut moves: BTreeMap<String, f64> = BTreeMap::new();
     for line in lines {

@@ -7,14 +7,14 @@ use knee_trace::{Cost, Figures, Functions};
 /// The costs of operations in one kernel.
 pub(crate) struct KernelCosts {
     pub(super) release: String,
-    /// By operation and number of CPUs.
+    /// Costs by operation and CPU count.
     pub(super) figures: BTreeMap<(String, u32), (Figures, Vec<Line>)>,
 }
 
-/// A line that moves, with the names of the functions that touch it.
+/// A line that moves between CPUs, with the names of the functions that access it.
 pub(super) struct Line {
     pub(super) address: u64,
-    /// What the kernel has there.
+    /// The kernel's data in the line.
     pub(super) data: Option<String>,
     pub(super) virtuals: Vec<u64>,
     pub(super) taken: f64,
@@ -52,7 +52,7 @@ impl KernelCosts {
         self.figures.insert(key, (figures, lines));
     }
 
-    /// What the operation costs on so many CPUs, if that was measured.
+    /// The cost of the operation at this CPU count, if measured.
     pub(super) fn of(&self, operation: &str, cpus: u32) -> Option<&Figures> {
         self.figures.get(&(operation.to_owned(), cpus)).map(|(figures, _)| figures)
     }

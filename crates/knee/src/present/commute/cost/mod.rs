@@ -1,4 +1,4 @@
-//! What operations cost, kernels side by side.
+//! The costs of operations, with kernels side by side.
 
 mod hot;
 mod kernel_costs;
@@ -19,15 +19,16 @@ use crate::present::style::BOLD;
 /// Version of the document.
 const SCHEMA: u32 = 1;
 
-/// Lines of an operation that JSON has: memory that comes from one CPU's cache and goes to another's
-/// has thousands, none of them hot.
+/// Maximum lines of an operation in JSON. Memory that migrates from one CPU's cache to another's
+/// has thousands of lines, none of them hot.
 const MOST_LINES: usize = 100;
 
-/// For programs: of each kernel a list of `costs`, one for each `operation` and number of `cpus`.
-/// `figures` are those of [`Figures`], each with its median, least, greatest and mean. `lines` are the
-/// hottest ones, by how often they are `taken` and `fetched` in an operation, with the `data` that the
-/// kernel has there and the functions that write and read them; `more` are not listed. `qemu` is the
-/// version of QEMU, and `plugin` tells plugins of knee apart: figures can differ with either.
+/// JSON for programs. Each kernel has a list of `costs`, one for each `operation` and number of
+/// `cpus`. `figures` are those of [`Figures`], each with its median, least, greatest and mean.
+/// `lines` are the hottest lines, ordered by how often an operation `taken` or `fetched` them, with
+/// their kernel `data` and the functions that write and read them; `more` counts unlisted lines.
+/// `qemu` is the version of QEMU, and `plugin` identifies the plugin of knee; figures may differ
+/// with either.
 pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str) -> String {
     let hexadecimal = |address: &u64| format!("{address:#x}");
     let line = |line: &Line| {
@@ -66,7 +67,7 @@ pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str)
     format!("{document:#}\n")
 }
 
-/// For people.
+/// Text of the costs.
 pub(crate) fn text(
     kernels: &[KernelCosts],
     view: &View<'_>,

@@ -54,7 +54,7 @@ fn columns(view: &View<'_>) -> Vec<Column> {
     columns
 }
 
-/// The numbers of the releases where they tell kernels apart.
+/// The version numbers of the releases, if they distinguish the kernels.
 fn labels(kernels: &[KernelCosts]) -> Vec<String> {
     let number = |release: &str| {
         let end = release.find(|c: char| c != '.' && !c.is_ascii_digit());
@@ -68,13 +68,13 @@ fn labels(kernels: &[KernelCosts]) -> Vec<String> {
     }
 }
 
-/// The numbers of CPUs that are not one alone.
+/// The CPU counts greater than one.
 fn more<'a>(view: &View<'a>) -> &'a [u32] {
     view.cpus.get(1..).unwrap_or_default()
 }
 
-/// The figures of one kernel, compared with another one where there is one: the cells from the
-/// instructions on.
+/// The cells of one kernel from the instructions on, compared with the first kernel if there are
+/// several.
 fn row(
     kernel: &KernelCosts,
     base: Option<&KernelCosts>,
@@ -120,15 +120,16 @@ fn legend(view: &View<'_>) -> String {
     if let Some(&most) = more(view).last() {
         let _ = writeln!(
             text,
-            "N CPUs: lines by operation that it takes from other CPUs, to write them; mean\n\
-             fetched: … that it only reads and another CPU has modified; mean, of {}",
+            "N CPUs: lines per operation that it writes and another CPU held last; mean\n\
+             fetched: lines per operation that it only reads and another CPU modified; mean, \
+             with {}",
             plural(most as usize, "CPU")
         );
     }
     text + &format!("{DIM:#}")
 }
 
-/// A number of lines by operation: `5`, `5.3`, `0.02`.
+/// Formats a number of lines per operation: `5`, `5.3`, `0.02`.
 fn lines(mean: f64) -> String {
     let decimals = if mean < 0.1 { 2 } else { 1 };
     let text = format!("{mean:.decimals$}");

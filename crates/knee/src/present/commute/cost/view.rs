@@ -2,10 +2,10 @@
 
 /// What the text shows.
 pub(crate) struct View<'a> {
-    /// In the order of rows.
+    /// The operations, in the order of the rows.
     pub(crate) operations: &'a [&'a str],
-    /// Numbers of CPUs, ascending; the first is 1.
+    /// CPU counts in ascending order; the first is 1.
     pub(crate) cpus: &'a [u32],
-    /// Hottest lines of each operation that are named.
+    /// Maximum hot lines to print for each operation.
     pub(crate) lines: usize,
 }

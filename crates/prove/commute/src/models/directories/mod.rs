@@ -152,17 +152,18 @@ pub fn directories() -> Interface<Tree> {
     let operation = |name, about, apply| Operation { name, about, apply };
     Interface {
         name: "directories",
-        about: "nested directories: different names commute, questions about the whole do not",
+        about: "nested directories: operations on different names commute, operations on the \
+            whole tree do not",
         operations: vec![
             operation("mkdir", "(dir, name): counts as a link of dir", mkdir),
-            operation("rmdir", "(dir, name): unless there is something in it", rmdir),
+            operation("rmdir", "(dir, name): fails if it is not empty", rmdir),
             operation("create", "(dir, name): an empty file", create),
             operation("unlink", "(dir, name): of a file", unlink),
-            operation("rename", "(dir, name, new_dir, new_name): replaces what is there", rename),
+            operation("rename", "(dir, name, new_dir, new_name): replaces the target", rename),
             operation("stat", "(dir, name): which file or directory it is", stat),
-            operation("fstat", "(dir): its number, and its links", fstat),
-            operation("fstatx", "(dir): its number", fstatx),
-            operation("list_empty", "(dir): whether there is something in it", list_empty),
+            operation("fstat", "(dir): its inode number and link count", fstat),
+            operation("fstatx", "(dir): its inode number", fstatx),
+            operation("list_empty", "(dir): whether it is empty", list_empty),
         ],
         ..Interface::default()
     }

@@ -14,7 +14,7 @@ pub(super) struct Path {
 
 impl State for Path {
     fn unknown(_: &mut World, _: &str) -> Self {
-        unreachable!("no part of a state")
+        unreachable!("not a part of the state")
     }
 
     fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {

@@ -69,7 +69,7 @@ pub fn posix_plus() -> Interface<Posix> {
     let operation = |name, about, apply| Operation { name, about, apply };
     Interface {
         name: "posix+",
-        about: "calls of posix next to alternatives that tell or promise less, and commute more",
+        about: "POSIX calls and alternatives that return or promise less, and commute more often",
         operations: vec![
             operation(
                 "open",

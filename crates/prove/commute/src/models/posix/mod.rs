@@ -93,12 +93,12 @@ pub fn posix() -> Interface<Posix> {
             },
             Operation {
                 name: "pread",
-                about: "(fd, off): a page at an offset of its own",
+                about: "(fd, off): reads a page at an explicit offset",
                 apply: fd::pread,
             },
             Operation {
                 name: "pwrite",
-                about: "(fd, off, datum): the same, written",
+                about: "(fd, off, datum): writes a page at an explicit offset",
                 apply: fd::pwrite,
             },
             Operation {

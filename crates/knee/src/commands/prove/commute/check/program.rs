@@ -120,7 +120,7 @@ impl<'a> Place<'a> {
         let (kernel, why) = match why {
             Why::Asked(named) => (kernel(Some(named))?, String::new()),
             Why::Instead(GuestError::NoQemu(qemu)) => {
-                (default_kernel()?, format!("{qemu} is not installed: "))
+                (default_kernel()?, format!("{qemu} is not installed, so "))
             }
             Why::Instead(why) => {
                 let said = match why {
@@ -133,7 +133,7 @@ impl<'a> Place<'a> {
                 let said = said.lines().next().unwrap_or_default();
                 (
                     default_kernel()?,
-                    format!("QEMU's user mode cannot load knee's plugin ({said}): "),
+                    format!("QEMU's user mode cannot load knee's plugin ({said}), so "),
                 )
             }
         };

@@ -38,7 +38,7 @@ impl<'t> UnderWay<'t> {
         let check = Check::begin(now(), tested, tests, args.shard, qemu);
         let expected = check.expected();
         if expected == 0 {
-            tell!("knee: shard {} of {} has none", args.shard, plural(all.len(), "test"));
+            tell!("knee: shard {} of {} is empty", args.shard, plural(all.len(), "test"));
         }
         let (record, done) = open(args, check)?;
         let ids: BTreeSet<&str> = done.iter().map(|test| test.test.as_str()).collect();

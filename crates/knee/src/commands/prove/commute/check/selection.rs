@@ -26,7 +26,7 @@ pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u
         // To whoever parses a line it is the first.
         let no_test = |error: serde_json::Error| {
             let said = error.to_string().replace(" at line 1 ", " at ");
-            anyhow!("line {} of the tests is no test: {said}", nr + 1)
+            anyhow!("line {} of the tests is not a test: {said}", nr + 1)
         };
         let Test { id, commute, calls } =
             serde_json::from_slice(line.trim_ascii_end()).map_err(no_test)?;
@@ -37,7 +37,9 @@ pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u
     }
     if left_out > 0 {
         let what = plural(left_out, "test");
-        tell!("knee: {what} left out, of one call or of calls that do not commute");
+        tell!(
+            "knee: {what} left out, because they have a single call or calls that do not commute"
+        );
     }
     match tests.is_empty() {
         // A filter that lets nothing through would pass for a check without conflicts.
@@ -53,7 +55,7 @@ pub(super) fn distinct(tests: &[(String, &[u8])]) -> anyhow::Result<()> {
         None => Ok(()),
         Some(nr) => {
             let id = &tests[nr].0;
-            Err(usage(format!("test {id} is there twice, as number {} again", nr + 1)))
+            Err(usage(format!("test {id} occurs twice; the second one is number {}", nr + 1)))
         }
     }
 }

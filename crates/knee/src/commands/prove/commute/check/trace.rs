@@ -22,7 +22,7 @@ pub(super) fn run(
     let found = tests.iter().find(|(id, _)| id == test);
     let (_, line) = found.ok_or_else(|| {
         usage(format!(
-            "none of {} tests is {test}: `knee commute tests` has their ids",
+            "none of {} tests has the id {test}; `knee commute tests` prints all ids",
             tests.len()
         ))
     })?;
