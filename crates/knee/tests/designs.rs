@@ -77,7 +77,7 @@ fn an_unknown_design_is_refused_with_those_that_there_are() {
     let refuse = |name, reason| {
         finish(&mut scratch.knee(&["run", name])).assert_code(2).assert_stderr_has(reason);
     };
-    refuse("vm_mmap1@di=foo", "vm_mmap1 has no di=foo: mutex, epoch, lockfree, slots");
+    refuse("vm_mmap1@di=foo", "vm_mmap1 has no di=foo; di is one of mutex, epoch, lockfree, slots");
     refuse("vm_mmap1@tree", "parameters are written KEY=VALUE, here map=knee|tree|rcu");
     refuse("vm_mmap1@di=mutex,di=epoch", "two values of di");
     // The older designs have no objects, and the kernel has no design to choose.
@@ -86,7 +86,7 @@ fn an_unknown_design_is_refused_with_those_that_there_are() {
     refuse("vm_mmap1@di=mutx", "did you mean di=mutex?");
     refuse(
         "vm_page_fault4@shootdown=lazy,di=mutex",
-        "no di=mutex with map=knee: it requires map=tree or map=rcu",
+        "no di=mutex with map=knee, because it requires map=tree or map=rcu",
     );
     refuse("vm_mmap1@map=knee,di=mutex", "no di=mutex with map=knee");
     refuse("vm_mmap1@shootdown=lazy", "vm_page_fault4 has it");

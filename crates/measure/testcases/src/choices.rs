@@ -6,16 +6,13 @@ pub(crate) const OWN_FILE: Choice = Choice::new("file", "own", "a file for each 
 pub(crate) const SAME_FILE: Choice = Choice::new(
     "file",
     "same",
-    "one file for all tasks, each through an open file description of its own",
+    "one file for all tasks, each through its own open file description",
 );
 pub(crate) const SAME_FILE_OWN_PAGE: Choice =
-    Choice::new("file", "same-own-page", "one file for all tasks, each at a page of its own");
+    Choice::new("file", "same-own-page", "one file for all tasks, each at its own page");
 
-pub(crate) const SAME_DIRECTORY: Choice = Choice::new(
-    "path",
-    "same-directory",
-    "one directory for all tasks, each with a name of its own",
-);
+pub(crate) const SAME_DIRECTORY: Choice =
+    Choice::new("path", "same-directory", "one directory for all tasks, each with its own name");
 pub(crate) const OWN_DIRECTORY: Choice =
     Choice::new("path", "own-directory", "a directory for each task");
 pub(crate) const SAME_NAME: Choice = Choice::new("path", "same-file", "one file for all tasks");
@@ -31,5 +28,5 @@ pub(crate) const SMALL_PAGES: Choice =
 pub(crate) const SYSTEM_PAGES: Choice = Choice::new(
     "pages",
     "system",
-    "whatever the system's setting for transparent huge pages gives, as in will-it-scale",
+    "pages as configured for transparent huge pages, as in will-it-scale",
 );

@@ -20,7 +20,7 @@ const MACHINERY: &[(&str, &str)] = &[
     ("mutex_optimistic_spin", "mutexes"),
     ("mutex_unlock", "mutexes"),
     ("native_queued_spin_", "spin locks on bare metal: kernel/locking/qspinlock.c"),
-    ("osq_lock", "who spins for a mutex or rwsem: kernel/locking/osq_lock.c"),
+    ("osq_lock", "optimistic spinning for a mutex or rwsem: kernel/locking/osq_lock.c"),
     ("percpu_down_", "percpu-rwsems: kernel/locking/percpu-rwsem.c"),
     ("percpu_rwsem_", "percpu-rwsems"),
     ("percpu_up_", "percpu-rwsems"),

@@ -19,13 +19,13 @@ use crate::file::scratch::{self, LONG};
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "fstatat1",
-        description: "fstatat() of a file of the task's own, relative to its directory",
+        description: "fstatat() of the task's own file, relative to its directory",
         parameters: &[&[SAME_DIRECTORY, OWN_DIRECTORY]],
         ..Testcase::new(Family::Directory, file)
     },
     Testcase {
         name: "fstatat2",
-        description: "fstatat1@path=own-directory: each task has a directory of its own",
+        description: "fstatat1@path=own-directory: each task has its own directory",
         parameters: &[&[OWN_DIRECTORY]],
         ..Testcase::new(Family::Directory, file)
     },

@@ -21,7 +21,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "open2",
-        description: "open1@path=own-directory: each task opens a file in a directory of its own",
+        description: "open1@path=own-directory: each task opens a file in its own directory",
         parameters: &[&[OWN_DIRECTORY]],
         ..OPEN
     },

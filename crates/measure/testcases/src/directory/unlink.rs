@@ -17,7 +17,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "unlink2",
-        description: "unlink1@path=own-directory: each task in a directory of its own",
+        description: "unlink1@path=own-directory: each task in its own directory",
         parameters: &[&[OWN_DIRECTORY]],
         ..Testcase::new(Family::Directory, unlink)
     },

@@ -11,7 +11,7 @@ use super::scratch::{self, LONG};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "fstat1",
-    description: "fstat() of an open 1 MiB file of the task's own",
+    description: "fstat() of the task's own open 1 MiB file",
     ..Testcase::new(Family::File, fstat)
 }];
 

@@ -20,7 +20,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "lseek2",
-        description: "lseek1@file=same: all tasks have opened one file, each for itself",
+        description: "lseek1@file=same: all tasks seek in one file, each through its own open file",
         parameters: &[&[SAME_FILE]],
         ..LSEEK
     },

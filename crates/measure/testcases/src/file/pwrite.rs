@@ -27,7 +27,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "pwrite3",
-        description: "pwrite1@file=same-own-page: each task writes its page of one file",
+        description: "pwrite1@file=same-own-page: each task writes its own page of one file",
         parameters: &[&[SAME_FILE_OWN_PAGE]],
         ..PWRITE
     },

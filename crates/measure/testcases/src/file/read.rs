@@ -36,7 +36,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "read2",
-        description: "read1@file=same: read(4 KiB) of the 1 MiB file of all tasks",
+        description: "read1@file=same: read(4 KiB) of one 1 MiB file for all tasks",
         parameters: &[&[SAME_FILE]],
         ..CACHED
     },
@@ -48,7 +48,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "read4",
-        description: "read3@file=same: O_DIRECT read(one page) of the file of all tasks",
+        description: "read3@file=same: O_DIRECT read(one page) of one file for all tasks",
         parameters: &[&[SAME_FILE]],
         ..DIRECT
     },

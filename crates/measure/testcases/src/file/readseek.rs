@@ -27,7 +27,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "readseek3",
-        description: "readseek1@file=same-own-page: each task reads its page of one file",
+        description: "readseek1@file=same-own-page: each task reads its own page of one file",
         parameters: &[&[SAME_FILE_OWN_PAGE]],
         ..READSEEK
     },

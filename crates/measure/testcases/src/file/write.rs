@@ -10,7 +10,7 @@ use super::scratch::{self, BLOCK, Buffer, LONG};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "write1",
-    description: "write(4 KiB) to a file of the task's own, rewound after 1 MiB",
+    description: "write(4 KiB) to the task's own file, rewound after 1 MiB",
     ..Testcase::new(Family::File, write)
 }];
 

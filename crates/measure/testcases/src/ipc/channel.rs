@@ -13,7 +13,7 @@ use rustix::pipe::pipe;
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "pipe1",
-        description: "write() and read() of a byte on a pipe of the task's own",
+        description: "write() and read() of a byte on the task's own pipe",
         ..Testcase::new(Family::Ipc, |task| {
             let (reader, writer) = pipe().during("pipe")?;
             there_and_back(task, writer, reader, [1])
@@ -32,7 +32,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "eventfd1",
-        description: "write() and read() of an eventfd of the task's own",
+        description: "write() and read() of the task's own eventfd",
         ..Testcase::new(Family::Ipc, |task| {
             let counter = eventfd(0, EventfdFlags::empty()).during("eventfd")?;
             there_and_back(task, &counter, &counter, 1u64.to_ne_bytes())

@@ -17,18 +17,18 @@ use crate::file::scratch;
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "poll1",
-        description: "poll() of a file of the task's own",
+        description: "poll() of the task's own file",
         ..Testcase::new(Family::Ipc, poll::<1>)
     },
     Testcase {
         name: "poll2",
-        description: "poll() of 128 files of the task's own",
+        description: "poll() of 128 of the task's own files",
         needs: &[Need::OpenFiles(138)],
         ..Testcase::new(Family::Ipc, poll::<128>)
     },
     Testcase {
         name: "poll3",
-        description: "poll() of 32 files of the task's own",
+        description: "poll() of 32 of the task's own files",
         needs: &[Need::OpenFiles(40)],
         ..Testcase::new(Family::Ipc, poll::<32>)
     },

@@ -9,7 +9,7 @@ use knee_run::testcase::Testcase;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "posix_semaphore1",
-    description: "sem_wait() and sem_post() of a semaphore of the task's own",
+    description: "sem_wait() and sem_post() of the task's own semaphore",
     ..Testcase::new(Family::Lock, semaphore)
 }];
 

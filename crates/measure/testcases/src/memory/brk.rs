@@ -22,12 +22,12 @@ use rustix::param::page_size;
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "brk1",
-        description: "brk() up by a page, which makes a new map, and down again; counts both",
+        description: "brk() up by a page, which creates a mapping, and down again; counts both",
         ..Testcase::new(Family::Memory, |task| up_and_down(task, Page::OwnMap))
     },
     Testcase {
         name: "brk2",
-        description: "brk() up by a page, which extends a map, and down again; counts both",
+        description: "brk() up by a page, which extends a mapping, and down again; counts both",
         ..Testcase::new(Family::Memory, |task| up_and_down(task, Page::Extension))
     },
 ];

@@ -14,7 +14,7 @@ use super::region::Region;
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "mmap_churn1",
-        description: "unmap one of 1024 maps of the address space, 1 to 32 KiB, and map a new one",
+        description: "unmap one of the space's 1024 mappings, 1 to 32 KiB, and map a new one",
         ..Testcase::new(Family::Memory, |task| {
             let maps = match task.mode() {
                 Mode::Processes => MAPS,
@@ -25,7 +25,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "mmap_churn2",
-        description: "unmap one of the task's 1024 maps, 1 to 32 KiB, and map a new one",
+        description: "unmap one of the task's 1024 mappings, 1 to 32 KiB, and map a new one",
         ..Testcase::new(Family::Memory, |task| churn(task, MAPS))
     },
 ];
@@ -74,8 +74,8 @@ fn explain(error: TaskError) -> TaskError {
     match error.errno {
         // Also from munmap: taking a piece out of the middle makes two maps of one.
         Some(Errno::NOMEM) => TaskError::found(format!(
-            "{}: no memory, or too many maps in one address space; in the latter case use fewer \
-             tasks or raise the limit: sysctl -w vm.max_map_count=1048576",
+            "{}: no memory, or too many mappings in one address space; use fewer tasks, or raise \
+             the limit: sysctl -w vm.max_map_count=1048576",
             error.during
         )),
         _ => error,

@@ -13,7 +13,7 @@ use super::region::{Region, choose_page_size};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "fork_cow1",
-    description: "fork(), write to 1 MiB in the child, which ends; write to it in the parent",
+    description: "fork(), write to 1 MiB in the child, which exits; write to it in the parent",
     ..Testcase::new(Family::Memory, fork)
 }];
 

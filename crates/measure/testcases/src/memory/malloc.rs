@@ -17,7 +17,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "malloc2",
-        description: "malloc() and free() of 1 kB, which seldom leave the C library",
+        description: "malloc() and free() of 1 kB, which rarely enter the kernel",
         ..Testcase::new(Family::Memory, |task| malloc_and_free(task, 1 << 10))
     },
 ];

@@ -13,7 +13,8 @@ pub(super) const TESTCASES: &[Testcase] = &[
     // next one each time. What Intel proposed under this name is `page_fault_read1`.
     Testcase {
         name: "page_fault4",
-        description: "map 128 MB of anonymous memory, write to one page (the next), unmap",
+        description: "map 128 MB of anonymous memory, write to one page (the next one each time), \
+            unmap",
         parameters: &[&[SMALL_PAGES, SYSTEM_PAGES]],
         original: Some(SYSTEM_PAGES),
         ..Testcase::new(Family::Memory, fault)

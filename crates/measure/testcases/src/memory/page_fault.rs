@@ -28,7 +28,8 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "page_fault2",
-        description: "map 128 MB of an own file, private, write to each page, unmap; counts pages",
+        description: "map 128 MB of the task's file, private, write to each page, unmap; counts \
+            pages",
         unit: Unit::PAGES,
         // The file in the page cache, and the private copies.
         needs: &[Need::Memory(2 * ONCE)],
@@ -36,7 +37,8 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "page_fault3",
-        description: "map 128 MB of an own file, shared, write to each page, unmap; counts pages",
+        description: "map 128 MB of the task's file, shared, write to each page, unmap; counts \
+            pages",
         unit: MAPPED,
         needs: &[Need::Memory(ONCE)],
         ..Testcase::new(Family::Memory, |task| file(task, MapFlags::SHARED, write))
@@ -46,14 +48,15 @@ pub(super) const TESTCASES: &[Testcase] = &[
     // /sys/kernel/debug/fault_around_bytes says otherwise, so not every page counted is a fault.
     Testcase {
         name: "page_fault_read1",
-        description: "map 128 MB of an own file, private, read each page, unmap; counts pages",
+        description: "map 128 MB of the task's file, private, read each page, unmap; counts pages",
         unit: MAPPED,
         needs: &[Need::Memory(ONCE)],
         ..Testcase::new(Family::Memory, |task| file(task, MapFlags::PRIVATE, read))
     },
     Testcase {
         name: "zero_fill1",
-        description: "have anonymous memory zeroed, 4 KiB at a time, by touching it; counts pages",
+        description: "touch anonymous memory, which the kernel zeroes 4 KiB at a time; counts \
+            pages",
         unit: Unit::PAGES,
         needs: &[Need::Memory(ONCE)],
         ..Testcase::new(Family::Memory, write_anonymous)

@@ -11,7 +11,7 @@ use super::region::Region;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "mprotect_flip1",
-    description: "mprotect() an own page to be read only, and to be written again; write to it",
+    description: "mprotect() the task's own page read-only and writable again; write to it",
     ..Testcase::new(Family::Memory, flip)
 }];
 

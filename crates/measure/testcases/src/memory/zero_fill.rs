@@ -12,7 +12,8 @@ use super::region::{LARGE, Region};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "zero_fill2",
-    description: "have anonymous memory zeroed, 2 MiB at a time, by touching it; counts 4 KiB pages",
+    description: "touch anonymous memory, which the kernel zeroes 2 MiB at a time; counts 4 KiB \
+        pages",
     unit: Unit::PAGES,
     needs: &[Need::HugePages, Need::Memory(LARGE as u64)],
     ..Testcase::new(Family::Memory, huge)

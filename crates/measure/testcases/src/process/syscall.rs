@@ -19,7 +19,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "sched_yield",
-        description: "sched_yield(); alone on its CPU there is nobody to yield to",
+        description: "sched_yield(); a task alone on its CPU has no other task to yield to",
         ..Testcase::new(Family::Process, |task| call(task, sched_yield))
     },
 ];

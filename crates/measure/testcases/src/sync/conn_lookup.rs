@@ -16,7 +16,7 @@ use super::shared::shared;
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "conn_lookup_rwlock1",
-        description: "finds a connection of its own under a read lock of the table, and locks it",
+        description: "finds its own connection under a read lock of the table, and locks it",
         ..shared(|task| {
             static TABLE: Padded<OnceLock<LockedTable<u64>>> = Padded(OnceLock::new());
             look_up(task, TABLE.0.get_or_init(|| LockedTable::with_buckets(buckets(task))))
@@ -24,7 +24,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "conn_lookup_epoch1",
-        description: "finds a connection of its own in a section of an epoch, and locks it",
+        description: "finds its own connection inside an epoch section, and locks it",
         ..shared(|task| {
             static TABLE: Padded<OnceLock<EpochTable<u64>>> = Padded(OnceLock::new());
             look_up(task, TABLE.0.get_or_init(|| EpochTable::with_buckets(buckets(task))))

@@ -42,7 +42,7 @@ static LOCKED: Shared<Locked> = Padded(LazyLock::new(|| Tracker::new(Locked::new
 static EPOCH: Shared<Epoch> = Padded(LazyLock::new(|| Tracker::new(Epoch::new())));
 
 static LOCK_FREE: Shared<LockFree> = Padded(LazyLock::new(|| {
-    Tracker::new(LockFree::new().expect("the testcase needs an exchange of 128 bits"))
+    Tracker::new(LockFree::new().expect("the testcase needs a 128-bit compare-exchange"))
 }));
 
 static SLOTS: Shared<Slots> = Padded(LazyLock::new(|| Tracker::new(Slots::new())));

@@ -13,17 +13,17 @@ use super::shared::{repeat, shared};
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "epoch1",
-        description: "enters and leaves a section of an epoch, as pin() and drop",
+        description: "enters and leaves an epoch section with pin() and drop",
         ..shared(|task| repeat(task, || drop(black_box(epoch::pin()))))
     },
     Testcase {
         name: "epoch_section1",
-        description: "enters and leaves a section that could be held across anything",
+        description: "enters and leaves an epoch section that may sleep",
         ..shared(|task| repeat(task, || drop(black_box(epoch::section()))))
     },
     Testcase {
         name: "hazard1",
-        description: "protects an object with a hazard pointer, reads it and lets it go",
+        description: "protects an object with a hazard pointer, reads it and releases it",
         ..shared(hazard)
     },
 ];

@@ -20,12 +20,12 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "refcount_percpu1",
-        description: "takes a reference from a count per thread and drops it",
+        description: "takes a reference with a per-CPU counter and drops it",
         ..shared(percpu)
     },
     Testcase {
         name: "refcount_refcache1",
-        description: "takes a reference that refcache counts and drops it; without ticks",
+        description: "takes a refcache reference and drops it; without ticks",
         ..shared(refcache)
     },
     Testcase {

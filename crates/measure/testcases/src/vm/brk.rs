@@ -18,7 +18,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "vm_brk2",
-        description: "maps the page above what is mapped, and unmaps it; counts both",
+        description: "maps the page above the last mapping, and unmaps it; counts both",
         ..of_any_design(|task| up_and_down(task, 0))
     },
 ];

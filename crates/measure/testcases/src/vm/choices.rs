@@ -15,7 +15,7 @@ const fn older(key: &'static str, value: &'static str, meaning: &'static str) ->
 pub(super) const LAZY: Choice = Choice::new(
     "shootdown",
     "lazy",
-    "CPUs flush what was unmapped at their next tick, with no interrupt",
+    "CPUs flush unmapped pages at their next tick, without an interrupt",
 )
 .only_with("map", &["knee"]);
 
@@ -25,7 +25,7 @@ const MAP: Parameter = &[
     Choice::new(
         "map",
         "rcu",
-        "a B-tree that faults read without its lock, and a lock for each entry: Linux since 6.4",
+        "a B-tree that faults read without the lock, and one lock per entry: Linux since 6.4",
     ),
 ];
 
@@ -33,18 +33,22 @@ const MAP: Parameter = &[
 pub(super) const DESIGNS: &[Parameter] = &[
     MAP,
     &[
-        older("rmap", "pv", "an entry for each mapped page, as FreeBSD"),
-        older("rmap", "backing", "an entry for each mapping, as DragonFly since 2019"),
+        older("rmap", "pv", "one entry per mapped page, as in FreeBSD"),
+        older("rmap", "backing", "one entry per mapping, as in DragonFly since 2019"),
     ],
     &[
-        older("di", "mutex", "delayed invalidation with a mutex and a list, as FreeBSD of 2016"),
+        older("di", "mutex", "delayed invalidation with a mutex and a list, as in FreeBSD in 2016"),
         older("di", "epoch", "delayed invalidation with an epoch, as proposed for FreeBSD in 2018"),
-        older("di", "lockfree", "delayed invalidation in a lock-free list, as FreeBSD since 2019"),
-        older("di", "slots", "delayed invalidation with a slot for each thread, as in knee-sync"),
+        older(
+            "di",
+            "lockfree",
+            "delayed invalidation in a lock-free list, as in FreeBSD since 2019",
+        ),
+        older("di", "slots", "delayed invalidation with one slot per thread, as in knee-sync"),
     ],
     &[
-        older("accounting", "atomic", "pages counted in one number"),
-        older("accounting", "quota", "pages counted in a share for each CPU"),
+        older("accounting", "atomic", "one page counter for all CPUs"),
+        older("accounting", "quota", "a share of the page quota for each CPU"),
     ],
 ];
 
@@ -61,7 +65,11 @@ pub(super) const DESIGNS_AND_SHOOTDOWN: &[Parameter] = &{
 };
 
 const SHOOTDOWN: Parameter = &[
-    Choice::new("shootdown", "now", "unmapping interrupts the CPUs that may have the pages cached")
-        .only_with("map", &["knee"]),
+    Choice::new(
+        "shootdown",
+        "now",
+        "unmapping interrupts the CPUs that may have the pages in their TLBs",
+    )
+    .only_with("map", &["knee"]),
     LAZY,
 ];

@@ -11,12 +11,12 @@ use crate::memory::churn::{MAPS, share, size};
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "vm_mmap_churn1",
-        description: "unmap one of 1024 maps of the space, 1 to 32 KiB, and map a new one",
+        description: "unmap one of the space's 1024 mappings, 1 to 32 KiB, and map a new one",
         ..of_any_design(|task| churn(task, share(task)))
     },
     Testcase {
         name: "vm_mmap_churn2",
-        description: "unmap one of the task's 1024 maps, 1 to 32 KiB, and map a new one",
+        description: "unmap one of the task's 1024 mappings, 1 to 32 KiB, and map a new one",
         ..of_any_design(|task| churn(task, MAPS))
     },
 ];

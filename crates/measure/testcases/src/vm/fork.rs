@@ -9,7 +9,7 @@ use crate::memory::fork::BYTES;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "vm_fork_cow1",
-    description: "fork, write to 1 MiB in the copy, drop it; write to it in the space",
+    description: "fork, write to 1 MiB in the copy, drop it; write to it in the original",
     ..of_any_design(fork)
 }];
 

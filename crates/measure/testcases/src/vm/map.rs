@@ -16,7 +16,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "vm_mmap2",
-        description: "maps and unmaps 128 MB of an own object, private",
+        description: "maps and unmaps 128 MB of the task's object, private",
         ..hosted(object)
     },
 ];

@@ -11,7 +11,8 @@ use crate::memory::region::LARGE;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "vm_page_fault4",
-    description: "map 128 MB of anonymous memory, write to one page (the next), unmap",
+    description: "map 128 MB of anonymous memory, write to one page (the next one each time), \
+        unmap",
     parameters: DESIGNS_AND_SHOOTDOWN,
     ..hosted(fault)
 }];

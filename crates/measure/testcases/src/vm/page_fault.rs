@@ -20,7 +20,8 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "vm_page_fault2",
-        description: "map 128 MB of an own object, private, write to each page, unmap; counts pages",
+        description: "map 128 MB of the task's object, private, write to each page, unmap; counts \
+            pages",
         unit: Unit::PAGES,
         // The object and the private copies.
         needs: &[Need::Threads, Need::Memory(2 * ONCE)],
@@ -28,14 +29,16 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "vm_page_fault3",
-        description: "map 128 MB of an own object, shared, write to each page, unmap; counts pages",
+        description: "map 128 MB of the task's object, shared, write to each page, unmap; counts \
+            pages",
         unit: MAPPED,
         needs: &[Need::Threads, Need::Memory(ONCE)],
         ..hosted(|task| object(task, Sharing::Shared, write))
     },
     Testcase {
         name: "vm_page_fault_read1",
-        description: "map 128 MB of an own object, private, read each page, unmap; counts pages",
+        description: "map 128 MB of the task's object, private, read each page, unmap; counts \
+            pages",
         unit: MAPPED,
         needs: &[Need::Threads, Need::Memory(ONCE)],
         ..hosted(|task| {

@@ -9,7 +9,7 @@ use super::user::User;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "vm_mprotect_flip1",
-    description: "protect an own page to be read only, and to be written again; write to it",
+    description: "protect the task's own page read-only and writable again; write to it",
     ..of_any_design(flip)
 }];
 

@@ -24,7 +24,7 @@ pub fn queue() -> Interface<Mailbox> {
         operations: vec![
             Operation {
                 name: "push",
-                about: "(message): unless it is full",
+                about: "(message): appends it unless the queue is full",
                 apply: |state, call| {
                     if call.world.at_most(ROOM, state.mail.length())? {
                         return Ok(Outcome::of("full"));
@@ -35,7 +35,7 @@ pub fn queue() -> Interface<Mailbox> {
             },
             Operation {
                 name: "pop",
-                about: "(): the first message",
+                about: "(): removes and returns the first message",
                 apply: |state, call| {
                     let front = state.mail.pop(call.world)?;
                     Ok(front.map_or(Outcome::of("empty"), Outcome::of))

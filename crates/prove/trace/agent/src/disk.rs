@@ -42,7 +42,8 @@ impl<'a> Disk<'a> {
     }
 
     fn of(bytes: &'a [u8]) -> io::Result<Disk<'a>> {
-        postcard::from_bytes(bytes).map_err(|_| io::Error::other("the disk from the host is torn"))
+        postcard::from_bytes(bytes)
+            .map_err(|_| io::Error::other("the disk from the host is incomplete"))
     }
 
     /// Parameters of the module brd: one disk, of this size.
@@ -63,7 +64,10 @@ impl<'a> Disk<'a> {
             libc::mknod(device.as_ptr(), libc::S_IFBLK | 0o600, libc::makedev(major, minor))
         };
         if made != 0 {
-            return Err(told(&io::Error::last_os_error(), "cannot make a node for the RAM disk"));
+            return Err(told(
+                &io::Error::last_os_error(),
+                "cannot create a device node for the RAM disk",
+            ));
         }
         self.fill().map_err(|error| match error.raw_os_error() {
             Some(libc::ENXIO | libc::ENODEV) => self.lacks("RAM disk (brd)"),
@@ -78,7 +82,8 @@ impl<'a> Disk<'a> {
             error if error.raw_os_error() == Some(libc::ENODEV) => Err(self.lacks(self.kind)),
             error => {
                 let what = format!(
-                    "cannot mount {}, which this machine's mkfs.{} may have made for newer kernels",
+                    "cannot mount {}; this machine's mkfs.{} may have formatted it for newer \
+                     kernels",
                     self.kind, self.kind
                 );
                 Err(told(&error, &what))

@@ -157,7 +157,7 @@ impl Plan {
     /// of each expectation. Fails with why it cannot be run.
     pub fn of(test: &Test, every_order: bool) -> Result<Self, Unknown> {
         if test.schema != TEST_SCHEMA {
-            return Err(format!("a test of schema {}", test.schema));
+            return Err(format!("the test has an unknown schema, {}", test.schema));
         }
         if test.interface != INTERFACE {
             return Err(format!("a test of {}, and only {INTERFACE} is known", test.interface));
@@ -174,7 +174,9 @@ impl Plan {
         let steps = set_up::steps(&test.setup, calls.iter().any(stats))?;
         let mut orders = Vec::new();
         for (nr, expect) in test.expect.iter().enumerate() {
-            let own = expect.calls(calls.len()).ok_or("an order with a call that is not there")?;
+            let own = expect
+                .calls(calls.len())
+                .ok_or("an order contains a call that the test does not have")?;
             let of_expect = match every_order && expect.is_of_any_order() {
                 true => permutations(calls.len()),
                 false => vec![own],

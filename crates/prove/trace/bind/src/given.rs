@@ -14,7 +14,7 @@ impl<'t> Setup<'t> {
     fn parts(self) -> impl Iterator<Item = (&'t str, &'t Value)> {
         self.0.iter().map(|step| match (step["set"].as_str(), step.get("to")) {
             (Some(part), Some(to)) => (part, to),
-            _ => panic!("a step of a set-up that sets nothing: {step}"),
+            _ => panic!("a set-up step that sets nothing: {step}"),
         })
     }
 
@@ -57,7 +57,7 @@ impl<'t> Setup<'t> {
         let (Some(length), Some(first)) =
             (sequence["length"].as_u64(), sequence["first"].as_array())
         else {
-            panic!("{part} is no sequence: {sequence}");
+            panic!("{part} is not a sequence: {sequence}");
         };
         let known = first.iter().map(|element| name(part, element));
         known.chain(std::iter::repeat(0)).take(length as usize).collect()
@@ -130,7 +130,7 @@ fn number(of: &str, value: &Value) -> i64 {
 }
 
 fn number_of(of: &str, name: &str) -> u64 {
-    name_number(name).unwrap_or_else(|| panic!("{of} is not a name with a number: {name}"))
+    name_number(name).unwrap_or_else(|| panic!("{of} is not a name followed by a number: {name}"))
 }
 
 /// The number in a name, `key12`.
@@ -140,7 +140,7 @@ pub(crate) fn name_number(name: &str) -> Option<u64> {
 }
 
 fn wrong(of: &str, value: &Value) -> ! {
-    panic!("{of} is something else than the binding asks for: {value}")
+    panic!("{of} has a different type than the binding expects: {value}")
 }
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "n is something else than the binding asks for: \"key0\"")]
+    #[should_panic(expected = "n has a different type than the binding expects: \"key0\"")]
     fn another_kind_of_value_is_told() {
         Setup(&[json!({ "set": "n", "to": "key0" })]).number("n");
     }

@@ -130,20 +130,24 @@ fn tell(out: &mut impl Write, told: &Told) -> io::Result<()> {
 
 fn outcome<B: Binding>(workers: &Workers<B>, test: &Arc<Test>, seen: &mut u64) -> Outcome {
     if test.schema != TEST_SCHEMA {
-        return Outcome::NotRun(format!("a test of schema {}", test.schema));
+        return Outcome::NotRun(format!("the test has an unknown schema, {}", test.schema));
     }
     let (theirs, model) = (&test.interface, B::model());
     if theirs != model.name() {
         let own = model.name();
-        return Outcome::NotRun(format!("a test of {theirs}, and this is a binding of {own}"));
+        return Outcome::NotRun(format!(
+            "the test is for the model {theirs}, but this binding is for {own}"
+        ));
     }
     if test.calls.len() > SIDES {
-        return Outcome::NotRun(format!("more than {SIDES} calls at once"));
+        return Outcome::NotRun(format!("the test has more than {SIDES} calls at once"));
     }
     let mut findings = Vec::new();
     for expect in &test.expect {
         let Some(order) = expect.calls(test.calls.len()) else {
-            return Outcome::NotRun("an order with a call that is not there".to_owned());
+            return Outcome::NotRun(
+                "an order contains a call that the test does not have".to_owned(),
+            );
         };
         for time in 0..UNSEEN + SEEN {
             let is_seen = time >= UNSEEN;
@@ -307,9 +311,9 @@ mod tests {
             (_, Outcome::NotRun(why), 0) => why.as_str(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(why(0), "a test of map, and this is a binding of counter");
-        assert_eq!(why(1), "a test of schema 2");
-        assert_eq!(why(2), "an order with a call that is not there");
+        assert_eq!(why(0), "the test is for the model map, but this binding is for counter");
+        assert_eq!(why(1), "the test has an unknown schema, 2");
+        assert_eq!(why(2), "an order contains a call that the test does not have");
         assert_eq!(told[3].0, "line 4");
         assert!(why(3).contains("expected"), "{}", why(3));
     }

@@ -69,7 +69,12 @@ pub fn posix() -> Interface<Posix> {
                 about: "(name): inode, size, links, times",
                 apply: file::stat,
             },
-            Operation { name: "fstat", about: "(fd): the same of an open file", apply: fd::fstat },
+            Operation {
+                name: "fstat",
+                about: "(fd): inode, size, links, times of an open \
+                file",
+                apply: fd::fstat,
+            },
             Operation {
                 name: "lseek",
                 about: "(fd, off, whence): the new offset",

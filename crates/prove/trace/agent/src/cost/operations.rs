@@ -65,35 +65,35 @@ impl Operation {
 pub const OPERATIONS: &[Operation] = &[
     Operation {
         restore: Own::close,
-        ..Operation::on_name("open", "open an own file, in the directory of all files", Own::open)
+        ..Operation::on_name("open", "open a private file in the shared directory", Own::open)
     },
     Operation {
         restore: |own| fs::unlink(&own.other),
-        ..Operation::on_name("link", "give an own file a second name", |own| {
+        ..Operation::on_name("link", "give a private file a second name", |own| {
             fs::link(&own.name, &own.other)
         })
     },
     Operation {
         set_up: NOTHING,
         prepare: Own::create,
-        ..Operation::on_name("unlink", "remove an own file", |own| fs::unlink(&own.name))
+        ..Operation::on_name("unlink", "remove a private file", |own| fs::unlink(&own.name))
     },
     Operation {
         restore: |own| fs::rename(&own.other, &own.name),
-        ..Operation::on_name("rename", "give an own file another name", |own| {
+        ..Operation::on_name("rename", "rename a private file", |own| {
             fs::rename(&own.name, &own.other)
         })
     },
-    Operation::on_name("stat", "stat an own file by its name", |own| {
+    Operation::on_name("stat", "stat a private file by its name", |own| {
         fs::statat(CWD, &own.name, AtFlags::empty()).map(drop)
     }),
-    Operation::on_file("fstat", "stat an own file", |own| fs::fstat(own.file()?).map(drop)),
-    Operation::on_file("lseek", "move the offset of an own file", |own| {
+    Operation::on_file("fstat", "stat a private file", |own| fs::fstat(own.file()?).map(drop)),
+    Operation::on_file("lseek", "move the offset of a private file", |own| {
         fs::seek(own.file()?, SeekFrom::Start(PAGE as u64)).map(drop)
     }),
     Operation {
         prepare: Own::open,
-        ..Operation::on_name("close", "close an own file", Own::close)
+        ..Operation::on_name("close", "close a private file", Own::close)
     },
     Operation {
         restore: |own| {
@@ -105,26 +105,26 @@ pub const OPERATIONS: &[Operation] = &[
             Ok(())
         })
     },
-    Operation::on_file("read", "read 4 KiB of an own file", |own| {
+    Operation::on_file("read", "read 4 KiB of a private file", |own| {
         let (file, buffer) = own.file_and_buffer()?;
         whole(io::read(file, buffer)?)
     }),
-    Operation::on_file("write", "overwrite 4 KiB of an own file", |own| {
+    Operation::on_file("write", "overwrite 4 KiB of a private file", |own| {
         let (file, buffer) = own.file_and_buffer()?;
         whole(io::write(file, buffer)?)
     }),
-    Operation::on_file("pread", "read 4 KiB of an own file, from an offset", |own| {
+    Operation::on_file("pread", "read 4 KiB of a private file, from an offset", |own| {
         let (file, buffer) = own.file_and_buffer()?;
         whole(io::pread(file, buffer, 0)?)
     }),
-    Operation::on_file("pwrite", "overwrite 4 KiB of an own file, at an offset", |own| {
+    Operation::on_file("pwrite", "overwrite 4 KiB of a private file, at an offset", |own| {
         let (file, buffer) = own.file_and_buffer()?;
         whole(io::pwrite(file, buffer, 0)?)
     }),
     Operation {
         set_up: Own::map_neighbour,
         restore: Own::unmap_page,
-        ..Operation::plain("mmap", "map a page of memory at an own address", Own::map_page)
+        ..Operation::plain("mmap", "map a page of memory at a private address", Own::map_page)
     },
     Operation {
         set_up: Own::map_neighbour,
@@ -132,11 +132,11 @@ pub const OPERATIONS: &[Operation] = &[
             own.map_page()?;
             own.write_page()
         },
-        ..Operation::plain("munmap", "unmap a page that has been written", Own::unmap_page)
+        ..Operation::plain("munmap", "unmap a written page", Own::unmap_page)
     },
     Operation {
         restore: |own| own.protect_page(MprotectFlags::READ | MprotectFlags::WRITE),
-        ..Operation::on_page("mprotect", "make a page that has been written read-only", |own| {
+        ..Operation::on_page("mprotect", "make a written page read-only", |own| {
             own.protect_page(MprotectFlags::READ)
         })
     },
@@ -162,9 +162,11 @@ pub const OPERATIONS: &[Operation] = &[
     }),
     Operation {
         prepare: |own| fs::seek(&own.shared, SeekFrom::Start(0)).map(drop),
-        ..Operation::plain("lseek_shared", "move the offset of a file that all have open", |own| {
-            fs::seek(&own.shared, SeekFrom::Start(PAGE as u64)).map(drop)
-        })
+        ..Operation::plain(
+            "lseek_shared",
+            "move the offset of an open file that all share",
+            |own| fs::seek(&own.shared, SeekFrom::Start(PAGE as u64)).map(drop),
+        )
     },
     Operation {
         set_up: Own::map_region,
@@ -178,7 +180,7 @@ pub const OPERATIONS: &[Operation] = &[
         set_up: Own::map_share,
         ..Operation::plain(
             "mmap_churn1",
-            "unmap one of 1024 maps of the address space, 1 to 32 KiB, and map a new one",
+            "unmap one of the space's 1024 mappings, 1 to 32 KiB, and map a new one",
             Own::churn,
         )
     },
@@ -186,7 +188,7 @@ pub const OPERATIONS: &[Operation] = &[
         set_up: Own::map_many,
         ..Operation::plain(
             "mmap_churn2",
-            "unmap one of the task's 1024 maps, 1 to 32 KiB, and map a new one",
+            "unmap one of the task's 1024 mappings, 1 to 32 KiB, and map a new one",
             Own::churn,
         )
     },
