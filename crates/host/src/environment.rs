@@ -23,10 +23,10 @@ pub struct Environment {
     pub started_at: String,
     /// Version of knee.
     pub knee_version: String,
-    /// Whether knee, and so every testcase in it, was built for debugging: without optimisation.
+    /// Whether knee, and therefore each of its testcases, was built without optimisation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug_build: bool,
-    /// knee's command line, a word each.
+    /// knee's command line, split into words.
     pub command_line: Vec<String>,
     /// Name of the machine.
     pub hostname: String,
@@ -44,7 +44,7 @@ pub struct Environment {
     pub topology: Option<TopologyCounts>,
     /// CPUs that knee may use.
     pub usable_cpus: CpuList,
-    /// CPU time that control groups allow, in CPUs.
+    /// CPU time that cgroups allow, in CPUs.
     pub cgroup_cpu_quota: Option<f64>,
     /// Memory of the machine in bytes.
     pub memory_total_bytes: Option<u64>,
@@ -64,7 +64,7 @@ pub struct Environment {
     pub transparent_huge_pages: Option<String>,
     /// Whether the kernel moves pages and tasks between NUMA nodes.
     pub numa_balancing: Option<bool>,
-    /// CPUs set apart with `isolcpus=`.
+    /// CPUs isolated with `isolcpus=`.
     pub isolated_cpus: Option<CpuList>,
     /// C library and its version.
     pub libc: Option<String>,
@@ -72,9 +72,9 @@ pub struct Environment {
     pub load_average: Option<[f64; 3]>,
     /// Threads other than knee's that ran or waited for a CPU at that moment.
     pub others_running: Option<u32>,
-    /// Open files allowed to a process now; none if unlimited.
+    /// Soft limit of open files per process; none if unlimited.
     pub open_files_soft_limit: Option<u64>,
-    /// Open files that a process may ask for; none if unlimited.
+    /// Hard limit of open files per process; none if unlimited.
     pub open_files_hard_limit: Option<u64>,
     /// Directory that testcases put their files in.
     pub work_dir: String,

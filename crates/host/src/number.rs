@@ -1,10 +1,10 @@
-//! Numbers for people. Everything that knee prints and draws takes its numbers from here.
+//! Number formats. All numbers that knee prints and draws come from here.
 
-/// What a product of a share and a hundred may be off by.
+/// Rounding error of a share times a hundred.
 const ROUNDING: f64 = 1e-9;
 const PREFIXES: [(f64, &str); 5] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
 
-/// A power of a thousand, which the numbers of one chart or column share.
+/// A power of a thousand that the numbers of one chart or column share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prefix {
     divisor: f64,
@@ -36,8 +36,8 @@ impl Prefix {
         value / self.divisor
     }
 
-    /// `value` in multiples of the prefix, with at least three significant digits of `smallest`, the
-    /// smallest number of the column: all numbers of a column have their decimal point in one place.
+    /// `value` in multiples of the prefix, with at least three significant digits of `smallest`,
+    /// the smallest number of the column, so that the decimal points of a column are aligned.
     pub fn format(self, value: f64, smallest: f64) -> String {
         let decimals = decimals_for(self.scale(smallest));
         format!("{:.decimals$}", self.scale(value))
@@ -62,7 +62,7 @@ pub fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Three significant digits and a prefix: `411 k`, `1.31 M`. What is not finite is 0.
+/// Three significant digits and a prefix: `411 k`, `1.31 M`. Infinite values and NaN are 0.
 pub fn si(value: f64) -> String {
     if !value.is_finite() {
         return "0".to_owned();
@@ -82,8 +82,8 @@ pub fn threshold(share: f64) -> String {
     format!("{}%", (share * 1e5).round() / 1e3)
 }
 
-/// A share with as many decimals as show on which side of `threshold` it is: `79.6%`, not `80%`,
-/// where it is below 80%.
+/// A share with enough decimals to show on which side of `threshold` it is: `79.6%`, not `80%`, if
+/// it is below 80%.
 pub fn percent_beside(share: f64, threshold: f64) -> String {
     const MOST_DECIMALS: usize = 3;
     let rounded = |decimals: usize| format!("{:.decimals$}", share * 100.0);
@@ -95,7 +95,7 @@ pub fn percent_beside(share: f64, threshold: f64) -> String {
     format!("{}%", text.unwrap_or_else(|| rounded(MOST_DECIMALS)))
 }
 
-/// An uncertainty: one decimal below ten per cent.
+/// An uncertainty, with one decimal below ten per cent.
 pub fn spread(share: f64) -> String {
     let percent = share * 100.0;
     if percent < 9.95 { format!("{percent:.1}%") } else { format!("{percent:.0}%") }
@@ -139,7 +139,7 @@ pub fn tasks(n: u32) -> String {
     plural(n as usize, "task")
 }
 
-/// Whole seconds, as people say them: `12 s`, `1 min 50 s`, `2 h 5 min`.
+/// Whole seconds in readable form: `12 s`, `1 min 50 s`, `2 h 5 min`.
 pub fn duration(seconds: f64) -> String {
     let s = seconds.max(0.0).round() as u64;
     match s {

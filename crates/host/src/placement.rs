@@ -1,4 +1,4 @@
-//! In which order tasks take the CPUs, and which task counts are worth measuring.
+//! The order in which tasks take the CPUs, and the task counts to measure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,26 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use super::topology::{Cpu, Topology};
 
-/// The order in which tasks are put on CPUs: task n goes to the nth CPU of the order.
+/// The order in which tasks are placed on CPUs: task n runs on the nth CPU of the order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// One task on each core first, depth first by package and L3; then the second SMT
-    /// siblings. What will-it-scale does.
+    /// One task on each core first, depth first by package and L3, then the second SMT siblings.
+    /// will-it-scale uses this order.
     #[default]
     Cores,
-    /// All siblings of a core before the next core: shows what SMT gives and takes.
+    /// All siblings of a core before the next core. Shows the benefit and the cost of SMT.
     Smt,
-    /// An L3 domain (its cores, then their siblings) before the next: keeps sharing cheap.
+    /// All of an L3 domain (its cores, then their siblings) before the next one. Keeps sharing
+    /// cheap.
     Compact,
-    /// Round robin over packages and, inside, over L3 domains: makes sharing expensive and
-    /// gives each task the most cache and memory bandwidth. Siblings last.
+    /// Round robin over packages and, within them, over L3 domains; siblings last. Makes sharing
+    /// expensive and gives each task the most cache and memory bandwidth.
     Scatter,
     /// No pinning: the scheduler decides.
     None,
 }
 
-/// A text that names no placement.
+/// A text that is not the name of a placement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no placement is named `{0}`; choose cores, smt, compact, scatter or none")]
 pub struct UnknownPlacement(pub String);
@@ -38,7 +39,7 @@ impl Placement {
     pub const ALL: [Placement; 5] =
         [Placement::Cores, Placement::Smt, Placement::Compact, Placement::Scatter, Placement::None];
 
-    /// The word that stands for it on the command line and in records.
+    /// The word for it on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Placement::Cores => "cores",
@@ -93,7 +94,8 @@ fn scattered(cpus: &[Cpu]) -> Vec<Cpu> {
         .collect()
 }
 
-/// Takes the first of each list, then the second of each …; shorter lists drop out.
+/// Takes the first element of each list, then the second of each, and so on; shorter lists end
+/// earlier.
 fn round_robin(lists: Vec<Vec<Cpu>>) -> Vec<Cpu> {
     let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
     (0..longest)

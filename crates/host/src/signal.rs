@@ -1,4 +1,4 @@
-//! Signals: the names that people know them by, and a descriptor on which they arrive.
+//! Signals: their names, and a descriptor that reports them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -32,12 +32,13 @@ pub fn describe_end(signal: Option<i32>, code: Option<i32>) -> String {
     }
 }
 
-/// Some signals, blocked in the thread that asked for them and in those it starts later, and
-/// turned into a descriptor that becomes readable when one arrives.
+/// Signals that are blocked in the calling thread and in the threads it starts later. A descriptor
+/// becomes readable when one arrives.
 pub struct SignalFd(OwnedFd);
 
 impl SignalFd {
-    /// Blocks `signals`. Call it before any other thread exists, which would get them otherwise.
+    /// Blocks `signals`. Must be called before any other thread exists, because that thread could
+    /// receive them.
     pub fn block(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
         // SAFETY: `set` is initialised by sigemptyset before any use, and signalfd returns a new
         // descriptor that nobody else owns.
@@ -56,7 +57,7 @@ impl SignalFd {
         }
     }
 
-    /// A signal that has arrived, if one has; each is reported once.
+    /// A signal that has arrived, if any; each is reported once.
     pub fn take(&self) -> Option<i32> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.0, &mut info) {

@@ -1,8 +1,8 @@
-//! What a misspelt name may have meant.
+//! Suggestions for misspelt names.
 
-/// Jaro-Winkler similarity from which a name is a suggestion.
+/// Minimum Jaro-Winkler similarity of a suggestion.
 const SIMILAR: f64 = 0.75;
-/// More suggestions would be noise.
+/// Maximum number of suggestions.
 const SUGGESTIONS: usize = 3;
 
 /// Up to three of `known` that are similar to `name`, the most similar first.

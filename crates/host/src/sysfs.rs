@@ -1,4 +1,4 @@
-//! Where sysfs says that one CPU sits.
+//! The position of a CPU in the machine, from sysfs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Reads the place of `cpu` below `cpu_dir`, a tree like /sys/devices/system/cpu.
+    /// Reads the position of `cpu` below `cpu_dir`, a tree like /sys/devices/system/cpu.
     pub(super) fn read(cpu_dir: &Path, cpu: u32, node: Option<u32>) -> Place {
         let dir = cpu_dir.join(format!("cpu{cpu}"));
         let topology = dir.join("topology");

@@ -24,10 +24,10 @@ use super::cpulist::CpuList;
 use super::sysfs::{Place, nodes_by_cpu};
 use super::{affinity, read_line};
 
-/// One CPU (a hardware thread) and where it sits.
+/// One CPU (a hardware thread) and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
-    /// The operating system's number: what affinity masks and `taskset` take.
+    /// The operating system's number, as in affinity masks and `taskset`.
     pub id: u32,
     /// Logical package (socket), 0 the first.
     pub package: u32,
@@ -39,13 +39,13 @@ pub struct Cpu {
     pub core: u32,
     /// Rank among the usable SMT siblings of the core; 0 is the first.
     pub thread: u32,
-    /// The operating system's package id, where it has one.
+    /// The operating system's package id, if it has one.
     pub os_package: Option<u32>,
-    /// The operating system's NUMA node number, where it has one: what `numactl` takes.
+    /// The operating system's NUMA node number, as in `numactl`, if it has one.
     pub os_node: Option<u32>,
 }
 
-/// The usable CPUs of a machine and how they hang together.
+/// The usable CPUs of a machine and how they are connected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Topology {
     cpus: Vec<Cpu>,
@@ -53,14 +53,14 @@ pub struct Topology {
     l3_reported: bool,
 }
 
-/// How many of each there are among the usable CPUs.
+/// The counts among the usable CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopologyCounts {
     /// Packages (sockets).
     pub packages: u32,
     /// NUMA nodes.
     pub nodes: u32,
-    /// L3 domains; `None` where the machine reports no L3.
+    /// L3 domains; `None` if the machine reports no L3.
     pub l3s: Option<u32>,
     /// Cores.
     pub cores: u32,
@@ -69,7 +69,7 @@ pub struct TopologyCounts {
 }
 
 impl fmt::Display for TopologyCounts {
-    /// `8 CPUs (4 cores, 1 L3, 1 package)`, with NUMA nodes where there are several.
+    /// `8 CPUs (4 cores, 1 L3, 1 package)`, with NUMA nodes if there are several.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = |count: u32, noun: &str| match count {
             1 => format!("1 {noun}"),
@@ -86,26 +86,26 @@ impl fmt::Display for TopologyCounts {
     }
 }
 
-/// Why a CPU that the machine has is not usable by this process.
+/// Why this process cannot use a CPU of the machine.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Exclusion {
-    /// Switched off.
+    /// Offline.
     Offline,
     /// Outside the affinity mask that the process was started with.
     Affinity,
-    /// Outside the cpuset of the process's control group.
+    /// Outside the cpuset of the process's cgroup.
     Cgroup,
-    /// Set apart with `isolcpus=`, therefore in nobody's default affinity.
+    /// Isolated with `isolcpus=`, and therefore not in the default affinity.
     Isolated,
-    /// The machine has no CPU of this number.
+    /// Not a CPU of this machine.
     Absent,
 }
 
 impl Exclusion {
-    /// What makes `cpus` usable, as a clause that ends a sentence.
+    /// What would make `cpus` usable, as the last clause of a sentence.
     pub fn remedy(self, cpus: &CpuList) -> String {
         match self {
             Exclusion::Offline => match cpus.first() {
@@ -138,7 +138,7 @@ impl fmt::Display for Exclusion {
     }
 }
 
-/// Why there is no topology to work with.
+/// Why the topology is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
     /// The affinity mask cannot be read.
@@ -147,13 +147,13 @@ pub enum TopologyError {
          whether a sandbox filters it"
     )]
     Affinity(#[source] io::Error),
-    /// No CPU is left.
+    /// The list of CPUs is empty.
     #[error("the list of CPUs is empty; name at least one of {usable}")]
     Empty {
-        /// What could be named; empty when the process has no CPU at all.
+        /// The usable CPUs; empty if the process has none.
         usable: CpuList,
     },
-    /// CPUs were asked for that this process may not use.
+    /// The user requested CPUs that this process may not use.
     #[error("this process may not use {}; it may use {usable}", refusals(.refused))]
     Unusable {
         /// The CPUs by reason.
@@ -242,17 +242,17 @@ impl Topology {
         self.cpus.iter().map(|cpu| cpu.id).collect()
     }
 
-    /// The CPUs of the machine that this process may not use, and why.
+    /// The CPUs of the machine that this process may not use, with the reasons.
     pub fn excluded(&self) -> &BTreeMap<u32, Exclusion> {
         &self.excluded
     }
 
-    /// The same CPUs gathered by the reason.
+    /// The same CPUs, grouped by reason.
     pub fn excluded_by_reason(&self) -> BTreeMap<Exclusion, CpuList> {
         by_reason(self.excluded.iter().map(|(cpu, why)| (*cpu, *why)))
     }
 
-    /// How many packages, nodes, L3 domains, cores and CPUs are usable.
+    /// The number of usable packages, nodes, L3 domains, cores and CPUs.
     pub fn counts(&self) -> TopologyCounts {
         let count = |id: fn(&Cpu) -> u32| self.cpus.iter().map(id).max().map_or(0, |max| max + 1);
         TopologyCounts {
@@ -297,8 +297,7 @@ impl From<&Cpu> for Place {
     }
 }
 
-/// Gives the groups dense numbers in the order in which they occur, which is depth first if
-/// `places` is.
+/// Gives the groups dense numbers in order of occurrence, which is depth first if `places` is.
 fn number(places: &[Place]) -> Vec<Cpu> {
     let mut packages = Dense::default();
     let mut nodes = Dense::default();

@@ -1,4 +1,4 @@
-//! Points in time as RFC 3339 text in UTC, which sorts as it runs.
+//! Points in time as RFC 3339 text in UTC, whose alphabetical order is the order in time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

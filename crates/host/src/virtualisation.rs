@@ -23,7 +23,7 @@ pub fn hypervisor() -> Option<String> {
     }
 }
 
-/// What the processor itself tells, where it tells anything.
+/// What the processor itself reports, if anything.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 enum Verdict {
     BareMetal,
@@ -72,7 +72,7 @@ fn signature_name(signature: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// What the firmware calls the machine, where that betrays a hypervisor: the only hint on
+/// The firmware's name of the machine, if it reveals a hypervisor. This is the only hint on
 /// architectures without `cpuid`.
 fn firmware_name(dmi: &Path) -> Option<String> {
     const BETRAYERS: [(&str, &str); 8] = [

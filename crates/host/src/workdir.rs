@@ -16,11 +16,11 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::process::{Ties, spawn};
 
-/// Start of the name of every directory that knee makes.
+/// Prefix of the names of all directories that knee creates.
 const PREFIX: &str = "knee-work.";
-/// The locked file in it.
+/// The lock file in it.
 const LOCK: &str = ".lock";
-/// The file in it that names the process group of the command that is running.
+/// The file in it with the process group of the running command.
 const GROUP: &str = ".group";
 
 /// A run's directory, removed when dropped.
@@ -32,7 +32,7 @@ pub struct WorkDir {
 }
 
 impl WorkDir {
-    /// Makes a directory below `parent`, after removing those there that dead runs left.
+    /// Creates a directory below `parent`, after removing the directories of dead runs there.
     pub fn create(parent: &Path) -> io::Result<Self> {
         sweep(parent);
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
@@ -54,7 +54,7 @@ impl WorkDir {
         Ok(dir)
     }
 
-    /// Removes the directory of a round with all that is in it.
+    /// Removes the directory of a round with all of its content.
     pub fn end_round(&self, dir: &Path) -> io::Result<()> {
         remove_all(dir)
     }
@@ -80,7 +80,8 @@ impl Drop for DeadMansNote {
     }
 }
 
-/// Removes a directory when this process has died, however it did. Dropping it sends it away.
+/// Removes a directory after this process has died, for whatever reason. Dropping it ends the
+/// janitor.
 struct Janitor(Child);
 
 /// Nothing is ever written to the pipe, so `read` returns when its other end is closed. The tasks

@@ -1,4 +1,4 @@
-//! Output of processes, from pipes that do not block.
+//! Output of processes, read from non-blocking pipes.
 
 use std::io::{self, Read};
 
@@ -8,8 +8,8 @@ pub fn last_line(output: &[u8]) -> Option<String> {
     text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// Appends what can be read now, and keeps the last `kept` bytes of `into`; `true` at the end of the
-/// file.
+/// Appends what can be read now, and keeps the last `kept` bytes of `into`; `true` at the end of
+/// the file.
 pub fn read_tail(from: &mut impl Read, into: &mut Vec<u8>, kept: usize) -> bool {
     let closed = read_available(from, into);
     into.drain(..into.len().saturating_sub(kept));

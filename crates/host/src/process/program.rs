@@ -1,4 +1,4 @@
-//! Programs that knee works with: where they are and which version.
+//! Programs that knee uses: their paths and versions.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::start::output;
 
-/// The first executable file called `name` in the directories of `PATH`.
+/// The first executable file named `name` in the directories of `PATH`.
 pub fn find(name: &str) -> Option<PathBuf> {
     find_in(&std::env::var_os("PATH")?, name)
 }
@@ -27,8 +27,8 @@ pub fn version(program: &Path) -> Option<String> {
     (output.status.success() && !line.is_empty()).then(|| line.to_owned())
 }
 
-/// Whether the bytes of `file` contain `text`: tells what is in an object without loading it. An
-/// unreadable file does not.
+/// Whether the bytes of `file` contain `text`. Shows what an object contains without loading it.
+/// `false` if the file cannot be read.
 pub fn contains(file: &Path, text: &str) -> bool {
     let needle = text.as_bytes();
     std::fs::read(file).is_ok_and(|bytes| {

@@ -11,12 +11,13 @@ use rustix::process::{Resource, Rlimit, getpid, setrlimit};
 use super::fork::die_with;
 use crate::affinity::confine;
 
-/// How a program is tied to the process that starts it. Without any, it lives on by itself.
+/// How a program is tied to the process that starts it. Without ties, it continues to live on its
+/// own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ties {
     /// The kernel kills the program when the thread that started it ends.
     pub is_bound: bool,
-    /// The CPUs it may use; all that the starting thread may use if there are none.
+    /// The CPUs it may use; if empty, all CPUs of the starting thread.
     pub cpus: Vec<u32>,
     /// Whether it may leave a core file.
     pub no_core: bool,

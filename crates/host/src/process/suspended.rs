@@ -20,27 +20,27 @@ use super::start::{Ties, exec, spawn};
 use crate::clock::timespec;
 use crate::interrupt::Interrupt;
 
-/// The hidden subcommand of knee that waits and becomes another program.
+/// The hidden subcommand of knee that waits and then becomes another program.
 pub const SUBCOMMAND: &str = "held";
 
-/// What a shell returns for what it does not find.
+/// The status that a shell returns for a command that it cannot find.
 const NOT_FOUND: i32 = 127;
 
-/// A command that waits. Dropping it ends the command, begun or not.
+/// A suspended command. Dropping it kills the command, whether it has begun or not.
 #[derive(Debug)]
 pub struct Held {
     child: Child,
     release: Option<PipeWriter>,
-    /// The signal by which who waits was interrupted, and the command asked to end.
+    /// The signal that interrupted the wait and made knee end the command.
     asked: Option<i32>,
 }
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// By itself.
+    /// It exited.
     Itself(ExitStatus),
-    /// This signal told knee to stop, and the command was ended.
+    /// This signal told knee to stop, and knee ended the command.
     Interrupted(i32),
 }
 
@@ -59,7 +59,7 @@ impl Held {
         Ok(Held { child, release: Some(release), asked: None })
     }
 
-    /// The number of the process.
+    /// The process ID.
     pub fn id(&self) -> i32 {
         self.child.id().cast_signed()
     }
@@ -120,7 +120,7 @@ impl Drop for Held {
     }
 }
 
-/// How a process has ended, which is only looked at.
+/// How a process has ended, without reaping it.
 fn ended_with(exit: &OwnedFd) -> io::Result<ExitStatus> {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::PidFd(exit.as_fd()), look)?;
@@ -129,12 +129,12 @@ fn ended_with(exit: &OwnedFd) -> io::Result<ExitStatus> {
     Ok(ExitStatus::from_raw(code.or(status.terminating_signal()).unwrap_or(0)))
 }
 
-/// The status that a shell gives for how a command ended.
+/// The status with which a shell reports how a command ended.
 pub fn shell_status(status: ExitStatus) -> i32 {
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(NOT_FOUND)
 }
 
-/// The whole life of the process that waits. Returns only if it cannot become the command.
+/// The main function of the waiting process. Returns only if it cannot become the command.
 pub fn main() -> i32 {
     let mut words = std::env::args_os().skip(2);
     let pipe = words.next().and_then(|fd| fd.to_str()?.parse().ok());

@@ -1,4 +1,4 @@
-//! What a rate is of: a testcase, its parameters, and the side of a comparison.
+//! What a rate belongs to: a testcase, its parameters, and the side of a comparison.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -8,10 +8,10 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One of two that are measured in interleaved rounds.
+/// One of two sides that are measured in interleaved rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// What the other side is compared with.
+    /// The baseline.
     Before,
     /// The candidate.
     After,
@@ -66,18 +66,18 @@ impl CaseId {
         Self { testcase: name.into(), params: Vec::new(), side: None }
     }
 
-    /// From a record or result file, which may be older than parameters with keys.
+    /// Parses a name from a record or result file, which may be older than parameters with keys.
     pub fn from_record(text: &str) -> Self {
         let Ok(id) = text.parse();
         before_keys::upgraded(id)
     }
 
-    /// The same on one side of a comparison.
+    /// The same case on one side of a comparison.
     pub fn on(self, side: Side) -> Self {
         Self { side: Some(side), ..self }
     }
 
-    /// The same on no side.
+    /// The same case without a side.
     pub fn without_side(&self) -> Self {
         Self { side: None, ..self.clone() }
     }
@@ -135,7 +135,7 @@ impl From<Cow<'_, str>> for CaseId {
     }
 }
 
-/// Records of before 2026-11-23 have words for choices: `read1@same-file`.
+/// Records from before 2026-11-23 have words for choices: `read1@same-file`.
 mod before_keys {
     use super::CaseId;
 
@@ -153,7 +153,7 @@ mod before_keys {
         ("same-cpu", "helper", "same-cpu"),
     ];
     const NEXT_CPU: (&str, &str, &str) = ("next-cpu", "helper", "next-cpu");
-    /// Parameters of FreeBSD's address space, with what was not written.
+    /// Parameters of FreeBSD's address space, with the unspecified ones filled in.
     const VM: [(&str, &str); 3] = [("rmap", "pv"), ("di", "mutex"), ("accounting", "atomic")];
 
     pub(super) fn upgraded(mut id: CaseId) -> CaseId {

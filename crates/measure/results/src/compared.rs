@@ -9,25 +9,26 @@ use crate::Family;
 use crate::results::ITERATIONS;
 use crate::{Difference, Key, Results, VariantPair, differences};
 
-/// What a comparison of two results says.
+/// The comparison of two results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
     /// Points that have rounds on both sides, most important first.
     pub points: Vec<ComparedPoint>,
-    /// Points that one side or both lack, and why.
+    /// Points that one side or both lack, with the reasons.
     pub gaps: Vec<Gap>,
     /// The points of each family; testcases that knee does not know come last.
     pub families: Vec<FamilySummary>,
-    /// What else differs between the two sides.
+    /// Other differences between the two sides.
     pub differences: Vec<Difference>,
-    /// How fast the machine itself was, after over before: the median over the points of what the
-    /// reference loop says. `None` where a side does not tell, or all were measured in turns.
+    /// The speed of the machine itself, after divided by before: the median over the points, from
+    /// the reference loop. `None` if a side does not contain it, or if all points were measured in
+    /// interleaved rounds.
     pub drift: Option<f64>,
-    /// How many points both sides were asked for.
+    /// The number of points requested on both sides.
     pub in_common: usize,
-    /// Testcases of which either side has one variant, not the same, which are compared.
+    /// Testcases with one variant on each side, where the variants differ and are compared.
     pub variants: Vec<VariantPair>,
-    /// Whether both sides were measured in turns, and compared pair by pair.
+    /// Whether both sides were measured in interleaved rounds, and compared pair by pair.
     pub in_turns: bool,
 }
 
@@ -40,16 +41,16 @@ pub struct ComparedPoint {
     pub unit: String,
     /// The family of its testcase.
     pub family: Option<Family>,
-    /// Whether its rates are invocations per second, so that their times are of more interest.
+    /// Whether its rates are invocations per second, so that times are more meaningful.
     pub timed: bool,
     /// Rounds before and after.
     pub rounds: [usize; 2],
     /// Whether more than half of the samples of a side were disturbed.
     pub disturbed: bool,
-    /// Whether a side has no round that was not disturbed, and the other has: what differs then is
-    /// the disturbance.
+    /// Whether one side has only disturbed rounds and the other does not. The disturbance then
+    /// explains a difference.
     pub all_disturbed: bool,
-    /// Why a side has fewer rounds than were asked for.
+    /// Why a side has fewer rounds than requested.
     pub gap: Option<String>,
     /// Medians, ratio, interval, p-value and verdict.
     pub comparison: Comparison,
@@ -61,27 +62,27 @@ pub struct Gap {
     /// The point.
     #[serde(flatten)]
     pub key: Key,
-    /// Why there is nothing before; `None` if there is.
+    /// Why there is no result before; `None` if there is one.
     #[serde(rename = "missing_before")]
     pub before: Option<String>,
-    /// Why there is nothing after; `None` if there is.
+    /// Why there is no result after; `None` if there is one.
     #[serde(rename = "missing_after")]
     pub after: Option<String>,
 }
 
-/// What the points of a family add up to.
+/// The summary of the points of a family.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FamilySummary {
     /// The family; `None`: testcases that knee does not know.
     pub family: Option<Family>,
     /// Points by verdict.
     pub verdicts: Verdicts,
-    /// Geometric mean of the ratios; `None` where there are none.
+    /// Geometric mean of the ratios; `None` if there are none.
     #[serde(rename = "geometric_mean_ratio")]
     pub ratio: Option<f64>,
 }
 
-/// Numbers of points by verdict.
+/// Point counts by verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Verdicts {
     /// Faster after.
@@ -90,7 +91,7 @@ pub struct Verdicts {
     pub slower: usize,
     /// The same within the threshold.
     pub same: usize,
-    /// None of these has been shown.
+    /// Inconclusive.
     pub inconclusive: usize,
 }
 
@@ -129,7 +130,7 @@ impl Compared {
         Self { drift, variants, ..Self::assemble(before, after, keys.into_iter().zip(compared)) }
     }
 
-    /// Puts together what is known of the points.
+    /// Combines what is known about the points.
     pub fn assemble<'k>(
         before: &Results,
         after: &Results,
@@ -168,7 +169,7 @@ impl Compared {
     }
 }
 
-/// The median over the points that both have, so that it does not matter which others one has.
+/// The median over the points that both have, so that other points do not affect it.
 fn drift(before: &Results, after: &Results) -> Option<f64> {
     let ratios: Vec<f64> = before
         .points
@@ -211,8 +212,8 @@ fn missing(side: &Results, key: &Key) -> Option<String> {
     }
 }
 
-/// Claims before doubts before equality, and the greatest change first in each: whole numbers are
-/// the class, and what follows the point is the change.
+/// The sort key: claims before doubts before equality, and the greatest change first within each.
+/// The integer part is the class, the fraction is the change.
 fn importance(point: &ComparedPoint) -> f64 {
     let class = match point.comparison.verdict {
         Verdict::Faster | Verdict::Slower => 2.0,

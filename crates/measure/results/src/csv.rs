@@ -20,12 +20,12 @@ use crate::Mode;
 use crate::results::read_to_string;
 use crate::{Key, Results, ResultsError};
 
-/// The columns that are read; what follows differs from version to version.
+/// The columns that knee reads; later columns differ between versions.
 const HEADER: [&str; 5] = ["tasks", "processes", "processes_idle", "threads", "threads_idle"];
-/// Where the rates are.
+/// The columns of the rates.
 const RATES: [(usize, Mode); 2] = [(1, Mode::Processes), (3, Mode::Threads)];
 
-/// Whether this is the line that every block begins with.
+/// Whether this is the header of a block.
 pub(super) fn is_header(line: &str) -> bool {
     fields(line).starts_with(&HEADER)
 }
@@ -56,7 +56,7 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
     Ok(results)
 }
 
-/// Adds the content of one file; `path` names its testcase, unless lines like `# mmap1` do.
+/// Adds the content of one file. `path` names its testcase, unless lines such as `# mmap1` do.
 fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsError> {
     let mut testcase = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut columns = None;
@@ -126,7 +126,7 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
 }
 
 impl Results {
-    /// Notes a table that has a head at most.
+    /// Records a table that has no lines except a header.
     fn miss_all_of(&mut self, testcase: &str) {
         let key = Key { case: CaseId::from_record(testcase), mode: None, tasks: None };
         self.miss(key, "its table is empty".to_owned());

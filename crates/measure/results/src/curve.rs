@@ -5,19 +5,19 @@ use crate::{CaseId, Mode, Point, PointId};
 /// One testcase in one mode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// What was measured.
+    /// The testcase.
     pub case: CaseId,
     /// Processes or threads.
     pub mode: Mode,
     points: Vec<Point>,
 }
 
-/// How a point compares with one task. There is none without a point at one task.
+/// A point relative to the point at one task; not available without that point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scaling {
-    /// Throughput over that of one task.
+    /// Throughput divided by that of one task.
     pub speedup: f64,
-    /// Speed-up over the task count: 1 is perfect scaling.
+    /// Speed-up divided by the task count: 1 is perfect scaling.
     pub efficiency: f64,
 }
 
@@ -28,7 +28,7 @@ pub enum Knee {
     At(u32),
     /// No efficiency is below it.
     NotReached,
-    /// Without a point at one task there is no efficiency.
+    /// Unknown, because there is no point at one task.
     Unknown,
 }
 
@@ -45,22 +45,22 @@ impl Knee {
 /// How a curve scales, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// Throughput at the most tasks is below that of the peak, beyond both intervals.
+    /// Throughput at the highest task count is below the peak, beyond both intervals.
     Retrograde,
-    /// Throughput still grows, at less than the efficiency of the knee.
+    /// There is a knee, but throughput does not fall.
     Contended,
-    /// No knee up to the most tasks.
+    /// No knee up to the highest task count.
     Scales,
     /// There is no point at one task to compare with.
     Unknown,
-    /// A single task count says nothing about scaling.
+    /// There is only one task count.
     OnePoint,
     /// Nothing was measured.
     Missing,
 }
 
 impl Verdict {
-    /// All of them, the worst first.
+    /// All verdicts, the worst first.
     pub const ALL: [Self; 6] = [
         Self::Retrograde,
         Self::Contended,
@@ -70,7 +70,7 @@ impl Verdict {
         Self::Missing,
     ];
 
-    /// The word that stands for it in JSON and in addresses.
+    /// The word for it in JSON and in addresses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Retrograde => "retrograde",
@@ -84,7 +84,7 @@ impl Verdict {
 }
 
 impl Curve {
-    /// From points in any order, each task count at most once.
+    /// Creates a curve from points in any order, each task count at most once.
     pub fn new(case: CaseId, mode: Mode, mut points: Vec<Point>) -> Self {
         points.sort_by_key(|point| point.tasks);
         Self { case, mode, points }
@@ -100,7 +100,7 @@ impl Curve {
         &self.points
     }
 
-    /// Task count and rates of the rounds of each point, as a fit takes them.
+    /// Task count and rates of the rounds of each point, as input for a fit.
     pub fn rounds(&self) -> Vec<(u32, Vec<f64>)> {
         self.points.iter().map(|point| (point.tasks, point.rounds.clone())).collect()
     }
@@ -125,8 +125,7 @@ impl Curve {
         self.points.first().filter(|point| point.tasks == 1)
     }
 
-    /// Speed-up and efficiency of a point of this curve; of a testcase that did nothing at one task
-    /// they are 0.
+    /// Speed-up and efficiency of a point of this curve. They are 0 if the rate at one task is 0.
     pub fn scaling(&self, point: &Point) -> Option<Scaling> {
         let one = self.base()?.rate;
         let speedup = if one > 0.0 { point.rate / one } else { 0.0 };
@@ -152,7 +151,7 @@ impl Curve {
         self.points.iter().find(is_below).map_or(Knee::NotReached, |point| Knee::At(point.tasks))
     }
 
-    /// The point of greatest throughput; the one with fewest tasks among equals.
+    /// The point with the highest throughput; among equals, the one with the fewest tasks.
     pub fn peak(&self) -> Option<&Point> {
         self.points.iter().reduce(|best, point| if point.rate > best.rate { point } else { best })
     }

@@ -1,4 +1,4 @@
-//! What differs between two sides beside what was meant to: reasons to doubt a comparison.
+//! Unintended differences between two sides, which may explain a change.
 
 use std::fmt::{self, Display};
 
@@ -13,9 +13,9 @@ use crate::Results;
 pub struct Difference {
     /// What it is.
     pub what: String,
-    /// On the first side.
+    /// Its value on the first side.
     pub before: String,
-    /// On the second side.
+    /// Its value on the second side.
     pub after: String,
 }
 
@@ -25,8 +25,8 @@ impl Display for Difference {
     }
 }
 
-/// All that differs between two results and that both of them tell. The kernel and the version of
-/// knee are not among them: they are what one compares.
+/// All differences in properties that both results contain. They do not include the kernel and the
+/// version of knee, which are what users compare.
 pub fn differences(before: &Results, after: &Results) -> Vec<Difference> {
     let mut found = Vec::new();
     if let (Some(before), Some(after)) = (&before.origin, &after.origin) {
@@ -76,7 +76,7 @@ fn requests(before: &Request, after: &Request, found: &mut Vec<Difference>) {
     differ("seconds of warm-up", &|r| r.warmup.to_string());
 }
 
-/// Notes a difference if there is one.
+/// Records a difference, if there is one.
 fn note(what: &str, before: Option<String>, after: Option<String>, found: &mut Vec<Difference>) {
     if before != after {
         let said = |side: Option<String>| side.unwrap_or_else(|| "unknown".to_owned());
@@ -85,7 +85,7 @@ fn note(what: &str, before: Option<String>, after: Option<String>, found: &mut V
     }
 }
 
-/// The words that do not name the kernel itself.
+/// The words of a kernel command line that do not name the kernel itself.
 fn without_image(command_line: &str) -> String {
     let names_it = |word: &&str| word.starts_with("BOOT_IMAGE=") || word.starts_with("initrd=");
     let words: Vec<&str> = command_line.split_whitespace().filter(|w| !names_it(w)).collect();

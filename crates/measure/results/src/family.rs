@@ -25,9 +25,9 @@ pub enum Family {
     Network,
     /// Processes, signals, the scheduler and the bare system call.
     Process,
-    /// The crate knee-sync and what it rivals.
+    /// The crate knee-sync and the primitives that it replaces.
     Sync,
-    /// The crate knee-vm: what `memory` does with the kernel, with a library.
+    /// The crate knee-vm: the operations of `memory`, in a library instead of the kernel.
     Vm,
     /// Testcases loaded with `--plugin`.
     Plugin,

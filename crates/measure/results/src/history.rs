@@ -21,15 +21,14 @@ pub struct Series {
 }
 
 impl Series {
-    /// The greatest change, as the ratio of after to before, and the smaller of them inverted.
+    /// The greatest change, as the ratio of after to before; ratios below 1 are inverted.
     pub fn greatest_change(&self) -> f64 {
         let size = |c: &ChangePoint| (c.after_median / c.before_median).ln().abs();
         self.changes.iter().map(size).fold(0.0, f64::max)
     }
 }
 
-/// Puts runs into the order in which they were measured. Results that do not say when stay where
-/// they were named.
+/// Sorts runs by the time of measurement. Results without a time keep their position.
 pub fn in_time_order(runs: &mut [Results]) {
     if runs.iter().all(|results| results.origin.is_some()) {
         // RFC 3339 in UTC sorts as text.
@@ -39,7 +38,7 @@ pub fn in_time_order(runs: &mut [Results]) {
     }
 }
 
-/// The series of every point of `runs`, those that changed most first.
+/// The series of every point of `runs`, those with the greatest change first.
 pub fn history(runs: &[Results], options: &ChangeOptions) -> Vec<Series> {
     let keys: BTreeSet<&Key> = runs.iter().flat_map(|run| run.points.keys()).collect();
     let mut all: Vec<Series> = keys.into_iter().map(|key| series(runs, key, options)).collect();

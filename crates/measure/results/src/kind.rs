@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::results::{RUN_FILE, Results, ResultsError};
 use crate::{csv, will_it_scale};
 
-/// How much of a file is looked at to tell what it is.
+/// How much of a file to read to detect its format.
 const START_BYTES: u64 = 4096;
 
-/// What kind of results a file or directory holds.
+/// The format of the results in a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A record of `knee run`.
@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Looks at `path`; `None` for plain numbers and everything else.
+    /// Detects the format of `path`; `None` for plain numbers and everything else.
     pub fn of(path: &Path) -> Result<Option<Self>, ResultsError> {
         let failed = |error| ResultsError::Io { path: path.to_owned(), error };
         if path.is_dir() {
@@ -67,7 +67,8 @@ impl Results {
     }
 }
 
-/// The first two lines, as far as they are text; of a file without lines no more than is needed.
+/// The first two lines, as far as they are text. Reads only as much as necessary from a file
+/// without lines.
 fn first_lines(path: &Path) -> io::Result<[String; 2]> {
     let mut start = BufReader::new(File::open(path)?.take(START_BYTES));
     let mut line = || -> io::Result<String> {

@@ -49,6 +49,6 @@ pub use results::{CaseInfo, Key, Measured, RUN_FILE, Results, ResultsError};
 pub use sample::{CpuShares, Mark};
 pub use variants::VariantPair;
 
-/// More per second than all CPUs of the largest machine do together, and than any command prints of
-/// itself. Squares of sums of rates up to this stay finite.
+/// An upper limit for rates: more than all CPUs of the largest machine complete per second. Squares
+/// of sums of rates up to this limit stay finite.
 pub const MAX_RATE: f64 = 1e30;

@@ -11,7 +11,7 @@ use crate::{CaseId, CpuShares, Mark, Mode};
 
 /// Confidence of all intervals.
 pub const CONFIDENCE: f64 = 0.95;
-/// Most tasks of a point; beyond it a mistyped number is likelier than a machine that large.
+/// Maximum tasks of a point. A larger number is more likely a typing error than a real machine.
 pub const MAX_TASKS: u32 = 16384;
 
 /// Which point: one testcase in one mode with one task count.
@@ -46,19 +46,19 @@ pub struct Point {
     pub low: f64,
     /// Upper end of the interval of the median.
     pub high: f64,
-    /// Confidence of that interval: [`CONFIDENCE`], or what so few rounds can give.
+    /// Confidence of that interval: [`CONFIDENCE`], or less with too few rounds.
     pub confidence: f64,
     /// The rate of each round.
     pub rounds: Vec<f64>,
-    /// How the tasks differ, where the format says so.
+    /// How the tasks differ, if the format contains it.
     pub per_task: Option<PerTask>,
-    /// Where the CPUs of the point were, averaged over the samples.
+    /// How the CPUs of the point spent their time, averaged over the samples.
     pub cpu: Option<CpuShares>,
     /// Number of samples that count.
     pub samples: u64,
     /// How many of them are marked.
     pub marked: u64,
-    /// How many of them carry each mark.
+    /// Sample counts by mark.
     pub marks: BTreeMap<Mark, u64>,
 }
 
@@ -104,7 +104,7 @@ impl Point {
         .relative_half_width()
     }
 
-    /// Whether there is an interval: one round tells nothing of its spread.
+    /// Whether there is an interval. One round has none.
     pub fn has_interval(&self) -> bool {
         self.rounds.len() > 1
     }

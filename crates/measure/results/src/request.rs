@@ -1,4 +1,4 @@
-//! How a run was made.
+//! The parameters of a run.
 
 use knee_host::{Environment, Placement};
 use schemars::JsonSchema;
@@ -36,31 +36,31 @@ pub struct Request {
     pub warmup: f64,
     /// Seconds that a testcase may take to start.
     pub start_timeout: f64,
-    /// Keep adding rounds until the interval of a point is within this share of its median.
+    /// Add rounds until the interval of a point is within this share of its median.
     pub precision: Option<f64>,
-    /// Seconds of measuring per point after which `precision` gives up.
+    /// Seconds of measuring per point after which `precision` adds no more rounds.
     pub max_time: f64,
     /// Order of the points within a round.
     pub order: Order,
-    /// Seed of all that is random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Which CPUs come first.
+    /// The placement order.
     pub placement: Placement,
-    /// The CPUs in the order in which tasks are put on them.
+    /// The CPUs, in placement order.
     pub cpus: Vec<u32>,
-    /// Where testcases keep their files.
+    /// Directory for the files of testcases.
     pub dir: std::path::PathBuf,
     /// Whether this run measures the noise floor.
     pub aa: bool,
 }
 
-/// Where and how results were taken.
+/// The origin of results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Origin {
     /// The machine.
     pub environment: Environment,
-    /// What was asked for.
+    /// What the user requested.
     pub request: Request,
-    /// Whether all of it is there.
+    /// Whether all of it was measured.
     pub complete: bool,
 }

@@ -20,10 +20,10 @@ pub const RUN_FILE: &str = "run.json";
 /// What testcases count unless they say otherwise.
 pub(crate) const ITERATIONS: &str = "iterations";
 
-/// What a rate belongs to. Output of will-it-scale does not say everything.
+/// What a rate belongs to. Output of will-it-scale does not contain all of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Key {
-    /// What was measured; named by its description where there is no name.
+    /// The case, or its description if the name is unknown.
     #[serde(rename = "testcase")]
     pub case: CaseId,
     /// Processes or threads.
@@ -48,45 +48,44 @@ impl fmt::Display for Key {
     }
 }
 
-/// What was measured of a key.
+/// The measurements for a key.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured {
     /// The rate of each round, per second.
     pub rounds: Vec<f64>,
-    /// How many samples they are made of, and how many of those are marked as disturbed.
+    /// The number of samples behind the rates, and how many of them are marked as disturbed.
     pub samples: u64,
     /// See `samples`.
     pub marked: u64,
-    /// How many samples carry each mark.
+    /// Sample counts by mark.
     pub marks: BTreeMap<Mark, u64>,
-    /// How the tasks differ, where the format says so.
+    /// How the tasks differ, if the format contains it.
     pub per_task: Option<PerTask>,
-    /// Where the CPUs were, averaged over the samples, where the format says so.
+    /// How the CPUs spent their time, averaged over the samples, if the format contains it.
     pub cpu: Option<CpuShares>,
-    /// Why there is nothing, or not all that was asked for.
+    /// Why results are missing or incomplete.
     pub gap: Option<String>,
-    /// Whether no round was free of disturbance.
+    /// Whether every round was disturbed.
     pub all_disturbed: bool,
     /// Median speed of the machine before these rounds, in steps of the reference loop per second;
-    /// `None` where the format does not say.
+    /// `None` if the format does not contain it.
     pub reference: Option<f64>,
 }
 
-/// What is known of a testcase.
+/// Information about a testcase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CaseInfo {
     /// Its family; `None` for a testcase that knee does not know.
     pub family: Option<Family>,
-    /// What one iteration does; empty where nobody says so.
+    /// What one iteration does; empty if unknown.
     pub description: String,
     /// What its rates count, in the plural.
     pub unit: String,
-    /// Bytes that one of them moves; 0 where that is of no interest.
+    /// Bytes that one of them moves; 0 if not applicable.
     pub bytes: u64,
     /// Shortest useful interval, in seconds.
     pub min_interval: f64,
-    /// Whether it is a command whose rates are invocations, so that their times are of more
-    /// interest.
+    /// Whether it is a command whose rates are invocations, so that times are more meaningful.
     pub timed: bool,
 }
 
@@ -123,11 +122,11 @@ impl Measured {
 pub struct Results {
     /// Where they come from, as the user named it.
     pub source: PathBuf,
-    /// All that was measured, or should have been.
+    /// All points that were measured, or should have been.
     pub points: BTreeMap<Key, Measured>,
     /// The testcases.
     pub cases: BTreeMap<CaseId, CaseInfo>,
-    /// Where and how they were taken, where the format says so.
+    /// Where and how they were measured, if the format contains it.
     pub origin: Option<Origin>,
 }
 
@@ -139,16 +138,16 @@ pub enum ResultsError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// There is no such file.
+    /// A file that does not exist.
     #[error("{}: no such file or directory", .path.display())]
     Missing {
-        /// What was named.
+        /// The path.
         path: PathBuf,
     },
-    /// A line that does not belong there.
+    /// An invalid line.
     #[error("{}:{line}: {reason}", .path.display())]
     Malformed {
         /// The file.
@@ -181,7 +180,7 @@ impl Results {
         self.points.keys().map(|key| &key.case).collect()
     }
 
-    /// Fills in family and description of testcases, which foreign files do not tell.
+    /// Fills in family and description of testcases, which foreign files do not contain.
     pub fn describe(&mut self, known: impl Fn(&CaseId) -> Option<(Family, &'static str)>) {
         for (id, case) in &mut self.cases {
             if let (None, Some((family, description))) = (case.family, known(id)) {
@@ -191,7 +190,7 @@ impl Results {
         }
     }
 
-    /// All curves, by name and mode. What does not say its mode or task count is on none.
+    /// All curves, by name and mode. Results without a mode or task count are on no curve.
     pub fn curves(&self) -> Vec<Curve> {
         let mut curves: BTreeMap<(&CaseId, Mode), Vec<Point>> = BTreeMap::new();
         for (key, measured) in &self.points {
@@ -212,7 +211,7 @@ impl Results {
         }
     }
 
-    /// Adds a round, of a testcase of will-it-scale's.
+    /// Adds a round of a testcase of will-it-scale.
     pub(crate) fn add(&mut self, key: Key, rate: f64, samples: u64) {
         self.cases.entry(key.case.clone()).or_default();
         let measured = self.points.entry(key).or_default();
@@ -220,7 +219,7 @@ impl Results {
         measured.samples += samples;
     }
 
-    /// Notes that a round of `key` has no result.
+    /// Records that a round of `key` has no result.
     pub(crate) fn miss(&mut self, key: Key, reason: String) {
         self.points.entry(key).or_default().gap = Some(reason);
     }

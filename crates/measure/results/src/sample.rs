@@ -1,4 +1,4 @@
-//! What is known of an interval beside its rates.
+//! Properties of an interval in addition to its rates.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Mark {
-    /// A task waited for its CPU while other work had it.
+    /// A task was preempted by other work on its CPU.
     Starved,
-    /// The hypervisor took the CPU away.
+    /// The hypervisor took the CPU (steal time).
     Steal,
-    /// The measuring process came late: the interval is much longer than asked for.
+    /// The measuring process was late: the interval is much longer than requested.
     Late,
     /// The clocks disagree about the length of the interval.
     Clock,
-    /// A task counted nothing in this interval.
+    /// A task completed no iteration in this interval.
     Stalled,
 }
 
@@ -28,11 +28,11 @@ pub struct CpuShares {
     pub user: f64,
     /// In the kernel, interrupts included.
     pub system: f64,
-    /// Idle or waiting for a disk.
+    /// Idle or waiting for I/O.
     pub idle: f64,
     /// Taken by the hypervisor.
     pub steal: f64,
-    /// Idle share of the whole machine: what will-it-scale's CSV calls idle.
+    /// Idle share of the whole machine, as in will-it-scale's CSV.
     pub machine_idle: f64,
 }
 

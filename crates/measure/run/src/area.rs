@@ -51,7 +51,7 @@ struct Common {
     object: SharedObject,
 }
 
-/// What one task tells the runner.
+/// What one task reports to the runner.
 #[repr(C, align(4096))]
 pub struct Slot {
     count: Padded<AtomicU64>,
@@ -68,7 +68,7 @@ impl Slot {
         &self.count.0
     }
 
-    /// How fast the reference loop ran, steps per second; 0 before it has.
+    /// Speed of the reference loop in steps per second; 0 before it has run.
     pub fn speed(&self) -> f64 {
         f64::from_bits(self.speed.load(Ordering::Acquire))
     }
@@ -78,7 +78,7 @@ impl Slot {
         self.thread.load(Ordering::Acquire)
     }
 
-    /// Why the task failed, where it could still say so.
+    /// Why the task failed, if it could still report a reason.
     pub fn error(&self) -> Option<TaskError> {
         let len = self.message_len.load(Ordering::Acquire) as usize;
         let bytes: Vec<u8> =
@@ -90,7 +90,7 @@ impl Slot {
         })
     }
 
-    /// Leaves `error` for the runner; a text that is too long is cut.
+    /// Leaves `error` for the runner; a long text is truncated.
     pub fn set_error(&self, error: &TaskError) {
         let bytes = error.during.as_bytes();
         let bytes = &bytes[..bytes.len().min(MESSAGE_BYTES)];
@@ -102,7 +102,7 @@ impl Slot {
     }
 }
 
-/// The shared mapping. Children made by `fork` inherit it.
+/// The shared mapping. Children created by `fork` inherit it.
 pub struct Area {
     base: NonNull<Common>,
     tasks: usize,
@@ -158,7 +158,8 @@ impl Area {
         &self.common().object
     }
 
-    /// Set by the task of a plug-in that starts a helper: nobody can tell from outside.
+    /// Set by the task of a plug-in when it starts a helper, because knee cannot detect this from
+    /// outside.
     pub fn helpers(&self) -> &AtomicBool {
         &self.common().helpers.0
     }
@@ -168,12 +169,12 @@ impl Area {
         self.bell.as_fd()
     }
 
-    /// How many tasks have reported ready.
+    /// The number of tasks that have reported ready.
     pub fn ready(&self) -> usize {
         self.common().ready.0.load(Ordering::Acquire) as usize
     }
 
-    /// Called by task `nr`: says how fast its CPU is, reports ready and sleeps until the gate
+    /// Called by task `nr`: reports the speed of its CPU, reports ready and sleeps until the gate
     /// opens.
     pub(crate) fn wait_for_start(&self, nr: usize) {
         let thread = rustix::thread::gettid().as_raw_pid();

@@ -1,22 +1,21 @@
-//! Calls to the system that fail: errors that name the call, for tasks, whose loops have no time
-//! for more.
+//! Failed system calls: errors that name the call, for tasks, whose loops must be short.
 
 use std::borrow::Cow;
 
 use rustix::io::Errno;
 
-/// Why a task could not go on.
+/// Why a task could not continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{during}{}", .errno.map(|e| format!(": {}", describe(e))).unwrap_or_default())]
 pub struct TaskError {
-    /// The call that failed, or what was found to be wrong.
+    /// The call that failed, or what is wrong.
     pub during: Cow<'static, str>,
-    /// What the kernel said, where it did.
+    /// The kernel's error, if there is one.
     pub errno: Option<Errno>,
 }
 
 impl TaskError {
-    /// Something that the kernel did not refuse but that is wrong all the same.
+    /// An error that the kernel did not report.
     pub fn found(what: impl Into<Cow<'static, str>>) -> Self {
         Self { during: what.into(), errno: None }
     }
@@ -57,9 +56,9 @@ impl<T> During<T> for std::io::Result<T> {
     }
 }
 
-/// For reads and writes that must move all they were asked to.
+/// For reads and writes that must transfer all bytes.
 pub trait Whole {
-    /// A [`TaskError`] that names `call` unless all `bytes` were moved.
+    /// A [`TaskError`] that names `call`, unless it transferred all `bytes`.
     fn whole(self, bytes: usize, call: &'static str) -> Result<(), TaskError>;
 }
 

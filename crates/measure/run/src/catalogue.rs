@@ -1,4 +1,4 @@
-//! The testcases that there are, and those that the words of a command line stand for: names, globs,
+//! The available testcases, and how words on the command line select them: names, globs,
 //! `family:NAME`, `NAME@KEY=VALUE`.
 
 use glob::Pattern;
@@ -13,7 +13,7 @@ use crate::testcase::Testcase;
 #[derive(Clone, Copy)]
 pub struct Catalogue(pub &'static [&'static [&'static [Testcase]]]);
 
-/// What a glob has and no name.
+/// Characters that occur in globs but not in names.
 const GLOB: [char; 3] = ['*', '?', '['];
 
 /// A testcase with a value for each of its parameters.
@@ -26,13 +26,13 @@ pub struct Selected {
 }
 
 impl Selected {
-    /// Its identity. What does the same has the same.
+    /// Its identity. Equivalent selections have the same identity.
     pub fn id(&self) -> CaseId {
         let params = self.settings.params(self.testcase.parameters);
         CaseId { params, ..CaseId::new(self.testcase.name) }
     }
 
-    /// The testcase as will-it-scale has it.
+    /// The testcase with the behaviour of will-it-scale.
     pub fn original(testcase: &'static Testcase) -> Self {
         let chosen: Vec<_> = testcase.original.iter().map(|c| (c.key, c.value)).collect();
         let settings = testcase.settings(&chosen).expect("a choice of its own");
@@ -52,38 +52,38 @@ impl Selected {
     }
 }
 
-/// A word that stands for no testcase.
+/// A word that selects no testcase.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
     /// No testcase or family of this name.
     #[error("no {what} {name:?}{}; `knee list` shows all", suggestion(.nearest))]
     Unknown {
-        /// What was looked for.
+        /// The kind of name.
         what: &'static str,
         /// What was typed.
         name: String,
-        /// What may have been meant.
+        /// Similar names.
         nearest: Vec<String>,
     },
-    /// A parameter that the testcase does not have, or not like this.
+    /// A parameter or value that the testcase does not have.
     #[error("{testcase} has {error}{}", elsewhere(.others))]
     Parameter {
         /// Its name.
         testcase: String,
         /// What is wrong.
         error: ParameterError,
-        /// Testcases that have what was typed.
+        /// Testcases that do have it.
         others: Vec<&'static str>,
     },
-    /// What follows an `@` has no key.
+    /// The text after an `@` has no key.
     #[error("{word:?}: parameters are written KEY=VALUE{}", values(.parameters))]
     NoKey {
         /// What was typed.
         word: String,
-        /// What the testcase has.
+        /// The parameters of the testcase.
         parameters: Vec<String>,
     },
-    /// A glob that cannot be one.
+    /// An invalid glob.
     #[error("{pattern:?} is not a glob: {reason}")]
     BadGlob {
         /// What was typed.
@@ -100,7 +100,7 @@ fn suggestion(nearest: &[String]) -> String {
     }
 }
 
-/// How many testcases with a parameter an error names.
+/// Maximum testcases with a parameter to list in an error.
 const NAMED: usize = 3;
 
 fn elsewhere(others: &[&str]) -> String {
@@ -121,7 +121,7 @@ fn values(parameters: &[String]) -> String {
     }
 }
 
-/// Keys and values behind an `@`; none if one of them has no key.
+/// Keys and values after an `@`; `None` if one of them has no key.
 fn pairs(params: &str) -> Option<Vec<(&str, &str)>> {
     params.split(',').map(|param| param.split_once('=')).collect()
 }
@@ -132,7 +132,7 @@ impl Catalogue {
         self.0.iter().copied().flatten().copied().flatten()
     }
 
-    /// The testcase called `name`.
+    /// The testcase named `name`.
     pub fn find(self, name: &str) -> Option<&'static Testcase> {
         self.all().find(|testcase| testcase.name == name)
     }

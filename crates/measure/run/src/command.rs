@@ -1,4 +1,5 @@
-//! A round of a command: runs it once, takes the time, and ends whatever it leaves behind.
+//! A round of a command: runs it once, measures the time, and terminates the processes that it
+//! leaves behind.
 
 use std::ffi::OsStr;
 use std::io;
@@ -21,13 +22,13 @@ use rustix::time::ClockId;
 use crate::job::{Command, Failure, FailureKind, Job, Phase, Sample, Score};
 use crate::stopped::Stopped;
 
-/// With one of these a line means something to a shell.
+/// A line with one of these characters needs a shell.
 const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";
-/// How much of the end of the output is kept.
+/// How much of the end of the output to keep.
 const TAIL_BYTES: usize = 64 << 10;
-/// How long an interrupted command may take to end by itself.
+/// How long an interrupted command may take to exit.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-/// What a command has to be: the question comes back in several ways.
+/// Advice for a command that cannot be started or that fails.
 const ADVICE: &str = "run it by hand to see why";
 
 /// Runs `command` once as `job` says. The sample is the invocation.
@@ -46,7 +47,7 @@ pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result
     Ok(Sample { phase, seconds, rates: vec![rate], cpu: None, reference: None, marks: Vec::new() })
 }
 
-/// A started command. Dropping it ends all of its process group.
+/// A running command. Dropping it terminates its process group.
 struct Running {
     child: Child,
     note: Option<DeadMansNote>,
@@ -76,7 +77,7 @@ impl Running {
         Ok(Self { child, note, stdout: Vec::new(), stderr: Vec::new() })
     }
 
-    /// Until it has ended; its output is taken meanwhile, lest it wait for room in a pipe.
+    /// Waits until it exits. Reads its output meanwhile, so that it never blocks on a full pipe.
     fn wait(&mut self, interrupt: &Interrupt) -> Result<(), Stopped> {
         let failed = |error: Errno| Failure::runner(format!("cannot watch a command: {error}"));
         let pid = Pid::from_child(&self.child);
@@ -120,7 +121,7 @@ impl Running {
         }
     }
 
-    /// Asks the whole group to end.
+    /// Asks the whole group to exit.
     fn end(&self, exit: &impl AsFd) {
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
         let deadline = Instant::now() + END_PATIENCE;
@@ -133,7 +134,7 @@ impl Running {
         }
     }
 
-    /// A failure unless it ended well.
+    /// Returns a failure unless it exited successfully.
     fn check(&mut self, line: &str) -> Result<(), Failure> {
         use std::os::unix::process::ExitStatusExt;
         // What it started dies before it is reaped: until then its group is nobody else's.

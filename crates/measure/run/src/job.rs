@@ -1,6 +1,6 @@
-//! What the runner of one round is told, and what it tells: a job in, events out, a line of JSON
-//! each, over its standard input and output. The input stays open for as long as the answer is
-//! wanted; closing it ends the round.
+//! The protocol between knee and the runner of one round: a job in, events out, each a line of JSON
+//! on standard input and output. The input stays open while knee wants the result; closing it ends
+//! the round.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::TaskError;
 
-/// Seconds that a testcase may take to get ready unless the user says otherwise.
+/// Default time in seconds for a testcase to get ready.
 pub const START_TIMEOUT: f64 = 30.0;
 
-/// Where the loop comes from.
+/// The source of the loop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Source {
@@ -24,7 +24,7 @@ pub enum Source {
         /// The shared object.
         plugin: PathBuf,
     },
-    /// A command of its own; it needs no runner.
+    /// A command, which needs no runner.
     Command {
         /// What to run.
         command: Command,
@@ -33,10 +33,10 @@ pub enum Source {
     BuiltIn {},
 }
 
-/// A command that is measured as a whole.
+/// A command that is measured from start to end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Command {
-    /// As typed; [`Command::TASKS`] in it stands for the task count.
+    /// The command line as typed; [`Command::TASKS`] in it stands for the task count.
     pub line: String,
     /// What its rate is.
     pub score: Score,
@@ -45,20 +45,20 @@ pub struct Command {
 }
 
 impl Command {
-    /// Stands for the task count in a command.
+    /// Placeholder for the task count in a command.
     pub const TASKS: &str = "{tasks}";
 
-    /// Whether it can be told how many tasks to run.
+    /// Whether the command contains the placeholder for the task count.
     pub fn takes_tasks(&self) -> bool {
         self.line.contains(Self::TASKS)
     }
 }
 
-/// What is taken for the rate of a command.
+/// What the rate of a command is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Score {
-    /// Invocations per second: the time it takes is what counts.
+    /// Invocations per second, from the time that the command takes.
     Time,
     /// The last number on its standard output.
     Printed,
@@ -77,7 +77,7 @@ pub struct Job {
     pub tasks: u32,
     /// The CPUs that tasks may use, in the order of the placement.
     pub cpus: Vec<u32>,
-    /// Whether each task is bound to one of them; if not, to all.
+    /// Whether each task is bound to one of them, instead of to all.
     pub pin: bool,
     /// A CPU that no task uses, for the measuring process.
     pub sampler_cpu: Option<u32>,
@@ -85,7 +85,7 @@ pub struct Job {
     pub warmup: f64,
     /// Seconds from sample to sample.
     pub interval: f64,
-    /// Seconds that preparing may take, and again seconds until all tasks are ready.
+    /// Seconds that preparation may take, and again seconds until all tasks are ready.
     pub start_timeout: f64,
     /// Number of samples; `None`: until the input is closed.
     pub samples: Option<u64>,
@@ -101,7 +101,7 @@ pub struct Job {
     pub layout: u32,
 }
 
-/// How many layouts there are: those of a page of environment.
+/// The number of layouts: the offsets within a page of environment.
 pub const LAYOUTS: u32 = 4096;
 /// Most small maps and one; two leaves of the maple tree (`MAPLE_RANGE64_SLOTS` of
 /// linux/maple_tree.h is 16).
@@ -129,7 +129,7 @@ pub enum Event {
     Sample(Sample),
     /// The round has failed; nothing follows.
     Failed(Failure),
-    /// The round is over, and nothing of it is left.
+    /// The round is over, and has left nothing behind.
     Done,
 }
 
@@ -137,7 +137,7 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Caches, allocators and clocks settle; not used.
+    /// Warm-up: caches, allocators and clocks settle. Does not count.
     Warmup,
     /// Counts.
     Measure,
@@ -152,12 +152,12 @@ pub struct Sample {
     pub seconds: f64,
     /// Steps per second of each task, each over its own measured interval.
     pub rates: Vec<f64>,
-    /// Where the CPUs of the point were; `None` where /proc/stat cannot be read.
+    /// How the CPUs of the point spent the interval; `None` if /proc/stat cannot be read.
     pub cpu: Option<CpuShares>,
     /// Steps per second of the reference loop before the round, averaged over the tasks; `None`
     /// where it was not run.
     pub reference: Option<f64>,
-    /// Reasons to distrust it.
+    /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
 }
 
@@ -171,7 +171,7 @@ pub enum FailureKind {
     CannotRun,
     /// A task was killed, aborted, reported an error or returned.
     Died,
-    /// A task counted nothing, or the testcase never became ready.
+    /// A task completed no iteration, or the testcase never became ready.
     Hung,
     /// The runner itself failed.
     Runner,
@@ -180,7 +180,7 @@ pub enum FailureKind {
 /// A failure and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
-    /// What sort of failure.
+    /// The kind of failure.
     pub kind: FailureKind,
     /// What happened.
     pub reason: String,
@@ -205,7 +205,7 @@ impl Failure {
 }
 
 impl From<TaskError> for Failure {
-    /// Some errors mean that the machine does not offer what the testcase is about.
+    /// Some errors mean that the machine lacks something that the testcase needs.
     fn from(error: TaskError) -> Self {
         let remedy = match error.errno {
             Some(Errno::NOSYS) => "this kernel lacks the system call; use a newer one",
@@ -225,6 +225,6 @@ impl From<TaskError> for Failure {
     }
 }
 
-/// Advice for a task that died without naming a cause that can be mended.
+/// Advice for a task that died without a known cause.
 pub(crate) const DIED_REMEDY: &str =
     "run it with one task (-t 1) to see whether it also fails alone";

@@ -25,15 +25,15 @@ use crate::job::{DIED_REMEDY, Event, Failure, FailureKind, Job, Sample, Source};
 use crate::runner::SUBCOMMAND;
 use crate::stopped::Stopped;
 
-/// How much later than planned the next event may come before the runner counts as hung.
+/// How late the next event may be before the runner counts as hung.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The runner has limits of its own for the set-up, and should be the one to say so.
+/// The runner has its own limits for the set-up, and should report their violation itself.
 const STARTUP_PATIENCE: Duration = Duration::from_secs(2);
-/// More patience with many tasks, for each.
+/// Additional time for each task.
 const PATIENCE_PER_TASK: Duration = Duration::from_millis(50);
-/// How long a runner may take to clean up when it is told to stop.
+/// How long a runner may take to clean up after a request to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
-/// What of the tasks' error output is kept to explain a failure.
+/// How much of the tasks' error output to keep, to explain a failure.
 const STDERR_KEPT: usize = 2048;
 
 /// How to start a runner.
@@ -41,10 +41,10 @@ pub struct Launcher {
     program: PathBuf,
 }
 
-/// Runs one round: for real, or from a script in tests.
+/// Runs one round, for real or from a script in tests.
 pub trait Executor {
-    /// Runs one round, in a runner or as a command; `receive` gets the testcase's description and
-    /// each sample as it is taken.
+    /// Runs one round, in a runner or as a command. `receive` gets the testcase's description and
+    /// each sample as soon as it is taken.
     fn run(
         &mut self,
         job: &Job,
@@ -69,7 +69,7 @@ impl Executor for Launcher {
 }
 
 impl Launcher {
-    /// Runners are this same program.
+    /// A launcher that runs this same program as the runner.
     pub fn this_program() -> Self {
         // Not the path it was started by: that file may be replaced meanwhile.
         Self { program: "/proc/self/exe".into() }
@@ -120,10 +120,10 @@ impl Launcher {
 /// A started runner. Dropping it ends it and all of its tasks.
 struct Runner {
     child: Child,
-    /// Readable once the runner is dead, even where a process that a testcase started lives on
-    /// and holds its pipes open.
+    /// Readable once the runner is dead, even if a process that a testcase started survives and
+    /// keeps its pipes open.
     exit: OwnedFd,
-    /// Open for as long as the round is wanted.
+    /// Open while the round is wanted.
     input: Option<ChildStdin>,
     tasks: Option<Pid>,
     events: Vec<u8>,
@@ -180,7 +180,7 @@ impl Runner {
         }
     }
 
-    /// Waits for output and takes it in; `true` when no more will come.
+    /// Waits for output and reads it; `true` if no more will come.
     fn wait_and_read(&mut self, left: Duration, interrupt: &Interrupt) -> Result<bool, Stopped> {
         let (Some(events), Some(stderr)) = (&mut self.child.stdout, &mut self.child.stderr) else {
             return Ok(true);
@@ -224,7 +224,8 @@ impl Runner {
         ))
     }
 
-    /// Adds the last line of error output: an assertion says more than "was killed by SIGABRT".
+    /// Adds the last line of error output. For example, the text of an assertion is more useful
+    /// than "was killed by SIGABRT".
     fn with_last_words(&mut self, mut failure: Failure) -> Failure {
         if let Some(stderr) = &mut self.child.stderr {
             read_available(stderr, &mut self.stderr);
@@ -271,7 +272,7 @@ impl Drop for Runner {
     }
 }
 
-/// Keeps knee, which has samples to write down, on the CPU that no task uses.
+/// Keeps knee itself, which has to write samples, on the CPU that no task uses.
 struct Seat {
     before: CpuSet,
 }

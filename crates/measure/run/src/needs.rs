@@ -1,5 +1,5 @@
-//! Whether the machine offers what a testcase needs, asked before it is run: a testcase that
-//! cannot work here is reported with what to do, and the others run.
+//! Checks before a run whether the machine provides what a testcase needs. A testcase that cannot
+//! run here is reported with advice, and the others run.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -19,20 +19,20 @@ use crate::testcase::Need;
 /// Where Linux systems have a tmpfs.
 pub const TMPFS: &str = "/dev/shm";
 
-/// Descriptors of the runner itself, and those that its tasks inherit.
+/// Descriptors of the runner itself, including those that its tasks inherit.
 const OPEN_FILES_OF_RUNNER: u64 = 64;
 
-/// The situation in which a testcase would run.
+/// The conditions under which a testcase would run.
 pub struct Context<'a> {
-    /// Where its files would be.
+    /// The directory for its files.
     pub dir: &'a Path,
     /// Processes or threads.
     pub mode: Mode,
-    /// How many tasks.
+    /// Task count.
     pub tasks: u32,
 }
 
-/// Whether `need` is met; if not, what is missing and what to do.
+/// Checks whether `need` is met; if not, returns what is missing and what to do.
 pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
     let tasks = u64::from(context.tasks);
     match need {

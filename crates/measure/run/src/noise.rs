@@ -23,20 +23,20 @@ use crate::record::{Machine, Rounds, RunRecord, all_round_rates, round_rates};
 /// measured, and are not read.
 pub const SCHEMA: u32 = 2;
 
-/// Rounds of an A/A run unless asked otherwise: two groups as large as an ordinary run.
+/// Default rounds of an A/A run: two groups as large as an ordinary run.
 pub const AA_ROUNDS: u32 = 10;
-/// Fewest rounds of an A/A run: with fewer, [`noise_floor`] has no two groups to compare.
+/// Fewest rounds of an A/A run; with fewer, [`noise_floor`] cannot form two groups.
 pub const AA_ROUNDS_AT_LEAST: u32 = 4;
 
-/// Medians of rounds of the same thing do not differ by more than this share.
+/// Upper limit for the relative difference between medians of identical rounds.
 const RELATIVE: std::ops::RangeInclusive<f64> = 0.0..=1e6;
 /// Products of the same decimal numbers may differ in the last bits.
 const ROUNDING: f64 = 1e-9;
 
-/// Why floors cannot be read or kept.
+/// Why floors cannot be read or saved.
 #[derive(Debug, thiserror::Error)]
 pub enum NoiseError {
-    /// There is nowhere to keep them.
+    /// No directory is configured for them.
     #[error("neither XDG_STATE_HOME nor HOME is set")]
     NoPlace,
     /// The file cannot be used.
@@ -44,10 +44,11 @@ pub enum NoiseError {
     Io {
         /// The file, or the directory for it.
         path: PathBuf,
-        /// What the system said; part of the message, and no `source` that would repeat it.
+        /// The system's error. It is part of the message, and not a `source`, which would repeat
+        /// it.
         error: io::Error,
     },
-    /// Not what knee writes.
+    /// A file that knee did not write, or that is damaged.
     #[error(
         "{}: {reason}; remove the file, and measure the noise floor again: knee run --aa",
         .path.display()
@@ -58,7 +59,7 @@ pub enum NoiseError {
         /// What is wrong, and where.
         reason: String,
     },
-    /// A later knee wrote it.
+    /// A newer knee wrote it.
     #[error("{} has schema {found}, but this knee reads {SCHEMA}; use the knee that wrote it",
             .path.display())]
     Newer {
@@ -69,19 +70,20 @@ pub enum NoiseError {
     },
 }
 
-/// How a point was measured, as far as its noise depends on it.
+/// The measurement parameters of a point that affect its noise.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Conditions {
     /// Seconds per sample.
     pub interval: f64,
     /// Samples per round.
     pub samples: u64,
-    /// Which CPUs come first.
+    /// The placement order.
     pub placement: Placement,
 }
 
 impl Conditions {
-    /// How a run measures a testcase whose shortest useful interval is `shortest` seconds.
+    /// The parameters with which a run measures a testcase whose shortest useful interval is
+    /// `shortest` seconds.
     pub fn of(request: &Request, shortest: f64) -> Self {
         Self {
             interval: request.interval.max(shortest),
@@ -90,7 +92,7 @@ impl Conditions {
         }
     }
 
-    /// Whether rounds are as long and tasks sit as in `other`.
+    /// Whether rounds have the same length and tasks the same placement as in `other`.
     pub fn alike(&self, other: &Self) -> bool {
         let seconds = |c: &Self| c.interval * c.samples as f64;
         self.placement == other.placement && (seconds(self) / seconds(other) - 1.0).abs() < ROUNDING
@@ -108,7 +110,7 @@ pub struct PointNoise {
     pub conditions: Conditions,
     /// The relative difference of medians that 95% of A/A comparisons stay below.
     pub relative: f64,
-    /// From how many rounds.
+    /// The number of rounds it is computed from.
     pub rounds: usize,
     /// When the run began, RFC 3339 in UTC.
     pub measured_at: String,
@@ -122,15 +124,15 @@ pub struct NoiseFloors {
     /// The machine they hold for.
     #[serde(flatten)]
     pub machine: Machine,
-    /// Median over the points: for points that were not measured.
+    /// Median over the points. Used for points that were not measured.
     pub typical: f64,
-    /// Each point, once for each way in which it was measured.
+    /// The points, with one entry for each set of measurement parameters.
     pub points: Vec<PointNoise>,
 }
 
 impl NoiseFloors {
-    /// From the finished `rounds` of an A/A run; `None` where no point has enough of them. Where
-    /// too few rounds are undisturbed, the disturbed ones count too: their floor is the higher.
+    /// Computes floors from the finished `rounds` of an A/A run; `None` if no point has enough
+    /// rounds. If too few rounds are undisturbed, disturbed ones count too, and raise the floor.
     pub fn of_run(run: &RunRecord, rounds: &Rounds) -> Option<Self> {
         let points = run
             .points()
@@ -160,7 +162,7 @@ impl NoiseFloors {
         self.measured(point).unwrap_or(self.typical)
     }
 
-    /// The floor of `point`, if that was measured itself.
+    /// The floor of `point`, if it was measured itself.
     pub fn measured(&self, point: &PointId) -> Option<f64> {
         self.points.iter().find(|p| p.point == *point).map(|p| p.relative)
     }
@@ -176,7 +178,7 @@ impl NoiseFloors {
         Ok(kept.and_then(|floors| floors.measured_as(&run.request, shortest)))
     }
 
-    /// As [`kept_for`](Self::kept_for), for results; a file that cannot be used is none.
+    /// Like [`kept_for`](Self::kept_for), for results. An unreadable file counts as missing.
     pub fn load(results: &Results) -> Option<Self> {
         let origin = results.origin.as_ref()?;
         let kept = read(&Machine::from(&origin.environment)).ok().flatten()?;

@@ -17,11 +17,11 @@ pub struct Case {
     pub id: CaseId,
     /// Family.
     pub family: Family,
-    /// What one iteration does; of a plug-in it is known only once it has run.
+    /// What one iteration does. For a plug-in, it is known only after the plug-in has run.
     pub description: String,
     /// What its rates count, in the plural.
     pub unit: String,
-    /// Bytes that one of them moves; 0 where that is of no interest.
+    /// Bytes that one of them moves; 0 if not applicable.
     pub bytes: u64,
     /// Steps of the loop that make one of them.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -29,7 +29,7 @@ pub struct Case {
     /// Shortest useful interval, in seconds.
     #[serde(default)]
     pub min_interval: f64,
-    /// Whether its tasks share an object of one process, so that it is measured as threads only.
+    /// Whether its tasks share an object within one process, so that it runs only as threads.
     #[serde(default)]
     pub is_threads_only: bool,
     /// CPUs of the placement that a task occupies: 2 with a helper on the next CPU.

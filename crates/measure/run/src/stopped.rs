@@ -4,14 +4,14 @@ use std::io;
 
 use crate::job::Failure;
 
-/// Why a round gave no complete result.
+/// Why a round did not complete.
 #[derive(Debug)]
 pub enum Stopped {
-    /// Something failed; the samples before it were delivered.
+    /// A failure. The samples before it were delivered.
     Failed(Failure),
     /// A signal asked knee to stop.
     Interrupted(i32),
-    /// The receiver of the samples wanted no more.
+    /// The receiver of the samples does not want any more.
     ByReceiver(io::Error),
 }
 

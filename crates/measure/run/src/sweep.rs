@@ -1,4 +1,4 @@
-//! The run itself: rounds of all points, interleaved, until there is enough of each.
+//! The run itself: interleaved rounds of all points, until each has enough.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,40 +19,40 @@ use crate::record::{
 use crate::stopped::Stopped;
 use crate::testcase::Need;
 
-/// What starting and ending a round costs beside its samples, in seconds; for estimates only.
+/// Seconds that it takes to start and end a round, in addition to its samples; only for estimates.
 const ROUND_OVERHEAD: f64 = 0.01;
 
-/// Is told how a run gets on.
+/// Receives the progress of a run.
 pub trait Observer {
-    /// A round of `point` begins; `left` is the estimate of the seconds until the end, where there
-    /// can be one.
+    /// A round of `point` begins; `left` is the estimated number of seconds until the end, if
+    /// known.
     fn round(&mut self, point: &PointId, round: u32, done: usize, of: usize, left: Option<f64>);
-    /// A point has failed and is given up.
+    /// A point has failed, and is not measured further.
     fn failed(&mut self, failure: &PointFailure);
 }
 
-/// How a run that could be recorded ended.
+/// How a recorded run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// By itself.
+    /// It completed.
     Done,
-    /// By this signal.
+    /// This signal ended it.
     Interrupted(i32),
 }
 
-/// A run on its way.
+/// A running run.
 pub struct Sweep<'a> {
     /// Its description; failures are added to it.
     pub run: &'a mut RunRecord,
     /// Its record.
     pub writer: &'a mut Writer,
-    /// Who runs the rounds.
+    /// Runs the rounds.
     pub executor: &'a mut dyn Executor,
-    /// Who is told.
+    /// Receives the progress.
     pub observer: &'a mut dyn Observer,
-    /// How it can be stopped.
+    /// Interrupts the run.
     pub interrupt: &'a Interrupt,
-    /// The testcases there are.
+    /// The available testcases.
     pub catalogue: Catalogue,
 }
 
@@ -66,7 +66,7 @@ struct Progress {
 }
 
 impl Sweep<'_> {
-    /// Measures what is not yet in `finished`, the rounds that the record already holds.
+    /// Measures all rounds that are not in `finished`, the rounds that the record already contains.
     pub fn run(&mut self, finished: &Rounds) -> Result<Ended, RecordError> {
         let mut work = WorkDirs::new(&self.run.request.dir);
         let points = self.run.points();
@@ -134,7 +134,7 @@ impl Sweep<'_> {
         Ok(Ended::Done)
     }
 
-    /// Whether a point needs rounds beyond those it has.
+    /// Whether a point needs more rounds.
     fn wants_more(&self, progress: &Progress) -> bool {
         let request = &self.run.request;
         if progress.failed {
@@ -152,7 +152,7 @@ impl Sweep<'_> {
         })
     }
 
-    /// Gives up the points that want rounds and cannot have them here.
+    /// Marks the points that need rounds but cannot run here as failed.
     fn check_needs(
         &mut self,
         points: &[PointId],
@@ -176,7 +176,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// What a case needs of the machine.
+    /// The requirements of a case.
     fn needs(&self, case: &Case) -> Result<&'static [Need], Failure> {
         if !case.is_built_in() {
             return Ok(&[]);
@@ -320,13 +320,13 @@ impl Progress {
     }
 }
 
-/// The failure of a testcase that only another version of knee has.
+/// The failure of a testcase that only a different version of knee has.
 fn unknown(error: &SelectError) -> Failure {
     let remedy = "use the knee that wrote the record";
     Failure::new(FailureKind::CannotRun, error.to_string(), remedy)
 }
 
-/// The failure of a testcase whose files stay: measured or not, more rounds would fill the disk.
+/// The failure of a testcase whose files cannot be removed. More rounds would fill the disk.
 fn left_over(dir: &Path, error: &io::Error) -> Failure {
     Failure::new(
         FailureKind::CannotRun,
@@ -335,15 +335,15 @@ fn left_over(dir: &Path, error: &io::Error) -> Failure {
     )
 }
 
-/// A CPU for the measuring process: the last one of the placement, where neither a task of the
-/// point nor a helper of one sits on it.
+/// A CPU for the measuring process: the last one of the placement on which neither a task of the
+/// point nor a helper runs.
 pub fn spare_cpu(cpus: &[u32], tasks: u32, case: &Case) -> Option<u32> {
     (u64::from(tasks) * case.cpus_per_task < cpus.len() as u64)
         .then(|| cpus.last().copied())
         .flatten()
 }
 
-/// The directories of a run, made when they are first needed.
+/// The directories of a run, created on first use.
 struct WorkDirs {
     parent: PathBuf,
     disk: Option<WorkDir>,
@@ -371,7 +371,7 @@ impl WorkDirs {
     }
 }
 
-/// How bad a failure is for the run as a whole.
+/// The severity of a failure for the run as a whole.
 pub fn worst_kind(failures: &[PointFailure]) -> Option<FailureKind> {
     failures.iter().map(|f| f.failure.kind).max()
 }

@@ -1,4 +1,4 @@
-//! What a running testcase sees of knee: who it is, the start gate, its counter.
+//! The interface of knee to a running testcase: its number, the start gate, its counter.
 //!
 //! ```
 //! use knee_run::task::{Outcome, Task};
@@ -30,7 +30,7 @@ pub const SAME_CPU: Choice =
 pub const NEXT_CPU: Choice =
     Choice::new("helper", "next-cpu", "the helper of a task on the next CPU of the placement");
 
-/// A testcase runs until it is killed; coming back is failing.
+/// A testcase runs until it is killed; returning is a failure.
 pub type Outcome = Result<Infallible, TaskError>;
 
 /// One running copy of a testcase.
@@ -70,7 +70,7 @@ impl Task<'_> {
         self.settings.has(choice)
     }
 
-    /// A directory that all tasks of the point share; it is removed after it.
+    /// A directory that all tasks of the point share, removed after the point.
     pub fn dir(&self) -> &Path {
         self.dir
     }
@@ -85,14 +85,14 @@ impl Task<'_> {
         self.area.object()
     }
 
-    /// Reports ready, sleeps until all tasks are, and hands over the counter. Call it once, after
-    /// the set-up.
+    /// Reports ready, sleeps until all tasks are ready, and returns the counter. Must be called
+    /// once, after the set-up.
     pub fn start(&self) -> Count<'_> {
         self.area.wait_for_start(self.nr);
         Count { count: 0, published: self.area.slot(self.nr).count() }
     }
 
-    /// [`Task::start`], then `iteration` for ever, counting each one.
+    /// [`Task::start`], then runs `iteration` forever and counts each one.
     #[inline]
     pub fn repeat(&self, mut iteration: impl FnMut() -> Result<(), TaskError>) -> Outcome {
         let mut count = self.start();
@@ -102,9 +102,9 @@ impl Task<'_> {
         }
     }
 
-    /// Starts a companion of this task: a process in process mode, a thread in thread mode. It
-    /// runs on the CPU of its task ([`NEXT_CPU`]: on the next one of the placement) and
-    /// ends with it; that it returns is as much a failure as if the task did.
+    /// Starts a helper of this task: a process in process mode, a thread in thread mode. The helper
+    /// runs on the CPU of its task (with [`NEXT_CPU`], on the next one of the placement) and ends
+    /// with it. Like a task, a helper must not return.
     pub fn spawn_helper<F>(&self, helper: F) -> Result<(), TaskError>
     where
         F: FnOnce() -> Outcome + Send + 'static,
@@ -134,13 +134,13 @@ impl Task<'_> {
     }
 }
 
-/// Where a task and its helper sit.
+/// The CPUs of a task and of its helper.
 pub(crate) struct Seats {
     pub(crate) task: u32,
     pub(crate) helper: u32,
 }
 
-/// The CPUs of task `nr`, given the order of a placement; `None` when tasks are not pinned.
+/// The CPUs of task `nr` in the order of a placement; `None` if tasks are not pinned.
 pub(crate) fn seats(cpus: &[u32], settings: &Settings, nr: usize) -> Option<Seats> {
     let at = |i: usize| cpus.get(i % cpus.len().max(1)).copied();
     let (task, helper) = match settings.has(NEXT_CPU) {

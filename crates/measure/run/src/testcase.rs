@@ -19,7 +19,7 @@ pub struct Unit {
     pub name: &'static str,
     /// Steps of the loop in one iteration: 1, or more for testcases with very long iterations.
     pub steps: u64,
-    /// Bytes that one of them moves or fills, where that is a figure of interest; else 0.
+    /// Bytes that one of them moves or fills; 0 if not applicable.
     pub bytes: u64,
 }
 
@@ -30,22 +30,22 @@ impl Unit {
     pub const PAGES: Self = Self { name: "pages", steps: 1, bytes: 4096 };
 }
 
-/// Something a testcase needs of the machine, or of the mode.
+/// A requirement of a testcase on the machine or the mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// A tmpfs at `/dev/shm`.
     Tmpfs,
-    /// A file system that takes `O_DIRECT`.
+    /// A file system that supports `O_DIRECT`.
     DirectIo,
-    /// A C compiler called `cc`.
+    /// A C compiler named `cc`.
     CCompiler,
     /// Transparent huge pages not set to `never`.
     HugePages,
     /// The loopback network interface.
     Loopback,
-    /// A CPU that compares and exchanges 128 bits.
+    /// A CPU with a 128-bit compare-exchange.
     Exchange128,
-    /// Tasks that are threads, as they share an object in the memory of their process.
+    /// Tasks that are threads, because they share an object in the memory of their process.
     Threads,
     /// This many bytes of memory for each task.
     Memory(u64),
@@ -53,11 +53,11 @@ pub enum Need {
     OpenFiles(u64),
 }
 
-/// What `prepare` of a testcase is given: it runs once, in the runner, before any task exists.
+/// The input of a testcase's `prepare`, which runs once, in the runner, before any task exists.
 pub struct Setup<'a> {
     /// An empty directory that is removed after the point.
     pub dir: &'a Path,
-    /// Number of tasks to come.
+    /// Number of tasks.
     pub tasks: u32,
     /// A value for each parameter.
     pub settings: &'a Settings,
@@ -67,7 +67,7 @@ pub struct Setup<'a> {
 
 /// One testcase.
 pub struct Testcase {
-    /// Name, as in will-it-scale where it is one of that suite.
+    /// Name, as in will-it-scale if it is from that suite.
     pub name: &'static str,
     /// The service it exercises.
     pub family: Family,
@@ -75,27 +75,27 @@ pub struct Testcase {
     pub description: &'static str,
     /// What a rate counts.
     pub unit: Unit,
-    /// What the machine or the mode must offer.
+    /// The requirements on the machine and the mode.
     pub needs: &'static [Need],
-    /// What it leaves open. A parameter with one value cannot be changed.
+    /// Its parameters. A parameter with one value cannot be changed.
     pub parameters: &'static [Parameter],
-    /// The choice with which it behaves as will-it-scale's testcase of this name, where that is not
-    /// the default.
+    /// The choices with which it behaves like will-it-scale's testcase of this name, if they are
+    /// not the defaults.
     pub original: Option<Choice>,
-    /// Whether tasks share their CPU with helpers of their own, and so wait for it by design.
+    /// Whether tasks share their CPU with their own helpers, and therefore wait for it by design.
     pub has_helpers: bool,
-    /// Whether tasks start programs, or map code, when they have begun to count.
+    /// Whether tasks start programs, or map code, after they have begun to count.
     pub starts_programs: bool,
     /// Shortest useful interval in seconds, for testcases whose steps are long.
     pub min_interval: f64,
     /// Prepares what the tasks share.
     pub prepare: fn(&Setup<'_>) -> Result<(), TaskError>,
-    /// The loop: sets up, reports ready through [`Task::start`], never returns but to fail.
+    /// The loop: sets up, reports ready with [`Task::start`], and returns only on failure.
     pub run: fn(&Task<'_>) -> Outcome,
 }
 
 impl Testcase {
-    /// A testcase with one line of set-up: the rest is filled in with `..`.
+    /// A testcase with one line of set-up; `..` fills in the rest.
     pub const fn new(family: Family, run: fn(&Task<'_>) -> Outcome) -> Self {
         Self {
             name: "",

@@ -19,7 +19,7 @@ pub use stacks::{About, Stacks};
 /// The version of the file format that this knee writes and reads.
 pub const SCHEMA: u32 = 1;
 
-/// What one sampling came to.
+/// The result of one sampling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capture {
     /// [`SCHEMA`].
@@ -30,46 +30,45 @@ pub struct Capture {
     pub machine: Machine,
     /// What a sample is.
     pub clock: Clock,
-    /// How long it was sampled, in seconds; `None` where an imported file does not say.
+    /// Duration of the sampling in seconds; `None` if an imported file does not contain it.
     pub seconds: Option<f64>,
-    /// CPU time of what was sampled, in seconds, whatever the samples say; `None` where it was not
-    /// counted.
+    /// CPU time of the target in seconds, measured independently of the samples; `None` if unknown.
     pub cpu_seconds: Option<f64>,
-    /// What it got done meanwhile; `None` where nobody counts.
+    /// Its work meanwhile; `None` if the target does not count iterations.
     pub work: Option<Work>,
     /// What is missing.
     pub losses: Losses,
     /// Names of programs, as the kernel knows them (`comm`).
     pub programs: Vec<String>,
-    /// Functions that were seen.
+    /// Sampled functions.
     pub functions: Vec<Function>,
-    /// Nodes of the tree of stacks. A parent stands before its children.
+    /// Nodes of the tree of stacks. A parent precedes its children.
     pub stacks: Vec<Stack>,
-    /// How often each stack was seen, in each program.
+    /// Sample counts of each stack in each program.
     pub counts: Vec<Count>,
 }
 
 /// Where and when a capture was taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// The kernel's name and release, such as `Linux 6.18.44`; empty where it is unknown.
+    /// The kernel's name and release, such as `Linux 6.18.44`; empty if unknown.
     pub kernel: String,
-    /// Online CPUs; 0 where it is unknown.
+    /// Online CPUs; 0 if unknown.
     pub cpus: u32,
-    /// When it began, such as `2026-11-22T10:00:00Z`; empty where it is unknown.
+    /// When it began, such as `2026-11-22T10:00:00Z`; empty if unknown.
     pub started_at: String,
 }
 
-/// What makes a sample due.
+/// The clock that triggers samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Clock {
     /// The event, as `perf list` calls it: `cycles`, `cpu-clock`.
     pub event: String,
     /// What [`Count::weight`] counts.
     pub unit: Unit,
-    /// Samples for each second of a CPU, where it was chosen so.
+    /// Samples per second and CPU, if the frequency was set.
     pub frequency: Option<u64>,
-    /// Whether it stood still in the kernel, which we were not allowed to see.
+    /// Whether it stopped in the kernel, because knee was not permitted to sample it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub user_only: bool,
 }
@@ -82,11 +81,11 @@ pub enum Unit {
     Nanoseconds,
     /// Cycles of a CPU.
     Cycles,
-    /// Events of another kind, or samples where a file does not say more.
+    /// Other events, or samples if the file does not specify the event.
     Events,
 }
 
-/// What tasks of a testcase got done while they were sampled.
+/// The work of a testcase while it was sampled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     /// The point whose tasks were sampled.
@@ -96,15 +95,15 @@ pub struct Work {
     pub iterations: u64,
 }
 
-/// What a capture lacks, and knows that it does.
+/// What is known to be missing in a capture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Losses {
-    /// Samples for which there was no room.
+    /// Samples lost because the buffer was full.
     pub lost: u64,
-    /// How often the kernel stopped sampling for a while because it took too long.
+    /// How often the kernel paused sampling because it took too long.
     pub throttled: u64,
-    /// Samples whose stacks were deeper than what the kernel records; their outermost functions are
-    /// missing.
+    /// Samples whose stacks are too deep for the kernel to record completely; they lack their
+    /// outermost functions.
     pub cut: u64,
     /// Samples that could not be read.
     pub unreadable: u64,
@@ -122,19 +121,19 @@ pub enum Kind {
     Kernel,
 }
 
-/// A function that was seen.
+/// A sampled function.
 #[derive(
     Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Function {
-    /// Its name; `[module]` where only that is known, and else `[unknown]`.
+    /// Its name; `[module]` if only the module is known, otherwise `[unknown]`.
     pub name: String,
-    /// The file it is in: a path, `[kernel]`, or the kernel's module; `None` where it is unknown.
+    /// Its file: a path, `[kernel]`, or a kernel module; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
     /// Where it is.
     pub kind: Kind,
-    /// Whether it is part of its caller's code.
+    /// Whether it is inlined into its caller.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inlined: bool,
 }
@@ -144,20 +143,20 @@ pub struct Function {
 pub struct Stack {
     /// The node of the caller; `None` for a stack's outermost function.
     pub parent: Option<u32>,
-    /// The function, by its place among the functions.
+    /// Index of the function in `functions`.
     pub function: u32,
 }
 
-/// How often a program was seen with a stack.
+/// How often a stack was sampled in a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
-    /// The program, by its place among the programs.
+    /// Index of the program in `programs`.
     pub program: u32,
     /// The node of the innermost function; `None` for samples without a stack.
     pub stack: Option<u32>,
     /// Samples.
     pub samples: u64,
-    /// What the samples stand for, in the clock's unit.
+    /// The weight of the samples, in the clock's unit.
     pub weight: u64,
 }
 

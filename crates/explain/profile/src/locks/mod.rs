@@ -30,32 +30,32 @@ use crate::kernel_symbols::KernelSymbols;
 /// The version of the file format that this knee writes.
 pub const SCHEMA: u32 = 1;
 
-/// What was waited for, and where.
+/// Lock waits, by lock and call site.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LockWaits {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What was watched: a testcase, a command line, or a process.
+    /// The target: a testcase, a command line, or a process.
     pub title: String,
     /// Where and when.
     pub machine: Machine,
-    /// How long it was watched, in seconds.
+    /// Duration of the recording, in seconds.
     pub seconds: f64,
-    /// What it got done meanwhile; `None` where nobody counts.
+    /// Its work meanwhile; `None` if the target does not count iterations.
     pub work: Option<Work>,
     /// What is missing.
     pub losses: WaitLosses,
-    /// Where threads waited, by the time that they did, the longest first.
+    /// Call sites ordered by waiting time, the longest first.
     pub sites: Vec<Site>,
 }
 
-/// What is missing among waits, and known to be.
+/// The lock waits that are known to be missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitLosses {
-    /// Records for which there was no room. A wait has two.
+    /// Records lost because the buffer was full. A wait has two records.
     pub lost: u64,
-    /// Waits that are left out, because one of their ends is unknown: they began before the watch did, or
-    /// a record was lost meanwhile.
+    /// Waits that are left out because their begin or end is unknown: they began before the
+    /// recording, or a record was lost.
     pub unmatched: u64,
     /// Records that could not be read.
     pub unreadable: u64,
@@ -64,13 +64,14 @@ pub struct WaitLosses {
 /// Waits of one kind for locks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waits {
-    /// Waits that are over: acquisitions of locks that were not free. A wait that a signal ended is one too.
+    /// Completed waits: acquisitions of locks that were not free. A wait that a signal ended counts
+    /// as well.
     pub acquisitions: u64,
-    /// How long they took in all, in nanoseconds.
+    /// Total duration, in nanoseconds.
     pub total_ns: u64,
-    /// How long the longest took, in nanoseconds.
+    /// Duration of the longest wait, in nanoseconds.
     pub longest_ns: u64,
-    /// Waits that had not ended when the watch did; they are in none of the other numbers.
+    /// Waits that had not ended when the recording did. The other numbers do not include them.
     pub still_waiting: u64,
 }
 
@@ -80,19 +81,19 @@ pub struct Site {
     /// The kind of lock, as `perf lock contention` writes it: `spinlock`, `mutex`, `rwsem:R` and `rwsem:W`
     /// for readers and writers, and so on.
     pub lock: String,
-    /// The function that wanted the lock: the first that is not of the lock's own.
+    /// The waiting function: the first one outside the lock's own implementation.
     pub function: String,
     /// Its waits.
     #[serde(flatten)]
     pub waits: Waits,
-    /// On which ways the function was reached, by the time that was waited, the longest first.
+    /// Call paths to the function, ordered by waiting time, the longest first.
     pub stacks: Vec<WaitStack>,
 }
 
-/// A way on which threads came to wait.
+/// A call path on which threads waited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitStack {
-    /// Functions of the kernel, from the innermost to the outermost; the lock's own are among them.
+    /// Kernel functions, from the innermost to the outermost, including the lock's own.
     pub functions: Vec<String>,
     /// Its waits.
     #[serde(flatten)]

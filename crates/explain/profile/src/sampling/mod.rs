@@ -98,7 +98,7 @@ impl Sampler {
         self.session.chosen().sees_kernel()
     }
 
-    /// What makes a sample due.
+    /// The clock that triggers samples.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }

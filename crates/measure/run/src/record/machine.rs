@@ -13,7 +13,7 @@ pub struct Machine {
     pub hostname: String,
     /// Kernel name and release.
     pub kernel: String,
-    /// Model name of its CPUs, where there is one.
+    /// Model name of its CPUs, if known.
     pub cpu_model: Option<String>,
 }
 

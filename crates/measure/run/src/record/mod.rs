@@ -60,7 +60,7 @@ pub enum RunEnd {
     Failed,
 }
 
-/// A point that has no result, and why.
+/// A point without a result, and the reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointFailure {
     /// The point.
@@ -78,11 +78,11 @@ pub struct PointFailure {
 pub struct RunRecord {
     /// Version of this format: 1.
     pub schema: u32,
-    /// Whether all that was asked for is there.
+    /// Whether everything requested has been measured.
     pub complete: bool,
     /// How it ended; absent while it runs, or when it was killed.
     pub end: Option<RunEnd>,
-    /// What was asked.
+    /// What the user requested.
     pub request: Request,
     /// The machine it ran on.
     pub environment: Environment,
@@ -144,11 +144,11 @@ pub struct SampleLine {
     pub rates: Vec<f64>,
     /// How the CPUs of the point spent the interval.
     pub cpu: Option<CpuShares>,
-    /// Steps per second of the reference loop before the round, averaged over the tasks: how fast
-    /// the CPUs were, whatever they run.
+    /// Steps per second of the reference loop before the round, averaged over the tasks. Shows the
+    /// speed of the CPUs, independent of the testcase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<f64>,
-    /// Reasons to distrust it.
+    /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
 }
 

@@ -1,11 +1,11 @@
-//! What else had the CPUs: time that tasks waited for theirs, and time the hypervisor took.
+//! Disturbances: time that tasks waited for their CPUs, and steal time.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use knee_results::CpuShares;
 
-/// Runs of /proc/stat's clock per second; the kernel shows user space 100 whatever its own is.
+/// Ticks per second in /proc/stat; the kernel always reports 100 to user space.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Nanoseconds that threads spent runnable without running, from
@@ -28,7 +28,7 @@ impl RunDelays {
         delays
     }
 
-    /// Seconds that the thread which waited longest has waited since the last call.
+    /// The longest time in seconds that any thread has waited since the last call.
     pub(super) fn longest(&mut self) -> f64 {
         let mut longest = 0;
         for (file, before) in self.files.iter().zip(&mut self.before) {
@@ -46,7 +46,7 @@ fn read_delay(file: &File) -> Option<u64> {
     std::str::from_utf8(&text[..len]).ok()?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Where a set of CPUs spends its time, from `/proc/stat`.
+/// How a set of CPUs spends its time, from `/proc/stat`.
 pub(super) struct CpuTimes {
     file: Option<File>,
     cpus: Vec<u32>,
@@ -63,7 +63,7 @@ impl CpuTimes {
         times
     }
 
-    /// Shares of the time since the last call, and the seconds stolen from the CPU that lost most.
+    /// Shares of the time since the last call, and the largest steal time of any CPU in seconds.
     pub(super) fn shares(&mut self) -> Option<(CpuShares, f64)> {
         let now = self.read()?;
         let before = self.before.replace(now.clone())?;
@@ -98,22 +98,22 @@ impl CpuTimes {
     }
 }
 
-/// User, system, idle and stolen time in clock ticks.
+/// User, system, idle and steal time in clock ticks.
 type Ticks = [u64; 4];
 
-/// What /proc/stat says at one moment.
+/// The contents of /proc/stat at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Times {
     /// Of the watched CPUs together.
     ours: Ticks,
     /// Of all CPUs.
     machine: Ticks,
-    /// Stolen ticks of each watched CPU.
+    /// Steal ticks of each watched CPU.
     stolen: Vec<u64>,
 }
 
 impl Times {
-    /// From the text of /proc/stat; `cpus` are watched, all if there are none.
+    /// Parses the text of /proc/stat. Watches `cpus`, or all if the list is empty.
     fn parse(stat: &str, cpus: &[u32]) -> Option<Self> {
         let mut times = Self::default();
         for line in stat.lines() {

@@ -30,17 +30,17 @@ use sampler::Sampler;
 use spawn::Tasks;
 use wait::{Link, Wake};
 
-/// The hidden subcommand of knee that makes it a runner.
+/// The hidden subcommand of knee that runs a runner.
 pub const SUBCOMMAND: &str = "runner";
 
-/// A task that counts nothing for an interval and so long hangs. On a busy machine tasks that wait for each
-/// other have come to a stop for seconds.
+/// A task without progress for one interval plus this time counts as hung. On a busy machine, tasks
+/// that wait for each other have stopped for seconds.
 const HUNG_AFTER: Duration = Duration::from_secs(10);
-/// Between two looks at tasks that have counted nothing in the last interval.
+/// Interval between checks of tasks that made no progress in the last interval.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// More patience with tasks that have to wait for others' turns, for each task.
+/// Additional time for each task if tasks wait for each other's turns.
 const HUNG_AFTER_PER_TASK: Duration = Duration::from_millis(30);
-/// More patience with many tasks, for each.
+/// Additional time for each task.
 const READY_TIMEOUT_PER_TASK: Duration = Duration::from_millis(20);
 
 /// How a round ended.
@@ -50,7 +50,7 @@ enum End {
     Failed(Failure),
 }
 
-/// The whole life of a runner: reads a job from standard input, runs it, reports events on
+/// The main function of a runner: reads a job from standard input, runs it, and reports events on
 /// standard output. Returns the exit status.
 pub fn main(catalogue: Catalogue) -> i32 {
     // It was started as /proc/self/exe, and its tasks would be called `exe` by all tools.
@@ -88,7 +88,7 @@ fn run(link: &mut Link, job: &Job, catalogue: Catalogue) -> End {
     end
 }
 
-/// One round: what it runs, and what there is to clean up.
+/// One round: what it runs, and what to clean up.
 struct Round<'a> {
     job: &'a Job,
     loaded: Loaded,
@@ -97,7 +97,7 @@ struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    /// `None`: knee is gone.
+    /// `None` if knee has exited.
     fn prepare(link: &Link, job: &'a Job, catalogue: Catalogue) -> Result<Option<Self>, Failure> {
         spawn::raise_limits();
         spawn::shift_maps(job.layout % MAPS);
@@ -149,7 +149,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// `false`: knee no longer wants the answer.
+    /// Returns `false` if knee no longer wants the result.
     fn wait_until_ready(&mut self, link: &mut Link) -> Result<bool, Failure> {
         let tasks = self.job.tasks;
         let timeout =
@@ -190,7 +190,7 @@ impl<'a> Round<'a> {
     }
 }
 
-/// Sleeps until `deadline`, unless a task dies. `false`: knee no longer wants the answer.
+/// Sleeps until `deadline`, unless a task dies. Returns `false` if knee no longer wants the result.
 fn sleep(
     link: &mut Link,
     deadline: Instant,

@@ -47,8 +47,8 @@ fn refuse(path: &Path, reason: String) -> Failure {
     )
 }
 
-/// Start of every ELF file, and where its type is, in the byte order of the machine that can load
-/// it.
+/// The magic number of every ELF file, and the position of its type, in the byte order of the
+/// machine.
 const ELF: &[u8] = b"\x7fELF";
 const ELF_TYPE: std::ops::Range<usize> = 16..18;
 const ELF_SHARED_OBJECT: u16 = 3;
@@ -75,12 +75,12 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a plug-in has to define.
+/// The names that a plug-in must define.
 const NAMES: [(&str, &str); 2] =
     [("testcase_description", "testcase_description"), ("testcase", "function testcase")];
 
 impl Plugin {
-    /// Loads `path` and looks its functions up.
+    /// Loads `path` and resolves its functions.
     pub(super) fn load(path: &Path) -> Result<Self, Failure> {
         let refuse = |reason| refuse(path, reason);
         // SAFETY: loading runs the constructors of a file that the user asked to run as code, in
@@ -105,7 +105,7 @@ impl Plugin {
         }
     }
 
-    /// What the plug-in says it does.
+    /// The plug-in's description of itself.
     pub(super) fn description(&self) -> String {
         // SAFETY: `testcase_description` is a `char *` that points to a C string or is null.
         unsafe {
@@ -131,7 +131,7 @@ impl Plugin {
         }
     }
 
-    /// Runs the loop as task `nr`; it is not meant to return.
+    /// Runs the loop as task `nr`; it must not return.
     pub(super) fn run(&self, mode: Mode, area: &Area, nr: usize) {
         THREADS.store(mode == Mode::Threads, Ordering::Relaxed);
         HELPERS.store(std::ptr::from_ref(area.helpers()).cast_mut(), Ordering::Release);

@@ -14,15 +14,15 @@ use crate::area::{Area, Slot};
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
 use crate::task::seats;
 
-/// A task that waited for its CPU for more than this share of an interval did not have it.
+/// A task that waited for its CPU for more than this share of an interval was preempted.
 const STARVED_SHARE: f64 = 0.10;
-/// The hypervisor's share of an interval that is worth a mark.
+/// The steal share of an interval that causes a mark.
 const STOLEN_SHARE: f64 = 0.05;
-/// /proc/stat counts in steps of 10 ms, so a single tick proves nothing.
+/// /proc/stat counts in steps of 10 ms, so a single tick is not significant.
 const STOLEN_SECONDS: f64 = 0.02;
-/// An interval this many times as long as asked for was not under control.
+/// An interval that exceeds its requested length by this factor was taken late.
 const LATE_FACTOR: f64 = 1.5;
-/// Clocks that are disciplined differently drift apart by parts per million; more is a jump.
+/// Clocks with different discipline drift apart by parts per million; more is a jump.
 const CLOCK_TOLERANCE: f64 = 0.01;
 /// How long a task that shares its CPU may count nothing before that is worth a mark, for each
 /// task that the CPU has to serve. One with a CPU of its own is marked whenever it counts nothing:
@@ -39,7 +39,7 @@ pub(super) struct Sampler<'a> {
     area: &'a Area,
     tasks: usize,
     stalled_after: f64,
-    /// `None` where tasks wait for their CPU by design.
+    /// `None` if tasks wait for their CPU by design.
     delays: Option<RunDelays>,
     times: CpuTimes,
     reference: f64,
@@ -47,11 +47,11 @@ pub(super) struct Sampler<'a> {
     clocks: Clocks,
     /// The last reading of each task.
     last: Vec<Reading>,
-    /// When each task was last seen to have counted on, but for the time in which nobody could look.
+    /// When each task last made progress, without the time in which the sampler could not check.
     moved: Vec<f64>,
-    /// When progress was looked at last.
+    /// The time of the last progress check.
     looked: f64,
-    /// Tasks that counted nothing in the last interval.
+    /// Tasks that completed no iteration in the last interval.
     idle: Vec<usize>,
     warm: bool,
 }
@@ -79,8 +79,8 @@ impl Clocks {
         }
     }
 
-    /// Whether the clocks tell different stories about the time since `before`: the machine was
-    /// suspended, or its clock was stepped or stopped.
+    /// Whether the clocks disagree about the time since `before`: the machine was suspended, or its
+    /// clock was stepped or stopped.
     fn disagree_since(&self, before: &Self) -> bool {
         let raw = self.raw - before.raw;
         let off = |other: f64| (other - raw).abs() > CLOCK_TOLERANCE * raw + 1e-4;
@@ -89,7 +89,7 @@ impl Clocks {
 }
 
 impl<'a> Sampler<'a> {
-    /// Call it when all tasks are ready and before the gate opens.
+    /// Must be called when all tasks are ready, and before the gate opens.
     pub(super) fn new(job: &Job, loaded: &Loaded, area: &'a Area, tasks: &Tasks) -> Self {
         let n = job.tasks as usize;
         let settings = loaded.settings();
@@ -142,13 +142,13 @@ impl<'a> Sampler<'a> {
         self.times.shares();
     }
 
-    /// When the interval that lasts `seconds` from the end of the last one is over.
+    /// The end of an interval that starts at the end of the last one and lasts `seconds`.
     pub(super) fn deadline(&mut self, seconds: f64) -> Instant {
         self.next += Duration::from_secs_f64(seconds);
         self.next
     }
 
-    /// Ends the interval that was meant to last `asked` seconds.
+    /// Ends the interval whose requested length is `asked` seconds.
     pub(super) fn sample(&mut self, asked: f64) -> Sample {
         let now = self.read();
         let clocks = Clocks::read();
@@ -194,7 +194,7 @@ impl<'a> Sampler<'a> {
         Sample { phase, seconds, rates, cpu, reference: Some(self.reference), marks }
     }
 
-    /// Whether a task counted nothing in the last interval and has still not gone on.
+    /// Whether a task completed no iteration in the last interval and has made no progress since.
     pub(super) fn has_idle_task(&mut self) -> bool {
         let last = &self.last;
         let count = |nr| self.area.slot(nr).count().load(Ordering::Relaxed);
@@ -223,7 +223,7 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// Each counter with its own time: reading thousands of them takes a while.
+    /// Reads each counter with its own timestamp, because reading thousands of them takes a while.
     fn read(&self) -> Vec<Reading> {
         let read = |count: u64| Reading { count, at: seconds(ClockId::MonotonicRaw) };
         self.area.slots().map(|slot| read(slot.count().load(Ordering::Relaxed))).collect()

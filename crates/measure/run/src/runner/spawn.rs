@@ -1,4 +1,4 @@
-//! Creating the tasks, finding out why one died, and ending them all.
+//! Creates the tasks, determines why one died, and terminates them all.
 
 use std::fs;
 use std::os::fd::RawFd;
@@ -23,12 +23,12 @@ use crate::runner::loaded::Loaded;
 use crate::runner::wait::Link;
 use crate::task::{Task, TaskError, exit_task, seats};
 
-/// Testcases of will-it-scale put a megabyte on the stack.
+/// Testcases of will-it-scale place a megabyte on the stack.
 const STACK_BYTES: usize = 8 << 20;
 
 /// The processes of a round.
 pub(super) struct Tasks {
-    /// In the order of task numbers; one for all tasks in thread mode.
+    /// In the order of task numbers; a single process in thread mode.
     pids: Vec<Pid>,
     mode: Mode,
 }
@@ -39,8 +39,8 @@ impl Tasks {
         Self { pids: Vec::new(), mode: Mode::Processes }
     }
 
-    /// Creates all tasks in a process group of their own, whose number `announce` gets once it is
-    /// known. On an error the tasks that are there stay until [`Tasks::kill`].
+    /// Creates all tasks in their own process group. `announce` gets the number of the group as
+    /// soon as it is known. On an error, the tasks created so far remain until [`Tasks::kill`].
     pub(super) fn start(
         &mut self,
         loaded: &Loaded,
@@ -85,7 +85,7 @@ impl Tasks {
         }
     }
 
-    /// Reaps what has died; a task that did is a failure, orphans of tasks are not.
+    /// Reaps dead children. A dead task is a failure; dead orphans of tasks are not.
     pub(super) fn find_failure(&mut self, area: &Area) -> Option<Failure> {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if let Some(nr) = self.pids.iter().position(|&p| p == pid) {
@@ -114,7 +114,7 @@ impl Tasks {
         Failure::new(FailureKind::Died, format!("{who} {how}"), DIED_REMEDY)
     }
 
-    /// Ends every task and everything they started, and waits until they are gone.
+    /// Kills every task and every process that they started, and waits until they are gone.
     pub(super) fn kill(&mut self) {
         let group = self.pids.first().copied();
         loop {
@@ -158,7 +158,7 @@ pub(super) fn with_parent_watched<T>(link: &Link, foreign: impl FnOnce() -> T) -
     Some(result)
 }
 
-/// As many open files as allowed, and timers without slack.
+/// Raises the open-file limit to its maximum, and removes the timer slack.
 pub(super) fn raise_limits() {
     raise_open_files();
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -176,7 +176,7 @@ pub(super) fn shift_maps(n: u32) {
     }
 }
 
-/// Makes the runner an ordinary process again, for what it did not come to measure.
+/// Makes the runner an ordinary process again, for work that it does not measure.
 pub(super) fn leave_seat() {
     // Who has no privilege may not take the flag back.
     set_scheduler(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0);

@@ -1,4 +1,4 @@
-//! One sleep for everything that can happen to a runner.
+//! One sleep for all events of a runner.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -18,11 +18,11 @@ pub(super) enum Wake {
     Time,
     /// A child has died.
     Child,
-    /// Knee is gone, no longer wants the answer, or sent a signal.
+    /// knee has exited, no longer wants the result, or sent a signal.
     Stop,
 }
 
-/// The connection to knee: its job came in, events go out, and its end is noticed.
+/// The connection to knee: the job arrives on it, events leave on it, and its end is detected.
 pub(super) struct Link {
     input: File,
     events: File,
@@ -44,14 +44,14 @@ impl Link {
         Ok((Self { input, events, signals }, job))
     }
 
-    /// Sends one event. That knee is gone is noticed elsewhere.
+    /// Sends one event. A knee that has exited is detected elsewhere.
     pub(super) fn send(&mut self, event: &Event) {
         let mut line = serde_json::to_vec(event).expect("an event is plain data");
         line.push(b'\n');
         let _ = self.events.write_all(&line);
     }
 
-    /// The descriptors that tasks must not keep.
+    /// The descriptors that tasks must close.
     pub(super) fn event_fd(&self) -> RawFd {
         self.events.as_raw_fd()
     }

@@ -31,7 +31,7 @@ pub struct Check {
     pub ended: Option<String>,
     /// Version of knee that began it.
     pub knee_version: String,
-    /// Version of QEMU, as it says.
+    /// Version of QEMU, as QEMU reports it.
     pub qemu: String,
     /// The first 16 hexadecimal digits of the SHA-256 of knee's plugin for QEMU; missing in records
     /// of older versions of knee.
@@ -42,7 +42,7 @@ pub struct Check {
     pub tested: Tested,
     /// All tests of the check.
     pub tests: Tests,
-    /// Which of these are here.
+    /// The shard in this record.
     pub shard: Shard,
 }
 
@@ -56,14 +56,14 @@ pub enum Tool {
     Plugin,
 }
 
-/// A tool that is not the same in two checks.
+/// A tool that differs between two checks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ToolChange {
     /// The tool.
     pub tool: Tool,
-    /// Which one traced the first check.
+    /// Its version in the first check.
     pub before: String,
-    /// … and the second.
+    /// Its version in the second check.
     pub after: String,
 }
 
@@ -115,9 +115,9 @@ impl fmt::Display for Tested {
 /// A kernel that was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestedKernel {
-    /// As `uname -r` says in it.
+    /// Its release, as `uname -r` prints it.
     pub release: String,
-    /// SHA-256 of its image, in hexadecimal: two builds may call themselves the same.
+    /// SHA-256 of its image, in hexadecimal. Two builds may have the same release.
     pub image: String,
 }
 
@@ -136,7 +136,7 @@ impl TestedKernel {
 pub struct TestedProgram {
     /// The name of its file, without directories.
     pub name: String,
-    /// SHA-256 of its file, in hexadecimal: the libraries that it finds when it starts are not in it.
+    /// SHA-256 of its file, in hexadecimal. It does not cover shared libraries.
     pub file: String,
 }
 
@@ -148,12 +148,12 @@ impl TestedProgram {
     }
 }
 
-/// Which tests there are.
+/// The tests of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tests {
     /// How many.
     pub count: usize,
-    /// SHA-256 of their ids in order, a newline behind each, in hexadecimal.
+    /// SHA-256 of their ids in order, each followed by a newline, in hexadecimal.
     pub digest: String,
 }
 
@@ -182,12 +182,12 @@ fn hexadecimal(bytes: impl AsRef<[u8]>) -> String {
     bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Which part of a check: every `of`-th test, from the `index`-th on. `2/3` as text.
+/// A part of a check: every `of`-th test, starting with the `index`-th. Written `2/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shard {
     /// From 1.
     pub index: usize,
-    /// How many shards there are.
+    /// The number of shards.
     pub of: usize,
 }
 

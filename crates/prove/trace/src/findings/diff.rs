@@ -16,28 +16,28 @@ use super::{SCHEMA, TestLine, Verdict};
 pub struct Diff {
     /// Version of this document: 1.
     pub schema: u32,
-    /// How many tests both have.
+    /// The number of tests in both checks.
     pub compared: usize,
-    /// … only the first has.
+    /// The number of tests only in the first check.
     pub only_before: usize,
-    /// … only the second has.
+    /// The number of tests only in the second check.
     pub only_after: usize,
-    /// Of those that both have: conflict-free in the first.
+    /// Of these, the conflict-free tests in the first check.
     pub free_before: usize,
-    /// … in the second.
+    /// Conflict-free tests in the second check.
     pub free_after: usize,
-    /// By operations, those with changes only; the greatest loss first.
+    /// Changes by operations, without unchanged ones; the greatest loss first.
     pub sets: Vec<PairChange>,
     /// Ids of tests that were conflict-free and conflict now.
     pub worse: Vec<String>,
     /// Ids of tests that conflicted and are conflict-free now.
     pub better: Vec<String>,
-    /// Ids of tests that were conflict-free, and of which that cannot be said any more, by what is
-    /// said now.
+    /// Ids of tests that were conflict-free and are now inconclusive, by their new verdict.
     pub unclear: BTreeMap<Verdict, Vec<String>>,
-    /// What tests share now and no test did before; what is in most tests first.
+    /// Data that tests share now, and that no test shared before. Data in the most tests come
+    /// first.
     pub new_data: Vec<DatumChange>,
-    /// What tests shared and no test does now.
+    /// Data that tests shared before, and that no test shares now.
     pub gone_data: Vec<DatumChange>,
 }
 
@@ -46,24 +46,24 @@ pub struct Diff {
 pub struct PairChange {
     /// The operations.
     pub operations: Vec<String>,
-    /// Tests that both have.
+    /// Tests in both checks.
     pub tests: usize,
-    /// Conflict-free ones in the first.
+    /// Conflict-free tests in the first check.
     pub free_before: usize,
-    /// … in the second.
+    /// Conflict-free tests in the second check.
     pub free_after: usize,
-    /// How many are worse.
+    /// The number of tests that are no longer conflict-free.
     pub worse: usize,
-    /// How many are better.
+    /// The number of tests that became conflict-free.
     pub better: usize,
 }
 
-/// A datum that only one of two checks has.
+/// A datum that only one of two checks shows as shared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DatumChange {
-    /// What it is called.
+    /// Its name.
     pub datum: String,
-    /// In how many tests it is.
+    /// The number of tests that share it.
     pub tests: usize,
 }
 

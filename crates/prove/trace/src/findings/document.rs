@@ -11,7 +11,7 @@ use super::{Check, Counts, Diff, Findings, Ranking, SCHEMA, Tally, ToolChange};
 pub struct MatrixDocument<'f> {
     /// Version of this document: 1.
     pub schema: u32,
-    /// The check; of shards, the first one's.
+    /// The check; for several shards, that of the first one.
     pub check: &'f Check,
     /// All tests.
     pub total: Counts,
@@ -19,10 +19,10 @@ pub struct MatrixDocument<'f> {
     pub sets: Vec<Set>,
 }
 
-/// How the tests of some operations went.
+/// The results of the tests of some operations.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Set {
-    /// The operations, two of them but for tests of other than two calls.
+    /// The operations: two, except for tests that do not have two calls.
     pub operations: Vec<String>,
     /// How many tests of them went how.
     #[serde(flatten)]
@@ -53,8 +53,7 @@ pub struct DiffDocument<'f> {
     pub before: &'f Check,
     /// … and after.
     pub after: &'f Check,
-    /// Tools that traced the checks and are not the same in both, so that verdicts can differ for that
-    /// reason alone.
+    /// Tracing tools that differ between the checks. Verdicts may differ for that reason alone.
     pub tools: Vec<ToolChange>,
 }
 

@@ -19,7 +19,7 @@ const ENTRY_CODE: &[&str] =
 /// What makes a library's calls.
 const BINDING_CODE: &str = "knee_bind::";
 
-/// How a test went.
+/// The verdict on a test.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -27,14 +27,14 @@ const BINDING_CODE: &str = "knee_bind::";
 pub enum Verdict {
     /// The calls share no line that one of them writes.
     ConflictFree,
-    /// They share the same in every run that counts.
+    /// They share the same data in every valid run.
     Conflict,
-    /// They share something in some run, and nothing in all of them, or only by the position of
-    /// objects.
+    /// They share something in some runs, but nothing in all runs, or only because of the position
+    /// of objects.
     Sometimes,
-    /// They were not observed in peace: a task was switched out, or something is missing.
+    /// The observation was disturbed: a task was switched out, or data is missing.
     Disturbed,
-    /// The guest did not survive it.
+    /// The test crashed the guest.
     Died,
 }
 
@@ -44,52 +44,52 @@ pub enum Verdict {
 pub struct TestLine {
     /// Version of this format: 1.
     pub schema: u32,
-    /// Id of the test: the operations, and behind a slash the situation and the pattern.
+    /// Id of the test: the operations, a slash, then the situation and the pattern.
     pub test: String,
-    /// How it went.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What the calls returned, if it is not what the model says: `{"different": […]}` with the
+    /// What the calls returned, if the model does not allow it: `{"different": […]}` with the
     /// calls, or `{"not_run": "…"}` or `{"setup_failed": "…"}` with the reason.
     #[schemars(with = "Option<serde_json::Value>")]
     pub unexpected: Option<Outcome>,
     /// How the guest ended, if this test ended it.
     pub died: Option<String>,
-    /// What the calls share; see the verdict for in which runs.
+    /// What the calls share. The verdict shows in which runs they share it.
     pub conflicts: Vec<SharedLine>,
 }
 
-/// A cache line that several calls touched and one wrote.
+/// A cache line that several calls accessed and at least one wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SharedLine {
-    /// What is there, as far as that is known: fields that one call wrote and another touched,
-    /// `file.f_count`. With false sharing it is one name, `written / touched`.
+    /// The data in the line, if known: fields that one call wrote and another accessed, such as
+    /// `file.f_count`. For false sharing, a single name of the form `written / accessed`.
     #[serde(default)]
     pub data: Vec<String>,
     /// Physical address of its first byte, in hexadecimal.
     pub line: String,
-    /// Whether one call touched a byte that another wrote; otherwise it is false sharing.
+    /// Whether one call accessed a byte that another wrote. Otherwise, it is false sharing.
     pub same_bytes: bool,
-    /// Whether it is false sharing that depends on where an object happens to lie: of another object
-    /// of the same type other fields share a line.
+    /// Whether it is false sharing that depends on the address of an object: in another object of
+    /// the same type, different fields share a line.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_position: bool,
-    /// By number of the call, from 0 in the order of the id: what it did there.
+    /// The accesses of each call, by its number: from 0, in the order of the id.
     pub sides: BTreeMap<usize, Touched>,
 }
 
-/// What a call did to a line.
+/// The accesses of a call to a line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Touched {
-    /// First and last byte of the line that it touched.
+    /// First and last byte of the line that it accessed.
     pub bytes: [u32; 2],
     /// Whether it wrote.
     pub wrote: bool,
-    /// Functions that wrote, and as many as there is room for of those that read.
+    /// Functions that wrote, followed by functions that read, as far as space permits.
     pub writers: BTreeSet<String>,
     /// Functions that read.
     pub readers: BTreeSet<String>,
-    /// By function, the ways in which the call came there first: who called it, who called that, and
-    /// so on, some of the innermost callers.
+    /// For each function, the call paths of its first accesses: its innermost callers, from the
+    /// nearest outward.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub callers: BTreeMap<String, BTreeSet<Vec<String>>>,
 }

@@ -15,46 +15,47 @@ use serde::Serialize;
 
 use super::{SCHEMA, TestLine, Touched, Verdict};
 
-/// What spoils tests, and what to do about it.
+/// The causes of conflicts, and what to fix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Ranking {
     /// Version of this document: 1.
     pub schema: u32,
-    /// How many tests there are.
+    /// The number of tests.
     pub tests: usize,
-    /// How many are conflict-free.
+    /// The number of conflict-free tests.
     pub free: usize,
-    /// How many share the same in every run; the others are not examined.
+    /// The number of tests that share the same data in every run. The ranking ignores other tests.
     pub conflicting: usize,
-    /// What these share; what frees most tests alone first, then what is in most.
+    /// What these tests share, ordered by the tests that fixing it alone would free, then by the
+    /// tests that share it.
     pub data: Vec<Datum>,
     /// What to fix first, then next, and so on.
     pub fixes: Vec<Fix>,
 }
 
-/// Something that tests share.
+/// A datum that tests share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Datum {
-    /// What it is called.
+    /// Its name.
     pub datum: String,
-    /// How many more tests would be conflict-free if nothing else were fixed.
+    /// The number of additional conflict-free tests if only this datum were fixed.
     pub frees: usize,
-    /// In how many tests it is.
+    /// The number of tests that share it.
     pub tests: usize,
-    /// By operation, the functions that write to its lines, and in how many lines of tests.
+    /// By operation, the functions that write to its lines, with the number of lines of tests.
     pub writers: BTreeMap<String, BTreeMap<String, usize>>,
-    /// The same of those that read.
+    /// The same for functions that read.
     pub readers: BTreeMap<String, BTreeMap<String, usize>>,
-    /// By operation and function, the callers that it has most often there, the innermost first.
+    /// By operation and function, the most frequent callers, the innermost first.
     pub callers: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
-/// A step: data that are to be fixed together.
+/// A step: data to fix together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fix {
-    /// What they are called.
+    /// Their names.
     pub data: Vec<String>,
-    /// How many more tests are conflict-free after it.
+    /// The number of additional conflict-free tests after this step.
     pub frees: usize,
 }
 

@@ -7,20 +7,20 @@ use serde::Serialize;
 
 use super::{TestLine, Verdict};
 
-/// How many tests went how.
+/// Test counts by verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
     /// All.
     pub tests: usize,
-    /// Those that are conflict-free.
+    /// Conflict-free tests.
     pub free: usize,
-    /// Those that share the same in every run.
+    /// Tests that share the same data in every run.
     pub conflict: usize,
-    /// Those that share something in some runs.
+    /// Tests that share something only in some runs.
     pub sometimes: usize,
-    /// Those that were not observed in peace.
+    /// Tests whose observation was disturbed.
     pub disturbed: usize,
-    /// Those that ended the guest.
+    /// Tests that crashed the guest.
     pub died: usize,
 }
 

@@ -36,9 +36,8 @@ pub(super) fn cpus(topology: &Topology) -> Check {
 
 /// How much CPU time the control groups allow.
 pub(super) fn cpu_quota(environment: &Environment) -> Check {
-    let check = |detail: String| {
-        Check::ok("CPU quota", "knee run: throttled tasks look like a knee", detail)
-    };
+    let check =
+        |detail: String| Check::ok("CPU quota", "knee run: throttling looks like a knee", detail);
     match environment.cgroup_cpu_quota {
         Some(quota) if quota < environment.usable_cpus.len() as f64 => {
             check(format!("{quota:.2} CPUs of time on {} CPUs", environment.usable_cpus.len()))
