@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_quotas_are_read_and_minus_one_is_no_limit() {
+    fn version_1_quotas_are_read_and_minus_one_means_no_limit() {
         let host = Host::version_1()
             .with("cpu/a/b/cpu.cfs_quota_us", "50000\n")
             .with("cpu/a/b/cpu.cfs_period_us", "100000\n")

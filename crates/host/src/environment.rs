@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_work_dir_is_no_error() {
+    fn a_missing_work_dir_is_not_an_error() {
         let environment = Environment::capture(Path::new("/does/not/exist"));
         assert_eq!(environment.work_dir_file_system, None);
     }

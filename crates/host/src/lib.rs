@@ -2,13 +2,13 @@
 //!
 //! | module | question |
 //! | --- | --- |
-//! | [`cpulist`] | how are sets of CPUs written down? |
+//! | [`cpulist`] | how are sets of CPUs written? |
 //! | [`affinity`] | which CPUs may this process use, and how is a thread bound to some? |
 //! | [`topology`] | which of them share a core, an L3, a NUMA node, a package? |
 //! | [`placement`] | in which order do tasks take them, and which task counts are worth measuring? |
-//! | [`cgroup`] | how much CPU time and memory do control groups allow? |
-//! | [`environment`] | what has to be written down so that a number can be judged later? |
-//! | [`virtualisation`] | bare metal or a guest, and of what? |
+//! | [`cgroup`] | how much CPU time and memory do cgroups allow? |
+//! | [`environment`] | which properties of the machine must a record contain? |
+//! | [`virtualisation`] | bare metal, or a guest of which hypervisor? |
 //! | [`filesystem`] | what kind of file system is under a path, and how much room does it have? |
 //! | [`process`] | how are processes started, ended and waited for; where is a program? |
 //! | [`signal`], [`interrupt`] | which signal ended a process; has Ctrl-C been pressed? |
@@ -16,9 +16,9 @@
 //! | [`workdir`] | where do temporary files go, so that nothing remains? |
 //! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
 //! | [`clock`], [`utc`] | what time is it, as a number and as text that sorts? |
-//! | [`number`], [`text`] | how are numbers, tables and paragraphs written for people? |
-//! | [`skip`] | how does a test say what this machine lacks? |
-//! | [`suggest`] | which name may a misspelt one mean? |
+//! | [`number`], [`text`] | how are numbers, tables and paragraphs formatted? |
+//! | [`skip`] | how does a test report what this machine lacks? |
+//! | [`suggest`] | which names are similar to a misspelt one? |
 //!
 //! ```
 //! use knee_host::{Placement, Topology};

@@ -84,7 +84,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn a_repeated_cause_is_printed_once() {
         let full = || io::Error::other("the disk is full");
         let error: anyhow::Result<()> = Err(full()).context("cannot write a.json");
         assert_eq!(super::said(&error.unwrap_err()), "cannot write a.json: the disk is full");

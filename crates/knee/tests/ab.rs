@@ -83,7 +83,7 @@ fn testcases_meet_in_the_modes_that_both_have() {
 }
 
 #[test]
-fn the_time_counts_where_nothing_else_is_said() {
+fn the_time_counts_by_default() {
     let scratch = Scratch::new();
     // With so many rounds `true` may be held up in one of them.
     let commands = ["--before", "true", "--after", "sleep 0.2"];

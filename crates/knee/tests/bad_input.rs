@@ -72,7 +72,7 @@ fn the_record_that_is_spoilt_here_is_good_until_then() {
 }
 
 #[test]
-fn a_description_that_is_none_is_named_with_its_line() {
+fn an_invalid_description_is_reported_with_its_line() {
     let spoilt = |change: &dyn Fn(&str) -> String| Records::new().spoil("run.json", change);
     spoilt(&|_| String::new()).all_refuse("bad/run.json:1: EOF");
     spoilt(&|text| text.lines().take(9).collect::<Vec<_>>().join("\n"))
@@ -88,7 +88,7 @@ fn a_description_that_is_none_is_named_with_its_line() {
 }
 
 #[test]
-fn a_description_that_is_no_text_is_named_with_its_line() {
+fn a_description_that_is_not_text_is_reported_with_its_line() {
     let records = Records::new();
     fs::write(records.bad("run.json"), b"\"\n\xff\xfe\"").unwrap();
     records.all_refuse("bad/run.json:2: control character");
@@ -102,7 +102,7 @@ fn a_newer_schema_is_refused_with_both_versions() {
 }
 
 #[test]
-fn a_sample_that_is_none_is_named_with_its_line() {
+fn an_invalid_sample_is_reported_with_its_line() {
     let third = |change: &dyn Fn(&str) -> String| {
         Records::new().spoil("samples.jsonl", |text| {
             let spoil =
@@ -154,7 +154,7 @@ fn a_complete_run_that_lacks_samples_says_how_many_rounds_and_what_to_do() {
 }
 
 #[test]
-fn what_is_left_of_a_record_is_shown_before_it_is_said_what_is_missing() {
+fn the_remaining_rounds_are_shown_before_the_missing_ones_are_reported() {
     let records = Records::new().spoil("samples.jsonl", |text| {
         text.lines().take(6).map(|line| line.to_owned() + "\n").collect()
     });
@@ -167,7 +167,7 @@ fn what_is_left_of_a_record_is_shown_before_it_is_said_what_is_missing() {
 }
 
 #[test]
-fn what_a_record_has_lost_is_measured_again_as_it_is_said() {
+fn missing_rounds_of_a_record_are_measured_again_by_the_printed_command() {
     let scratch = Scratch::new();
     finish(&mut scratch.run(&["getppid1", "-t", "1", "-r", "2"])).assert_code(0);
     let samples = scratch.record().join("samples.jsonl");
@@ -215,7 +215,7 @@ fn points_that_a_killed_run_has_not_reached_are_gaps() {
 }
 
 #[test]
-fn what_is_no_record_at_all_is_named() {
+fn a_file_that_is_not_a_record_is_reported() {
     let records = Records::new();
     fs::remove_file(records.bad("run.json")).unwrap();
     for (command, finished) in records.of_each_command() {
@@ -245,7 +245,7 @@ fn a_table_without_a_line_among_others_is_a_gap() {
 }
 
 #[test]
-fn a_noise_floor_that_cannot_be_read_is_said_and_not_overwritten() {
+fn an_unreadable_noise_floor_is_reported_and_not_overwritten() {
     let records = Records::new();
     let state = records.scratch.path().join("state/knee");
     fs::create_dir_all(&state).unwrap();

@@ -118,14 +118,14 @@ fn three_at_once_commute_less_than_two() {
 }
 
 #[test]
-fn what_was_probably_meant_is_named() {
+fn similar_names_are_suggested() {
     commute(&["conditions", "opne", "open"]).assert_code(2).assert_stderr_has("did you mean open?");
     commute(&["matrix", "--interface", "possix"]).assert_code(2).assert_stderr_has("posix");
     commute(&["conditions", "open"]).assert_code(2);
 }
 
 #[test]
-fn a_limit_that_was_hit_is_told() {
+fn a_limit_that_was_hit_is_reported() {
     let cut = commute(&["conditions", "open", "open", "--limit", "10"]);
     cut.assert_code(0).assert_stderr_has("only 10 situations were explored");
     let page = commute(&["matrix", "--interface", "map", "--limit", "1", "-o", "-"]);

@@ -125,7 +125,7 @@ fn a_record_that_was_killed_is_resumed_and_shards_are_the_whole() {
 }
 
 #[test]
-fn what_is_no_shard_or_no_test_is_told() {
+fn an_invalid_shard_or_test_is_reported() {
     let scratch = Scratch::new();
     let told = |args: &[&str]| {
         let mut command = scratch.knee(&["commute", "check", "--kernel", "/bin/true"]);
@@ -149,7 +149,7 @@ fn what_is_no_shard_or_no_test_is_told() {
 }
 
 #[test]
-fn a_test_that_cannot_be_run_is_told_also_by_trace_and_so_is_an_empty_shard() {
+fn a_test_that_cannot_run_and_an_empty_shard_are_reported() {
     let Some(scratch) = guests() else { return };
     let tests = finish(&mut scratch.knee(&["commute", "tests", "stat", "stat"]));
     let odd = tests.stdout.replace("filename0", "filename77");
@@ -240,7 +240,7 @@ fn on_a_disk_calls_return_the_same_and_the_file_system_is_seen() {
 }
 
 #[test]
-fn a_kernel_without_the_modules_for_a_disk_says_where_they_were_looked_for() {
+fn a_kernel_without_disk_modules_reports_where_they_should_be() {
     let Some(scratch) = guests() else { return };
     let kernel = Kernel::open(&Archive::of_user().fetch(RELEASE).unwrap()).unwrap();
     // Of an image alone nobody knows where its modules are, unless it is installed.
@@ -266,7 +266,7 @@ fn a_file_system_that_is_not_known_is_answered_with_those_that_are() {
 }
 
 #[test]
-fn every_access_of_one_test_is_told_on_demand() {
+fn every_access_of_one_test_is_printed_on_demand() {
     let one = "lseek,lseek/1.0";
     let Some(traced) = check(&["lseek", "lseek", "--trace", one, "--json"]) else { return };
     let accesses = traced.json_lines();
@@ -280,7 +280,7 @@ fn every_access_of_one_test_is_told_on_demand() {
 }
 
 #[test]
-fn who_has_called_the_functions_that_share_is_told() {
+fn callers_of_the_sharing_functions_are_printed() {
     let Some(scratch) = guests() else { return };
     let way = "down_write ← do_unlinkat ← __x64_sys_unlink";
     let checked = finish(&mut checking(&scratch, &["unlink", "unlink", "-o", "record", "--json"]));
@@ -336,7 +336,7 @@ fn kernels_are_listed_and_fetched_by_name() {
 }
 
 #[test]
-fn what_is_no_kernel_is_told() {
+fn a_file_that_is_not_a_kernel_is_reported() {
     let scratch = Scratch::new();
     let told = |kernel: &str| {
         finish(&mut scratch.knee(&["commute", "check", "stat", "stat", "--kernel", kernel]))

@@ -425,7 +425,7 @@ fn no_tests_are_no_check_without_conflicts() {
 }
 
 #[test]
-fn what_does_not_go_as_the_model_says_is_told() {
+fn results_that_the_model_does_not_allow_are_reported() {
     let scratch = Scratch::new();
     let told = |operation: &str| check(&scratch, "planted", &[operation, "null"]);
     let Some(wrong) = told("wrong") else { return };
@@ -442,7 +442,7 @@ fn what_does_not_go_as_the_model_says_is_told() {
 }
 
 #[test]
-fn what_is_no_binding_is_told() {
+fn a_program_without_a_binding_is_reported() {
     let scratch = Scratch::new();
     let told =
         |program: &str| finish(&mut scratch.knee(&["commute", "check", "--program", program]));

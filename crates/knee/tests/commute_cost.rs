@@ -134,7 +134,7 @@ fn a_table_names_the_lines_that_move_and_the_functions_that_touch_them() {
 }
 
 #[test]
-fn an_operation_that_is_not_there_is_told_with_those_that_are() {
+fn an_unknown_operation_is_reported_with_the_known_ones() {
     let scratch = Scratch::new();
     let knee = |args: &[&str]| finish(scratch.knee(&["commute", "cost"]).args(args));
     knee(&["munmp"])

@@ -91,14 +91,14 @@ fn a_model_that_wavers_is_named_with_the_path_that_shows_it() {
 }
 
 #[test]
-fn a_model_that_asks_for_ever_is_given_up_and_that_is_told() {
+fn a_model_that_asks_forever_is_abandoned_with_a_warning() {
     let told = commute(&example("misbehaving"), &["conditions", "fine", "asks"]);
     told.assert_code(0)
         .assert_stderr_has("abandoned, because the model asks more than 200 questions");
 }
 
 #[test]
-fn what_is_no_model_is_told_so() {
+fn a_program_that_is_not_a_model_is_reported() {
     let told = |program: &str| commute(std::path::Path::new(program), &["matrix"]);
     told("/bin/true").assert_code(4).assert_stderr_has("/bin/true: is not a model");
     told("/nowhere/lamp").assert_code(4).assert_stderr_has("cannot be run: No such file");

@@ -126,7 +126,7 @@ Data shared in every run, with the number of tests:
 }
 
 #[test]
-fn what_is_missing_is_told_and_what_differs_is_not_merged() {
+fn missing_shards_are_reported_and_different_checks_are_not_merged() {
     let scratch = records();
     commute(&scratch, &["matrix", "two"])
         .assert_code(0)
@@ -209,7 +209,7 @@ fn a_report_and_a_directory_of_shards_show_one_check() {
 }
 
 #[test]
-fn a_test_that_is_no_longer_conflict_free_is_worse_and_one_in_doubt_is_told_apart() {
+fn a_test_that_is_no_longer_conflict_free_is_worse_and_an_inconclusive_one_is_separate() {
     let scratch = records();
     let diff = commute(&scratch, &["diff", "before", "after"]);
     assert_data_eq!(
@@ -394,7 +394,7 @@ fn a_document_without_a_member_is_not_as_the_schema_says() {
 
 #[test]
 #[should_panic(expected = "/check/more: no schema has it")]
-fn a_document_with_a_member_that_nobody_describes_is_not_as_the_schema_says() {
+fn a_document_with_an_unknown_member_violates_the_schema() {
     let scratch = records();
     let mut document = json_of(&commute(&scratch, &["matrix", "before", "--json"]));
     document["check"]["more"] = json!(1);

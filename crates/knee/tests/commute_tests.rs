@@ -195,7 +195,7 @@ fn check_posix(test: &Value) {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_and_names_are_mended() {
+fn an_unwritable_file_is_reported_and_names_are_corrected() {
     let told = |args: &[&str]| finish(Scratch::new().knee(&["commute", "tests"]).args(args));
     told(&["-o", "/nowhere/tests.jsonl", "stat", "stat"])
         .assert_code(3)

@@ -33,7 +33,7 @@ fn this_kernel_does_what_the_model_says_in_every_order() {
 }
 
 #[test]
-fn what_the_kernel_does_otherwise_is_told() {
+fn a_kernel_result_that_differs_is_reported() {
     let scratch = Scratch::new();
     let tests = finish(&mut scratch.knee(&["commute", "tests", "unlink", "unlink"]));
     // Where there is no such file, a model that has not heard of it.
@@ -45,7 +45,7 @@ fn what_the_kernel_does_otherwise_is_told() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told_and_no_success() {
+fn a_test_that_cannot_run_is_reported_and_fails() {
     let scratch = Scratch::new();
     let of_map = finish(&mut scratch.knee(&["commute", "tests", "--interface", "map"]));
     fs::write(scratch.path().join("map.jsonl"), &of_map.assert_code(0).stdout).unwrap();

@@ -143,7 +143,7 @@ fn a_run_compared_with_itself_is_the_same_everywhere() {
 }
 
 #[test]
-fn two_variants_of_a_testcase_are_compared_and_the_one_is_no_result_of_the_other() {
+fn two_variants_of_a_testcase_are_compared_but_are_not_the_same_case() {
     let scratch = Scratch::new();
     renamed(&scratch, "own", &[("mmap1", "read1")]);
     renamed(&scratch, "same", &[("mmap1", "read1@file=same")]);

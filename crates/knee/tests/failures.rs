@@ -190,7 +190,7 @@ fn what_a_dead_run_left_is_swept_by_the_next() {
 }
 
 #[test]
-fn an_unwritable_place_for_the_record_is_said() {
+fn an_unwritable_place_for_the_record_is_reported() {
     let scratch = Scratch::new();
     fs::write(scratch.path().join("file"), "").unwrap();
     finish(&mut scratch.knee(&["run", "getppid1", "-o", "file/record"]))

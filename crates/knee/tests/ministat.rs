@@ -80,7 +80,7 @@ fn a_person_reads_a_table_a_plot_and_a_verdict() {
 }
 
 #[test]
-fn a_spread_that_is_tiny_beside_the_mean_is_no_obstacle_for_a_person() {
+fn a_spread_that_is_tiny_beside_the_mean_is_computed_precisely() {
     let scratch = Scratch::new();
     for (name, tenths) in [("before", "0"), ("after", "2")] {
         let lines: String = (1..=6).map(|i| format!("1000000000.{tenths}{i}\n")).collect();

@@ -42,7 +42,7 @@ fn a_second_aa_run_keeps_the_points_of_the_first() {
 }
 
 #[test]
-fn a_floor_was_used_for_runs_that_are_measured_in_another_way() {
+fn a_floor_applies_only_to_runs_measured_in_the_same_way() {
     let scratch = Scratch::new();
     aa(&scratch, "getppid1", &[]).assert_code(0);
     let alike = later(&scratch, &["getppid1"]);

@@ -58,7 +58,7 @@ fn the_knee_moves_with_its_threshold() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_reader_that_exits_early_is_not_an_error() {
     let scratch = Scratch::new();
     let script = format!("{} list | head -1; echo ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_knee"));
     let mut command = std::process::Command::new("bash");

@@ -88,7 +88,7 @@ fn a_plugin_beside_a_built_in_testcase_and_a_name_that_is_taken() {
 }
 
 #[test]
-fn what_is_no_plugin_is_refused_with_the_command_that_makes_one() {
+fn a_file_that_is_not_a_plugin_is_refused_with_the_command_that_makes_one() {
     let scratch = Scratch::new();
     let text = scratch.path().join("text.so");
     std::fs::write(&text, "not an object").unwrap();

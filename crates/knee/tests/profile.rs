@@ -167,7 +167,7 @@ fn locks(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
 }
 
 #[test]
-fn who_waits_for_the_lock_of_an_address_space_is_named() {
+fn the_functions_that_wait_for_an_address_space_lock_are_listed() {
     let scratch = Scratch::new();
     // Threads map and unmap in one address space, which has one lock.
     let args = ["mmap1", "-m", "threads", "-t", "4", "--placement", "none", "-d", "1"];

@@ -50,7 +50,7 @@ fn qemus_are_listed_and_fetched_by_name() {
 }
 
 #[test]
-fn a_record_tells_which_qemu_and_plugin_it_was_made_with_and_resuming_with_others_warns() {
+fn a_record_names_its_qemu_and_plugin_and_resuming_with_others_warns() {
     if !has_network() || !has_guests(KERNEL) {
         return;
     }
@@ -101,7 +101,7 @@ fn a_qemu_that_cannot_be_used_is_reported_with_what_to_set() {
 }
 
 #[test]
-fn the_installed_qemu_is_used_where_none_is_named() {
+fn the_installed_qemu_is_the_default() {
     let Ok(version) = Emulator::default().version() else {
         return skip("qemu", "qemu-system-x86_64 is not installed");
     };

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use support::{Scratch, finish, start};
 
 #[test]
-fn a_directory_that_is_no_run_was_an_error_of_a_file_told_twice() {
+fn a_directory_without_a_run_is_reported_once() {
     let scratch = Scratch::new();
     for command in [&["show", "work"][..], &["run", "--resume", "work"]] {
         let finished = finish(&mut scratch.knee(command));
@@ -20,7 +20,7 @@ fn a_directory_that_is_no_run_was_an_error_of_a_file_told_twice() {
 }
 
 #[test]
-fn a_path_that_is_not_utf_8_was_a_panic() {
+fn a_path_that_is_not_utf_8_is_rejected() {
     let scratch = Scratch::new();
     let name = OsStr::from_bytes(b"caf\xe9");
     fs::create_dir(scratch.path().join(name)).unwrap();

@@ -102,7 +102,7 @@ fn a_matrix_stands_beside_runs_in_whatever_order_they_are_named() {
 }
 
 #[test]
-fn json_that_is_no_matrix_is_refused_with_how_to_get_one() {
+fn json_that_is_not_a_matrix_is_refused_with_how_to_get_one() {
     let scratch = Scratch::new();
     let refuse = |content: &str, says: &str| {
         fs::write(scratch.path().join("some.json"), content).unwrap();
@@ -128,7 +128,7 @@ fn json_that_is_no_matrix_is_refused_with_how_to_get_one() {
 }
 
 #[test]
-fn what_is_no_record_is_refused_and_no_page_is_left() {
+fn a_path_without_a_record_is_refused_and_no_page_is_left() {
     let scratch = Scratch::new();
     let refuse = |args: &[&str], code: i32, says: &str| {
         let mut command = scratch.knee(&["report"]);

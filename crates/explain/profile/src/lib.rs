@@ -4,15 +4,15 @@
 //! samples → distinct stacks → capture → view
 //! ```
 //!
-//! * A [`capture`] is what one sampling came to: distinct stacks of functions, and how often each was
-//!   seen. It is one file, and holds names: whoever reads it needs neither the machine nor its programs.
-//! * [`Stacks`] collects one, whoever delivers the samples.
-//! * [`import`] reads what other tools have sampled.
-//! * [`view`] shows a capture: tables, call trees, flame graphs, files of other tools.
-//! * [`mod@diff`] compares two captures by function, and says what exceeds the sampling error.
-//! * [`mod@growth`] ranks functions by how much more each iteration costs with more tasks.
-//! * [`sampling`] takes captures here.
-//! * [`locks`] are waits for locks of the kernel: not sampled, each is there.
+//! * A [`capture`] is the result of one sampling: distinct stacks of functions, with their counts. It
+//!   is one file that contains all names, so that it can be read on any machine.
+//! * [`Stacks`] collects a capture from samples of any source.
+//! * [`import`] reads the samples of other tools.
+//! * [`view`] shows a capture: tables, call trees, flame graphs, files for other tools.
+//! * [`mod@diff`] compares two captures by function, and marks what exceeds the sampling error.
+//! * [`mod@growth`] ranks functions by how much their cost per iteration grows with the task count.
+//! * [`sampling`] takes captures on this machine.
+//! * [`locks`] records waits for kernel locks: all of them, not a sample.
 //!
 //! This crate prints nothing and starts no processes.
 //!

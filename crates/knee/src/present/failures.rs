@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_told_in_the_order_of_the_points_and_each_reason_once() {
+    fn failures_are_listed_in_the_order_of_the_points_and_each_reason_once() {
         let failure = |mode, tasks, reason: &str| PointFailure {
             point: PointId { case: CaseId::new("mine"), mode, tasks },
             round: 0,

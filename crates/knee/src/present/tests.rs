@@ -205,7 +205,7 @@ fn disturbed_rows_are_marked() {
 }
 
 #[test]
-fn nobody_is_asked_to_believe_a_point_with_nothing_but_disturbed_samples() {
+fn a_point_with_only_disturbed_samples_has_a_warning() {
     let disturbed = |example: Example, tasks| {
         (0..6).fold(example, |e, _| e.round("getppid1", tasks, f64::from(tasks), 2))
     };

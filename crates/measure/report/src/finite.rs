@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fit_that_is_no_number_says_so() {
+    fn a_fit_that_is_not_a_number_is_reported() {
         let rounds = [(1, vec![1.0]), (2, vec![1.9]), (4, vec![3.0])];
         let mut fit = usl::fit(&rounds, &usl::FitOptions::default()).unwrap();
         let mut curve = Curve { fit: Ok(fit.clone()), ..curve(Vec::new()) };
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_that_failed_in_a_later_round_is_no_gap() {
+    fn a_point_that_failed_in_a_later_round_is_not_a_gap() {
         let gap = |tasks| Missing { tasks, reason: "boom".to_owned() };
         let missing = vec![gap(4), gap(1)];
         let curve = cleaned(Curve { missing, ..curve(vec![point(1)]) });

@@ -1,11 +1,11 @@
-//! One self-contained HTML page that shows runs: how every testcase scales, where it stops, what
-//! changed between two runs; when the operations of an interface commute; and what they share in a
-//! kernel where they do.
+//! One self-contained HTML page about runs: how every testcase scales, where it stops scaling, and
+//! what changed between two runs. It also shows when the operations of an interface commute, and what
+//! commuting operations share in a kernel.
 //!
-//! A [`Page`] holds the numbers; [`render`] turns it into text. Nothing is read or written here,
-//! and equal input gives equal bytes. The page needs no network and no server, and without
-//! JavaScript all of its charts and tables still read; of a page of thousands of points, which
-//! packs its testcases, those of the overview and of the first testcase.
+//! A [`Page`] holds the numbers, and [`render`] turns it into text. This crate reads and writes no
+//! files, and equal input gives equal bytes. The page needs no network and no server. All charts and
+//! tables are readable without JavaScript. The exception is a page with thousands of points, which
+//! compresses its testcases: without JavaScript, only the overview and the first testcase are readable.
 //!
 //! ```text
 //! model    what is shown: plain data, filled by the caller

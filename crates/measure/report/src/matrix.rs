@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_matrix_is_refused_with_what_to_do() {
+    fn a_file_that_is_not_a_matrix_is_refused_with_what_to_do() {
         let refusal = |text: &str| Matrix::from_json(text).unwrap_err().to_string();
         let good = matrix(vec![pair("get", "put", 1, 3)]).to_json();
         let spoilt = |from: &str, to: &str| refusal(&good.replacen(from, to, 1));

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_all_or_nothing_is_said_to_be() {
+    fn only_exact_shares_are_printed_as_0_or_100_percent() {
         let said = |free, tests| Counts { free, tests }.sentence();
         assert!(said(9999, 10000).ends_with("(99.9%)"));
         assert!(said(1, 10000).ends_with("(0.1%)"));

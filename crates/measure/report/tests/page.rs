@@ -81,7 +81,7 @@ fn a_page_of_two_runs_has_an_overview_and_each_curve_in_numbers_and_sentences() 
 }
 
 #[test]
-fn one_number_of_tasks_is_no_curve() {
+fn one_task_count_is_not_a_curve() {
     let page = synthetic::page("single").unwrap();
     assert_data_eq!(
         lines(&words(&render(&page)), "Show as a table", 26),
@@ -252,7 +252,7 @@ fn names_are_text_and_never_markup() {
 }
 
 #[test]
-fn what_is_no_number_is_a_gap_and_not_in_any_chart() {
+fn a_value_that_is_not_a_number_is_a_gap_and_on_no_chart() {
     let broken = |tasks, rate| Point { rate, ..point(tasks, 1.0) };
     let html = render(&one_curve(vec![
         point(1, 1.0),
@@ -269,7 +269,7 @@ fn what_is_no_number_is_a_gap_and_not_in_any_chart() {
 }
 
 #[test]
-fn nothing_measured_is_said_and_nothing_drawn() {
+fn an_empty_page_says_so_and_draws_nothing() {
     let mut page = one_curve(Vec::new());
     page.curves[0].missing = vec![Missing { tasks: 1, reason: "no such device".to_owned() }];
     let html = render(&page);

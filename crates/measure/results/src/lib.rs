@@ -1,15 +1,15 @@
-//! What was measured, whoever measured it.
+//! Measured results, from knee or from other tools.
 //!
 //! ```text
 //! records, CSV, will-it-scale → Results → Curve → table, JSON, CSV, compare, history, fit, page
 //! ```
 //!
-//! * A [`CaseId`] says of what a rate is: a testcase, its parameters, the side of a comparison. With a
-//!   [`Mode`] and a task count it is a [`PointId`].
-//! * A [`Point`] is what was measured there, a [`Curve`] all points of a testcase in a mode. Speed-up,
-//!   efficiency, [`Knee`] and [`Verdict`] are the same wherever they are shown.
-//! * [`Results`] are all points of a run, also of one that knee has not measured; [`Compared`] says
-//!   what differs between two, [`history`] when a series changed.
+//! * A [`CaseId`] identifies what a rate belongs to: a testcase, its parameters, and the side of a
+//!   comparison. Together with a [`Mode`] and a task count, it is a [`PointId`].
+//! * A [`Point`] is the measurement at a [`PointId`], and a [`Curve`] is all points of a testcase in a
+//!   mode. All outputs show the same speed-up, efficiency, [`Knee`] and [`Verdict`].
+//! * [`Results`] are all points of a run of knee or of another tool. [`Compared`] holds the differences
+//!   between two results, and [`history`] finds when a series changed.
 //!
 //! ```
 //! use knee_results::{CaseId, Curve, Knee, Mode, Point};

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_passes_the_gate_before_all_are_ready() {
+    fn no_task_passes_the_gate_before_all_are_ready() {
         let area = Area::new(3).unwrap();
         let passed = AtomicU32::new(0);
         std::thread::scope(|scope| {

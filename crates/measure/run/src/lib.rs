@@ -1,24 +1,26 @@
 //! Measuring how the services of an operating system scale with cores.
 //!
-//! The pipeline is visible: a value flows
+//! A value flows through this pipeline:
 //!
 //! ```text
 //! testcase → sample → round → point → run → curve
 //! ```
 //!
-//! * A [`testcase`] is an endless loop of one operation. Its [parameters](parameter) are data. A [`Catalogue`] has the testcases there are; [`needs`] tells
-//!   whether the machine offers what one needs.
-//! * A [`task`] is one running copy of it; [`call`] says which call failed.
-//! * A [`runner`] is one fresh process that runs one round of one point: it forks the tasks,
-//!   samples their counters ([`area`]) and ends them. A [`job`] goes in, events come out.
+//! * A [`testcase`] is an endless loop of one operation. Its [parameters](parameter) are data. A
+//!   [`Catalogue`] contains the testcases. [`needs`] checks whether the machine provides what a
+//!   testcase needs.
+//! * A [`task`] is one running copy of a testcase. Errors of its system calls are in [`call`].
+//! * A [`runner`] is a fresh process that runs one round of one point: it forks the tasks, samples
+//!   their counters ([`area`]) and kills them. It receives a [`job`] and sends events.
 //! * [`launch`] is the other side: it starts runners and makes sure that they end. [`stopped`] says
 //!   why a round ended too early.
-//! * A [`sweep`] runs rounds of all points of a [`plan`], interleaved, into a [`record`].
-//! * A record has [results](record::Record::results) and curves; [`noise`] knows what chance alone
-//!   shows on a machine.
+//! * A [`sweep`] runs the interleaved rounds of all points of a [`plan`], and writes a [`record`].
+//! * A record has [results](record::Record::results) and curves. [`noise`] measures how much results
+//!   differ by chance on a machine.
 //!
-//! This crate knows no testcase: those of knee are in `knee-testcases`. It prints nothing except, in a
-//! runner that was started by hand or whose helper failed, the reason on standard error.
+//! This crate contains no testcases; those of knee are in `knee-testcases`. It prints nothing, with
+//! one exception: a runner that was started by hand, or whose helper failed, prints the reason on
+//! standard error.
 //!
 //! ```
 //! use knee_run::Catalogue;

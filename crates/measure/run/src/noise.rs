@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_good_is_named_and_an_old_one_is_not_used() {
+    fn an_invalid_file_is_reported_and_an_old_one_is_ignored() {
         let good = serde_json::to_string(&floors(&[noise("brk1", SHORT, 0.2)])).unwrap();
         let parse = |text: &str| NoiseFloors::parse(text.as_bytes(), Path::new("noise.json"));
         let error = |text: &str| parse(text).unwrap_err().to_string();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typical_floor_stands_in_and_is_told_from_a_measured_one() {
+    fn a_typical_floor_stands_in_and_is_called_typical() {
         let floors = floors(&[noise("mmap1", SHORT, 0.10), noise("brk1", SHORT, 0.20)]);
         let [known, other] = ["mmap1", "dup1"].map(|name| noise(name, SHORT, 0.0).point);
         assert_eq!((floors.of(&known), floors.measured(&known)), (0.10, Some(0.10)));

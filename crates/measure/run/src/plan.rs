@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_is_read_as_it_was_written_wherever_its_loop_comes_from() {
+    fn a_case_reads_back_as_written_for_every_source() {
         let command =
             Command { line: "make -j{tasks}".into(), score: Score::Time, dir: "/".into() };
         let cases = [

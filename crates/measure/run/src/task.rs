@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_placement_nobody_is_pinned() {
+    fn without_a_placement_no_task_is_pinned() {
         assert!(seats(&[], &Settings::default(), 0).is_none());
     }
 }

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_run_is_no_change() {
+    fn one_bad_run_is_not_a_change() {
         let mut series = noisy(&[(30, 100.0)], 2);
         series[14] = 50.0;
         assert!(indices(&series).is_empty());

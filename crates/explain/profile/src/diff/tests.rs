@@ -96,7 +96,7 @@ fn the_test_of_costs_is_that_of_two_rates() {
 
 /// What all samples have is what was counted: no sample can say otherwise.
 #[test]
-fn what_was_counted_has_no_sampling_error() {
+fn counts_have_no_sampling_error() {
     let measure = Measure::NanosecondsPerIteration;
     let scale =
         Scale { measure, whole: (1000.0, 1500.0), is_whole_known: true, samples: (100, 80) };

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_without_its_beginning_is_no_wait() {
+    fn an_end_without_its_beginning_is_not_a_wait() {
         let mut contention = Contention::default();
         contention.end(ONE, 0xa, 100);
         contention.begin(ONE, 0xb, SPIN, 200, [1]);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_at_the_end_waits_still() {
+    fn a_wait_at_the_end_is_counted_as_unfinished() {
         let mut contention = Contention::default();
         contention.begin(ONE, 0xa, WRITE, 100, [1]);
         contention.begin(TWO, 0xa, WRITE, 100, [1]);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_the_lock_is_behind_what_takes_it() {
+    fn the_waiting_function_is_the_caller_of_the_lock() {
         // Of Linux 6.18, 6.1 with CONFIG_PREEMPT_RT, and 5.19.
         for (stack, function) in [
             ("rwsem_down_write_slowpath down_write_killable vm_mmap_pgoff ksys", "vm_mmap_pgoff"),

@@ -49,7 +49,7 @@ fn example() -> LockWaits {
 }
 
 #[test]
-fn waits_are_counted_by_lock_and_by_who_wanted_it() {
+fn waits_are_counted_by_lock_and_by_waiting_function() {
     let example = example();
     let found: Vec<_> = example
         .sites
@@ -68,7 +68,7 @@ fn waits_are_counted_by_lock_and_by_who_wanted_it() {
 }
 
 #[test]
-fn the_table_has_who_waits_longest_first() {
+fn the_table_lists_the_longest_waits_first() {
     assert_data_eq!(
         table(&example(), 2).to_string(),
         str![[r#"
@@ -86,7 +86,7 @@ rwsem:W   1011  51.0 ms  50.4 µs  2.00 ms         510 ns  vm_mmap_pgoff
 }
 
 #[test]
-fn nobody_who_waits_is_said_in_words() {
+fn a_capture_without_waits_is_described_in_words() {
     let nobody = LockWaits { sites: Vec::new(), work: None, ..example() };
     assert_data_eq!(
         table(&nobody, 2).to_string(),

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_descends_belongs_to_it() {
+    fn descendants_belong_to_the_target() {
         let mut family = Family::of(1, []);
         family.born(1, 2);
         family.born(2, 3);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_born_unseen_is_taken_in_and_who_was_there_before_is_not() {
+    fn an_unseen_child_is_included_and_an_older_process_is_not() {
         let mut family = Family::of(1, [2]);
         let adopted = family.adopt(vec![(4, 3), (3, 1), (2, 1), (5, 2), (9, 8), (1, 8)]);
         assert_eq!(adopted, [3, 4]);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_among_others_is_an_orphan() {
+    fn a_process_that_exits_among_others_is_an_orphan() {
         let mut family = Family::of(1, []);
         family.born(1, 2);
         family.born(1, 3);

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_counts_until_the_last_that_is_known() {
+    fn an_exited_process_counts_until_its_last_known_time() {
         let mut off = OffCpu::new(10);
         off.leave(1, &[1], 100);
         off.leave(2, &[2], 150);

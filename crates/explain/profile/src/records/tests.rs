@@ -118,7 +118,7 @@ fn processes_have_the_code_of_their_time() {
 }
 
 #[test]
-fn who_ends_is_the_same_program_until_the_last() {
+fn an_exiting_process_keeps_its_program_until_the_end() {
     let mut records = Records::new(None);
     records.take(comm(1, "program", true));
     records.take(exit(1));
@@ -147,7 +147,7 @@ fn only_a_family_counts_where_one_is_asked_for() {
 }
 
 #[test]
-fn who_was_born_while_records_were_lost_counts_once_it_is_found() {
+fn a_process_born_while_records_were_lost_counts_once_found() {
     let mut records = Records::new(None);
     records.only(Family::of(1, []));
     sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010]);
@@ -196,7 +196,7 @@ fn what_stacks_share_does_not_hide_where_they_differ() {
 }
 
 #[test]
-fn the_kernel_is_above_those_who_call_it() {
+fn the_kernel_is_above_its_callers() {
     let mut records = Records::new(None);
     records.take(comm(7, "x", false));
     let kernel = 0xffff_ffff_8100_0000;
@@ -254,7 +254,7 @@ fn without_a_cpu_a_stack_counts_for_as_long_as_that_lasts() {
 }
 
 #[test]
-fn who_is_left_out_is_not_seen() {
+fn an_excluded_process_is_not_sampled() {
     let mut records = Records::new(None);
     records.leave_out(1);
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 1]);

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_denied_is_told_what_to_set() {
+    fn a_denied_user_learns_what_to_set() {
         let words = |paranoid, system| SampleError::Denied { paranoid, system }.to_string();
         assert!(words(Some(4), false).contains("must be 2 or less, but it is 4"));
         assert!(words(Some(2), true).contains("sysctl kernel.perf_event_paranoid=0"));

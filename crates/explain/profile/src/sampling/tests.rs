@@ -242,7 +242,7 @@ fn children_from_before_are_neither_sampled_nor_counted() {
 }
 
 #[test]
-fn who_is_not_there_is_named() {
+fn a_missing_process_is_reported() {
     // Numbers of processes end at 4 million.
     let error = Sampler::open(&Target::Process(5_000_000), &Options::default()).unwrap_err();
     assert_eq!(error.to_string(), "process 5000000 does not exist; `ps` lists processes");

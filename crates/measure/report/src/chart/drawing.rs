@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn text_in_a_drawing_is_no_markup() {
+    fn text_in_a_drawing_is_not_markup() {
         let mut drawing = Drawing::new("c", (1.0, 1.0), "<script>", "a & b", None);
         drawing.text("t", (0.0, 0.0), Anchor::Start, "</svg>\"");
         let svg = drawing.finish().into_string();

@@ -391,7 +391,7 @@ mod files {
     }
 
     #[test]
-    fn a_directory_without_a_record_is_said_to_be_none() {
+    fn a_directory_without_a_record_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
         for dir in [dir.path().to_owned(), dir.path().join("missing"), dir.path().join("file")] {

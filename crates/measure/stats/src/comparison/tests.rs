@@ -62,7 +62,7 @@ fn too_few_rounds_are_never_called_the_same() {
 }
 
 #[test]
-fn a_single_round_is_no_evidence() {
+fn a_single_round_is_not_evidence() {
     let c = compare(&[100.0], &[200.0], &within(0.02)).unwrap();
     assert_eq!((c.test, c.p), (None, 1.0));
     assert_eq!((c.verdict, c.rounds_needed), (Verdict::Inconclusive, None));

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strtod_leaves_a_rest_of_is_no_number() {
+    fn a_text_that_strtod_does_not_consume_is_not_a_number() {
         for text in [
             "", " ", "-", "+-5", "5 ", "5x", "1e", ".", "1_0", "0x", "0x.", "0x1p", "0x1p+",
             "0x1g", "0x1.2.3", "nan(", "nan(-)", "infin", "١", "1,5", "5\r",

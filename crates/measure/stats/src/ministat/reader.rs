@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_no_number_is_named() {
+    fn a_field_that_is_not_a_number_is_reported() {
         let error = BLANKS.values(b"1\n2\n3x\n").unwrap_err();
         assert_eq!(error.to_string(), "line 3: \"3x\" is not a number");
     }

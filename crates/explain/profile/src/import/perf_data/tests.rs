@@ -174,7 +174,7 @@ fn damage_does_not_end_the_reader() {
 }
 
 #[test]
-fn what_is_no_file_of_perfs_is_refused() {
+fn a_file_that_perf_did_not_write_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("text");
     fs::write(&file, "PERFILE1 and what was before 2009".repeat(10)).unwrap();

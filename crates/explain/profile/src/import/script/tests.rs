@@ -161,7 +161,7 @@ fn frames_are_understood() {
 }
 
 #[test]
-fn inlined_java_methods_are_told_apart_and_operators_are_not() {
+fn inlined_java_methods_are_recognised_and_operators_are_not() {
     let text = "\
 java 7 1.0: cycles:
 \t 1 La/B;::inner->Lc/D;::leaf+0x1 (/tmp/perf-7.map)
@@ -193,7 +193,7 @@ a 1 2.0: 10 cycles:
 }
 
 #[test]
-fn samples_without_empty_lines_are_told_apart() {
+fn samples_without_empty_lines_are_separated() {
     let text = "\
 swapper 0 [001] 1.5: sched:sched_switch: prev_comm=a ==> b
  prog   7 [001] 1.6: sched:sched_switch: prev_comm=b ==> a

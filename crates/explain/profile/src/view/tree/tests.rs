@@ -36,7 +36,7 @@ all(100.000% 1000/1000)
 }
 
 #[test]
-fn what_is_left_out_is_said() {
+fn omitted_rows_are_mentioned() {
     assert_data_eq!(
         text(Root::All, 0.15),
         str![[r#"
@@ -101,7 +101,7 @@ fib(int)(100.000% 200/200)
 }
 
 #[test]
-fn who_calls_a_function() {
+fn the_callers_of_a_function_are_shown() {
     assert_data_eq!(
         text(Root::Callers("copy_page"), LEAST_SHARE),
         str![[r#"
