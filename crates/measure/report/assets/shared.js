@@ -3,10 +3,10 @@
 "use strict";
 const conflictsOf = (() => {
   const VERDICTS = {
-    conflict: "share in every run",
-    sometimes: "share in some runs only",
-    disturbed: "disturbed, which says nothing",
-    died: "ended the guest or the program",
+    conflict: "conflict in every run",
+    sometimes: "conflict only in some runs",
+    disturbed: "inconclusive: disturbed",
+    died: "crashed the guest or the program",
     free: "conflict-free",
   };
   // Tests that a list shows at once.

@@ -136,7 +136,7 @@ pub(crate) fn unusable_dir(dir: &Path, error: &io::Error) -> Failure {
         io::ErrorKind::ReadOnlyFilesystem if on_tmpfs => "mount -o remount,rw /dev/shm",
         io::ErrorKind::ReadOnlyFilesystem => "remount it writable",
         _ if on_tmpfs => "chmod 1777 /dev/shm",
-        _ => "make the directory writable for you",
+        _ => "make the directory writable",
     };
     let elsewhere = if on_tmpfs { "" } else { ", or choose another with --dir" };
     Failure::new(

@@ -21,7 +21,7 @@ impl Channel {
     /// A channel with these plans in it.
     pub(crate) fn new(plans: &[&Plan]) -> Result<Channel, GuestError> {
         let (content, bytes) = channel(plans);
-        let failed = GuestError::system("make memory for a guest");
+        let failed = GuestError::system("allocate memory for a guest");
         let ram = Ram::new("knee-channel", bytes).map_err(&failed)?;
         ram.write(0, &content).map_err(&failed)?;
         Ok(Channel { ram: Arc::new(ram), read: 0 })

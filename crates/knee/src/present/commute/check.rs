@@ -16,7 +16,7 @@ const MOST_UNEXPECTED: usize = 5;
 pub(crate) const VERDICTS: [(Verdict, &str); 3] = [
     (Verdict::Sometimes, "conflict only in some runs, such as those that refill a cache"),
     (Verdict::Disturbed, "inconclusive: disturbed by another task, or not run"),
-    (Verdict::Died, "ended the guest or the program"),
+    (Verdict::Died, "crashed the guest or the program"),
 ];
 
 /// A verdict in words.
@@ -26,7 +26,7 @@ pub(crate) fn words(verdict: Verdict) -> &'static str {
         Verdict::Conflict => "conflicts in every run",
         Verdict::Sometimes => "conflicts only in some runs, or with different data",
         Verdict::Disturbed => "inconclusive: disturbed by another task, or not run",
-        Verdict::Died => "ended the guest or the program",
+        Verdict::Died => "crashed the guest or the program",
     }
 }
 

@@ -72,7 +72,7 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
                     (triangle(&operations, |column, row| cell(key, matrix.pair(column, row))))
                 }
                 div.chosen-pair hidden {
-                    p.note { "Point at a cell, or move with the arrow keys; a click keeps it." }
+                    p.note { "Point at a cell, or move with the arrow keys; a click pins it." }
                     div.shown-pair tabindex="0" role="region" aria-label="Conditions of the chosen pair" {}
                 }
             }

@@ -52,7 +52,7 @@ fn one(shared: &Shared, key: &str) -> Markup {
                     (triangle(&operations, |column, row| cell(shared, key, column, row)))
                 }
                 div.chosen-pair hidden {
-                    p.note { "Point at a cell, or move with the arrow keys; a click keeps it." }
+                    p.note { "Point at a cell, or move with the arrow keys; a click pins it." }
                     div.shown-pair tabindex="0" role="region" aria-label="Tests of the chosen pair" {}
                 }
             }

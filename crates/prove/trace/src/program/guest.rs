@@ -79,7 +79,7 @@ impl Packed {
         patience: Duration,
     ) -> Result<ProgramGuest, GuestError> {
         let channel = Ram::new("knee-relay", RELAY_BYTES as u64);
-        let channel = Arc::new(channel.map_err(GuestError::system("make memory for a guest"))?);
+        let channel = Arc::new(channel.map_err(GuestError::system("allocate memory for a guest"))?);
         let files = self.0.clone().file(PROGRAM_INPUT, 0o600, input).finish();
         let isolated = format!("isolcpus=domain,0-{}", SIDES - 1);
         let options = GuestOptions {
@@ -198,5 +198,5 @@ impl ProgramGuest {
 }
 
 fn unread(source: io::Error) -> GuestError {
-    GuestError::System { what: "read what the guest tells of the program", source }
+    GuestError::System { what: "read what the guest reports about the program", source }
 }

@@ -24,7 +24,7 @@ pub(super) fn cpus(topology: &Topology) -> Check {
     let usable = topology.usable();
     let present = usable.len() + topology.excluded().len();
     let detail = format!("{} of {present} usable: {usable}", usable.len());
-    let check = Check::ok("CPUs", "knee run: the length of every curve", detail);
+    let check = Check::ok("CPUs", "knee run: the highest task count", detail);
     let excluded = topology.excluded_by_reason();
     if excluded.is_empty() {
         return check;
