@@ -73,9 +73,9 @@ fn the_table_is_read_from_the_top() {
 mmap1                   1 task  2 tasks
 iterations per second    100 k    120 k
 cost of an iteration   10.0 µs  11.7 µs
-  and without a CPU       0 ns  4.97 µs
+  and off-CPU time        0 ns  4.97 µs
 
-growth of itself                         function
+self growth                              function
 +1.67 µs ± 431 ns      4.00 µs  5.67 µs  spin
                                            from down_write < mmap
 (4 others grew by less than the sampling error, or not at all)

@@ -74,7 +74,7 @@ fn the_table_lists_the_longest_waits_first() {
         str![[r#"
 mmap1 threads ×4: 1711 waits for kernel locks in 3.00 s, 111 ms in total, over 100 k iterations
 
-lock     waits    total     mean  longest  per iteration  wanted by
+lock     waits    total     mean  longest  per iteration  waiting function
 rwsem:W    500  60.0 ms   120 µs  3.00 ms         600 ns  __vm_munmap (1 still waiting)
                                                             from do_syscall_64
 rwsem:W   1011  51.0 ms  50.4 µs  2.00 ms         510 ns  vm_mmap_pgoff
