@@ -52,7 +52,7 @@ fn calls_that_look_up_what_is_not_there_share_nothing_and_renames_share_the_dire
     renames
         .assert_code(0)
         .assert_stdout_has("tests are conflict-free")
-        .assert_stdout_has("What is shared in every run")
+        .assert_stdout_has("Data shared in every run")
         .assert_stdout_has("inode.i_rwsem (directory)");
 }
 
@@ -107,7 +107,7 @@ fn a_record_that_was_killed_is_resumed_and_shards_are_the_whole() {
     let text = fs::read_to_string(&lines).unwrap();
     let few = text.split_inclusive('\n').take(5).collect::<String>();
     fs::write(&lines, &few[..few.len() - 7]).unwrap();
-    run(&one).assert_code(3).assert_stderr_has("(--resume)");
+    run(&one).assert_code(3).assert_stderr_has("continue it with --resume");
     let other = run(&["-o", "one", "--resume", "--shard", "2/2"]);
     other.assert_code(3).assert_stderr_has("it is shard 1/2, not 2/2");
     let resume = [one.as_slice(), &["--resume"]].concat();
@@ -160,7 +160,7 @@ fn a_test_that_cannot_run_and_an_empty_shard_are_reported() {
     let run = |args: &[&str]| finish(checking(&scratch, &["--tests", "tests"]).args(args));
     run(&[]).assert_code(1).assert_stdout_has(why);
     run(&["--trace", test["id"].as_str().unwrap()]).assert_code(1).assert_stderr_has(why);
-    run(&["--shard", "2/2"]).assert_code(0).assert_stderr_has("shard 2/2 of 1 test has none");
+    run(&["--shard", "2/2"]).assert_code(0).assert_stderr_has("shard 2/2 of 1 test is empty");
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn every_access_of_one_test_is_printed_on_demand() {
         assert!(functions.any(|name| name.contains("sys_lseek")), "call {call}: {accesses:?}");
     }
     let Some(none) = check(&["lseek", "lseek", "--trace", "lseek,lseek/x"]) else { return };
-    none.assert_code(2).assert_stderr_has("none of 1734 tests is lseek,lseek/x");
+    none.assert_code(2).assert_stderr_has("none of 1734 tests has the id lseek,lseek/x");
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn a_file_that_is_not_a_kernel_is_reported() {
     let told = |kernel: &str| {
         finish(&mut scratch.knee(&["commute", "check", "stat", "stat", "--kernel", kernel]))
     };
-    told("/nowhere/vmlinuz").assert_code(3).assert_stderr_has("/nowhere/vmlinuz is not there");
+    told("/nowhere/vmlinuz").assert_code(3).assert_stderr_has("/nowhere/vmlinuz does not exist");
     told("/proc").assert_code(3).assert_stderr_has("/proc is a directory");
-    told("/bin/true").assert_code(3).assert_stderr_has("is neither an x86 kernel image");
+    told("/bin/true").assert_code(3).assert_stderr_has("is not an x86 kernel image");
 }

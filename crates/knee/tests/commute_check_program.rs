@@ -205,7 +205,10 @@ fn a_program_runs_in_a_guest_where_user_mode_has_no_plugins() {
     finish(knee.arg(example("knee-bind", "rwlock_hashmap")).env("PATH", path.unwrap()))
         .assert_code(0)
         .assert_stdout_has("0 of 7 tests are conflict-free (0%)")
-        .assert_stderr_has("(qemu-x86_64: unknown option 'plugin'): the program runs in a guest");
+        .assert_stderr_has(
+            "(qemu-x86_64: unknown option 'plugin'), so the program runs in a \
+            guest",
+        );
 }
 
 /// Whichever functions of a type write it, so that `explain` counts it once.
@@ -385,7 +388,7 @@ fn a_record_of_a_library_is_shown_explained_and_compared() {
     let commute = |args: &[&str]| finish(scratch.knee(&["commute"]).args(args));
     let matrix = commute(&["matrix", "base"]);
     assert_eq!(matrix.assert_code(0).stdout, locked.assert_code(0).stdout);
-    matrix.assert_stdout_has("Who writes shared lines");
+    matrix.assert_stdout_has("Functions that write shared lines");
     commute(&["matrix", "new", "-o", "new.html"]).assert_code(0);
     let page = std::fs::read_to_string(scratch.path().join("new.html")).unwrap();
     assert!(page.contains("<h1>dashmap: 5 of 7 tests are conflict-free (71.4%)</h1>"));

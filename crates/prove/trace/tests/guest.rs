@@ -385,7 +385,7 @@ fn a_guest_that_runs_out_of_memory_loses_only_the_test_it_was_in() {
 fn a_kernel_that_is_none_is_said_by_what_it_is_not() {
     let error = Kernel::open(Path::new(file!().trim_start_matches("crates/prove/trace/")));
     let error = error.err().expect("a source file is no kernel").to_string();
-    assert!(error.contains("is neither an x86 kernel image"), "{error}");
+    assert!(error.contains("is not an x86 kernel image"), "{error}");
 }
 
 /// Set for the process that is to be killed.
