@@ -352,7 +352,7 @@ fn a_record_goes_on_where_it_was_killed_and_shards_are_the_whole() {
     let text = std::fs::read_to_string(&tests).unwrap();
     let few: String = text.split_inclusive('\n').take(6).collect();
     std::fs::write(&tests, &few[..few.len() - 7]).unwrap();
-    run(&one).unwrap().assert_code(3).assert_stderr_has("(--resume)");
+    run(&one).unwrap().assert_code(3).assert_stderr_has("continue it with --resume");
     let resume = [one.as_slice(), &["--resume"]].concat();
     let other = run(&["-o", "one", "--resume", "--shard", "2/2"]).unwrap();
     other.assert_code(3).assert_stderr_has("it is shard 1/2, not 2/2");
