@@ -300,7 +300,7 @@ fn a_pair_has_its_data_its_tests_and_the_functions_that_do_it_when_they_are_open
            for (const summary of found) summary.parentElement.open = true;
            return found.length;
          };
-         when(() => open('2 tests: share'), () => {
+         when(() => open('2 tests: conflict'), () => {
            when(() => open('open,close/0.0'), () => {
              when(() => document.querySelector('.shown-pair .lines')?.innerText, (lines) => {
                document.body.dataset.lines = lines;
