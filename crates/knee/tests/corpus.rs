@@ -121,7 +121,7 @@ fn survives_as_results(scratch: &Scratch, text: &str, file: &str) {
         let finished = survives(text, scratch.knee(args), file);
         // A file that is not even text has no lines.
         let is_text = !finished.stderr.contains("UTF-8");
-        if finished.code == Some(3) && is_text && !finished.stderr.contains("holds no results") {
+        if finished.code == Some(3) && is_text && !finished.stderr.contains("contains no results") {
             assert!(has_line(&finished.stderr, &format!("{file}:")), "{text}: {finished:#?}");
         }
     }

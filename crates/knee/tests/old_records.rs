@@ -31,7 +31,7 @@ fn an_old_record_is_shown_under_the_names_of_today() {
     // What the record does not say: which testcases are for threads only, and take two CPUs.
     let missing = finish(&mut scratch.knee(&["show", &old("run"), "--format", "json"]));
     assert!(!missing.assert_code(0).stdout.contains(r#""testcase":"epoch1","mode":"processes""#));
-    shown.assert_stdout_has("if each task takes two CPUs, as in context_switch1@helper=next-cpu");
+    shown.assert_stdout_has("two CPUs per task, as in context_switch1@helper=next-cpu");
 }
 
 #[test]

@@ -185,6 +185,9 @@ pub(crate) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
     } else if !run.complete {
         warnings.push(Warning::Incomplete { end: run.end, dir: record.dir.clone() });
     }
+    if let Some(cpus) = run.environment.cgroup_cpu_quota {
+        warnings.push(Warning::Quota { cpus });
+    }
     warnings.extend(unbelievable(&points));
     if let Some((_, point)) = points.iter().min_by_key(|(_, point)| point.rounds.len())
         && point.confidence < LEAST_CONFIDENCE
@@ -198,9 +201,6 @@ pub(crate) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         warnings.push(Warning::Busy { threads });
     }
     warnings.extend(marked(&points));
-    if let Some(cpus) = run.environment.cgroup_cpu_quota {
-        warnings.push(Warning::Quota { cpus });
-    }
     let (of, asked) = (curves.len(), run.request.tasks.contains(&1));
     match curves.iter().filter(|curve| curve.base().is_none()).count() {
         0 => {}
