@@ -45,11 +45,14 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Other", &["will-it-scale", "generate", "help"]),
 ];
 
+/// The command that clap adds when it parses.
+const HELP: &str = "Print the help of a command";
+
 impl Cli {
     /// The definition of the command line, with commands in groups.
     pub(crate) fn grouped() -> clap::Command {
-        let mut command = Self::command();
-        command.build();
+        // Not built: that would take half of the time that a short command takes.
+        let command = Self::command();
         let width = command.get_subcommands().map(|c| c.get_name().len()).max().unwrap_or(0);
         let (heading, name_style) =
             (command.get_styles().get_header(), command.get_styles().get_literal());
@@ -58,13 +61,13 @@ impl Cli {
             let _ = writeln!(commands, "{heading}{group}:{heading:#}");
             for name in names {
                 let about = command.find_subcommand(name).and_then(clap::Command::get_about);
-                let about = about.map(ToString::to_string).unwrap_or_default();
+                let about = about.map_or(HELP.to_owned(), ToString::to_string);
                 let _ = writeln!(commands, "  {name_style}{name:width$}{name_style:#}  {about}");
             }
             commands.push('\n');
         }
         let heading = format!("{heading}Options:{heading:#}");
-        Self::command().help_template(format!(
+        command.help_template(format!(
             "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{commands}{heading}\n{{options}}{{after-help}}"
         ))
     }

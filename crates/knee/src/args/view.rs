@@ -23,7 +23,7 @@ pub(crate) struct ViewArgs {
     #[arg(long)]
     pub(crate) detail: bool,
 
-    /// Efficiency that marks the knee: a curve has its knee where it falls below this
+    /// Efficiency that marks the knee: the first task count at which efficiency is below this
     #[arg(long, value_name = "P%", default_value = "80%",
           allow_negative_numbers = true, value_parser = percentage)]
     pub(crate) knee: f64,

@@ -8,7 +8,7 @@ use crate::stderr::tell;
 pub(crate) fn emulator() -> Result<Emulator, EmulatorError> {
     match Emulator::present() {
         Err(EmulatorError::NotFetched(name)) => {
-            tell!("knee: fetching the QEMU of {name}, which KNEE_QEMU names");
+            tell!("knee: fetching QEMU {name}, as KNEE_QEMU selects");
             Emulator::of_user()
         }
         present => present,

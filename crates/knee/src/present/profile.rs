@@ -107,9 +107,9 @@ pub(crate) fn wait_losses(waits: &LockWaits) {
         // A wait has two records.
         let all = 2 * waits.all().acquisitions + losses.lost;
         tell!(
-            "knee: {} records were lost ({}), and {} waits are left out for that reason or \
-             because they had begun before the recording; the real waits are more and longer than \
-             shown; use fewer tasks",
+            "knee: {} records were lost ({}), and {} waits are left out, because their records were \
+             lost or they began before the recording; there were more waits than shown, and they \
+             took longer; use fewer tasks",
             losses.lost,
             number::percent(losses.lost as f64 / all as f64),
             losses.unmatched

@@ -139,7 +139,7 @@ fn commuting(matrix: &Matrix) -> String {
     });
     let (always, never, all) = (with(100), with(0), plural(pairs.len(), "pair"));
     match least {
-        None => format!("No situation of {interface} was explored"),
+        None => format!("{interface}: no situations were explored"),
         Some(_) if always == pairs.len() => {
             format!("{interface}: {all} of operations, which always commute")
         }
@@ -291,7 +291,7 @@ mod tests {
             "map: 1 of 3 pairs of operations always commute, 1 never"
         );
         assert_eq!(title(&page(&[(1, 1)])), "map: 1 pair of operations, which always commute");
-        assert_eq!(title(&page(&[(0, 0)])), "No situation of map was explored");
+        assert_eq!(title(&page(&[(0, 0)])), "map: no situations were explored");
         let mut both = self::page(&[&[(2, 10.0)]]);
         both.matrices = page(&[(1, 1)]).matrices;
         assert_eq!(title(&both), "1 testcase measured at 2 tasks: no curve");

@@ -25,10 +25,10 @@ use knee_results::Mode;
 
 /// The [helper](Task::spawn_helper) of a task runs on the CPU of the task.
 pub const SAME_CPU: Choice =
-    Choice::new("helper", "same-cpu", "the helper of a task on the CPU of the task");
+    Choice::new("helper", "same-cpu", "the helper of a task runs on the CPU of the task");
 /// It runs on the next CPU of the placement.
 pub const NEXT_CPU: Choice =
-    Choice::new("helper", "next-cpu", "the helper of a task on the next CPU of the placement");
+    Choice::new("helper", "next-cpu", "the helper of a task runs on the next CPU in the placement");
 
 /// A testcase runs until it is killed; returning is a failure.
 pub type Outcome = Result<Infallible, TaskError>;

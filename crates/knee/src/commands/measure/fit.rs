@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME | GLOB")]
     names: Vec<glob::Pattern>,
 
-    /// Efficiency that marks the knee: a curve has its knee where it falls below this
+    /// Efficiency that marks the knee: the first task count at which efficiency is below this
     #[arg(long, value_name = "P%", default_value = "80%", value_parser = crate::args::percentage)]
     knee: f64,
 

@@ -32,9 +32,9 @@ use crate::present;
   knee report runs/before -o - | gzip > report.html.gz")]
 pub(crate) struct Args {
     /// Records of knee run, or CSV files (or a directory of them) or output of will-it-scale. knee
-    /// compares each further run with the first. The arguments may also be JSON files of knee
-    /// commute matrix, captures and lock waits of knee profile, and directories of knee commute
-    /// check. The page shows captures and lock waits beside the curve of their testcase. It
+    /// compares each further run with the first. The arguments may also be JSON files from knee
+    /// commute matrix, captures or lock waits from knee profile, and directories written by knee
+    /// commute check. The page shows captures and lock waits beside the curve of their testcase. It
     /// combines the shards of a check
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
 
-    /// Efficiency that marks the knee: a curve has its knee where it falls below this
+    /// Efficiency that marks the knee: the first task count at which efficiency is below this
     #[arg(long, value_name = "P%", default_value = "80%", value_parser = percentage)]
     knee: f64,
 

@@ -268,9 +268,9 @@ fn drift(compared: &Compared) -> Option<String> {
     let off = compared.drift? - 1.0;
     (off.abs() >= DRIFT_WORTH_A_WORD).then(|| {
         format!(
-            "a loop that never enters the kernel ran {} {} after than before, so the machine \
-             itself changed; intervals cover the results with and without a correction for this; \
-             `knee ab` interleaves rounds, which cancels such drift",
+            "a loop that never enters the kernel ran {} {} in the second run than in the first, so \
+             the machine itself changed speed; the intervals cover the results both with and \
+             without a correction for this; `knee ab` interleaves rounds, which cancels drift",
             spread(off.abs()),
             if off > 0.0 { "faster" } else { "slower" }
         )

@@ -14,6 +14,7 @@
 //! The directory is locked while a record is written, so that two runs never write into one.
 
 mod error;
+mod line;
 mod lock;
 mod machine;
 mod older;

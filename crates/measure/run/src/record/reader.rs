@@ -9,6 +9,7 @@ use knee_results::PointId;
 use knee_results::RUN_FILE;
 
 use super::error::{Access, Lacking, RecordError};
+use super::line::Line;
 use super::older;
 use super::plausible::{check_run, check_sample};
 use super::{Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine};
@@ -121,8 +122,9 @@ fn sample(
     path: &Path,
     number: usize,
 ) -> Result<SampleLine, RecordError> {
-    let line: SampleLine =
+    let line: Line =
         serde_json::from_slice(text).map_err(|e| RecordError::json(path, number, &e))?;
+    let line = SampleLine::from(line);
     let malformed = |reason| RecordError::Malformed { path: path.to_owned(), line: number, reason };
     if !points.contains(&line.point) {
         return Err(malformed(format!("{RUN_FILE} has no point {}", line.point)));

@@ -42,7 +42,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "read3",
-        description: "read(one page) of a 1 MiB file with O_DIRECT, past the page cache",
+        description: "read(one page) of a 1 MiB file with O_DIRECT, bypassing the page cache",
         parameters: &[&[OWN_FILE, SAME_FILE]],
         ..DIRECT
     },

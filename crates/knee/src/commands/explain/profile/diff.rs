@@ -16,8 +16,8 @@ use crate::stdout;
 /// Compare two captures by function
 ///
 /// If both captures contain iteration counts, knee compares the cost per iteration. Otherwise it
-/// compares shares of the samples. It marks differences that exceed the sampling error over all
-/// functions.
+/// compares shares of the samples. It marks differences that exceed the sampling error, corrected for
+/// the number of functions.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee profile diff before.json after.json

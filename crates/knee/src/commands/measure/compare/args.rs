@@ -44,8 +44,8 @@ file holds no results or fewer than three numbers, or if the runs share no point
 be read"
 )]
 pub(crate) struct Args {
-    /// Baseline, and runs or files to compare with it; up to seven in all. With - or without
-    /// arguments, knee reads numbers from standard input
+    /// Baseline, and runs or files to compare with it; up to seven in all. For -, and if there are
+    /// no arguments, knee reads numbers from standard input
     #[arg(value_name = "BEFORE AFTER", num_args = 0..=MAX_DATA_SETS)]
     pub(super) files: Vec<PathBuf>,
 

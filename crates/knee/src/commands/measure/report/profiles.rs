@@ -41,7 +41,10 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     let key = |capture: &Capture| capture.work.as_ref().map(|work| work.point.clone());
     captures.sort_by_key(key);
     if let Some(pair) = captures.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
-        return Err(usage(format!("two captures are of {}; name only one of them", pair[0].title)));
+        return Err(usage(format!(
+            "there are two captures of {}; name only one of them",
+            pair[0].title
+        )));
     }
     page.profiles = captures.iter().filter_map(profile).collect();
     let is_same = |a: &Capture, b: &Capture| {
@@ -84,7 +87,7 @@ fn has_curve<'a>(
         let what = work
             .map_or(title.to_owned(), |work| format!("{} as {}", work.point.case, work.point.mode));
         usage(format!(
-            "{}: it is of {what}, which no run on the page measured; add a run that did",
+            "{}: this profile is of {what}, but no run on the page measured that; add a run that did",
             path.display()
         ))
     })

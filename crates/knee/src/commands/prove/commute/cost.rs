@@ -24,7 +24,7 @@ const WARM_UP: u32 = 16;
 /// QEMU's PC has no more virtual CPUs that the plugin tells apart.
 const MOST_CPUS: u32 = 64;
 
-/// Measure what operations cost in a kernel: instructions, memory lines, and lines transferred
+/// Measure what operations cost in a kernel: instructions, cache lines touched, and lines transferred
 /// between CPUs
 ///
 /// knee runs the unmodified kernel in a guest under QEMU. By default, 1 to 16 virtual CPUs take

@@ -13,9 +13,10 @@ use crate::stdout;
 /// Rank the causes of conflicts: what to fix to make the most tests conflict-free
 ///
 /// For each shared datum, knee prints how many tests would become conflict-free if only this datum
-/// were fixed, and how many tests share it. Then knee suggests an order of fixes. Most tests share
-/// several data, so one step may combine several fixes that help only together. If knee cannot
-/// identify the datum, it names the functions that write the cache line.
+/// were fixed, and how many tests share it. Then knee suggests an order of fixes. In most
+/// tests, the calls share more than one data item, so one step may combine several fixes that help
+/// only together. If knee cannot identify a data item, it names the functions that write the cache
+/// line.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute explain 6.1

@@ -44,7 +44,8 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "FILE", default_value = STDOUT)]
     output: PathBuf,
 
-    /// Include single operations, and pairs that do not commute with their results in either order
+    /// Also include single operations, and pairs that do not commute, with the expected results of each
+    /// order
     #[arg(long)]
     sequential: bool,
 

@@ -19,7 +19,7 @@ const TMPFS: &str = "tmpfs";
 /// one of them writes. When real cores make these calls at the same time, such a line makes the
 /// cores wait for each other.
 ///
-/// knee runs a test with conflicts again. It reports separately what the calls share only in some
+/// If a test shows conflicts, knee runs it again. It reports separately what the calls share only in some
 /// runs, or only because of where objects happen to lie in memory. The results are independent of
 /// the size and speed of this machine.
 ///
