@@ -83,7 +83,7 @@ impl fmt::Display for Warning {
             ),
             Self::FewRounds { rounds, confidence, .. } => write!(
                 f,
-                "{rounds} rounds give only {:.0}% confidence; use six rounds for 95%: -r 6",
+                "{rounds} rounds give only {:.1}% confidence; use six rounds for 95%: -r 6",
                 confidence * 100.0
             ),
             Self::Imprecise { asked, points, of, worst } => write!(
