@@ -77,7 +77,7 @@ impl fmt::Display for Warning {
             }
             Self::FewRounds { rounds, asked, confidence } if rounds < asked => write!(
                 f,
-                "knee can use only {rounds} of {asked} rounds at some points, which gives {:.0}% \
+                "knee can use only {rounds} of {asked} rounds at some points, which gives {:.1}% \
                  confidence; 95% requires six: reduce other load, or use more rounds",
                 confidence * 100.0
             ),
