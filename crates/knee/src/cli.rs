@@ -96,12 +96,12 @@ pub(crate) const START: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     ": find the core count at which a system stops scaling
 
-  knee run                        measure: a quick set of testcases, under two minutes
+  knee run                        measure: a quick set of testcases
   knee profile growth mmap1       explain: which functions grow with tasks
-  knee commute check open close   prove: which calls share cache lines in a kernel, and why
+  knee commute check open close   prove: which cache lines two calls share
   knee doctor                     check what knee can do on this machine
 
-knee --help lists all commands; knee help COMMAND shows the options and examples of one.
+knee --help lists the commands; knee help COMMAND shows options and examples.
 "
 );
 
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn the_list_of_commands_fits_a_terminal() {
         let help = Cli::grouped().render_help().to_string();
-        for line in help.lines() {
+        for line in help.lines().chain(START.lines()) {
             assert!(line.chars().count() <= 80, "{line}");
         }
     }

@@ -121,7 +121,7 @@ fn errors_name_file_line_and_value() {
     fails("1\n2\n3\nnan\n", &[], 2, "numbers: line 4: NaN is not a finite number");
     let in_ministat = ["--format", "ministat"];
     fails("1\ninf\n2\n", &in_ministat, 2, "numbers: line 2: inf is not a finite number");
-    fails("1\n2\n3\n", &["--format", "ministat", "-w", "1"], 2, "no range that fits");
+    fails("1\n2\n3\n", &["--format", "ministat", "-w", "1"], 2, "does not fit a plot");
     fails("1\n2\n3\n", &["-c", "94"], 2, "80, 90, 95");
     fails("1\n2\n3\n", &["-d", ""], 2, "at least one character");
     fails("1\n2\n3\n", &["missing"], 3, "cannot read missing");

@@ -29,6 +29,8 @@ pub(crate) fn warn_of_missing(warned: &mut bool, kernel: &Kernel, functions: &Fu
     let missing = functions.missing();
     if !missing.is_empty() && !std::mem::replace(warned, true) {
         let (release, what) = (kernel.release(), missing.join(" and "));
-        tell!("knee: Linux {release} does not provide {what}, so data have no names or vague ones");
+        tell!(
+            "knee: Linux {release} does not provide {what}, so some data are unnamed, or have only vague names"
+        );
     }
 }

@@ -26,8 +26,8 @@ use crate::stdout;
   knee fit runs/2026-11-21T090000Z 'mmap*' --json  fit some, print JSON
   knee fit results/mmap1.csv                       fit results of will-it-scale
 
-A prediction requires at least six different task counts. With fewer, knee describes the curve and
-marks the fit")]
+A prediction requires at least six different task counts. With fewer, a fit only
+describes the curve, and knee labels it as not a prediction")]
 pub(crate) struct Args {
     /// Record of knee run, or CSV files or output of will-it-scale
     run: PathBuf,

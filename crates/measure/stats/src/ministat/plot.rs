@@ -24,7 +24,7 @@ const MAX_CELLS: usize = i32::MAX as usize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlotError {
     /// A value, a mean or a deviation is infinite or NaN, or the range is.
-    #[error("the values span no range that fits a plot of width {0}")]
+    #[error("the range of the values does not fit a plot of width {0}")]
     NoRange(u16),
     /// More values in one column than a plot of this width can be high.
     #[error("too many values fall into one column; the plot would have over 2 GiB")]

@@ -15,7 +15,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "mmap2",
-        description: "mmap() and munmap() of 128 MB of the task's own file, private",
+        description: "mmap() and munmap() of 128 MB of the task's own file, mapped privately",
         ..Testcase::new(Family::Memory, file)
     },
 ];

@@ -28,7 +28,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "page_fault2",
-        description: "map 128 MB of the task's file, private, write to each page, unmap; counts \
+        description: "map 128 MB of the task's file privately, write to each page, unmap; counts \
             pages",
         unit: Unit::PAGES,
         // The file in the page cache, and the private copies.
@@ -37,7 +37,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "page_fault3",
-        description: "map 128 MB of the task's file, shared, write to each page, unmap; counts \
+        description: "map 128 MB of the task's file as shared, write to each page, unmap; counts \
             pages",
         unit: MAPPED,
         needs: &[Need::Memory(ONCE)],
@@ -48,7 +48,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     // /sys/kernel/debug/fault_around_bytes says otherwise, so not every page counted is a fault.
     Testcase {
         name: "page_fault_read1",
-        description: "map 128 MB of the task's file, private, read each page, unmap; counts pages",
+        description: "map 128 MB of the task's file privately, read each page, unmap; counts pages",
         unit: MAPPED,
         needs: &[Need::Memory(ONCE)],
         ..Testcase::new(Family::Memory, |task| file(task, MapFlags::PRIVATE, read))

@@ -16,7 +16,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "vm_mmap2",
-        description: "maps and unmaps 128 MB of the task's object, private",
+        description: "maps 128 MB of the task's object privately, and unmaps them",
         ..hosted(object)
     },
 ];

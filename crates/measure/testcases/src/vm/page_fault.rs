@@ -20,7 +20,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "vm_page_fault2",
-        description: "map 128 MB of the task's object, private, write to each page, unmap; counts \
+        description: "map 128 MB of the task's object privately, write to each page, unmap; counts \
             pages",
         unit: Unit::PAGES,
         // The object and the private copies.
@@ -29,7 +29,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "vm_page_fault3",
-        description: "map 128 MB of the task's object, shared, write to each page, unmap; counts \
+        description: "map 128 MB of the task's object as shared, write to each page, unmap; counts \
             pages",
         unit: MAPPED,
         needs: &[Need::Threads, Need::Memory(ONCE)],
@@ -37,7 +37,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "vm_page_fault_read1",
-        description: "map 128 MB of the task's object, private, read each page, unmap; counts \
+        description: "map 128 MB of the task's object privately, read each page, unmap; counts \
             pages",
         unit: MAPPED,
         needs: &[Need::Threads, Need::Memory(ONCE)],

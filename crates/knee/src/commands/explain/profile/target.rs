@@ -121,7 +121,8 @@ fn show(
         Some(seconds) => {
             let done = start.elapsed().as_secs_f64().min(seconds);
             let amount = Amount { done: done as u64, of: seconds.ceil() as u64, unit: "s" };
-            progress.show_with(&amount, Some(seconds - done), || format!("{} so far", so_far()));
+            let left = (amount.of - amount.done) as f64;
+            progress.show_with(&amount, Some(left), || format!("{} so far", so_far()));
         }
         None => progress.show_text(|| format!("{} so far", so_far())),
     }

@@ -124,7 +124,7 @@ impl<'a> Bench<'a> {
                     } else {
                         let done = (taken as f64 * INTERVAL) as u64;
                         let amount = Amount { done, of: seconds.ceil() as u64, unit: "s" };
-                        let left = (samples - taken) as f64 * INTERVAL;
+                        let left = amount.of.saturating_sub(done) as f64;
                         let about = || format!("{} so far", sampler.so_far());
                         progress.show_with(&amount, Some(left), about);
                     }

@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "ID")]
     test: Option<String>,
 
-    /// Maximum data and steps to print; 0 means all
+    /// Maximum number of data items and of steps to print; 0 means all
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 

@@ -52,7 +52,8 @@ pub(super) struct Args {
     json: bool,
 
     /// File for a self-contained HTML page with the conditions or tests of every pair; - is
-    /// standard output. With DIR, a FILE that ends in .svg receives a drawing
+    /// standard output. With DIR, knee writes a drawing instead if FILE
+    /// ends in .svg
     #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "json")]
     output: Option<PathBuf>,
 }
@@ -130,10 +131,7 @@ fn of_model(args: &Args) -> anyhow::Result<ExitStatus> {
         }
         n => {
             let of = pairs.len();
-            tell!(
-                "knee: not all situations of {n} of {of} pairs were explored; --json lists these \
-                 pairs"
-            );
+            tell!("knee: {n} of {of} pairs were not fully explored; --json lists them");
         }
     }
     let matrix = || shown::matrix::record(&*model, &pairs);
