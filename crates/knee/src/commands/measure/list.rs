@@ -68,7 +68,8 @@ fn as_text(testcases: &[&Testcase], screen: &Screen) -> String {
             if !parameters.is_empty() {
                 notes.push(parameters.join(" "));
             }
-            if testcase.unit.name != Unit::ITERATIONS.name {
+            let is_described = testcase.description.contains("counts");
+            if testcase.unit.name != Unit::ITERATIONS.name && !is_described {
                 notes.push(format!("counts {}", testcase.unit.name));
             }
             if !testcase.needs.is_empty() {
