@@ -304,7 +304,8 @@ fn an_error_about_tmpdir_names_tmpdir() {
 #[test]
 fn more_tasks_than_cpus_run_when_asked_for() {
     let scratch = Scratch::new();
-    let finished = finish(&mut scratch.run(&["-t", "64", "getppid1", "--interval", "0.3"]));
+    let finished =
+        finish(&mut scratch.run(&["-t", "64", "getppid1", "--interval", "0.3", "--detail"]));
     finished.assert_code(0).assert_stdout_has("share CPUs");
     assert!(scratch.samples().iter().all(|l| l["rates"].as_array().unwrap().len() == 64));
 }

@@ -151,7 +151,7 @@ fn a_qemu_that_does_not_show_two_cpus_is_refused_by_check_cost_and_doctor() {
         .assert_stderr_has("does not distinguish two CPUs")
         .assert_stderr_has("KNEE_QEMU");
     assert!(!check.stdout.contains("conflict-free"), "{}", check.stdout);
-    let cost = refused(&["commute", "cost", "lseek_shared", "-n", "2", "--kernel", KERNEL]);
+    let cost = refused(&["commute", "cost", "lseek_shared", "--cpus", "2", "--kernel", KERNEL]);
     cost.assert_code(3).assert_stderr_has("does not distinguish two CPUs");
     let doctor = refused(&["doctor"]);
     doctor.assert_code(0).assert_stdout_has("missing  calibration");

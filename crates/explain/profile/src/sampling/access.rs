@@ -111,7 +111,7 @@ fn waits_denied(paranoid: &Option<i32>) -> String {
     }
     let is = paranoid.map_or(String::new(), |level| format!(", but it is {level}"));
     format!(
-        "not permitted; recording lock waits requires kernel.perf_event_paranoid = -1{is}; or run \
+        "not permitted; to record lock waits, kernel.perf_event_paranoid must be -1{is}; or run \
          knee as root or with CAP_PERFMON; in a container, seccomp must allow perf_event_open"
     )
 }
