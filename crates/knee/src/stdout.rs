@@ -3,7 +3,7 @@
 use std::io::{BufWriter, ErrorKind, Write};
 
 use anyhow::Context;
-use knee_host::text::Screen;
+use knee_host::text::{Screen, Table};
 
 /// Writes a whole text as it is, such as JSON.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
@@ -13,6 +13,11 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 /// Writes text for people: wrapped to fit the terminal, and in ASCII in a C locale.
 pub(crate) fn show(text: &str) -> anyhow::Result<()> {
     print(&Screen::of_stdout().wrap(text, "  "))
+}
+
+/// Writes a table that fits the terminal.
+pub(crate) fn show_table(table: &Table) -> anyhow::Result<()> {
+    print(&table.render(&Screen::of_stdout()))
 }
 
 /// Writes a JSON document as it is, or text for people as [`show`] does.

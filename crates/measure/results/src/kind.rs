@@ -53,8 +53,8 @@ impl Results {
     /// Reads what will-it-scale printed, as CSV or not.
     ///
     /// # Errors
-    /// Names the file and the place. Measurements that are missing are no error: they are marked
-    /// as gaps. A record is of no kind that this reads.
+    /// The error names the file and the place. Missing measurements are marked as gaps and cause no
+    /// error. This function does not read records.
     pub fn read(path: &Path) -> Result<Self, ResultsError> {
         match Kind::of(path)? {
             Some(Kind::Csv) => csv::read(path),

@@ -1,4 +1,4 @@
-//! Who is sampled.
+//! The target of sampling.
 
 use std::io;
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use knee_host::text::{Cell, Column, Screen, Table};
 use knee_results::Family;
 use knee_run::parameter::{Choice, Parameter};
-use knee_run::testcase::{Need, Testcase, Unit};
+use knee_run::testcase::{Need, Testcase};
 use knee_testcases::{CATALOGUE, QUICK};
 use serde_json::json;
 
@@ -67,10 +67,6 @@ fn as_text(testcases: &[&Testcase], screen: &Screen) -> String {
                 open(testcase).map(|p| format!("{}={}", p[0].key, values(p).join("|"))).collect();
             if !parameters.is_empty() {
                 notes.push(parameters.join(" "));
-            }
-            let is_described = testcase.description.contains("counts");
-            if testcase.unit.name != Unit::ITERATIONS.name && !is_described {
-                notes.push(format!("counts {}", testcase.unit.name));
             }
             if !testcase.needs.is_empty() {
                 let needs: Vec<String> = testcase.needs.iter().map(|&n| describe(n)).collect();

@@ -21,7 +21,7 @@ pub(super) fn overview(reading: &Reading) -> Markup {
                 (tally(reading))
                 @if scale.is_some() {
                     "Speed-up against tasks; both axes are logarithmic and the same for all testcases. "
-                    "The dotted diagonal is perfect scaling, a flat line is no scaling, and a falling "
+                    "The dotted diagonal is perfect scaling, a flat line means no scaling, and a falling "
                     "line is a loss. A bar across a curve marks its knee: efficiency below "
                     (percent(reading.page.knee_efficiency)) "."
                 }

@@ -134,7 +134,7 @@ impl RecordError {
         Self::Io { access, path: path.to_owned(), error }
     }
 
-    /// For a document that begins in line `first`, so that its place is told once.
+    /// An error of a document that begins in line `first`. The message contains the line once.
     pub(super) fn json(path: &Path, first: usize, error: &serde_json::Error) -> Self {
         let (text, column) = (error.to_string(), error.column());
         let place = format!(" at line {} column {column}", error.line());

@@ -38,7 +38,7 @@ fn noise_beyond_the_threshold_is_inconclusive_and_asks_for_rounds() {
     assert_eq!(
         (c.verdict, c.rounds_needed),
         (Verdict::Inconclusive, None),
-        "thousands are no advice"
+        "advice to run thousands of rounds does not help"
     );
 }
 

@@ -15,8 +15,8 @@ pub enum Basis {
     Rounds,
     /// Residuals of the fit, as some task counts have fewer than three rounds.
     Residuals,
-    /// Three points with few rounds: the law passes through them whatever they are, and there
-    /// are no intervals.
+    /// Three points with few rounds: the law passes through any three points, so the fit has no
+    /// intervals.
     Nothing,
 }
 

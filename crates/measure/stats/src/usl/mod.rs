@@ -110,8 +110,8 @@ pub struct Fit {
     pub rmse: f64,
     /// All points, fewest tasks first.
     pub residuals: Vec<Residual>,
-    /// Whether it says something beyond the points measured: there are six different task counts
-    /// or more. A fit to fewer describes them and is no prediction.
+    /// Whether the fit can predict points that were not measured. This requires at least six
+    /// different task counts; a fit to fewer only describes them.
     pub is_prediction: bool,
     /// Where the intervals are from.
     pub basis: Basis,

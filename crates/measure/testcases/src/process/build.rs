@@ -15,7 +15,7 @@ use super::build_source::{FILES, source};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "build1",
-    description: "compile and link a C program of 24 files with cc, on a tmpfs",
+    description: "compile and link a C program of 24 files with cc, on a tmpfs; counts builds",
     unit: Unit { name: "builds", steps: STEPS, bytes: 0 },
     needs: &[Need::CCompiler, Need::Tmpfs],
     // The task sleeps while its compiler runs.

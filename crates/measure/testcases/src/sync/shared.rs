@@ -9,7 +9,8 @@ pub(super) const fn shared(run: fn(&Task<'_>) -> Outcome) -> Testcase {
     Testcase { needs: &[Need::Threads], ..Testcase::new(Family::Sync, run) }
 }
 
-/// `operation` for ever. Once before the start, as a thread registers when it first takes part.
+/// Repeats `operation` forever. Calls it once before the start, because a thread registers when it
+/// first takes part.
 #[inline]
 pub(super) fn repeat(task: &Task<'_>, mut operation: impl FnMut()) -> Outcome {
     operation();

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use knee_host::text::Screen;
 use knee_host::write_atomically;
 use knee_profile::diff::{diff, table};
 use knee_profile::import;
@@ -61,6 +60,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         write_atomically(file, difference(&before, &after, widths).as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
-    stdout::print(&table(&diff(&before, &after), args.top).render(&Screen::of_stdout()))?;
+    stdout::show_table(&table(&diff(&before, &after), args.top))?;
     Ok(ExitStatus::Done)
 }

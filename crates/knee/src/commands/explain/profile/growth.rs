@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::Context;
 use knee_host::Interrupt;
 use knee_host::number;
-use knee_host::text::Screen;
 use knee_host::write_atomically;
 use knee_host::{auto_tasks, cgroup};
 use knee_profile::Capture;
@@ -91,7 +90,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
     match args.json {
         true => stdout::print(&(serde_json::to_string_pretty(&growth)? + "\n"))?,
-        false => stdout::print(&table(&growth, args.top).render(&Screen::of_stdout()))?,
+        false => stdout::show_table(&table(&growth, args.top))?,
     }
     captures.iter().for_each(losses);
     Ok(ExitStatus::Done)

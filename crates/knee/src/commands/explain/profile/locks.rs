@@ -2,7 +2,6 @@
 
 use anyhow::Context;
 use knee_host::Interrupt;
-use knee_host::text::Screen;
 use knee_host::write_atomically;
 use knee_profile::locks::table;
 use knee_profile::sampling::LockSampler;
@@ -30,7 +29,7 @@ pub(super) fn run(args: &SampleArgs, interrupt: &Interrupt) -> anyhow::Result<Ex
     if args.json {
         stdout::print(&json)?;
     } else if !args.how.quiet {
-        stdout::print(&table(&waits, SHOWN).render(&Screen::of_stdout()))?;
+        stdout::show_table(&table(&waits, SHOWN))?;
     }
     if !args.how.quiet {
         wait_losses(&waits);

@@ -1,4 +1,4 @@
-//! Sampling what was asked for: a testcase, a process, a command or the whole machine.
+//! Samples the requested target: a testcase, a process, a command or the whole machine.
 
 use knee_host::Interrupt;
 use knee_profile::sampling::Target;
