@@ -65,6 +65,11 @@ impl Progress {
         self
     }
 
+    /// Makes the next state due, for work whose first step may take minutes.
+    pub(crate) fn show_at_once(&mut self) {
+        self.next = self.start;
+    }
+
     /// Shows the state of the work, if it is time to. The remaining time is estimated from the pace so
     /// far. `about` returns what else to show.
     pub(crate) fn show(&mut self, amount: &Amount<'_>, about: impl FnOnce() -> String) {
@@ -140,7 +145,7 @@ impl Drop for Progress {
 
 fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let symbols = if Screen::of_stdout().is_ascii { "#>." } else { "█▌·" };
+    let symbols = if Screen::of_stderr().is_ascii { "#>." } else { "█▌·" };
     let style = ProgressStyle::with_template("{bar:24} {wide_msg}").expect("a constant template");
     bar.set_style(style.progress_chars(symbols));
     stderr::set_bar(Some(bar.clone()));

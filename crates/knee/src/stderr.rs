@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
-use knee_host::text::{Screen, to_ascii};
+use knee_host::text::Screen;
 
 /// The progress bar that is on the terminal, if any.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -15,11 +15,10 @@ pub(crate) fn set_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = bar;
 }
 
-/// Writes a line, above the progress bar if there is one. If that fails, for example because the disk
+/// Writes a message that fits the terminal, above the progress bar if there is one. If that fails, for example because the disk
 /// is full, the work continues.
 pub(crate) fn line(text: Arguments<'_>) {
-    let text = text.to_string();
-    let text = if Screen::of_stdout().is_ascii { to_ascii(&text) } else { text.into() };
+    let text = Screen::of_stderr().wrap(&text.to_string(), "  ");
     let write = || {
         let _ = writeln!(anstream::stderr().lock(), "{text}");
     };

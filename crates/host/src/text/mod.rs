@@ -3,6 +3,8 @@
 mod ascii;
 mod table;
 
+use std::os::fd::BorrowedFd;
+
 pub use self::ascii::to_ascii;
 pub use self::table::{Cell, Column, Table};
 
@@ -25,12 +27,17 @@ impl Screen {
     /// The screen behind standard output: the width of the terminal or of `COLUMNS` (POSIX.1-2024,
     /// XBD 8.3), and the character set of the locale (`LC_ALL`, `LC_CTYPE`, `LANG`, in this order).
     pub fn of_stdout() -> Self {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let columns = variable("COLUMNS").and_then(|text| text.parse().ok());
-        let width = columns.or_else(|| {
-            let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
-            Some(usize::from(size.ws_col))
-        });
+        Self::of_locale(columns.or_else(|| terminal_width(rustix::stdio::stdout())))
+    }
+
+    /// The screen behind standard error, for messages. `COLUMNS` does not change their width, because
+    /// it is often set for standard output alone.
+    pub fn of_stderr() -> Self {
+        Self::of_locale(terminal_width(rustix::stdio::stderr()))
+    }
+
+    fn of_locale(width: Option<usize>) -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable);
         Self { width: width.filter(|width| *width > 0), is_ascii: !is_unicode(locale.as_deref()) }
     }
@@ -60,6 +67,15 @@ impl Screen {
         }
         wrapped
     }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Columns of a terminal; `None` for anything else.
+fn terminal_width(stream: BorrowedFd<'_>) -> Option<usize> {
+    Some(rustix::termios::tcgetwinsize(stream).ok()?.ws_col.into())
 }
 
 /// Whether a locale such as `en_GB.UTF-8` uses Unicode. Without a locale, C is used.

@@ -138,7 +138,9 @@ impl Table {
             let titles: Vec<&str> = titles.filter(|title| !title.is_empty()).collect();
             if !titles.is_empty() {
                 let titles = titles.join(", ");
-                dropped = format!("{DIM}left out to fit {width} columns: {titles}{DIM:#}\n");
+                dropped = format!(
+                    "{DIM}left out to fit {width} columns: {titles} (| cat shows all){DIM:#}\n"
+                );
             }
         }
         let mut text = String::new();
@@ -303,11 +305,11 @@ mod tests {
              mmap1   1.5 M     +3%  no difference found; 5\n                       \
              rounds would decide\n\
              a                -10%\n\
-             left out to fit 48 columns: p\n"
+             left out to fit 48 columns: p (| cat shows all)\n"
         );
         let text = plain(&table().render(&screen(40)));
         assert!(text.starts_with("point  change  verdict\n"), "{text}");
-        assert!(text.ends_with("left out to fit 40 columns: before, p\n"), "{text}");
+        assert!(text.contains("\nleft out to fit 40 columns: before, p ("), "{text}");
     }
 
     #[test]

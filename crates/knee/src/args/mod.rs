@@ -48,6 +48,14 @@ pub(crate) fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
     Ok(whole)
 }
 
+/// Returns an error if an input is named twice.
+pub(crate) fn require_distinct(inputs: &[PathBuf]) -> anyhow::Result<()> {
+    match inputs.iter().enumerate().find(|(nr, input)| inputs[..*nr].contains(input)) {
+        Some((_, twice)) => Err(usage(format!("{} appears twice", twice.display()))),
+        None => Ok(()),
+    }
+}
+
 /// Returns an error if `path` is not UTF-8: knee writes paths into JSON, which is Unicode.
 pub(crate) fn require_utf8(option: &str, path: &Path) -> anyhow::Result<()> {
     match path.to_str() {

@@ -6,9 +6,9 @@ use knee_results::{Curve, Key, Results};
 use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit};
 use serde_json::{Value, json as object};
 
-use super::enumeration::and_more;
+use super::enumeration::{and_more, grouped};
 use super::notes::lines;
-use crate::present::style::{BOLD, DIM, PLAIN};
+use crate::present::style::{BAD, BOLD, DIM, PLAIN};
 
 /// Version of the JSON document.
 const SCHEMA: u32 = 1;
@@ -48,10 +48,20 @@ pub(crate) fn table(
         Column::left("finding"),
     ]);
     table.titles();
-    for fitted in curves {
-        table.row(row(fitted, threshold));
+    let fits = || curves.iter().filter_map(|fitted| Some((fitted, fitted.fit.as_ref().ok()?)));
+    for (fitted, fit) in fits() {
+        table.row(row(fitted.name(), fit, threshold));
     }
-    text += &table.render(screen);
+    if fits().next().is_some() {
+        text += &table.render(screen);
+    }
+    let same = |a: &(&FittedCurve, &Unfit), b: &(&FittedCurve, &Unfit)| a.1 == b.1;
+    let unfit: Vec<_> = curves.iter().filter_map(|c| Some((c, c.fit.as_ref().err()?))).collect();
+    for group in grouped(&unfit, same) {
+        let names: Vec<String> = group.iter().map(|(fitted, _)| fitted.name()).collect();
+        let line = format!("{BAD}no fit{BAD:#}  {}: {}\n", names.join(", "), group[0].1);
+        text += &screen.wrap(&line, "        ");
+    }
     let is_shown = |key: &Key| curves.iter().any(|c| c.curve.case == key.case);
     let mut gaps = results
         .points
@@ -87,16 +97,7 @@ pub(crate) fn table(
     text + &screen.wrap(&method, "")
 }
 
-fn row(fitted: &FittedCurve, threshold: f64) -> Vec<Cell> {
-    let name = fitted.name();
-    let fit = match &fitted.fit {
-        Ok(fit) => fit,
-        Err(unfit) => {
-            let cells = [name, "-".into(), "-".into(), "-".into(), "-".into(), "-".into()];
-            let finding = format!("no fit: {unfit}");
-            return cells.into_iter().chain([finding]).map(|text| Cell::new(text, DIM)).collect();
-        }
-    };
+fn row(name: String, fit: &Fit, threshold: f64) -> Vec<Cell> {
     let style = if fit.is_prediction { PLAIN } else { DIM };
     let knee = fit.model.knee(threshold).map_or("-".to_owned(), |n| n.to_string());
     let r2 = fit.r_squared.map_or("-".to_owned(), |r2| format!("{r2:.3}"));

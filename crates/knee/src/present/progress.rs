@@ -11,24 +11,32 @@ use super::view::Format;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 
+/// A run of more seconds shows its state before its first round, which may itself be long.
+const LONG: f64 = 2.0;
+
 /// Shows the rounds of a run as progress, and failures as they happen.
 pub(crate) struct RunProgress {
     progress: Progress,
     /// Whether failures are printed as they happen.
     tells_failures: bool,
     failed: usize,
+    has_begun: bool,
 }
 
 impl RunProgress {
     /// `format` is the format of the results that follow.
     pub(crate) fn new(is_quiet: bool, format: Format) -> Self {
         let tells_failures = !repeats_failures(format, std::io::stdout().is_terminal());
-        Self { progress: Progress::new(is_quiet), tells_failures, failed: 0 }
+        Self { progress: Progress::new(is_quiet), tells_failures, failed: 0, has_begun: false }
     }
 }
 
 impl Observer for RunProgress {
     fn round(&mut self, point: &PointId, round: u32, done: usize, of: usize, left: Option<f64>) {
+        let is_long = left.is_none_or(|left| left > LONG);
+        if !std::mem::replace(&mut self.has_begun, true) && is_long {
+            self.progress.show_at_once();
+        }
         let amount = Amount { done: done as u64, of: of as u64, unit: "rounds" };
         let failed = match self.failed {
             0 => String::new(),

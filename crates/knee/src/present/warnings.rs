@@ -4,16 +4,13 @@ mod noise;
 mod seats;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::PathBuf;
 
 use knee_host::number::{plural, spread};
 use knee_results::{CONFIDENCE, Curve, Mark, Mode, Order, Point, PointId};
 use knee_run::record::{Record, RunEnd, RunRecord};
 
-use self::noise::{Doubts, doubts};
-use self::seats::{Limit, shared_beyond, without_spare_cpu};
-use super::enumeration::NAMED;
+use self::seats::{shared_beyond, without_spare_cpu};
+use super::enumeration::{NAMED, and_more};
 use super::view::View;
 
 /// Five rounds reach 93.75%, which the table header shows; fewer rounds cause a warning.
@@ -21,145 +18,153 @@ const LEAST_CONFIDENCE: f64 = 0.93;
 /// The computed confidence of six rounds is slightly below 95%.
 const ROUNDING: f64 = 1e-9;
 
-/// One warning.
-pub(crate) enum Warning {
-    /// The run is incomplete.
-    Incomplete { end: Option<RunEnd>, dir: PathBuf },
-    /// The run lacks points in a mode that their testcases do not support. Resuming the run cannot
-    /// add them.
-    OtherMode { points: usize },
-    /// Too few rounds for the required confidence.
-    FewRounds { rounds: usize, asked: usize, confidence: f64 },
-    /// Some points did not reach `--precision`.
-    Imprecise { asked: f64, points: usize, of: usize, worst: String },
-    /// All samples of some points are marked; if `all` is set, all samples of the run.
-    Unbelievable { points: Vec<String>, all: bool },
-    /// Some samples are marked.
-    Marked { marked: u64, of: u64, marks: BTreeMap<Mark, u64> },
-    /// No CPU is reserved for the measuring process.
-    NoSpareCpu { from: Limit },
-    /// Some curves have no point at one task, whether requested or not.
-    NoSingleTask { curves: usize, of: usize, asked: bool },
-    /// There were more tasks than CPUs.
-    Oversubscribed { beyond: Limit },
-    /// A cgroup grants less CPU time than the CPUs provide.
-    Quota { cpus: f64 },
-    /// Other work was running when the run began.
-    Busy { threads: u32 },
-    /// Knees that could be noise.
-    KneeInNoise(Doubts),
-    /// Points that could be a knee.
-    KneeHiddenByNoise(Doubts),
-    /// The noise floor is unknown.
-    NoNoiseFloor,
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Incomplete { end, dir } => {
-                let how = match end {
-                    Some(RunEnd::Interrupted) => "was interrupted",
-                    Some(RunEnd::Failed) => "stopped because it could not write its record",
-                    Some(RunEnd::Done) => "lacks the points that failed",
-                    None => "was killed or is still running",
-                };
-                write!(f, "the run {how}; to continue it: knee run --resume {}", dir.display())
-            }
-            Self::OtherMode { points } => write!(
-                f,
-                "the run lacks {} of testcases that run only as threads; measure them in a run \
-                 with -m threads",
-                plural(*points, "point")
-            ),
-            Self::FewRounds { rounds: 1, asked: 1, .. } => {
-                write!(f, "one round shows no spread; use six rounds for 95% confidence: -r 6")
-            }
-            Self::FewRounds { rounds, asked, confidence } if rounds < asked => write!(
-                f,
-                "knee can use only {rounds} of {asked} rounds at some points, which gives {:.1}% \
-                 confidence; 95% requires six: reduce other load, or use more rounds",
-                confidence * 100.0
-            ),
-            Self::FewRounds { rounds, confidence, .. } => write!(
-                f,
-                "{rounds} rounds give only {:.1}% confidence; use six rounds for 95%: -r 6",
-                confidence * 100.0
-            ),
-            Self::Imprecise { asked, points, of, worst } => write!(
-                f,
-                "{points} of {of} points did not reach the requested ±{} at 95% confidence, at \
-                 worst {worst}; use a longer --max-time, or reduce other load",
-                spread(*asked)
-            ),
-            Self::Unbelievable { all: true, .. } => write!(
-                f,
-                "all samples of this run were disturbed, so do not trust it; reduce other load \
-                 and run it again"
-            ),
-            Self::Unbelievable { points, .. } => {
-                let named = points.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-                write!(f, "all samples of {named}")?;
-                match points.len().saturating_sub(NAMED) {
-                    0 => {}
-                    more => write!(f, " and {more} more points")?,
-                }
-                write!(
-                    f,
-                    " were disturbed, so do not trust these points (marked !!); reduce other \
-                     load, or use more rounds"
-                )
-            }
-            Self::Marked { marked, of, marks } => {
-                let list: Vec<String> =
-                    marks.iter().map(|(mark, n)| format!("{n} {}", describe(*mark))).collect();
-                let (were, are) = if *marked == 1 { ("was", "is") } else { ("were", "are") };
-                write!(
-                    f,
-                    "{marked} of {of} samples {were} disturbed ({}) and {are} left out where \
-                     possible (rows marked !); reduce other load, or use more rounds",
-                    list.join(", ")
-                )
-            }
-            Self::NoSpareCpu { from } => write!(
-                f,
-                "with {from} or more, no CPU is free for the measuring process, so it interrupts a \
-                 task for a few microseconds per sample"
-            ),
-            Self::NoSingleTask { curves, of, asked } => {
-                if curves == of {
-                    f.write_str("no curve has a point at 1 task")?;
-                } else {
-                    let have = if *curves == 1 { "has" } else { "have" };
-                    write!(f, "{curves} of {of} curves {have} no point at 1 task")?;
-                }
-                f.write_str(", so there is no speed-up, efficiency or knee")?;
-                f.write_str(if *asked { "" } else { "; add 1 to -t" })
-            }
-            Self::Oversubscribed { beyond } => write!(
-                f,
-                "points with more than {beyond} share CPUs, so their efficiency does not show how \
-                 more cores would scale"
-            ),
-            Self::Quota { cpus } => write!(
-                f,
+/// The warnings about `record`, most important first.
+pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Vec<String> {
+    let run = &record.run;
+    let points: Vec<(&Curve, &Point)> =
+        curves.iter().flat_map(|c| c.points().iter().map(move |point| (c, point))).collect();
+    let candidates = [
+        lacking(record),
+        run.environment.cgroup_cpu_quota.map(|cpus| {
+            format!(
                 "a cgroup limits CPU time to {cpus:.1} CPUs, so curves flatten there whatever the \
                  kernel does; raise cpu.max to see beyond"
-            ),
-            Self::Busy { threads } => write!(
-                f,
+            )
+        }),
+        disturbed(&points),
+        few_rounds(run, &points),
+        run.request.precision.and_then(|asked| imprecise(&points, asked)),
+        run.environment.others_running.filter(|&threads| threads > 0).map(|threads| {
+            format!(
                 "other work was waiting for CPUs when the run began ({threads} runnable); stop it \
                  and run again"
-            ),
-            Self::KneeInNoise(doubts) => write!(f, "possibly noise, not a knee: {doubts}"),
-            Self::KneeHiddenByNoise(doubts) => {
-                write!(f, "possibly a knee, hidden by noise: {doubts}")
-            }
-            Self::NoNoiseFloor => {
-                write!(f, "the noise floor of this machine is unknown: knee run --aa measures it")
-            }
-        }
+            )
+        }),
+        marked(&points),
+        no_single_task(run, curves),
+        shared_beyond(run, curves).map(|beyond| {
+            format!(
+                "points with more than {beyond} share CPUs, so their efficiency does not show how \
+                 more cores would scale"
+            )
+        }),
+        without_spare_cpu(run, curves).map(|from| {
+            format!(
+                "with {from} or more, no CPU is free for the measuring process, so it interrupts a \
+                 task for a few microseconds per sample"
+            )
+        }),
+    ];
+    candidates.into_iter().flatten().chain(noise_floor(run, curves, view)).collect()
+}
+
+/// A warning about points that the run lacks.
+fn lacking(record: &Record) -> Option<String> {
+    let run = &record.run;
+    let lost = run.failures.iter().filter(|f| supports_only_other_mode(run, &f.point)).count();
+    // Resuming the run cannot add such points.
+    if run.end == Some(RunEnd::Done) && lost > 0 && lost == run.failures.len() {
+        return Some(format!(
+            "the run lacks {} of testcases that run only as threads; measure them in a run with \
+             -m threads",
+            plural(lost, "point")
+        ));
     }
+    let how = match run.end {
+        _ if run.complete => return None,
+        Some(RunEnd::Interrupted) => "was interrupted",
+        Some(RunEnd::Failed) => "stopped because it could not write its record",
+        Some(RunEnd::Done) => "lacks the points that failed",
+        None => "was killed or is still running",
+    };
+    Some(format!("the run {how}; to continue it: knee run --resume {}", record.dir.display()))
+}
+
+fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {
+    let modes = run.case(&point.case).map(|case| case.modes(&[Mode::Processes, Mode::Threads]));
+    modes.is_some_and(|modes| !modes.contains(&point.mode))
+}
+
+/// A warning about points of which all samples are marked.
+fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
+    let names: Vec<String> =
+        points.iter().filter(|(_, p)| p.is_disturbed()).map(|(c, p)| name(c, p)).collect();
+    if names.len() == points.len() && !names.is_empty() {
+        return Some(
+            "all samples of this run were disturbed, so do not trust it; reduce other load and \
+             run it again"
+                .to_owned(),
+        );
+    }
+    let (named, others) = names.split_at(names.len().min(NAMED));
+    (!named.is_empty()).then(|| {
+        format!(
+            "all samples of {}{} were disturbed, so do not trust these points (marked !!); reduce \
+             other load, or use more rounds",
+            named.join(", "),
+            and_more(others.len())
+        )
+    })
+}
+
+/// A warning about too few rounds for the required confidence.
+fn few_rounds(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
+    let (_, point) = points.iter().min_by_key(|(_, point)| point.rounds.len())?;
+    let confidence = point.confidence * 100.0;
+    match (point.rounds.len(), run.request.rounds as usize) {
+        _ if point.confidence >= LEAST_CONFIDENCE => None,
+        (1, 1) => {
+            Some("one round shows no spread; use six rounds for 95% confidence: -r 6".to_owned())
+        }
+        (rounds, asked) if rounds < asked => Some(format!(
+            "knee can use only {rounds} of {asked} rounds at some points, which gives \
+             {confidence:.1}% confidence; 95% requires six: reduce other load, or use more rounds"
+        )),
+        (rounds, _) => Some(format!(
+            "{rounds} rounds give only {confidence:.1}% confidence; use six rounds for 95%: -r 6"
+        )),
+    }
+}
+
+/// A warning about points that did not reach `--precision`.
+fn imprecise(points: &[(&Curve, &Point)], asked: f64) -> Option<String> {
+    let too_wide =
+        |p: &Point| p.confidence + ROUNDING < CONFIDENCE || p.relative_half_width() > asked;
+    let wide: Vec<_> = points.iter().filter(|(_, p)| too_wide(p)).collect();
+    let (curve, point) = wide
+        .iter()
+        .max_by(|(_, a), (_, b)| a.relative_half_width().total_cmp(&b.relative_half_width()))?;
+    Some(format!(
+        "{} of {} points did not reach the requested ±{} at 95% confidence, at worst {} (±{}); use \
+         a longer --max-time, or reduce other load",
+        wide.len(),
+        points.len(),
+        spread(asked),
+        name(curve, point),
+        spread(point.relative_half_width())
+    ))
+}
+
+/// A warning about samples that are marked, unless all of them are: then none is left out.
+fn marked(points: &[(&Curve, &Point)]) -> Option<String> {
+    let points = || points.iter().map(|(_, point)| point);
+    let marked: u64 = points().map(|point| point.marked).sum();
+    let of: u64 = points().map(|point| point.samples).sum();
+    if marked == 0 || marked == of {
+        return None;
+    }
+    let mut marks: BTreeMap<Mark, u64> = BTreeMap::new();
+    for (mark, n) in points().flat_map(|point| &point.marks) {
+        *marks.entry(*mark).or_default() += n;
+    }
+    let list: Vec<String> =
+        marks.iter().map(|(mark, n)| format!("{n} {}", describe(*mark))).collect();
+    let (were, are) = if marked == 1 { ("was", "is") } else { ("were", "are") };
+    Some(format!(
+        "{marked} of {of} samples {were} disturbed ({}) and {are} left out where possible (rows \
+         marked !); reduce other load, or use more rounds",
+        list.join(", ")
+    ))
 }
 
 fn describe(mark: Mark) -> &'static str {
@@ -172,89 +177,28 @@ fn describe(mark: Mark) -> &'static str {
     }
 }
 
-/// The warnings about `record`, most important first.
-pub(crate) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Vec<Warning> {
-    let run = &record.run;
-    let points: Vec<(&Curve, &Point)> =
-        curves.iter().flat_map(|c| c.points().iter().map(move |point| (c, point))).collect();
-    let mut warnings = Vec::new();
-    let hopeless =
-        run.failures.iter().filter(|failure| has_other_mode(run, &failure.point)).count();
-    if run.end == Some(RunEnd::Done) && hopeless > 0 && hopeless == run.failures.len() {
-        warnings.push(Warning::OtherMode { points: hopeless });
-    } else if !run.complete {
-        warnings.push(Warning::Incomplete { end: run.end, dir: record.dir.clone() });
-    }
-    if let Some(cpus) = run.environment.cgroup_cpu_quota {
-        warnings.push(Warning::Quota { cpus });
-    }
-    warnings.extend(unbelievable(&points));
-    if let Some((_, point)) = points.iter().min_by_key(|(_, point)| point.rounds.len())
-        && point.confidence < LEAST_CONFIDENCE
-    {
-        let (rounds, confidence) = (point.rounds.len(), point.confidence);
-        let asked = run.request.rounds as usize;
-        warnings.push(Warning::FewRounds { rounds, asked, confidence });
-    }
-    warnings.extend(run.request.precision.and_then(|asked| imprecise(&points, asked)));
-    if let Some(threads @ 1..) = run.environment.others_running {
-        warnings.push(Warning::Busy { threads });
-    }
-    warnings.extend(marked(&points));
-    let (of, asked) = (curves.len(), run.request.tasks.contains(&1));
-    match curves.iter().filter(|curve| curve.base().is_none()).count() {
-        0 => {}
-        curves => warnings.push(Warning::NoSingleTask { curves, of, asked }),
-    }
-    warnings.extend(shared_beyond(run, curves).map(|beyond| Warning::Oversubscribed { beyond }));
-    warnings.extend(without_spare_cpu(run, curves).map(|from| Warning::NoSpareCpu { from }));
+/// A warning about curves without a point at one task.
+fn no_single_task(run: &RunRecord, curves: &[Curve]) -> Option<String> {
+    let subject = match (curves.iter().filter(|c| c.base().is_none()).count(), curves.len()) {
+        (0, _) => return None,
+        (lacking, of) if lacking == of => "no curve has a point".to_owned(),
+        (1, of) => format!("1 of {of} curves has no point"),
+        (lacking, of) => format!("{lacking} of {of} curves have no point"),
+    };
+    let advice = if run.request.tasks.contains(&1) { "" } else { "; add 1 to -t" };
+    Some(format!("{subject} at 1 task, so there is no speed-up, efficiency or knee{advice}"))
+}
+
+/// Warnings about an unknown noise floor, or about knees that it puts in doubt.
+fn noise_floor(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Vec<String> {
     match view.floors {
-        // What a floor is for cancels where sides are measured in turns.
-        None if run.request.order == Order::InTurns => {}
-        None => warnings.push(Warning::NoNoiseFloor),
-        Some(floors) => {
-            let (knees, hidden) = doubts(curves, view.knee, floors);
-            warnings.extend(knees.map(Warning::KneeInNoise));
-            warnings.extend(hidden.map(Warning::KneeHiddenByNoise));
+        // Interleaved rounds cancel what a noise floor is for.
+        None if run.request.order == Order::InTurns => Vec::new(),
+        None => {
+            vec!["the noise floor of this machine is unknown: knee run --aa measures it".to_owned()]
         }
+        Some(floors) => noise::warnings(curves, view.knee, floors),
     }
-    warnings
-}
-
-/// Whether the testcase of a point supports only the other mode.
-fn has_other_mode(run: &RunRecord, point: &PointId) -> bool {
-    let modes = run.case(&point.case).map(|case| case.modes(&[Mode::Processes, Mode::Threads]));
-    modes.is_some_and(|modes| !modes.contains(&point.mode))
-}
-
-fn unbelievable(points: &[(&Curve, &Point)]) -> Option<Warning> {
-    let disturbed: Vec<String> =
-        points.iter().filter(|(_, p)| p.is_disturbed()).map(|(c, p)| name(c, p)).collect();
-    let all = disturbed.len() == points.len();
-    (!disturbed.is_empty()).then_some(Warning::Unbelievable { points: disturbed, all })
-}
-
-fn marked(points: &[(&Curve, &Point)]) -> Option<Warning> {
-    let points = || points.iter().map(|(_, point)| point);
-    let marked = points().map(|point| point.marked).sum();
-    let of = points().map(|point| point.samples).sum();
-    let mut marks = BTreeMap::new();
-    for (mark, n) in points().flat_map(|point| &point.marks) {
-        *marks.entry(*mark).or_insert(0) += n;
-    }
-    // Where there are no others, none is left out.
-    (0 < marked && marked < of).then_some(Warning::Marked { marked, of, marks })
-}
-
-fn imprecise(points: &[(&Curve, &Point)], asked: f64) -> Option<Warning> {
-    let too_wide =
-        |p: &Point| p.confidence + ROUNDING < CONFIDENCE || p.relative_half_width() > asked;
-    let wide: Vec<_> = points.iter().filter(|(_, p)| too_wide(p)).collect();
-    let worst = wide
-        .iter()
-        .max_by(|(_, a), (_, b)| a.relative_half_width().total_cmp(&b.relative_half_width()))
-        .map(|(c, p)| format!("{} (±{})", name(c, p), spread(p.relative_half_width())))?;
-    Some(Warning::Imprecise { asked, points: wide.len(), of: points.len(), worst })
 }
 
 fn name(curve: &Curve, point: &Point) -> String {

@@ -7,11 +7,15 @@ use knee_run::record::{Machine, Paused, Rounds, RunRecord, Writer};
 use knee_testcases::CATALOGUE;
 
 use crate::exit::usage;
+use crate::stderr::tell;
 
 /// Opens the record in `dir` to resume it. Leaves a record unchanged if it cannot be resumed here.
 pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> {
     let paused = Paused::open(dir)?;
     let run = paused.run();
+    if run.complete {
+        tell!("knee: the run in {} is complete, so nothing is left to measure", dir.display());
+    }
     let (then, now) =
         (Machine::from(&run.environment), Machine::from(&Environment::capture(&run.request.dir)));
     if then != now {

@@ -6,6 +6,7 @@ use knee_host::text::Screen;
 use knee_results::{history, in_time_order};
 use knee_stats::ChangeOptions;
 
+use crate::args::require_distinct;
 use crate::exit::{ExitStatus, usage};
 use crate::input::read;
 use crate::present::history::{json, table};
@@ -61,6 +62,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             args.runs.len()
         )));
     }
+    require_distinct(&args.runs)?;
     let mut runs = args
         .runs
         .iter()

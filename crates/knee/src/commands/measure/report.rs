@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use knee_report::Page;
 
 use self::matrices::Split;
-use crate::args::percentage;
-use crate::exit::{ExitStatus, usage};
+use crate::args::{percentage, require_distinct};
+use crate::exit::ExitStatus;
 use crate::present;
 
 /// Write a self-contained HTML page about recorded runs
@@ -53,11 +53,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    for (nr, run) in args.runs.iter().enumerate() {
-        if args.runs[..nr].contains(run) {
-            return Err(usage(format!("{} appears twice", run.display())));
-        }
-    }
+    require_distinct(&args.runs)?;
     let Split { matrices, shared, captures, waits, runs } = matrices::split(&args.runs)?;
     let mut page = Page { matrices, shared, ..page::page(&runs, args.knee, args.threshold)? };
     profiles::put(&captures, &mut page)?;

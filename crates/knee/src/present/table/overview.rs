@@ -72,7 +72,8 @@ fn verdict(curve: &Curve, last: &Point, view: &View<'_>) -> [Cell; 6] {
     } else {
         UNKNOWN.to_owned()
     };
-    let scaling = curve.scaling(last);
+    // A single point shows nothing about scaling.
+    let scaling = curve.scaling(last).filter(|_| points.len() > 1);
     let knee = curve.knee(view.knee).tasks();
     let mark = if knee.is_some() { BAD } else { PLAIN };
     [

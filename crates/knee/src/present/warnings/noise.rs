@@ -1,7 +1,5 @@
 //! Knees that could be noise, and knees that noise could hide.
 
-use std::fmt;
-
 use knee_host::number::{percent_beside, spread, tasks};
 use knee_results::{Curve, PointId};
 use knee_run::noise::NoiseFloors;
@@ -9,61 +7,48 @@ use knee_run::noise::NoiseFloors;
 use crate::present::enumeration::{NAMED, and_more};
 
 /// A point whose efficiency differs from the threshold by no more than noise.
-#[derive(Debug, Clone)]
-pub(crate) struct Doubt {
+struct Doubt {
     point: PointId,
     efficiency: f64,
-    threshold: f64,
     floor: f64,
     /// Whether the floor is that of this point, not the typical floor of others.
-    own_floor: bool,
+    is_own_floor: bool,
 }
 
-/// Doubts of one kind, the greatest first.
-#[derive(Debug, Clone)]
-pub(crate) struct Doubts(Vec<Doubt>);
-
-impl fmt::Display for Doubts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, doubt) in self.0.iter().take(NAMED).enumerate() {
-            let Doubt { point, efficiency, threshold, floor, own_floor } = doubt;
-            write!(
-                f,
-                "{}{} {} ({} at {}, noise floor {}{})",
-                if i > 0 { ", " } else { "" },
-                point.case,
-                point.mode,
-                percent_beside(*efficiency, *threshold),
-                tasks(point.tasks),
-                if *own_floor { "" } else { "typically " },
-                spread(*floor)
-            )?;
-        }
-        let more = and_more(self.0.len().saturating_sub(NAMED));
-        write!(f, "{more}; use more rounds to find out")?;
-        if !self.0.iter().all(|doubt| doubt.own_floor) {
-            f.write_str(
-                ". A typical floor comes from other testcases; measure these testcases with --aa",
-            )?;
-        }
-        Ok(())
-    }
-}
-
-/// The doubtful knees, and the points that could be a knee.
-pub(super) fn doubts(
-    curves: &[Curve],
-    threshold: f64,
-    floors: &NoiseFloors,
-) -> (Option<Doubts>, Option<Doubts>) {
+/// Warnings about knees that could be noise, and about points that could be a knee.
+pub(super) fn warnings(curves: &[Curve], threshold: f64, floors: &NoiseFloors) -> Vec<String> {
     let mut doubts: Vec<Doubt> =
         curves.iter().filter_map(|curve| doubt(curve, threshold, floors)).collect();
     let depth = |d: &Doubt| (d.efficiency / threshold - 1.0).abs() / d.floor;
     doubts.sort_by(|a, b| depth(a).total_cmp(&depth(b)));
     let (below, above): (Vec<_>, Vec<_>) =
         doubts.into_iter().partition(|doubt| doubt.efficiency < threshold);
-    let some = |doubts: Vec<Doubt>| (!doubts.is_empty()).then_some(Doubts(doubts));
-    (some(below), some(above))
+    [("possibly noise, not a knee", below), ("possibly a knee, hidden by noise", above)]
+        .into_iter()
+        .filter(|(_, doubts)| !doubts.is_empty())
+        .map(|(what, doubts)| format!("{what}: {}", listed(&doubts, threshold)))
+        .collect()
+}
+
+/// The doubts, the greatest first, and what to do.
+fn listed(doubts: &[Doubt], threshold: f64) -> String {
+    let named = doubts.iter().take(NAMED).map(|doubt| {
+        let PointId { case, mode, tasks: n } = &doubt.point;
+        let efficiency = percent_beside(doubt.efficiency, threshold);
+        let typically = if doubt.is_own_floor { "" } else { "typically " };
+        let floor = spread(doubt.floor);
+        format!("{case} {mode} ({efficiency} at {}, noise floor {typically}{floor})", tasks(*n))
+    });
+    let named: Vec<String> = named.collect();
+    let advice = match doubts.iter().all(|doubt| doubt.is_own_floor) {
+        true => "",
+        false => ". A typical floor comes from other testcases; measure these testcases with --aa",
+    };
+    format!(
+        "{}{}; use more rounds to find out{advice}",
+        named.join(", "),
+        and_more(doubts.len().saturating_sub(NAMED))
+    )
 }
 
 /// The first point of a curve, up to its knee, that noise could move across the threshold.
@@ -77,9 +62,8 @@ fn doubt(curve: &Curve, threshold: f64, floors: &NoiseFloors) -> Option<Doubt> {
             let id = curve.id(point.tasks);
             Some(Doubt {
                 efficiency: curve.scaling(point)?.efficiency,
-                threshold,
                 floor: floors.of(&id),
-                own_floor: floors.measured(&id).is_some(),
+                is_own_floor: floors.measured(&id).is_some(),
                 point: id,
             })
         })
