@@ -56,4 +56,7 @@ fn too_few_runs_are_refused_with_the_command_for_two() {
     finish(scratch.knee(&["history"]).args(missing))
         .assert_code(3)
         .assert_stderr_has("a: no such file");
+    finish(scratch.knee(&["history", "a"]).args(missing))
+        .assert_code(2)
+        .assert_stderr_has("a appears twice");
 }

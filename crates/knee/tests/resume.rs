@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 
 use rustix::process::Signal;
-use support::{Scratch, finish, signal, start, wait_until};
+use support::{Scratch, finish, signal, start, start_telling, wait_until};
 
 /// The files of the record, to see that nothing has touched them.
 fn files(scratch: &Scratch) -> [Vec<u8>; 2] {
@@ -45,6 +45,24 @@ fn a_running_run_cannot_be_resumed() {
     fs::write(scratch.record().join("run.json"), run.to_string()).unwrap();
     finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
     assert_eq!(scratch.run_json()["complete"], true);
+    finish(&mut scratch.knee(&["run", "-q", "--resume", "record"]))
+        .assert_code(0)
+        .assert_stderr_has("the run in record is complete");
+}
+
+#[test]
+fn a_long_run_shows_its_progress_before_the_first_round_ends() {
+    let scratch = Scratch::new();
+    let messages = scratch.path().join("stderr");
+    let mut command = scratch.knee(&["run", "getppid1", "-t", "1", "-m", "processes"]);
+    command.args(["-r", "1", "--interval", "600"]);
+    let mut child = start_telling(&mut command, fs::File::create(&messages).unwrap().into());
+    wait_until("the first line of progress is written", || {
+        let text = fs::read_to_string(&messages).unwrap();
+        text.contains("knee: 0 of 1 rounds, 30 min 0 s left; getppid1 processes ×1, round 1")
+    });
+    signal(&child, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 #[test]

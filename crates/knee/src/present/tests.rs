@@ -159,6 +159,11 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
 }
 
 #[test]
+fn a_single_point_shows_nothing_about_scaling() {
+    Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 6).says(" - - 0.0% - █");
+}
+
+#[test]
 fn a_curve_that_lost_its_point_at_one_task_does_not_scale() {
     let mut example = Example::new(&["getppid1", "getuid1"], &[1, 2])
         .rounds("getppid1", 1, 100.0, 6)
