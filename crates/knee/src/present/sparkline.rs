@@ -1,4 +1,4 @@
-//! Curves on one line.
+//! Curves drawn in one line of text.
 
 /// A curve with one character per point, scaled from zero to its maximum.
 pub(crate) fn sparkline(values: &[f64]) -> String {
