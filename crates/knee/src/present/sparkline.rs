@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sparkline_starts_at_zero() {
+    fn a_sparkline_is_scaled_from_zero() {
         assert_eq!(sparkline(&[1.0, 2.0, 4.0, 8.0]), "▁▂▄█");
         assert_eq!(sparkline(&[0.0, 0.0]), "▁▁");
     }

@@ -154,7 +154,7 @@ struct Output<W> {
     out: W,
     /// Loop steps per operation.
     steps: u64,
-    /// Samples to average; 0 means forever.
+    /// Samples to average; 0 means to run forever.
     samples: u64,
     verbose: bool,
     taken: u64,

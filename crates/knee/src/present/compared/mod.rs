@@ -301,8 +301,8 @@ fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
     let first = hidden.next()?;
     let and = and_more(hidden.count());
     Some(format!(
-        "the change of {}{and} is below this machine's noise floor (typically {}); repeat both \
-         runs to confirm it",
+        "{}{and} changed by less than this machine's noise floor (typically {}); repeat both \
+         runs to confirm the change",
         first.key,
         spread(floors.typical)
     ))
