@@ -1,4 +1,4 @@
-//! The command line as a whole. The arguments of each command are in its own file.
+//! The command line: commands and their groups. Each command defines its arguments in its own file.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Generate(machine::generate::Args),
 }
 
-/// The commands as `knee --help` groups them, in the order of the work.
+/// Groups of commands in `knee --help`, in the order in which users need them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["run", "list", "show", "ab", "compare", "history", "fit", "report"]),
     ("Explain", &["profile"]),
@@ -45,13 +45,13 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Other", &["will-it-scale", "generate", "help"]),
 ];
 
-/// The command that clap adds when it parses.
+/// Description of the command `help`, which clap adds only when it parses.
 const HELP: &str = "Print the help of a command";
 
 impl Cli {
-    /// The definition of the command line, with commands in groups.
+    /// The definition of the command line, with grouped commands.
     pub(crate) fn grouped() -> clap::Command {
-        // Not built: that would take half of the time that a short command takes.
+        // Does not build the command, which would take half the run time of a short command.
         let command = Self::command();
         let width = command.get_subcommands().map(|c| c.get_name().len()).max().unwrap_or(0);
         let (heading, name_style) =
@@ -72,7 +72,8 @@ impl Cli {
         ))
     }
 
-    /// The parsed arguments of this process. On an error or `--help`, prints what clap says and exits.
+    /// The parsed arguments of this process. On an error or `--help`, prints clap's message and
+    /// exits.
     pub(crate) fn of_process() -> Self {
         let matches = Self::grouped().try_get_matches();
         matches.and_then(|matches| Self::from_arg_matches(&matches)).unwrap_or_else(|error| {
@@ -80,7 +81,7 @@ impl Cli {
                 error.exit();
             }
             let text = to_ascii(&error.render().ansi().to_string()).into_owned();
-            // A message that cannot be written has no other place to go.
+            // Ignores write errors, because there is nowhere else to report them.
             let _ = match error.use_stderr() {
                 true => anstream::stderr().write_all(text.as_bytes()),
                 false => anstream::stdout().write_all(text.as_bytes()),
@@ -90,14 +91,14 @@ impl Cli {
     }
 }
 
-/// What `knee` prints without arguments.
+/// The text that `knee` prints if it has no arguments.
 pub(crate) const START: &str = concat!(
     "knee ",
     env!("CARGO_PKG_VERSION"),
     ": find the core count at which a system stops scaling
 
   knee run                        measure: a quick set of testcases
-  knee profile growth mmap1       explain: which functions grow with tasks
+  knee profile growth mmap1       explain: what costs more with more tasks
   knee commute check open close   prove: which cache lines two calls share
   knee doctor                     check what knee can do on this machine
 
@@ -111,20 +112,23 @@ Examples:
   knee run mmap1 'page_fault*'           measure some testcases, in both modes
   knee compare runs/A runs/B             find what changed between two runs
   knee ab --before ./old --after ./new   find out which program is faster
-  knee profile growth mmap1              rank functions by growth with tasks
+  knee profile growth mmap1              rank what costs more with more tasks
   knee commute check open close          find cache lines that two calls share
 
 Exit status:
-  0 done   1 a --fail-on condition matched   2 usage error
-  3 a prerequisite is missing, or an I/O error   4 a testcase or model crashed
-  130, 143 interrupted; knee keeps what it has measured";
+  0         success
+  1         a --fail-on condition matched, or a commute check failed
+  2         usage error
+  3         missing prerequisite, or I/O error
+  4         a testcase or model failed
+  130, 143  interrupted; knee keeps the results so far";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_list_of_commands_fits_a_terminal() {
+    fn help_and_start_page_fit_80_columns() {
         let help = Cli::grouped().render_help().to_string();
         for line in help.lines().chain(START.lines()) {
             assert!(line.chars().count() <= 80, "{line}");
@@ -132,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_is_in_one_group_of_the_help() {
+    fn every_command_is_in_exactly_one_help_group() {
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
         let mut command = Cli::command();
         command.build();

@@ -1,4 +1,4 @@
-//! Exit statuses, as a type.
+//! Exit statuses.
 
 use std::process::ExitCode;
 
@@ -8,8 +8,8 @@ use knee_run::sweep::worst_kind;
 
 /// Exit status of every command.
 ///
-/// After a bug in knee (a Rust panic), a release build ends with SIGABRT, which a shell shows as
-/// 134, and a debug build with status 101.
+/// A Rust panic is a bug in knee. It kills a release build with SIGABRT, which a shell reports as
+/// status 134. A debug build exits with status 101.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
     /// 0: success.
@@ -18,18 +18,19 @@ pub(crate) enum ExitStatus {
     Policy,
     /// 2: usage error, as for clap's own errors.
     Usage,
-    /// 3: the environment lacks something, such as a permission, a program or disk space.
+    /// 3: an I/O error, or a missing prerequisite such as a permission, a program or disk space.
     Environment,
-    /// 4: a testcase died, hung or returned, or a model failed.
+    /// 4: a testcase died, hung or returned instead of looping forever, or a model failed.
     TestcaseDied,
-    /// The status of a command that knee ran for the user, as a shell returns it.
+    /// The status of a command that knee ran for the user, as a shell reports it.
     OfCommand(i32),
-    /// 128 + the signal: interrupted. The results so far are kept and marked as incomplete.
+    /// 128 plus the signal number: interrupted. knee keeps the results so far, marked as
+    /// incomplete.
     Interrupted(i32),
 }
 
 impl ExitStatus {
-    /// The status for the failures of a run.
+    /// The status of a run with these failures.
     pub(crate) fn of_failures(failures: &[PointFailure]) -> Self {
         worst_kind(failures).map_or(Self::Done, Self::of_failure)
     }

@@ -22,19 +22,19 @@ use crate::commands::{explain, machine, measure, prove};
 use crate::exit::ExitStatus;
 use crate::stderr::tell;
 
-/// An error and its causes, without causes that the error's own message already contains.
-fn said(error: &anyhow::Error) -> String {
-    let mut said = error.to_string();
+/// Joins an error and its causes. Omits a cause with which the text before it already ends.
+fn message(error: &anyhow::Error) -> String {
+    let mut message = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !said.ends_with(&cause) {
-            said = format!("{said}: {cause}");
+        if !message.ends_with(&cause) {
+            message = format!("{message}: {cause}");
         }
     }
-    said
+    message
 }
 
 fn main() -> ExitCode {
-    // First, because it runs for every round, and these are no commands for people.
+    // Internal commands, checked first because every round starts the runner.
     match std::env::args_os().nth(1) {
         Some(arg) if arg == knee_run::runner::SUBCOMMAND => {
             std::process::exit(knee_run::runner::main(knee_testcases::CATALOGUE))
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => machine::generate::run(args, Cli::grouped()),
     };
     let status = result.unwrap_or_else(|error| {
-        tell!("knee: {}", said(&error));
+        tell!("knee: {}", message(&error));
         ExitStatus::of(&error)
     });
     status.into()
@@ -87,8 +87,8 @@ mod tests {
     fn a_repeated_cause_is_printed_once() {
         let full = || io::Error::other("the disk is full");
         let error: anyhow::Result<()> = Err(full()).context("cannot write a.json");
-        assert_eq!(super::said(&error.unwrap_err()), "cannot write a.json: the disk is full");
+        assert_eq!(super::message(&error.unwrap_err()), "cannot write a.json: the disk is full");
         let error: anyhow::Result<()> = Err(full()).context("no a.json: the disk is full");
-        assert_eq!(super::said(&error.unwrap_err()), "no a.json: the disk is full");
+        assert_eq!(super::message(&error.unwrap_err()), "no a.json: the disk is full");
     }
 }

@@ -1,4 +1,4 @@
-//! How far a command is: a bar on a terminal, lines elsewhere.
+//! Progress of a command: a bar on a terminal, lines elsewhere.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -9,18 +9,18 @@ use knee_host::text::Screen;
 
 use crate::stderr::{self, tell};
 
-/// Between two states of the bar.
+/// Time between two updates of the bar.
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
-/// From the start to the first line: shorter work prints none.
+/// Time from the start to the first line. Shorter work prints no lines.
 const FIRST_LINE: Duration = Duration::from_secs(2);
-/// Between two lines.
+/// Time between two lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows on standard error how far a command is.
+/// Shows the progress of a command on standard error.
 pub(crate) struct Progress {
     style: Style,
     start: Instant,
-    /// What was done before the start, in a run that is resumed.
+    /// Amount that was already done when a run was resumed.
     done_before: u64,
     next: Instant,
 }
@@ -59,19 +59,19 @@ impl Progress {
         Self { style, start, done_before: 0, next: start + first }
     }
 
-    /// The same progress, for work of which `done` was done before.
+    /// Sets the amount that was already done when a run was resumed.
     pub(crate) fn resumed_at(mut self, done: u64) -> Self {
         self.done_before = done;
         self
     }
 
-    /// Makes the next state due, for work whose first step may take minutes.
+    /// Makes the first update due at once, for work whose first step may take minutes.
     pub(crate) fn show_at_once(&mut self) {
         self.next = self.start;
     }
 
-    /// Shows the state of the work, if it is time to. The remaining time is estimated from the pace so
-    /// far. `about` returns what else to show.
+    /// Shows the amount and the remaining time if an update is due. Estimates the remaining time
+    /// from the pace so far. `about` returns further text to show, or an empty string.
     pub(crate) fn show(&mut self, amount: &Amount<'_>, about: impl FnOnce() -> String) {
         let new = amount.done.saturating_sub(self.done_before);
         let seconds = self.start.elapsed().as_secs_f64();
@@ -80,7 +80,7 @@ impl Progress {
         self.show_with(amount, left, about);
     }
 
-    /// Like [`Progress::show`], with the remaining seconds, if known.
+    /// Like [`Progress::show`], but the caller passes the remaining seconds, if known.
     pub(crate) fn show_with(
         &mut self,
         amount: &Amount<'_>,
@@ -107,7 +107,7 @@ impl Progress {
         }
     }
 
-    /// Shows `text`, if it is time to, for work whose end is not known.
+    /// Shows `text` if an update is due, for work of unknown length.
     pub(crate) fn show_text(&mut self, text: impl FnOnce() -> String) {
         if self.is_due() {
             match &self.style {
@@ -157,10 +157,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_of_less_than_two_seconds_prints_nothing() {
+    fn the_first_line_is_due_after_two_seconds_and_the_next_ten_seconds_later() {
         let mut progress = Progress::lines(false);
         let amount = Amount { done: 1, of: 2, unit: "tests" };
-        progress.show(&amount, || unreachable!("it is not due"));
+        progress.show(&amount, || unreachable!("the first line is due in two seconds"));
         progress.next = Instant::now();
         let mut is_shown = false;
         progress.show(&amount, || {

@@ -1,4 +1,4 @@
-//! Standard error: messages beside the results.
+//! Standard error, for messages other than results.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -7,16 +7,16 @@ use std::sync::Mutex;
 use indicatif::ProgressBar;
 use knee_host::text::Screen;
 
-/// The progress bar that is on the terminal, if any.
+/// The progress bar on the terminal, if any.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Sets the bar that lines are written above.
+/// Sets the progress bar. [`line`] writes above it.
 pub(crate) fn set_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = bar;
 }
 
-/// Writes a message that fits the terminal, above the progress bar if there is one. If that fails, for example because the disk
-/// is full, the work continues.
+/// Writes a message above the progress bar, if any, and wraps it to fit the terminal. Ignores write
+/// errors, such as a full disk, so that the command continues.
 pub(crate) fn line(text: Arguments<'_>) {
     let text = Screen::of_stderr().wrap(&text.to_string(), "  ");
     let write = || {
@@ -35,7 +35,7 @@ macro_rules! tell {
 }
 pub(crate) use tell;
 
-/// Warns that a debug build does not measure meaningful rates.
+/// Warns that the rates of a debug build are meaningless.
 pub(crate) fn tell_of_debug_build() {
     if cfg!(debug_assertions) {
         tell!(

@@ -5,12 +5,12 @@ use std::io::{BufWriter, ErrorKind, Write};
 use anyhow::Context;
 use knee_host::text::{Screen, Table};
 
-/// Writes a whole text as it is, such as JSON.
+/// Writes text unchanged, such as JSON.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     write_with(|out| Ok(out.write_all(text.as_bytes())?))
 }
 
-/// Writes text for people: wrapped to fit the terminal, and in ASCII in a C locale.
+/// Writes text for people, wrapped to fit the terminal. Writes ASCII in a C locale.
 pub(crate) fn show(text: &str) -> anyhow::Result<()> {
     print(&Screen::of_stdout().wrap(text, "  "))
 }
@@ -20,7 +20,7 @@ pub(crate) fn show_table(table: &Table) -> anyhow::Result<()> {
     print(&table.render(&Screen::of_stdout()))
 }
 
-/// Writes a JSON document as it is, or text for people as [`show`] does.
+/// Writes a JSON document unchanged, or text for people as [`show`] does.
 pub(crate) fn print_or_show(is_json: bool, text: &str) -> anyhow::Result<()> {
     if is_json { print(text) } else { show(text) }
 }
@@ -31,14 +31,14 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     settled(out.write_all(bytes).and_then(|()| out.flush()).map_err(Into::into))
 }
 
-/// Lets `write` write, without colours if the output is not a terminal. It is not an error if the
-/// reader, such as `head`, has exited.
+/// Calls `write` with standard output. Removes colours if standard output is not a terminal.
+/// Succeeds if the reader, such as `head`, has exited.
 pub(crate) fn write_with(
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::new(anstream::stdout().lock());
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));
-    // What could not be written must not be tried again.
+    // Discards unwritten text. Dropping the buffer would try to write it again.
     let _ = out.into_parts();
     settled(written)
 }

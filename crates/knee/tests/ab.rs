@@ -55,8 +55,8 @@ fn a_note_counts_the_rounds_that_are_left_out() {
     fs::write(scratch.record().join("samples.jsonl"), lines.collect::<String>()).unwrap();
     let finished = finish(&mut scratch.knee(&["ab", "--resume", "record"]));
     finished.assert_code(0).assert_stdout_has("~ too few rounds").assert_stdout_has(
-        "echo: knee can use only 3 rounds of 6, because the others were disturbed, and 95% \
-         confidence requires 6; ",
+        "echo: knee can use only 3 rounds of 6 (the others were disturbed), but 95% confidence \
+         requires 6; ",
     );
 }
 
@@ -217,7 +217,7 @@ fn what_cannot_be_compared_is_refused_before_anything_runs() {
     };
     let pair = ["--before", "true", "--after", "true"];
     refused(&["--before", "true"], "--after");
-    refused(&["--before", "open1", "--after", "true"], "cannot be compared");
+    refused(&["--before", "open1", "--after", "true"], "cannot compare a command");
     refused(&["--before", " ", "--after", "true"], "name a command");
     refused(&["--before", "none.so", "--after", "true"], "none.so: No such file");
     refused(&[&pair[..], &["-r", "5"]].concat(), "use -r 6 or more");

@@ -19,7 +19,7 @@ struct Records {
 impl Records {
     fn new() -> Self {
         let records = Self { scratch: Scratch::new() };
-        for name in ["good", "bad"] {
+        for name in ["good", "good2", "good3", "good4", "good5", "bad"] {
             fs::create_dir(records.scratch.path().join(name)).unwrap();
             for file in ["run.json", "samples.jsonl"] {
                 let text = fs::read_to_string(Path::new(SMALL).join(file)).unwrap();
@@ -48,7 +48,7 @@ impl Records {
         [
             ["compare", "good", "bad"].as_slice(),
             &["fit", "bad"],
-            &["history", "good", "good", "good", "good", "good", "bad"],
+            &["history", "good", "good2", "good3", "good4", "good5", "bad"],
             &["report", "bad", "-o", "-"],
             &["show", "bad"],
         ]

@@ -278,7 +278,7 @@ fn what_processes_cannot_share_is_measured_as_threads_or_refused() {
     refused.assert_code(3).assert_stderr_has("epoch1 processes").assert_stderr_has("-m threads");
     assert!(scratch.samples().iter().all(|line| line["testcase"] == "getppid1"));
     // It would be refused again.
-    refused.assert_stdout_has("the run lacks 1 point of testcases that run only as threads");
+    refused.assert_stdout_has("the run lacks 1 point of testcases that support only threads");
     assert!(!refused.stdout.contains("--resume"), "{refused:#?}");
 
     let scratch = Scratch::new();

@@ -204,7 +204,7 @@ fn the_functions_that_wait_for_an_address_space_lock_are_listed() {
     finish(&mut scratch.run(&["getppid1", "-t", "1"])).assert_code(0);
     finish(&mut scratch.knee(&["report", "record", "l.json"]))
         .assert_code(2)
-        .assert_stderr_has("no run on the page measured");
+        .assert_stderr_has("no run on the page measured this curve");
 }
 
 #[test]

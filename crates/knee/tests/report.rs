@@ -46,7 +46,7 @@ fn results_of_will_it_scale_are_shown_and_compared_with_records() {
     let html = finish(command.current_dir(DATA)).assert_code(0).stdout.clone();
     for text in [
         "results of will-it-scale: machine and time unknown",
-        "the machine, the kernel, the time, the rates of single tasks and the placement are unknown",
+        "The machine, the kernel, the time, the placement and the rate of each task are unknown",
         // Of a CSV file, and of the record.
         r#"<li class="tile" data-case="mmap1" data-family="memory""#,
         r#"<li class="tile" data-case="build1""#,

@@ -1,4 +1,4 @@
-//! Names that a shell completes: testcases with their parameters, families, interfaces, operations.
+//! Shell completions of testcases, their parameters, families, interfaces and operations.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,10 +9,10 @@ use knee_results::Family;
 use knee_run::testcase::Testcase;
 use knee_testcases::CATALOGUE;
 
-/// The environment variable with which a shell requests completions.
+/// The environment variable that a shell sets to request completions.
 pub(crate) const COMPLETE: &str = "KNEE_COMPLETE";
 
-/// Testcases, also with parameters, and families.
+/// Completes testcases, their parameters, and families.
 pub(crate) fn testcases() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let families = Family::ALL
@@ -22,19 +22,19 @@ pub(crate) fn testcases() -> ArgValueCompleter {
     })
 }
 
-/// One testcase, also with parameters.
+/// Completes one testcase and its parameters.
 pub(crate) fn testcase() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| starting_with(current, named))
 }
 
-/// Interfaces.
+/// Completes interfaces.
 pub(crate) fn interfaces() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         models().iter().map(|model| CompletionCandidate::new(model.name())).collect()
     })
 }
 
-/// Operations of all interfaces: which interface is meant, the shell does not say.
+/// Completes operations of all interfaces, because clap does not pass the selected interface.
 pub(crate) fn operations() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let mut all: BTreeMap<String, String> = BTreeMap::new();
@@ -47,7 +47,7 @@ pub(crate) fn operations() -> ArgValueCandidates {
     })
 }
 
-/// Operations whose cost is counted.
+/// Completes operations whose cost knee can count.
 pub(crate) fn costs() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let all = knee_agent::OPERATIONS.iter();
@@ -59,7 +59,7 @@ fn described(name: impl Into<String>, about: impl Into<String>) -> CompletionCan
     CompletionCandidate::new(name.into()).help(Some(about.into().into()))
 }
 
-/// Those of `candidates` that continue what was typed.
+/// The `candidates` that start with `current`, the text typed so far.
 fn starting_with(
     current: &OsStr,
     candidates: impl FnOnce(&str) -> Vec<CompletionCandidate>,
@@ -70,7 +70,7 @@ fn starting_with(
     all
 }
 
-/// All testcases; the one that `current` names also with one more parameter.
+/// All testcases, and the testcase that `current` names with each parameter that can follow.
 fn named(current: &str) -> Vec<CompletionCandidate> {
     let (name, chosen) = current.split_once('@').unwrap_or((current, ""));
     let plain = |testcase: &Testcase| described(testcase.name, testcase.description);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_completed_and_then_its_parameters() {
+    fn a_testcase_and_then_its_parameters_are_completed() {
         assert_eq!(completed("page_fault4")[..2], ["page_fault4", "page_fault4@pages=small"]);
         assert!(completed("page_f").iter().all(|name| name.starts_with("page_fault")));
         assert!(completed("read1").contains(&"read1@file=same".to_owned()));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_is_completed_once() {
+    fn a_parameter_that_has_a_value_is_not_offered_again() {
         let all = completed("vm_mmap1@map=rcu,");
         assert!(all.contains(&"vm_mmap1@map=rcu,rmap=backing".to_owned()), "{all:?}");
         assert!(!all.iter().any(|one| one.matches("map=").count() > 2), "{all:?}");

@@ -1,8 +1,8 @@
-//! How commands that compare print: the `--format` option, its short forms, and `--detail`.
+//! Output options of commands that compare: `--format`, its short forms, and `--detail`.
 
 use clap::ValueEnum;
 
-/// `F` lists the formats that a command supports. One of them must be named `human`.
+/// `F` is the enum of formats that a command supports. One format must be named `human`.
 #[derive(clap::Args)]
 pub(crate) struct FormArgs<F: ValueEnum + Send + Sync + 'static> {
     /// Output format
@@ -17,13 +17,13 @@ pub(crate) struct FormArgs<F: ValueEnum + Send + Sync + 'static> {
     #[arg(long, conflicts_with = "format")]
     markdown: bool,
 
-    /// Print all notes, not only the three most important ones
+    /// Print all notes instead of the three most important
     #[arg(long)]
     pub(crate) detail: bool,
 }
 
 impl<F: ValueEnum + Copy + Send + Sync + 'static> FormArgs<F> {
-    /// The selected format. `json` and `markdown` are the formats that have a short form.
+    /// The selected format. `--json` selects `json`, and `--markdown` selects `markdown`.
     pub(crate) fn format(&self, json: F, markdown: F) -> F {
         match (self.json, self.markdown) {
             (true, _) => json,

@@ -1,4 +1,4 @@
-//! Which differences count as changes, and the exit status for a change.
+//! Options that decide which differences count as changes, and the exit status for changes.
 
 use clap::ValueEnum;
 use knee_results::{Compared, Results};
@@ -18,7 +18,7 @@ enum FailOn {
     Slower,
     /// A point is faster than before
     Faster,
-    /// Neither a change nor the absence of one has been shown for a point
+    /// It is unclear whether a point changed
     Inconclusive,
     /// A point has results before but not after
     Missing,
@@ -27,7 +27,7 @@ enum FailOn {
 /// Options for comparing runs.
 #[derive(clap::Args)]
 pub(crate) struct JudgementArgs {
-    /// Smallest change that counts [default: 2%]
+    /// Smallest change that counts as faster or slower [default: 2%]
     #[arg(long, value_name = "P%", allow_negative_numbers = true,
           value_parser = percentage)]
     threshold: Option<f64>,
@@ -47,7 +47,7 @@ impl JudgementArgs {
         }
     }
 
-    /// The exit status for these results under --fail-on.
+    /// The exit status that --fail-on requires for these results.
     pub(crate) fn judge(&self, compared: &[(&Results, Compared)]) -> ExitStatus {
         let found = |policy: FailOn| compared.iter().any(|(_, compared)| policy.finds(compared));
         match self.fail_on.iter().any(|&policy| found(policy)) {
@@ -56,7 +56,7 @@ impl JudgementArgs {
         }
     }
 
-    /// The name of an option of this group that the user passed, if any.
+    /// The name of the first option of this group that the user passed, if any.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given =
             [(self.threshold.is_some(), "--threshold"), (!self.fail_on.is_empty(), "--fail-on")];
@@ -71,7 +71,7 @@ impl FailOn {
             Self::Slower => any(Verdict::Slower),
             Self::Faster => any(Verdict::Faster),
             Self::Inconclusive => any(Verdict::Inconclusive),
-            // A variant with a different name after is not a result of the one before.
+            // A result of a different variant does not replace the missing result.
             Self::Missing => {
                 let gap = compared.gaps.iter().any(|g| g.before.is_none() && g.after.is_some());
                 gap || !compared.variants.is_empty()

@@ -1,4 +1,4 @@
-//! Arguments that several commands share, with one name and one type for each.
+//! Arguments that several commands share. Each has one name and one type.
 
 pub(crate) mod complete;
 pub(crate) mod confidence;
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::usage;
 
-/// A share written as a percentage: `5%` or `5`.
+/// A fraction written as a percentage: `5%` or `5`.
 pub(crate) fn percentage(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
     match number.parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
-        _ => Err("must be a percentage above 0 and up to 100, such as 5%".to_owned()),
+        _ => Err("must be a percentage above 0 and at most 100, such as 5%".to_owned()),
     }
 }
 
-/// A time in seconds, from a hundredth to a day: `0.2`, `5s`.
+/// A time in seconds, from 0.01 s to one day: `0.2`, `5s`.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('s').unwrap_or(text).trim();
     match number.parse::<f64>() {
@@ -35,7 +35,7 @@ pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
     if text.parse() == Ok(0.0) { Ok(0.0) } else { seconds(text) }
 }
 
-/// The line count that `--top` stands for; 0 means all.
+/// The maximum line count that `--top` requests. 0 means no limit.
 pub(crate) fn most(top: usize) -> usize {
     if top == 0 { usize::MAX } else { top }
 }
@@ -48,20 +48,22 @@ pub(crate) fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
     Ok(whole)
 }
 
-/// Returns an error if an input is named twice.
+/// Returns an error if an input appears twice.
 pub(crate) fn require_distinct(inputs: &[PathBuf]) -> anyhow::Result<()> {
     match inputs.iter().enumerate().find(|(nr, input)| inputs[..*nr].contains(input)) {
-        Some((_, twice)) => Err(usage(format!("{} appears twice", twice.display()))),
+        Some((_, twice)) => {
+            Err(usage(format!("{} appears twice; name each input once", twice.display())))
+        }
         None => Ok(()),
     }
 }
 
-/// Returns an error if `path` is not UTF-8: knee writes paths into JSON, which is Unicode.
+/// Returns an error if `path` is not UTF-8, because knee writes paths into JSON.
 pub(crate) fn require_utf8(option: &str, path: &Path) -> anyhow::Result<()> {
     match path.to_str() {
         Some(_) => Ok(()),
         None => Err(usage(format!(
-            "{option} {}: the path is not UTF-8, so the record cannot hold it; rename it",
+            "{option} {}: the path is not UTF-8, so knee cannot record it; rename it",
             path.display()
         ))),
     }

@@ -14,7 +14,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// The task counts for a machine, in ascending order. `auto` never exceeds its CPU count.
+    /// The task counts on a machine, in ascending order. `auto` adds none above its CPU count.
     pub(crate) fn resolve(&self, topology: &Topology, quota: Option<f64>) -> Vec<u32> {
         let mut tasks = self.listed.clone();
         if self.auto {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_numbers_are_refused_with_a_reason() {
+    fn invalid_task_counts_are_rejected_with_a_reason() {
         let refusal = |text: &str| text.parse::<Tasks>().unwrap_err();
         assert!(refusal("0").contains("at least 1"));
         assert!(refusal("1000000").contains("too many"));

@@ -1,4 +1,4 @@
-//! How results are printed.
+//! Output options of `knee run` and `knee show`.
 
 use knee_host::text::Screen;
 use knee_run::noise::NoiseFloors;
@@ -19,11 +19,11 @@ pub(crate) struct ViewArgs {
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
-    /// Print a line per point, with intervals, fairness and CPU shares, and all notes
+    /// Print a line per point with its interval, fairness and CPU shares, and print all notes
     #[arg(long)]
     pub(crate) detail: bool,
 
-    /// Efficiency that marks the knee: the first task count at which efficiency is below this
+    /// Efficiency threshold: the knee is the first task count with a lower efficiency
     #[arg(long, value_name = "P%", default_value = "80%",
           allow_negative_numbers = true, value_parser = percentage)]
     pub(crate) knee: f64,
@@ -35,8 +35,8 @@ impl ViewArgs {
         if self.json { Format::Json } else { self.format }
     }
 
-    /// Prints `record`, judged against the noise floors in `floors`. A record with a single
-    /// testcase is printed in detail.
+    /// Prints `record`, with notes about knees within the noise `floors`. Prints a record of a
+    /// single testcase in detail.
     pub(crate) fn print(
         &self,
         record: &Record,

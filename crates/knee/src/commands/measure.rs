@@ -1,4 +1,4 @@
-//! Measure the curve: run a sweep, show it, compare it, fit it.
+//! Commands that measure curves, and that show, compare, fit and report them.
 
 pub(crate) mod ab;
 pub(crate) mod compare;

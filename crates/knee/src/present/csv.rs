@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use knee_results::{CaseId, Curve, Mode, Point};
 
-/// One block; several testcases have a `# NAME` line before each block.
+/// One block per testcase. If there are several testcases, a `# NAME` line precedes each block.
 pub(crate) fn render(curves: &[Curve]) -> String {
     let mut names: Vec<&CaseId> = curves.iter().map(|curve| &curve.case).collect();
     names.dedup();
@@ -28,7 +28,7 @@ fn block(name: &CaseId, curves: &[Curve]) -> String {
         .flat_map(|curve| curve.points().iter().map(|point| ((curve.mode, point.tasks), point)))
         .collect();
     let tasks: BTreeSet<u32> = points.keys().map(|&(_, tasks)| tasks).collect();
-    // The straight line from the better mode at the fewest tasks.
+    // Slope of the column `linear`: the rate per task at the lowest task count, in the faster mode.
     let per_task = tasks.first().map_or(0.0, |&fewest| {
         let rate = |mode| points.get(&(mode, fewest)).map_or(0.0, |p| p.rate);
         rate(Mode::Processes).max(rate(Mode::Threads)) / f64::from(fewest)

@@ -1,6 +1,6 @@
 //! Lists within a sentence.
 
-/// Maximum points that a warning lists; it counts the others.
+/// Maximum points that a warning lists. The warning counts the others.
 pub(super) const NAMED: usize = 4;
 
 /// ` and 3 more`; empty for none.
@@ -8,7 +8,7 @@ pub(super) fn and_more(more: usize) -> String {
     if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-/// `items` in groups of those that are the `same`, in the order of the first of each.
+/// Groups `items` that are the `same`, in the order of the first item of each group.
 pub(super) fn grouped<'t, T>(
     items: impl IntoIterator<Item = &'t T>,
     same: impl Fn(&T, &T) -> bool,

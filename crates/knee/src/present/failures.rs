@@ -1,4 +1,4 @@
-//! Points without a result, in words: which, why, and what to do.
+//! Points without a result, in words: the point, the reason and what to do.
 
 use knee_run::record::PointFailure;
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_listed_in_the_order_of_the_points_and_each_reason_once() {
+    fn failures_are_sorted_by_point_and_share_a_line_per_reason() {
         let failure = |mode, tasks, reason: &str| PointFailure {
             point: PointId { case: CaseId::new("mine"), mode, tasks },
             round: 0,

@@ -25,7 +25,7 @@ impl FittedCurve {
     }
 }
 
-/// Text: a line per curve, and its meaning.
+/// Text: a line per curve, with the finding in words.
 pub(crate) fn table(
     results: &Results,
     curves: &[FittedCurve],
@@ -77,8 +77,8 @@ pub(crate) fn table(
     }
     if curves.iter().any(|c| c.fit.as_ref().is_ok_and(|fit| !fit.is_prediction)) {
         notes.push(
-            "a fit to fewer than six task counts only describes them and predicts nothing; measure \
-             more task counts (-t)"
+            "a fit to fewer than six task counts describes only the measured points and predicts \
+             nothing; measure more task counts (-t)"
                 .to_owned(),
         );
     }
@@ -118,7 +118,7 @@ fn estimate(estimate: &Estimate) -> String {
 /// Formats a number with two or three digits, whatever its size.
 fn short(value: f64) -> String {
     match value {
-        // What rounding leaves of nothing.
+        // Zero, apart from rounding errors.
         v if v.abs() < 1e-9 => "0".to_owned(),
         v if v.abs() < 0.001 => format!("{v:.1e}"),
         v if v.abs() < 0.1 => format!("{v:.4}"),
@@ -139,19 +139,19 @@ fn finding(fit: &Fit) -> String {
         true => String::new(),
         false => format!(" ({}: not a prediction)", plural(points, "point")),
     };
-    // A σ whose interval reaches down to 0 is no limit.
+    // If the interval of σ includes 0, contention is not a proven limit.
     let is_contended = fit.sigma.interval.is_none_or(|(low, _)| low > 0.0);
     let what = match (&fit.peak, fit.model.speedup_limit().filter(|_| is_contended)) {
         (Some(peak), _) => {
             let interval =
                 peak.interval.map(|(low, high)| format!(" [{} {}]", tasks(low), tasks(high)));
             let interval = interval.unwrap_or_default();
-            format!("▼ peaks at {} tasks{interval}, then loses", tasks(peak.value))
+            format!("▼ peaks at {} tasks{interval}, then falls", tasks(peak.value))
         }
         (None, Some(limit)) => {
             format!("◐ contended: at most {} times the rate of one task", tasks(limit))
         }
-        (None, None) => "● no limit in sight".to_owned(),
+        (None, None) => "● no limit found".to_owned(),
     };
     what + &hedge
 }

@@ -1,4 +1,4 @@
-//! A series of runs: what changed when.
+//! Changes in a series of runs, as text and JSON.
 
 use std::fmt::Write;
 
@@ -18,8 +18,8 @@ const SCHEMA: u32 = 1;
 /// Maximum runs in a sparkline. Older runs are left out, so that lines fit on a terminal.
 const SPARKS: usize = 60;
 
-/// Text: a line per point that changed, followed by a line per change. `detail` also lists the other
-/// points and all notes.
+/// Text: a line per point that changed, followed by a line per change. With `detail`, also lists
+/// the other points and all notes.
 pub(crate) fn table(runs: &[Results], series: &[Series], detail: bool, screen: &Screen) -> String {
     let mut text = String::new();
     let _ = writeln!(
@@ -66,14 +66,14 @@ pub(crate) fn table(runs: &[Results], series: &[Series], detail: bool, screen: &
     screen.wrap(&text, "  ")
 }
 
-/// Points without a rate in a run.
+/// Points that have no rate in a run.
 struct Gaps {
     run: usize,
-    /// The points, and the reason.
+    /// The points, each with the reason.
     points: Vec<(String, String)>,
 }
 
-/// The runs that lack points that other runs have, or that they should have.
+/// The points without a rate, for each run that has such points.
 fn gaps(runs: &[Results], series: &[Series]) -> Vec<Gaps> {
     let of_run = |run: usize| {
         let missing = |series: &&Series| !series.values.iter().any(|&(nr, _)| nr == run);
@@ -88,7 +88,7 @@ fn gaps(runs: &[Results], series: &[Series]) -> Vec<Gaps> {
     (0..runs.len()).filter_map(of_run).collect()
 }
 
-/// The time at which a run was measured, or its name.
+/// The path of a run and its start time, if known.
 fn label(results: &Results) -> String {
     let source = results.source.display();
     match &results.origin {
@@ -97,7 +97,7 @@ fn label(results: &Results) -> String {
     }
 }
 
-/// Other differences from the previous run, most often the kernel.
+/// The kernels of the previous run and of this run, if they differ.
 fn suspect(runs: &[Results], first: usize) -> String {
     let kernel = |nr: usize| Some(runs[nr].origin.as_ref()?.environment.kernel.as_str());
     match (first.checked_sub(1).and_then(kernel), kernel(first)) {

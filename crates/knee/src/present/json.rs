@@ -6,9 +6,9 @@ use knee_results::{Curve, Point};
 use knee_run::record::{Record, SCHEMA};
 use serde_json::{Value, json};
 
-/// `run` is `run.json`, `curves` are the curves with their knees at the efficiency `threshold`, and
-/// `samples` are the lines of `samples.jsonl`. Samples are written one by one, because there may be
-/// millions.
+/// Writes a document with three parts. `run` is `run.json`. `curves` are the curves with their
+/// knees at the efficiency `threshold`. `samples` are the lines of `samples.jsonl`, written one by
+/// one, because there may be millions.
 pub(super) fn render(
     record: &Record,
     curves: &[Curve],

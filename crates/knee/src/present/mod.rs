@@ -28,7 +28,7 @@ pub(crate) use self::view::{Format, View};
 /// Prints `record` as `view` specifies.
 ///
 /// # Errors
-/// Of a record that has lost rounds, after what is left of it has been written.
+/// If rounds are missing from the record. The remaining rounds are printed first.
 pub(crate) fn render(record: &Record, view: &View<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
     let finished = record.rounds_left()?;
     let curves = record.run.curves(&finished);

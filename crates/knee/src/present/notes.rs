@@ -1,4 +1,4 @@
-//! Notes below a table: what a reader has to know before believing it.
+//! Notes below a table: what a reader has to know before trusting the table.
 
 use std::fmt::{Display, Write};
 
@@ -6,11 +6,11 @@ use knee_host::text::Screen;
 
 use super::style::DIM;
 
-/// Most notes below a table; `--detail` prints them all.
+/// Maximum notes below a table without `--detail`.
 const MOST: usize = 3;
 
-/// Lines with the most important of `notes`, which are sorted by importance. `all` is the command
-/// that prints all of them; `None` if this is it.
+/// Lines with the most important of `notes`, which are sorted by importance, and a line that counts
+/// the others. `all` says how to print all notes. If it is `None`, returns all notes.
 pub(crate) fn lines<N: Display>(
     notes: impl IntoIterator<Item = N>,
     all: Option<&str>,

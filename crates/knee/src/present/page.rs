@@ -1,4 +1,4 @@
-//! Writing a page.
+//! Writes a page to a file or to standard output.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use knee_report::Page;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Writes a page, and prints its headline; `-` is standard output.
+/// Writes a page to `file` and prints its headline. If `file` is `-`, writes the page to standard
+/// output and prints no headline.
 pub(crate) fn write(page: &Page, file: &Path) -> anyhow::Result<()> {
     let html = knee_report::render(page);
     if file == Path::new("-") {

@@ -1,4 +1,5 @@
-//! How a run gets on. What is shown changes only between rounds, when nothing is being measured.
+//! Progress of a run. knee updates it only between rounds, so that it does not disturb a
+//! measurement.
 
 use std::io::IsTerminal;
 
@@ -11,7 +12,7 @@ use super::view::Format;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 
-/// A run of more seconds shows its state before its first round, which may itself be long.
+/// A run of more seconds than this shows its progress before its first round, which may be long.
 const LONG: f64 = 2.0;
 
 /// Shows the rounds of a run as progress, and failures as they happen.
@@ -53,7 +54,7 @@ impl Observer for RunProgress {
     }
 }
 
-/// Whether the results will show the failures to the same reader.
+/// Whether the results will repeat the failures to the same reader.
 fn repeats_failures(format: Format, on_terminal: bool) -> bool {
     format == Format::Human && on_terminal
 }

@@ -1,4 +1,4 @@
-//! Curves on one line.
+//! Curves drawn in one line of text.
 
 /// A curve with one character per point, scaled from zero to its maximum.
 pub(crate) fn sparkline(values: &[f64]) -> String {
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sparkline_starts_at_zero() {
+    fn a_sparkline_is_scaled_from_zero() {
         assert_eq!(sparkline(&[1.0, 2.0, 4.0, 8.0]), "▁▂▄█");
         assert_eq!(sparkline(&[0.0, 0.0]), "▁▁");
     }

@@ -1,13 +1,13 @@
-//! How text looks on a terminal. [`crate::stdout`] drops styles where there is no terminal.
+//! Text styles on a terminal. [`crate::stdout`] removes them if its output is not a terminal.
 
 use anstyle::{AnsiColor, Color, Style};
 
 pub(crate) const PLAIN: Style = Style::new();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// Of what is better than before.
+/// Marks an improvement.
 pub(crate) const GOOD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green)));
-/// Of what is worse than before, lost or missing.
+/// Marks a regression, a knee, disturbed samples or a missing result.
 pub(crate) const BAD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow)));
 
 /// Placeholder for an unknown number.

@@ -62,7 +62,7 @@ fn head(run: &RunRecord, curves: &[Curve]) -> String {
     )
 }
 
-/// The round count of the points; `asked` if there are no points yet.
+/// The round counts of the points, or `asked` if there are no points yet.
 fn rounds(of_points: impl Iterator<Item = usize> + Clone, asked: u32) -> String {
     match (of_points.clone().min(), of_points.max()) {
         (Some(1), Some(1)) => "1 round".to_owned(),
@@ -75,7 +75,7 @@ fn rounds(of_points: impl Iterator<Item = usize> + Clone, asked: u32) -> String 
 
 /// Summarises the whole run in one sentence.
 fn closing(curves: &[Curve], view: &View<'_>) -> String {
-    // A single point is no curve, and without one task there is no efficiency.
+    // A single point is not a curve, and efficiency requires a point at one task.
     let (disturbed, curves): (Vec<&Curve>, Vec<&Curve>) = curves
         .iter()
         .filter(|c| c.points().len() > 1 && c.base().is_some())

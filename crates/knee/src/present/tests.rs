@@ -1,5 +1,5 @@
-//! Text about runs of all kinds. tests/output.rs compares whole tables with golden files; each test
-//! here checks one line.
+//! Tests of the text that knee prints about a run. Each test checks a few lines. tests/output.rs
+//! compares whole tables with golden files.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ struct Example {
 }
 
 impl Example {
-    /// `names` as processes at each of the task counts `tasks`, without any rounds.
+    /// A run of `names` as processes at the task counts `tasks`, without rounds.
     fn new(names: &[&str], tasks: &[u32]) -> Self {
         let run = include_str!("../../tests/data/record/run.json");
         let mut run: RunRecord = serde_json::from_str(run).unwrap();
@@ -47,7 +47,7 @@ impl Example {
         Self { record, rounds: Rounds::default(), view }
     }
 
-    /// Adds a round of two samples to a point, `marked` of them disturbed.
+    /// Adds a round of two samples to a point. `marked` of the samples are disturbed.
     fn round(mut self, testcase: &str, tasks: u32, rate: f64, marked: usize) -> Self {
         let point = PointId { case: testcase.parse().unwrap(), mode: Mode::Processes, tasks };
         let round = self.rounds.of(&point).count() as u32;
@@ -73,7 +73,7 @@ impl Example {
         (0..n).fold(self, |example, _| example.round(testcase, tasks, rate, 0))
     }
 
-    /// Sets these noise floors, and `typical` for all other points.
+    /// Sets the noise floors `of_points`, and `typical` for all other points.
     fn floors(mut self, typical: f64, of_points: &[(&str, u32, f64)]) -> Self {
         let run = &self.record.run;
         let points = of_points.iter().map(|&(testcase, tasks, relative)| PointNoise {
@@ -125,7 +125,7 @@ impl Example {
 }
 
 #[test]
-fn one_round_has_no_uncertainty_to_show() {
+fn one_round_has_no_interval() {
     let example = Example::new(&["getppid1"], &[1, 2])
         .rounds("getppid1", 1, 100.0, 1)
         .rounds("getppid1", 2, 200.0, 1);
@@ -149,7 +149,7 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
         .says("no curve has a point at 1 task, so there is no speed-up, efficiency or knee; add 1")
         .never_says("First to stop");
     let mut json = Vec::new();
-    // The samples are not there to be read: the summaries come before them.
+    // Ignores the error about the missing samples, which come after the summaries.
     let _ = json::render(&example.record, &example.curves(), 0.8, &mut json);
     let json = String::from_utf8(json).unwrap();
     assert!(json.contains(r#""knee":null"#) && !json.contains(r#""knee":8"#), "{json}");
@@ -159,12 +159,12 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
 }
 
 #[test]
-fn a_single_point_shows_nothing_about_scaling() {
+fn a_single_point_has_no_speedup_efficiency_or_knee() {
     Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 6).says(" - - 0.0% - █");
 }
 
 #[test]
-fn a_curve_that_lost_its_point_at_one_task_does_not_scale() {
+fn the_summary_omits_a_curve_without_a_point_at_one_task() {
     let mut example = Example::new(&["getppid1", "getuid1"], &[1, 2])
         .rounds("getppid1", 1, 100.0, 6)
         .rounds("getppid1", 2, 200.0, 6)
@@ -179,7 +179,7 @@ fn a_curve_that_lost_its_point_at_one_task_does_not_scale() {
 }
 
 #[test]
-fn the_head_has_the_rounds_that_were_measured_and_a_note_what_they_did_not_reach() {
+fn the_head_shows_the_measured_rounds_and_a_note_reports_missed_precision() {
     let mut example = Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 1, 100.0, 6);
     for rate in [150.0, 160.0, 170.0, 180.0, 190.0, 200.0, 210.0, 220.0] {
         example = example.round("getppid1", 2, rate, 0);
@@ -210,7 +210,7 @@ fn disturbed_rows_are_marked() {
 }
 
 #[test]
-fn a_point_with_only_disturbed_samples_has_a_warning() {
+fn a_point_with_only_disturbed_samples_causes_a_warning() {
     let disturbed = |example: Example, tasks| {
         (0..6).fold(example, |e, _| e.round("getppid1", tasks, f64::from(tasks), 2))
     };
@@ -222,7 +222,7 @@ fn a_point_with_only_disturbed_samples_has_a_warning() {
 }
 
 #[test]
-fn tables_and_notes_fit_the_terminal_in_both_forms() {
+fn tables_and_notes_fit_the_terminal_with_and_without_detail() {
     let tasks: Vec<u32> = (1..=16).collect();
     let mut example = Example::new(&["getppid1", "context_switch1@helper=next-cpu"], &tasks);
     for n in tasks {
@@ -243,7 +243,7 @@ fn tables_and_notes_fit_the_terminal_in_both_forms() {
 }
 
 #[test]
-fn three_notes_are_printed_and_the_rest_with_detail() {
+fn three_notes_are_printed_and_all_with_detail() {
     let mut example = Example::new(&["getppid1"], &[1, 9]).rounds("getppid1", 9, 1.0, 1);
     example.view.all_notes = false;
     example.says("more notes: knee show runs/example --detail\n");
@@ -253,7 +253,7 @@ fn three_notes_are_printed_and_the_rest_with_detail() {
 }
 
 #[test]
-fn a_knee_just_below_the_threshold_is_shown_below_it() {
+fn efficiency_just_below_the_threshold_is_not_rounded_up_to_it() {
     let example = Example::new(&["getppid1"], &[1, 2])
         .rounds("getppid1", 1, 1000.0, 6)
         .rounds("getppid1", 2, 1592.0, 6);
@@ -261,7 +261,7 @@ fn a_knee_just_below_the_threshold_is_shown_below_it() {
 }
 
 #[test]
-fn the_first_to_stop_are_sorted_by_the_efficiency_that_is_shown() {
+fn curves_with_equal_knees_are_sorted_by_the_printed_efficiency() {
     let example = Example::new(&["getppid1", "getuid1"], &[1, 2, 4])
         .rounds("getppid1", 1, 100.0, 6)
         .rounds("getppid1", 2, 140.0, 6)
@@ -273,7 +273,7 @@ fn the_first_to_stop_are_sorted_by_the_efficiency_that_is_shown() {
 }
 
 #[test]
-fn a_task_with_a_helper_on_the_next_cpu_occupies_two() {
+fn a_task_with_a_helper_on_the_next_cpu_occupies_two_cpus() {
     let one_cpu_each = Example::new(&["getppid1"], &[1, 8]).rounds("getppid1", 8, 1.0, 6);
     one_cpu_each.says("with 8 tasks or more, no CPU is free").never_says("share CPUs");
     let more_than_cpus = Example::new(&["getppid1"], &[8, 9]).rounds("getppid1", 9, 1.0, 6);
@@ -300,7 +300,7 @@ fn a_task_with_a_helper_on_the_next_cpu_occupies_two() {
 }
 
 #[test]
-fn a_knee_within_the_noise_is_doubted_on_both_sides_of_the_threshold() {
+fn noise_warnings_cover_both_sides_of_the_threshold() {
     let example = |rate: f64| {
         Example::new(&["getppid1"], &[1, 2])
             .rounds("getppid1", 1, 100.0, 6)
@@ -319,7 +319,7 @@ fn a_knee_within_the_noise_is_doubted_on_both_sides_of_the_threshold() {
 }
 
 #[test]
-fn a_noise_floor_of_other_testcases_is_called_that() {
+fn a_noise_floor_from_other_testcases_is_called_typical() {
     Example::new(&["getppid1"], &[1, 2])
         .rounds("getppid1", 1, 100.0, 6)
         .rounds("getppid1", 2, 158.0, 6)

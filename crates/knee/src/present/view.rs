@@ -1,4 +1,4 @@
-//! How a record is to be shown.
+//! Output formats and options for a record.
 
 use clap::ValueEnum;
 use knee_host::text::Screen;
@@ -7,22 +7,22 @@ use knee_run::noise::NoiseFloors;
 /// Format of the results on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A table to read at a glance.
+    /// Table with notes and a summary.
     Human,
-    /// The record with its summaries, as one JSON document.
+    /// Record and summaries, as one JSON document.
     Json,
-    /// will-it-scale's CSV, a block per testcase.
+    /// CSV in will-it-scale's format, one block per testcase.
     Csv,
-    /// The lines that will-it-scale's binaries print.
+    /// Output lines of will-it-scale's binaries.
     WillItScale,
 }
 
 /// How to print a record.
 pub(crate) struct View<'a> {
     pub(crate) format: Format,
-    /// A block per curve with a line per point, instead of a line per curve.
+    /// Whether to print a line per point instead of a line per curve.
     pub(crate) detail: bool,
-    /// All notes, not only the most important ones.
+    /// Whether to print all notes instead of only the most important.
     pub(crate) all_notes: bool,
     /// Efficiency below which a curve has its knee.
     pub(crate) knee: f64,

@@ -1,4 +1,4 @@
-//! Warnings to read before trusting a table. Each one says what to do, if anything can be done.
+//! Warnings to read before trusting a table. Each warning says what to do, if possible.
 
 mod noise;
 mod seats;
@@ -13,9 +13,9 @@ use self::seats::{shared_beyond, without_spare_cpu};
 use super::enumeration::{NAMED, and_more};
 use super::view::View;
 
-/// Five rounds reach 93.75%, which the table header shows; fewer rounds cause a warning.
+/// knee warns below this confidence. Five rounds give 93.75%, which the table header shows.
 const LEAST_CONFIDENCE: f64 = 0.93;
-/// The computed confidence of six rounds is slightly below 95%.
+/// Tolerance for rounding: the computed confidence of six rounds is slightly below 95%.
 const ROUNDING: f64 = 1e-9;
 
 /// The warnings about `record`, most important first.
@@ -27,8 +27,8 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         lacking(record),
         run.environment.cgroup_cpu_quota.map(|cpus| {
             format!(
-                "a cgroup limits CPU time to {cpus:.1} CPUs, so curves flatten there whatever the \
-                 kernel does; raise cpu.max to see beyond"
+                "a cgroup limits CPU time to {cpus:.1} CPUs, so no curve can scale further; \
+                 raise cpu.max to measure beyond this limit"
             )
         }),
         disturbed(&points),
@@ -36,8 +36,9 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         run.request.precision.and_then(|asked| imprecise(&points, asked)),
         run.environment.others_running.filter(|&threads| threads > 0).map(|threads| {
             format!(
-                "other work was waiting for CPUs when the run began ({threads} runnable); stop it \
-                 and run again"
+                "{} of other programs occupied or waited for CPUs when the run began; stop these \
+                 programs and run again",
+                plural(threads as usize, "thread")
             )
         }),
         marked(&points),
@@ -58,14 +59,14 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
     candidates.into_iter().flatten().chain(noise_floor(run, curves, view)).collect()
 }
 
-/// A warning about points that the run lacks.
+/// A warning about points that are missing from the run.
 fn lacking(record: &Record) -> Option<String> {
     let run = &record.run;
     let lost = run.failures.iter().filter(|f| supports_only_other_mode(run, &f.point)).count();
     // Resuming the run cannot add such points.
     if run.end == Some(RunEnd::Done) && lost > 0 && lost == run.failures.len() {
         return Some(format!(
-            "the run lacks {} of testcases that run only as threads; measure them in a run with \
+            "the run lacks {} of testcases that support only threads; measure them in a run with \
              -m threads",
             plural(lost, "point")
         ));
@@ -85,7 +86,7 @@ fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {
     modes.is_some_and(|modes| !modes.contains(&point.mode))
 }
 
-/// A warning about points of which all samples are marked.
+/// A warning about points whose samples are all marked.
 fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
     let names: Vec<String> =
         points.iter().filter(|(_, p)| p.is_disturbed()).map(|(c, p)| name(c, p)).collect();
@@ -145,7 +146,8 @@ fn imprecise(points: &[(&Curve, &Point)], asked: f64) -> Option<String> {
     ))
 }
 
-/// A warning about samples that are marked, unless all of them are: then none is left out.
+/// A warning about marked samples. `None` if all samples are marked, because knee then uses them
+/// all.
 fn marked(points: &[(&Curve, &Point)]) -> Option<String> {
     let points = || points.iter().map(|(_, point)| point);
     let marked: u64 = points().map(|point| point.marked).sum();
@@ -189,10 +191,10 @@ fn no_single_task(run: &RunRecord, curves: &[Curve]) -> Option<String> {
     Some(format!("{subject} at 1 task, so there is no speed-up, efficiency or knee{advice}"))
 }
 
-/// Warnings about an unknown noise floor, or about knees that it puts in doubt.
+/// A warning that the noise floor is unknown, or warnings about knees within the noise floor.
 fn noise_floor(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Vec<String> {
     match view.floors {
-        // Interleaved rounds cancel what a noise floor is for.
+        // Interleaved rounds cancel the differences that a noise floor describes.
         None if run.request.order == Order::InTurns => Vec::new(),
         None => {
             vec!["the noise floor of this machine is unknown: knee run --aa measures it".to_owned()]

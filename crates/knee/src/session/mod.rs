@@ -1,4 +1,4 @@
-//! A running measurement: its record, its rounds, and what all of them share.
+//! Starts, resumes and carries out measurements.
 
 mod resume;
 
@@ -21,13 +21,14 @@ use crate::stderr::{tell, tell_of_debug_build};
 /// Default directory for runs.
 const RUNS: &str = "runs";
 
-/// Samples per round.
+/// Default samples per round.
 pub(crate) const SAMPLES: u64 = 3;
-/// Default interval and warm-up.
+/// Default seconds per sample.
 pub(crate) const INTERVAL: f64 = 0.2;
+/// Default seconds before the first sample of a round.
 pub(crate) const WARMUP: f64 = 0.1;
 
-/// Starts the record of `run`, in the requested directory or in a new one.
+/// Creates the record of `run` in `output`, or in a new directory in `runs`.
 pub(crate) fn begin(
     run: RunRecord,
     output: Option<&Path>,
@@ -39,7 +40,7 @@ pub(crate) fn begin(
     Ok((writer, run, Rounds::default()))
 }
 
-/// Measures the rounds that `run` requests and that are not yet `finished`.
+/// Measures the rounds that `run` requests and that are not in `finished`.
 pub(crate) fn carry_out(
     writer: &mut Writer,
     run: &mut RunRecord,
@@ -47,7 +48,7 @@ pub(crate) fn carry_out(
     mut progress: RunProgress,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Ended> {
-    // Orphans of what is measured come to us and are ended.
+    // Orphaned descendants of tasks become children of knee, which then terminates them.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     if run.cases.iter().any(Case::is_built_in) {
         tell_of_debug_build();
@@ -61,7 +62,7 @@ pub(crate) fn carry_out(
     Ok(ended?)
 }
 
-/// The machine, or the requested CPUs of it.
+/// The topology of this machine, restricted to the requested CPUs, if any.
 pub(crate) fn topology(cpus: Option<&CpuList>) -> anyhow::Result<Topology> {
     let machine = Topology::read()?;
     match cpus {
@@ -70,7 +71,7 @@ pub(crate) fn topology(cpus: Option<&CpuList>) -> anyhow::Result<Topology> {
     }
 }
 
-/// A directory that is in use is a usage error; every other error is the environment's.
+/// Makes a directory that is not empty a usage error. Other errors keep exit status 3.
 fn refused(error: RecordError) -> anyhow::Error {
     match error {
         RecordError::NotEmpty { .. } => usage(format!("-o {error}")),
@@ -78,7 +79,7 @@ fn refused(error: RecordError) -> anyhow::Error {
     }
 }
 
-/// A new record in the directory of runs.
+/// Creates a record in a new directory in `runs`.
 fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
     for dir in numbered(RUNS, &run.environment.started_at, "") {
         match Writer::create(&dir, run) {
@@ -89,22 +90,23 @@ fn create_unnamed(run: &RunRecord) -> Result<Writer, RecordError> {
     unreachable!("some number is unused")
 }
 
-/// The saved noise floors for the machine of `run`. Results are shown even if they cannot be read.
+/// The saved noise floors for the machine of `run`. If they cannot be read, prints a warning and
+/// returns `None`, so that the command can still show results.
 pub(crate) fn kept_floors(run: &RunRecord) -> Option<NoiseFloors> {
     NoiseFloors::kept_for(run).unwrap_or_else(|error| {
-        tell!("knee: ignoring the noise floor: {error}");
+        tell!("knee: ignoring the saved noise floor: {error}");
         None
     })
 }
 
-/// A random number that is short enough to be typed again as a seed.
+/// A random number that is short enough to retype as a seed.
 pub(crate) fn random() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::from(now.subsec_nanos()) ^ (now.as_secs() & 0xffff)
 }
 
-/// File names for a start time: `runs/2026-11-21T090000Z`, then with `-2`, `-3` … for the same
-/// second. `ending` is the file extension.
+/// File names for a start time: `runs/2026-11-21T090000Z`, then the same name with `-2`, `-3` and
+/// so on. `ending` is the file extension.
 pub(crate) fn numbered(dir: &str, started_at: &str, ending: &str) -> impl Iterator<Item = PathBuf> {
     let started = Path::new(dir).join(started_at.replace(':', "")).display().to_string();
     let ending = ending.to_owned();

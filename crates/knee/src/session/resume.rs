@@ -1,4 +1,4 @@
-//! Resumes a recorded run, only on the machine that measured it.
+//! Resumes a recorded run on the machine that started it.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use knee_testcases::CATALOGUE;
 use crate::exit::usage;
 use crate::stderr::tell;
 
-/// Opens the record in `dir` to resume it. Leaves a record unchanged if it cannot be resumed here.
+/// Opens the record in `dir` to resume it. Does not change a record that cannot be resumed here.
 pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> {
     let paused = Paused::open(dir)?;
     let run = paused.run();
@@ -20,16 +20,16 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
         (Machine::from(&run.environment), Machine::from(&Environment::capture(&run.request.dir)));
     if then != now {
         return Err(usage(format!(
-            "--resume {}: the run began on {then}, but this machine is {now}; rounds from \
-             different machines cannot be combined; resume the run there, or start a new one here",
+            "--resume {}: cannot combine rounds of different machines or kernels; the run began on \
+             {then}, but this machine is {now}; resume the run there, or start a new run here",
             dir.display()
         )));
     }
     for case in run.cases.iter().filter(|case| case.is_built_in()) {
         CATALOGUE.of_record(&case.id).map_err(|error| {
             usage(format!(
-                "--resume {}: this knee cannot measure {}: {error}; use the knee that started the \
-                 run",
+                "--resume {}: this knee cannot measure {}: {error}; use the version of knee that \
+                 started the run",
                 dir.display(),
                 case.id
             ))

@@ -36,31 +36,33 @@ use crate::session::{INTERVAL, SAMPLES, WARMUP, begin, carry_out, random, resume
 use crate::stderr::tell;
 use crate::stdout;
 
-/// The default of --rounds: enough to claim a difference at any one of 25 points.
+/// Default of --rounds: enough to show a difference at any one of up to 25 points.
 const ROUNDS: u32 = 10;
 
 /// Compare two programs or testcases with interleaved rounds
 ///
-/// knee runs both sides of a round in quick succession. If the machine becomes slower or faster
-/// during the comparison, both sides are affected alike and the effect cancels out.
+/// In each round, knee runs both sides in quick succession. If the machine becomes slower or faster
+/// during the comparison, the change affects both sides alike and cancels out.
 ///
-/// A side is a command, a plug-in (FILE.so), or a testcase (NAME or NAME@KEY=VALUE). For a command,
-/// knee measures the time. With --rate, it reads the last number that the command prints. knee uses
-/// a shell only for commands that contain shell syntax.
+/// A side is a command, a plug-in (FILE.so) or a testcase (NAME or NAME@KEY=VALUE). knee compares
+/// the run times of commands. With --rate, knee compares the last number that each command prints.
+/// knee uses a shell only for commands that contain shell syntax.
 #[derive(clap::Args)]
 #[command(
     args_override_self = true,
     after_help = "Examples:
   knee ab --before './old/bench -n 9' --after './new/bench -n 9'     times
-  knee ab --rate --before './a/mmap1_threads -t 2 -s 1' --after './b/mmap1_threads -t 2 -s 1'
-                                                                     rates
+  knee ab --rate --before './a/bench -t 2' --after './b/bench -t 2'  rates
   knee ab -t 1,2,4 --before './a -j{tasks}' --after './b -j{tasks}'  task counts
   knee ab --before old/mine.so --after new/mine.so -m threads        plug-ins
   knee ab --before read1 --after read1@file=same                     parameters
   knee ab --resume runs/2026-11-21T090000Z                           continue
 
-Exit status: 0 on success, even if the sides differ; 1 if a --fail-on condition matched; 3 if a
-side cannot run; 4 if a side fails"
+Exit status:
+  0  success, even if the sides differ
+  1  a --fail-on condition matched
+  3  a side cannot run
+  4  a side failed"
 )]
 pub(crate) struct Args {
     /// Baseline side: a command, FILE.so, or `NAME[@KEY=VALUE]`
@@ -77,12 +79,12 @@ pub(crate) struct Args {
     #[arg(long)]
     rate: bool,
 
-    /// Rounds; each measures both sides once
+    /// Round count; each round measures both sides once
     #[arg(short, long, value_name = "N", default_value_t = ROUNDS, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: u32,
 
-    /// Task counts; {tasks} in a command is replaced by the task count [default: auto; for
+    /// Task counts; knee replaces {tasks} in a command with the task count [default: auto; for
     /// commands: 1]
     #[arg(short, long, value_name = "LIST | auto", allow_hyphen_values = true)]
     tasks: Option<Tasks>,
@@ -90,7 +92,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     testcases: TestcaseArgs,
 
-    /// Order in which the tasks of testcases are placed on CPUs (see `knee topology`)
+    /// Order in which the tasks of testcases take CPUs (see `knee topology`)
     #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
     placement: Placement,
 
@@ -102,7 +104,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Continue the comparison recorded in DIR; if it is complete, only print it
+    /// Continue the comparison recorded in DIR, or print it if it is complete
     #[arg(long, value_name = "DIR",
           conflicts_with_all = ["before", "after", "rate", "rounds", "tasks", "mode", "samples",
                                 "interval", "warmup", "placement", "cpus", "output"])]
@@ -125,7 +127,7 @@ pub(crate) struct Args {
 /// Options that apply only to testcases.
 #[derive(clap::Args)]
 struct TestcaseArgs {
-    /// Run the tasks of testcases as processes, threads or both [default: both]
+    /// Kind of tasks, for testcases: processes, threads or both [default: both]
     #[arg(short, long, value_enum)]
     mode: Option<Modes>,
 
@@ -144,7 +146,7 @@ struct TestcaseArgs {
 }
 
 impl TestcaseArgs {
-    /// The name of an option of this group that the user passed, if any.
+    /// The name of the first option of this group that the user passed, if any.
     fn given(&self) -> Option<&'static str> {
         let given = [
             (self.mode.is_some(), "--mode"),
@@ -218,7 +220,7 @@ fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
 
 /// The run that the arguments describe on this machine.
 fn plan(args: &Args) -> anyhow::Result<RunRecord> {
-    let given = |side: &Option<String>| side.clone().expect("clap asks for both");
+    let given = |side: &Option<String>| side.clone().expect("clap requires both sides");
     let cases = [
         case("--before", &given(&args.before), args)?.on(Side::Before),
         case("--after", &given(&args.after), args)?.on(Side::After),
@@ -226,7 +228,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let commands = cases.iter().filter(|case| command(case).is_some()).count();
     if commands == 1 {
         return Err(usage(
-            "one side is a command and the other a testcase; their rates cannot be compared",
+            "cannot compare a command with a testcase; name two commands, or two testcases",
         ));
     }
     if let [Some(before), Some(after)] = [&args.before, &args.after]
@@ -235,7 +237,8 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         && cases[0].id.without_side() == cases[1].id.without_side()
     {
         tell!(
-            "knee: {before} and {after} are the same configuration, {}: any difference is noise",
+            "knee: {before} and {after} are the same configuration ({}), so any difference is \
+             noise",
             cases[0].id.without_side()
         );
     }
@@ -244,7 +247,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     }
     if let (Some(option), 1..) = (args.testcases.given(), commands) {
         return Err(usage(format!(
-            "{option} applies only to testcases, and both sides are commands"
+            "{option} applies only to testcases, but both sides are commands"
         )));
     }
     let topology = topology(args.cpus.as_ref())?;
@@ -256,13 +259,13 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let deaf = |case: &&Case| command(case).is_some_and(|command| !command.takes_tasks());
     if let (Some(_), Some(case)) = (&args.tasks, cases.iter().find(deaf)) {
         return Err(usage(format!(
-            "-t: put {} where the task count belongs in the command of {}",
-            Command::TASKS,
-            case.id
+            "-t: {} has no place for the task count; insert {} where the task count belongs",
+            case.id,
+            Command::TASKS
         )));
     }
     let modes = match commands {
-        // The modes that both sides support.
+        // The requested modes that both sides support.
         0 => {
             let modes = args.testcases.mode.unwrap_or(Modes::Both).modes();
             cases.iter().fold(modes, |modes, case| case.modes(&modes))
@@ -320,7 +323,7 @@ fn command(case: &Case) -> Option<&Command> {
 fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     let text = text.trim();
     if text.is_empty() {
-        return Err(usage(format!("{option}: name a command, a FILE.so or a testcase")));
+        return Err(usage(format!("{option} is empty; name a command, a FILE.so or a testcase")));
     }
     let path = Path::new(text);
     if path.extension().is_some_and(|extension| extension == "so") && !text.contains(' ') {
@@ -333,21 +336,21 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
         Ok([_, _, ..]) if !is_program => {
             return Err(usage(format!("{option}: {text} matches several testcases; name one")));
         }
-        // A single word that is not a program was meant as a testcase.
+        // A single word that is not a program is a misspelt testcase.
         Err(error) if !is_program && !is_for_shell(text) => {
             return Err(usage(format!("{option}: {error}; no program has that name either")));
         }
         _ => {}
     }
     let score = if args.rate { Score::Printed } else { Score::Time };
-    let dir =
-        std::env::current_dir().context("cannot determine the directory to run commands in")?;
+    let dir = std::env::current_dir()
+        .context("cannot determine the current directory, in which commands run")?;
     require_utf8("the current directory", &dir)?;
     Ok(Case::command(Command { line: text.to_owned(), score, dir }))
 }
 
 /// Whether `text` needs a shell, because it is more than the name of a program in `PATH`. A single
-/// word with an `@` names a testcase and never needs one.
+/// word with an `@` names a testcase and never needs a shell.
 fn is_for_shell(text: &str) -> bool {
     let is_testcase = text.contains('@') && !text.contains([' ', '/']);
     !is_testcase && text.contains(|c: char| !c.is_alphanumeric() && !",=:-_.+".contains(c))

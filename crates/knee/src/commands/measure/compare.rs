@@ -1,4 +1,4 @@
-//! `knee compare`: whether runs or files of numbers differ, by how much, and how surely.
+//! `knee compare`: compare runs, or files of numbers.
 
 mod args;
 mod human;
@@ -19,7 +19,7 @@ use crate::stdout;
 
 /// Width of a plot when standard output is not a terminal, as in ministat.
 const WIDTH: u16 = 74;
-/// Columns that the borders of a plot take on a line, one on each side.
+/// Total width of the left and right border of a plot, in columns.
 const BORDERS: u16 = 2;
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
@@ -32,8 +32,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
             Err(usage(format!("{}: no such file or directory", file.display())))
         }
         (Some(_), Some((file, _))) => Err(usage(format!(
-            "{}: this is neither a record of knee run nor output of will-it-scale, although \
-             another argument is; compare runs with runs, or files of numbers with files of numbers",
+            "{}: this is neither a record of knee run nor output of will-it-scale, but another \
+             argument is; compare runs with runs, and files of numbers with files of numbers",
             file.display()
         ))),
     }
@@ -44,7 +44,7 @@ fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
     let format = args.format();
     if let Some(option) = args.records.given() {
         return Err(usage(format!(
-            "{option} applies only to runs, and these are files of numbers"
+            "{option} applies only to runs, but the arguments are files of numbers"
         )));
     }
     if format.is_for_runs_only() {
@@ -77,13 +77,13 @@ fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// The columns of a plot if standard output is a terminal, otherwise `None`.
+/// The width of a plot on the terminal; `None` if standard output is not a terminal.
 fn terminal_width() -> Option<u16> {
     let stdout = std::io::stdout();
     if !rustix::termios::isatty(&stdout) {
         return None;
     }
-    // ministat takes the variable as the width of the plot, without borders.
+    // ministat uses this variable as the width of the plot without its borders.
     let variable = std::env::var("COLUMNS").ok().filter(|columns| !columns.is_empty());
     if let Some(columns) = variable {
         return columns.parse().ok();

@@ -14,41 +14,44 @@ use crate::stdout;
 
 /// Fit the Universal Scalability Law to the curves of a run
 ///
-/// The law models the throughput of n tasks as λn / (1 + σ(n−1) + κn(n−1)). λ is the throughput of
-/// one task. σ is the share of the work that only one task can do at a time (contention). κ is the
-/// cost of keeping each pair of tasks consistent (coherency).
+/// The law models the throughput of n tasks:
 ///
-/// If κ is above 0, throughput peaks at √((1−σ)/κ) tasks and falls beyond. If κ is
-/// indistinguishable from 0, knee fits Amdahl's law, which limits the speedup to 1/σ.
+/// lambda n / (1 + sigma (n-1) + kappa n (n-1))
+///
+/// lambda is the throughput of one task. sigma is the share of the work that only one task can do
+/// at a time (contention). kappa is the cost of keeping each pair of tasks consistent (coherency).
+///
+/// If kappa is above 0, throughput peaks at sqrt((1-sigma)/kappa) tasks and then falls. If kappa
+/// cannot be distinguished from 0, knee fits Amdahl's law, which limits the speed-up to 1/sigma.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee fit runs/2026-11-21T090000Z                 fit every curve
-  knee fit runs/2026-11-21T090000Z 'mmap*' --json  fit some, print JSON
+  knee fit runs/2026-11-21T090000Z 'mmap*' --json  fit some curves as JSON
   knee fit results/mmap1.csv                       fit results of will-it-scale
 
-A prediction requires at least six different task counts. With fewer, a fit only
-describes the curve, and knee labels it as not a prediction")]
+A fit predicts other task counts only if the curve has at least six task counts. With fewer, it \
+describes only the measured points, and knee prints \"not a prediction\".")]
 pub(crate) struct Args {
-    /// Record of knee run, or CSV files or output of will-it-scale
+    /// Record of knee run, or results of will-it-scale (CSV or output of a binary)
     run: PathBuf,
 
     /// Testcases to fit: names or globs [default: all]
     #[arg(value_name = "NAME | GLOB")]
     names: Vec<glob::Pattern>,
 
-    /// Efficiency that marks the knee: the first task count at which efficiency is below this
+    /// Efficiency threshold: the knee is the first task count with a lower efficiency
     #[arg(long, value_name = "P%", default_value = "80%", value_parser = crate::args::percentage)]
     knee: f64,
 
     #[command(flatten)]
     confidence: ConfidenceArgs,
 
-    /// Bootstrap resample count
+    /// Count of bootstrap resamples
     #[arg(long, value_name = "N", default_value = "2000",
           value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     resamples: u32,
 
-    /// Seed of the resamples: the same run and seed give the same intervals
+    /// Seed of the resampling: the same run and seed give the same intervals
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 

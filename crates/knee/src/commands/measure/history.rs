@@ -17,39 +17,41 @@ const FEWEST_RUNS: usize = 6;
 
 /// Find when points changed in a series of runs
 ///
-/// For each point, knee searches the medians of the runs for changes with the E-divisive algorithm
-/// (Matteson and James 2014). The algorithm needs no threshold, can find several changes, and does
-/// not report a single bad run as a change. knee sorts records by the time of measurement. Other
-/// results stay in the order given.
+/// For each point (testcase, mode, task count), knee searches the medians of the runs for changes.
+/// It uses the E-divisive algorithm (Matteson and James 2014), which needs no threshold, can find
+/// several changes, and ignores a single bad run.
+///
+/// knee sorts records by start time. If the runs include results of will-it-scale, which have no
+/// start time, all runs stay in the order given.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee history runs/*                     search all runs
-  knee history nightly/* --detail         also list points that never changed
+  knee history nightly/* --detail         also list points that did not change
   knee history runs/* --json | jq '.series[] | select(.changes != [])'")]
 pub(crate) struct Args {
-    /// Records of knee run or results of will-it-scale; at least six
+    /// At least six records of knee run or results of will-it-scale
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
-    /// Probability of reporting a change at a steady point
+    /// Probability of reporting a change for a point that did not change
     #[arg(long, value_name = "P%", default_value = "1%",
           allow_negative_numbers = true, value_parser = crate::args::percentage)]
     significance: f64,
 
-    /// Fewest runs between two changes
+    /// Minimum runs between two changes
     #[arg(long, value_name = "N", default_value = "3", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(2..=1000))]
     shortest: u32,
 
-    /// Seed of the shuffles: the same runs and seed give the same changes
+    /// Seed of the permutation test: the same runs and seed give the same changes
     #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true)]
     seed: u64,
 
-    /// List also the points that did not change, and print all notes
+    /// Also list points that did not change, and print all notes
     #[arg(long)]
     detail: bool,
 
-    /// Print one JSON document instead of a table; it always holds all points
+    /// Print one JSON document with all points instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -57,8 +59,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.runs.len() < FEWEST_RUNS {
         return Err(usage(format!(
-            "{} are too few for a history; name at least {FEWEST_RUNS}, or compare two with knee \
-             compare",
+            "knee history requires at least {FEWEST_RUNS} runs, but got {}; to compare two runs, \
+             use knee compare",
             args.runs.len()
         )));
     }

@@ -22,10 +22,11 @@ use crate::stdout;
   knee list family:lock        list a family
   knee list --json             print JSON
 
-A * marks the quick set, which `knee run` measures by default. Some testcases have parameters,
-written NAME@KEY=VALUE. For example, `knee run read1 read1@file=same` measures reading with one file
-per task, and then with one file for all tasks. Commas join several parameters, as in
-vm_mmap1@map=rcu,di=epoch. The first value in the list is the default.")]
+A * marks the quick set, which `knee run` measures by default.
+
+Some testcases have parameters, written NAME@KEY=VALUE. For example, in read1 each task \
+reads its own file, and in read1@file=same all tasks read one file. Separate several parameters \
+with commas: vm_mmap1@map=rcu,di=epoch. The first value of each parameter is the default.")]
 pub(crate) struct Args {
     /// Testcases to list: names, globs or family:NAME [default: all]
     #[arg(value_name = "NAME | GLOB | family:NAME", add = complete::testcases())]
@@ -84,8 +85,10 @@ fn as_text(testcases: &[&Testcase], screen: &Screen) -> String {
 fn legend(testcases: &[&Testcase], screen: &Screen) -> String {
     let mut text = String::new();
     if testcases.iter().any(|t| QUICK.contains(&t.name)) {
-        let _ =
-            writeln!(text, "\n{BOLD}*{BOLD:#}  in the quick set that a bare `knee run` measures");
+        let _ = writeln!(
+            text,
+            "\n{BOLD}*{BOLD:#}  in the quick set, which `knee run` measures by default"
+        );
     }
     let mut choices: Vec<Choice> = Vec::new();
     for &choice in testcases.iter().flat_map(|t| open(t)).flatten() {
@@ -97,7 +100,8 @@ fn legend(testcases: &[&Testcase], screen: &Screen) -> String {
         return text;
     }
     let head = format!(
-        "\n{BOLD}parameters{BOLD:#}  knee run NAME@KEY=VALUE,…; the first value of each list is the default\n"
+        "\n{BOLD}parameters{BOLD:#}  knee run NAME@KEY=VALUE,…; the first value of each parameter \
+         is the default\n"
     );
     text += &screen.wrap(&head, "            ");
     let mut table = Table::new(vec![Column::left(""), Column::left("").gap(1)]);
@@ -123,8 +127,8 @@ fn values(parameter: Parameter) -> Vec<&'static str> {
 fn describe(need: Need) -> String {
     match need {
         Need::Tmpfs => "a tmpfs at /dev/shm".to_owned(),
-        Need::DirectIo => "O_DIRECT in --dir".to_owned(),
-        Need::CCompiler => "cc".to_owned(),
+        Need::DirectIo => "O_DIRECT support in --dir".to_owned(),
+        Need::CCompiler => "a C compiler (cc)".to_owned(),
         Need::HugePages => "transparent huge pages".to_owned(),
         Need::Loopback => "the loopback interface".to_owned(),
         Need::Exchange128 => "a 128-bit compare-exchange".to_owned(),

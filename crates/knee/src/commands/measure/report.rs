@@ -16,10 +16,10 @@ use crate::present;
 
 /// Write a self-contained HTML page about recorded runs
 ///
-/// The page needs no network and no server, so that it can be mailed or opened from disk. For each
-/// testcase it shows the curve, its knee, what limits it, and the samples. It also describes the
-/// machine. For several runs, it shows how each differs from the first. For a matrix, it shows when
-/// operations commute. For a check, it shows what operations share in a kernel.
+/// The page needs no network or server: you can mail it, or open it from disk. It shows the curve
+/// of each testcase, its knee, what limits it, its samples, and the machine. For several runs, it
+/// shows how each run differs from the first. For a matrix, it shows when operations commute. For a
+/// check, it shows which memory operations share in a kernel.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee report runs/2026-11-21T090000Z                    write report.html
@@ -31,11 +31,11 @@ use crate::present;
   knee report part/* 6.12 -o shared.html   combine the shards of one check
   knee report runs/before -o - | gzip > report.html.gz")]
 pub(crate) struct Args {
-    /// Records of knee run, or CSV files (or a directory of them) or output of will-it-scale. knee
-    /// compares each further run with the first. The arguments may also be JSON files from knee
-    /// commute matrix, captures or lock waits from knee profile, and directories written by knee
-    /// commute check. The page shows captures and lock waits beside the curve of their testcase. It
-    /// combines the shards of a check
+    /// Records of knee run, or results of will-it-scale: a CSV file, a directory of CSV files, or
+    /// the output of a binary. knee compares each further run with the first. The arguments can
+    /// also be output of knee commute matrix --json, captures and lock waits of knee profile, and
+    /// records of knee commute check. The page shows captures and lock waits beside the curve of
+    /// their testcase, and combines the shards of a check
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
@@ -43,11 +43,11 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
 
-    /// Efficiency that marks the knee: the first task count at which efficiency is below this
+    /// Efficiency threshold: the knee is the first task count with a lower efficiency
     #[arg(long, value_name = "P%", default_value = "80%", value_parser = percentage)]
     knee: f64,
 
-    /// Smallest change between runs that counts
+    /// Smallest change between runs that counts as faster or slower
     #[arg(long, value_name = "P%", default_value = "2%", value_parser = percentage)]
     threshold: f64,
 }

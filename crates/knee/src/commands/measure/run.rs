@@ -35,12 +35,13 @@ const ROUNDS: u32 = 5;
 /// Interval and warm-up of the quick set, which must finish in under two minutes.
 const QUICK_INTERVAL: f64 = 0.1;
 const QUICK_WARMUP: f64 = 0.05;
+
 /// Measure how throughput grows with the task count
 ///
 /// Without a name, knee measures a quick set that covers every family of kernel services. It
 /// measures each point (testcase, mode, task count) in several rounds, each in a fresh process. It
-/// interleaves the rounds of all points at random, and computes intervals from the rounds. The
-/// record keeps the raw samples.
+/// interleaves the rounds of all points in random order, and computes intervals over rounds. The
+/// record contains the raw samples.
 #[derive(clap::Args)]
 #[command(args_override_self = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -52,16 +53,16 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "words")]
     all: bool,
 
-    /// Shared object of an unmodified will-it-scale testcase to run
+    /// Shared object of an unmodified will-it-scale testcase; can be repeated
     #[arg(long, value_name = "FILE.so")]
     plugin: Vec<PathBuf>,
 
-    /// Kind of tasks: processes, threads of one process, or first one and then the other
+    /// Kind of tasks: processes, threads of one process, or both (separate curves)
     #[arg(short, long, value_enum, default_value = "both")]
     mode: Modes,
 
-    /// Task counts: 1,2,4 or 1-8 or 8-64:8, or auto (1, powers of two, all cores of an L3
-    /// and of a package, all CPUs)
+    /// Task counts, such as 1,2,4 or 1-8 or 8-64:8 (8 to 64 in steps of 8). auto selects powers of
+    /// two, the core counts of an L3, a NUMA node, a package and the machine, and the CPU count
     #[arg(
         short,
         long,
@@ -94,12 +95,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "P%", allow_negative_numbers = true, value_parser = percentage)]
     precision: Option<f64>,
 
-    /// Seconds of measuring after which --precision adds no more rounds to a point
+    /// With --precision, seconds of measuring after which a point gets no more rounds
     #[arg(long, value_name = "S", default_value = "60", requires = "precision",
           allow_negative_numbers = true, value_parser = seconds)]
     max_time: f64,
 
-    /// Seconds that a testcase may take to start
+    /// Maximum seconds that a testcase may take to start
     #[arg(long, value_name = "S", default_value_t = START_TIMEOUT, allow_negative_numbers = true,
           value_parser = seconds)]
     start_timeout: f64,
@@ -108,12 +109,11 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "shuffled")]
     order: Ordering,
 
-    /// Seed of the order and of all other random choices [default: random]
+    /// Seed of the order and all other random choices [default: random]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
 
-    /// Order in which tasks are placed on CPUs: cores, smt, compact, scatter or none (see `knee
-    /// topology`)
+    /// Order in which tasks take CPUs: cores, smt, compact, scatter or none (see `knee topology`)
     #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
     placement: Placement,
 
@@ -136,8 +136,8 @@ pub(crate) struct Args {
                                 "order", "seed", "placement", "cpus", "dir", "output", "aa"])]
     resume: Option<PathBuf>,
 
-    /// Measure this machine's noise floor (A/A): how much results differ when nothing has changed.
-    /// knee saves it and flags later claims below it
+    /// Measure this machine's noise floor (A/A): how much results differ if nothing changes. knee
+    /// saves the noise floor, and flags later differences below it
     #[arg(long)]
     aa: bool,
 

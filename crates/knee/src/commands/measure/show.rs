@@ -15,7 +15,7 @@ use crate::session::kept_floors;
   knee show runs/2026-11-21T090000Z --detail          print a line per point
   knee show runs/2026-11-21T090000Z --format json     print JSON")]
 pub(crate) struct Args {
-    /// Directory of the run
+    /// Directory of a recorded run
     dir: PathBuf,
 
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `knee will-it-scale`: a drop-in replacement for the binaries of will-it-scale in scripts.
+//! `knee will-it-scale`: a drop-in replacement for will-it-scale's binaries in scripts.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -26,18 +26,17 @@ use crate::stderr::{tell, tell_of_debug_build};
 
 /// Seconds per sample in the original.
 const INTERVAL: f64 = 1.0;
-/// The original discards six one-second samples, although it reports five.
+/// Samples that the original discards. It claims to discard five, but discards six.
 const DISCARDED: u64 = 6;
 
 /// Behave like a will-it-scale binary: same arguments, same output
 ///
-/// knee divides counts by the measured time, whereas the original assumes that sleep(1) takes one
+/// knee divides counts by the measured time. The original assumes that sleep(1) takes exactly one
 /// second. Testcases behave as in the original, even if knee's own default differs. As in the
-/// original, rates are printed as integers. The rate of an operation that takes longer than a
-/// second, such as that of build1, is printed as 0.
+/// original, rates are integers. The rate of a slow operation, such as build1, can therefore be 0.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  knee will-it-scale mmap1_processes -t 4 -s 5
+  knee will-it-scale mmap1_processes -t 4 -s 5       average five samples
   knee will-it-scale page_fault1_threads -t 2        run until interrupted")]
 pub(crate) struct Args {
     /// Testcase and mode: NAME_processes or NAME_threads
@@ -49,7 +48,7 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TASKS)))]
     tasks: u32,
 
-    /// One-second samples to average; 0 runs forever
+    /// One-second samples to average; 0 means to run forever
     #[arg(
         short,
         long = "samples",
@@ -59,7 +58,7 @@ pub(crate) struct Args {
     )]
     samples: u64,
 
-    /// Bind to SMT threads instead of cores
+    /// Bind tasks to SMT threads instead of cores
     #[arg(short = 'm')]
     smt: bool,
 
@@ -67,16 +66,16 @@ pub(crate) struct Args {
     #[arg(short = 'n')]
     no_affinity: bool,
 
-    /// Print each task's count
+    /// Print the rate of each task
     #[arg(short = 'v')]
     verbose: bool,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let (name, mode) = parse_name(&args.name)?;
-    let testcase = CATALOGUE
-        .find(name)
-        .ok_or_else(|| usage(format!("no testcase is named {name:?}; `knee list` shows all")))?;
+    let testcase = CATALOGUE.find(name).ok_or_else(|| {
+        usage(format!("no testcase is named {name:?}; `knee list` lists all testcases"))
+    })?;
     let case = Case::built_in(&Selected::original(testcase));
     let placement = match (args.smt, args.no_affinity) {
         (true, _) => Placement::Smt,
@@ -89,7 +88,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         return Ok(report(&args, &failure));
     }
     tell_of_debug_build();
-    // Installed before anything exists that needs cleaning up.
+    // Installs the handler before creating anything that needs cleanup.
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let on_tmpfs = testcase.needs.contains(&Need::Tmpfs);
@@ -126,7 +125,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     match result {
         Ok(_) => Ok(ExitStatus::Done),
         Err(Stopped::Interrupted(signal)) => Ok(ExitStatus::Interrupted(signal)),
-        // The reader has closed the pipe; SIGPIPE would have killed the original.
+        // The reader closed the pipe. SIGPIPE would kill the original.
         Err(Stopped::ByReceiver(error)) if error.kind() == ErrorKind::BrokenPipe => {
             Ok(ExitStatus::Done)
         }
@@ -150,12 +149,12 @@ fn parse_name(name: &str) -> anyhow::Result<(&str, Mode)> {
     }
 }
 
-/// Prints the lines of the original, each as soon as its values are known.
+/// Prints the lines that the original prints, each as soon as its values are known.
 struct Output<W> {
     out: W,
     /// Loop steps per operation.
     steps: u64,
-    /// Samples to average; 0 means forever.
+    /// Samples to average; 0 means to run forever.
     samples: u64,
     verbose: bool,
     taken: u64,
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_of_many_steps_counts_once() {
+    fn an_operation_of_several_loop_steps_counts_once() {
         let mut output =
             Output { out: Vec::new(), steps: 25, samples: 2, verbose: true, taken: 5, total: 0.0 };
         for rates in [[25.0, 50.0], [50.0, 100.0], [100.0, 200.0]] {

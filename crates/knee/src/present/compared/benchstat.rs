@@ -1,10 +1,6 @@
-//! Go benchmark lines for benchstat, one per round. The format is that of
-//! <https://go.dev/design/14313-benchmark-format>. A configuration line before a benchmark line
-//! names its run: `benchstat -col run -ignore kernel,cpu FILE` shows runs side by side.
-//!
-//! The format is that of <https://go.dev/design/14313-benchmark-format>. Which run a line belongs
-//! to is a configuration line before it: `benchstat -col run -ignore kernel,cpu FILE` puts runs side
-//! by side.
+//! Benchmark lines for Go's benchstat, one per round. The format is that of
+//! <https://go.dev/design/14313-benchmark-format>. A configuration line names the run of the
+//! benchmark lines after it. `benchstat -col run -ignore kernel,cpu FILE` shows runs side by side.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -24,7 +20,8 @@ pub(crate) fn render(results: &[Results]) -> String {
     }
     for side in results {
         let _ = writeln!(text, "run: {}", side.source.display());
-        // A line holds until the next of its name: where nothing is known, that is said too.
+        // A configuration line applies until the next line with the same key, so unknown values
+        // need a line too.
         let environment = side.origin.as_ref().map(|run| &run.environment);
         let kernel = environment.map_or("unknown", |environment| &environment.kernel);
         let model = environment.and_then(|environment| environment.cpu_model.as_deref());

@@ -73,7 +73,7 @@ fn table(head: &[&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
         cells.chain([head[column].chars().count()]).max().unwrap_or(0)
     };
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
-    // Words to the left, numbers to the right.
+    // Left-aligns words and right-aligns numbers.
     let left = |column: usize| column == 0 || column == 6;
     let line = |cells: [&str; COLUMNS]| {
         let cells: Vec<String> = cells

@@ -8,7 +8,7 @@ pub(crate) mod table;
 use std::collections::BTreeSet;
 
 use knee_host::number::{plural, si, spread, time};
-use knee_results::{CaseId, Compared, ComparedPoint, Gap, PointId, Results, Verdicts};
+use knee_results::{CaseId, Compared, ComparedPoint, Difference, Gap, PointId, Results, Verdicts};
 use knee_run::noise::NoiseFloors;
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict, pairs_to_claim};
 
@@ -51,12 +51,12 @@ fn changes(point: &ComparedPoint) -> Option<[String; 2]> {
     };
     let [change, interval] =
         point.comparison.ratio.map(|i| shown(if point.timed { over(i) } else { i }))?;
-    // Of so few rounds there is none.
+    // Too few rounds have no interval.
     let interval = if point.comparison.test.is_none() { "-".to_owned() } else { interval };
     Some([change, interval])
 }
 
-/// What the printed medians are.
+/// The quantity that the printed medians measure.
 fn quantity(compared: &Compared) -> &'static str {
     if compared.points.first().is_some_and(|point| point.timed) { "time" } else { "per second" }
 }
@@ -88,7 +88,7 @@ fn verdict(point: &ComparedPoint) -> String {
     }
 }
 
-/// Whether there is a difference that may be below the threshold.
+/// Whether the difference is real but possibly below the threshold.
 fn is_small_but_real(point: &ComparedPoint) -> bool {
     point
         .comparison
@@ -135,12 +135,17 @@ fn gaps(gaps: &[Gap]) -> Vec<String> {
     grouped(gaps, same).into_iter().map(line).collect()
 }
 
-/// Reasons for doubt, most important first.
+/// Notes about reasons to doubt the comparison, most important first.
 fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec<String> {
     let mut notes: Vec<String> = compared
         .differences
         .iter()
-        .map(|difference| format!("this also differs and may explain changes: {difference}"))
+        .map(|Difference { what, before, after }| {
+            format!(
+                "the runs also differ in {what} ({before} before, {after} after), which may \
+                 explain changes"
+            )
+        })
         .collect();
     notes.extend(variants(compared));
     notes.extend(drift(compared));
@@ -165,7 +170,7 @@ fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec
     notes
 }
 
-/// A note on variants that are compared although their names differ.
+/// A note on different variants that knee compares with each other.
 fn variants(compared: &Compared) -> Option<String> {
     let (first, others) = compared.variants.split_first()?;
     let more = match others.len() {
@@ -248,11 +253,11 @@ fn too_few_pairs(
     let (used, asked) = (first.rounds[0], run.request.rounds);
     let lost = match run.complete {
         _ if used as u64 == u64::from(asked) => String::new(),
-        true => format!(" of {asked}, because the others were disturbed"),
-        false => format!(" of {asked}, because the others are unfinished"),
+        true => format!(" of {asked} (the others were disturbed)"),
+        false => format!(" of {asked} (the others are unfinished)"),
     };
     Some(format!(
-        "{}{more}: knee can use only {}{lost}, and {}% confidence requires {needed}; reduce other \
+        "{}{more}: knee can use only {}{lost}, but {}% confidence requires {needed}; reduce other \
          load, or use more rounds (-r)",
         first.key,
         plural(used, "round"),
@@ -260,7 +265,7 @@ fn too_few_pairs(
     ))
 }
 
-/// The reference loop itself may be off by half a percent.
+/// Smallest drift to report. The reference loop itself varies by up to half a percent.
 const DRIFT_WORTH_A_WORD: f64 = 0.005;
 
 /// A note on how the speed of the machine changed between the runs.
@@ -268,9 +273,9 @@ fn drift(compared: &Compared) -> Option<String> {
     let off = compared.drift? - 1.0;
     (off.abs() >= DRIFT_WORTH_A_WORD).then(|| {
         format!(
-            "a loop that never enters the kernel ran {} {} in the second run than in the first, so \
-             the machine itself changed speed; the intervals cover the results both with and \
-             without a correction for this; `knee ab` interleaves rounds, which cancels drift",
+            "the machine was {} {} in the second run than in the first, as measured with a loop \
+             that never enters the kernel; intervals cover the results with and without a \
+             correction for this drift; `knee ab` interleaves rounds, which cancels drift",
             spread(off.abs()),
             if off > 0.0 { "faster" } else { "slower" }
         )
@@ -280,7 +285,7 @@ fn drift(compared: &Compared) -> Option<String> {
 /// A note on claims that an A/A run of this machine could show by chance.
 fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
     if compared.in_turns {
-        // The floor is that of runs apart.
+        // The noise floor is measured without interleaving, so it does not apply.
         return None;
     }
     let floors = NoiseFloors::load(before)?;
@@ -296,8 +301,8 @@ fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
     let first = hidden.next()?;
     let and = and_more(hidden.count());
     Some(format!(
-        "the change of {}{and} is below this machine's noise floor (typically {}); repeat both \
-         runs to confirm it",
+        "{}{and} changed by less than this machine's noise floor (typically {}); repeat both \
+         runs to confirm the change",
         first.key,
         spread(floors.typical)
     ))

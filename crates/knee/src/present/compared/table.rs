@@ -106,7 +106,7 @@ fn colour(point: &ComparedPoint) -> anstyle::Style {
     }
 }
 
-/// A line per family. A single family has none, because the closing line says the same.
+/// A line per family. Empty for a single family, because the closing line says the same.
 fn families(compared: &Compared) -> String {
     if compared.families.len() < 2 {
         return String::new();

@@ -9,9 +9,9 @@ use super::remark::{against_processes, disturbed};
 use crate::present::style::{BAD, BOLD, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
-/// Width of a bar of a hundred per cent.
+/// Length of the bar for 100% efficiency, in characters.
 const BAR: f64 = 20.0;
-/// Maximum length of a bar; larger values have no meaning for scaling.
+/// Efficiency with the longest bar. Higher efficiencies say nothing about scaling.
 const LONGEST_BAR: f64 = 1.2;
 
 /// The column of rates, whose title is the unit of the testcase.
@@ -56,7 +56,7 @@ fn closing(curves: &[Curve], curve: &Curve, view: &View<'_>) -> String {
     let knee = match curve.knee(view.knee) {
         Knee::Unknown => "unknown without a point at 1 task".to_owned(),
         Knee::At(n) => format!("at {}", tasks(n)),
-        Knee::NotReached => "none so far".to_owned(),
+        Knee::NotReached => "not reached".to_owned(),
     };
     let peak = tasks(curve.peak().map_or(0, |p| p.tasks));
     let against = curve.last().and_then(|last| {

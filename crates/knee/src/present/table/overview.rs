@@ -45,8 +45,8 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     table.render(&view.screen) + "\n"
 }
 
-/// The columns, with rates at the task counts `shown`. Rates drop out first: efficiency, knee and
-/// sparkline sum them up.
+/// The columns, with rates at the task counts `shown`. If the table is too wide, rates are dropped
+/// before efficiency, knee and sparkline, which summarise them.
 fn columns(shown: &[u32]) -> Vec<Column> {
     let mut columns = vec![Column::left(""), Column::left("per second").gap(1)];
     let rates = shown.iter().enumerate();
@@ -102,7 +102,7 @@ fn remarks(
         if case.bytes > 0 {
             remarks.push(format!("{}B/s", si(last.rate * case.bytes as f64)));
         }
-        // Long steps are real work, of which the kernel's share is the point.
+        // Testcases with long steps do real work, for which the kernel's share is of interest.
         if case.min_interval > 0.0
             && let Some(cpu) = last.cpu
         {

@@ -1,10 +1,10 @@
-//! What the table says beside the numbers of a curve.
+//! Remarks beside the numbers of a curve.
 
 use knee_results::{Curve, Mode, Point};
 
 use crate::present::view::View;
 
-/// Compares threads with processes at the same task count, unless the difference could be noise.
+/// Compares threads with processes at the same task count. `None` if the difference could be noise.
 pub(super) fn against_processes(
     curves: &[Curve],
     curve: &Curve,

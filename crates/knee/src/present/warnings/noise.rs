@@ -6,12 +6,12 @@ use knee_run::noise::NoiseFloors;
 
 use crate::present::enumeration::{NAMED, and_more};
 
-/// A point whose efficiency differs from the threshold by no more than noise.
+/// A point whose efficiency differs from the threshold by less than the noise floor.
 struct Doubt {
     point: PointId,
     efficiency: f64,
     floor: f64,
-    /// Whether the floor is that of this point, not the typical floor of others.
+    /// Whether the floor was measured for this point. Otherwise, it is the typical floor of others.
     is_own_floor: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn warnings(curves: &[Curve], threshold: f64, floors: &NoiseFloors) -
         .collect()
 }
 
-/// The doubts, the greatest first, and what to do.
+/// The doubtful points, most doubtful first, and what to do.
 fn listed(doubts: &[Doubt], threshold: f64) -> String {
     let named = doubts.iter().take(NAMED).map(|doubt| {
         let PointId { case, mode, tasks: n } = &doubt.point;
@@ -54,7 +54,7 @@ fn listed(doubts: &[Doubt], threshold: f64) -> String {
 /// The first point of a curve, up to its knee, that noise could move across the threshold.
 fn doubt(curve: &Curve, threshold: f64, floors: &NoiseFloors) -> Option<Doubt> {
     let knee = curve.knee(threshold).tasks();
-    // One task is efficient by definition.
+    // The efficiency of one task is 100% by definition.
     let points = curve.points().iter().skip(1);
     points
         .take_while(|point| knee.is_none_or(|knee| point.tasks <= knee))

@@ -1,4 +1,4 @@
-//! Whether there were enough CPUs: one for each task, and one for the measuring process.
+//! Task counts at which tasks share CPUs, or the measuring process has no CPU of its own.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use knee_run::plan::Case;
 use knee_run::record::RunRecord;
 use knee_run::sweep::spare_cpu;
 
-/// A limit on the task count. A different limit holds for tasks that occupy two CPUs, one of them
-/// for a helper.
+/// A limit on the task count. Tasks that occupy two CPUs, one of them for a helper, have a separate
+/// limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Limit {
     one_cpu_each: Option<u32>,
@@ -33,7 +33,7 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    /// Applies the limit of `case`; the lowest one counts.
+    /// Lowers the limit for tasks like those of `case` to `tasks`, if it is higher.
     fn lower_to(&mut self, tasks: u32, case: &Case) {
         let limit = if case.cpus_per_task > 1 {
             if self.such_as.is_empty() {

@@ -12,9 +12,9 @@ use crate::args::judgement::JudgementArgs;
 
 /// Compare recorded runs, or files of numbers
 ///
-/// A run is a record of `knee run` or results of will-it-scale: a CSV file, a directory of such
-/// files, or the output of its binaries. knee compares each point (testcase, mode, task count) by
-/// its rounds, not by the samples within a round.
+/// A run is a record of `knee run` or results of will-it-scale: a CSV file, a directory of CSV
+/// files, or the output of a binary. knee compares the rounds of each point (testcase, mode, task
+/// count), not the samples within a round.
 #[derive(clap::Args)]
 #[command(
     args_override_self = true,
@@ -28,24 +28,26 @@ use crate::args::judgement::JudgementArgs;
   knee compare -C 2 -d , -c 99 a.csv b.csv     compare the second columns
   knee compare --format ministat a b           print what ministat prints
 
-A file of numbers holds one number per line. Blank lines and comments, which start with #, are
-skipped. Intervals use the exact quantiles of Student's t. With --format ministat they use
-ministat's table, which is rounded and whose 99.5% column is really 99.8%.
+A file of numbers contains one number per line. knee skips blank lines and comments, which start \
+with #. It computes intervals from exact quantiles of Student's t. With --format ministat, it uses \
+ministat's table of quantiles, which is rounded and whose 99.5% column is in fact 99.8%.
 
-Verdicts: A point is faster or slower if three conditions hold: the p-value, corrected for all
-points compared, shows a difference; the interval of the ratio agrees; the change is at least
---threshold. A point is the same if the whole interval lies within --threshold. Otherwise it is
-inconclusive.
+A point is faster or slower if the p-value (corrected for all points compared) shows a \
+difference, the interval of the ratio excludes 1, and the change is at least --threshold. A point \
+is the same if the whole interval lies within --threshold and each side has enough rounds. All \
+other points are inconclusive.
 
-If a testcase has one variant before and a different one after, knee compares the two variants.
+If a testcase has one variant before and another variant after, knee compares the two variants.
 
-Exit status: 0 on success, even if the results differ; 1 if a --fail-on condition matched; 2 if a
-file holds no results or fewer than three numbers, or if the runs share no point; 3 if a file cannot
-be read"
+Exit status:
+  0  success, even if the results differ
+  1  a --fail-on condition matched
+  2  no results or fewer than three numbers in a file, or no point in common
+  3  a file cannot be read"
 )]
 pub(crate) struct Args {
-    /// Baseline, and runs or files to compare with it; up to seven in all. For -, and if there are
-    /// no arguments, knee reads numbers from standard input
+    /// Baseline, followed by the runs or files to compare with it; at most seven in all. For - or
+    /// without arguments, knee reads numbers from standard input
     #[arg(value_name = "BEFORE AFTER", num_args = 0..=MAX_DATA_SETS)]
     pub(super) files: Vec<PathBuf>,
 
@@ -75,7 +77,7 @@ pub(super) struct NumberArgs {
     #[arg(short, long, value_name = "CHARS", allow_hyphen_values = true)]
     pub(super) delimiters: Option<OsString>,
 
-    /// Print only summaries, without plot and comparison
+    /// Print only the table of statistics, without plot and comparison
     #[arg(short = 'n', long)]
     pub(super) summary: bool,
 
@@ -87,7 +89,7 @@ pub(super) struct NumberArgs {
     #[arg(short, long)]
     pub(super) separate: bool,
 
-    /// Print only statistics, without a plot
+    /// Do not draw a plot
     #[arg(short = 'A', long)]
     pub(super) no_plot: bool,
 
@@ -103,7 +105,7 @@ impl Args {
 }
 
 impl NumberArgs {
-    /// The name of an option of this group that the user passed, if any.
+    /// The name of the first option of this group that the user passed, if any.
     pub(super) fn given(&self) -> Option<&'static str> {
         let given = [
             (self.column.is_some(), "--column"),
@@ -129,7 +131,7 @@ pub(super) enum Format {
     Markdown,
     /// All results, as JSON (runs only)
     Json,
-    /// Go benchmark lines for benchstat, one per round (runs only)
+    /// Benchmark lines for Go's benchstat, one per round (runs only)
     Benchstat,
 }
 

@@ -9,9 +9,9 @@ use super::numbers::Numbers;
 use super::view::View;
 use crate::present::style::{BOLD, DIM};
 
-/// Significant digits, more than measurements justify.
+/// Significant digits: more than measurements justify.
 const DIGITS: usize = 6;
-/// Placeholder for a number whose computation overflows a float.
+/// Placeholder for a number whose computation overflows `f64`.
 const UNKNOWN: &str = "-";
 
 /// The table, the plot and a verdict for every file except the first.
@@ -132,7 +132,7 @@ fn verdict(first: &Summary, other: &Summary, view: &View) -> String {
         format!("{percent:+.2}% ± {:.2}% ({absolute})", half_width.abs())
     };
     let says = match comparison.is_proven() {
-        false => "no difference found from",
+        false => "no proven difference from",
         true if comparison.difference > 0.0 => "higher than",
         true => "lower than",
     };
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_different_magnitude_keep_their_own_figures() {
+    fn statistics_stay_exact_if_the_first_file_has_much_larger_numbers() {
         let summary = |values: &[f64], origin| {
             let set = DataSet::new(values).unwrap();
             Summary::new(&Numbers { name: "x".into(), set, not_finite: None }, origin)

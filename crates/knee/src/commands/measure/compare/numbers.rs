@@ -11,7 +11,7 @@ use crate::exit::usage;
 
 /// The numbers of one file.
 pub(super) struct Numbers {
-    /// The file as the user called it, or ministat's name for standard input.
+    /// The file name as the user wrote it, or `<stdin>`, ministat's name for standard input.
     pub(super) name: OsString,
     pub(super) set: DataSet,
     /// The first number that is infinite or NaN.
@@ -36,7 +36,7 @@ pub(super) fn read_all(files: &[PathBuf], reader: &Reader<'_>) -> anyhow::Result
     let standard_input = [PathBuf::from("-")];
     let files = if files.is_empty() { &standard_input } else { files };
     if files.iter().filter(|file| is_standard_input(file)).count() > 1 {
-        return Err(usage("standard input can be read only once"));
+        return Err(usage("standard input (-) can be read only once"));
     }
     files.iter().map(|file| read(file, reader)).collect()
 }

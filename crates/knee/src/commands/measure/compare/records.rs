@@ -13,13 +13,13 @@ use crate::stdout;
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if let Some(option) = args.numbers.given() {
         return Err(usage(format!(
-            "{option} applies only to files of numbers, and these are runs"
+            "{option} applies only to files of numbers, but the arguments are runs"
         )));
     }
     let format = args.format();
     if format == Format::Ministat {
         return Err(usage(
-            "--format ministat applies only to files of numbers, and these are runs",
+            "--format ministat applies only to files of numbers, but the arguments are runs",
         ));
     }
     if args.files.len() < 2 && format != Format::Benchstat {

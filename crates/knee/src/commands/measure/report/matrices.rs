@@ -62,8 +62,8 @@ struct Shards {
 }
 
 impl Shards {
-    /// Adds a record to the shards of its check. A shard that is already present starts a new
-    /// group.
+    /// Adds a record to a group of shards of the same check. Starts a new group if every group
+    /// already has this shard.
     fn add(all: &mut Vec<Shards>, record: PathBuf) -> Result<(), FindingsError> {
         let check = read_check(&record)?;
         let fits = |known: &&mut Shards| {

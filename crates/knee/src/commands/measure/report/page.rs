@@ -1,4 +1,4 @@
-//! Converts runs into the contents of a page.
+//! Converts runs to the contents of a page.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use knee_stats::{CompareOptions, Comparison};
 use super::run::{self, Changes};
 use crate::input::{Read, read};
 
-/// The page about `paths`. The first run is the baseline.
+/// The page for the runs in `paths`. The first run is the baseline.
 pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Result<Page> {
     let options = CompareOptions { threshold: Some(threshold), ..CompareOptions::default() };
     let mut page = Page {
@@ -19,7 +19,7 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
         threshold: (paths.len() > 1).then_some(threshold),
         comparison_method: format!(
             "knee compares medians over rounds. Intervals are {:.0}% bootstrap intervals of the \
-             ratio; p-values are corrected for the number of points (Benjamini–Hochberg).",
+             ratio. p-values are corrected for all points compared (Benjamini–Hochberg).",
             options.confidence * 100.0
         ),
         ..Page::default()
@@ -51,7 +51,7 @@ fn changes(before: &Results, after: &Results, options: &CompareOptions) -> Chang
     compared.into_iter().map(|point| (point.key, point.comparison)).collect()
 }
 
-/// All curves, including those that have only failures.
+/// All curves, including curves that have only failures.
 fn curves(nr: usize, results: &Results, changes: &Changes) -> Vec<Curve> {
     type Parts = (Vec<results::Point>, Vec<Missing>, BTreeMap<u32, Comparison>);
     let mut parts: BTreeMap<(&CaseId, Mode), Parts> = BTreeMap::new();

@@ -13,7 +13,7 @@ use knee_results::PointId;
 use crate::exit::usage;
 use crate::present::profile::summary;
 
-/// Rows of a table of functions or sites on a page.
+/// Maximum rows of a table of functions or lock sites on a page.
 const SHOWN: usize = 10;
 
 /// Whether a JSON file is a capture.
@@ -29,7 +29,7 @@ pub(super) fn is_capture(path: &Path) -> bool {
     file.is_ok_and(|file| serde_json::from_reader::<_, Head>(file).is_ok())
 }
 
-/// Adds captures to the page, for the curves of their testcases.
+/// Adds captures to the page, beside the curves of their testcases.
 pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     let mut captures = Vec::new();
     for path in paths {
@@ -42,7 +42,7 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     captures.sort_by_key(key);
     if let Some(pair) = captures.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
         return Err(usage(format!(
-            "there are two captures of {}; name only one of them",
+            "there are two captures of the point {}; name only one of them",
             pair[0].title
         )));
     }
@@ -61,7 +61,7 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds tables of lock waits to the page, for the curves of their testcases.
+/// Adds tables of lock waits to the page, beside the curves of their testcases.
 pub(super) fn put_waits(all: &[(PathBuf, LockWaits)], page: &mut Page) -> anyhow::Result<()> {
     for (path, waits) in all {
         let point = has_curve(page, path, waits.work.as_ref(), &waits.title)?.point.clone();
@@ -87,7 +87,8 @@ fn has_curve<'a>(
         let what = work
             .map_or(title.to_owned(), |work| format!("{} as {}", work.point.case, work.point.mode));
         usage(format!(
-            "{}: this profile is of {what}, but no run on the page measured that; add a run that did",
+            "{}: this is a profile of {what}, but no run on the page measured this curve; add a \
+             run that measured it",
             path.display()
         ))
     })

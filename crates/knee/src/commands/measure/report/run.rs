@@ -1,4 +1,4 @@
-//! What a page shows about a run besides its numbers.
+//! The description of a run on a page: machine, plan, failures and warnings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,11 +9,11 @@ use knee_results::{Key, Measured, Results};
 use knee_run::record::RunRecord;
 use knee_stats::{Comparison, RatioInterval, median};
 
-/// Against the first run, what it shares with another one.
+/// The comparison of each point with the same point of the first run.
 pub(super) type Changes = BTreeMap<Key, Comparison>;
 
-const NO_ENVIRONMENT: &str = "Results of will-it-scale contain only rates: the machine, the \
-    kernel, the time, the rates of single tasks and the placement are unknown.";
+const NO_ENVIRONMENT: &str = "Results of will-it-scale contain only rates. The machine, the \
+    kernel, the time, the placement and the rate of each task are unknown.";
 
 /// The name of a run: its path, as the user wrote it.
 pub(super) fn label(path: &Path) -> String {
@@ -60,7 +60,7 @@ pub(super) fn recorded(record: &RunRecord, path: &Path) -> Run {
 }
 
 /// The description of a run of will-it-scale, which records rates but nothing about the machine.
-/// With the first run and the changes against it, if it is a further one.
+/// `against` is the first run and the changes from it; `None` if this is the first run.
 pub(super) fn foreign(results: &Results, against: Option<(&Run, &Changes)>) -> Run {
     let placeless =
         results.points.iter().filter(|(key, _)| key.mode.is_none() || key.tasks.is_none()).map(
@@ -98,7 +98,7 @@ fn placeless(key: &Key, measured: &Measured, results: &Results) -> String {
     )
 }
 
-/// What a comparison with the first run found, as a further sentence.
+/// The result of a comparison with the first run, as a sentence to append.
 fn change(first: &Run, by: &Comparison) -> String {
     let ratio = by.ratio.map_or(String::new(), |RatioInterval { ratio, low, high }| {
         format!(" ×{ratio:.3} [{low:.3}, {high:.3}]")

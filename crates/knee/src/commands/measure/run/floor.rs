@@ -7,7 +7,7 @@ use knee_run::record::Record;
 
 use crate::stderr::tell;
 
-/// The noise floor that a run has measured, not saved yet.
+/// A measured noise floor that is not saved yet.
 pub(super) struct MeasuredFloor {
     pub(super) floors: NoiseFloors,
     /// Sample count of the finished rounds.
@@ -43,9 +43,9 @@ impl MeasuredFloor {
                  of a busy machine; reduce other load, and measure it again"
             );
         }
-        let file = floors
-            .save()
-            .context("cannot save the noise floor; fix this, then run again with --resume")?;
+        let file = floors.save().context(
+            "cannot save the noise floor; solve this problem, then repeat with --resume",
+        )?;
         tell!("knee: saved for later runs in {}", file.display());
         Ok(())
     }
