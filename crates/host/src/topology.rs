@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup::ControlGroups;
 use super::cpulist::CpuList;
+use super::number::plural;
 use super::sysfs::{Place, nodes_by_cpu};
 use super::{affinity, read_line};
 
@@ -71,10 +72,7 @@ pub struct TopologyCounts {
 impl fmt::Display for TopologyCounts {
     /// `8 CPUs (4 cores, 1 L3, 1 package)`, with NUMA nodes if there are several.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = |count: u32, noun: &str| match count {
-            1 => format!("1 {noun}"),
-            _ => format!("{count} {noun}s"),
-        };
+        let plural = |count: u32, noun| plural(count as usize, noun);
         write!(out, "{} ({}", plural(self.cpus, "CPU"), plural(self.cores, "core"))?;
         if let Some(l3s) = self.l3s {
             write!(out, ", {}", plural(l3s, "L3"))?;
@@ -88,19 +86,34 @@ impl fmt::Display for TopologyCounts {
 
 /// Why this process cannot use a CPU of the machine.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Exclusion {
     /// Offline.
+    #[strum(to_string = "offline")]
     Offline,
     /// Outside the affinity mask that the process was started with.
+    #[strum(to_string = "outside the affinity mask that knee was started with")]
     Affinity,
     /// Outside the cpuset of the process's cgroup.
+    #[strum(to_string = "outside the cpuset of knee's cgroup")]
     Cgroup,
     /// Isolated with `isolcpus=`, and therefore not in the default affinity.
+    #[strum(to_string = "isolated by the kernel command line")]
     Isolated,
     /// Not a CPU of this machine.
+    #[strum(to_string = "not in this machine")]
     Absent,
 }
 
@@ -123,18 +136,6 @@ impl Exclusion {
                 .to_owned(),
             Exclusion::Absent => "leave them out of the list".to_owned(),
         }
-    }
-}
-
-impl fmt::Display for Exclusion {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Exclusion::Offline => "offline",
-            Exclusion::Affinity => "outside the affinity mask that knee was started with",
-            Exclusion::Cgroup => "outside the cpuset of knee's cgroup",
-            Exclusion::Isolated => "isolated by the kernel command line",
-            Exclusion::Absent => "not in this machine",
-        })
     }
 }
 

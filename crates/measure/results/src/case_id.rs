@@ -7,27 +7,16 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString};
 
 /// One of two sides that are measured in interleaved rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Side {
     /// The baseline.
     Before,
     /// The candidate.
     After,
-}
-
-impl Side {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Before, Self::After];
-
-    /// `before` or `after`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::After => "after",
-        }
-    }
 }
 
 /// The identity of what is measured, everywhere: `mmap1`, `read1@file=same`, `before:mmap1`.
@@ -90,9 +79,8 @@ impl CaseId {
 
 impl fmt::Display for CaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = self.side.map_or("", Side::as_str);
-        let colon = if side.is_empty() { "" } else { ":" };
-        let mut text = format!("{side}{colon}{}", self.testcase);
+        let mut text = self.side.map_or(String::new(), |side| format!("{side}:"));
+        text.push_str(&self.testcase);
         for (nr, (key, value)) in self.params.iter().enumerate() {
             let before = if nr == 0 { '@' } else { ',' };
             text.extend([before.to_string().as_str(), key, "=", value]);
@@ -105,11 +93,9 @@ impl FromStr for CaseId {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        let of_side =
-            |side: Side| Some((side, text.strip_prefix(side.as_str())?.strip_prefix(':')?));
-        let (side, rest) = match Side::ALL.into_iter().find_map(of_side) {
-            Some((side, rest)) => (Some(side), rest),
-            None => (None, text),
+        let (side, rest) = match text.split_once(':').map(|(side, rest)| (side.parse(), rest)) {
+            Some((Ok(side), rest)) => (Some(side), rest),
+            _ => (None, text),
         };
         let params = rest.split_once('@').and_then(|(name, params)| {
             let pair = |param: &str| {

@@ -95,7 +95,8 @@ pub struct Lacking {
 }
 
 /// What was to be done with a file or directory of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Access {
     /// Begin a record.
     Create,
@@ -103,16 +104,6 @@ pub enum Access {
     Write,
     /// Look at it.
     Read,
-}
-
-impl std::fmt::Display for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Create => "create",
-            Self::Write => "write",
-            Self::Read => "read",
-        })
-    }
 }
 
 fn advice(access: Access, error: &io::Error) -> &'static str {
