@@ -1,7 +1,7 @@
 //! The interface of knee to a running testcase: its number, the start gate, its counter.
 //!
 //! ```
-//! use knee_run::task::{Outcome, Task};
+//! use knee_run::{Outcome, Task};
 //!
 //! fn getppid(task: &Task<'_>) -> Outcome {
 //!     task.repeat(|| {
@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::area::{Area, SharedObject};
-// A testcase finds all it needs in one place.
-pub use crate::call::{During, TaskError, Whole, check};
+use crate::call::{During, TaskError};
 use crate::parameter::{Choice, Settings};
 use knee_host::affinity::pin;
 use knee_host::process::{exit_now, fork_bound};

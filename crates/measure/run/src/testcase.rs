@@ -9,8 +9,9 @@ use knee_results::Family;
 use serde::Serialize;
 
 use crate::area::SharedObject;
+use crate::call::TaskError;
 use crate::parameter::{Choice, Parameter, ParameterError, Settings};
-use crate::task::{Outcome, Task, TaskError};
+use crate::task::{Outcome, Task};
 
 /// What a rate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

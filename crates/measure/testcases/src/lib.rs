@@ -1,7 +1,7 @@
 //! The built-in testcases, a file for each loop.
 //!
-//! A testcase is a function that sets up, calls [`Task::start`](knee_run::task::Task::start) or
-//! [`Task::repeat`](knee_run::task::Task::repeat) and loops. Inside the loop there is the operation
+//! A testcase is a function that sets up, calls [`Task::start`](knee_run::Task::start) or
+//! [`Task::repeat`](knee_run::Task::repeat) and loops. Inside the loop there is the operation
 //! and nothing else: no allocation, no logging, no formatting. Its entry in the table at the head
 //! of the file says what a user sees in `knee list`.
 
@@ -52,7 +52,7 @@ pub const QUICK: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use knee_results::Family;
+    use knee_run::Family;
 
     use super::*;
 

@@ -17,11 +17,11 @@ use rustix::process::{
 };
 
 use crate::area::Area;
-use crate::call::During;
+use crate::call::{During, TaskError};
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
 use crate::runner::loaded::Loaded;
 use crate::runner::wait::Link;
-use crate::task::{Task, TaskError, exit_task, seats};
+use crate::task::{Task, exit_task, seats};
 
 /// Testcases of will-it-scale place a megabyte on the stack.
 const STACK_BYTES: usize = 8 << 20;

@@ -6,9 +6,7 @@ use std::ffi::CStr;
 use std::hint::black_box;
 use std::path::Path;
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, Testcase};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdir, statat};
 use rustix::io::Errno;
 

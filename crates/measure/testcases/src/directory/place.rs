@@ -9,8 +9,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use knee_run::task::{During, Task, TaskError};
-use knee_run::testcase::Setup;
+use knee_run::{During, Setup, Task, TaskError};
 use rustix::fs::{Mode, OFlags, mkdir};
 
 use crate::choices::{OWN_DIRECTORY, SAME_NAME};

@@ -7,8 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use knee_run::task::{During, Task, TaskError, Whole};
-use knee_run::testcase::Setup;
+use knee_run::{During, Setup, Task, TaskError, Whole};
 use rustix::fs::{Mode, OFlags};
 use rustix::param::page_size;
 

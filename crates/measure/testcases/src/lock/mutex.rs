@@ -7,10 +7,8 @@
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 
-use knee_results::{Family, Mode};
 use knee_run::area::SharedObject;
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::{Setup, Testcase};
+use knee_run::{Family, Mode, Outcome, Setup, Task, TaskError, Testcase};
 use libc::{c_int, pthread_mutex_t, pthread_mutexattr_t};
 use rustix::io::Errno;
 

@@ -12,9 +12,7 @@
 //! - should the C library extend its heap all the same, there is a gap for it: it goes on from
 //!   its own idea of the break, which system calls do not change.
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, TaskError, Testcase};
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 use rustix::param::page_size;

@@ -3,9 +3,7 @@
 //!
 //! Neighbours among the maps merge and are split again, as those of real programs.
 
-use knee_results::{Family, Mode};
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Mode, Outcome, Task, TaskError, Testcase};
 use oorandom::Rand32;
 use rustix::io::Errno;
 

@@ -1,9 +1,7 @@
 //! Tasks that share nothing but the address space: what remains is what the kernel makes them
 //! share.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, TaskError, Testcase};
 use rustix::param::page_size;
 
 use super::region::{Region, choose_page_size};

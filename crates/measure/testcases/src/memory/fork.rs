@@ -3,9 +3,7 @@
 //! A fork has the memory of all threads of its process.
 
 use knee_host::process::fork_bound;
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, TaskError, Testcase};
 use rustix::param::page_size;
 use rustix::process::{Pid, WaitOptions, waitpid};
 

@@ -2,9 +2,7 @@
 //!
 //! To take it means a flush, on every CPU where a thread of the process runs.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, Testcase};
 use rustix::param::page_size;
 
 use super::region::Region;

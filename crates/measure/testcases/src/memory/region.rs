@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::fs::{self, File};
 
-use knee_run::task::{During, Task, TaskError};
+use knee_run::{During, Task, TaskError};
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };

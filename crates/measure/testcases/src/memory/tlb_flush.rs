@@ -3,9 +3,7 @@
 //! Giving back a page that the CPU may have cached the translation of means a flush, on every CPU
 //! where a thread of the process runs.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::{Need, Testcase, Unit};
+use knee_run::{Family, Need, Outcome, Task, TaskError, Testcase, Unit};
 use rustix::mm::{Advice, MapFlags};
 use rustix::param::page_size;
 

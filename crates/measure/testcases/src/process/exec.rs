@@ -13,9 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, TaskError, check};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, TaskError, Testcase, check};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 

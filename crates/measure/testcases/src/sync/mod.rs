@@ -10,7 +10,7 @@ mod refcount;
 mod rwlock;
 mod shared;
 
-use knee_run::testcase::Testcase;
+use knee_run::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] = &[
     reclamation::TESTCASES,

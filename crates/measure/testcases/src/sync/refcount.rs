@@ -5,8 +5,7 @@ use std::hint::black_box;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use knee_run::area::Padded;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, Testcase};
 use knee_sync::refs::refcache::Shared;
 use knee_sync::refs::{PerCpuRef, Snzi};
 

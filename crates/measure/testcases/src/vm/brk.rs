@@ -3,8 +3,7 @@
 //! There is one break, and tasks move it between the same two places, as threads do in `brk1`: who finds
 //! it where it is to go has nothing to change.
 
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, TaskError, Testcase};
 use knee_vm::{MapError, PAGE, Pages, Protection};
 
 use super::hosted::of_any_design;

@@ -1,7 +1,6 @@
 //! Many small maps that come and go.
 
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, Testcase};
 use oorandom::Rand32;
 
 use super::hosted::of_any_design;

@@ -1,7 +1,6 @@
 //! Forking, and copying what is written to then. A fork has the memory of all tasks.
 
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, Testcase};
 
 use super::hosted::of_any_design;
 use super::user::{User, during};

@@ -23,7 +23,7 @@ mod protect;
 mod tlb_flush;
 mod user;
 
-use knee_run::testcase::Testcase;
+use knee_run::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] = &[
     brk::TESTCASES,
@@ -39,7 +39,7 @@ pub(super) const TABLES: &[&[Testcase]] = &[
 
 #[cfg(test)]
 mod tests {
-    use knee_results::Family;
+    use knee_run::Family;
 
     use super::*;
     use crate::CATALOGUE;

@@ -2,8 +2,7 @@
 //!
 //! What was given back CPUs forget that have been in the space: all that have a task.
 
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::{Need, Testcase};
+use knee_run::{Need, Outcome, Task, TaskError, Testcase};
 use knee_vm::hosted::Hosted;
 use knee_vm::{AddressSpace, PAGE, Sharing};
 

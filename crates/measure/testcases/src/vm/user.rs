@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 
-use knee_run::task::{Count, Outcome, Task, TaskError};
+use knee_run::{Count, Outcome, Task, TaskError};
 use knee_vm::hosted::Hosted;
 use knee_vm::{AddressSpace, Object, PAGE, Pages, Protection, Quota, Sharing, Space};
 
