@@ -34,44 +34,24 @@ pub type Outcome = Result<Infallible, TaskError>;
 
 /// One running copy of a testcase.
 pub struct Task<'a> {
+    /// Number of this task, from 0.
+    pub nr: usize,
+    /// Number of tasks of this point.
+    pub tasks: usize,
+    /// Processes or threads.
+    pub mode: Mode,
+    /// A value for each parameter of the testcase.
+    pub settings: &'a Settings,
+    /// A directory that all tasks of the point share, removed after the point.
+    pub dir: &'a Path,
     pub(crate) area: &'a Area,
-    pub(crate) nr: usize,
-    pub(crate) tasks: usize,
-    pub(crate) mode: Mode,
-    pub(crate) settings: &'a Settings,
-    pub(crate) dir: &'a Path,
     pub(crate) cpus: &'a [u32],
 }
 
 impl Task<'_> {
-    /// Number of this task, from 0.
-    pub fn nr(&self) -> usize {
-        self.nr
-    }
-
-    /// Number of tasks of this point.
-    pub fn tasks(&self) -> usize {
-        self.tasks
-    }
-
-    /// Processes or threads.
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    /// A value for each parameter of the testcase.
-    pub fn settings(&self) -> &Settings {
-        self.settings
-    }
-
     /// Whether it runs with this choice.
     pub fn has(&self, choice: Choice) -> bool {
         self.settings.has(choice)
-    }
-
-    /// A directory that all tasks of the point share, removed after the point.
-    pub fn dir(&self) -> &Path {
-        self.dir
     }
 
     /// A path in that directory that no other task uses.

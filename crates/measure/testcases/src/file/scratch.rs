@@ -52,7 +52,7 @@ pub(crate) fn share(setup: &Setup<'_>, bytes: usize, flags: OFlags) -> Result<()
 /// Opens what the parameter `file` says: a new file of `bytes` zeros, or the shared one.
 pub(crate) fn open(task: &Task<'_>, bytes: usize, flags: OFlags) -> Result<OwnedFd, TaskError> {
     if task.has(SAME_FILE) || task.has(SAME_FILE_OWN_PAGE) {
-        let path = task.dir().join(SHARED);
+        let path = task.dir.join(SHARED);
         return rustix::fs::open(path, OFlags::RDWR | flags, Mode::empty()).during("open");
     }
     own(task, bytes, flags)
@@ -60,7 +60,7 @@ pub(crate) fn open(task: &Task<'_>, bytes: usize, flags: OFlags) -> Result<Owned
 
 /// The byte at which `task` uses the file of [`open`].
 pub(crate) fn offset(task: &Task<'_>) -> u64 {
-    if task.has(SAME_FILE_OWN_PAGE) { (page_size() * task.nr()) as u64 } else { 0 }
+    if task.has(SAME_FILE_OWN_PAGE) { (page_size() * task.nr) as u64 } else { 0 }
 }
 
 /// A new file of `bytes` zeros that belongs to `task` and has no name.

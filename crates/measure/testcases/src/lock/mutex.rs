@@ -124,7 +124,7 @@ fn lock(task: &Task<'_>, mut update: impl FnMut(&Cell<u64>)) -> Outcome {
     let own = Guarded::new();
     let guarded = if task.has(OWN_MUTEX) {
         &own
-    } else if task.has(SAME_MUTEX) && task.mode() == Mode::Processes {
+    } else if task.has(SAME_MUTEX) && task.mode == Mode::Processes {
         // SAFETY: `prepare` has initialised it, and zeros are a valid number.
         unsafe { &*task.object().as_ptr().cast() }
     } else {

@@ -14,7 +14,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
         name: "mmap_churn1",
         description: "unmap one of the space's 1024 mappings, 1 to 32 KiB, and map a new one",
         ..Testcase::new(Family::Memory, |task| {
-            let maps = match task.mode() {
+            let maps = match task.mode {
                 Mode::Processes => MAPS,
                 Mode::Threads => share(task),
             };
@@ -34,7 +34,7 @@ pub(crate) const MAPS: usize = 1024;
 const LARGEST: u32 = 32;
 
 fn churn(task: &Task<'_>, live: usize) -> Outcome {
-    let mut random = Rand32::new(task.nr() as u64);
+    let mut random = Rand32::new(task.nr as u64);
     let mut maps = Vec::with_capacity(live);
     for _ in 0..live {
         maps.push(map(&mut random)?);
@@ -59,7 +59,7 @@ pub(crate) fn size(random: &mut Rand32) -> usize {
 
 /// How many of [`MAPS`] are this task's.
 pub(crate) fn share(task: &Task<'_>) -> usize {
-    part(MAPS, task.tasks(), task.nr())
+    part(MAPS, task.tasks, task.nr)
 }
 
 /// The part of `total` that task `nr` of `tasks` has; at least 1.

@@ -24,7 +24,7 @@ const FIRST: usize = 64 << 30;
 
 /// Where the zone of this task begins.
 pub(crate) fn zone(task: &Task<'_>) -> usize {
-    FIRST + task.nr() * ZONE
+    FIRST + task.nr * ZONE
 }
 
 fn disjoint(task: &Task<'_>) -> Outcome {

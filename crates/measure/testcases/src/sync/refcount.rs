@@ -58,7 +58,7 @@ fn refcache(task: &Task<'_>) -> Outcome {
 
 fn snzi(task: &Task<'_>) -> Outcome {
     static INDICATOR: OnceLock<Snzi> = OnceLock::new();
-    let indicator = INDICATOR.get_or_init(|| Snzi::new(task.tasks()));
-    let _own = indicator.arrive_at(task.nr());
-    repeat(task, || drop(black_box(indicator.arrive_at(task.nr()))))
+    let indicator = INDICATOR.get_or_init(|| Snzi::new(task.tasks));
+    let _own = indicator.arrive_at(task.nr);
+    repeat(task, || drop(black_box(indicator.arrive_at(task.nr))))
 }

@@ -22,7 +22,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
 
 fn churn(task: &Task<'_>, live: usize) -> Outcome {
     let mut user = User::new(task, 0)?;
-    let mut random = Rand32::new(task.nr() as u64);
+    let mut random = Rand32::new(task.nr as u64);
     let mut count = user.start(task);
     let mut maps = Vec::with_capacity(live);
     for _ in 0..live {

@@ -14,7 +14,7 @@ pub(super) const TESTCASES: &[Testcase] = &[Testcase {
 
 fn fork(task: &Task<'_>) -> Outcome {
     // The pages of each task as they were when each of them forked, and as they are, and copies.
-    let mut user = User::new(task, (task.tasks() + 2) * BYTES)?;
+    let mut user = User::new(task, (task.tasks + 2) * BYTES)?;
     let mut count = user.start(task);
     let region = user.map(BYTES)?;
     region.write_to_all()?;

@@ -26,13 +26,13 @@ pub(super) struct User<S: ?Sized + 'static = dyn Memory> {
 /// Frames of a machine with memory for as many `bytes` for each task.
 fn frames(task: &Task<'_>, bytes: usize) -> usize {
     let pages = bytes.div_ceil(PAGE);
-    task.tasks() * (pages + pages.div_ceil(PAGES_OF_TABLE) + FRAMES)
+    task.tasks * (pages + pages.div_ceil(PAGES_OF_TABLE) + FRAMES)
 }
 
 /// The CPU that this task is.
 fn cpu(task: &Task<'_>, bytes: usize) -> Cpu {
     static MACHINE: OnceLock<Hosted> = OnceLock::new();
-    MACHINE.get_or_init(|| Hosted::new(frames(task, bytes), task.tasks())).cpu(task.nr())
+    MACHINE.get_or_init(|| Hosted::new(frames(task, bytes), task.tasks)).cpu(task.nr)
 }
 
 impl User {
@@ -41,8 +41,8 @@ impl User {
     pub(super) fn new(task: &Task<'_>, bytes: usize) -> Result<Self, TaskError> {
         static SPACE: OnceLock<Result<Box<dyn Memory>, TaskError>> = OnceLock::new();
         let cpu = cpu(task, bytes);
-        let space = SPACE.get_or_init(|| match task.settings().value("map") {
-            Some("tree" | "rcu") => older::space(task.settings(), &cpu, frames(task, bytes)),
+        let space = SPACE.get_or_init(|| match task.settings.value("map") {
+            Some("tree" | "rcu") => older::space(task.settings, &cpu, frames(task, bytes)),
             _ => {
                 let space = own_space(&cpu);
                 space.set_lazy(task.has(LAZY));
