@@ -86,13 +86,13 @@ impl Tasks {
     }
 
     /// Reaps dead children. A dead task is a failure; dead orphans of tasks are not.
-    pub(super) fn find_failure(&mut self, area: &Area) -> Option<Failure> {
+    pub(super) fn check(&mut self, area: &Area) -> Result<(), Failure> {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if let Some(nr) = self.pids.iter().position(|&p| p == pid) {
-                return Some(self.explain(nr, status, area));
+                return Err(self.explain(nr, status, area));
             }
         }
-        None
+        Ok(())
     }
 
     fn explain(&self, nr: usize, status: WaitStatus, area: &Area) -> Failure {

@@ -62,17 +62,8 @@ impl Link {
         poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|n| n > 0)
     }
 
-    /// Sleeps until `deadline`, or until something happens.
-    pub(super) fn wait(&mut self, deadline: Instant) -> Wake {
-        self.sleep(deadline, None)
-    }
-
-    /// Like [`Link::wait`], and wakes when `bell` becomes readable.
-    pub(super) fn wait_or_bell(&mut self, deadline: Instant, bell: BorrowedFd<'_>) -> Wake {
-        self.sleep(deadline, Some(bell))
-    }
-
-    fn sleep(&mut self, deadline: Instant, bell: Option<BorrowedFd<'_>>) -> Wake {
+    /// Sleeps until `deadline`, until something happens, or until `bell` becomes readable.
+    pub(super) fn wait(&mut self, deadline: Instant, bell: Option<BorrowedFd<'_>>) -> Wake {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let mut fds = vec![
