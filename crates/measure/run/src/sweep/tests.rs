@@ -1,7 +1,5 @@
 //! The run with a scripted executor instead of processes and time.
 
-use std::collections::BTreeMap;
-
 use knee_host::{Environment, Placement};
 use knee_results::Mode;
 use knee_results::Order;
