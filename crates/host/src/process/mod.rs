@@ -10,7 +10,26 @@ pub use fork::{exit_now, fork_bound};
 pub use output::{last_line, read_available, read_tail};
 pub use start::{Ties, exec, output, spawn, status};
 
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpgid};
+
+use crate::clock::timespec;
+
+/// Waits until `fd` is readable; `false` if that takes longer than `patience`.
+pub fn wait_readable(fd: impl AsFd, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timespec(left))) {
+            Err(Errno::INTR) => {}
+            result => return result.is_ok_and(|ready| ready > 0),
+        }
+    }
+}
 
 /// Reaps the killed processes of `group` that became children of this process, a subreaper, when
 /// their parent died.

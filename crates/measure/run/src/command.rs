@@ -4,13 +4,13 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{self, Child, Stdio};
-use std::time::{Duration, Instant};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{self, Child, ExitStatus, Stdio};
+use std::time::Duration;
 
 use knee_host::Interrupt;
-use knee_host::clock::{seconds, timespec};
-use knee_host::process::{Ties, last_line, read_tail, reap_group, spawn};
+use knee_host::clock::seconds;
+use knee_host::process::{Ties, last_line, read_tail, reap_group, spawn, wait_readable};
 use knee_host::signal::describe_end;
 use knee_host::workdir::DeadMansNote;
 use knee_results::MAX_RATE;
@@ -124,25 +124,23 @@ impl Running {
     /// Asks the whole group to exit.
     fn end(&self, exit: &impl AsFd) {
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
-        let deadline = Instant::now() + END_PATIENCE;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match poll(&mut [PollFd::new(exit, PollFlags::IN)], Some(&timespec(left))) {
-                Err(Errno::INTR) => {}
-                _ => return,
-            }
-        }
+        wait_readable(exit, END_PATIENCE);
     }
 
-    /// Returns a failure unless it exited successfully.
-    fn check(&mut self, line: &str) -> Result<(), Failure> {
-        use std::os::unix::process::ExitStatusExt;
+    /// Kills the whole group and reaps it.
+    fn reap(&mut self) -> io::Result<ExitStatus> {
         // What it started dies before it is reaped: until then its group is nobody else's.
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::KILL);
         self.note = None;
-        let status = self.child.wait().map_err(|e| Failure::runner(format!("wait: {e}")))?;
+        let status = self.child.wait();
         reap_group(group);
+        status
+    }
+
+    /// Returns a failure unless it exited successfully.
+    fn check(&mut self, line: &str) -> Result<(), Failure> {
+        let status = self.reap().map_err(|e| Failure::runner(format!("wait: {e}")))?;
         if status.success() {
             return Ok(());
         }
@@ -161,11 +159,7 @@ impl Drop for Running {
         if self.note.is_none() && self.child.try_wait().is_ok_and(|status| status.is_some()) {
             return;
         }
-        let group = Pid::from_child(&self.child);
-        let _ = kill_process_group(group, Signal::KILL);
-        self.note = None;
-        let _ = self.child.wait();
-        reap_group(group);
+        let _ = self.reap();
     }
 }
 

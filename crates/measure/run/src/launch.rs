@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use knee_host::Interrupt;
 use knee_host::affinity::pin;
 use knee_host::clock::timespec;
-use knee_host::process::{Ties, last_line, read_available, read_tail, reap_group, spawn};
+use knee_host::process::{
+    Ties, last_line, read_available, read_tail, reap_group, spawn, wait_readable,
+};
 use knee_host::signal::describe_end;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -235,32 +237,17 @@ impl Runner {
         }
         failure
     }
-
-    /// Asks the runner to stop and waits until it has cleaned up; `false` if it takes too long.
-    fn stop(&mut self) -> bool {
-        self.input = None;
-        // Nobody reads on, and a runner that waits for room in the pipe would wait for ever.
-        self.child.stdout = None;
-        let deadline = Instant::now() + STOP_PATIENCE;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let mut fds = [PollFd::new(&self.exit, PollFlags::IN)];
-            match poll(&mut fds, Some(&timespec(left))) {
-                Err(Errno::INTR) => {}
-                Ok(n) => return n > 0,
-                Err(_) => return false,
-            }
-        }
-    }
 }
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        if !self.stop() {
-            let _ = self.child.kill();
-        }
-        // What `prepare` started and the runner could not end. Before the runner is reaped: until
-        // then its number, which is that of the group, is nobody else's.
+        // Asks the runner to stop, and waits until it has cleaned up.
+        self.input = None;
+        // Nobody reads on, and a runner that waits for room in the pipe would wait for ever.
+        self.child.stdout = None;
+        wait_readable(&self.exit, STOP_PATIENCE);
+        // The runner, and what `prepare` started and the runner could not end. Before the runner is
+        // reaped: until then its number, which is that of the group, is nobody else's.
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();

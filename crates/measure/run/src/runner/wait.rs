@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use knee_host::clock::timespec;
+use knee_host::process::wait_readable;
 use knee_host::signal::SignalFd;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -58,8 +59,7 @@ impl Link {
 
     /// Whether the input has been closed.
     pub(super) fn parent_is_gone(&self) -> bool {
-        let mut fds = [PollFd::new(&self.input, PollFlags::IN)];
-        poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|n| n > 0)
+        wait_readable(&self.input, Duration::ZERO)
     }
 
     /// Sleeps until `deadline`, until something happens, or until `bell` becomes readable.
