@@ -5,17 +5,16 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
+use super::ended_with;
 use super::start::{Ties, exec, spawn};
 use crate::clock::timespec;
 use crate::interrupt::Interrupt;
@@ -118,15 +117,6 @@ impl Drop for Held {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// How a process has ended, without reaping it.
-fn ended_with(exit: &OwnedFd) -> io::Result<ExitStatus> {
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    let status = waitid(WaitId::PidFd(exit.as_fd()), look)?;
-    let status = status.ok_or_else(|| io::Error::other("it goes on"))?;
-    let code = status.exit_status().map(|code| code << 8);
-    Ok(ExitStatus::from_raw(code.or(status.terminating_signal()).unwrap_or(0)))
 }
 
 /// The status with which a shell reports how a command ended.

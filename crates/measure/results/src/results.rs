@@ -118,7 +118,7 @@ impl Measured {
 }
 
 /// One side of a comparison.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Results {
     /// Where they come from, as the user named it.
     pub source: PathBuf,
@@ -203,12 +203,7 @@ impl Results {
 
     /// Results without any point.
     pub fn new(source: &Path) -> Self {
-        Self {
-            source: source.to_owned(),
-            points: BTreeMap::new(),
-            cases: BTreeMap::new(),
-            origin: None,
-        }
+        Self { source: source.to_owned(), ..Self::default() }
     }
 
     /// Adds a round of a testcase of will-it-scale.

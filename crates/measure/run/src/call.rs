@@ -20,6 +20,11 @@ impl TaskError {
         Self { during: what.into(), errno: None }
     }
 
+    /// An error of the kernel in a call.
+    pub fn new(call: impl Into<Cow<'static, str>>, errno: Errno) -> Self {
+        Self { during: call.into(), errno: Some(errno) }
+    }
+
     /// The error of the C library call that has just failed.
     pub fn last(during: &'static str) -> Self {
         let errno = std::io::Error::last_os_error().raw_os_error().map(Errno::from_raw_os_error);
@@ -40,7 +45,7 @@ pub trait During<T> {
 impl<T> During<T> for Result<T, Errno> {
     #[inline]
     fn during(self, call: &'static str) -> Result<T, TaskError> {
-        self.map_err(|errno| TaskError { during: call.into(), errno: Some(errno) })
+        self.map_err(|errno| TaskError::new(call, errno))
     }
 }
 
@@ -76,7 +81,7 @@ impl Whole for Result<usize, Errno> {
 fn not_whole(moved: Result<usize, Errno>, bytes: usize, call: &'static str) -> TaskError {
     match moved {
         Ok(moved) => TaskError::found(format!("short {call}: {moved} of {bytes} bytes")),
-        Err(errno) => TaskError { during: call.into(), errno: Some(errno) },
+        Err(errno) => TaskError::new(call, errno),
     }
 }
 

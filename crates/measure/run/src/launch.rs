@@ -2,8 +2,7 @@
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,15 +10,12 @@ use knee_host::Interrupt;
 use knee_host::affinity::pin;
 use knee_host::clock::timespec;
 use knee_host::process::{
-    Ties, last_line, read_available, read_tail, reap_group, spawn, wait_readable,
+    Ties, ended_with, last_line, read_available, read_tail, reap_group, spawn, wait_readable,
 };
 use knee_host::signal::describe_end;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, pidfd_open,
-    waitid,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::command;
@@ -38,10 +34,11 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// How much of the tasks' error output to keep, to explain a failure.
 const STDERR_KEPT: usize = 2048;
 
-/// How to start a runner.
-pub struct Launcher {
-    program: PathBuf,
-}
+/// This program. Not the path it was started by, because that file may be replaced meanwhile.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// Runs a round in a runner, which is this same program, or as a command.
+pub struct Launcher;
 
 /// Runs one round, for real or from a script in tests.
 pub trait Executor {
@@ -71,12 +68,6 @@ impl Executor for Launcher {
 }
 
 impl Launcher {
-    /// A launcher that runs this same program as the runner.
-    pub fn this_program() -> Self {
-        // Not the path it was started by: that file may be replaced meanwhile.
-        Self { program: "/proc/self/exe".into() }
-    }
-
     /// Like [`Executor::run`], for what has a runner; `watch` gets the runner's process number before
     /// there are any tasks. Tasks are its children, in processes or threads of their own.
     pub fn run_watched(
@@ -88,7 +79,7 @@ impl Launcher {
     ) -> Result<(), Stopped> {
         let _seat = Seat::take(job.sampler_cpu);
         let failed = |e: io::Error| Failure::runner(format!("cannot start a runner: {e}"));
-        let mut runner = Runner::start(&self.program, job).map_err(failed)?;
+        let mut runner = Runner::start(job).map_err(failed)?;
         watch(runner.child.id().cast_signed()).map_err(Stopped::ByReceiver)?;
         runner.send(job).map_err(failed)?;
         let mut description = String::new();
@@ -133,8 +124,8 @@ struct Runner {
 }
 
 impl Runner {
-    fn start(program: &std::path::Path, job: &Job) -> io::Result<Self> {
-        let mut runner = Command::new(program);
+    fn start(job: &Job) -> io::Result<Self> {
+        let mut runner = Command::new(PROGRAM);
         runner.arg0("knee").arg(SUBCOMMAND);
         runner.env("KNEE_PADDING", "x".repeat(job.layout as usize));
         runner.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -210,13 +201,8 @@ impl Runner {
 
     fn explain_death(&mut self) -> Failure {
         self.input = None;
-        // Only looked at: it is reaped when its group has been ended.
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let how = match waitid(WaitId::PidFd(self.exit.as_fd()), look) {
-            Ok(status) => describe_end(
-                status.as_ref().and_then(WaitIdStatus::terminating_signal),
-                status.as_ref().and_then(WaitIdStatus::exit_status),
-            ),
+        let how = match ended_with(&self.exit) {
+            Ok(status) => describe_end(status.signal(), status.code()),
             Err(error) => error.to_string(),
         };
         self.with_last_words(Failure::new(

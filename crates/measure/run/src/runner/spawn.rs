@@ -252,11 +252,8 @@ fn run_threads(loaded: &Loaded, job: &Job, area: &Area) -> ! {
             let thread = std::thread::Builder::new()
                 .stack_size(STACK_BYTES)
                 .spawn_scoped(scope, move || run_task(loaded, job, area, nr));
-            if let Err(error) = thread {
-                area.slot(nr).set_error(&TaskError {
-                    during: "create a thread".into(),
-                    errno: rustix::io::Errno::from_io_error(&error),
-                });
+            if let Err(error) = thread.during("create a thread") {
+                area.slot(nr).set_error(&error);
                 exit_task();
             }
         }

@@ -146,8 +146,6 @@ fn lock(task: &Task<'_>, mut update: impl FnMut(&Cell<u64>)) -> Outcome {
 fn done(result: c_int, call: &'static str) -> Result<(), TaskError> {
     match result {
         0 => Ok(()),
-        errno => {
-            Err(TaskError { during: call.into(), errno: Some(Errno::from_raw_os_error(errno)) })
-        }
+        errno => Err(TaskError::new(call, Errno::from_raw_os_error(errno))),
     }
 }

@@ -100,11 +100,7 @@ fn set_break(to: usize) -> Result<(), TaskError> {
     let at = unsafe { libc::syscall(libc::SYS_brk, to) };
     // The kernel answers with the address asked for, or with the old break if it refuses; not
     // with where another thread has moved it meanwhile.
-    if at as usize == to {
-        Ok(())
-    } else {
-        Err(TaskError { during: "brk".into(), errno: Some(Errno::NOMEM) })
-    }
+    if at as usize == to { Ok(()) } else { Err(TaskError::new("brk", Errno::NOMEM)) }
 }
 
 #[cfg(test)]

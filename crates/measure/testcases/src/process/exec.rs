@@ -106,15 +106,11 @@ impl Start {
         let path = self.path.to_string_lossy();
         match self.failed {
             0 => TaskError::found(format!("{path} did not end with status 0: {status:?}")),
-            libc::EACCES => TaskError {
-                during: format!("execute {path} (file system mounted noexec? try another --dir)")
-                    .into(),
-                errno: Some(Errno::ACCESS),
-            },
-            errno => TaskError {
-                during: format!("execute {path}").into(),
-                errno: Some(Errno::from_raw_os_error(errno)),
-            },
+            libc::EACCES => TaskError::new(
+                format!("execute {path} (file system mounted noexec? try another --dir)"),
+                Errno::ACCESS,
+            ),
+            errno => TaskError::new(format!("execute {path}"), Errno::from_raw_os_error(errno)),
         }
     }
 }
