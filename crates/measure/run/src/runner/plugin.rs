@@ -6,15 +6,13 @@
 
 use std::error::Error;
 use std::ffi::{CStr, c_char, c_ulong, c_ulonglong, c_void};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use knee_host::process::fork_bound;
-use knee_host::process::program;
 use knee_results::Mode;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use object::{Object, ObjectKind, ObjectSymbol};
 
 use crate::area::Area;
 use crate::job::{Failure, FailureKind};
@@ -47,28 +45,19 @@ fn refuse(path: &Path, reason: String) -> Failure {
     )
 }
 
-/// The magic number of every ELF file, and the position of its type, in the byte order of the
-/// machine.
-const ELF: &[u8] = b"\x7fELF";
-const ELF_TYPE: std::ops::Range<usize> = 16..18;
-const ELF_SHARED_OBJECT: u16 = 3;
-
-/// Whether the file at `path` may be a plug-in, as far as can be told without running any of it: a
-/// shared object with the required names in it. Only loading it tells all.
+/// Whether the file at `path` may be a plug-in: a shared object that defines the required names.
+/// None of its code runs.
 ///
 /// # Errors
 /// Says what is missing and how to compile one.
 pub fn check(path: &Path) -> Result<(), Failure> {
-    let mut head = [0; ELF_TYPE.end];
-    let kind = File::open(path)
-        .and_then(|mut file| file.read_exact(&mut head))
-        .map(|()| u16::from_ne_bytes(head[ELF_TYPE].try_into().expect("the type has two bytes")));
-    if !head.starts_with(ELF) || !matches!(kind, Ok(ELF_SHARED_OBJECT)) {
-        return Err(refuse(path, "it is not a shared object".to_owned()));
-    }
+    let bytes = std::fs::read(path).unwrap_or_default();
+    let library = match object::File::parse(&*bytes) {
+        Ok(file) if file.kind() == ObjectKind::Dynamic => file,
+        _ => return Err(refuse(path, "it is not a shared object".to_owned())),
+    };
     for (name, what) in NAMES {
-        // A linker stores a name that others end in as part of them: what precedes it is unknown.
-        if !program::contains(path, &format!("{name}\0")) {
+        if !library.dynamic_symbols().any(|s| s.is_definition() && s.name() == Ok(name)) {
             return Err(refuse(path, format!("it does not define {what}")));
         }
     }
