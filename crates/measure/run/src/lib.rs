@@ -62,6 +62,9 @@ pub mod sweep;
 pub mod task;
 pub mod testcase;
 
+#[cfg(test)]
+mod fixture;
+
 pub use catalogue::Catalogue;
 
 // What a file of testcases uses.

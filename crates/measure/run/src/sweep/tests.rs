@@ -6,7 +6,7 @@ use knee_results::Order;
 use knee_results::{Curve, Knee, Request};
 
 use super::*;
-use crate::catalogue::tests::CATALOGUE;
+use crate::fixture::CATALOGUE;
 use crate::job::{Phase, Sample, Source};
 use crate::record::{Paused, Record, SCHEMA};
 
