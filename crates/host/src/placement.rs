@@ -73,41 +73,26 @@ impl Placement {
             Placement::Compact => {
                 cpus.sort_by_key(|cpu| (cpu.package, cpu.l3, cpu.thread, cpu.core));
             }
-            Placement::Scatter => cpus = scattered(&cpus),
+            Placement::Scatter => {
+                cpus = dealt(dealt(cpus, |cpu| (cpu.package, cpu.l3)), |cpu| cpu.package);
+            }
         }
         cpus.iter().map(|cpu| cpu.id).collect()
     }
 }
 
-fn scattered(cpus: &[Cpu]) -> Vec<Cpu> {
-    let mut ranks: BTreeMap<u32, BTreeMap<u32, BTreeMap<u32, Vec<Cpu>>>> = BTreeMap::new();
+/// The first CPU of each group, then the second of each, and so on; SMT siblings after all first
+/// threads. Shorter groups end earlier.
+fn dealt<G: Ord + Copy>(cpus: Vec<Cpu>, group: fn(&Cpu) -> G) -> Vec<Cpu> {
+    let mut counts: BTreeMap<(u32, G), usize> = BTreeMap::new();
+    let mut dealt: BTreeMap<(u32, usize, G), Cpu> = BTreeMap::new();
     for cpu in cpus {
-        ranks
-            .entry(cpu.thread)
-            .or_default()
-            .entry(cpu.package)
-            .or_default()
-            .entry(cpu.l3)
-            .or_default()
-            .push(*cpu);
+        let group = group(&cpu);
+        let round = counts.entry((cpu.thread, group)).or_default();
+        *round += 1;
+        dealt.insert((cpu.thread, *round, group), cpu);
     }
-    ranks
-        .into_values()
-        .flat_map(|packages| {
-            let packages =
-                packages.into_values().map(|l3s| round_robin(l3s.into_values().collect()));
-            round_robin(packages.collect())
-        })
-        .collect()
-}
-
-/// Takes the first element of each list, then the second of each, and so on; shorter lists end
-/// earlier.
-fn round_robin(lists: Vec<Vec<Cpu>>) -> Vec<Cpu> {
-    let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
-    (0..longest)
-        .flat_map(|turn| lists.iter().filter_map(move |list| list.get(turn).copied()))
-        .collect()
+    dealt.into_values().collect()
 }
 
 /// The task counts at which a curve of this machine can bend: 1, the powers of two, the cores

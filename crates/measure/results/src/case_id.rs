@@ -125,7 +125,7 @@ impl From<Cow<'_, str>> for CaseId {
 mod before_keys {
     use super::CaseId;
 
-    const WORDS: [(&str, &str, &str); 11] = [
+    const WORDS: [(&str, &str, &str); 12] = [
         ("own-file", "file", "own"),
         ("same-file", "file", "same"),
         ("same-file-own-page", "file", "same-own-page"),
@@ -137,15 +137,14 @@ mod before_keys {
         ("small-pages", "pages", "small"),
         ("system-pages", "pages", "system"),
         ("same-cpu", "helper", "same-cpu"),
+        ("next-cpu", "helper", "next-cpu"),
     ];
-    const NEXT_CPU: (&str, &str, &str) = ("next-cpu", "helper", "next-cpu");
     /// Parameters of FreeBSD's address space, with the unspecified ones filled in.
     const VM: [(&str, &str); 3] = [("rmap", "pv"), ("di", "mutex"), ("accounting", "atomic")];
 
     pub(super) fn upgraded(mut id: CaseId) -> CaseId {
         if let Some((name, word)) = id.testcase.split_once('@')
-            && let Some((_, key, value)) =
-                WORDS.into_iter().chain([NEXT_CPU]).find(|(known, ..)| *known == word)
+            && let Some((_, key, value)) = WORDS.into_iter().find(|(known, ..)| *known == word)
         {
             // The only ones that choose between a file and directories.
             let is_path = name.starts_with("open") && word == "same-file";

@@ -33,7 +33,6 @@ pub use error::{Access, Lacking, RecordError};
 pub use machine::Machine;
 pub use paused::Paused;
 pub use reader::Record;
-pub use results::measured;
 pub use round::{RoundSummary, Rounds, all_round_rates, round_rates};
 pub use sides::InTurns;
 pub use writer::Writer;

@@ -13,7 +13,7 @@ use crate::job::{Score, Source};
 use crate::plan::Case;
 
 /// What was measured of `point`, by its rounds.
-pub fn measured<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Measured {
+fn measured<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Measured {
     let mut marks = BTreeMap::new();
     for (mark, n) in rounds.clone().flat_map(|round| &round.marks) {
         *marks.entry(*mark).or_insert(0) += n;
