@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn max_and_missing_files_are_no_limit() {
+    fn the_word_max_and_missing_files_mean_no_limit() {
         let host = Host::version_2().with("cg/a/b/cpu.max", "max 100000\n");
         assert_eq!(host.groups().cpu_quota(), None);
         let nothing = tempfile::tempdir().unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_says_how_much_memory_is_available() {
+    fn the_available_memory_of_this_machine_can_be_read() {
         assert!(memory_available().unwrap() > 0);
     }
 }

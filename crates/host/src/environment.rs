@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_of_x86_is_a_name_and_that_of_arm_two_numbers() {
+    fn the_cpu_model_is_a_name_on_x86_and_two_numbers_on_arm() {
         let x86 = "processor\t: 0\nmodel name\t: AMD EPYC\n";
         let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
         assert_eq!(cpu_model(x86).as_deref(), Some("AMD EPYC"));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn scatter_goes_on_with_the_larger_package_when_the_smaller_is_full() {
+    fn scatter_continues_with_the_larger_package_when_the_smaller_is_full() {
         let topology = Machine::new(TWO_PACKAGES).topology_of(&[0, 1, 2, 4]);
         assert_eq!(Placement::Scatter.order(&topology), [0, 4, 2, 1]);
     }

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn restricting_to_forbidden_cpus_says_which_why_and_what_to_do() {
+    fn the_error_for_forbidden_cpus_names_them_the_reasons_and_remedies() {
         let machine = Machine::new(TWO_PACKAGES).with_offline(3);
         let topology = machine.topology_of(&[0, 1, 2]);
         let error = topology.restrict(&"0,3,8-9,99".parse().unwrap()).unwrap_err();

@@ -21,8 +21,8 @@ pub enum Side {
 
 /// The identity of what is measured, everywhere: `mmap1`, `read1@file=same`, `before:mmap1`.
 ///
-/// A text that does not have this form is the name of a testcase as a whole, so that any name from a
-/// foreign file is an identity.
+/// A text that does not have this form is the name of a testcase as a whole, so that any name from
+/// a foreign file is an identity.
 ///
 /// ```
 /// use knee_results::CaseId;
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_read_again() {
+    fn printed_results_can_be_read_back() {
         for text in ["mmap1", "read1@file=same", "after:vm_mmap1@map=rcu,di=epoch", "before:sort"] {
             let id: CaseId = text.parse().unwrap();
             assert_eq!(id.to_string(), text);
@@ -182,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_another_form_is_a_testcase() {
+    fn a_name_in_any_other_form_is_a_testcase() {
         for text in ["user@host", "a@b=c,d", "", "@", "c:\\x", "mmap1@"] {
             assert_eq!(text.parse::<CaseId>().unwrap(), CaseId::new(text));
         }
     }
 
     #[test]
-    fn a_name_in_an_old_record_is_that_of_today() {
+    fn a_name_in_an_old_record_is_converted_to_the_current_form() {
         let id = |text: &str| CaseId::from(Cow::Borrowed(text)).to_string();
         assert_eq!(id("read1@same-file"), "read1@file=same");
         assert_eq!(id("before:open1@same-file"), "before:open1@path=same-file");

@@ -112,8 +112,9 @@ impl Verdicts {
 }
 
 impl Compared {
-    /// Compares all that two results have in common, and [two variants](VariantPair) of one testcase. P-values
-    /// are corrected over all of it. The drift of `options` is replaced by what the results say of it.
+    /// Compares all that two results have in common, and [two variants](VariantPair) of one
+    /// testcase. P-values are corrected over all of it. The drift of `options` is replaced by what
+    /// the results say of it.
     pub fn new(before: &Results, after: &Results, options: &CompareOptions) -> Self {
         let variants = VariantPair::of(before, after);
         let before = &*VariantPair::rename(before, &variants, |pair| &pair.before);
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drift_is_that_of_the_points_that_both_have() {
+    fn the_drift_is_computed_from_the_common_points() {
         let mut before = results(&[("mmap1", STEADY), ("read1", STEADY), ("open1", STEADY)]);
         let mut after = results(&[("mmap1", HALF), ("read1", HALF), ("brk1", STEADY)]);
         for (side, speeds) in [(&mut before, [100.0, 7.0, 100.0]), (&mut after, [7.0, 75.0, 75.0])]

@@ -1,8 +1,8 @@
 //! One testcase with different parameters: `vm_mmap1@map=tree` before, `vm_mmap1@map=rcu` after.
 //!
-//! Points match by identity, of which parameters are part. Where a testcase has one set of parameters
-//! before and another one after, and no others, there is nothing else that either could be compared
-//! with.
+//! Points match by identity, of which parameters are part. Where a testcase has one set of
+//! parameters before and another one after, and no others, there is nothing else that either could
+//! be compared with.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_are_the_only_ones_on_their_side_are_compared() {
+    fn variants_that_are_alone_on_their_side_are_compared() {
         assert_eq!(
             pairs(&["a@k=x", "b", "c@k=x"], &["a@k=y", "b", "c"]),
             ["a@k=x → a@k=y", "c@k=x → c"]

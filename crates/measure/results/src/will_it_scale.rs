@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_name_does_not_say_is_unknown() {
+    fn parts_missing_from_a_file_name_are_unknown() {
         let results = parsed("before.txt", BLOCK).unwrap();
         let key = Key { case: CaseId::new("Map and unmap"), mode: None, tasks: None };
         assert_eq!(results.points[&key].rounds, [25.0]);

@@ -1,4 +1,4 @@
-//! Failed system calls: errors that name the call, for tasks, whose loops must be short.
+//! Errors that name the failed system call, in a form that keeps the loops of tasks short.
 
 use std::borrow::Cow;
 
@@ -63,7 +63,7 @@ impl<T> During<T> for std::io::Result<T> {
 
 /// For reads and writes that must transfer all bytes.
 pub trait Whole {
-    /// A [`TaskError`] that names `call`, unless it transferred all `bytes`.
+    /// A [`TaskError`] that names `call`, unless the call transferred all `bytes`.
     fn whole(self, bytes: usize, call: &'static str) -> Result<(), TaskError>;
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_names_the_call_and_what_the_kernel_said() {
+    fn an_error_names_the_call_and_the_error_of_the_kernel() {
         let error = Err::<(), _>(Errno::NOMEM).during("mmap").unwrap_err();
         assert_eq!(error.to_string(), "mmap: Cannot allocate memory (os error 12)");
         assert_eq!(TaskError::found("lost a byte").to_string(), "lost a byte");

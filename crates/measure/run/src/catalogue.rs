@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_the_same_is_selected_once() {
+    fn equivalent_selections_are_selected_once() {
         assert_eq!(ids(&["getppid1", "getpp*", "getppid1"]), ["getppid1"]);
         assert_eq!(ids(&["read1@file=own", "read1"]), ["read1"]);
     }
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_parameter_is_answered_with_the_right_ones() {
+    fn the_error_for_a_wrong_parameter_lists_the_valid_ones() {
         assert_eq!(
             error("read1@file=sam"),
             "read1 has no file=sam (did you mean file=same?); file is one of own, same"

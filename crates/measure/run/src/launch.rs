@@ -1,4 +1,4 @@
-//! Knee's side of a round: starts a runner, follows its events, and makes sure that it ends.
+//! The side of knee in a round: starts a runner, follows its events, and makes sure that it ends.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,7 +25,8 @@ use crate::stopped::Stopped;
 
 /// How late the next event may be before the runner counts as hung.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The runner has its own limits for the set-up, and should report their violation itself.
+/// Additional time during set-up: the runner has limits of its own, and should report first that
+/// one is exceeded.
 const STARTUP_PATIENCE: Duration = Duration::from_secs(2);
 /// Additional time for each task.
 const PATIENCE_PER_TASK: Duration = Duration::from_millis(50);
@@ -68,8 +69,8 @@ impl Executor for Launcher {
 }
 
 impl Launcher {
-    /// Like [`Executor::run`], for what has a runner; `watch` gets the runner's process number before
-    /// there are any tasks. Tasks are its children, in processes or threads of their own.
+    /// Like [`Executor::run`], but only for jobs with a runner. `watch` gets the process ID of the
+    /// runner before any task exists. Tasks are children of the runner or threads of a child.
     pub fn run_watched(
         &self,
         job: &Job,
@@ -90,7 +91,8 @@ impl Launcher {
                 Event::Starting { description: text, group } => {
                     description = text;
                     runner.tasks = Pid::from_raw(group);
-                    // Again as long until all tasks are ready, then the first interval.
+                    // The start timeout applies again until all tasks are ready; then comes the
+                    // first interval.
                     let first = Duration::from_secs_f64(job.warmup.max(job.interval));
                     patience = startup + first + PATIENCE + PATIENCE_PER_TASK * job.tasks;
                 }
@@ -229,11 +231,13 @@ impl Drop for Runner {
     fn drop(&mut self) {
         // Asks the runner to stop, and waits until it has cleaned up.
         self.input = None;
-        // Nobody reads on, and a runner that waits for room in the pipe would wait for ever.
+        // knee reads no more events, and a runner that waits for room in the pipe would wait
+        // forever.
         self.child.stdout = None;
         wait_readable(&self.exit, STOP_PATIENCE);
-        // The runner, and what `prepare` started and the runner could not end. Before the runner is
-        // reaped: until then its number, which is that of the group, is nobody else's.
+        // Kills the runner, and the processes that `prepare` started and the runner could not end.
+        // This happens before the runner is reaped, because the number of its group may be reused
+        // afterwards.
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
@@ -245,7 +249,7 @@ impl Drop for Runner {
     }
 }
 
-/// Keeps knee itself, which has to write samples, on the CPU that no task uses.
+/// Keeps knee itself, which writes the samples, on the CPU that no task uses.
 struct Seat {
     before: CpuSet,
 }

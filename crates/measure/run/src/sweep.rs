@@ -100,7 +100,7 @@ impl Sweep<'_> {
             if !progress.iter().any(|point| self.wants_more(point)) {
                 break;
             }
-            // A resumed run has early rounds behind it that no point wants any more.
+            // In a resumed run, all points may already have the early rounds.
             let open: Vec<usize> = (0..points.len())
                 .filter(|&i| self.wants_more(&progress[i]) && round >= progress[i].rounds)
                 .collect();
@@ -129,7 +129,7 @@ impl Sweep<'_> {
                 };
                 progress[turn.point].failed = true;
                 if request.order == Order::InTurns {
-                    // One of a pair alone can be compared with nothing.
+                    // One side of a pair cannot be compared alone.
                     progress[partner(turn.point, points.len())].failed = true;
                 }
                 self.give_up(point, round, failure)?;
@@ -242,7 +242,7 @@ impl Sweep<'_> {
             })
         };
         if case.description.is_empty() && !said.is_empty() {
-            // Only a plug-in's own process knows what it calls itself.
+            // The description of a plug-in is known only after a runner has loaded it.
             if let Some(case) = self.run.cases.iter_mut().find(|c| c.id == case.id) {
                 case.description = said;
             }
@@ -287,7 +287,7 @@ impl Sweep<'_> {
         let round_seconds = |(point, progress): (&PointId, &Progress)| {
             let case = self.case(point);
             if let Source::Command { .. } = case.source {
-                // It takes as long as it took.
+                // The estimate is the mean of the rounds so far.
                 return (progress.rounds > 0)
                     .then(|| progress.seconds / f64::from(progress.rounds));
             }

@@ -124,8 +124,8 @@ pub(crate) fn seats(cpus: &[u32], settings: &Settings, nr: usize) -> Option<Seat
     let at = |i: usize| cpus.get(i % cpus.len().max(1)).copied();
     let (task, helper) = match settings.has(NEXT_CPU) {
         true => {
-            // Each lap around the CPUs is shifted by one, lest all tasks end up on the even CPUs
-            // and all helpers on the odd ones.
+            // Each lap around the CPUs is shifted by one, so that tasks do not all run on even CPUs
+            // and helpers on odd ones.
             let first = 2 * nr + 2 * nr / cpus.len().max(1);
             (first, first + 1)
         }
@@ -137,13 +137,13 @@ pub(crate) fn seats(cpus: &[u32], settings: &Settings, nr: usize) -> Option<Seat
 /// Exit status of a task that left its reason in its slot (EX_SOFTWARE of sysexits.h).
 const EXIT_TASK: i32 = 70;
 
-/// Ends the calling task with the status that says "the slot has the reason".
+/// Ends the calling task with the status that means that its slot contains the reason.
 pub(crate) fn exit_task() -> ! {
     exit_now(EXIT_TASK)
 }
 
-/// A task's counter. The count lives in a register and is published with a plain store: half a
-/// nanosecond, where an atomic read-modify-write in shared memory costs two to four.
+/// The counter of a task. The count stays in a register and is published with a plain store. That
+/// costs half a nanosecond; an atomic read-modify-write in shared memory costs two to four.
 pub struct Count<'a> {
     count: u64,
     published: &'a AtomicU64,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_pair_sit_on_neighbours_and_laps_are_balanced() {
+    fn a_task_and_its_helper_run_on_adjacent_cpus_in_balanced_laps() {
         assert_eq!(seats_of(&[0, 1], NEXT_CPU, 2), [(0, 1), (1, 0)]);
         assert_eq!(seats_of(&[0, 1, 2, 3], NEXT_CPU, 3), [(0, 1), (2, 3), (1, 2)]);
     }

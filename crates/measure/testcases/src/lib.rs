@@ -63,7 +63,7 @@ mod tests {
         readseek1-3 sched_yield select1 signal1 tlb_flush1-3 unix1 unlink1-2 write1 writeseek1-3";
 
     #[test]
-    fn every_testcase_of_will_it_scale_and_its_fork_is_there() {
+    fn every_testcase_of_will_it_scale_and_its_fork_exists() {
         for range in OF_WILL_IT_SCALE.split_whitespace() {
             let (first, last) = range.split_once('-').unwrap_or((range, ""));
             assert!(CATALOGUE.find(first).is_some(), "{first}");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_choice_of_every_testcase_can_be_made() {
+    fn every_choice_of_every_testcase_can_be_selected() {
         for testcase in CATALOGUE.all() {
             for choice in testcase.parameters.iter().copied().flatten() {
                 let settings = testcase.settings(&[(choice.key, choice.value)]).unwrap();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_of_a_design_is_one_of_freebsd_11_but_for_that() {
+    fn one_choice_of_an_older_design_leaves_the_rest_as_in_freebsd_11() {
         let id = |word: &str| CATALOGUE.select(&[word]).unwrap()[0].id().to_string();
         assert_eq!(id("vm_mmap1@di=mutex,rmap=pv"), "vm_mmap1@map=tree");
         assert_eq!(id("vm_mmap1@di=epoch"), "vm_mmap1@map=tree,di=epoch");

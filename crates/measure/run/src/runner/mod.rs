@@ -5,12 +5,12 @@
 //!      ◀── events ───────────          └─ fork ──▶ one process, n threads
 //! ```
 //!
-//! The runner has one thread and never runs the loop itself, so that it can always end its tasks
-//! with SIGKILL and clean up after them: asking a thread to stop in the middle of `malloc` hangs
-//! for ever. It notices at once when knee goes away (its input is closed), when a task dies
-//! (SIGCHLD) and when all are ready (the bell), because it sleeps in one `poll` over all of them.
-//! Being single-threaded also keeps the C library in its single-threaded mode in process tasks,
-//! as it is in an ordinary program.
+//! The runner has one thread and never runs the loop itself, so that it can always kill its tasks
+//! with SIGKILL and clean up after them; a thread that is cancelled in the middle of `malloc` can
+//! hang forever. The runner sleeps in one `poll`, which returns at once when knee exits (its input
+//! is closed), when a task dies (SIGCHLD) and when all tasks are ready (the bell). With a
+//! single-threaded runner, the C library stays in its single-threaded mode in process tasks, as in
+//! an ordinary program.
 
 mod disturbance;
 mod loaded;
@@ -59,7 +59,7 @@ impl From<Failure> for Stop {
 /// The main function of a runner: reads a job from standard input, runs it, and reports events on
 /// standard output. Returns the exit status.
 pub fn main(catalogue: Catalogue) -> i32 {
-    // It was started as /proc/self/exe, and its tasks would be called `exe` by all tools.
+    // It was started as /proc/self/exe, so tools would show its tasks as `exe`.
     let _ = rustix::thread::set_name(c"knee");
     let (mut link, job) = match Link::open() {
         Ok(opened) => opened,
@@ -131,7 +131,7 @@ impl<'a> Round<'a> {
             link.send(&Event::Sample(sampler.sample(seconds)));
             sampler.check_progress(seconds, patience)?;
         }
-        // On a machine busy with other work a task may have had no turn in the last interval.
+        // On a busy machine, a task may not have run in the last interval.
         while sampler.has_idle_task() {
             let soon = Instant::now() + LOOK_AGAIN;
             sleep(link, soon, &mut self.tasks, &self.area)?;
@@ -179,7 +179,7 @@ fn sleep(link: &mut Link, deadline: Instant, tasks: &mut Tasks, area: &Area) -> 
         match link.wait(deadline, None) {
             Wake::Time => return Ok(()),
             Wake::Stop => return Err(Stop::Unwanted),
-            // Or something that a task had started and left to us.
+            // The child may also be a descendant of a task that became a child of the runner.
             Wake::Child => tasks.check(area)?,
         }
     }

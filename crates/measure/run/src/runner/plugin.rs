@@ -17,8 +17,8 @@ use object::{Object, ObjectKind, ObjectSymbol};
 use crate::area::Area;
 use crate::job::{Failure, FailureKind};
 
-// Two arguments always: `lseek2` of will-it-scale declares a second one for its prepare function,
-// and `testcase` functions that take only the counter ignore the number.
+// Always two arguments: the prepare function of will-it-scale's `lseek2` declares a second one, and
+// `testcase` functions that take only the counter ignore the number.
 type Run = unsafe extern "C" fn(*mut c_ulonglong, c_ulong);
 type Prepare = unsafe extern "C" fn(c_ulong, c_ulong);
 type CleanUp = unsafe extern "C" fn();
@@ -29,7 +29,7 @@ pub(crate) struct Plugin {
     run: Run,
     prepare: Option<Prepare>,
     clean_up: Option<CleanUp>,
-    // Declared last: its code must outlive the pointers into it.
+    // Declared last, because the library must outlive the pointers into it.
     _library: Library,
 }
 
@@ -132,8 +132,8 @@ impl Plugin {
     }
 }
 
-/// What [`new_task`] has to know, which is called back without an argument of ours: whether a task
-/// is a thread in this process, and where to say that there are helpers.
+/// The state of [`new_task`], which plug-ins call without a context argument: whether tasks are
+/// threads of this process, and the flag that records the existence of helpers.
 static THREADS: AtomicBool = AtomicBool::new(false);
 static HELPERS: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_share_a_file_only_where_the_parameter_says_so() {
+    fn tasks_share_a_file_only_if_the_parameter_requests_it() {
         assert_eq!(shared_bytes(OWN_FILE), None);
         assert_eq!(shared_bytes(SAME_FILE), Some(100_000));
         assert_eq!(shared_bytes(SAME_FILE_OWN_PAGE), Some(3 * page_size()));

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn running_out_of_maps_says_which_limit_to_raise() {
+    fn the_error_for_too_many_mappings_names_the_limit_to_raise() {
         let error = TaskError { during: "mmap".into(), errno: Some(Errno::NOMEM) };
         assert!(explain(error).to_string().contains("vm.max_map_count"));
         let other = TaskError { during: "mmap".into(), errno: Some(Errno::AGAIN) };

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_until_it_is_discarded() {
+    fn a_page_keeps_its_value_until_it_is_discarded() {
         let page = page_size();
         let region = Region::anonymous(2 * page).unwrap();
         region.write(page, 7);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_address_that_is_taken_is_an_error_and_stays_as_it_was() {
+    fn mapping_a_fixed_address_in_use_fails_and_leaves_it_unchanged() {
         let taken = Region::anonymous(page_size()).unwrap();
         taken.write(0, 1);
         assert!(Region::anonymous_at(taken.base.addr(), taken.len).is_err());

@@ -2,9 +2,9 @@
 //! same name after `vm_`, and what one iteration does is the same.
 //!
 //! The machine is a hosted one, of which each task is a CPU: page tables are memory, the MMU is a
-//! function, an interrupt is a message. So a rate is that of the code that maps, faults and flushes, without
-//! system calls, traps and the latency of interrupts, and is no figure of what a kernel would reach. What
-//! compares is the shape of curves, and strategies with each other.
+//! function, an interrupt is a message. So a rate is that of the code that maps, faults and
+//! flushes, without system calls, traps and the latency of interrupts, and is no figure of what a
+//! kernel would reach. What compares is the shape of curves, and strategies with each other.
 //!
 //! All tasks use one space in the memory of their process, as threads do.
 
@@ -45,7 +45,7 @@ mod tests {
     use crate::CATALOGUE;
 
     #[test]
-    fn each_counts_what_the_testcase_of_that_name_counts_with_the_kernel() {
+    fn each_vm_testcase_counts_what_its_kernel_counterpart_counts() {
         for testcase in TABLES.iter().copied().flatten() {
             let name = testcase.name.strip_prefix("vm_").expect(testcase.name);
             let of_kernel = CATALOGUE.find(name).expect(testcase.name);
