@@ -1,4 +1,4 @@
-//! What control groups leave to this process: CPU time, CPUs, memory.
+//! The limits of control groups for this process: CPU time, CPUs, memory.
 //!
 //! A limit holds for a group and all below it, so each answer is the tightest one between the
 //! process's own group and the root that is visible from here. Version 2 has all controllers
@@ -52,7 +52,7 @@ pub(super) fn meminfo_bytes(meminfo: &Path, key: &str) -> Option<u64> {
 }
 
 impl ControlGroups {
-    /// The groups of this process, as /proc/self tells.
+    /// The groups of this process, from /proc/self.
     pub fn of_this_process() -> ControlGroups {
         ControlGroups::read_from(Path::new("/proc/self"))
     }

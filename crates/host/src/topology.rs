@@ -7,9 +7,9 @@
 //! built, while the operating system's own numbers have holes and repeat per package; those
 //! are kept beside them for looking things up.
 //!
-//! What sysfs leaves out degrades: a CPU without siblings is its own core, one without a
-//! package id belongs to the first package, one without an L3 shares a domain with the rest
-//! of its NUMA node, one without a node is on node 0.
+//! Missing files have defaults. A CPU without siblings is its own core, one without a package id
+//! belongs to the first package, one without an L3 shares a domain with the rest of its NUMA node,
+//! and one without a node is on node 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

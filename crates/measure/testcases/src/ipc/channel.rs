@@ -1,4 +1,4 @@
-//! Writing to a channel and reading it back in the same task: nobody sleeps.
+//! Writing to a channel and reading it back in the same task, which never sleeps.
 
 use std::os::fd::AsFd;
 

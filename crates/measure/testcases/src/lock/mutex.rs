@@ -84,7 +84,7 @@ thread_local! {
     static LOCAL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Volatile, lest the compiler gather the updates.
+/// Volatile, so that the compiler does not combine the updates.
 #[inline(always)]
 fn increment(number: &Cell<u64>) {
     let number = number.as_ptr();

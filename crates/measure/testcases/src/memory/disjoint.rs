@@ -1,5 +1,5 @@
-//! Tasks that share nothing but the address space: what remains is what the kernel makes them
-//! share.
+//! Tasks that share nothing but the address space, so that the remaining contention comes from the
+//! kernel.
 
 use knee_run::{Family, Outcome, Task, TaskError, Testcase};
 use rustix::param::page_size;

@@ -1,6 +1,6 @@
-//! Forking, and copying what is written to then.
+//! Forking, and the copy-on-write breaks afterwards.
 //!
-//! A fork has the memory of all threads of its process.
+//! The child has the memory of all threads of its parent.
 
 use knee_host::process::fork_bound;
 use knee_run::{During, Family, Outcome, Task, TaskError, Testcase};

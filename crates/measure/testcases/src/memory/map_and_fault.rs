@@ -1,4 +1,4 @@
-//! A map for each fault: what a program pays that maps memory to use little of it.
+//! A map for each fault: the cost for a program that maps memory and uses little of it.
 
 use knee_run::{Family, Outcome, Task, Testcase};
 use rustix::param::page_size;

@@ -1,5 +1,5 @@
-//! A mapping that a testcase makes, touches and unmaps; every unsafe call of this family that
-//! deals with one is here.
+//! A mapping that a testcase creates, touches and unmaps. All unsafe calls of this family on
+//! mappings are here.
 
 use std::ffi::c_void;
 use std::fs::{self, File};
@@ -150,7 +150,7 @@ pub(super) fn own_cached_file(task: &Task<'_>, flags: MapFlags) -> Result<File, 
 }
 
 /// Turns transparent huge pages off for this process, unless `pages=system` leaves that to the
-/// system. Once for the process, lest an `madvise` for each map be measured as well.
+/// system. This happens once per process, so that no `madvise` for each map is measured.
 pub(super) fn choose_page_size(task: &Task<'_>) -> Result<(), TaskError> {
     if task.has(SYSTEM_PAGES) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Forking, and copying what is written to then. A fork has the memory of all tasks.
+//! Forking, and the copy-on-write breaks afterwards. A copy has the memory of all tasks.
 
 use knee_run::{Outcome, Task, Testcase};
 

@@ -1,10 +1,10 @@
-//! The crate knee-vm, with what the family `memory` does with the running kernel: a testcase of the
-//! same name after `vm_`, and what one iteration does is the same.
+//! The crate knee-vm with the operations of the family `memory`. The testcase `vm_X` does in one
+//! iteration what `X` does with the running kernel.
 //!
-//! The machine is a hosted one, of which each task is a CPU: page tables are memory, the MMU is a
-//! function, an interrupt is a message. So a rate is that of the code that maps, faults and
-//! flushes, without system calls, traps and the latency of interrupts, and is no figure of what a
-//! kernel would reach. What compares is the shape of curves, and strategies with each other.
+//! The machine is hosted, and each task is one of its CPUs: page tables are memory, the MMU is a
+//! function, an interrupt is a message. A rate is therefore that of the code that maps, faults and
+//! flushes, without system calls, traps and interrupt latency, and does not predict the rate of a
+//! kernel. The shapes of curves are comparable, and so are strategies with each other.
 //!
 //! All tasks use one space in the memory of their process, as threads do.
 
