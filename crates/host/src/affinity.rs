@@ -8,8 +8,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 /// kernel's, and libc's `cpu_set_t` ends at 1024.
 const MASK_WORDS: usize = 1024;
 
-/// The CPUs in this process's affinity mask, ascending: what `taskset`, `isolcpus=` and cpuset
-/// cgroups left it, without CPUs that are offline.
+/// The CPUs in the affinity mask of this process, ascending: those that `taskset`, `isolcpus=` and
+/// cpuset cgroups allow, without offline CPUs.
 ///
 /// # Errors
 /// What `sched_getaffinity(2)` reports, in practice only a seccomp filter's `EPERM`.

@@ -15,16 +15,15 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
 /// A file that replaces another one when it is complete. If it is dropped before
 /// [`AtomicFile::persist`], nothing is replaced. A path that is not a regular file, such as a pipe or
 /// `/dev/stdout`, is written to directly.
-pub struct AtomicFile(Target);
+pub struct AtomicFile {
+    file: BufWriter<File>,
+    /// Not a `NamedTempFile`, whose errors name the temporary file. `None` if it is written directly.
+    replaced: Option<Replaced>,
+}
 
-enum Target {
-    /// Not a `NamedTempFile`, whose errors name the temporary file.
-    Replaced {
-        path: PathBuf,
-        temporary: tempfile::TempPath,
-        file: BufWriter<File>,
-    },
-    Special(BufWriter<File>),
+struct Replaced {
+    path: PathBuf,
+    temporary: tempfile::TempPath,
 }
 
 impl AtomicFile {
@@ -38,7 +37,7 @@ impl AtomicFile {
         };
         if there.as_ref().is_some_and(|there| !there.is_file()) {
             let file = File::options().write(true).open(path)?;
-            return Ok(Self(Target::Special(BufWriter::new(file))));
+            return Ok(Self { file: BufWriter::new(file), replaced: None });
         }
         // A link keeps leading to the file.
         let path = if there.is_some() { path.canonicalize()? } else { path.to_owned() };
@@ -49,27 +48,20 @@ impl AtomicFile {
         if let Some(there) = there {
             file.set_permissions(there.permissions())?;
         }
-        Ok(Self(Target::Replaced { path, temporary, file: BufWriter::new(file) }))
+        Ok(Self { file: BufWriter::new(file), replaced: Some(Replaced { path, temporary }) })
     }
 
     /// Appends `content`.
     pub fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
-        match &mut self.0 {
-            Target::Replaced { file, .. } => file.write_all(content),
-            Target::Special(file) => file.write_all(content),
-        }
+        self.file.write_all(content)
     }
 
     /// Flushes the file to disk and puts it in place.
-    pub fn persist(self) -> io::Result<()> {
-        match self.0 {
-            Target::Special(mut file) => file.flush(),
-            Target::Replaced { path, temporary, file } => {
-                let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-                file.sync_all()?;
-                temporary.persist(path).map_err(|refused| refused.error)
-            }
-        }
+    pub fn persist(mut self) -> io::Result<()> {
+        self.file.flush()?;
+        let Some(Replaced { path, temporary }) = self.replaced else { return Ok(()) };
+        self.file.get_ref().sync_all()?;
+        temporary.persist(path).map_err(|refused| refused.error)
     }
 }
 

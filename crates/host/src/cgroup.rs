@@ -1,4 +1,4 @@
-//! What control groups leave to this process: CPU time, CPUs, memory.
+//! The limits of control groups for this process: CPU time, CPUs, memory.
 //!
 //! A limit holds for a group and all below it, so each answer is the tightest one between the
 //! process's own group and the root that is visible from here. Version 2 has all controllers
@@ -52,7 +52,7 @@ pub(super) fn meminfo_bytes(meminfo: &Path, key: &str) -> Option<u64> {
 }
 
 impl ControlGroups {
-    /// The groups of this process, as /proc/self tells.
+    /// The groups of this process, from /proc/self.
     pub fn of_this_process() -> ControlGroups {
         ControlGroups::read_from(Path::new("/proc/self"))
     }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn max_and_missing_files_are_no_limit() {
+    fn the_word_max_and_missing_files_mean_no_limit() {
         let host = Host::version_2().with("cg/a/b/cpu.max", "max 100000\n");
         assert_eq!(host.groups().cpu_quota(), None);
         let nothing = tempfile::tempdir().unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_says_how_much_memory_is_available() {
+    fn the_available_memory_of_this_machine_can_be_read() {
         assert!(memory_available().unwrap() > 0);
     }
 }

@@ -1,8 +1,8 @@
-//! What has to be known about a machine to judge a number that was measured on it.
+//! The properties of a machine that are needed to judge a measurement on it.
 //!
-//! The list is what reports of surprising curves turn out to hinge on: kernel build and
-//! command line, mitigations, frequency control, SMT, virtualisation, clock source, huge
-//! pages, limits, other load, and the file system that file testcases write to.
+//! They are the usual causes of surprising curves: kernel build and command line, mitigations,
+//! frequency control, SMT, virtualisation, clock source, huge pages, limits, other load, and the
+//! file system that file testcases write to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -231,7 +231,7 @@ fn libc_version() -> Option<String> {
 
 #[cfg(not(target_env = "gnu"))]
 fn libc_version() -> Option<String> {
-    // The other C libraries do not tell their version at run time.
+    // Other C libraries do not report their version at run time.
     cfg!(target_env = "musl").then(|| "musl".to_owned())
 }
 
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_of_x86_is_a_name_and_that_of_arm_two_numbers() {
+    fn the_cpu_model_is_a_name_on_x86_and_two_numbers_on_arm() {
         let x86 = "processor\t: 0\nmodel name\t: AMD EPYC\n";
         let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
         assert_eq!(cpu_model(x86).as_deref(), Some("AMD EPYC"));

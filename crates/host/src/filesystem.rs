@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_not_there_has_no_kind() {
+    fn a_missing_path_has_no_file_system() {
         assert_eq!(kind(Path::new("/does/not/exist")), None);
         assert!(kind(Path::new("/")).is_some());
     }

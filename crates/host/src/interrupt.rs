@@ -1,5 +1,5 @@
-//! Ctrl-C and termination as something to poll, so that an interrupted run still ends its tasks,
-//! removes its files and writes what it has.
+//! Ctrl-C and termination as a descriptor to poll, so that an interrupted run still ends its tasks,
+//! removes its files and writes its results.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +14,7 @@ impl Interrupt {
     /// Call it once, before any other thread exists.
     pub fn install() -> io::Result<Self> {
         let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-        // What was ignored on purpose, as under nohup, stays ignored.
+        // Signals that are ignored on purpose, as under nohup, stay ignored.
         SignalFd::block(signals.into_iter().filter(|&signal| !is_ignored(signal))).map(Self)
     }
 

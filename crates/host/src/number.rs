@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_has_a_sign_unless_it_is_nothing() {
+    fn a_change_has_a_sign_unless_it_rounds_to_zero() {
         assert_eq!(change(1.504), "+50.4%");
         assert_eq!(change(0.88), "−12.0%");
         assert_eq!(change(0.9999), "±0.0%");

@@ -1,17 +1,32 @@
 //! The order in which tasks take the CPUs, and the task counts to measure.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, VariantArray};
 
 use super::topology::{Cpu, Topology};
 
 /// The order in which tasks are placed on CPUs: task n runs on the nth CPU of the order.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    Display,
+    EnumString,
+    VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+#[strum(parse_err_ty = UnknownPlacement, parse_err_fn = unknown)]
 pub enum Placement {
     /// One task on each core first, depth first by package and L3, then the second SMT siblings.
     /// will-it-scale uses this order.
@@ -34,21 +49,13 @@ pub enum Placement {
 #[error("no placement is named `{0}`; choose cores, smt, compact, scatter or none")]
 pub struct UnknownPlacement(pub String);
 
+fn unknown(text: &str) -> UnknownPlacement {
+    UnknownPlacement(text.to_owned())
+}
+
 impl Placement {
     /// All placements, the default first.
-    pub const ALL: [Placement; 5] =
-        [Placement::Cores, Placement::Smt, Placement::Compact, Placement::Scatter, Placement::None];
-
-    /// The word for it on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Placement::Cores => "cores",
-            Placement::Smt => "smt",
-            Placement::Compact => "compact",
-            Placement::Scatter => "scatter",
-            Placement::None => "none",
-        }
-    }
+    pub const ALL: &[Placement] = Placement::VARIANTS;
 
     /// Whether tasks are bound to the CPUs of the order.
     pub fn pins(self) -> bool {
@@ -66,41 +73,26 @@ impl Placement {
             Placement::Compact => {
                 cpus.sort_by_key(|cpu| (cpu.package, cpu.l3, cpu.thread, cpu.core));
             }
-            Placement::Scatter => cpus = scattered(&cpus),
+            Placement::Scatter => {
+                cpus = dealt(dealt(cpus, |cpu| (cpu.package, cpu.l3)), |cpu| cpu.package);
+            }
         }
         cpus.iter().map(|cpu| cpu.id).collect()
     }
 }
 
-fn scattered(cpus: &[Cpu]) -> Vec<Cpu> {
-    let mut ranks: BTreeMap<u32, BTreeMap<u32, BTreeMap<u32, Vec<Cpu>>>> = BTreeMap::new();
+/// The first CPU of each group, then the second of each, and so on; SMT siblings after all first
+/// threads. Shorter groups end earlier.
+fn dealt<G: Ord + Copy>(cpus: Vec<Cpu>, group: fn(&Cpu) -> G) -> Vec<Cpu> {
+    let mut counts: BTreeMap<(u32, G), usize> = BTreeMap::new();
+    let mut dealt: BTreeMap<(u32, usize, G), Cpu> = BTreeMap::new();
     for cpu in cpus {
-        ranks
-            .entry(cpu.thread)
-            .or_default()
-            .entry(cpu.package)
-            .or_default()
-            .entry(cpu.l3)
-            .or_default()
-            .push(*cpu);
+        let group = group(&cpu);
+        let round = counts.entry((cpu.thread, group)).or_default();
+        *round += 1;
+        dealt.insert((cpu.thread, *round, group), cpu);
     }
-    ranks
-        .into_values()
-        .flat_map(|packages| {
-            let packages =
-                packages.into_values().map(|l3s| round_robin(l3s.into_values().collect()));
-            round_robin(packages.collect())
-        })
-        .collect()
-}
-
-/// Takes the first element of each list, then the second of each, and so on; shorter lists end
-/// earlier.
-fn round_robin(lists: Vec<Vec<Cpu>>) -> Vec<Cpu> {
-    let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
-    (0..longest)
-        .flat_map(|turn| lists.iter().filter_map(move |list| list.get(turn).copied()))
-        .collect()
+    dealt.into_values().collect()
 }
 
 /// The task counts at which a curve of this machine can bend: 1, the powers of two, the cores
@@ -130,23 +122,6 @@ pub fn auto_tasks(topology: &Topology, quota: Option<f64>) -> Vec<u32> {
     tasks.sort_unstable();
     tasks.dedup();
     tasks
-}
-
-impl fmt::Display for Placement {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.pad(self.name())
-    }
-}
-
-impl FromStr for Placement {
-    type Err = UnknownPlacement;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Placement::ALL
-            .into_iter()
-            .find(|placement| placement.name() == text)
-            .ok_or_else(|| UnknownPlacement(text.to_owned()))
-    }
 }
 
 #[cfg(test)]
@@ -193,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn scatter_goes_on_with_the_larger_package_when_the_smaller_is_full() {
+    fn scatter_continues_with_the_larger_package_when_the_smaller_is_full() {
         let topology = Machine::new(TWO_PACKAGES).topology_of(&[0, 1, 2, 4]);
         assert_eq!(Placement::Scatter.order(&topology), [0, 4, 2, 1]);
     }
 
     #[test]
     fn names_read_back_and_unknown_ones_are_answered_with_the_choice() {
-        for placement in Placement::ALL {
+        for &placement in Placement::ALL {
             assert_eq!(placement.to_string().parse(), Ok(placement));
             let json = serde_json::to_string(&placement).unwrap();
             assert_eq!(json, format!("\"{placement}\""));
@@ -238,7 +213,7 @@ mod tests {
             let cpus = 0..packages * l3s * cores * threads;
             let allowed: Vec<u32> = cpus.filter(|cpu| *cpu == 0 || keep[*cpu as usize % 36]).collect();
             let topology = machine.topology_of(&allowed);
-            for placement in Placement::ALL {
+            for &placement in Placement::ALL {
                 let mut order = placement.order(&topology);
                 order.sort_unstable();
                 prop_assert_eq!(&order, &allowed);

@@ -1,5 +1,5 @@
-//! How a test is skipped when this machine lacks something that the test compares knee with. For
-//! tests only; all crates of the workspace share it.
+//! Skips a test if this machine does not have the tool that the test compares knee with. For tests
+//! only; all crates of the workspace share it.
 
 use std::fmt::Display;
 

@@ -7,9 +7,9 @@
 //! built, while the operating system's own numbers have holes and repeat per package; those
 //! are kept beside them for looking things up.
 //!
-//! What sysfs leaves out degrades: a CPU without siblings is its own core, one without a
-//! package id belongs to the first package, one without an L3 shares a domain with the rest
-//! of its NUMA node, one without a node is on node 0.
+//! Missing files have defaults. A CPU without siblings is its own core, one without a package id
+//! belongs to the first package, one without an L3 shares a domain with the rest of its NUMA node,
+//! and one without a node is on node 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup::ControlGroups;
 use super::cpulist::CpuList;
+use super::number::plural;
 use super::sysfs::{Place, nodes_by_cpu};
 use super::{affinity, read_line};
 
@@ -71,10 +72,7 @@ pub struct TopologyCounts {
 impl fmt::Display for TopologyCounts {
     /// `8 CPUs (4 cores, 1 L3, 1 package)`, with NUMA nodes if there are several.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = |count: u32, noun: &str| match count {
-            1 => format!("1 {noun}"),
-            _ => format!("{count} {noun}s"),
-        };
+        let plural = |count: u32, noun| plural(count as usize, noun);
         write!(out, "{} ({}", plural(self.cpus, "CPU"), plural(self.cores, "core"))?;
         if let Some(l3s) = self.l3s {
             write!(out, ", {}", plural(l3s, "L3"))?;
@@ -88,19 +86,34 @@ impl fmt::Display for TopologyCounts {
 
 /// Why this process cannot use a CPU of the machine.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Exclusion {
     /// Offline.
+    #[strum(to_string = "offline")]
     Offline,
     /// Outside the affinity mask that the process was started with.
+    #[strum(to_string = "outside the affinity mask that knee was started with")]
     Affinity,
     /// Outside the cpuset of the process's cgroup.
+    #[strum(to_string = "outside the cpuset of knee's cgroup")]
     Cgroup,
     /// Isolated with `isolcpus=`, and therefore not in the default affinity.
+    #[strum(to_string = "isolated by the kernel command line")]
     Isolated,
     /// Not a CPU of this machine.
+    #[strum(to_string = "not in this machine")]
     Absent,
 }
 
@@ -123,18 +136,6 @@ impl Exclusion {
                 .to_owned(),
             Exclusion::Absent => "leave them out of the list".to_owned(),
         }
-    }
-}
-
-impl fmt::Display for Exclusion {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Exclusion::Offline => "offline",
-            Exclusion::Affinity => "outside the affinity mask that knee was started with",
-            Exclusion::Cgroup => "outside the cpuset of knee's cgroup",
-            Exclusion::Isolated => "isolated by the kernel command line",
-            Exclusion::Absent => "not in this machine",
-        })
     }
 }
 
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn restricting_to_forbidden_cpus_says_which_why_and_what_to_do() {
+    fn the_error_for_forbidden_cpus_names_them_the_reasons_and_remedies() {
         let machine = Machine::new(TWO_PACKAGES).with_offline(3);
         let topology = machine.topology_of(&[0, 1, 2]);
         let error = topology.restrict(&"0,3,8-9,99".parse().unwrap()).unwrap_err();

@@ -1,14 +1,14 @@
 //! Bare metal or a guest, and of which hypervisor.
 //!
-//! A guest's numbers differ from the host's where exits are frequent (inter-processor
-//! interrupts above all, and with them TLB shootdowns), so every record says which it was.
+//! Rates of a guest and of its host differ if exits are frequent, above all for inter-processor
+//! interrupts and therefore TLB shootdowns, so every record contains the hypervisor.
 
 use std::path::Path;
 
 use super::read_line;
 
-/// The hypervisor that this machine is a guest of: its name, or `unknown hypervisor`; `None`
-/// on bare metal, as far as can be told.
+/// The name of the hypervisor that this machine is a guest of, or `unknown hypervisor`; `None` if
+/// no hypervisor is detected.
 pub fn hypervisor() -> Option<String> {
     let hinted = || {
         read_line("/sys/hypervisor/type").or_else(|| firmware_name(Path::new("/sys/class/dmi/id")))

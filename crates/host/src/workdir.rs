@@ -1,10 +1,9 @@
-//! Directories for the files of testcases, of which nothing may remain.
+//! Directories for the files of testcases, which are always removed.
 //!
-//! A run owns a directory `knee-work.XXXXXX` in the place that the user chose, and one in
-//! `/dev/shm` when a testcase wants a tmpfs. Each round gets a subdirectory that goes with the
-//! round. A janitor, which is a shell that waits for the end of a pipe, removes the directory when
-//! knee was killed; and should both be killed at once, the next run sweeps it away: a directory
-//! whose lock nobody holds has no owner.
+//! A run owns a directory `knee-work.XXXXXX` in the directory that the user chose, and one in
+//! `/dev/shm` if a testcase requires a tmpfs. Each round gets a subdirectory, which is removed
+//! after the round. If knee is killed, a janitor removes the directory: a shell that waits for the
+//! end of a pipe. If both are killed, the next run removes each directory whose lock is free.
 
 use std::fs::{self, File};
 use std::io;
@@ -36,7 +35,7 @@ impl WorkDir {
     pub fn create(parent: &Path) -> io::Result<Self> {
         sweep(parent);
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
-        // Locked before it gets its name: whoever sees a lock file sees who holds it.
+        // Locked before it gets its name, so that a visible lock file is never free by mistake.
         let nameless = dir.path().join(".lock.new");
         let lock = File::create(&nameless)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -60,9 +59,9 @@ impl WorkDir {
     }
 }
 
-/// Names the process group that the janitor has to end should knee be killed, for as long as the
-/// value lives: the kernel ends what knee started, but not what that started. Drop it before the
-/// leader of the group is reaped, after which its number may be another's.
+/// Names the process group that the janitor kills if knee is killed while this value exists. The
+/// kernel kills the children of knee, but not their children. Drop it before the leader of the
+/// group is reaped, because the number of the group may be reused afterwards.
 pub struct DeadMansNote(PathBuf);
 
 impl DeadMansNote {
@@ -84,8 +83,8 @@ impl Drop for DeadMansNote {
 /// janitor.
 struct Janitor(Child);
 
-/// Nothing is ever written to the pipe, so `read` returns when its other end is closed. The tasks
-/// that are being killed at that moment may still make files: then `rm` fails, and tries again.
+/// Nothing is ever written to the pipe, so `read` returns when its other end is closed. Tasks that
+/// are being killed may still create files at that moment; then `rm` fails and is repeated.
 const WAIT_AND_REMOVE: &str = "trap '' INT TERM HUP; read -r nothing; n=0; \
     [ -s \"$1/.group\" ] && kill -9 \"-$(cat \"$1/.group\")\"; \
     until rm -rf -- \"$1\"; do n=$((n + 1)); [ $n -lt 300 ] || exit; sleep 0.1; done";
@@ -96,7 +95,7 @@ impl Janitor {
         let mut shell = Command::new("sh");
         shell.args(["-c", WAIT_AND_REMOVE, "knee-janitor"]).arg(dir).current_dir("/");
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Ctrl-C is not for it.
+        // Ctrl-C must not reach it.
         shell.process_group(0);
         spawn(&mut shell, Ties::default()).map(Self)
     }
@@ -115,7 +114,7 @@ fn sweep(parent: &Path) {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        // A directory without a lock is one that is just being made.
+        // A directory without a lock file is just being created.
         let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = remove_all(&entry.path());

@@ -27,17 +27,6 @@ pub fn version(program: &Path) -> Option<String> {
     (output.status.success() && !line.is_empty()).then(|| line.to_owned())
 }
 
-/// Whether the bytes of `file` contain `text`. Shows what an object contains without loading it.
-/// `false` if the file cannot be read.
-pub fn contains(file: &Path, text: &str) -> bool {
-    let needle = text.as_bytes();
-    std::fs::read(file).is_ok_and(|bytes| {
-        // Looking only where the first byte matches keeps an unoptimised build fast.
-        let starts = bytes.iter().enumerate().filter(|(_, byte)| needle.first() == Some(byte));
-        starts.into_iter().any(|(at, _)| bytes[at..].starts_with(needle))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,14 +46,5 @@ mod tests {
         let cat = find("cat").unwrap();
         assert!(version(&cat).unwrap().contains("cat"));
         assert_eq!(version(Path::new("/does/not/exist")), None);
-    }
-
-    #[test]
-    fn a_text_is_found_anywhere_in_a_file() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), b"\0ttestcase\0").unwrap();
-        assert!(contains(file.path(), "testcase\0"));
-        assert!(!contains(file.path(), "testcases"));
-        assert!(!contains(Path::new("/does/not/exist"), "x"));
     }
 }

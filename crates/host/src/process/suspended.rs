@@ -1,21 +1,20 @@
-//! A command that waits, before it is one, until it is let: whoever wants to watch it from its first
-//! instruction knows its process by then.
+//! A command that is suspended before its first instruction, so that a caller can attach to its
+//! process before it runs.
 //!
-//! The process is knee itself, which reads from a pipe and then becomes the command.
+//! The process is knee itself, which waits for a byte from a pipe and then executes the command.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
+use super::ended_with;
 use super::start::{Ties, exec, spawn};
 use crate::clock::timespec;
 use crate::interrupt::Interrupt;
@@ -64,20 +63,20 @@ impl Held {
         self.child.id().cast_signed()
     }
 
-    /// Lets it become the command.
+    /// Lets the process execute the command.
     ///
     /// # Errors
-    /// It is gone.
+    /// The process has exited.
     pub fn release(&mut self) -> io::Result<()> {
         self.release.take().map_or(Ok(()), |mut pipe| pipe.write_all(b"!"))
     }
 
-    /// Waits until it has ended, or `until`. Who interrupts asks the command to end, and kills it by
-    /// doing so again, in this call or a later one. One that has ended keeps its number, and the kernel
-    /// what it knows of it, until this is dropped.
+    /// Waits until the command has ended, or `until`. An interrupt asks the command to end; a
+    /// second one, in this call or a later one, kills it. The command is not reaped until this
+    /// value is dropped, so its process ID and its files in /proc remain.
     ///
     /// # Errors
-    /// It cannot be waited for.
+    /// The process cannot be waited for.
     pub fn wait(
         &mut self,
         until: Option<Instant>,
@@ -100,10 +99,10 @@ impl Held {
             }
             if interrupted && let Some(signal) = interrupt.take() {
                 if self.asked.replace(signal).is_some() {
-                    // The second time is meant: the command is killed when we are dropped.
+                    // The second interrupt: the command is killed when this value is dropped.
                     return Ok(Some(Ended::Interrupted(signal)));
                 }
-                // A terminal has sent Ctrl-C to the command as well.
+                // The terminal has sent Ctrl-C to the command as well.
                 let has_it = signal == libc::SIGINT && io::stdin().is_terminal();
                 if let Some(signal) = Signal::from_named_raw(signal).filter(|_| !has_it) {
                     let _ = kill_process(Pid::from_child(&self.child), signal);
@@ -120,15 +119,6 @@ impl Drop for Held {
     }
 }
 
-/// How a process has ended, without reaping it.
-fn ended_with(exit: &OwnedFd) -> io::Result<ExitStatus> {
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    let status = waitid(WaitId::PidFd(exit.as_fd()), look)?;
-    let status = status.ok_or_else(|| io::Error::other("it goes on"))?;
-    let code = status.exit_status().map(|code| code << 8);
-    Ok(ExitStatus::from_raw(code.or(status.terminating_signal()).unwrap_or(0)))
-}
-
 /// The status with which a shell reports how a command ended.
 pub fn shell_status(status: ExitStatus) -> i32 {
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(NOT_FOUND)
@@ -142,11 +132,11 @@ pub fn main() -> i32 {
         eprintln!("knee {SUBCOMMAND} is internal to knee profile; do not start it by hand");
         return 2;
     };
-    // SAFETY: it was left open for us, and nobody else here knows it.
+    // SAFETY: the parent left the descriptor open for this process, and nothing else here uses it.
     let mut pipe = PipeReader::from(unsafe { OwnedFd::from_raw_fd(pipe) });
     let mut byte = [0];
     if !matches!(pipe.read(&mut byte), Ok(1)) {
-        // Whoever held us is gone.
+        // The process that suspended the command has exited.
         return 1;
     }
     drop(pipe);

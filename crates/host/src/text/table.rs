@@ -68,8 +68,8 @@ impl Column {
     }
 
     /// The same column, as number `nr` of a series of `len` columns of which some drop out, so that
-    /// those which stay are spread evenly: halves stay longer than quarters. The first one goes after
-    /// these, the last one stays. Takes the orders from `order` to `order` + 7.
+    /// those which stay are spread evenly: halves stay longer than quarters. The first one goes
+    /// after these, the last one stays. Takes the orders from `order` to `order` + 7.
     #[must_use]
     pub fn in_series(self, nr: usize, len: usize, order: u8) -> Self {
         const STEPS: usize = 64;
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_fits_where_the_columns_that_stay_do() {
+    fn every_line_fits_if_the_remaining_columns_fit() {
         for width in 36..120 {
             for line in plain(&table().render(&screen(width))).lines() {
                 assert!(line.chars().count() <= width, "{width}: {line}");

@@ -53,7 +53,7 @@ pub(crate) fn carry_out(
     if run.cases.iter().any(Case::is_built_in) {
         tell_of_debug_build();
     }
-    let mut executor = Launcher::this_program();
+    let mut executor = Launcher;
     let observer = &mut progress;
     let mut sweep =
         Sweep { run, writer, executor: &mut executor, observer, interrupt, catalogue: CATALOGUE };

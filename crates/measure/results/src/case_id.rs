@@ -7,9 +7,11 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString};
 
 /// One of two sides that are measured in interleaved rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Side {
     /// The baseline.
     Before,
@@ -17,23 +19,10 @@ pub enum Side {
     After,
 }
 
-impl Side {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Before, Self::After];
-
-    /// `before` or `after`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::After => "after",
-        }
-    }
-}
-
 /// The identity of what is measured, everywhere: `mmap1`, `read1@file=same`, `before:mmap1`.
 ///
-/// A text that does not have this form is the name of a testcase as a whole, so that any name from a
-/// foreign file is an identity.
+/// A text that does not have this form is the name of a testcase as a whole, so that any name from
+/// a foreign file is an identity.
 ///
 /// ```
 /// use knee_results::CaseId;
@@ -90,9 +79,8 @@ impl CaseId {
 
 impl fmt::Display for CaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = self.side.map_or("", Side::as_str);
-        let colon = if side.is_empty() { "" } else { ":" };
-        let mut text = format!("{side}{colon}{}", self.testcase);
+        let mut text = self.side.map_or(String::new(), |side| format!("{side}:"));
+        text.push_str(&self.testcase);
         for (nr, (key, value)) in self.params.iter().enumerate() {
             let before = if nr == 0 { '@' } else { ',' };
             text.extend([before.to_string().as_str(), key, "=", value]);
@@ -105,11 +93,9 @@ impl FromStr for CaseId {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        let of_side =
-            |side: Side| Some((side, text.strip_prefix(side.as_str())?.strip_prefix(':')?));
-        let (side, rest) = match Side::ALL.into_iter().find_map(of_side) {
-            Some((side, rest)) => (Some(side), rest),
-            None => (None, text),
+        let (side, rest) = match text.split_once(':').map(|(side, rest)| (side.parse(), rest)) {
+            Some((Ok(side), rest)) => (Some(side), rest),
+            _ => (None, text),
         };
         let params = rest.split_once('@').and_then(|(name, params)| {
             let pair = |param: &str| {
@@ -139,7 +125,7 @@ impl From<Cow<'_, str>> for CaseId {
 mod before_keys {
     use super::CaseId;
 
-    const WORDS: [(&str, &str, &str); 11] = [
+    const WORDS: [(&str, &str, &str); 12] = [
         ("own-file", "file", "own"),
         ("same-file", "file", "same"),
         ("same-file-own-page", "file", "same-own-page"),
@@ -151,15 +137,14 @@ mod before_keys {
         ("small-pages", "pages", "small"),
         ("system-pages", "pages", "system"),
         ("same-cpu", "helper", "same-cpu"),
+        ("next-cpu", "helper", "next-cpu"),
     ];
-    const NEXT_CPU: (&str, &str, &str) = ("next-cpu", "helper", "next-cpu");
     /// Parameters of FreeBSD's address space, with the unspecified ones filled in.
     const VM: [(&str, &str); 3] = [("rmap", "pv"), ("di", "mutex"), ("accounting", "atomic")];
 
     pub(super) fn upgraded(mut id: CaseId) -> CaseId {
         if let Some((name, word)) = id.testcase.split_once('@')
-            && let Some((_, key, value)) =
-                WORDS.into_iter().chain([NEXT_CPU]).find(|(known, ..)| *known == word)
+            && let Some((_, key, value)) = WORDS.into_iter().find(|(known, ..)| *known == word)
         {
             // The only ones that choose between a file and directories.
             let is_path = name.starts_with("open") && word == "same-file";
@@ -185,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_read_again() {
+    fn printed_results_can_be_read_back() {
         for text in ["mmap1", "read1@file=same", "after:vm_mmap1@map=rcu,di=epoch", "before:sort"] {
             let id: CaseId = text.parse().unwrap();
             assert_eq!(id.to_string(), text);
@@ -197,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_another_form_is_a_testcase() {
+    fn a_name_in_any_other_form_is_a_testcase() {
         for text in ["user@host", "a@b=c,d", "", "@", "c:\\x", "mmap1@"] {
             assert_eq!(text.parse::<CaseId>().unwrap(), CaseId::new(text));
         }
     }
 
     #[test]
-    fn a_name_in_an_old_record_is_that_of_today() {
+    fn a_name_in_an_old_record_is_converted_to_the_current_form() {
         let id = |text: &str| CaseId::from(Cow::Borrowed(text)).to_string();
         assert_eq!(id("read1@same-file"), "read1@file=same");
         assert_eq!(id("before:open1@same-file"), "before:open1@path=same-file");

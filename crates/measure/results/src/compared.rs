@@ -14,7 +14,7 @@ use crate::{Difference, Key, Results, VariantPair, differences};
 pub struct Compared {
     /// Points that have rounds on both sides, most important first.
     pub points: Vec<ComparedPoint>,
-    /// Points that one side or both lack, with the reasons.
+    /// Points that are missing on one side or both, with the reasons.
     pub gaps: Vec<Gap>,
     /// The points of each family; testcases that knee does not know come last.
     pub families: Vec<FamilySummary>,
@@ -96,7 +96,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Of some points.
+    /// Counts the verdicts of `points`.
     pub fn of<'c>(points: impl Iterator<Item = &'c ComparedPoint>) -> Self {
         let mut counts = Self::default();
         for point in points {
@@ -112,8 +112,9 @@ impl Verdicts {
 }
 
 impl Compared {
-    /// Compares all that two results have in common, and [two variants](VariantPair) of one testcase. P-values
-    /// are corrected over all of it. The drift of `options` is replaced by what the results say of it.
+    /// Compares all common points of two results, and [two variants](VariantPair) of one testcase.
+    /// P-values are corrected over all comparisons. The drift between the results replaces that of
+    /// `options`.
     pub fn new(before: &Results, after: &Results, options: &CompareOptions) -> Self {
         let variants = VariantPair::of(before, after);
         let before = &*VariantPair::rename(before, &variants, |pair| &pair.before);
@@ -130,7 +131,7 @@ impl Compared {
         Self { drift, variants, ..Self::assemble(before, after, keys.into_iter().zip(compared)) }
     }
 
-    /// Combines what is known about the points.
+    /// Combines the results with the comparisons of their points.
     pub fn assemble<'k>(
         before: &Results,
         after: &Results,
@@ -169,7 +170,7 @@ impl Compared {
     }
 }
 
-/// The median over the points that both have, so that other points do not affect it.
+/// The median over the common points, so that other points do not affect it.
 fn drift(before: &Results, after: &Results) -> Option<f64> {
     let ratios: Vec<f64> = before
         .points
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drift_is_that_of_the_points_that_both_have() {
+    fn the_drift_is_computed_from_the_common_points() {
         let mut before = results(&[("mmap1", STEADY), ("read1", STEADY), ("open1", STEADY)]);
         let mut after = results(&[("mmap1", HALF), ("read1", HALF), ("brk1", STEADY)]);
         for (side, speeds) in [(&mut before, [100.0, 7.0, 100.0]), (&mut after, [7.0, 75.0, 75.0])]

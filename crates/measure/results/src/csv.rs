@@ -68,7 +68,7 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
             reason,
         };
         if let Some(name) = line.strip_prefix("# ") {
-            // A comment after a comment is none of a table.
+            // The table before this comment is empty.
             if is_empty && columns.is_some() {
                 results.miss_all_of(&testcase);
             }
@@ -85,7 +85,7 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
             continue;
         }
         let columns = columns.unwrap_or(HEADER.len());
-        // A file that was cut off may end within a number, of which a shorter one is left.
+        // A truncated file may end within a number, and the rest of the number is still valid.
         if fields.len() < columns {
             return Err(malformed(format!(
                 "{} fields, but the table header has {columns}: {line:?}",

@@ -1,5 +1,7 @@
 //! Throughput against the task count: speed-up, efficiency, the knee.
 
+use strum::{IntoStaticStr, VariantArray};
+
 use crate::{CaseId, Mode, Point, PointId};
 
 /// One testcase in one mode.
@@ -43,7 +45,8 @@ impl Knee {
 }
 
 /// How a curve scales, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Verdict {
     /// Throughput at the highest task count is below the peak, beyond both intervals.
     Retrograde,
@@ -61,25 +64,11 @@ pub enum Verdict {
 
 impl Verdict {
     /// All verdicts, the worst first.
-    pub const ALL: [Self; 6] = [
-        Self::Retrograde,
-        Self::Contended,
-        Self::Scales,
-        Self::Unknown,
-        Self::OnePoint,
-        Self::Missing,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The word for it in JSON and in addresses.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Retrograde => "retrograde",
-            Self::Contended => "contended",
-            Self::Scales => "scales",
-            Self::Unknown => "unknown",
-            Self::OnePoint => "one-point",
-            Self::Missing => "missing",
-        }
+        self.into()
     }
 }
 

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_matters_is_named_and_the_kernel_image_is_not() {
+    fn relevant_differences_are_named_and_the_kernel_image_is_not() {
         let before = Environment::capture(std::path::Path::new("/"));
         let mut after = before.clone();
         after.governor = Some("powersave".to_owned());

@@ -1,15 +1,27 @@
 //! What testcases exercise.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
 
 /// What a testcase exercises: a service of the operating system, or a library.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    Display,
+    IntoStaticStr,
 )]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Family {
     /// Address spaces: maps, page faults, TLB shootdown, the heap.
     Memory,
@@ -51,24 +63,6 @@ impl Family {
 
     /// The name after `family:`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::File => "file",
-            Self::Directory => "directory",
-            Self::Lock => "lock",
-            Self::Ipc => "ipc",
-            Self::Network => "network",
-            Self::Process => "process",
-            Self::Sync => "sync",
-            Self::Vm => "vm",
-            Self::Plugin => "plugin",
-            Self::Command => "command",
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }

@@ -1,15 +1,27 @@
 //! Processes or threads.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
 
 /// Whether the tasks of a point are processes or threads of one process.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    Display,
+    IntoStaticStr,
 )]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Mode {
     /// Each task is a process: an address space and a descriptor table of its own.
     Processes,
@@ -23,10 +35,7 @@ impl Mode {
 
     /// `processes` or `threads`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Processes => "processes",
-            Self::Threads => "threads",
-        }
+        self.into()
     }
 
     /// `16 threads`, `1 process`.
@@ -34,13 +43,7 @@ impl Mode {
         match (self, n) {
             (Self::Processes, 1) => "1 process".to_owned(),
             (Self::Threads, 1) => "1 thread".to_owned(),
-            _ => format!("{n} {}", self.as_str()),
+            _ => format!("{n} {self}"),
         }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }

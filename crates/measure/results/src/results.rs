@@ -1,8 +1,8 @@
-//! Results to compare, whoever wrote them.
+//! Results to compare, from knee or from other tools.
 //!
-//! Whatever the form, a result is a set of rates, one per *round*: an invocation of the testcase, in a
-//! process of its own. Samples within an invocation share its memory layout, its placement and its
-//! luck; they are averaged, and never counted as if they were independent.
+//! In all formats, a result is a set of rates, one per *round*: an invocation of the testcase in
+//! its own process. Samples within an invocation share its memory layout and placement. They are
+//! averaged, and never counted as independent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -90,7 +90,7 @@ pub struct CaseInfo {
 }
 
 impl Default for CaseInfo {
-    /// What is known of a testcase that counts iterations, and no more.
+    /// A testcase that counts iterations, without further information.
     fn default() -> Self {
         Self {
             family: None,
@@ -118,7 +118,7 @@ impl Measured {
 }
 
 /// One side of a comparison.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Results {
     /// Where they come from, as the user named it.
     pub source: PathBuf,
@@ -175,7 +175,7 @@ impl Results {
         self.cases.get(case).map_or(ITERATIONS, |info| &info.unit)
     }
 
-    /// All that was measured.
+    /// The identities of all cases with points.
     pub fn measured(&self) -> BTreeSet<&CaseId> {
         self.points.keys().map(|key| &key.case).collect()
     }
@@ -203,12 +203,7 @@ impl Results {
 
     /// Results without any point.
     pub fn new(source: &Path) -> Self {
-        Self {
-            source: source.to_owned(),
-            points: BTreeMap::new(),
-            cases: BTreeMap::new(),
-            origin: None,
-        }
+        Self { source: source.to_owned(), ..Self::default() }
     }
 
     /// Adds a round of a testcase of will-it-scale.

@@ -1,8 +1,7 @@
 //! One testcase with different parameters: `vm_mmap1@map=tree` before, `vm_mmap1@map=rcu` after.
 //!
-//! Points match by identity, of which parameters are part. Where a testcase has one set of parameters
-//! before and another one after, and no others, there is nothing else that either could be compared
-//! with.
+//! Points match by identity, which includes parameters. If a testcase has exactly one set of
+//! parameters before and a different one after, knee compares these two.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,12 +20,12 @@ pub struct VariantPair {
 }
 
 impl VariantPair {
-    /// What both are called where they are compared, as in runs that measure them in turns.
+    /// The common name of both in a comparison, as in interleaved runs.
     pub fn name(&self) -> CaseId {
         CaseId::new(format!("{} → {}", self.before, self.after))
     }
 
-    /// Those of two results.
+    /// The pairs of two results.
     pub(super) fn of(before: &Results, after: &Results) -> Vec<Self> {
         let [ids_before, ids_after] = [before, after].map(Results::measured);
         let own = |ids: &BTreeSet<&CaseId>, others: &BTreeSet<&CaseId>| {
@@ -47,7 +46,7 @@ impl VariantPair {
             .collect()
     }
 
-    /// The results under the names that `pairs` have together, of the side that `id_of` says.
+    /// The results with the common names of `pairs`; `id_of` selects the side.
     pub(super) fn rename<'r>(
         results: &'r Results,
         pairs: &[Self],
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_are_the_only_ones_on_their_side_are_compared() {
+    fn variants_that_are_alone_on_their_side_are_compared() {
         assert_eq!(
             pairs(&["a@k=x", "b", "c@k=x"], &["a@k=y", "b", "c"]),
             ["a@k=x → a@k=y", "c@k=x → c"]

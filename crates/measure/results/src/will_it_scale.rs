@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A block is an invocation: one round, whose rate is the mean of the samples after `measurement`.
-//! The output tells the description of the testcase and neither its name nor the mode nor the
-//! task count; a file name like `mmap1_processes.txt` or `mmap1_threads-4.log` does.
+//! The output contains the description of the testcase, but not its name, the mode or the task
+//! count. A file name such as `mmap1_processes.txt` or `mmap1_threads-4.log` contains them.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ use crate::{Key, Results, ResultsError};
 const TESTCASE: &str = "testcase:";
 const MEASUREMENT: &str = "measurement";
 
-/// Whether a file that begins with this line is one of those.
+/// Whether this is the first line of such output.
 pub(super) fn is_header(line: &str) -> bool {
     line.starts_with(TESTCASE)
 }
@@ -97,7 +97,7 @@ impl Results {
     }
 }
 
-/// What the name of a file says of its content.
+/// The parts of a file name that describe the content.
 #[derive(Default)]
 struct Name {
     testcase: Option<String>,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_name_does_not_say_is_unknown() {
+    fn parts_missing_from_a_file_name_are_unknown() {
         let results = parsed("before.txt", BLOCK).unwrap();
         let key = Key { case: CaseId::new("Map and unmap"), mode: None, tasks: None };
         assert_eq!(results.points[&key].rounds, [25.0]);

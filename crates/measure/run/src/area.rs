@@ -1,12 +1,13 @@
 //! The memory that the runner and its tasks share: counters, the start gate, a common object.
 //!
-//! One page for what all tasks have in common, then one page per task. A page each, because the
-//! task touches its page first and so gets it from its own NUMA node, and because then no counter
-//! shares a line with another, nor the pair of lines that adjacent-line prefetch pulls in.
+//! The first page holds what all tasks share. Each task then has a page of its own, for two
+//! reasons. The task touches its page first, so the kernel allocates it on the NUMA node of the
+//! task. And no two counters share a cache line, or the pair of lines that adjacent-line prefetch
+//! loads.
 //!
-//! The start gate: every task reports ready and sleeps; the last one rings a bell (an eventfd)
-//! that the runner polls together with its other events; the runner opens the gate when all are
-//! there. Nobody runs while others are still being created.
+//! The start gate: every task reports ready and sleeps. The last one rings a bell (an eventfd),
+//! which the runner polls together with its other events. The runner opens the gate when all tasks
+//! are ready, so no task runs while others are still being created.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -22,7 +23,7 @@ use crate::reference;
 
 /// Longest failure message of a task, in bytes.
 const MESSAGE_BYTES: usize = 1024;
-/// Room for what a testcase shares between its tasks.
+/// Bytes that a testcase can share between its tasks.
 const OBJECT_BYTES: usize = 1024;
 
 /// A value alone on its pair of cache lines: 128 bytes on x86-64 and AArch64, 256 on POWER.
@@ -109,7 +110,8 @@ pub struct Area {
     bell: OwnedFd,
 }
 
-// SAFETY: all that is reachable through an `Area` is atomic, and the mapping lives as long as it.
+// SAFETY: everything reachable through an `Area` is atomic, and the mapping lives as long as the
+// `Area`.
 unsafe impl Sync for Area {}
 // SAFETY: as above; nothing is tied to a thread.
 unsafe impl Send for Area {}
@@ -182,13 +184,13 @@ impl Area {
         self.slot(nr).speed.store(reference::speed().to_bits(), Ordering::Release);
         let ready = self.common().ready.0.fetch_add(1, Ordering::AcqRel) + 1;
         if ready as usize == self.tasks {
-            // The runner also looks at `ready` from time to time, so a failed write costs
-            // milliseconds, not the point.
+            // The runner also checks `ready` periodically, so a failed write costs milliseconds,
+            // not the point.
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         }
         let gate = &self.common().gate.0;
         while gate.load(Ordering::Acquire) == 0 {
-            // EAGAIN: opened meanwhile. EINTR: look again.
+            // EAGAIN: the gate has opened meanwhile. EINTR: check again.
             let _ = futex::wait(gate, futex::Flags::empty(), 0, None);
         }
     }
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_through_and_a_long_one_is_cut() {
+    fn an_error_message_reaches_the_runner_and_a_long_one_is_truncated() {
         let area = Area::new(2).unwrap();
         assert_eq!(area.slot(0).error(), None);
         let error = TaskError { during: "mmap".into(), errno: Some(Errno::NOMEM) };

@@ -1,4 +1,4 @@
-//! Failed system calls: errors that name the call, for tasks, whose loops must be short.
+//! Errors that name the failed system call, in a form that keeps the loops of tasks short.
 
 use std::borrow::Cow;
 
@@ -18,6 +18,11 @@ impl TaskError {
     /// An error that the kernel did not report.
     pub fn found(what: impl Into<Cow<'static, str>>) -> Self {
         Self { during: what.into(), errno: None }
+    }
+
+    /// An error of the kernel in a call.
+    pub fn new(call: impl Into<Cow<'static, str>>, errno: Errno) -> Self {
+        Self { during: call.into(), errno: Some(errno) }
     }
 
     /// The error of the C library call that has just failed.
@@ -40,7 +45,7 @@ pub trait During<T> {
 impl<T> During<T> for Result<T, Errno> {
     #[inline]
     fn during(self, call: &'static str) -> Result<T, TaskError> {
-        self.map_err(|errno| TaskError { during: call.into(), errno: Some(errno) })
+        self.map_err(|errno| TaskError::new(call, errno))
     }
 }
 
@@ -58,7 +63,7 @@ impl<T> During<T> for std::io::Result<T> {
 
 /// For reads and writes that must transfer all bytes.
 pub trait Whole {
-    /// A [`TaskError`] that names `call`, unless it transferred all `bytes`.
+    /// A [`TaskError`] that names `call`, unless the call transferred all `bytes`.
     fn whole(self, bytes: usize, call: &'static str) -> Result<(), TaskError>;
 }
 
@@ -76,7 +81,7 @@ impl Whole for Result<usize, Errno> {
 fn not_whole(moved: Result<usize, Errno>, bytes: usize, call: &'static str) -> TaskError {
     match moved {
         Ok(moved) => TaskError::found(format!("short {call}: {moved} of {bytes} bytes")),
-        Err(errno) => TaskError { during: call.into(), errno: Some(errno) },
+        Err(errno) => TaskError::new(call, errno),
     }
 }
 
@@ -91,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_names_the_call_and_what_the_kernel_said() {
+    fn an_error_names_the_call_and_the_error_of_the_kernel() {
         let error = Err::<(), _>(Errno::NOMEM).during("mmap").unwrap_err();
         assert_eq!(error.to_string(), "mmap: Cannot allocate memory (os error 12)");
         assert_eq!(TaskError::found("lost a byte").to_string(), "lost a byte");

@@ -35,8 +35,7 @@ impl Selected {
     /// The testcase with the behaviour of will-it-scale.
     pub fn original(testcase: &'static Testcase) -> Self {
         let chosen: Vec<_> = testcase.original.iter().map(|c| (c.key, c.value)).collect();
-        let settings = testcase.settings(&chosen).expect("a choice of its own");
-        Self { testcase, settings }
+        Self::with(testcase, &chosen).expect("a choice of its own")
     }
 
     fn with<K: AsRef<str>>(
@@ -47,8 +46,14 @@ impl Selected {
     }
 
     fn default(testcase: &'static Testcase) -> Self {
-        let settings = testcase.settings::<&str>(&[]).expect("defaults go together");
-        Self { testcase, settings }
+        Self::with::<&str>(testcase, &[]).expect("defaults go together")
+    }
+
+    /// One selection for each choice of the testcase that `pattern` matches.
+    fn each_choice(testcase: &'static Testcase, pattern: &Pattern) -> impl Iterator<Item = Self> {
+        let choices = testcase.parameters.iter().copied().filter(|p| p.len() > 1).flatten();
+        let choices = choices.filter(|choice| pattern.matches(&choice.to_string()));
+        choices.filter_map(move |c| Self::with(testcase, &[(c.key, c.value)]).ok())
     }
 }
 
@@ -91,6 +96,16 @@ pub enum SelectError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl SelectError {
+    fn unknown(what: &'static str, name: &str, nearest: Vec<String>) -> Self {
+        Self::Unknown { what, name: name.to_owned(), nearest }
+    }
+
+    fn no_match(word: &str) -> Self {
+        Self::unknown("testcase matches", word, Vec::new())
+    }
 }
 
 fn suggestion(nearest: &[String]) -> String {
@@ -142,7 +157,7 @@ impl Catalogue {
     /// # Errors
     /// There is none of this name, or it does not have these parameters.
     pub fn of_record(self, id: &CaseId) -> Result<Selected, SelectError> {
-        let testcase = self.find(&id.testcase).ok_or_else(|| self.unknown(&id.testcase, &[]))?;
+        let testcase = self.find(&id.testcase).ok_or_else(|| self.no_testcase(&id.testcase))?;
         Selected::with(testcase, &id.params).map_err(|error| self.no_param(testcase, error))
     }
 
@@ -169,57 +184,71 @@ impl Catalogue {
         if let Some((prefix, family)) = word.split_once(':')
             && !nearest(prefix, ["family"].into_iter()).is_empty()
         {
-            let families = nearest(family, Family::ALL.iter().map(|f| f.as_str()));
-            let nearest = families.iter().map(|family| format!("family:{family}")).collect();
-            return Err(SelectError::Unknown {
-                what: "testcase is named",
-                name: word.to_owned(),
-                nearest,
-            });
-        }
-        if word.contains(GLOB) {
-            return self.glob(word);
+            let families = nearest_families(family).iter().map(|f| format!("family:{f}")).collect();
+            return Err(SelectError::unknown("testcase is named", word, families));
         }
         let (name, params) = match word.split_once('@') {
             Some((name, params)) => (name, Some(params)),
             None => (word, None),
         };
-        let chosen = params.map_or(Some(Vec::new()), pairs);
-        let testcase = self
-            .find(name)
-            .ok_or_else(|| self.unknown(word, chosen.as_deref().unwrap_or_default()))?;
-        let Some(chosen) = chosen else { return Err(no_key(word, testcase)) };
-        match Selected::with(testcase, &chosen) {
-            Ok(selected) => Ok(vec![selected]),
-            Err(error) => Err(self.no_param(testcase, error)),
+        let name = pattern(name, word)?;
+        let testcases: Vec<_> = self.all().filter(|t| name.matches(t.name)).collect();
+        match (params, &testcases[..]) {
+            (_, []) if word.contains(GLOB) => Err(SelectError::no_match(word)),
+            (_, []) => Err(self.no_testcase(word)),
+            (None, _) => Ok(testcases.into_iter().map(Selected::default).collect()),
+            (Some(params), _) if params.contains(GLOB) => {
+                let params = pattern(params, word)?;
+                let matching: Vec<_> =
+                    testcases.iter().flat_map(|t| Selected::each_choice(t, &params)).collect();
+                if matching.is_empty() { Err(SelectError::no_match(word)) } else { Ok(matching) }
+            }
+            (Some(params), [first, ..]) => {
+                let chosen = pairs(params).ok_or_else(|| no_key(word, first))?;
+                self.with_params(&testcases, &chosen)
+            }
+        }
+    }
+
+    /// Those of `testcases` that have the parameters `chosen`.
+    fn with_params(
+        self,
+        testcases: &[&'static Testcase],
+        chosen: &[(&str, &str)],
+    ) -> Result<Vec<Selected>, SelectError> {
+        let mut matching = Vec::new();
+        let mut errors = Vec::new();
+        for testcase in testcases {
+            match Selected::with(testcase, chosen) {
+                Ok(selected) => matching.push(selected),
+                Err(error) => errors.push((testcase, error)),
+            }
+        }
+        // A testcase that has the parameter shows better what is wrong with it.
+        let lacks_key = |(_, error): &(_, _)| matches!(error, ParameterError::Key { .. });
+        match errors.into_iter().min_by_key(lacks_key) {
+            Some((testcase, error)) if matching.is_empty() => Err(self.no_param(testcase, error)),
+            _ => Ok(matching),
         }
     }
 
     fn family(self, name: &str) -> Result<Vec<Selected>, SelectError> {
         let Some(&family) = Family::ALL.iter().find(|family| family.as_str() == name) else {
-            let nearest = nearest(name, Family::ALL.iter().map(|f| f.as_str()));
-            return Err(SelectError::Unknown {
-                what: "family is named",
-                name: name.to_owned(),
-                nearest,
-            });
+            return Err(SelectError::unknown("family is named", name, nearest_families(name)));
         };
         let members = self.all().filter(|testcase| testcase.family == family);
         Ok(members.map(Selected::default).collect())
     }
 
-    fn unknown(self, word: &str, chosen: &[(&str, &str)]) -> SelectError {
-        let unknown = |nearest| SelectError::Unknown {
-            what: "testcase is named",
-            name: word.to_owned(),
-            nearest,
-        };
+    fn no_testcase(self, word: &str) -> SelectError {
+        let unknown = |nearest| SelectError::unknown("testcase is named", word, nearest);
         if Family::ALL.iter().any(|family| family.as_str() == word) {
             return unknown(vec![format!("family:{word}")]);
         }
         let (name, params) = word.split_once('@').unwrap_or((word, ""));
+        let chosen = pairs(params).unwrap_or_default();
         let names = nearest(name, self.all().map(|t| t.name));
-        let with_params = |name: String| match self.find(&name)?.settings(chosen) {
+        let with_params = |name: String| match self.find(&name)?.settings(&chosen) {
             Ok(_) if !chosen.is_empty() => Some(format!("{name}@{params}")),
             _ => Some(name),
         };
@@ -240,56 +269,18 @@ impl Catalogue {
         let others = self.all().filter(|other| has(other)).map(|other| other.name).collect();
         SelectError::Parameter { testcase: testcase.name.to_owned(), error, others }
     }
+}
 
-    fn glob(self, word: &str) -> Result<Vec<Selected>, SelectError> {
-        let pattern = |text: &str| {
-            Pattern::new(text).map_err(|error| SelectError::BadGlob {
-                pattern: word.to_owned(),
-                reason: error.to_string(),
-            })
-        };
-        let (name, params) = word.split_once('@').unwrap_or((word, ""));
-        let name = pattern(name)?;
-        let testcases = || self.all().filter(|testcase| name.matches(testcase.name));
-        let mut first_error = None;
-        let mut matching = Vec::new();
-        for testcase in testcases() {
-            if !word.contains('@') {
-                matching.push(Selected::default(testcase));
-                continue;
-            }
-            if params.contains(GLOB) {
-                // A pattern stands for each choice that it matches, one at a time.
-                let params = pattern(params)?;
-                let choices = testcase.parameters.iter().copied().filter(|p| p.len() > 1).flatten();
-                let choices = choices.filter(|choice| params.matches(&choice.to_string()));
-                matching.extend(
-                    choices.filter_map(|c| Selected::with(testcase, &[(c.key, c.value)]).ok()),
-                );
-                continue;
-            }
-            let Some(chosen) = pairs(params) else { return Err(no_key(word, testcase)) };
-            match Selected::with(testcase, &chosen) {
-                Ok(selected) => matching.push(selected),
-                Err(error) => {
-                    // A testcase that has the parameter shows better what is wrong with it.
-                    let is_of_key = matches!(error, ParameterError::Key { .. });
-                    if first_error.as_ref().is_none_or(|(of_key, _)| *of_key && !is_of_key) {
-                        first_error = Some((is_of_key, self.no_param(testcase, error)));
-                    }
-                }
-            }
-        }
-        match (matching.is_empty(), first_error) {
-            (false, _) => Ok(matching),
-            (true, Some((_, error))) => Err(error),
-            (true, None) => Err(SelectError::Unknown {
-                what: "testcase matches",
-                name: word.to_owned(),
-                nearest: Vec::new(),
-            }),
-        }
-    }
+/// The glob `text`, a part of `word`. A name without special characters matches itself.
+fn pattern(text: &str, word: &str) -> Result<Pattern, SelectError> {
+    Pattern::new(text).map_err(|error| SelectError::BadGlob {
+        pattern: word.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+fn nearest_families(name: &str) -> Vec<String> {
+    nearest(name, Family::ALL.iter().map(|family| family.as_str()))
 }
 
 fn no_key(word: &str, testcase: &Testcase) -> SelectError {
@@ -303,29 +294,9 @@ fn no_key(word: &str, testcase: &Testcase) -> SelectError {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::parameter::Choice;
-    use crate::task::Task;
-    use crate::testcase::Need;
-
-    const LOOP: Testcase = Testcase::new(Family::File, |task: &Task<'_>| task.repeat(|| Ok(())));
-    const OWN: Choice = Choice::new("file", "own", "");
-    const SAME: Choice = Choice::new("file", "same", "");
-    /// Loops that do nothing, for tests.
-    pub(crate) const CATALOGUE: Catalogue = Catalogue(&[&[
-        &[
-            Testcase { name: "read1", parameters: &[&[OWN, SAME]], ..LOOP },
-            Testcase { name: "read2", parameters: &[&[SAME]], ..LOOP },
-            Testcase { name: "direct1", needs: &[Need::DirectIo], ..LOOP },
-            Testcase { name: "tmpfs1", needs: &[Need::Tmpfs], ..LOOP },
-        ],
-        &[
-            Testcase { name: "futex1", family: Family::Lock, ..LOOP },
-            Testcase { name: "futex2", family: Family::Lock, ..LOOP },
-            Testcase { name: "getppid1", family: Family::Process, ..LOOP },
-        ],
-    ]]);
+    use crate::fixture::CATALOGUE;
 
     fn ids(words: &[&str]) -> Vec<String> {
         CATALOGUE.select(words).unwrap().iter().map(|s| s.id().to_string()).collect()
@@ -345,7 +316,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_does_the_same_is_selected_once() {
+    fn equivalent_selections_are_selected_once() {
         assert_eq!(ids(&["getppid1", "getpp*", "getppid1"]), ["getppid1"]);
         assert_eq!(ids(&["read1@file=own", "read1"]), ["read1"]);
     }
@@ -363,7 +334,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_wrong_parameter_is_answered_with_the_right_ones() {
+    fn the_error_for_a_wrong_parameter_lists_the_valid_ones() {
         assert_eq!(
             error("read1@file=sam"),
             "read1 has no file=sam (did you mean file=same?); file is one of own, same"

@@ -4,13 +4,13 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{self, Child, Stdio};
-use std::time::{Duration, Instant};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{self, Child, ExitStatus, Stdio};
+use std::time::Duration;
 
 use knee_host::Interrupt;
-use knee_host::clock::{seconds, timespec};
-use knee_host::process::{Ties, last_line, read_tail, reap_group, spawn};
+use knee_host::clock::seconds;
+use knee_host::process::{Ties, last_line, read_tail, reap_group, spawn, wait_readable};
 use knee_host::signal::describe_end;
 use knee_host::workdir::DeadMansNote;
 use knee_results::MAX_RATE;
@@ -64,7 +64,7 @@ impl Running {
             in_shell()
         } else {
             match start(program, words, command, job) {
-                // It may be one of the words that only a shell knows.
+                // It may be a shell builtin.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => in_shell(),
                 spawned => spawned,
             }
@@ -104,7 +104,7 @@ impl Running {
                 }
                 !fds[0].revents().is_empty()
             };
-            // A pipe at its end would be ready for ever.
+            // A pipe at its end would be ready forever.
             if let Some(pipe) = &mut self.child.stdout
                 && read_tail(pipe, &mut self.stdout, TAIL_BYTES)
             {
@@ -124,31 +124,30 @@ impl Running {
     /// Asks the whole group to exit.
     fn end(&self, exit: &impl AsFd) {
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
-        let deadline = Instant::now() + END_PATIENCE;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match poll(&mut [PollFd::new(exit, PollFlags::IN)], Some(&timespec(left))) {
-                Err(Errno::INTR) => {}
-                _ => return,
-            }
-        }
+        wait_readable(exit, END_PATIENCE);
+    }
+
+    /// Kills the whole group and reaps it.
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        // Its descendants are killed before it is reaped, because its group number may be reused
+        // afterwards.
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::KILL);
+        self.note = None;
+        let status = self.child.wait();
+        reap_group(group);
+        status
     }
 
     /// Returns a failure unless it exited successfully.
     fn check(&mut self, line: &str) -> Result<(), Failure> {
-        use std::os::unix::process::ExitStatusExt;
-        // What it started dies before it is reaped: until then its group is nobody else's.
-        let group = Pid::from_child(&self.child);
-        let _ = kill_process_group(group, Signal::KILL);
-        self.note = None;
-        let status = self.child.wait().map_err(|e| Failure::runner(format!("wait: {e}")))?;
-        reap_group(group);
+        let status = self.reap().map_err(|e| Failure::runner(format!("wait: {e}")))?;
         if status.success() {
             return Ok(());
         }
         let how = describe_end(status.signal(), status.code());
         let said = last_line(&self.stderr).map_or(String::new(), |line| format!(": {line}"));
-        // What a shell says of a program that is not there, or is none.
+        // The statuses of a shell for a missing program and for a file that is not a program.
         let missing = matches!(status.code(), Some(126 | 127));
         let kind = if missing { FailureKind::CannotRun } else { FailureKind::Died };
         Err(Failure::new(kind, format!("{line} {how}{said}"), ADVICE))
@@ -157,15 +156,11 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Once it has been waited for, its number may be another's; std remembers that it was.
+        // After it has been waited for, its number may be reused; std records that it was.
         if self.note.is_none() && self.child.try_wait().is_ok_and(|status| status.is_some()) {
             return;
         }
-        let group = Pid::from_child(&self.child);
-        let _ = kill_process_group(group, Signal::KILL);
-        self.note = None;
-        let _ = self.child.wait();
-        reap_group(group);
+        let _ = self.reap();
     }
 }
 
@@ -202,15 +197,15 @@ fn printed_rate(output: &[u8], line: &str) -> Result<f64, Failure> {
     let text = String::from_utf8_lossy(output);
     match last_number(&text) {
         None => Err(refused("printed no number".to_owned())),
-        // A record with a greater one could not be read again.
+        // A record with a greater rate could not be read back.
         Some(rate) if rate > 0.0 && rate <= MAX_RATE => Ok(rate),
         Some(rate) => Err(refused(format!("printed {rate}, which is not a valid rate"))),
     }
 }
 
-/// The last number that stands by itself, or behind a sign such as `:` or `=`, or before a unit that
-/// is set apart by a blank or a slash. `1,234,567` is one number. `1.2M`, `12ms` and `v3` are none:
-/// who knows what the letters mean.
+/// The last number that stands by itself, or after a sign such as `:` or `=`, or before a unit that
+/// is separated by a blank or a slash. `1,234,567` is one number. `1.2M`, `12ms` and `v3` are not
+/// numbers, because the meaning of the letters is unknown.
 fn last_number(text: &str) -> Option<f64> {
     let apart = |c: char| c.is_whitespace() || ":;=/()[]{}<>\"'".contains(c);
     text.split(apart).rev().find_map(|word| {
@@ -231,7 +226,7 @@ fn number(word: &str) -> Option<f64> {
         true => return None,
         false => word.to_owned(),
     };
-    // Words such as inf and nan are numbers to Rust.
+    // Rust also parses words such as inf and nan as numbers.
     if has_digit { plain.parse().ok() } else { None }
 }
 
@@ -256,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_no_record_holds_is_refused() {
+    fn a_rate_too_large_for_a_record_is_rejected() {
         assert_eq!(printed_rate(b"1e9\n", "x").unwrap(), 1e9);
         for rate in ["0", "-3", "1e40", "1e999"] {
             let failure = printed_rate(rate.as_bytes(), "x").unwrap_err();

@@ -93,18 +93,19 @@ pub struct Job {
     pub dir: PathBuf,
     /// The layout of the memory of this round, a random number below [`LAYOUTS`].
     ///
-    /// So many bytes are added to the environment, which shifts the stack of the runner and its
-    /// tasks (Mytkowicz et al., "Producing wrong data without doing anything obviously wrong!",
-    /// ASPLOS 2009); and modulo [`MAPS`] so many small maps are made, which decides where the maps
-    /// of the testcase fall among the nodes of the kernel's maple tree. On a boundary between two
-    /// nodes mmap1 has two thirds of its speed. Either would bias all rounds alike.
+    /// It is the number of bytes added to the environment, which shifts the stack of the runner and
+    /// its tasks (Mytkowicz et al., "Producing wrong data without doing anything obviously wrong!",
+    /// ASPLOS 2009). Modulo [`MAPS`], it is the number of small maps that the runner creates, which
+    /// decides where the maps of the testcase lie among the nodes of the kernel's maple tree. At a
+    /// boundary between two nodes, mmap1 runs at two thirds of its speed. A fixed layout would bias
+    /// all rounds alike.
     pub layout: u32,
 }
 
 /// The number of layouts: the offsets within a page of environment.
 pub const LAYOUTS: u32 = 4096;
-/// Most small maps and one; two leaves of the maple tree (`MAPLE_RANGE64_SLOTS` of
-/// linux/maple_tree.h is 16).
+/// One more than the maximum number of small maps: two leaves of the maple tree
+/// (`MAPLE_RANGE64_SLOTS` of linux/maple_tree.h is 16).
 pub const MAPS: u32 = 32;
 
 impl Job {
@@ -120,16 +121,16 @@ impl Job {
 pub enum Event {
     /// Tasks are about to be created, in this process group.
     Starting {
-        /// What the testcase says it does.
+        /// The description of the testcase.
         description: String,
-        /// Process group of the tasks; ended as a whole.
+        /// Process group of the tasks, which is killed as a whole.
         group: i32,
     },
     /// One interval.
     Sample(Sample),
     /// The round has failed; nothing follows.
     Failed(Failure),
-    /// The round is over, and has left nothing behind.
+    /// The round is complete, and all of its processes are gone.
     Done,
 }
 
@@ -205,7 +206,7 @@ impl Failure {
 }
 
 impl From<TaskError> for Failure {
-    /// Some errors mean that the machine lacks something that the testcase needs.
+    /// Some errors mean that the machine does not provide what the testcase requires.
     fn from(error: TaskError) -> Self {
         let remedy = match error.errno {
             Some(Errno::NOSYS) => "this kernel lacks the system call; use a newer one",

@@ -1,23 +1,21 @@
-//! Knee's side of a round: starts a runner, follows its events, and makes sure that it ends.
+//! The side of knee in a round: starts a runner, follows its events, and makes sure that it ends.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use knee_host::Interrupt;
 use knee_host::affinity::pin;
 use knee_host::clock::timespec;
-use knee_host::process::{Ties, last_line, read_available, read_tail, reap_group, spawn};
+use knee_host::process::{
+    Ties, ended_with, last_line, read_available, read_tail, reap_group, spawn, wait_readable,
+};
 use knee_host::signal::describe_end;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, pidfd_open,
-    waitid,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::command;
@@ -27,7 +25,8 @@ use crate::stopped::Stopped;
 
 /// How late the next event may be before the runner counts as hung.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The runner has its own limits for the set-up, and should report their violation itself.
+/// Additional time during set-up: the runner has limits of its own, and should report first that
+/// one is exceeded.
 const STARTUP_PATIENCE: Duration = Duration::from_secs(2);
 /// Additional time for each task.
 const PATIENCE_PER_TASK: Duration = Duration::from_millis(50);
@@ -36,10 +35,11 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// How much of the tasks' error output to keep, to explain a failure.
 const STDERR_KEPT: usize = 2048;
 
-/// How to start a runner.
-pub struct Launcher {
-    program: PathBuf,
-}
+/// This program. Not the path it was started by, because that file may be replaced meanwhile.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// Runs a round in a runner, which is this same program, or as a command.
+pub struct Launcher;
 
 /// Runs one round, for real or from a script in tests.
 pub trait Executor {
@@ -69,14 +69,8 @@ impl Executor for Launcher {
 }
 
 impl Launcher {
-    /// A launcher that runs this same program as the runner.
-    pub fn this_program() -> Self {
-        // Not the path it was started by: that file may be replaced meanwhile.
-        Self { program: "/proc/self/exe".into() }
-    }
-
-    /// Like [`Executor::run`], for what has a runner; `watch` gets the runner's process number before
-    /// there are any tasks. Tasks are its children, in processes or threads of their own.
+    /// Like [`Executor::run`], but only for jobs with a runner. `watch` gets the process ID of the
+    /// runner before any task exists. Tasks are children of the runner or threads of a child.
     pub fn run_watched(
         &self,
         job: &Job,
@@ -86,7 +80,7 @@ impl Launcher {
     ) -> Result<(), Stopped> {
         let _seat = Seat::take(job.sampler_cpu);
         let failed = |e: io::Error| Failure::runner(format!("cannot start a runner: {e}"));
-        let mut runner = Runner::start(&self.program, job).map_err(failed)?;
+        let mut runner = Runner::start(job).map_err(failed)?;
         watch(runner.child.id().cast_signed()).map_err(Stopped::ByReceiver)?;
         runner.send(job).map_err(failed)?;
         let mut description = String::new();
@@ -97,7 +91,8 @@ impl Launcher {
                 Event::Starting { description: text, group } => {
                     description = text;
                     runner.tasks = Pid::from_raw(group);
-                    // Again as long until all tasks are ready, then the first interval.
+                    // The start timeout applies again until all tasks are ready; then comes the
+                    // first interval.
                     let first = Duration::from_secs_f64(job.warmup.max(job.interval));
                     patience = startup + first + PATIENCE + PATIENCE_PER_TASK * job.tasks;
                 }
@@ -131,8 +126,8 @@ struct Runner {
 }
 
 impl Runner {
-    fn start(program: &std::path::Path, job: &Job) -> io::Result<Self> {
-        let mut runner = Command::new(program);
+    fn start(job: &Job) -> io::Result<Self> {
+        let mut runner = Command::new(PROGRAM);
         runner.arg0("knee").arg(SUBCOMMAND);
         runner.env("KNEE_PADDING", "x".repeat(job.layout as usize));
         runner.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -208,13 +203,8 @@ impl Runner {
 
     fn explain_death(&mut self) -> Failure {
         self.input = None;
-        // Only looked at: it is reaped when its group has been ended.
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let how = match waitid(WaitId::PidFd(self.exit.as_fd()), look) {
-            Ok(status) => describe_end(
-                status.as_ref().and_then(WaitIdStatus::terminating_signal),
-                status.as_ref().and_then(WaitIdStatus::exit_status),
-            ),
+        let how = match ended_with(&self.exit) {
+            Ok(status) => describe_end(status.signal(), status.code()),
             Err(error) => error.to_string(),
         };
         self.with_last_words(Failure::new(
@@ -235,32 +225,19 @@ impl Runner {
         }
         failure
     }
-
-    /// Asks the runner to stop and waits until it has cleaned up; `false` if it takes too long.
-    fn stop(&mut self) -> bool {
-        self.input = None;
-        // Nobody reads on, and a runner that waits for room in the pipe would wait for ever.
-        self.child.stdout = None;
-        let deadline = Instant::now() + STOP_PATIENCE;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let mut fds = [PollFd::new(&self.exit, PollFlags::IN)];
-            match poll(&mut fds, Some(&timespec(left))) {
-                Err(Errno::INTR) => {}
-                Ok(n) => return n > 0,
-                Err(_) => return false,
-            }
-        }
-    }
 }
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        if !self.stop() {
-            let _ = self.child.kill();
-        }
-        // What `prepare` started and the runner could not end. Before the runner is reaped: until
-        // then its number, which is that of the group, is nobody else's.
+        // Asks the runner to stop, and waits until it has cleaned up.
+        self.input = None;
+        // knee reads no more events, and a runner that waits for room in the pipe would wait
+        // forever.
+        self.child.stdout = None;
+        wait_readable(&self.exit, STOP_PATIENCE);
+        // Kills the runner, and the processes that `prepare` started and the runner could not end.
+        // This happens before the runner is reaped, because the number of its group may be reused
+        // afterwards.
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
@@ -272,7 +249,7 @@ impl Drop for Runner {
     }
 }
 
-/// Keeps knee itself, which has to write samples, on the CPU that no task uses.
+/// Keeps knee itself, which writes the samples, on the CPU that no task uses.
 struct Seat {
     before: CpuSet,
 }

@@ -23,10 +23,8 @@
 //! standard error.
 //!
 //! ```
-//! use knee_run::Catalogue;
 //! use knee_run::parameter::Choice;
-//! use knee_results::Family;
-//! use knee_run::testcase::Testcase;
+//! use knee_run::{Catalogue, Family, Testcase};
 //!
 //! const OWN: Choice = Choice::new("parent", "own", "asks for its own parent");
 //! const GETPPID: Testcase = Testcase {
@@ -64,4 +62,13 @@ pub mod sweep;
 pub mod task;
 pub mod testcase;
 
+#[cfg(test)]
+mod fixture;
+
 pub use catalogue::Catalogue;
+
+// What a file of testcases uses.
+pub use call::{During, TaskError, Whole, check};
+pub use knee_results::{Family, Mode};
+pub use task::{Count, NEXT_CPU, Outcome, SAME_CPU, Task};
+pub use testcase::{Need, Setup, Testcase, Unit};

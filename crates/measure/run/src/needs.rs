@@ -111,7 +111,7 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
 fn exchanges_128_bits() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("cmpxchg16b");
-    // All of 64 bits that knee runs on do.
+    // All other 64-bit architectures that knee supports have it.
     #[cfg(not(target_arch = "x86_64"))]
     return cfg!(target_pointer_width = "64");
 }
@@ -125,10 +125,10 @@ fn takes_direct_io(dir: &Path) -> io::Result<bool> {
     Ok(OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(file.path()).is_ok())
 }
 
-/// The failure of a testcase that cannot have its files in `dir`.
+/// The failure of a testcase that cannot create its files in `dir`.
 ///
-/// Only the kind of the error is told: its text may hold the random name of a file, and failures
-/// are gathered by their reason.
+/// The reason contains only the kind of the error, because the text may contain the random name of
+/// a file, and knee groups failures by their reason.
 pub(crate) fn unusable_dir(dir: &Path, error: &io::Error) -> Failure {
     let on_tmpfs = dir == Path::new(TMPFS);
     let remedy = match error.kind() {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_or_read_only_directory_says_how_to_mend_it() {
+    fn the_error_for_a_full_or_read_only_directory_says_how_to_fix_it() {
         let remedy = |dir: &str, kind: io::ErrorKind| {
             let failure = unusable_dir(Path::new(dir), &kind.into());
             assert_eq!(failure.kind, FailureKind::CannotRun);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_machine_has_is_reported_with_numbers() {
+    fn an_unmet_requirement_is_reported_with_numbers() {
         let context = Context { dir: Path::new("/"), mode: Mode::Threads, tasks: 1 << 20 };
         let failure = check(Need::Memory(1 << 40), &context).unwrap_err();
         assert!(failure.reason.contains("MiB"), "{failure:?}");

@@ -1,10 +1,10 @@
-//! The noise floor of a machine: what A/A comparisons show here, kept for later runs.
+//! The noise floor of a machine: the result of A/A comparisons, kept for later runs.
 //!
-//! An A/A test of will-it-scale called 16 of 45 identical pairs different. `knee run --aa`
-//! measures how different two groups of rounds of the same thing look on this machine, per point,
-//! and keeps the answer in the user's state directory, in a file that grows with every A/A run
-//! (schemas/noise.schema.json). How much rounds differ depends on their length and on where the
-//! tasks sit: a floor holds for runs that are measured as it was.
+//! An A/A test of will-it-scale reported 16 of 45 identical pairs as different. `knee run --aa`
+//! measures, for each point, how much two groups of identical rounds differ on this machine. It
+//! adds the result to a file in the user's state directory (schemas/noise.schema.json). The
+//! difference depends on the length of rounds and on the placement of tasks, so a floor applies
+//! only to runs with the same conditions.
 
 use std::fs;
 use std::io;
@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::{Machine, Rounds, RunRecord, all_round_rates, round_rates};
 
-/// Version of the file that this knee writes. Files of version 1 do not say how their floors were
-/// measured, and are not read.
+/// Version of the file that this knee writes. Files of version 1 do not contain the conditions of
+/// their floors, so knee ignores them.
 pub const SCHEMA: u32 = 2;
 
 /// Default rounds of an A/A run: two groups as large as an ordinary run.
@@ -167,11 +167,11 @@ impl NoiseFloors {
         self.points.iter().find(|p| p.point == *point).map(|p| p.relative)
     }
 
-    /// The floors kept for the machine of `run` and measured as its points were; `None` where
-    /// there are none.
+    /// The saved floors for the machine of `run` that were measured under the same conditions as
+    /// its points; `None` if there are none.
     ///
     /// # Errors
-    /// Names the file, where there is one that cannot be used.
+    /// The file exists but cannot be used; the error names it.
     pub fn kept_for(run: &RunRecord) -> Result<Option<Self>, NoiseError> {
         let kept = read(&Machine::from(&run.environment))?;
         let shortest = |case: &CaseId| run.shortest_interval(case);
@@ -186,10 +186,10 @@ impl NoiseFloors {
         kept.measured_as(&origin.request, shortest)
     }
 
-    /// The floors in the text of the file `path`; `None` for a version that says too little.
+    /// Parses the floors in the text of the file `path`; `None` for a version without conditions.
     ///
     /// # Errors
-    /// Names the file, and the place in it.
+    /// The error names the file and the place in it.
     pub fn parse(text: &[u8], path: &Path) -> Result<Option<Self>, NoiseError> {
         let malformed = |reason: String| NoiseError::Malformed { path: path.to_owned(), reason };
         let value: serde_json::Value =
@@ -217,11 +217,11 @@ impl NoiseFloors {
         Self::new(self.machine, self.points)
     }
 
-    /// Keeps them for later runs, beside those that are kept for this machine already; returns
-    /// the file.
+    /// Saves these floors for later runs, together with the saved ones of this machine. Returns the
+    /// file.
     ///
     /// # Errors
-    /// Also if what is kept already cannot be read, and so would be lost.
+    /// The file cannot be written, or the saved floors cannot be read and would be lost.
     pub fn save(self) -> Result<PathBuf, NoiseError> {
         let file = file().ok_or(NoiseError::NoPlace)?;
         let named = |error| NoiseError::Io { path: file.clone(), error };
@@ -238,18 +238,19 @@ impl NoiseFloors {
         Ok(file)
     }
 
-    /// These, except where `newer` has measured the same.
+    /// These floors, with those of `newer` added. Of two floors for the same point and conditions,
+    /// the newer one stays.
     fn updated_by(mut self, newer: Self) -> Self {
         let again = |p: &PointNoise| {
             newer.points.iter().any(|n| n.point == p.point && n.conditions.alike(&p.conditions))
         };
         self.points.retain(|p| !again(p));
         self.points.extend(newer.points);
-        Self::new(self.machine, self.points).expect("the newer ones have points")
+        Self::new(self.machine, self.points).expect("the newer floors have points")
     }
 }
 
-/// All floors that are kept for `machine`.
+/// All saved floors of `machine`.
 fn read(machine: &Machine) -> Result<Option<NoiseFloors>, NoiseError> {
     let Some(path) = file() else { return Ok(None) };
     let text = match fs::read(&path) {
@@ -261,7 +262,7 @@ fn read(machine: &Machine) -> Result<Option<NoiseFloors>, NoiseError> {
     Ok(floors.filter(|floors| floors.machine == *machine))
 }
 
-/// Where the XDG base directory specification puts state.
+/// The file in the state directory of the XDG base directory specification.
 fn file() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state =
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aa_run_of_one_testcase_wiped_the_floors_of_all_others() {
+    fn an_aa_run_of_one_testcase_keeps_the_floors_of_the_others() {
         let kept = floors(&[noise("mmap1", SHORT, 0.10), noise("brk1", SHORT, 0.20)]);
         let newer = floors(&[noise("brk1", SHORT, 0.02), noise("dup1", SHORT, 0.04)]);
         let all = kept.updated_by(newer);
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_length_of_a_round_and_the_placement_count() {
+    fn only_round_length_and_placement_make_conditions_differ() {
         // 0.1 × 3 is not 0.3 in binary.
         let halves = Conditions { interval: 0.3, samples: 1, ..SHORT };
         assert!(SHORT.alike(&halves));
@@ -356,14 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn fewer_rounds_than_are_asked_for_have_no_floor() {
+    fn too_few_rounds_have_no_noise_floor() {
         let rates = |n: u32| vec![1.0; n as usize];
         assert_eq!(noise_floor(&rates(AA_ROUNDS_AT_LEAST - 1)), None);
         assert!(noise_floor(&rates(AA_ROUNDS_AT_LEAST)).is_some());
     }
 
     #[test]
-    fn the_committed_schema_is_that_of_the_code() {
+    fn the_committed_schema_matches_the_code() {
         use snapbox::{assert_data_eq, file};
         let text = format!("{:#}\n", noise_schema());
         assert_data_eq!(text, file!["../schemas/noise.schema.json"].raw());

@@ -1,22 +1,22 @@
-//! Parameters: what a testcase leaves open, as data.
+//! Parameters of testcases, as data.
 //!
-//! `read1@file=same` is the testcase `read1` whose tasks share one file. A [`Parameter`] is a list of
-//! [`Choice`]s with one key, the default first. [`Settings`] have one choice for each parameter that
-//! applies.
+//! `read1@file=same` is the testcase `read1` whose tasks share one file. A [`Parameter`] is a list
+//! of [`Choice`]s with one key, the default first. [`Settings`] have one choice for each parameter
+//! that applies.
 
 use knee_host::suggest::nearest;
 
 /// One value of a parameter, such as `file=same`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// What is chosen.
+    /// The parameter.
     pub key: &'static str,
-    /// How.
+    /// Its value.
     pub value: &'static str,
-    /// What that means, for `knee list`.
+    /// The meaning of the value, for `knee list`.
     pub meaning: &'static str,
-    /// The other parameter without which the key has no meaning, and its values that give it one.
-    /// Whoever chooses this without that one gets the first of these values.
+    /// Another parameter that this one requires, and the required values. If the other parameter is
+    /// not set, it gets the first of these values.
     pub only_with: Option<(&'static str, &'static [&'static str])>,
 }
 
@@ -24,13 +24,13 @@ pub struct Choice {
 pub type Parameter = &'static [Choice];
 
 impl Choice {
-    /// A value that goes with all others.
+    /// A value without requirements.
     pub const fn new(key: &'static str, value: &'static str, meaning: &'static str) -> Self {
         Self { key, value, meaning, only_with: None }
     }
 
-    /// The same, of a parameter that exists only if `key` is one of `values`. That parameter comes
-    /// before this one in the list of a testcase.
+    /// The same value of a parameter that applies only if `key` has one of `values`. The parameter
+    /// `key` precedes this one in the list of a testcase.
     pub const fn only_with(self, key: &'static str, values: &'static [&'static str]) -> Self {
         Self { only_with: Some((key, values)), ..self }
     }
@@ -50,7 +50,7 @@ pub enum ParameterError {
     Key {
         /// What was typed.
         key: String,
-        /// The keys there are.
+        /// The keys of the testcase.
         known: Vec<&'static str>,
     },
     /// The parameter has no such value.
@@ -60,7 +60,7 @@ pub enum ParameterError {
         key: &'static str,
         /// What was typed.
         value: String,
-        /// The values there are.
+        /// The values of the parameter.
         known: Vec<&'static str>,
     },
     /// Two values for one parameter.
@@ -69,14 +69,14 @@ pub enum ParameterError {
         /// The parameter.
         key: &'static str,
     },
-    /// A parameter that has no meaning with another choice.
+    /// A choice that another choice excludes.
     #[error("no {choice} with {other}, because it requires {}", .needed.join(" or "))]
     Without {
-        /// What was chosen.
+        /// The invalid choice.
         choice: String,
-        /// What else was chosen.
+        /// The choice that excludes it.
         other: String,
-        /// What would have been right.
+        /// The choices that it requires, one of which is enough.
         needed: Vec<String>,
     },
 }
@@ -98,13 +98,13 @@ fn suggestion(key: &str, value: &str, known: &[&str]) -> String {
 pub struct Settings(Vec<Choice>);
 
 impl Settings {
-    /// Those of what has no parameters.
+    /// The settings of a testcase without parameters.
     pub const NONE: Self = Self(Vec::new());
 
-    /// What `chosen`, pairs of key and value, and defaults for the rest come to.
+    /// The settings for `chosen`, pairs of key and value, with defaults for the other parameters.
     ///
     /// # Errors
-    /// The first pair that is unknown, repeats a key, or contradicts another.
+    /// A pair is unknown, repeats a key, or contradicts another.
     pub fn new<K: AsRef<str>>(
         parameters: &[Parameter],
         chosen: &[(K, K)],
@@ -147,7 +147,7 @@ impl Settings {
         self.0.iter().any(|choice| choice.key == *key && values.contains(&choice.value))
     }
 
-    /// Whether `choice` was made, or is the default.
+    /// Whether `choice` applies, explicitly or as the default.
     pub fn has(&self, choice: Choice) -> bool {
         self.value(choice.key) == Some(choice.value)
     }
@@ -157,8 +157,8 @@ impl Settings {
         self.0.iter().find(|choice| choice.key == key).map(|choice| choice.value)
     }
 
-    /// Key and value of what differs from the default, in the order of `parameters`. Settings that
-    /// do the same have the same.
+    /// Key and value of each choice that differs from the default, in the order of `parameters`.
+    /// Equivalent settings return the same pairs.
     pub fn params(&self, parameters: &[Parameter]) -> Vec<(String, String)> {
         let is_default = |choice: &&Choice| !parameters.iter().any(|p| p.first() == Some(*choice));
         let other = self.0.iter().filter(is_default);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_do_the_same_are_shown_alike() {
+    fn equivalent_settings_have_the_same_identity() {
         assert_eq!(shown(&[]).as_deref(), Ok(""));
         assert_eq!(shown(&[("map", "own"), ("flush", "eager")]).as_deref(), Ok(""));
         for same in
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_brings_the_one_that_it_needs() {
+    fn a_choice_selects_the_choice_that_it_requires() {
         let settings = Settings::new(PARAMETERS, &[("di", "epoch")]).unwrap();
         assert_eq!(settings.value("map"), Some("tree"));
         assert_eq!(settings.value("flush"), None);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_choice_is_refused_with_the_right_ones() {
+    fn the_error_for_a_wrong_choice_lists_the_valid_ones() {
         let error = |chosen: &[(&str, &str)]| shown(chosen).unwrap_err();
         assert_eq!(error(&[("dj", "mutex")]), "no parameter \"dj\": it has map, di, flush");
         assert_eq!(

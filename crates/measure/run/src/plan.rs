@@ -1,4 +1,4 @@
-//! What a run will do, and in which order.
+//! The points of a run and their order.
 
 use knee_results::{CaseId, Family, Mode, Order, PointId, Side};
 use schemars::JsonSchema;
@@ -102,20 +102,21 @@ impl Case {
         }
     }
 
-    /// The same on one side of a comparison, where both may otherwise have one identity.
+    /// The same case on one side of a comparison. Without a side, both could have the same
+    /// identity.
     pub fn on(self, side: Side) -> Self {
         Self { id: self.id.on(side), ..self }
     }
 
-    /// Whether it is a testcase of knee's own, and as fast as knee was compiled.
+    /// Whether it is a built-in testcase, whose speed depends on the build of knee.
     pub fn is_built_in(&self) -> bool {
         self.source == Source::BuiltIn {}
     }
 
-    /// Those of the modes that were asked for in which it is measured.
+    /// The requested modes in which it is measured.
     ///
-    /// One for threads only has no points with processes beside those with threads; where processes
-    /// alone were asked for it has them, and they say why it cannot run.
+    /// A testcase for threads only has points with threads alone. If only processes were requested,
+    /// it has points with processes, which fail with the reason.
     pub fn modes(&self, asked: &[Mode]) -> Vec<Mode> {
         match self.is_threads_only && asked.contains(&Mode::Threads) {
             true => vec![Mode::Threads],
@@ -124,7 +125,7 @@ impl Case {
     }
 }
 
-/// All points of `cases` in those of `modes` that they have, at each number of `tasks`.
+/// All points of `cases` in their modes among `modes`, at each task count of `tasks`.
 pub fn points(cases: &[Case], modes: &[Mode], tasks: &[u32]) -> Vec<PointId> {
     let mut points = Vec::new();
     for case in cases {
@@ -146,11 +147,12 @@ pub struct Turn {
     pub layout: u32,
 }
 
-/// The turns of round number `round`: each of `points` once, out of `all` that the run has.
-/// Depends only on the arguments, so that a resumed run goes on in the order it began.
+/// The turns of round number `round`: each of `points` once, where the run has `all` points in
+/// total. The order depends only on the arguments, so that a resumed run continues in the same
+/// order.
 pub fn turns(points: &[usize], all: usize, round: u32, order: Order, seed: u64) -> Vec<Turn> {
     let mut random = oorandom::Rand64::new(u128::from(seed) << 32 | u128::from(round));
-    // What is measured at one go, with one layout.
+    // The points of a group are measured one after the other, with one layout.
     let mut groups: Vec<Vec<usize>> = match order {
         Order::AsGiven | Order::Shuffled => points.iter().map(|&point| vec![point]).collect(),
         Order::InTurns => pairs(points, all, round),
@@ -168,12 +170,12 @@ pub fn turns(points: &[usize], all: usize, round: u32, order: Order, seed: u64) 
     turns
 }
 
-/// The point of the other side, of `all` that a run in turns has.
+/// The same point on the other side, in an interleaved run with `all` points.
 pub fn partner(point: usize, all: usize) -> usize {
     (point + all / 2) % all
 }
 
-/// Those of `points` that belong together, in the order of this round.
+/// The pairs among `points`, in the order of this round.
 fn pairs(points: &[usize], all: usize, round: u32) -> Vec<Vec<usize>> {
     (0..all / 2)
         .map(|before| {

@@ -1,11 +1,11 @@
-//! How fast the CPU itself is just now: a loop that neither enters the kernel nor uses memory.
+//! The current speed of the CPU itself, from a loop that neither enters the kernel nor uses memory.
 //!
-//! A virtual machine on a shared host, a laptop that gets warm, a governor that changes its mind:
-//! minutes apart the same core is five percent faster or slower, in everything it does alike. No
-//! number of rounds within a run shows that, and ten identical runs, compared in all 45 pairs,
-//! called 169 of 1440 points different. Each task therefore runs this loop before it starts, on
-//! its own CPU and while the others do; whoever compares two runs can tell a machine that was
-//! slower from a testcase that is.
+//! On a shared host, on a laptop that gets warm, or under a frequency governor, the same core can
+//! be five percent faster or slower a few minutes later, in everything alike. No number of rounds
+//! within a run shows that: of ten identical runs, compared in all 45 pairs, 169 of 1440 points
+//! differed. Each task therefore runs this loop before it starts, on its own CPU and at the same
+//! time as the others. A comparison of two runs can then separate a slower machine from a slower
+//! testcase.
 
 use std::hint::black_box;
 
@@ -14,9 +14,9 @@ use rustix::time::ClockId;
 
 /// Steps that are timed together: a tenth of a millisecond on a core of 4 GHz.
 const STEPS: usize = 14_000;
-/// How often; odd, for the median. An interrupt hits one or two.
+/// Number of measurements; odd, for the median. An interrupt affects one or two of them.
 const TIMES: usize = 11;
-/// Chains that do not wait for each other: enough to keep a wide core busy.
+/// Independent chains, enough to keep a wide core busy.
 const CHAINS: usize = 6;
 /// Words of the table: 4 KiB, which stay in the first-level cache.
 const WORDS: usize = 512;
@@ -34,9 +34,9 @@ pub(crate) fn speed() -> f64 {
     STEPS as f64 / times[TIMES / 2]
 }
 
-/// Several walks through a table at once, each step of which depends on the one before. One alone
-/// would show the clock of the core only; several also feel a neighbour on its other thread, which
-/// takes execution units away from everything that runs here.
+/// Walks through a table along several chains at once. Each step depends on the previous one of its
+/// chain. One chain would show only the clock of the core. Several also slow down if the sibling
+/// SMT thread uses execution units of the core.
 #[inline(never)]
 fn walk(seed: u64, table: &[u64; WORDS]) -> u64 {
     let mut chains: [u64; CHAINS] = std::array::from_fn(|nr| seed + nr as u64);

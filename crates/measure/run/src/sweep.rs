@@ -1,5 +1,7 @@
 //! The run itself: interleaved rounds of all points, until each has enough.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -68,13 +70,12 @@ struct Progress {
 impl Sweep<'_> {
     /// Measures all rounds that are not in `finished`, the rounds that the record already contains.
     pub fn run(&mut self, finished: &Rounds) -> Result<Ended, RecordError> {
-        let mut work = WorkDirs::new(&self.run.request.dir);
         let points = self.run.points();
         let mut progress = vec![Progress::default(); points.len()];
         for (point, progress) in points.iter().zip(&mut progress) {
             finished.of(point).for_each(|round| progress.take_in(round));
         }
-        let ended = self.all_rounds(&points, &mut progress, &mut work);
+        let ended = self.all_rounds(&points, &mut progress);
         self.run.end = Some(match &ended {
             Ok(Ended::Done) => RunEnd::Done,
             Ok(Ended::Interrupted(_)) => RunEnd::Interrupted,
@@ -91,15 +92,15 @@ impl Sweep<'_> {
         &mut self,
         points: &[PointId],
         progress: &mut [Progress],
-        work: &mut WorkDirs,
     ) -> Result<Ended, RecordError> {
         self.check_needs(points, progress)?;
+        let mut work = WorkDirs::new();
         let request = self.run.request.clone();
         for round in 0.. {
             if !progress.iter().any(|point| self.wants_more(point)) {
                 break;
             }
-            // A resumed run has early rounds behind it that no point wants any more.
+            // In a resumed run, all points may already have the early rounds.
             let open: Vec<usize> = (0..points.len())
                 .filter(|&i| self.wants_more(&progress[i]) && round >= progress[i].rounds)
                 .collect();
@@ -117,18 +118,21 @@ impl Sweep<'_> {
                 let later = going * request.rounds.saturating_sub(round + 1) as usize;
                 let all = done + open.len() - turn_nr + later;
                 self.observer.round(point, round, done, all, left);
-                match self.one_round(point, round, turn.layout, work)? {
-                    RoundOutcome::Done(round) => progress[turn.point].take_in(&round),
-                    RoundOutcome::Failed(failure) => {
-                        progress[turn.point].failed = true;
-                        if request.order == Order::InTurns {
-                            // One of a pair alone can be compared with nothing.
-                            progress[partner(turn.point, points.len())].failed = true;
-                        }
-                        self.give_up(point, round, failure)?;
+                let failure = match self.one_round(point, round, turn.layout, &mut work)? {
+                    Ok(round) => {
+                        progress[turn.point].take_in(&round);
+                        continue;
                     }
-                    RoundOutcome::Interrupted(signal) => return Ok(Ended::Interrupted(signal)),
+                    Err(Stopped::Interrupted(signal)) => return Ok(Ended::Interrupted(signal)),
+                    Err(Stopped::ByReceiver(error)) => Failure::runner(error.to_string()),
+                    Err(Stopped::Failed(failure)) => failure,
+                };
+                progress[turn.point].failed = true;
+                if request.order == Order::InTurns {
+                    // One side of a pair cannot be compared alone.
+                    progress[partner(turn.point, points.len())].failed = true;
                 }
+                self.give_up(point, round, failure)?;
             }
         }
         Ok(Ended::Done)
@@ -207,12 +211,13 @@ impl Sweep<'_> {
         round: u32,
         layout: u32,
         work: &mut WorkDirs,
-    ) -> Result<RoundOutcome, RecordError> {
+    ) -> Result<Result<RoundSummary, Stopped>, RecordError> {
         let case = self.case(point).clone();
         let on_tmpfs = self.needs(&case).is_ok_and(|needs| needs.contains(&Need::Tmpfs));
-        let (work, dir) = match work.begin_round(on_tmpfs) {
+        let parent = if on_tmpfs { TMPFS.into() } else { self.run.request.dir.clone() };
+        let (work, dir) = match begin_round(work, &parent) {
             Ok(begun) => begun,
-            Err(failure) => return Ok(RoundOutcome::Failed(failure)),
+            Err(failure) => return Ok(Err(failure.into())),
         };
         let job = self.job(&case, point, dir.clone(), layout);
         let mut summary = RoundSummary::default();
@@ -237,7 +242,7 @@ impl Sweep<'_> {
             })
         };
         if case.description.is_empty() && !said.is_empty() {
-            // Only a plug-in's own process knows what it calls itself.
+            // The description of a plug-in is known only after a runner has loaded it.
             if let Some(case) = self.run.cases.iter_mut().find(|c| c.id == case.id) {
                 case.description = said;
             }
@@ -248,17 +253,8 @@ impl Sweep<'_> {
             return Err(error);
         }
         self.writer.sync()?;
-        match result {
-            Ok(_) => Ok(match removed {
-                Ok(()) => RoundOutcome::Done(summary),
-                Err(error) => RoundOutcome::Failed(left_over(&dir, &error)),
-            }),
-            Err(Stopped::Failed(failure)) => Ok(RoundOutcome::Failed(failure)),
-            Err(Stopped::Interrupted(signal)) => Ok(RoundOutcome::Interrupted(signal)),
-            Err(Stopped::ByReceiver(error)) => {
-                Ok(RoundOutcome::Failed(Failure::runner(error.to_string())))
-            }
-        }
+        let removed = removed.map_err(|error| left_over(&dir, &error).into());
+        Ok(result.and(removed).map(|()| summary))
     }
 
     fn job(&self, case: &Case, point: &PointId, dir: PathBuf, layout: u32) -> Job {
@@ -291,7 +287,7 @@ impl Sweep<'_> {
         let round_seconds = |(point, progress): (&PointId, &Progress)| {
             let case = self.case(point);
             if let Source::Command { .. } = case.source {
-                // It takes as long as it took.
+                // The estimate is the mean of the rounds so far.
                 return (progress.rounds > 0)
                     .then(|| progress.seconds / f64::from(progress.rounds));
             }
@@ -304,12 +300,6 @@ impl Sweep<'_> {
         let share = left_in_round as f64 / points.len().max(1) as f64;
         Some(all * (later_rounds + share))
     }
-}
-
-enum RoundOutcome {
-    Done(RoundSummary),
-    Failed(Failure),
-    Interrupted(i32),
 }
 
 impl Progress {
@@ -343,32 +333,20 @@ pub fn spare_cpu(cpus: &[u32], tasks: u32, case: &Case) -> Option<u32> {
         .flatten()
 }
 
-/// The directories of a run, created on first use.
-struct WorkDirs {
-    parent: PathBuf,
-    disk: Option<WorkDir>,
-    tmpfs: Option<WorkDir>,
-}
+/// The directories of a run by their parents, created on first use.
+type WorkDirs = BTreeMap<PathBuf, WorkDir>;
 
-impl WorkDirs {
-    fn new(parent: &Path) -> Self {
-        Self { parent: parent.to_owned(), disk: None, tmpfs: None }
-    }
-
-    fn begin_round(&mut self, on_tmpfs: bool) -> Result<(&WorkDir, PathBuf), Failure> {
-        let (parent, work) = if on_tmpfs {
-            (Path::new(TMPFS), &mut self.tmpfs)
-        } else {
-            (self.parent.as_path(), &mut self.disk)
-        };
-        let failed = |error: io::Error| unusable_dir(parent, &error);
-        let work = match work {
-            Some(work) => work,
-            None => work.insert(WorkDir::create(parent).map_err(failed)?),
-        };
-        let dir = work.begin_round().map_err(failed)?;
-        Ok((work, dir))
-    }
+fn begin_round<'w>(
+    work: &'w mut WorkDirs,
+    parent: &Path,
+) -> Result<(&'w WorkDir, PathBuf), Failure> {
+    let failed = |error: io::Error| unusable_dir(parent, &error);
+    let work = match work.entry(parent.to_owned()) {
+        Entry::Occupied(work) => work.into_mut(),
+        Entry::Vacant(place) => place.insert(WorkDir::create(parent).map_err(failed)?),
+    };
+    let dir = work.begin_round().map_err(failed)?;
+    Ok((work, dir))
 }
 
 /// The severity of a failure for the run as a whole.

@@ -1,7 +1,7 @@
 //! The interface of knee to a running testcase: its number, the start gate, its counter.
 //!
 //! ```
-//! use knee_run::task::{Outcome, Task};
+//! use knee_run::{Outcome, Task};
 //!
 //! fn getppid(task: &Task<'_>) -> Outcome {
 //!     task.repeat(|| {
@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::area::{Area, SharedObject};
-// A testcase finds all it needs in one place.
-pub use crate::call::{During, TaskError, Whole, check};
+use crate::call::{During, TaskError};
 use crate::parameter::{Choice, Settings};
 use knee_host::affinity::pin;
 use knee_host::process::{exit_now, fork_bound};
@@ -35,44 +34,24 @@ pub type Outcome = Result<Infallible, TaskError>;
 
 /// One running copy of a testcase.
 pub struct Task<'a> {
+    /// Number of this task, from 0.
+    pub nr: usize,
+    /// Number of tasks of this point.
+    pub tasks: usize,
+    /// Processes or threads.
+    pub mode: Mode,
+    /// A value for each parameter of the testcase.
+    pub settings: &'a Settings,
+    /// A directory that all tasks of the point share, removed after the point.
+    pub dir: &'a Path,
     pub(crate) area: &'a Area,
-    pub(crate) nr: usize,
-    pub(crate) tasks: usize,
-    pub(crate) mode: Mode,
-    pub(crate) settings: &'a Settings,
-    pub(crate) dir: &'a Path,
     pub(crate) cpus: &'a [u32],
 }
 
 impl Task<'_> {
-    /// Number of this task, from 0.
-    pub fn nr(&self) -> usize {
-        self.nr
-    }
-
-    /// Number of tasks of this point.
-    pub fn tasks(&self) -> usize {
-        self.tasks
-    }
-
-    /// Processes or threads.
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    /// A value for each parameter of the testcase.
-    pub fn settings(&self) -> &Settings {
-        self.settings
-    }
-
     /// Whether it runs with this choice.
     pub fn has(&self, choice: Choice) -> bool {
         self.settings.has(choice)
-    }
-
-    /// A directory that all tasks of the point share, removed after the point.
-    pub fn dir(&self) -> &Path {
-        self.dir
     }
 
     /// A path in that directory that no other task uses.
@@ -145,8 +124,8 @@ pub(crate) fn seats(cpus: &[u32], settings: &Settings, nr: usize) -> Option<Seat
     let at = |i: usize| cpus.get(i % cpus.len().max(1)).copied();
     let (task, helper) = match settings.has(NEXT_CPU) {
         true => {
-            // Each lap around the CPUs is shifted by one, lest all tasks end up on the even CPUs
-            // and all helpers on the odd ones.
+            // Each lap around the CPUs is shifted by one, so that tasks do not all run on even CPUs
+            // and helpers on odd ones.
             let first = 2 * nr + 2 * nr / cpus.len().max(1);
             (first, first + 1)
         }
@@ -158,13 +137,13 @@ pub(crate) fn seats(cpus: &[u32], settings: &Settings, nr: usize) -> Option<Seat
 /// Exit status of a task that left its reason in its slot (EX_SOFTWARE of sysexits.h).
 const EXIT_TASK: i32 = 70;
 
-/// Ends the calling task with the status that says "the slot has the reason".
+/// Ends the calling task with the status that means that its slot contains the reason.
 pub(crate) fn exit_task() -> ! {
     exit_now(EXIT_TASK)
 }
 
-/// A task's counter. The count lives in a register and is published with a plain store: half a
-/// nanosecond, where an atomic read-modify-write in shared memory costs two to four.
+/// The counter of a task. The count stays in a register and is published with a plain store. That
+/// costs half a nanosecond; an atomic read-modify-write in shared memory costs two to four.
 pub struct Count<'a> {
     count: u64,
     published: &'a AtomicU64,
@@ -202,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_pair_sit_on_neighbours_and_laps_are_balanced() {
+    fn a_task_and_its_helper_run_on_adjacent_cpus_in_balanced_laps() {
         assert_eq!(seats_of(&[0, 1], NEXT_CPU, 2), [(0, 1), (1, 0)]);
         assert_eq!(seats_of(&[0, 1, 2, 3], NEXT_CPU, 3), [(0, 1), (2, 3), (1, 2)]);
     }

@@ -1,7 +1,8 @@
 //! What a testcase is: an endless loop of one operation.
 //!
-//! Names and meaning follow will-it-scale, so that figures compare. What a testcase leaves open, such
-//! as what its tasks share, is a [parameter](crate::parameter) of it: `read1@file=same`.
+//! Names and meaning follow will-it-scale, so that rates are comparable. Variants of a testcase,
+//! such as what its tasks share, are values of its [parameters](crate::parameter):
+//! `read1@file=same`.
 
 use std::path::Path;
 
@@ -9,8 +10,9 @@ use knee_results::Family;
 use serde::Serialize;
 
 use crate::area::SharedObject;
+use crate::call::TaskError;
 use crate::parameter::{Choice, Parameter, ParameterError, Settings};
-use crate::task::{Outcome, Task, TaskError};
+use crate::task::{Outcome, Task};
 
 /// What a rate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -95,7 +97,7 @@ pub struct Testcase {
 }
 
 impl Testcase {
-    /// A testcase with one line of set-up; `..` fills in the rest.
+    /// A testcase of `family` with the loop `run`, and defaults for the other fields.
     pub const fn new(family: Family, run: fn(&Task<'_>) -> Outcome) -> Self {
         Self {
             name: "",
@@ -116,7 +118,7 @@ impl Testcase {
     /// Its settings with these choices, pairs of key and value.
     ///
     /// # Errors
-    /// A pair that it does not have, or that contradicts another.
+    /// A pair is unknown, repeats a key, or contradicts another.
     pub fn settings<K: AsRef<str>>(&self, chosen: &[(K, K)]) -> Result<Settings, ParameterError> {
         Settings::new(self.parameters, chosen)
     }

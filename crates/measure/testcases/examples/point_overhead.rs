@@ -54,7 +54,7 @@ fn main() {
                     };
                     let start = Instant::now();
                     let mut measured = 0.0;
-                    Launcher::this_program()
+                    Launcher
                         .run(&job, &interrupt, &mut |_, sample| {
                             measured += sample.seconds;
                             Ok(())

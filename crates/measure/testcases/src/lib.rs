@@ -1,7 +1,7 @@
 //! The built-in testcases, a file for each loop.
 //!
-//! A testcase is a function that sets up, calls [`Task::start`](knee_run::task::Task::start) or
-//! [`Task::repeat`](knee_run::task::Task::repeat) and loops. Inside the loop there is the operation
+//! A testcase is a function that sets up, calls [`Task::start`](knee_run::Task::start) or
+//! [`Task::repeat`](knee_run::Task::repeat) and loops. Inside the loop there is the operation
 //! and nothing else: no allocation, no logging, no formatting. Its entry in the table at the head
 //! of the file says what a user sees in `knee list`.
 
@@ -52,7 +52,7 @@ pub const QUICK: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use knee_results::Family;
+    use knee_run::Family;
 
     use super::*;
 
@@ -63,7 +63,7 @@ mod tests {
         readseek1-3 sched_yield select1 signal1 tlb_flush1-3 unix1 unlink1-2 write1 writeseek1-3";
 
     #[test]
-    fn every_testcase_of_will_it_scale_and_its_fork_is_there() {
+    fn every_testcase_of_will_it_scale_and_its_fork_exists() {
         for range in OF_WILL_IT_SCALE.split_whitespace() {
             let (first, last) = range.split_once('-').unwrap_or((range, ""));
             assert!(CATALOGUE.find(first).is_some(), "{first}");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_choice_of_every_testcase_can_be_made() {
+    fn every_choice_of_every_testcase_can_be_selected() {
         for testcase in CATALOGUE.all() {
             for choice in testcase.parameters.iter().copied().flatten() {
                 let settings = testcase.settings(&[(choice.key, choice.value)]).unwrap();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_of_a_design_is_one_of_freebsd_11_but_for_that() {
+    fn one_choice_of_an_older_design_leaves_the_rest_as_in_freebsd_11() {
         let id = |word: &str| CATALOGUE.select(&[word]).unwrap()[0].id().to_string();
         assert_eq!(id("vm_mmap1@di=mutex,rmap=pv"), "vm_mmap1@map=tree");
         assert_eq!(id("vm_mmap1@di=epoch"), "vm_mmap1@map=tree,di=epoch");

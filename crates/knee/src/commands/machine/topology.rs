@@ -126,7 +126,7 @@ fn as_text(topology: &Topology, placements: &[Placement], quota: Option<f64>) ->
             Placement::None => format!("not pinned, up to {} tasks", order.len()),
             _ => in_words(&order, columns),
         };
-        lines.push(format!("  {:<9} {order}", placement.name()));
+        lines.push(format!("  {placement:<9} {order}"));
     }
     if lines.iter().any(|line| line.ends_with('…')) {
         lines.push("  --placement NAME shows the complete order".to_owned());

@@ -119,7 +119,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         taken: 0,
         total: 0.0,
     };
-    let result = Launcher::this_program().run(&job, &interrupt, &mut |description, measured| {
+    let result = Launcher.run(&job, &interrupt, &mut |description, measured| {
         output.sample(description, &measured.rates)
     });
     match result {

@@ -84,7 +84,7 @@ fn filters(reading: &Reading) -> Markup {
             @if modes.len() > 1 {
                 (select("mode", "Mode", "both", Mode::ALL.map(|m| (m.as_str(), m.as_str())).to_vec()))
             }
-            (select("verdict", "Scaling", "all", Verdict::ALL.into_iter()
+            (select("verdict", "Scaling", "all", Verdict::ALL.iter()
                 .filter(|v| found.contains(v)).map(|v| (v.as_str(), v.words())).collect()))
             @if reading.compares() {
                 (select("change", "Change", "all",

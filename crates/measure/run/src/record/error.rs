@@ -13,11 +13,12 @@ pub enum RecordError {
     /// A file or directory that cannot be used.
     #[error("cannot {access} {}: {error}{}", .path.display(), advice(*.access, .error))]
     Io {
-        /// What was tried.
+        /// The kind of access.
         access: Access,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said; part of the message, and no `source` that would repeat it.
+        /// The system's error. It is part of the message, and not a `source`, which would repeat
+        /// it.
         error: io::Error,
     },
     /// The directory for a new record is in use.
@@ -41,7 +42,7 @@ pub enum RecordError {
         /// The directory.
         dir: PathBuf,
     },
-    /// Not what knee writes.
+    /// A line that knee does not write.
     #[error("{}:{line}: {reason}", .path.display())]
     Malformed {
         /// The file.
@@ -51,7 +52,7 @@ pub enum RecordError {
         /// What is wrong.
         reason: String,
     },
-    /// What knee writes, with numbers that it never does.
+    /// A number that knee never writes.
     #[error("{}: {reason}", .path.display())]
     Implausible {
         /// The file.
@@ -59,10 +60,10 @@ pub enum RecordError {
         /// Which field, and what is wrong with it.
         reason: String,
     },
-    /// Less than the record says it has.
+    /// Samples of measured rounds are missing.
     #[error(transparent)]
     Lacking(#[from] Lacking),
-    /// A format of another time.
+    /// Another version of the format.
     #[error("{} has schema {found}, but this knee reads {SCHEMA}; use the knee that wrote it",
             .path.display())]
     Schema {
@@ -73,8 +74,8 @@ pub enum RecordError {
     },
 }
 
-/// Rounds that a complete run has measured, and that are not in its file of samples: it has been cut
-/// off, or lines of it are gone.
+/// A complete run whose file of samples lacks rounds, because it was truncated or lines were
+/// removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} lacks {missing} of the {of} rounds listed as measured in run.json, the first for {}; to \
@@ -88,31 +89,22 @@ pub struct Lacking {
     pub dir: PathBuf,
     /// How many rounds are missing.
     pub missing: u64,
-    /// How many there should be at least.
+    /// How many rounds there should be at least.
     pub of: u64,
-    /// The first point that lacks any.
+    /// The first point with missing rounds.
     pub first: PointId,
 }
 
-/// What was to be done with a file or directory of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A kind of access to a file or directory of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Access {
     /// Begin a record.
     Create,
-    /// Add to one that is there.
+    /// Continue an existing record.
     Write,
-    /// Look at it.
+    /// Read it.
     Read,
-}
-
-impl std::fmt::Display for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Create => "create",
-            Self::Write => "write",
-            Self::Read => "read",
-        })
-    }
 }
 
 fn advice(access: Access, error: &io::Error) -> &'static str {

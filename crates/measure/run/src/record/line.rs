@@ -1,4 +1,4 @@
-//! A line of `samples.jsonl` as it is read.
+//! Reading a line of `samples.jsonl`.
 
 use knee_results::{CaseId, CpuShares, Mark, Mode, PointId};
 use knee_stats::Spread;
@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::SampleLine;
 use crate::job::Phase;
 
-/// The fields of [`SampleLine`], without the nesting: serde reads flattened fields through a map of
-/// their names, which takes a quarter of the time of `knee compare`.
+/// The fields of [`SampleLine`] without nesting. Serde reads flattened fields through a map of
+/// their names, which takes a quarter of the run time of `knee compare`.
 #[derive(Deserialize)]
 pub(super) struct Line {
     testcase: CaseId,
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_as_its_schema_says() {
+    fn a_line_is_read_as_its_schema_describes() {
         let text = r#"{"testcase":"read1@file=same","mode":"threads","tasks":2,"round":1,"sample":0,
             "phase":"measure","seconds":0.2,"total":30.0,"min":10.0,"max":20.0,"mean":15.0,
             "stddev":5.0,"fairness":0.9,"rates":[10.0,20.0],"cpu":null,"marks":["late"]}"#;

@@ -9,17 +9,17 @@ use rustix::io::Errno;
 
 use super::{Access, RecordError};
 
-/// Held for as long as a record is written. The kernel ends it with the process, however that
-/// dies, so that a record whose knee was killed can be resumed at once.
+/// A lock that is held while a record is written. The kernel releases it when the process dies, so
+/// that the record of a killed knee can be resumed at once.
 pub(super) struct Lock {
     directory: File,
 }
 
 impl Lock {
-    /// Takes the directory of a record, unless another knee has it.
+    /// Locks the directory of a record, unless another knee holds the lock.
     ///
-    /// The directory itself is locked: its files are replaced while the record is written, and a
-    /// file for the lock alone would be litter in a record.
+    /// The lock is on the directory itself, because the files in it are replaced while the record
+    /// is written. A separate lock file would remain in the record.
     pub(super) fn take(dir: &Path) -> Result<Self, RecordError> {
         let directory = File::open(dir).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => RecordError::NoRecord { dir: dir.to_owned() },
@@ -27,15 +27,16 @@ impl Lock {
         })?;
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Err(RecordError::InUse { dir: dir.to_owned() }),
-            // NFS cannot lock what is not open for writing, which a directory never is. Measuring
-            // without the lock is better than not at all.
+            // NFS cannot lock a file that is not open for writing, and a directory never is.
+            // Measuring without the lock is better than not measuring.
             _ => Ok(Self { directory }),
         }
     }
 }
 
 impl Drop for Lock {
-    /// Closing the directory would leave the lock to a child that is between fork and exec.
+    /// Unlocks explicitly: after a close alone, a child between fork and exec would still hold the
+    /// lock.
     fn drop(&mut self) {
         let _ = flock(&self.directory, FlockOperation::Unlock);
     }

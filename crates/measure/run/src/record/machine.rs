@@ -1,4 +1,4 @@
-//! Which machine numbers hold for.
+//! The machine that measurements apply to.
 
 use std::fmt;
 

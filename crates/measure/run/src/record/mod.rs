@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! runs/2026-11-21T090000Z/
-//!   run.json        what was asked, the machine, how it ended        (schemas/run.schema.json)
+//!   run.json        the request, the machine, how the run ended      (schemas/run.schema.json)
 //!   samples.jsonl   one line per measured interval                   (schemas/sample.schema.json)
 //! ```
 //!
 //! `run.json` is replaced atomically. `samples.jsonl` grows by whole lines, each written with one
-//! system call as soon as it is measured: whatever kills knee, at most the sample in progress is
-//! lost. After each round the file is flushed to the disk, so that a crash of the machine costs at
-//! most a round; not after each sample, because that would disturb the next one.
+//! system call as soon as the sample is measured. If knee is killed, at most the sample in progress
+//! is lost. The file is flushed to the disk after each round, so that a crash of the machine loses
+//! at most a round. A flush after each sample would disturb the next one.
 //!
 //! The directory is locked while a record is written, so that two runs never write into one.
 
@@ -33,7 +33,6 @@ pub use error::{Access, Lacking, RecordError};
 pub use machine::Machine;
 pub use paused::Paused;
 pub use reader::Record;
-pub use results::measured;
 pub use round::{RoundSummary, Rounds, all_round_rates, round_rates};
 pub use sides::InTurns;
 pub use writer::Writer;
@@ -94,17 +93,17 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// What is called `id`.
+    /// The case with the identity `id`.
     pub fn case(&self, id: &CaseId) -> Option<&Case> {
         self.cases.iter().find(|case| case.id == *id)
     }
 
-    /// The shortest useful interval of what is called `id`, in seconds.
+    /// The shortest useful interval of the case `id`, in seconds.
     pub fn shortest_interval(&self, id: &CaseId) -> f64 {
         self.case(id).map_or(0.0, |case| case.min_interval)
     }
 
-    /// A run that is about to begin on this machine.
+    /// The description of a run that begins now on this machine.
     pub fn new(request: Request, cases: Vec<Case>) -> Self {
         Self {
             schema: SCHEMA,
@@ -117,7 +116,7 @@ impl RunRecord {
         }
     }
 
-    /// All points, in the order asked for.
+    /// All points, in the requested order.
     pub fn points(&self) -> Vec<PointId> {
         crate::plan::points(&self.cases, &self.request.modes, &self.request.tasks)
     }
@@ -154,7 +153,7 @@ pub struct SampleLine {
 }
 
 impl SampleLine {
-    /// The line for what a runner measured, in units of `steps` steps.
+    /// The line for a sample of a runner, in units of `steps` steps. `None` without tasks.
     pub fn new(
         point: &PointId,
         round: u32,

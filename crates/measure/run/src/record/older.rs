@@ -1,15 +1,15 @@
-//! What records of before 2026-11-23 do not say of their cases, because the knee that wrote them
-//! looked it up.
+//! Fields of cases that records from before 2026-11-23 do not contain, because knee then looked
+//! them up.
 
 use knee_results::Family;
 use serde_json::Value;
 
 use super::RunRecord;
 
-/// The testcases whose helper is on the next CPU unless their name says otherwise.
+/// Prefix of the testcases whose helper runs on the next CPU by default.
 const PAIRED: &str = "tcp_loopback";
 
-/// Fills in what `json`, the text of `run`, leaves out.
+/// Fills in the fields of `run` that its text `json` does not contain.
 pub(super) fn complete(run: &mut RunRecord, json: &Value) {
     for (nr, case) in run.cases.iter_mut().enumerate() {
         let lacks = |field: &str| json["cases"][nr].get(field).is_none();

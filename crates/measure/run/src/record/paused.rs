@@ -1,4 +1,4 @@
-//! A record that somebody wants to go on with.
+//! A record that is about to be continued.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use super::lock::Lock;
 use super::writer::to_line;
 use super::{Access, Record, RecordError, Rounds, RunRecord, SAMPLES_FILE, Writer};
 
-/// A record that nobody writes, kept from others. It has not been changed yet, so that whoever
-/// finds that it cannot be continued here leaves it as it was.
+/// A locked record that no run is writing. It has not been changed, so a caller that cannot
+/// continue it leaves it as it was.
 pub struct Paused {
     record: Record,
     lock: Lock,
@@ -22,14 +22,14 @@ impl Paused {
         Ok(Self { record: Record::open(dir)?, lock })
     }
 
-    /// What was asked for, on which machine, and how it ended.
+    /// The description of the run.
     pub fn run(&self) -> &RunRecord {
         &self.record.run
     }
 
-    /// Goes on with it. Samples of rounds that were not finished are dropped, so that these rounds
-    /// can be taken again; failures are forgotten, because whoever resumes has mended them, or
-    /// wants to know that they happen again.
+    /// Continues the record. Drops the samples of unfinished rounds, so that these rounds can be
+    /// measured again. Clears the failures, because the user has fixed their causes or wants to
+    /// know whether they recur.
     pub fn go_on(self) -> Result<(Writer, RunRecord, Rounds), RecordError> {
         let Self { record, lock } = self;
         let finished = record.rounds_left()?;
@@ -42,7 +42,8 @@ impl Paused {
                 kept.write_all(&to_line(&line)).map_err(failed)?;
             }
         }
-        // First the samples: with its failures forgotten, a round that hung at its end would count.
+        // Replaces the samples before the description: without its failure, a round that hung at
+        // its end would count.
         kept.persist().map_err(failed)?;
         let mut run = record.run;
         run.failures.clear();

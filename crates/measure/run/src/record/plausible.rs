@@ -1,8 +1,7 @@
-//! Numbers that no run of knee can have written, though JSON can hold them.
+//! Rejects numbers that are valid JSON but that no run of knee writes.
 //!
-//! Left alone they would make nonsense of a table, or a panic far from the file that holds them:
-//! a sum that overflows is NaN after one more step, and a time of less than nothing is no
-//! `Duration`.
+//! Otherwise they would cause meaningless tables, or a panic far from the file: a sum that
+//! overflows becomes NaN in the next step, and a negative time cannot be converted to a `Duration`.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -12,16 +11,16 @@ use knee_stats::Spread;
 
 use super::{RunRecord, SampleLine};
 
-/// Four months: beyond every interval and patience that can be asked for.
+/// Four months: more than any interval or timeout that a user can request.
 const MAX_SECONDS: f64 = 1e7;
-/// Ten times as many as can be asked for; whoever goes through them all has to come to an end.
+/// Ten times the maximum that a user can request; a loop over all rounds must end.
 const ROUNDS: RangeInclusive<u32> = 1..=1_000_000;
-/// No clock tells shorter intervals.
+/// The resolution of the clocks.
 const MIN_SECONDS: f64 = 1e-9;
-/// Shares are quotients of clock ticks, of which two readings may not be of the same instant.
+/// Shares are quotients of clock ticks whose readings may not be from the same instant.
 const SHARE: RangeInclusive<f64> = -1.0..=100.0;
 
-/// What is wrong with `run.json`, by the name of the field.
+/// Checks `run.json`; the error names the field.
 pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
     let request = &run.request;
     within("request.interval", request.interval, MIN_SECONDS..=MAX_SECONDS)?;
@@ -53,7 +52,7 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
     }
 }
 
-/// What is wrong with a line of `samples.jsonl`.
+/// Checks a line of `samples.jsonl`; the error names the field.
 pub(super) fn check_sample(line: &SampleLine) -> Result<(), String> {
     within("seconds", line.seconds, MIN_SECONDS..=MAX_SECONDS)?;
     let Spread { total, min, max, mean, stddev, fairness } = line.spread;

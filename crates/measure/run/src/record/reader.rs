@@ -14,7 +14,7 @@ use super::older;
 use super::plausible::{check_run, check_sample};
 use super::{Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine};
 
-/// A record on disk: its description in memory, its samples read as they are asked for.
+/// A record on disk. Its description is in memory; its samples are read on demand.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// `run.json`.
@@ -48,8 +48,8 @@ impl Record {
         Ok(Self { run, dir: dir.to_owned() })
     }
 
-    /// The samples, in the order in which they were taken. A last line without an end is a sample
-    /// that was being written when knee was killed, and is left out.
+    /// The samples, in the order of measurement. Skips an incomplete last line, a sample that was
+    /// being written when knee was killed.
     pub fn samples(
         &self,
     ) -> Result<impl Iterator<Item = Result<SampleLine, RecordError>> + use<>, RecordError> {
@@ -64,18 +64,17 @@ impl Record {
             number += 1;
             match reader.read_until(b'\n', &mut text) {
                 Err(error) => Some(Err(RecordError::io(Access::Read, &path, error))),
-                // The end of the line is no part of it: what is missing at it is not in the next.
+                // Without its end, so that an error at the end of the line has this line number.
                 Ok(_) => Some(sample(text.strip_suffix(b"\n")?, &points, &path, number)),
             }
         }))
     }
 
-    /// The rounds that were measured to the end.
-    ///
-    /// A round in which a task died or hung is not among them, whatever it counted until then.
+    /// The rounds that were measured to the end. A round in which a task died or hung is not
+    /// finished.
     ///
     /// # Errors
-    /// Also where a complete run lacks rounds.
+    /// The record cannot be read, or it is complete but lacks rounds.
     pub fn finished_rounds(&self) -> Result<Rounds, RecordError> {
         let rounds = self.rounds_left()?;
         match self.lacking(&rounds) {
@@ -84,8 +83,7 @@ impl Record {
         }
     }
 
-    /// As [`finished_rounds`](Self::finished_rounds), but what is left of a record that has lost
-    /// some.
+    /// Like [`finished_rounds`](Self::finished_rounds), but accepts a record that has lost rounds.
     pub fn rounds_left(&self) -> Result<Rounds, RecordError> {
         let mut rounds = Rounds::default();
         for line in self.samples()? {
@@ -99,7 +97,7 @@ impl Record {
         Ok(rounds)
     }
 
-    /// What is missing in `rounds` if this run is complete.
+    /// The rounds that are missing in `rounds`, if this run is complete.
     pub fn lacking(&self, rounds: &Rounds) -> Option<Lacking> {
         if !self.run.complete || !self.run.failures.is_empty() {
             return None;

@@ -12,8 +12,8 @@ use super::{Record, RecordError, RoundSummary, Rounds, RunRecord, round_rates};
 use crate::job::{Score, Source};
 use crate::plan::Case;
 
-/// What was measured of `point`, by its rounds.
-pub fn measured<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Measured {
+/// The measurements of a point, from its rounds.
+fn measured<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Measured {
     let mut marks = BTreeMap::new();
     for (mark, n) in rounds.clone().flat_map(|round| &round.marks) {
         *marks.entry(*mark).or_insert(0) += n;
@@ -40,7 +40,7 @@ pub fn measured<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> M
 }
 
 impl RunRecord {
-    /// Where and how its results were taken.
+    /// Where and how its results were measured.
     pub(super) fn origin(&self) -> Origin {
         Origin {
             environment: self.environment.clone(),
@@ -49,7 +49,7 @@ impl RunRecord {
         }
     }
 
-    /// The curves of the finished `rounds`, in the order in which they were asked for.
+    /// The curves of the finished `rounds`, in the requested order.
     pub fn curves(&self, rounds: &Rounds) -> Vec<Curve> {
         let mut curves: Vec<(PointId, Vec<Point>)> = Vec::new();
         for id in self.points() {
@@ -66,7 +66,8 @@ impl RunRecord {
 }
 
 impl Record {
-    /// All that was measured, or should have been; `source` is how the user named the record.
+    /// All requested points, measured or not; `source` is the path of the record as the user typed
+    /// it.
     ///
     /// # Errors
     /// The record cannot be read, or a complete one lacks rounds.
@@ -97,7 +98,7 @@ impl Record {
     }
 }
 
-/// What is known of a case.
+/// The information about a case that results contain.
 pub(super) fn case_info(case: &Case) -> CaseInfo {
     CaseInfo {
         family: Some(case.family),

@@ -1,4 +1,4 @@
-//! What is kept in memory of a round, however many samples it has.
+//! The summary of a round, whose size does not depend on the sample count.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use knee_stats::Spread;
 use super::SampleLine;
 use crate::job::Phase;
 
-/// The measured samples of one round of one point, added up.
+/// The sums over the measured samples of one round of a point.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RoundSummary {
     /// Number of samples that count.
@@ -75,14 +75,14 @@ impl RoundSummary {
         }
     }
 
-    /// The rate of the round by its unmarked samples: units over time. `None` where most are
-    /// marked: a wait is booked when it ends, so the sample beside a marked one may have lost its
-    /// CPU too, and be the worst of all.
+    /// The rate of the round from its unmarked samples: units divided by time. `None` if most
+    /// samples are marked. The kernel accounts for a wait when it ends, so an unmarked sample next
+    /// to a marked one may have lost its CPU too, and have the lowest rate of all.
     pub fn clean_rate(&self) -> Option<f64> {
         self.clean.rate().filter(|_| 2 * self.marked <= self.samples)
     }
 
-    /// The rate of the round by all its samples, disturbed or not.
+    /// The rate of the round from all its samples, disturbed or not.
     pub fn rate(&self) -> Option<f64> {
         self.all.rate()
     }
@@ -97,21 +97,20 @@ impl RoundSummary {
         (self.samples > 0).then(|| self.fairness / self.samples as f64)
     }
 
-    /// Where the CPUs of the point were, averaged over the samples.
+    /// How the CPUs of the point spent their time, averaged over the samples.
     pub fn cpu(&self) -> Option<CpuShares> {
         (self.cpu_samples > 0).then(|| self.cpu / self.cpu_samples as f64)
     }
 }
 
-/// The rates of the rounds of a point: of those with unmarked samples, or of all by all their
-/// samples where no round has any. Rounds that were disturbed from end to end share the
-/// disturbance, and must not outvote clean ones.
+/// The rates of the rounds of a point. Disturbed rounds count only if no round is clean: they share
+/// the disturbance, and must not outvote the clean ones.
 pub fn round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Vec<f64> {
     let clean: Vec<f64> = rounds.clone().filter_map(RoundSummary::clean_rate).collect();
     if clean.is_empty() { all_round_rates(rounds) } else { clean }
 }
 
-/// The rates of all rounds of a point by all their samples, disturbed or not.
+/// The rates of all rounds of a point from all their samples, disturbed or not.
 pub fn all_round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary>) -> Vec<f64> {
     rounds.filter_map(RoundSummary::rate).collect()
 }
@@ -123,7 +122,7 @@ pub struct Rounds(BTreeMap<PointId, BTreeMap<u32, RoundSummary>>);
 impl Rounds {
     /// Adds a sample to its round.
     pub fn add(&mut self, line: &SampleLine) {
-        // A line names its point; most of the time the point is known.
+        // Clones the point only for its first line.
         let rounds = match self.0.get_mut(&line.point) {
             Some(rounds) => rounds,
             None => self.0.entry(line.point.clone()).or_default(),
@@ -141,12 +140,12 @@ impl Rounds {
         self.0.get(point)?.get(&round)
     }
 
-    /// Whether this round of `point` is among them.
+    /// Whether round number `round` of `point` exists.
     pub fn contains(&self, point: &PointId, round: u32) -> bool {
         self.get(point, round).is_some()
     }
 
-    /// Keeps the rounds for which `keep` says so.
+    /// Keeps the rounds for which `keep` returns true.
     pub(super) fn retain(&mut self, keep: impl Fn(&PointId, u32, &RoundSummary) -> bool) {
         for (point, rounds) in &mut self.0 {
             rounds.retain(|&nr, round| keep(point, nr, round));

@@ -1,4 +1,4 @@
-//! Results of a run that measured two sides in turns (`knee ab`), round by round.
+//! Results of a run that measured two sides in interleaved rounds (`knee ab`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,19 +11,19 @@ use super::{Record, RecordError, Rounds};
 use crate::job::{Command, Source};
 use crate::plan::{Case, partner};
 
-/// Both sides of a run in turns, and what their comparison says.
+/// Both sides of an interleaved run, and their comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InTurns {
-    /// What the other is compared with.
+    /// The baseline.
     pub before: Results,
-    /// The other.
+    /// The candidate.
     pub after: Results,
     /// Their comparison, pair by pair.
     pub compared: Compared,
 }
 
 impl InTurns {
-    /// Compares the finished rounds of `record`; `None` for a run of another order.
+    /// Compares the finished rounds of `record`; `None` if the run is not interleaved.
     pub fn of(record: &Record, options: &CompareOptions) -> Result<Option<Self>, RecordError> {
         let run = &record.run;
         let points = run.points();
@@ -92,7 +92,8 @@ fn side(case: &Case, name: &CaseId) -> Results {
     results
 }
 
-/// A command has a task count only where it takes one, and it has no mode.
+/// The key of a point. A command has no mode, and a task count only if its line contains
+/// [`Command::TASKS`].
 fn key(name: &CaseId, point: &PointId, case: &Case) -> Key {
     let command = match &case.source {
         Source::Command { command } => Some(command),
@@ -106,8 +107,8 @@ fn key(name: &CaseId, point: &PointId, case: &Case) -> Key {
     }
 }
 
-/// The rates of the rounds that both points have finished. As everywhere, rounds that were
-/// disturbed from end to end count only where there are no others.
+/// The rates of the rounds that both points have finished. Disturbed rounds count only if there are
+/// no others.
 fn pairs_of(finished: &Rounds, points: [&PointId; 2], rounds: u32) -> Vec<(f64, f64)> {
     let both =
         |round: u32| Some((finished.get(points[0], round)?, finished.get(points[1], round)?));

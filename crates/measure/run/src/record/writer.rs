@@ -1,4 +1,4 @@
-//! Writing a record so that nothing already measured can be lost.
+//! Writing a record so that no completed measurement is lost.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -10,7 +10,7 @@ use knee_results::RUN_FILE;
 use super::lock::Lock;
 use super::{Access, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
 
-/// An open record; nobody else can write it meanwhile.
+/// An open record, locked against other writers.
 pub struct Writer {
     dir: PathBuf,
     _lock: Lock,
@@ -20,12 +20,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes the directory `dir`, which must not exist or be empty, and writes the description of
-    /// a run that has just begun. Where that fails, nothing new is left.
+    /// Creates the directory `dir`, which must be missing or empty, and writes the description of a
+    /// run that has just begun. On an error, no new file or directory remains.
     pub fn create(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
         let new: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
         let begun = Self::begin(dir, run);
-        // A directory that another knee has made and locked meanwhile is about to be filled.
+        // Another knee may have created and locked the directory meanwhile, and will write to it.
         if !matches!(begun, Ok(_) | Err(RecordError::InUse { .. })) {
             for dir in new {
                 let _ = fs::remove_dir(dir);
@@ -54,7 +54,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Goes on in `dir`, which holds whole lines of samples, with what `run` says now.
+    /// Continues in `dir`, which contains whole lines of samples, with the description `run`.
     pub(super) fn go_on(dir: PathBuf, lock: Lock, run: &RunRecord) -> Result<Self, RecordError> {
         let path = dir.join(SAMPLES_FILE);
         let failed = |e| RecordError::io(Access::Write, &path, e);
@@ -86,7 +86,7 @@ impl Writer {
     pub fn append(&mut self, line: &SampleLine) -> Result<(), RecordError> {
         let text = to_line(line);
         if let Err(error) = self.samples.write_all(&text) {
-            // Half a line on a full disk would be the start of the next one.
+            // Removes the part of the line that was written before the disk was full.
             let _ = self.samples.set_len(self.length);
             return Err(RecordError::io(Access::Write, &self.dir.join(SAMPLES_FILE), error));
         }

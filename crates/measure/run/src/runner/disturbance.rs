@@ -17,7 +17,8 @@ pub(super) struct RunDelays {
 }
 
 impl RunDelays {
-    /// Watches (process, thread) pairs; where the kernel keeps no such record, they never wait.
+    /// Watches (process, thread) pairs. If the kernel does not provide schedstat, the waiting time
+    /// is 0.
     pub(super) fn watch(threads: impl Iterator<Item = (i32, i32)>) -> Self {
         let files: Vec<_> = threads
             .map(|(pid, tid)| File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok())
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_time_since_the_last_call() {
+    fn shares_cover_the_time_since_the_last_call() {
         let stat =
             file("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n");
         let own = stat.try_clone().unwrap();

@@ -60,7 +60,8 @@ impl Loaded {
         }
     }
 
-    /// Whether tasks wait for their CPU by design. A plug-in says so by [`new_task`](super::plugin::new_task).
+    /// Whether tasks wait for their CPU by design. For a plug-in, a call of
+    /// [`new_task`](super::plugin::new_task) shows it.
     pub(super) fn has_helpers(&self) -> bool {
         match self {
             Self::BuiltIn(selected) => selected.testcase.has_helpers,

@@ -5,12 +5,12 @@
 //!      ◀── events ───────────          └─ fork ──▶ one process, n threads
 //! ```
 //!
-//! The runner has one thread and never runs the loop itself, so that it can always end its tasks
-//! with SIGKILL and clean up after them: asking a thread to stop in the middle of `malloc` hangs
-//! for ever. It notices at once when knee goes away (its input is closed), when a task dies
-//! (SIGCHLD) and when all are ready (the bell), because it sleeps in one `poll` over all of them.
-//! Being single-threaded also keeps the C library in its single-threaded mode in process tasks,
-//! as it is in an ordinary program.
+//! The runner has one thread and never runs the loop itself, so that it can always kill its tasks
+//! with SIGKILL and clean up after them; a thread that is cancelled in the middle of `malloc` can
+//! hang forever. The runner sleeps in one `poll`, which returns at once when knee exits (its input
+//! is closed), when a task dies (SIGCHLD) and when all tasks are ready (the bell). With a
+//! single-threaded runner, the C library stays in its single-threaded mode in process tasks, as in
+//! an ordinary program.
 
 mod disturbance;
 mod loaded;
@@ -43,17 +43,23 @@ const HUNG_AFTER_PER_TASK: Duration = Duration::from_millis(30);
 /// Additional time for each task.
 const READY_TIMEOUT_PER_TASK: Duration = Duration::from_millis(20);
 
-/// How a round ended.
-enum End {
-    Complete,
-    Stopped,
+/// Why a round ended early.
+enum Stop {
+    /// knee no longer wants the result.
+    Unwanted,
     Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
 }
 
 /// The main function of a runner: reads a job from standard input, runs it, and reports events on
 /// standard output. Returns the exit status.
 pub fn main(catalogue: Catalogue) -> i32 {
-    // It was started as /proc/self/exe, and its tasks would be called `exe` by all tools.
+    // It was started as /proc/self/exe, so tools would show its tasks as `exe`.
     let _ = rustix::thread::set_name(c"knee");
     let (mut link, job) = match Link::open() {
         Ok(opened) => opened,
@@ -64,28 +70,23 @@ pub fn main(catalogue: Catalogue) -> i32 {
             return 2;
         }
     };
-    let end = run(&mut link, &job, catalogue);
-    match end {
-        End::Complete | End::Stopped => 0,
-        End::Failed(failure) => {
+    match run(&mut link, &job, catalogue) {
+        Ok(()) | Err(Stop::Unwanted) => 0,
+        Err(Stop::Failed(failure)) => {
             link.send(&Event::Failed(failure));
             1
         }
     }
 }
 
-fn run(link: &mut Link, job: &Job, catalogue: Catalogue) -> End {
-    let mut round = match Round::prepare(link, job, catalogue) {
-        Ok(Some(round)) => round,
-        Ok(None) => return End::Stopped,
-        Err(failure) => return End::Failed(failure),
-    };
-    let end = round.run(link).unwrap_or_else(End::Failed);
+fn run(link: &mut Link, job: &Job, catalogue: Catalogue) -> Result<(), Stop> {
+    let mut round = Round::prepare(link, job, catalogue)?;
+    let result = round.run(link);
     round.clean_up(link);
-    if let End::Complete = end {
+    if result.is_ok() {
         link.send(&Event::Done);
     }
-    end
+    result
 }
 
 /// One round: what it runs, and what to clean up.
@@ -97,8 +98,7 @@ struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    /// `None` if knee has exited.
-    fn prepare(link: &Link, job: &'a Job, catalogue: Catalogue) -> Result<Option<Self>, Failure> {
+    fn prepare(link: &Link, job: &'a Job, catalogue: Catalogue) -> Result<Self, Stop> {
         spawn::raise_limits();
         spawn::shift_maps(job.layout % MAPS);
         let area = Area::new(job.tasks as usize)
@@ -108,18 +108,16 @@ impl<'a> Round<'a> {
             loaded.prepare(job, &area)?;
             Ok::<_, Failure>(loaded)
         };
-        let loaded = spawn::with_parent_watched(link, load).transpose()?;
-        Ok(loaded.map(|loaded| Self { job, loaded, area, tasks: Tasks::none() }))
+        let loaded = spawn::with_parent_watched(link, load).ok_or(Stop::Unwanted)??;
+        Ok(Self { job, loaded, area, tasks: Tasks::none() })
     }
 
-    fn run(&mut self, link: &mut Link) -> Result<End, Failure> {
+    fn run(&mut self, link: &mut Link) -> Result<(), Stop> {
         let (job, loaded, area) = (self.job, &self.loaded, &self.area);
         self.tasks.start(loaded, job, area, link.event_fd(), |group| {
             link.send(&Event::Starting { description: loaded.description(), group });
         })?;
-        if !self.wait_until_ready(link)? {
-            return Ok(End::Stopped);
-        }
+        self.wait_until_ready(link)?;
         let mut sampler = Sampler::new(job, &self.loaded, &self.area, &self.tasks);
         spawn::take_seat(job.sampler_cpu);
         self.area.open_gate();
@@ -129,56 +127,41 @@ impl<'a> Round<'a> {
         let measured = (0..job.samples.unwrap_or(u64::MAX)).map(|_| job.interval);
         for seconds in warmup.into_iter().chain(measured) {
             let until = sampler.deadline(seconds);
-            if !sleep(link, until, &mut self.tasks, &self.area)? {
-                return Ok(End::Stopped);
-            }
+            sleep(link, until, &mut self.tasks, &self.area)?;
             link.send(&Event::Sample(sampler.sample(seconds)));
             sampler.check_progress(seconds, patience)?;
         }
-        // On a machine busy with other work a task may have had no turn in the last interval.
+        // On a busy machine, a task may not have run in the last interval.
         while sampler.has_idle_task() {
             let soon = Instant::now() + LOOK_AGAIN;
-            if !sleep(link, soon, &mut self.tasks, &self.area)? {
-                return Ok(End::Stopped);
-            }
+            sleep(link, soon, &mut self.tasks, &self.area)?;
             sampler.check_progress(LOOK_AGAIN.as_secs_f64(), patience)?;
         }
-        match self.tasks.find_failure(&self.area) {
-            Some(failure) => Err(failure),
-            None => Ok(End::Complete),
-        }
+        Ok(self.tasks.check(&self.area)?)
     }
 
-    /// Returns `false` if knee no longer wants the result.
-    fn wait_until_ready(&mut self, link: &mut Link) -> Result<bool, Failure> {
+    fn wait_until_ready(&mut self, link: &mut Link) -> Result<(), Stop> {
         let tasks = self.job.tasks;
         let timeout =
             Duration::from_secs_f64(self.job.start_timeout) + READY_TIMEOUT_PER_TASK * tasks;
         let deadline = Instant::now() + timeout;
         while self.area.ready() < tasks as usize {
             if Instant::now() >= deadline {
-                return Err(Failure::new(
-                    FailureKind::Hung,
-                    format!(
-                        "only {} of {tasks} tasks were ready after {:.0} s",
-                        self.area.ready(),
-                        timeout.as_secs_f64()
-                    ),
-                    "its set-up hangs or is slow here; try -t 1 or a longer --start-timeout",
-                ));
+                let (ready, seconds) = (self.area.ready(), timeout.as_secs_f64());
+                let remedy = "its set-up hangs or is slow here; try -t 1 or a longer \
+                    --start-timeout";
+                let reason =
+                    format!("only {ready} of {tasks} tasks were ready after {seconds:.0} s");
+                return Err(Failure::new(FailureKind::Hung, reason, remedy).into());
             }
             let soon = Instant::now() + Duration::from_millis(20);
-            match link.wait_or_bell(soon.min(deadline), self.area.bell()) {
+            match link.wait(soon.min(deadline), Some(self.area.bell())) {
                 Wake::Time => {}
-                Wake::Stop => return Ok(false),
-                Wake::Child => {
-                    if let Some(failure) = self.tasks.find_failure(&self.area) {
-                        return Err(failure);
-                    }
-                }
+                Wake::Stop => return Err(Stop::Unwanted),
+                Wake::Child => self.tasks.check(&self.area)?,
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn clean_up(&mut self, link: &Link) {
@@ -190,19 +173,14 @@ impl<'a> Round<'a> {
     }
 }
 
-/// Sleeps until `deadline`, unless a task dies. Returns `false` if knee no longer wants the result.
-fn sleep(
-    link: &mut Link,
-    deadline: Instant,
-    tasks: &mut Tasks,
-    area: &Area,
-) -> Result<bool, Failure> {
+/// Sleeps until `deadline`, unless a task dies or knee no longer wants the result.
+fn sleep(link: &mut Link, deadline: Instant, tasks: &mut Tasks, area: &Area) -> Result<(), Stop> {
     loop {
-        match link.wait(deadline) {
-            Wake::Time => return Ok(true),
-            Wake::Stop => return Ok(false),
-            // Or something that a task had started and left to us.
-            Wake::Child => tasks.find_failure(area).map_or(Ok(()), Err)?,
+        match link.wait(deadline, None) {
+            Wake::Time => return Ok(()),
+            Wake::Stop => return Err(Stop::Unwanted),
+            // The child may also be a descendant of a task that became a child of the runner.
+            Wake::Child => tasks.check(area)?,
         }
     }
 }

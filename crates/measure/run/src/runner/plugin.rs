@@ -6,21 +6,19 @@
 
 use std::error::Error;
 use std::ffi::{CStr, c_char, c_ulong, c_ulonglong, c_void};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use knee_host::process::fork_bound;
-use knee_host::process::program;
 use knee_results::Mode;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use object::{Object, ObjectKind, ObjectSymbol};
 
 use crate::area::Area;
 use crate::job::{Failure, FailureKind};
 
-// Two arguments always: `lseek2` of will-it-scale declares a second one for its prepare function,
-// and `testcase` functions that take only the counter ignore the number.
+// Always two arguments: the prepare function of will-it-scale's `lseek2` declares a second one, and
+// `testcase` functions that take only the counter ignore the number.
 type Run = unsafe extern "C" fn(*mut c_ulonglong, c_ulong);
 type Prepare = unsafe extern "C" fn(c_ulong, c_ulong);
 type CleanUp = unsafe extern "C" fn();
@@ -31,7 +29,7 @@ pub(crate) struct Plugin {
     run: Run,
     prepare: Option<Prepare>,
     clean_up: Option<CleanUp>,
-    // Declared last: its code must outlive the pointers into it.
+    // Declared last, because the library must outlive the pointers into it.
     _library: Library,
 }
 
@@ -47,28 +45,19 @@ fn refuse(path: &Path, reason: String) -> Failure {
     )
 }
 
-/// The magic number of every ELF file, and the position of its type, in the byte order of the
-/// machine.
-const ELF: &[u8] = b"\x7fELF";
-const ELF_TYPE: std::ops::Range<usize> = 16..18;
-const ELF_SHARED_OBJECT: u16 = 3;
-
-/// Whether the file at `path` may be a plug-in, as far as can be told without running any of it: a
-/// shared object with the required names in it. Only loading it tells all.
+/// Whether the file at `path` may be a plug-in: a shared object that defines the required names.
+/// None of its code runs.
 ///
 /// # Errors
 /// Says what is missing and how to compile one.
 pub fn check(path: &Path) -> Result<(), Failure> {
-    let mut head = [0; ELF_TYPE.end];
-    let kind = File::open(path)
-        .and_then(|mut file| file.read_exact(&mut head))
-        .map(|()| u16::from_ne_bytes(head[ELF_TYPE].try_into().expect("the type has two bytes")));
-    if !head.starts_with(ELF) || !matches!(kind, Ok(ELF_SHARED_OBJECT)) {
-        return Err(refuse(path, "it is not a shared object".to_owned()));
-    }
+    let bytes = std::fs::read(path).unwrap_or_default();
+    let library = match object::File::parse(&*bytes) {
+        Ok(file) if file.kind() == ObjectKind::Dynamic => file,
+        _ => return Err(refuse(path, "it is not a shared object".to_owned())),
+    };
     for (name, what) in NAMES {
-        // A linker stores a name that others end in as part of them: what precedes it is unknown.
-        if !program::contains(path, &format!("{name}\0")) {
+        if !library.dynamic_symbols().any(|s| s.is_definition() && s.name() == Ok(name)) {
             return Err(refuse(path, format!("it does not define {what}")));
         }
     }
@@ -143,8 +132,8 @@ impl Plugin {
     }
 }
 
-/// What [`new_task`] has to know, which is called back without an argument of ours: whether a task
-/// is a thread in this process, and where to say that there are helpers.
+/// The state of [`new_task`], which plug-ins call without a context argument: whether tasks are
+/// threads of this process, and the flag that records the existence of helpers.
 static THREADS: AtomicBool = AtomicBool::new(false);
 static HELPERS: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 

@@ -24,14 +24,13 @@ const STOLEN_SECONDS: f64 = 0.02;
 const LATE_FACTOR: f64 = 1.5;
 /// Clocks with different discipline drift apart by parts per million; more is a jump.
 const CLOCK_TOLERANCE: f64 = 0.01;
-/// How long a task that shares its CPU may count nothing before that is worth a mark, for each
-/// task that the CPU has to serve. One with a CPU of its own is marked whenever it counts nothing:
-/// the time that it waits is booked only when it runs again, so a wait of a whole interval is seen
-/// by nothing else.
+/// How long a task that shares its CPU may count nothing before its sample is marked, for each task
+/// on the CPU. A task with its own CPU is marked whenever it counts nothing: the kernel accounts
+/// for a wait only when the task runs again, so nothing else shows a wait of a whole interval.
 const STALLED_SECONDS: f64 = 0.1;
 
-/// A look at progress that comes so much later than planned comes from a machine that was stopped, as a
-/// guest is by a busy host: ours has the highest priority wherever that is allowed.
+/// If a progress check is this much later than planned, the machine itself was stopped, such as a
+/// guest by a busy host, because the sampler has the highest priority if that is permitted.
 const STOOD_STILL_SECONDS: f64 = 0.25;
 
 /// Takes the samples of one round.
@@ -170,7 +169,7 @@ impl<'a> Sampler<'a> {
         }
         if seconds > LATE_FACTOR * asked + 0.005 {
             marks.push(Mark::Late);
-            // Catching up with short intervals would only make more odd ones.
+            // Catching up would only produce intervals that are too short.
             self.next = Instant::now();
         }
         if clocks.disagree_since(&self.clocks) {
@@ -202,9 +201,9 @@ impl<'a> Sampler<'a> {
         !self.idle.is_empty()
     }
 
-    /// A failure if a task has counted nothing for more than `patience` seconds: one that hangs
-    /// gets nowhere however long we wait. This look was meant to come `planned` seconds after the
-    /// last one: where it comes much later, the machine has stood still, and the tasks with it.
+    /// Returns a failure if a task has counted nothing for more than `patience` seconds. This check
+    /// was planned `planned` seconds after the previous one. If it is much later, the machine was
+    /// stopped, and the time does not count against the tasks.
     pub(super) fn check_progress(&mut self, planned: f64, patience: f64) -> Result<(), Failure> {
         let now = seconds(ClockId::MonotonicRaw);
         let late = now - self.looked - planned;

@@ -17,11 +17,11 @@ use rustix::process::{
 };
 
 use crate::area::Area;
-use crate::call::During;
+use crate::call::{During, TaskError};
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
 use crate::runner::loaded::Loaded;
 use crate::runner::wait::Link;
-use crate::task::{Task, TaskError, exit_task, seats};
+use crate::task::{Task, exit_task, seats};
 
 /// Testcases of will-it-scale place a megabyte on the stack.
 const STACK_BYTES: usize = 8 << 20;
@@ -49,7 +49,7 @@ impl Tasks {
         events: RawFd,
         announce: impl FnOnce(i32),
     ) -> Result<(), Failure> {
-        // Whatever a task leaves behind becomes our child and is ended with the rest.
+        // Orphans of a task become children of the runner and are killed with the rest.
         let _ = set_child_subreaper(Some(rustix::process::getpid()));
         self.mode = job.mode;
         let mut announce = Some(announce);
@@ -67,7 +67,7 @@ impl Tasks {
                     Mode::Threads => run_threads(loaded, job, area),
                 }
             };
-            // Here as well as in the child: whoever is first.
+            // Parent and child both call it, because either may run first.
             let _ = setpgid(Some(pid), Some(group.unwrap_or(pid)));
             self.pids.push(pid);
             if let Some(announce) = announce.take() {
@@ -86,13 +86,13 @@ impl Tasks {
     }
 
     /// Reaps dead children. A dead task is a failure; dead orphans of tasks are not.
-    pub(super) fn find_failure(&mut self, area: &Area) -> Option<Failure> {
+    pub(super) fn check(&mut self, area: &Area) -> Result<(), Failure> {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if let Some(nr) = self.pids.iter().position(|&p| p == pid) {
-                return Some(self.explain(nr, status, area));
+                return Err(self.explain(nr, status, area));
             }
         }
-        None
+        Ok(())
     }
 
     fn explain(&self, nr: usize, status: WaitStatus, area: &Area) -> Failure {
@@ -121,8 +121,8 @@ impl Tasks {
             if let Some(group) = group {
                 let _ = kill_process_group(group, Signal::KILL);
             }
-            // A task may have left the group; then it is our child all the same. So is what a
-            // prepare function started.
+            // A task that has left the group is still a child of the runner. So are the processes
+            // that a prepare function started.
             for child in children() {
                 let _ = kill_process(child, Signal::KILL);
             }
@@ -146,8 +146,8 @@ fn children() -> Vec<Pid> {
     list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-/// Runs foreign code that may hang: should knee die meanwhile, the runner goes with it. `None` if
-/// knee is gone already.
+/// Runs foreign code that may hang. If knee dies meanwhile, the kernel kills the runner. `None` if
+/// knee has already exited.
 pub(super) fn with_parent_watched<T>(link: &Link, foreign: impl FnOnce() -> T) -> Option<T> {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     if link.parent_is_gone() {
@@ -164,8 +164,8 @@ pub(super) fn raise_limits() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-/// Makes `n` maps of a page that are no neighbours' like, so that none are merged, and leaves them
-/// to the tasks: see [`Job::layout`].
+/// Creates `n` maps of one page for the tasks to inherit; see [`Job::layout`]. Adjacent maps have
+/// different protections, so that the kernel does not merge them.
 pub(super) fn shift_maps(n: u32) {
     for i in 0..n {
         let protection = if i % 2 == 0 { ProtFlags::empty() } else { ProtFlags::READ };
@@ -178,13 +178,14 @@ pub(super) fn shift_maps(n: u32) {
 
 /// Makes the runner an ordinary process again, for work that it does not measure.
 pub(super) fn leave_seat() {
-    // Who has no privilege may not take the flag back.
+    // Without privileges, the process cannot clear the flag.
     set_scheduler(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0);
 }
 
-/// Readies the runner for measuring: on a CPU of its own where there is one, and with the right to
-/// preempt a task whose CPU it has to share, so that samples are taken on time. Where it may not,
-/// they are somewhat late, which is measured. After all tasks are there: they would inherit it.
+/// Prepares the runner for measuring: on its own CPU if there is one, and with a priority to
+/// preempt a task on the same CPU, so that samples are on time. Without the permission, samples are
+/// somewhat late, which is measured. Call it after all tasks exist, because they would inherit the
+/// settings.
 pub(super) fn take_seat(cpu: Option<u32>) {
     if let Some(cpu) = cpu {
         let _ = pin(cpu);
@@ -199,11 +200,11 @@ fn set_scheduler(policy: i32, sched_priority: i32) {
     }
 }
 
-/// Makes the fresh child an ordinary process: it cannot send events, and has no signal setting or
-/// timer slack of the runner.
+/// Makes the new child an ordinary process: it cannot send events, and does not keep the signal
+/// settings and timer slack of the runner.
 fn become_task_process(group: Option<Pid>, events: RawFd) {
     let _ = setpgid(None, group);
-    // SAFETY: `events` is the runner's, and nothing in this child uses it.
+    // SAFETY: the descriptor `events` belongs to the runner, and nothing in this child uses it.
     unsafe {
         libc::close(events);
     }
@@ -252,11 +253,8 @@ fn run_threads(loaded: &Loaded, job: &Job, area: &Area) -> ! {
             let thread = std::thread::Builder::new()
                 .stack_size(STACK_BYTES)
                 .spawn_scoped(scope, move || run_task(loaded, job, area, nr));
-            if let Err(error) = thread {
-                area.slot(nr).set_error(&TaskError {
-                    during: "create a thread".into(),
-                    errno: rustix::io::Errno::from_io_error(&error),
-                });
+            if let Err(error) = thread.during("create a thread") {
+                area.slot(nr).set_error(&error);
                 exit_task();
             }
         }

@@ -1,11 +1,12 @@
 //! One sleep for all events of a runner.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use knee_host::clock::timespec;
+use knee_host::process::wait_readable;
 use knee_host::signal::SignalFd;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -33,9 +34,13 @@ impl Link {
     /// Takes over standard input and output, so that nothing a testcase prints can be mistaken
     /// for an event, and reads the job.
     pub(super) fn open() -> io::Result<(Self, Job)> {
-        let mut input = File::from(rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?);
+        let input = File::from(rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?);
         let events = File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?);
-        let line = read_line(&mut input)?;
+        let mut line = Vec::new();
+        BufReader::new(&input).read_until(b'\n', &mut line)?;
+        if !line.ends_with(b"\n") {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "no job on its input"));
+        }
         let job = serde_json::from_slice(&line)?;
         rustix::stdio::dup2_stdout(io::stderr())?;
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
@@ -58,21 +63,11 @@ impl Link {
 
     /// Whether the input has been closed.
     pub(super) fn parent_is_gone(&self) -> bool {
-        let mut fds = [PollFd::new(&self.input, PollFlags::IN)];
-        poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|n| n > 0)
+        wait_readable(&self.input, Duration::ZERO)
     }
 
-    /// Sleeps until `deadline`, or until something happens.
-    pub(super) fn wait(&mut self, deadline: Instant) -> Wake {
-        self.sleep(deadline, None)
-    }
-
-    /// Like [`Link::wait`], and wakes when `bell` becomes readable.
-    pub(super) fn wait_or_bell(&mut self, deadline: Instant, bell: BorrowedFd<'_>) -> Wake {
-        self.sleep(deadline, Some(bell))
-    }
-
-    fn sleep(&mut self, deadline: Instant, bell: Option<BorrowedFd<'_>>) -> Wake {
+    /// Sleeps until `deadline`, until something happens, or until `bell` becomes readable.
+    pub(super) fn wait(&mut self, deadline: Instant, bell: Option<BorrowedFd<'_>>) -> Wake {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let mut fds = vec![
@@ -99,16 +94,4 @@ impl Link {
             return Wake::Time;
         }
     }
-}
-
-fn read_line(input: &mut File) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    let mut chunk = [0u8; 4096];
-    while line.last() != Some(&b'\n') {
-        match input.read(&mut chunk)? {
-            0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "no job on its input")),
-            n => line.extend_from_slice(&chunk[..n]),
-        }
-    }
-    Ok(line)
 }

@@ -1,14 +1,12 @@
 //! The run with a scripted executor instead of processes and time.
 
-use std::collections::BTreeMap;
-
 use knee_host::{Environment, Placement};
 use knee_results::Mode;
 use knee_results::Order;
 use knee_results::{Curve, Knee, Request};
 
 use super::*;
-use crate::catalogue::tests::CATALOGUE;
+use crate::fixture::CATALOGUE;
 use crate::job::{Phase, Sample, Source};
 use crate::record::{Paused, Record, SCHEMA};
 
@@ -270,7 +268,7 @@ fn a_resumed_precision_run_continues_to_its_precision() {
 }
 
 #[test]
-fn measured_rounds_survive_a_need_that_a_resume_lacks() {
+fn measured_rounds_survive_a_resume_without_a_requirement() {
     let dir = tempfile::tempdir().unwrap();
     let run = run_record(dir.path(), |_| {});
     let mut turn = 0;
@@ -475,7 +473,7 @@ mod files {
     }
 
     #[test]
-    fn the_committed_schemas_are_those_of_the_code() {
+    fn the_committed_schemas_match_the_code() {
         use snapbox::{assert_data_eq, file};
         let pretty = |schema| format!("{schema:#}\n");
         assert_data_eq!(

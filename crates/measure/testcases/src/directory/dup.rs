@@ -1,8 +1,6 @@
 //! Taking a slot of the descriptor table and giving it back.
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, Testcase};
 use rustix::fs::OFlags;
 use rustix::io;
 

@@ -6,9 +6,7 @@ use std::ffi::CStr;
 use std::hint::black_box;
 use std::path::Path;
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, Testcase};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdir, statat};
 use rustix::io::Errno;
 
@@ -39,19 +37,19 @@ pub(super) const TESTCASES: &[Testcase] = &[
 fn file(task: &Task<'_>) -> Outcome {
     let path = place::path(task)?;
     scratch::create(&path, LONG, OFlags::empty())?;
-    let dir = path.parent().unwrap_or(task.dir());
+    let dir = path.parent().unwrap_or(task.dir);
     look_up(task, dir, &path)
 }
 
 /// The first component is the same for all tasks, as `tmp` below `/var` is in the original.
 fn two_components(task: &Task<'_>) -> Outcome {
-    let parent = task.dir().join("parent");
+    let parent = task.dir.join("parent");
     match mkdir(&parent, Mode::RWXU) {
         Err(Errno::EXIST) => {}
         other => other.during("mkdir")?,
     }
     let own = place::own_directory(task, &parent)?;
-    look_up(task, task.dir(), &own)
+    look_up(task, task.dir, &own)
 }
 
 fn look_up(task: &Task<'_>, dir: &Path, path: &Path) -> Outcome {

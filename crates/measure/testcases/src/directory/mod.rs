@@ -6,7 +6,7 @@ mod open;
 mod place;
 mod unlink;
 
-use knee_run::testcase::Testcase;
+use knee_run::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] =
     &[open::TESTCASES, unlink::TESTCASES, fstatat::TESTCASES, dup::TESTCASES];

@@ -1,8 +1,6 @@
 //! Opening a file by its name.
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, Testcase};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::place;

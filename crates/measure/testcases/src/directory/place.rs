@@ -9,8 +9,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use knee_run::task::{During, Task, TaskError};
-use knee_run::testcase::Setup;
+use knee_run::{During, Setup, Task, TaskError};
 use rustix::fs::{Mode, OFlags, mkdir};
 
 use crate::choices::{OWN_DIRECTORY, SAME_NAME};
@@ -29,24 +28,24 @@ pub(super) fn prepare(setup: &Setup<'_>) -> Result<(), TaskError> {
 /// The full path for the file of `task`, in a directory that exists.
 pub(super) fn path(task: &Task<'_>) -> Result<PathBuf, TaskError> {
     if task.has(SAME_NAME) {
-        return Ok(task.dir().join(SHARED));
+        return Ok(task.dir.join(SHARED));
     }
     if task.has(OWN_DIRECTORY) {
-        return Ok(own_directory(task, task.dir())?.join("file"));
+        return Ok(own_directory(task, task.dir)?.join("file"));
     }
     Ok(task.own_path("file"))
 }
 
 /// Makes a directory for `task` in `parent`.
 pub(super) fn own_directory(task: &Task<'_>, parent: &Path) -> Result<PathBuf, TaskError> {
-    let dir = parent.join(format!("dir.{}", task.nr()));
+    let dir = parent.join(format!("dir.{}", task.nr));
     mkdir(&dir, Mode::RWXU).during("mkdir")?;
     Ok(dir)
 }
 
 /// Makes `path` relative to the directory above that of the round, and goes there.
 pub(super) fn go_near(task: &Task<'_>, path: &Path) -> Result<CString, TaskError> {
-    let above = task.dir().parent().unwrap_or(task.dir());
+    let above = task.dir.parent().unwrap_or(task.dir);
     // Threads have one working directory; all of them go to the same.
     rustix::process::chdir(above).during("chdir")?;
     name(path.strip_prefix(above).unwrap_or(path))

@@ -1,8 +1,6 @@
 //! Giving a file its blocks before they are written.
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task};
-use knee_run::testcase::{Need, Testcase};
+use knee_run::{During, Family, Need, Outcome, Task, Testcase};
 use rustix::fs::{FallocateFlags, OFlags, ftruncate};
 use rustix::io::retry_on_intr;
 

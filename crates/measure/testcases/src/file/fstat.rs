@@ -2,9 +2,7 @@
 
 use std::hint::black_box;
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, Testcase};
 use rustix::fs::OFlags;
 
 use super::scratch::{self, LONG};

@@ -1,8 +1,6 @@
 //! Moving the offset of an open file: what a system call on a descriptor costs.
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, Testcase};
 use rustix::fs::{OFlags, SeekFrom, seek};
 
 use super::scratch::{self, BLOCK};

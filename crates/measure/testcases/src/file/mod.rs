@@ -11,7 +11,7 @@ pub(super) mod scratch;
 mod write;
 mod writeseek;
 
-use knee_run::testcase::Testcase;
+use knee_run::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] = &[
     read::TESTCASES,

@@ -1,8 +1,6 @@
 //! Writing at a position.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task, Whole};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, Testcase, Whole};
 use rustix::fs::OFlags;
 use rustix::io;
 

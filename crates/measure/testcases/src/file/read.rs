@@ -4,9 +4,7 @@
 //! the file is rewound in time, so every count is a read of data; the rewinding, once in 256
 //! reads, is not counted in either.
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, Whole};
-use knee_run::testcase::{Need, Testcase};
+use knee_run::{During, Family, Need, Outcome, Task, Testcase, Whole};
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io;
 use rustix::param::page_size;

@@ -7,8 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use knee_run::task::{During, Task, TaskError, Whole};
-use knee_run::testcase::Setup;
+use knee_run::{During, Setup, Task, TaskError, Whole};
 use rustix::fs::{Mode, OFlags};
 use rustix::param::page_size;
 
@@ -53,7 +52,7 @@ pub(crate) fn share(setup: &Setup<'_>, bytes: usize, flags: OFlags) -> Result<()
 /// Opens what the parameter `file` says: a new file of `bytes` zeros, or the shared one.
 pub(crate) fn open(task: &Task<'_>, bytes: usize, flags: OFlags) -> Result<OwnedFd, TaskError> {
     if task.has(SAME_FILE) || task.has(SAME_FILE_OWN_PAGE) {
-        let path = task.dir().join(SHARED);
+        let path = task.dir.join(SHARED);
         return rustix::fs::open(path, OFlags::RDWR | flags, Mode::empty()).during("open");
     }
     own(task, bytes, flags)
@@ -61,7 +60,7 @@ pub(crate) fn open(task: &Task<'_>, bytes: usize, flags: OFlags) -> Result<Owned
 
 /// The byte at which `task` uses the file of [`open`].
 pub(crate) fn offset(task: &Task<'_>) -> u64 {
-    if task.has(SAME_FILE_OWN_PAGE) { (page_size() * task.nr()) as u64 } else { 0 }
+    if task.has(SAME_FILE_OWN_PAGE) { (page_size() * task.nr) as u64 } else { 0 }
 }
 
 /// A new file of `bytes` zeros that belongs to `task` and has no name.
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_share_a_file_only_where_the_parameter_says_so() {
+    fn tasks_share_a_file_only_if_the_parameter_requests_it() {
         assert_eq!(shared_bytes(OWN_FILE), None);
         assert_eq!(shared_bytes(SAME_FILE), Some(100_000));
         assert_eq!(shared_bytes(SAME_FILE_OWN_PAGE), Some(3 * page_size()));

@@ -1,8 +1,6 @@
 //! Writing through a file.
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, Whole};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, Testcase, Whole};
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io;
 

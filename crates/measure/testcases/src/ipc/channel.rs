@@ -1,10 +1,8 @@
-//! Writing to a channel and reading it back in the same task: nobody sleeps.
+//! Writing to a channel and reading it back in the same task, which never sleeps.
 
 use std::os::fd::AsFd;
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, Whole};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, Testcase, Whole};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};

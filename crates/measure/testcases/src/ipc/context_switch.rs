@@ -1,9 +1,6 @@
 //! Two tasks that wake each other in turn.
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, Whole};
-use knee_run::task::{NEXT_CPU, SAME_CPU};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, NEXT_CPU, Outcome, SAME_CPU, Task, Testcase, Whole};
 use rustix::io::{read, write};
 use rustix::pipe::pipe;
 

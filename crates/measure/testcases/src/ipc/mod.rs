@@ -5,7 +5,7 @@ mod context_switch;
 mod poll;
 mod select;
 
-use knee_run::testcase::Testcase;
+use knee_run::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] =
     &[channel::TESTCASES, poll::TESTCASES, select::TESTCASES, context_switch::TESTCASES];

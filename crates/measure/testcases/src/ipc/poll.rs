@@ -7,9 +7,7 @@
 use std::array::from_fn;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task, TaskError, check};
-use knee_run::testcase::{Need, Testcase};
+use knee_run::{Family, Need, Outcome, Task, TaskError, Testcase, check};
 use rustix::fs::OFlags;
 
 use crate::file::scratch;

@@ -2,9 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, TaskError};
-use knee_run::testcase::{Need, Testcase};
+use knee_run::{During, Family, Need, Outcome, Task, TaskError, Testcase};
 use rustix::event::{FdSetElement, Timespec, fd_set_insert, fd_set_num_elements, select};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 

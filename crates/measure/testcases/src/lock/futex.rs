@@ -2,9 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, TaskError, Testcase};
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags};
 

@@ -5,7 +5,7 @@ mod mutex;
 mod record_lock;
 mod semaphore;
 
-use knee_run::testcase::Testcase;
+use knee_run::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] =
     &[record_lock::TESTCASES, futex::TESTCASES, semaphore::TESTCASES, mutex::TESTCASES];

@@ -7,10 +7,8 @@
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 
-use knee_results::{Family, Mode};
 use knee_run::area::SharedObject;
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::{Setup, Testcase};
+use knee_run::{Family, Mode, Outcome, Setup, Task, TaskError, Testcase};
 use libc::{c_int, pthread_mutex_t, pthread_mutexattr_t};
 use rustix::io::Errno;
 
@@ -86,7 +84,7 @@ thread_local! {
     static LOCAL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Volatile, lest the compiler gather the updates.
+/// Volatile, so that the compiler does not combine the updates.
 #[inline(always)]
 fn increment(number: &Cell<u64>) {
     let number = number.as_ptr();
@@ -126,7 +124,7 @@ fn lock(task: &Task<'_>, mut update: impl FnMut(&Cell<u64>)) -> Outcome {
     let own = Guarded::new();
     let guarded = if task.has(OWN_MUTEX) {
         &own
-    } else if task.has(SAME_MUTEX) && task.mode() == Mode::Processes {
+    } else if task.has(SAME_MUTEX) && task.mode == Mode::Processes {
         // SAFETY: `prepare` has initialised it, and zeros are a valid number.
         unsafe { &*task.object().as_ptr().cast() }
     } else {
@@ -148,8 +146,6 @@ fn lock(task: &Task<'_>, mut update: impl FnMut(&Cell<u64>)) -> Outcome {
 fn done(result: c_int, call: &'static str) -> Result<(), TaskError> {
     match result {
         0 => Ok(()),
-        errno => {
-            Err(TaskError { during: call.into(), errno: Some(Errno::from_raw_os_error(errno)) })
-        }
+        errno => Err(TaskError::new(call, Errno::from_raw_os_error(errno))),
     }
 }

@@ -3,9 +3,7 @@
 
 use std::os::fd::AsRawFd;
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task, TaskError, check};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, TaskError, Testcase, check};
 use rustix::fs::OFlags;
 
 use crate::choices::{OWN_FILE, SAME_FILE};

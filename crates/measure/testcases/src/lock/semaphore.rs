@@ -3,9 +3,7 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task, check};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, Testcase, check};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "posix_semaphore1",

@@ -12,9 +12,7 @@
 //! - should the C library extend its heap all the same, there is a gap for it: it goes on from
 //!   its own idea of the break, which system calls do not change.
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, TaskError, Testcase};
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 use rustix::param::page_size;
@@ -102,11 +100,7 @@ fn set_break(to: usize) -> Result<(), TaskError> {
     let at = unsafe { libc::syscall(libc::SYS_brk, to) };
     // The kernel answers with the address asked for, or with the old break if it refuses; not
     // with where another thread has moved it meanwhile.
-    if at as usize == to {
-        Ok(())
-    } else {
-        Err(TaskError { during: "brk".into(), errno: Some(Errno::NOMEM) })
-    }
+    if at as usize == to { Ok(()) } else { Err(TaskError::new("brk", Errno::NOMEM)) }
 }
 
 #[cfg(test)]

@@ -3,9 +3,7 @@
 //!
 //! Neighbours among the maps merge and are split again, as those of real programs.
 
-use knee_results::{Family, Mode};
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Mode, Outcome, Task, TaskError, Testcase};
 use oorandom::Rand32;
 use rustix::io::Errno;
 
@@ -16,7 +14,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
         name: "mmap_churn1",
         description: "unmap one of the space's 1024 mappings, 1 to 32 KiB, and map a new one",
         ..Testcase::new(Family::Memory, |task| {
-            let maps = match task.mode() {
+            let maps = match task.mode {
                 Mode::Processes => MAPS,
                 Mode::Threads => share(task),
             };
@@ -36,7 +34,7 @@ pub(crate) const MAPS: usize = 1024;
 const LARGEST: u32 = 32;
 
 fn churn(task: &Task<'_>, live: usize) -> Outcome {
-    let mut random = Rand32::new(task.nr() as u64);
+    let mut random = Rand32::new(task.nr as u64);
     let mut maps = Vec::with_capacity(live);
     for _ in 0..live {
         maps.push(map(&mut random)?);
@@ -61,7 +59,7 @@ pub(crate) fn size(random: &mut Rand32) -> usize {
 
 /// How many of [`MAPS`] are this task's.
 pub(crate) fn share(task: &Task<'_>) -> usize {
-    part(MAPS, task.tasks(), task.nr())
+    part(MAPS, task.tasks, task.nr)
 }
 
 /// The part of `total` that task `nr` of `tasks` has; at least 1.
@@ -96,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn running_out_of_maps_says_which_limit_to_raise() {
+    fn the_error_for_too_many_mappings_names_the_limit_to_raise() {
         let error = TaskError { during: "mmap".into(), errno: Some(Errno::NOMEM) };
         assert!(explain(error).to_string().contains("vm.max_map_count"));
         let other = TaskError { during: "mmap".into(), errno: Some(Errno::AGAIN) };

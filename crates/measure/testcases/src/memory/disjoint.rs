@@ -1,9 +1,7 @@
-//! Tasks that share nothing but the address space: what remains is what the kernel makes them
-//! share.
+//! Tasks that share nothing but the address space, so that the remaining contention comes from the
+//! kernel.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, TaskError, Testcase};
 use rustix::param::page_size;
 
 use super::region::{Region, choose_page_size};
@@ -26,7 +24,7 @@ const FIRST: usize = 64 << 30;
 
 /// Where the zone of this task begins.
 pub(crate) fn zone(task: &Task<'_>) -> usize {
-    FIRST + task.nr() * ZONE
+    FIRST + task.nr * ZONE
 }
 
 fn disjoint(task: &Task<'_>) -> Outcome {

@@ -1,11 +1,9 @@
-//! Forking, and copying what is written to then.
+//! Forking, and the copy-on-write breaks afterwards.
 //!
-//! A fork has the memory of all threads of its process.
+//! The child has the memory of all threads of its parent.
 
 use knee_host::process::fork_bound;
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, TaskError, Testcase};
 use rustix::param::page_size;
 use rustix::process::{Pid, WaitOptions, waitpid};
 

@@ -5,9 +5,7 @@
 
 use std::hint::black_box;
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, TaskError, Testcase};
 
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {

@@ -1,8 +1,6 @@
 //! Mapping and unmapping without touching.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, Testcase};
 use rustix::mm::MapFlags;
 
 use super::region::{LARGE, Region, own_sparse_file};

@@ -1,8 +1,6 @@
-//! A map for each fault: what a program pays that maps memory to use little of it.
+//! A map for each fault: the cost for a program that maps memory and uses little of it.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, Testcase};
 use rustix::param::page_size;
 
 use super::region::{LARGE, Region, choose_page_size};

@@ -13,7 +13,7 @@ pub(super) mod region;
 pub(super) mod tlb_flush;
 mod zero_fill;
 
-use knee_run::testcase::Testcase;
+use knee_run::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] = &[
     brk::TESTCASES,

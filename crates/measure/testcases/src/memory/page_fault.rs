@@ -1,8 +1,6 @@
 //! Touching every page of 128 MB that is newly mapped; each page counts.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::{Need, Testcase, Unit};
+use knee_run::{Family, Need, Outcome, Task, TaskError, Testcase, Unit};
 use rustix::mm::MapFlags;
 use rustix::param::page_size;
 

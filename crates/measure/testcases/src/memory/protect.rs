@@ -1,10 +1,8 @@
-//! Taking and giving write access: what collectors of garbage and debuggers do.
+//! Removing and restoring write access, as garbage collectors and debuggers do.
 //!
-//! To take it means a flush, on every CPU where a thread of the process runs.
+//! Removing it requires a TLB flush on every CPU where a thread of the process runs.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, Testcase};
 use rustix::param::page_size;
 
 use super::region::Region;

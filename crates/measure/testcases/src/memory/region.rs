@@ -1,10 +1,10 @@
-//! A mapping that a testcase makes, touches and unmaps; every unsafe call of this family that
-//! deals with one is here.
+//! A mapping that a testcase creates, touches and unmaps. All unsafe calls of this family on
+//! mappings are here.
 
 use std::ffi::c_void;
 use std::fs::{self, File};
 
-use knee_run::task::{During, Task, TaskError};
+use knee_run::{During, Task, TaskError};
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
@@ -150,7 +150,7 @@ pub(super) fn own_cached_file(task: &Task<'_>, flags: MapFlags) -> Result<File, 
 }
 
 /// Turns transparent huge pages off for this process, unless `pages=system` leaves that to the
-/// system. Once for the process, lest an `madvise` for each map be measured as well.
+/// system. This happens once per process, so that no `madvise` for each map is measured.
 pub(super) fn choose_page_size(task: &Task<'_>) -> Result<(), TaskError> {
     if task.has(SYSTEM_PAGES) {
         return Ok(());
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_until_it_is_discarded() {
+    fn a_page_keeps_its_value_until_it_is_discarded() {
         let page = page_size();
         let region = Region::anonymous(2 * page).unwrap();
         region.write(page, 7);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_address_that_is_taken_is_an_error_and_stays_as_it_was() {
+    fn mapping_a_fixed_address_in_use_fails_and_leaves_it_unchanged() {
         let taken = Region::anonymous(page_size()).unwrap();
         taken.write(0, 1);
         assert!(Region::anonymous_at(taken.base.addr(), taken.len).is_err());

@@ -1,18 +1,16 @@
 //! Writing to a page, giving it back with `MADV_DONTNEED` and reading it again; each page counts.
 //!
-//! Giving back a page that the CPU may have cached the translation of means a flush, on every CPU
-//! where a thread of the process runs.
+//! Giving back a page whose translation may be cached requires a TLB flush on every CPU where a
+//! thread of the process runs.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::{Need, Testcase, Unit};
+use knee_run::{Family, Need, Outcome, Task, TaskError, Testcase, Unit};
 use rustix::mm::{Advice, MapFlags};
 use rustix::param::page_size;
 
 use super::region::{LARGE, Region, choose_page_size, own_cached_file};
 use crate::choices::{SMALL_PAGES, SYSTEM_PAGES};
 
-/// Pages, of which nothing is filled or moved to speak of.
+/// Pages, without bytes, because hardly any data is filled or moved.
 pub(crate) const UNIT: Unit = Unit { bytes: 0, ..Unit::PAGES };
 /// Bytes of anonymous memory that `tlb_flush2` maps at a time.
 pub(crate) const SMALL: usize = 1 << 20;
@@ -53,7 +51,7 @@ fn file(task: &Task<'_>, flags: MapFlags, left: u8) -> Outcome {
     flush_pages(task, LARGE, left, || Region::of_file(&file, flags))
 }
 
-/// `left` is what a page holds that 1 was written to, after it was given back.
+/// `left` is the content of a page after 1 was written to it and it was given back.
 #[inline]
 fn flush_pages(
     task: &Task<'_>,

@@ -2,9 +2,7 @@
 //!
 //! [`page_fault`]: super::page_fault
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::{Need, Testcase, Unit};
+use knee_run::{Family, Need, Outcome, Task, Testcase, Unit};
 use rustix::mm::Advice;
 use rustix::param::page_size;
 

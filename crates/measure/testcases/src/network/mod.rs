@@ -2,6 +2,6 @@
 
 mod tcp;
 
-use knee_run::testcase::Testcase;
+use knee_run::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] = &[tcp::TESTCASES];

@@ -2,10 +2,9 @@
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, TaskError, Whole};
-use knee_run::task::{NEXT_CPU, SAME_CPU};
-use knee_run::testcase::{Need, Testcase, Unit};
+use knee_run::{
+    During, Family, NEXT_CPU, Need, Outcome, SAME_CPU, Task, TaskError, Testcase, Unit, Whole,
+};
 use rustix::io::{read, write};
 
 /// Bytes of one write of the bulk transfer.

@@ -7,9 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, TaskError};
-use knee_run::testcase::{Need, Testcase, Unit};
+use knee_run::{During, Family, Need, Outcome, Task, TaskError, Testcase, Unit};
 
 use super::build_source::{FILES, source};
 

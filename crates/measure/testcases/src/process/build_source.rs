@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_always_the_same_and_differs_from_file_to_file() {
+    fn each_source_file_is_deterministic_and_unique() {
         assert_eq!(source(1), source(1));
         assert_ne!(source(1), source(2));
         assert!(source(0).contains("int main(void)"));

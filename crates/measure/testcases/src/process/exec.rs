@@ -13,9 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use knee_results::Family;
-use knee_run::task::{During, Outcome, Task, TaskError, check};
-use knee_run::testcase::Testcase;
+use knee_run::{During, Family, Outcome, Task, TaskError, Testcase, check};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
@@ -108,15 +106,11 @@ impl Start {
         let path = self.path.to_string_lossy();
         match self.failed {
             0 => TaskError::found(format!("{path} did not end with status 0: {status:?}")),
-            libc::EACCES => TaskError {
-                during: format!("execute {path} (file system mounted noexec? try another --dir)")
-                    .into(),
-                errno: Some(Errno::ACCESS),
-            },
-            errno => TaskError {
-                during: format!("execute {path}").into(),
-                errno: Some(Errno::from_raw_os_error(errno)),
-            },
+            libc::EACCES => TaskError::new(
+                format!("execute {path} (file system mounted noexec? try another --dir)"),
+                Errno::ACCESS,
+            ),
+            errno => TaskError::new(format!("execute {path}"), Errno::from_raw_os_error(errno)),
         }
     }
 }

@@ -6,7 +6,7 @@ mod exec;
 mod signal;
 mod syscall;
 
-use knee_run::testcase::Testcase;
+use knee_run::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] =
     &[syscall::TESTCASES, signal::TESTCASES, exec::TESTCASES, build::TESTCASES];

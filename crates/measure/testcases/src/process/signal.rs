@@ -1,8 +1,6 @@
 //! Delivering a signal to oneself and returning from its handler.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task, check};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, Testcase, check};
 use libc::{SIGUSR1, c_int};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {

@@ -1,8 +1,6 @@
 //! The cheapest system calls: what entering and leaving the kernel costs, and the scheduler's.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Family, Outcome, Task, Testcase};
 use rustix::process::{getppid, getuid};
 use rustix::thread::sched_yield;
 

@@ -7,8 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::OnceLock;
 
 use knee_run::area::Padded;
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, TaskError, Testcase};
 use knee_sync::conn_table::{ConnTable, EpochTable, FourTuple, LockedTable};
 
 use super::shared::shared;
@@ -36,12 +35,12 @@ pub(super) const TESTCASES: &[Testcase] = &[
 const CONNECTIONS: usize = 64;
 
 fn buckets(task: &Task<'_>) -> usize {
-    task.tasks() * CONNECTIONS
+    task.tasks * CONNECTIONS
 }
 
 fn look_up(task: &Task<'_>, table: &impl ConnTable<u64>) -> Outcome {
     let local = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 443);
-    let client = Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + task.nr() as u32);
+    let client = Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + task.nr as u32);
     let ids: [FourTuple; CONNECTIONS] = std::array::from_fn(|number| FourTuple {
         local,
         foreign: SocketAddrV4::new(client, 1024 + number as u16),

@@ -4,8 +4,7 @@
 use std::sync::LazyLock;
 
 use knee_run::area::Padded;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::{Need, Testcase};
+use knee_run::{Need, Outcome, Task, Testcase};
 use knee_sync::System;
 use knee_sync::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
 

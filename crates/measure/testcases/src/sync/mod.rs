@@ -1,7 +1,7 @@
-//! The crate knee-sync, primitive by primitive, each beside what it is to replace.
+//! The primitives of the crate knee-sync, each beside the primitive that it replaces.
 //!
-//! All tasks use one object in the memory of their process, so these are for threads only: a process
-//! would have an object of its own, and a curve that says nothing.
+//! All tasks use one object in the memory of their process, so these testcases are for threads
+//! only. Processes would each have their own object and share nothing.
 
 mod conn_lookup;
 mod invalidation;
@@ -10,7 +10,7 @@ mod refcount;
 mod rwlock;
 mod shared;
 
-use knee_run::testcase::Testcase;
+use knee_run::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] = &[
     reclamation::TESTCASES,

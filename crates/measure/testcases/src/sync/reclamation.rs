@@ -3,8 +3,7 @@
 use std::hint::black_box;
 use std::sync::LazyLock;
 
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, Testcase};
 use knee_sync::epoch;
 use knee_sync::hazard::AtomicBox;
 

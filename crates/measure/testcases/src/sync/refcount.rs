@@ -5,8 +5,7 @@ use std::hint::black_box;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use knee_run::area::Padded;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, Testcase};
 use knee_sync::refs::refcache::Shared;
 use knee_sync::refs::{PerCpuRef, Snzi};
 
@@ -59,7 +58,7 @@ fn refcache(task: &Task<'_>) -> Outcome {
 
 fn snzi(task: &Task<'_>) -> Outcome {
     static INDICATOR: OnceLock<Snzi> = OnceLock::new();
-    let indicator = INDICATOR.get_or_init(|| Snzi::new(task.tasks()));
-    let _own = indicator.arrive_at(task.nr());
-    repeat(task, || drop(black_box(indicator.arrive_at(task.nr()))))
+    let indicator = INDICATOR.get_or_init(|| Snzi::new(task.tasks));
+    let _own = indicator.arrive_at(task.nr);
+    repeat(task, || drop(black_box(indicator.arrive_at(task.nr))))
 }

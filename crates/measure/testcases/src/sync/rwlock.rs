@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::sync::{PoisonError, RwLock};
 
+use knee_run::Testcase;
 use knee_run::area::Padded;
-use knee_run::testcase::Testcase;
 use knee_sync::rm::RmLock;
 
 use super::shared::{repeat, shared};

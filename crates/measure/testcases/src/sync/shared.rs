@@ -1,8 +1,6 @@
 //! Testcases whose tasks share an object of their process.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::{Need, Testcase};
+use knee_run::{Family, Need, Outcome, Task, Testcase};
 
 /// A testcase whose tasks share an object of their process.
 pub(super) const fn shared(run: fn(&Task<'_>) -> Outcome) -> Testcase {

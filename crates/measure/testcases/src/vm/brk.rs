@@ -1,10 +1,9 @@
 //! Growth by a page, and back.
 //!
-//! There is one break, and tasks move it between the same two places, as threads do in `brk1`: who finds
-//! it where it is to go has nothing to change.
+//! There is one break, and all tasks move it between the same two addresses, as threads do in
+//! `brk1`. A task that finds it at the target address changes nothing.
 
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, TaskError, Testcase};
 use knee_vm::{MapError, PAGE, Pages, Protection};
 
 use super::hosted::of_any_design;
@@ -23,7 +22,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
 ];
 
-/// Where the heap is, and what of it stays mapped.
+/// Address of the heap, and the bytes of it that stay mapped.
 const HEAP: usize = 1 << 30;
 const STAYS: usize = 16 * PAGE;
 /// Bytes above that.

@@ -29,40 +29,22 @@ const MAP: Parameter = &[
     ),
 ];
 
-/// The parameters of testcases that each design can run.
-pub(super) const DESIGNS: &[Parameter] = &[
-    MAP,
-    &[
-        older("rmap", "pv", "one entry per mapped page, as in FreeBSD"),
-        older("rmap", "backing", "one entry per mapping, as in DragonFly since 2019"),
-    ],
-    &[
-        older("di", "mutex", "delayed invalidation with a mutex and a list, as in FreeBSD in 2016"),
-        older("di", "epoch", "delayed invalidation with an epoch, as proposed for FreeBSD in 2018"),
-        older(
-            "di",
-            "lockfree",
-            "delayed invalidation in a lock-free list, as in FreeBSD since 2019",
-        ),
-        older("di", "slots", "delayed invalidation with one slot per thread, as in knee-sync"),
-    ],
-    &[
-        older("accounting", "atomic", "one page counter for all CPUs"),
-        older("accounting", "quota", "a share of the page quota for each CPU"),
-    ],
+const RMAP: Parameter = &[
+    older("rmap", "pv", "one entry per mapped page, as in FreeBSD"),
+    older("rmap", "backing", "one entry per mapping, as in DragonFly since 2019"),
 ];
 
-/// The same and lazy shootdown, of testcases whose CPUs tick.
-pub(super) const DESIGNS_AND_SHOOTDOWN: &[Parameter] = &{
-    let mut all: [Parameter; DESIGNS.len() + 1] = [&[]; DESIGNS.len() + 1];
-    let mut nr = 0;
-    while nr < DESIGNS.len() {
-        all[nr] = DESIGNS[nr];
-        nr += 1;
-    }
-    all[nr] = SHOOTDOWN;
-    all
-};
+const DI: Parameter = &[
+    older("di", "mutex", "delayed invalidation with a mutex and a list, as in FreeBSD in 2016"),
+    older("di", "epoch", "delayed invalidation with an epoch, as proposed for FreeBSD in 2018"),
+    older("di", "lockfree", "delayed invalidation in a lock-free list, as in FreeBSD since 2019"),
+    older("di", "slots", "delayed invalidation with one slot per thread, as in knee-sync"),
+];
+
+const ACCOUNTING: Parameter = &[
+    older("accounting", "atomic", "one page counter for all CPUs"),
+    older("accounting", "quota", "a share of the page quota for each CPU"),
+];
 
 const SHOOTDOWN: Parameter = &[
     Choice::new(
@@ -73,3 +55,9 @@ const SHOOTDOWN: Parameter = &[
     .only_with("map", &["knee"]),
     LAZY,
 ];
+
+/// The parameters of testcases that each design can run.
+pub(super) const DESIGNS: &[Parameter] = &[MAP, RMAP, DI, ACCOUNTING];
+
+/// The same and lazy shootdown, of testcases whose CPUs tick.
+pub(super) const DESIGNS_AND_SHOOTDOWN: &[Parameter] = &[MAP, RMAP, DI, ACCOUNTING, SHOOTDOWN];

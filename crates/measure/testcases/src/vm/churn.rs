@@ -1,7 +1,6 @@
 //! Many small maps that come and go.
 
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, Testcase};
 use oorandom::Rand32;
 
 use super::hosted::of_any_design;
@@ -23,7 +22,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
 
 fn churn(task: &Task<'_>, live: usize) -> Outcome {
     let mut user = User::new(task, 0)?;
-    let mut random = Rand32::new(task.nr() as u64);
+    let mut random = Rand32::new(task.nr as u64);
     let mut count = user.start(task);
     let mut maps = Vec::with_capacity(live);
     for _ in 0..live {

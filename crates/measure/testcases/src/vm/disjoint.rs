@@ -1,7 +1,6 @@
 //! Tasks that share nothing but the space.
 
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, Testcase};
 
 use super::hosted::of_any_design;
 use super::user::User;

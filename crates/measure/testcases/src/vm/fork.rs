@@ -1,7 +1,6 @@
-//! Forking, and copying what is written to then. A fork has the memory of all tasks.
+//! Forking, and the copy-on-write breaks afterwards. A copy has the memory of all tasks.
 
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, Testcase};
 
 use super::hosted::of_any_design;
 use super::user::{User, during};
@@ -15,7 +14,7 @@ pub(super) const TESTCASES: &[Testcase] = &[Testcase {
 
 fn fork(task: &Task<'_>) -> Outcome {
     // The pages of each task as they were when each of them forked, and as they are, and copies.
-    let mut user = User::new(task, (task.tasks() + 2) * BYTES)?;
+    let mut user = User::new(task, (task.tasks + 2) * BYTES)?;
     let mut count = user.start(task);
     let region = user.map(BYTES)?;
     region.write_to_all()?;

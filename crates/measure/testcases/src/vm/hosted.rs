@@ -1,8 +1,6 @@
 //! Testcases whose tasks are the CPUs of one hosted machine.
 
-use knee_results::Family;
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::{Need, Testcase};
+use knee_run::{Family, Need, Outcome, Task, Testcase};
 
 use super::choices::DESIGNS;
 

@@ -1,7 +1,6 @@
 //! Mapping and unmapping without touching.
 
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, Testcase};
 use knee_vm::Sharing;
 
 use super::hosted::{hosted, of_any_design};

@@ -1,7 +1,6 @@
 //! A map for each fault.
 
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, Testcase};
 use knee_vm::PAGE;
 
 use super::choices::DESIGNS_AND_SHOOTDOWN;

@@ -1,10 +1,10 @@
-//! The crate knee-vm, with what the family `memory` does with the running kernel: a testcase of the
-//! same name after `vm_`, and what one iteration does is the same.
+//! The crate knee-vm with the operations of the family `memory`. The testcase `vm_X` does in one
+//! iteration what `X` does with the running kernel.
 //!
-//! The machine is a hosted one, of which each task is a CPU: page tables are memory, the MMU is a
-//! function, an interrupt is a message. So a rate is that of the code that maps, faults and flushes, without
-//! system calls, traps and the latency of interrupts, and is no figure of what a kernel would reach. What
-//! compares is the shape of curves, and strategies with each other.
+//! The machine is hosted, and each task is one of its CPUs: page tables are memory, the MMU is a
+//! function, an interrupt is a message. A rate is therefore that of the code that maps, faults and
+//! flushes, without system calls, traps and interrupt latency, and does not predict the rate of a
+//! kernel. The shapes of curves are comparable, and so are strategies with each other.
 //!
 //! All tasks use one space in the memory of their process, as threads do.
 
@@ -23,7 +23,7 @@ mod protect;
 mod tlb_flush;
 mod user;
 
-use knee_run::testcase::Testcase;
+use knee_run::Testcase;
 
 pub(super) const TABLES: &[&[Testcase]] = &[
     brk::TESTCASES,
@@ -39,13 +39,13 @@ pub(super) const TABLES: &[&[Testcase]] = &[
 
 #[cfg(test)]
 mod tests {
-    use knee_results::Family;
+    use knee_run::Family;
 
     use super::*;
     use crate::CATALOGUE;
 
     #[test]
-    fn each_counts_what_the_testcase_of_that_name_counts_with_the_kernel() {
+    fn each_vm_testcase_counts_what_its_kernel_counterpart_counts() {
         for testcase in TABLES.iter().copied().flatten() {
             let name = testcase.name.strip_prefix("vm_").expect(testcase.name);
             let of_kernel = CATALOGUE.find(name).expect(testcase.name);

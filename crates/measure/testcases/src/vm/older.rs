@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use knee_run::TaskError;
 use knee_run::parameter::Settings;
-use knee_run::task::TaskError;
 use knee_sync::invalidation::{Epoch, Invalidation as Form, LockFree, Locked, Slots};
 use knee_vm::classic::{
     MapKind, Memory as Common, OneCounter, PerBacking, PerCpu, PerPage, RcuTree,

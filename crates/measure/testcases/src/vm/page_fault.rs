@@ -1,7 +1,6 @@
 //! Touching every page of 128 MB that is newly mapped; each page counts.
 
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::{Need, Testcase, Unit};
+use knee_run::{Need, Outcome, Task, TaskError, Testcase, Unit};
 use knee_vm::hosted::Hosted;
 use knee_vm::{AddressSpace, PAGE, Sharing};
 

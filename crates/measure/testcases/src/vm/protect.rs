@@ -1,7 +1,6 @@
 //! Taking and giving write access.
 
-use knee_run::task::{Outcome, Task};
-use knee_run::testcase::Testcase;
+use knee_run::{Outcome, Task, Testcase};
 use knee_vm::{PAGE, Protection};
 
 use super::hosted::of_any_design;

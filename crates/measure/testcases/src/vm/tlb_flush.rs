@@ -1,9 +1,9 @@
 //! Writing to a page, giving it back and reading it again; each page counts.
 //!
-//! What was given back CPUs forget that have been in the space: all that have a task.
+//! Discarding a page flushes it from the TLBs of the CPUs that have used the space: all with a
+//! task.
 
-use knee_run::task::{Outcome, Task, TaskError};
-use knee_run::testcase::{Need, Testcase};
+use knee_run::{Need, Outcome, Task, TaskError, Testcase};
 use knee_vm::hosted::Hosted;
 use knee_vm::{AddressSpace, PAGE, Sharing};
 
@@ -46,7 +46,7 @@ fn object(task: &Task<'_>, sharing: Sharing, left: u64) -> Outcome {
     flush_pages(task, user, LARGE, left, |user| user.map_object(&object, sharing))
 }
 
-/// `left` is what a page holds that 1 was written to, after it was discarded.
+/// `left` is the content of a page after 1 was written to it and it was discarded.
 #[inline]
 fn flush_pages<S: AddressSpace<'static, Hosted> + ?Sized>(
     task: &Task<'_>,

@@ -1,9 +1,9 @@
-//! What a task is here: a CPU of a machine that it shares with the others, in a space that they share.
+//! A task of this family: a CPU of a machine and an address space that all tasks share.
 
 use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 
-use knee_run::task::{Count, Outcome, Task, TaskError};
+use knee_run::{Count, Outcome, Task, TaskError};
 use knee_vm::hosted::Hosted;
 use knee_vm::{AddressSpace, Object, PAGE, Pages, Protection, Quota, Sharing, Space};
 
@@ -11,10 +11,10 @@ use super::choices::LAZY;
 use super::memory::{Cpu, LIMIT, Memory};
 use super::older;
 
-/// Frames of each task beside those of its pages and their tables: what a CPU keeps for itself, tables of
-/// pages that were mapped before, and upper ones.
+/// Frames of each task beside those of its pages and their tables: what a CPU keeps for itself,
+/// tables of pages that were mapped before, and upper ones.
 const FRAMES: usize = 512;
-/// Pages of which a table has the entries.
+/// Entries of a page table.
 const PAGES_OF_TABLE: usize = 512;
 
 /// A CPU in a space.
@@ -26,23 +26,23 @@ pub(super) struct User<S: ?Sized + 'static = dyn Memory> {
 /// Frames of a machine with memory for as many `bytes` for each task.
 fn frames(task: &Task<'_>, bytes: usize) -> usize {
     let pages = bytes.div_ceil(PAGE);
-    task.tasks() * (pages + pages.div_ceil(PAGES_OF_TABLE) + FRAMES)
+    task.tasks * (pages + pages.div_ceil(PAGES_OF_TABLE) + FRAMES)
 }
 
 /// The CPU that this task is.
 fn cpu(task: &Task<'_>, bytes: usize) -> Cpu {
     static MACHINE: OnceLock<Hosted> = OnceLock::new();
-    MACHINE.get_or_init(|| Hosted::new(frames(task, bytes), task.tasks())).cpu(task.nr())
+    MACHINE.get_or_init(|| Hosted::new(frames(task, bytes), task.tasks)).cpu(task.nr)
 }
 
 impl User {
-    /// The CPU that this task is, in a space of the design that is asked for. The machine has as many
-    /// `bytes` for each task.
+    /// The CPU that this task is, in a space of the design that is asked for. The machine has as
+    /// many `bytes` for each task.
     pub(super) fn new(task: &Task<'_>, bytes: usize) -> Result<Self, TaskError> {
         static SPACE: OnceLock<Result<Box<dyn Memory>, TaskError>> = OnceLock::new();
         let cpu = cpu(task, bytes);
-        let space = SPACE.get_or_init(|| match task.settings().value("map") {
-            Some("tree" | "rcu") => older::space(task.settings(), &cpu, frames(task, bytes)),
+        let space = SPACE.get_or_init(|| match task.settings.value("map") {
+            Some("tree" | "rcu") => older::space(task.settings, &cpu, frames(task, bytes)),
             _ => {
                 let space = own_space(&cpu);
                 space.set_lazy(task.has(LAZY));
@@ -62,14 +62,14 @@ impl User<Space<'static, Hosted>> {
         Self { cpu, space }
     }
 
-    /// An object of as many `bytes`, none of which anybody has gone to.
+    /// An object of `bytes` bytes, none of which has been accessed.
     pub(super) fn object(&self, bytes: usize) -> Result<Object<'static, Hosted>, TaskError> {
         let object = Object::new(&self.cpu, bytes.div_ceil(PAGE) as u64);
         during(object, "make an object")
     }
 
-    /// The same with all of its pages in memory: the first to go to a page of an object does other things
-    /// than those that come after.
+    /// The same with all of its pages in memory, because the first access to a page of an object
+    /// does more work than later ones.
     pub(super) fn object_in_memory(
         &self,
         bytes: usize,
@@ -101,7 +101,7 @@ fn own_space(cpu: &Cpu) -> Space<'static, Hosted> {
 }
 
 impl<S: AddressSpace<'static, Hosted> + ?Sized> User<S> {
-    /// [`Task::start`]. Until the gate opens the CPU is away: others need not wait for it.
+    /// [`Task::start`]. The CPU is idle until the gate opens, so that others need not wait for it.
     pub(super) fn start<'a>(&mut self, task: &'a Task<'_>) -> Count<'a> {
         self.cpu.rest(|| task.start())
     }

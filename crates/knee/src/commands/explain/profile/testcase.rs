@@ -208,7 +208,7 @@ impl<'a> Bench<'a> {
             dir: dir.clone(),
             layout: 0,
         };
-        let launcher = Launcher::this_program();
+        let launcher = Launcher;
         let result = launcher.run_watched(&job, interrupt, watch, |_, sample| receive(sample));
         work.end_round(&dir)?;
         Ok(result)
