@@ -15,9 +15,6 @@ use crate::records::{File, Place};
 /// The module of the kernel's own functions, and what stands for those without a name.
 const KERNEL: &str = "[kernel]";
 
-/// Addresses that are looked up at once: what is found of them is larger than they are.
-const AT_ONCE: usize = 1024;
-
 /// Names of addresses, as numbers of functions, from the innermost inlined one outward.
 pub(crate) struct Symbols {
     symbolizer: Symbolizer,
@@ -76,51 +73,11 @@ impl Symbols {
         })
     }
 
-    /// The functions at addresses, which are in the order of [`Address::order`]; `found` gets the number
-    /// that stands with each.
-    pub(crate) fn find(
-        &mut self,
-        addresses: &[(Address, u32)],
-        stacks: &mut Stacks,
-        mut found: impl FnMut(u32, &[u32]),
-    ) {
-        for of_file in addresses.chunk_by(|a, b| a.0.file() == b.0.file()) {
-            if let Some(file) = of_file[0].0.file() {
-                self.read(file, of_file, stacks);
-            }
-            for (address, number) in of_file {
-                found(
-                    *number,
-                    match address {
-                        Address::Kernel(address) => self.kernel(*address, stacks),
-                        Address::User(place, address) => {
-                            self.user(place.as_ref(), *address, stacks)
-                        }
-                    },
-                );
-            }
-        }
-    }
-
-    /// Looks up addresses of one file together.
-    fn read(&mut self, file: &File, addresses: &[(Address, u32)], stacks: &mut Stacks) {
-        if !is_on_disk(&file.path) {
-            return;
-        }
-        let of_file = of_file(&mut self.of_files, file.number);
-        let mut offsets: Vec<u64> = addresses.iter().filter_map(|one| one.0.offset()).collect();
-        offsets.dedup();
-        offsets.retain(|offset| !of_file.addresses.contains_key(offset));
-        let source = Source::Elf(Elf::new(Path::new(&*file.path)));
-        for some in offsets.chunks(AT_ONCE) {
-            // Where not all can be looked up, each is by itself.
-            let Ok(syms) = self.symbolizer.symbolize(&source, Input::FileOffset(some)) else {
-                return;
-            };
-            for (offset, sym) in some.iter().zip(&syms) {
-                let functions = of_file.functions(sym.as_sym(), &file.path, stacks);
-                of_file.addresses.insert(*offset, functions);
-            }
+    /// The functions at an address.
+    pub(crate) fn find(&mut self, address: &Address, stacks: &mut Stacks) -> &[u32] {
+        match address {
+            Address::Kernel(address) => self.kernel(*address, stacks),
+            Address::User(place, address) => self.user(place.as_ref(), *address, stacks),
         }
     }
 
@@ -135,7 +92,11 @@ impl Symbols {
         let is_file = is_on_disk(path);
         // Each process has other things in memory that is no file's.
         let at = if is_file { *offset } else { address ^ (*pid as u64) << 48 };
-        let of_file = of_file(&mut self.of_files, *number);
+        let number = *number as usize;
+        if self.of_files.len() <= number {
+            self.of_files.resize_with(number + 1, OfFile::default);
+        }
+        let of_file = &mut self.of_files[number];
         if !of_file.addresses.contains_key(&at) {
             let of_compiler = match is_file {
                 true => None,
@@ -170,20 +131,6 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    fn file(&self) -> Option<&File> {
-        match self {
-            Address::User(Some(place), _) => Some(&place.file),
-            _ => None,
-        }
-    }
-
-    fn offset(&self) -> Option<u64> {
-        match self {
-            Address::User(Some(place), _) => Some(place.offset),
-            _ => None,
-        }
-    }
-
     /// By file, and in it from low to high.
     pub(crate) fn order(&self) -> (Option<u32>, u64) {
         match self {
@@ -226,14 +173,6 @@ impl OfFile {
         functions.push(number(&sym.name, false));
         functions.into()
     }
-}
-
-fn of_file(files: &mut Vec<OfFile>, number: u32) -> &mut OfFile {
-    let number = number as usize;
-    if files.len() <= number {
-        files.resize_with(number + 1, OfFile::default);
-    }
-    &mut files[number]
 }
 
 /// Whether a path is one, and not what the kernel says of memory that is no file's.

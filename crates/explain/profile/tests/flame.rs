@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use knee_host::skip::skip;
-use knee_profile::capture::{About, Clock, Function, Kind, Losses, Machine, Stacks, Unit};
+use knee_profile::capture::{Capture, Clock, Function, Kind, Stacks, Unit};
 use knee_profile::view::flame::flame;
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
@@ -18,20 +18,11 @@ fn graph() -> String {
     stacks.add("prog", [&main, &right, &leaf], 25, 25);
     stacks.add("prog", [&main, &right, &leaf, &leaf], 5, 5);
     stacks.add("prog", [&main], 20, 20);
-    flame(&stacks.finish(About {
+    flame(&Capture {
         title: "a test".into(),
-        machine: Machine::default(),
-        clock: Clock {
-            event: "cycles".into(),
-            unit: Unit::Cycles,
-            frequency: None,
-            user_only: false,
-        },
-        seconds: None,
-        cpu_seconds: None,
-        work: None,
-        losses: Losses::default(),
-    }))
+        clock: Clock { event: "cycles".into(), unit: Unit::Cycles, ..Clock::default() },
+        ..stacks.finish()
+    })
 }
 
 /// What a page with the graph says after a script. `None`, said aloud, where no browser is installed.

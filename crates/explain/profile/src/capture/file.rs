@@ -1,8 +1,7 @@
 //! The file of a capture.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::{Capture, SCHEMA};
 
@@ -41,10 +40,8 @@ impl Capture {
     /// # Errors
     /// [`CaptureError`] says what is wrong with the file.
     pub fn open(path: &Path) -> Result<Capture, CaptureError> {
-        let mut text = Vec::new();
-        File::open(path)
-            .and_then(|mut file| file.read_to_end(&mut text))
-            .map_err(|error| CaptureError::File { path: path.to_owned(), error })?;
+        let text =
+            fs::read(path).map_err(|error| CaptureError::File { path: path.to_owned(), error })?;
         Capture::parse(&text)
             .map_err(|reason| CaptureError::Content { path: path.to_owned(), reason })
     }

@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 pub use file::CaptureError;
 pub(crate) use file::other_schema;
-pub use stacks::{About, Stacks};
+pub use stacks::Stacks;
 
 /// The version of the file format that this knee writes and reads.
 pub const SCHEMA: u32 = 1;
 
 /// The result of one sampling.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capture {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -60,7 +60,7 @@ pub struct Machine {
 }
 
 /// The clock that triggers samples.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Clock {
     /// The event, as `perf list` calls it: `cycles`, `cpu-clock`.
     pub event: String,
@@ -74,7 +74,7 @@ pub struct Clock {
 }
 
 /// What weights count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Nanoseconds of CPU time.
@@ -82,6 +82,7 @@ pub enum Unit {
     /// Cycles of a CPU.
     Cycles,
     /// Other events, or samples if the file does not specify the event.
+    #[default]
     Events,
 }
 

@@ -3,23 +3,6 @@ use snapbox::assert_data_eq;
 
 use super::*;
 
-fn about() -> About {
-    About {
-        title: "a test".into(),
-        machine: Machine::default(),
-        clock: Clock {
-            event: "cpu-clock".into(),
-            unit: Unit::Nanoseconds,
-            frequency: Some(997),
-            user_only: false,
-        },
-        seconds: Some(1.5),
-        cpu_seconds: None,
-        work: None,
-        losses: Losses::default(),
-    }
-}
-
 fn function(name: &str) -> Function {
     Function { module: Some("/bin/x".into()), ..Function::new(name, Kind::User) }
 }
@@ -30,8 +13,18 @@ fn small() -> Capture {
     stacks.add("x", [&main, &work], 2, 20);
     stacks.add("x", [&main], 1, 10);
     stacks.add("x", [&main, &work], 1, 10);
-    stacks.add("y", [], 1, 5);
-    stacks.finish(about())
+    stacks.add("y", None::<&Function>, 1, 5);
+    Capture {
+        title: "a test".into(),
+        clock: Clock {
+            event: "cpu-clock".into(),
+            unit: Unit::Nanoseconds,
+            frequency: Some(997),
+            user_only: false,
+        },
+        seconds: Some(1.5),
+        ..stacks.finish()
+    }
 }
 
 #[test]

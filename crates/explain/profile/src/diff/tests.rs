@@ -3,7 +3,7 @@ use snapbox::{assert_data_eq, str};
 
 use super::*;
 use crate::capture::{Function, Stacks};
-use crate::view::example::{about, dearer, example, with_work};
+use crate::view::fixture::{captured, dearer, example, with_work};
 
 #[test]
 fn shares_are_compared_where_work_is_unknown() {
@@ -61,7 +61,7 @@ fn a_capture_does_not_differ_from_itself() {
 fn a_function_that_is_new_has_nothing_before() {
     let mut stacks = Stacks::default();
     stacks.add("prog", [&Function::new("new", Kind::User)], 1000, 1000);
-    let diff = diff(&example(), &stacks.finish(about()));
+    let diff = diff(&example(), &captured(stacks));
     let new = diff.rows.iter().find(|row| row.name == "new").unwrap();
     assert_eq!((new.own.before, new.own.after, new.own.is_real), (0.0, 1.0, true));
 }
@@ -117,7 +117,7 @@ proptest! {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 stacks.add("p", [&functions[(state >> 33) as usize % 100]], 1, 1);
             }
-            stacks.finish(about())
+            captured(stacks)
         };
         let diff = diff(&sample(seed), &sample(!seed));
         let marked = diff.rows.iter().filter(|row| row.own.is_real).count();

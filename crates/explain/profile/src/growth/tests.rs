@@ -2,7 +2,7 @@ use knee_results::{CaseId, Mode, PointId};
 use snapbox::{assert_data_eq, str};
 
 use super::*;
-use crate::capture::{About, Clock, Function, Losses, Machine, Stacks, Unit, Work};
+use crate::capture::{Clock, Function, Stacks, Unit, Work};
 
 /// A capture of so many tasks; samples of a millisecond by stack, from the outermost function.
 fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
@@ -14,9 +14,8 @@ fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
     }
     let all: u64 = stacks.iter().map(|stack| stack.1).sum();
     let mode = Mode::Threads;
-    collected.finish(About {
+    Capture {
         title: "mmap1".into(),
-        machine: Machine::default(),
         clock: Clock {
             event: "cpu-clock".into(),
             unit: Unit::Nanoseconds,
@@ -26,8 +25,8 @@ fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
         seconds: Some(1.0),
         cpu_seconds: Some(all as f64 / 1e3),
         work: Some(Work { point: PointId { case: CaseId::new("mmap1"), mode, tasks }, iterations }),
-        losses: Losses::default(),
-    })
+        ..collected.finish()
+    }
 }
 
 fn example() -> [Capture; 2] {

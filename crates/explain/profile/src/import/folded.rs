@@ -13,7 +13,7 @@
 
 use std::io::{self, BufRead};
 
-use crate::capture::{About, Capture, Clock, Function, Kind, Losses, Machine, Stacks, Unit};
+use crate::capture::{Capture, Clock, Function, Kind, Losses, Stacks};
 
 /// Reads folded stacks.
 ///
@@ -36,37 +36,22 @@ pub fn folded(mut reader: impl BufRead, title: &str) -> io::Result<Capture> {
                 Some((String::from_utf8_lossy(stack), count))
             });
             match read {
-                Some((stack, count)) => add(&mut stacks, &stack, count),
+                Some((stack, count)) => {
+                    let mut names = stack.split(';');
+                    let program = names.next().unwrap_or_default();
+                    stacks.add(program, names.map(function), count, count);
+                }
                 None => losses.unreadable += 1,
             }
         }
         line.clear();
     }
-    Ok(stacks.finish(About {
+    Ok(Capture {
         title: title.to_owned(),
-        machine: Machine::default(),
-        clock: Clock {
-            event: "samples".to_owned(),
-            unit: Unit::Events,
-            frequency: None,
-            user_only: false,
-        },
-        seconds: None,
-        cpu_seconds: None,
-        work: None,
+        clock: Clock { event: "samples".to_owned(), ..Clock::default() },
         losses,
-    }))
-}
-
-fn add(stacks: &mut Stacks, stack: &str, count: u64) {
-    let mut names = stack.split(';');
-    let program = stacks.program(names.next().unwrap_or_default());
-    let mut node = None;
-    for name in names {
-        let function = stacks.function(&function(name));
-        node = Some(stacks.node(node, function));
-    }
-    stacks.count(program, node, count, count);
+        ..stacks.finish()
+    })
 }
 
 fn function(name: &str) -> Function {

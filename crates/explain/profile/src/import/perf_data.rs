@@ -20,7 +20,7 @@ use linux_perf_event_reader::{
 
 use mended::Mended;
 
-use crate::capture::{About, Capture, Clock, Losses, Machine, Unit};
+use crate::capture::{Capture, Clock, Machine, Unit};
 use crate::kernel_symbols::KernelSymbols;
 use crate::records::Records;
 
@@ -72,9 +72,8 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
         take(&mut records, &record);
     }
     let (stacks, losses) = records.finish();
-    let about = about(&file, event, title, losses);
     let seconds = times.map(|(first, last)| (last - first) as f64 / 1e9);
-    Ok(stacks.finish(About { seconds, ..about }))
+    Ok(Capture { seconds, losses, ..about(&file, event, title, stacks.finish()) })
 }
 
 fn take(records: &mut Records, record: &RawEventRecord<'_>) {
@@ -142,7 +141,8 @@ fn kernel_symbols(file: &PerfFile) -> Option<KernelSymbols> {
     if is_same { KernelSymbols::of_running() } else { None }
 }
 
-fn about(file: &PerfFile, event: usize, title: &str, losses: Losses) -> About {
+/// The capture with what the file says about itself.
+fn about(file: &PerfFile, event: usize, title: &str, capture: Capture) -> Capture {
     let of_event = &file.event_attributes()[event];
     let attr = of_event.attributes();
     let unit = match attr.type_ {
@@ -158,7 +158,7 @@ fn about(file: &PerfFile, event: usize, title: &str, losses: Losses) -> About {
     };
     let release = file.os_release().ok().flatten();
     let command = file.cmdline().ok().flatten().map(|words| words.join(" "));
-    About {
+    Capture {
         title: command.unwrap_or_else(|| title.to_owned()),
         machine: Machine {
             kernel: release.map_or(String::new(), |release| format!("Linux {release}")),
@@ -171,10 +171,7 @@ fn about(file: &PerfFile, event: usize, title: &str, losses: Losses) -> About {
             frequency,
             user_only: false,
         },
-        seconds: None,
-        cpu_seconds: None,
-        work: None,
-        losses,
+        ..capture
     }
 }
 

@@ -33,7 +33,7 @@ use first_line::FirstLine;
 use foldhash::HashMap;
 use frame::Frame;
 
-use crate::capture::{About, Capture, Clock, Losses, Machine, Stacks, Unit};
+use crate::capture::{Capture, Clock, Losses, Machine, Stacks, Unit};
 
 /// Reads what `perf script` prints: samples of one event, the one that comes first.
 ///
@@ -49,14 +49,13 @@ pub fn script(reader: impl BufRead, title: &str) -> io::Result<Capture> {
 #[derive(Default)]
 struct Text {
     stacks: Stacks,
-    /// Lines of stacks, as they are, to a range of `functions`: more than one where a JIT compiler
-    /// has named inlined methods in it.
-    frames: HashMap<Box<[u8]>, (u32, u32)>,
-    functions: Vec<u32>,
+    /// The functions of each distinct stack line, from the innermost outwards. A line has several
+    /// functions if a JIT compiler named inlined methods in it.
+    frames: HashMap<Box<[u8]>, Box<[u32]>>,
     event: Option<Vec<u8>>,
     sample: Option<Sample>,
-    /// The sample's functions, as ranges of `functions`, from the innermost outwards.
-    stack: Vec<(u32, u32)>,
+    /// The sample's functions, from the innermost outwards.
+    stack: Vec<u32>,
     /// Lines of the sample's stack, readable or not.
     lines: u64,
     weight: u64,
@@ -137,20 +136,15 @@ impl Text {
         if self.sample.as_ref().is_some_and(|sample| !sample.is_wanted) {
             return;
         }
-        let place = match self.frames.get(line) {
-            Some(place) => *place,
-            None => {
-                let Some(frame) = Frame::parse(line) else { return };
-                let begin = self.functions.len() as u32;
-                for function in frame.functions() {
-                    self.functions.push(self.stacks.function(&function));
-                }
-                let place = (begin, self.functions.len() as u32);
-                self.frames.insert(line.into(), place);
-                place
-            }
-        };
-        self.stack.push(place);
+        if let Some(functions) = self.frames.get(line) {
+            self.stack.extend(functions);
+        } else if let Some(frame) = Frame::parse(line) {
+            let functions = frame.functions().into_iter().rev();
+            let functions: Box<[u32]> =
+                functions.map(|function| self.stacks.function(&function)).collect();
+            self.stack.extend(&functions);
+            self.frames.insert(line.into(), functions);
+        }
     }
 
     fn end_sample(&mut self) {
@@ -168,10 +162,8 @@ impl Text {
                 };
                 self.weight = sum;
                 let mut node = None;
-                for (begin, end) in self.stack.iter().rev() {
-                    for function in &self.functions[*begin as usize..*end as usize] {
-                        node = Some(self.stacks.node(node, *function));
-                    }
+                for function in self.stack.iter().rev() {
+                    node = Some(self.stacks.node(node, *function));
                 }
                 self.stacks.count(sample.program, node, 1, weight);
             }
@@ -197,16 +189,14 @@ impl Text {
             "cycles" | "cpu-cycles" => Unit::Cycles,
             _ => Unit::Events,
         };
-        let about = About {
+        Capture {
             title: title.to_owned(),
             machine: self.machine,
             clock: Clock { event, unit, frequency: None, user_only: false },
             seconds: self.times.map(|(begin, end)| end - begin),
-            cpu_seconds: None,
-            work: None,
             losses: self.losses,
-        };
-        self.stacks.finish(about)
+            ..self.stacks.finish()
+        }
     }
 }
 

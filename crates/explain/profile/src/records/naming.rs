@@ -4,7 +4,8 @@
 //! not be looked up again. New addresses are looked up file by file from low to high, as tables of symbols
 //! are larger than caches.
 
-use foldhash::HashMap;
+use foldhash::fast::RandomState;
+use indexmap::IndexSet;
 use linux_perf_event_reader::constants::{PERF_CONTEXT_MAX, PERF_CONTEXT_USER};
 
 use super::space::{NO_MAPS, Spaces};
@@ -27,7 +28,7 @@ pub(super) fn give_names(
         let by_stack = maps(a).cmp(&maps(b)).then_with(|| a[1..].cmp(&b[1..]));
         by_stack.then_with(|| a[0].cmp(&b[0]))
     });
-    let mut places = Places::default();
+    let mut places = IndexSet::default();
     // For each word of a key that differs from the one before, the place of its address.
     let mut numbers = Vec::new();
     let mut before: &[u64] = &[NO_MAPS.into()];
@@ -38,12 +39,13 @@ pub(super) fn give_names(
             if word >= PERF_CONTEXT_MAX {
                 is_user = word == PERF_CONTEXT_USER;
             } else if at >= shared {
-                numbers.push(places.number(if is_user { maps(key) } else { NO_MAPS }, word));
+                let maps = if is_user { maps(key) } else { NO_MAPS };
+                numbers.push(places.insert_full((maps, word)).0);
             }
         }
         before = key;
     }
-    let functions = places.functions(spaces, symbols, stacks);
+    let functions = functions(&places, spaces, symbols, stacks);
     let mut numbers = numbers.into_iter();
     // The node of each word of the key before.
     let mut nodes: Vec<Option<u32>> = vec![None];
@@ -55,7 +57,7 @@ pub(super) fn give_names(
             if word < PERF_CONTEXT_MAX {
                 let place = numbers.next().expect("each has been looked up");
                 // From the innermost inlined one outward.
-                for &function in functions.of(place).iter().rev() {
+                for &function in functions[place].iter().rev() {
                     node = Some(stacks.node(node, function));
                 }
             }
@@ -102,48 +104,23 @@ fn outward_in(stack: &mut [u64]) {
     }
 }
 
-/// Addresses, each of them once.
-#[derive(Default)]
-struct Places {
-    numbers: HashMap<(u32, u64), u32>,
-    all: Vec<(u32, u64)>,
-}
-
-impl Places {
-    fn number(&mut self, maps: u32, address: u64) -> u32 {
-        *self.numbers.entry((maps, address)).or_insert_with(|| {
-            self.all.push((maps, address));
-            self.all.len() as u32 - 1
-        })
+/// The functions at each address, from the innermost inlined one outward.
+fn functions(
+    places: &IndexSet<(u32, u64), RandomState>,
+    spaces: &Spaces,
+    symbols: &mut Symbols,
+    stacks: &mut Stacks,
+) -> Vec<Box<[u32]>> {
+    let address = |maps, address| match maps {
+        NO_MAPS => Address::Kernel(address),
+        _ => Address::User(spaces.find(maps, address), address),
+    };
+    let mut addresses: Vec<(Address, usize)> =
+        places.iter().map(|&(maps, at)| address(maps, at)).zip(0..).collect();
+    addresses.sort_unstable_by_key(|(address, number)| (address.order(), *number));
+    let mut functions = vec![Box::default(); addresses.len()];
+    for (address, number) in &addresses {
+        functions[*number] = symbols.find(address, stacks).into();
     }
-
-    fn functions(self, spaces: &Spaces, symbols: &mut Symbols, stacks: &mut Stacks) -> Functions {
-        let address = |(maps, address): (u32, u64)| match maps {
-            NO_MAPS => Address::Kernel(address),
-            _ => Address::User(spaces.find(maps, address), address),
-        };
-        let mut addresses: Vec<(Address, u32)> =
-            self.all.iter().zip(0..).map(|(place, number)| (address(*place), number)).collect();
-        addresses.sort_unstable_by_key(|(address, number)| (address.order(), *number));
-        let mut functions = Functions { all: Vec::new(), ranges: vec![(0, 0); addresses.len()] };
-        symbols.find(&addresses, stacks, |number, found| {
-            let start = functions.all.len();
-            functions.all.extend_from_slice(found);
-            functions.ranges[number as usize] = (start, functions.all.len());
-        });
-        functions
-    }
-}
-
-/// Functions of addresses, from the innermost inlined one outward.
-struct Functions {
-    all: Vec<u32>,
-    ranges: Vec<(usize, usize)>,
-}
-
-impl Functions {
-    fn of(&self, place: u32) -> &[u32] {
-        let (start, end) = self.ranges[place as usize];
-        &self.all[start..end]
-    }
+    functions
 }

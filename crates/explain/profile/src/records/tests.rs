@@ -62,21 +62,7 @@ fn sample(records: &mut Records, tid: i32, addresses: &[u64]) {
 
 /// Stacks as text, from the outermost function, with their samples.
 fn collected(records: Records) -> Vec<String> {
-    let about = crate::capture::About {
-        title: String::new(),
-        machine: Default::default(),
-        clock: crate::capture::Clock {
-            event: "cpu-clock".into(),
-            unit: crate::capture::Unit::Nanoseconds,
-            frequency: None,
-            user_only: false,
-        },
-        seconds: None,
-        cpu_seconds: None,
-        work: None,
-        losses: Losses::default(),
-    };
-    let capture = records.finish().0.finish(about);
+    let capture = records.finish().0.finish();
     let line = |count: &crate::capture::Count| {
         let mut names: Vec<&str> = capture
             .functions_of(count.stack)

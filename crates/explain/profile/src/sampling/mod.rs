@@ -36,7 +36,7 @@ pub use watch::Watch;
 
 use knee_host::CpuList;
 
-use crate::capture::{About, Capture, Clock, Losses, Machine, Work};
+use crate::capture::{Capture, Clock, Losses, Machine, Work};
 use crate::kernel_symbols::KernelSymbols;
 use crate::records::Records;
 
@@ -133,7 +133,7 @@ impl Watch for Sampler {
         let lost = self.session.lost();
         let Collected { stacks, losses, family } = self.session.collected();
         let cpu_seconds = self.session.cpu_seconds(family.as_ref());
-        let about = About {
+        Ok(Capture {
             title: title.into(),
             machine: machine(started_at),
             clock: self.clock,
@@ -142,8 +142,8 @@ impl Watch for Sampler {
             work,
             // What the events count includes what the buffers could not say for want of room.
             losses: Losses { lost: lost.unwrap_or(losses.lost), ..losses },
-        };
-        Ok(stacks.finish(about))
+            ..stacks.finish()
+        })
     }
 }
 

@@ -13,7 +13,7 @@
 //! function that calls itself counts once in what it takes in total.
 
 #[cfg(test)]
-pub(crate) mod example;
+pub(crate) mod fixture;
 pub mod flame;
 pub mod folded;
 pub mod functions;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::*;
-use crate::capture::Kind;
+use crate::capture::{Kind, Losses};
 use knee_host::skip::skip;
 
 /// Samples that a file has at least, or most that is said of it could be so by chance.

@@ -2,7 +2,7 @@ use snapbox::{assert_data_eq, file};
 
 use super::*;
 use crate::capture::{Function, Kind, Stacks};
-use crate::view::example::{about, dearer, example, with_work};
+use crate::view::fixture::{captured, dearer, example, with_work};
 
 #[test]
 fn the_graph_of_a_capture() {
@@ -35,7 +35,7 @@ fn nothing_is_loaded_and_no_name_leaves_its_place() {
     let name = "<script>alert(1)</script>\"'&\u{1}]]>";
     let mut stacks = Stacks::default();
     stacks.add(name, [&Function::new(name, Kind::User)], 1, 1);
-    let mut capture = stacks.finish(about());
+    let mut capture = captured(stacks);
     capture.title = name.to_owned();
     let graph = flame(&capture);
     assert_eq!(graph.matches("<script>").count(), 1);
@@ -50,13 +50,13 @@ fn what_is_too_narrow_is_left_out() {
     let [wide, narrow] = ["wide", "narrow"].map(|name| Function::new(name, Kind::User));
     stacks.add("p", [&wide], 1_000_000, 1);
     stacks.add("p", [&narrow], 1, 1);
-    let graph = flame(&stacks.finish(about()));
+    let graph = flame(&captured(stacks));
     assert!(graph.contains("wide") && !graph.contains("narrow"));
 }
 
 #[test]
 fn an_empty_capture_has_an_empty_graph() {
-    let graph = flame(&Stacks::default().finish(about()));
+    let graph = flame(&captured(Stacks::default()));
     assert!(graph.contains("0 samples"));
     assert_eq!(graph.matches("NaN").count(), 0);
 }

@@ -1,7 +1,7 @@
 use snapbox::{assert_data_eq, str};
 
 use super::*;
-use crate::view::example::example;
+use crate::view::fixture::example;
 
 #[test]
 fn the_table() {

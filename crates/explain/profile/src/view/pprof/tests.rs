@@ -4,7 +4,7 @@ use knee_host::skip::skip;
 use snapbox::{assert_data_eq, str};
 
 use super::*;
-use crate::view::example::example;
+use crate::view::fixture::example;
 
 /// What `go tool pprof` says of the example. `None`, said aloud, where there is no Go.
 fn go(arguments: &[&str]) -> Option<String> {

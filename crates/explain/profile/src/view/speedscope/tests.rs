@@ -1,7 +1,7 @@
 use snapbox::{assert_data_eq, file};
 
 use super::*;
-use crate::view::example::example;
+use crate::view::fixture::example;
 
 #[test]
 fn the_file() {

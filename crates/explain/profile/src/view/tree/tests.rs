@@ -3,7 +3,7 @@ use snapbox::{assert_data_eq, str};
 
 use super::*;
 use crate::capture::{Function, Kind, Stacks};
-use crate::view::example::{about, example};
+use crate::view::fixture::{captured, example};
 
 fn text(root: Root, least_share: f64) -> String {
     tree(&example(), root).unwrap().text(least_share).to_string()
@@ -128,7 +128,7 @@ fn a_stack_may_be_deeper_than_ours() {
     let mut stacks = Stacks::default();
     let functions = ["a", "b"].map(|name| Function::new(name, Kind::User));
     stacks.add("deep", functions.iter().cycle().take(20_000), 1, 1);
-    let capture = stacks.finish(about());
+    let capture = captured(stacks);
     let tree = tree(&capture, Root::Function("b")).unwrap();
     assert_eq!(tree.text(LEAST_SHARE).to_string().lines().count(), 19_999);
 }
@@ -145,7 +145,7 @@ proptest! {
         for (stack, count) in &samples {
             stacks.add("p", stack.iter().map(|place| &functions[*place]), *count, 1);
         }
-        let capture = stacks.finish(about());
+        let capture = captured(stacks);
         let with_a = samples.iter().filter(|(stack, _)| stack.contains(&0));
         let with_a: u64 = with_a.map(|(_, count)| count).sum();
         for root in [Root::All, Root::Function("a"), Root::Callers("a")] {
