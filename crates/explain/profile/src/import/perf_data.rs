@@ -49,14 +49,14 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
         return Err("it has no samples; record them with perf record -g".to_owned());
     };
     let mut records = Records::new(kernel_symbols(&file));
-    records.losses().unreadable += u64::from(is_cut);
+    records.losses.unreadable += u64::from(is_cut);
     let mut times: Option<(u64, u64)> = None;
     loop {
         let record = match records_of.next_record(&mut file) {
             Ok(Some(record)) => record,
             Ok(None) => break,
             Err(_) => {
-                records.losses().unreadable += 1;
+                records.losses.unreadable += 1;
                 break;
             }
         };
@@ -80,11 +80,11 @@ fn take(records: &mut Records, record: &RawEventRecord<'_>) {
     match has_sane_lengths(record).then(|| record.parse()) {
         Some(Ok(parsed)) => {
             if record.record_type == RecordType::LOST_SAMPLES {
-                records.losses().lost += number(record, 0).unwrap_or(0);
+                records.losses.lost += number(record, 0).unwrap_or(0);
             }
             records.take(parsed);
         }
-        _ => records.losses().unreadable += 1,
+        _ => records.losses.unreadable += 1,
     }
 }
 

@@ -48,9 +48,10 @@ pub(crate) struct Contention {
     stacks: HashMap<Box<[u64]>, u32>,
     waits: Vec<Waits>,
     key: Vec<u64>,
-    /// Beginnings so far.
-    seen: u64,
-    unmatched: u64,
+    /// Waits that have begun so far.
+    pub(crate) seen: u64,
+    /// Waits that are left out.
+    pub(crate) unmatched: u64,
 }
 
 impl Contention {
@@ -117,16 +118,6 @@ impl Contention {
         self.unmatched += self.open.drain().map(|(_, open)| open.len() as u64).sum::<u64>();
     }
 
-    /// Waits that have begun so far.
-    pub(crate) fn seen(&self) -> u64 {
-        self.seen
-    }
-
-    /// Waits that are left out.
-    pub(crate) fn unmatched(&self) -> u64 {
-        self.unmatched
-    }
-
     /// It is over: what has not ended waits still.
     pub(crate) fn close(&mut self) {
         for open in self.open.drain().flat_map(|(_, open)| open) {
@@ -169,7 +160,7 @@ mod tests {
         contention.end(ONE, 0xa, 150);
         contention.end(TWO, 0xa, 190);
         assert_eq!(of(&contention, WRITE), (2, 130, 80, 0));
-        assert_eq!((contention.stacks().count(), contention.unmatched()), (1, 0));
+        assert_eq!((contention.stacks().count(), contention.unmatched), (1, 0));
     }
 
     #[test]
@@ -192,7 +183,7 @@ mod tests {
         contention.begin(ONE, 0xa, MUTEX, 150, [1]);
         contention.end(ONE, 0xa, 300);
         assert_eq!(of(&contention, MUTEX | SPIN), (1, 200, 200, 0));
-        assert_eq!((of(&contention, MUTEX).0, contention.unmatched()), (0, 0));
+        assert_eq!((of(&contention, MUTEX).0, contention.unmatched), (0, 0));
     }
 
     #[test]
@@ -201,12 +192,12 @@ mod tests {
         contention.begin(ONE, 0xa, SPIN, 100, [1]);
         contention.begin(ONE, 0xa, SPIN, 500, [1]);
         contention.end(ONE, 0xa, 510);
-        assert_eq!((of(&contention, SPIN), contention.unmatched()), ((1, 10, 10, 0), 1));
+        assert_eq!((of(&contention, SPIN), contention.unmatched), ((1, 10, 10, 0), 1));
         // The end of an inner one is missing: the outer one has ended, so it has too.
         contention.begin(ONE, 0xa, WRITE, 600, [1]);
         contention.begin(ONE, 0xb, SPIN, 610, [1]);
         contention.end(ONE, 0xa, 700);
-        assert_eq!((of(&contention, WRITE), contention.unmatched()), ((1, 100, 100, 0), 2));
+        assert_eq!((of(&contention, WRITE), contention.unmatched), ((1, 100, 100, 0), 2));
     }
 
     #[test]
@@ -216,7 +207,7 @@ mod tests {
         contention.begin(ONE, 0xb, SPIN, 200, [1]);
         contention.end(ONE, 0xa, 210);
         contention.end(ONE, 0xb, 220);
-        assert_eq!((of(&contention, SPIN), contention.unmatched()), ((1, 20, 20, 0), 2));
+        assert_eq!((of(&contention, SPIN), contention.unmatched), ((1, 20, 20, 0), 2));
     }
 
     #[test]
@@ -226,7 +217,7 @@ mod tests {
         contention.lost();
         contention.begin(ONE, 0xa, MUTEX, 900, [1]);
         contention.end(ONE, 0xa, 910);
-        assert_eq!((of(&contention, MUTEX), contention.unmatched()), ((1, 10, 10, 0), 1));
+        assert_eq!((of(&contention, MUTEX), contention.unmatched), ((1, 10, 10, 0), 1));
     }
 
     #[test]
@@ -236,7 +227,7 @@ mod tests {
         contention.begin(TWO, 0xa, WRITE, 100, [1]);
         contention.exit(ONE);
         contention.close();
-        assert_eq!((of(&contention, WRITE), contention.unmatched()), ((0, 0, 0, 2), 0));
+        assert_eq!((of(&contention, WRITE), contention.unmatched), ((0, 0, 0, 2), 0));
     }
 
     #[test]
@@ -263,13 +254,13 @@ mod tests {
                 match kind {
                     0 => contention.begin(thread, lock, SPIN, time, [lock]),
                     1 => {
-                        let before = contention.unmatched();
+                        let before = contention.unmatched;
                         let open = contention.open.get(&thread);
                         let matches = open.is_some_and(|o| o.iter().any(|o| o.lock == lock));
                         contention.end(thread, lock, time);
                         if !matches {
                             ends += 1;
-                            prop_assert_eq!(contention.unmatched(), before + 1);
+                            prop_assert_eq!(contention.unmatched, before + 1);
                         }
                     }
                     _ if lock == 0 => contention.exit(thread),
@@ -278,8 +269,8 @@ mod tests {
             }
             contention.close();
             let (over, total, longest, waiting) = of(&contention, SPIN);
-            let left_out = contention.unmatched() - ends;
-            prop_assert_eq!(contention.seen(), over + waiting + left_out);
+            let left_out = contention.unmatched - ends;
+            prop_assert_eq!(contention.seen, over + waiting + left_out);
             prop_assert!(longest <= total && total <= longest.saturating_mul(over));
         }
     }

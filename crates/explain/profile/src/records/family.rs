@@ -10,9 +10,9 @@ pub(crate) struct Family {
     /// The first, until it becomes a program.
     awaited: Option<i32>,
     /// What the first had started before, which is not requested.
-    elders: HashSet<i32>,
+    pub(crate) elders: HashSet<i32>,
     /// Members that ended as children of others, and when, in nanoseconds.
-    orphans: Vec<(i32, u64)>,
+    pub(crate) orphans: Vec<(i32, u64)>,
 }
 
 impl Family {
@@ -32,16 +32,6 @@ impl Family {
 
     pub(crate) fn has(&self, pid: i32) -> bool {
         self.members.contains(&pid)
-    }
-
-    /// What the first had started before.
-    pub(crate) fn elders(&self) -> impl Iterator<Item = i32> + '_ {
-        self.elders.iter().copied()
-    }
-
-    /// Members that ended as children of others, who learn what CPU time they had, and when.
-    pub(crate) fn orphans(&self) -> &[(i32, u64)] {
-        &self.orphans
     }
 
     /// A process has become a program.
@@ -149,6 +139,6 @@ mod tests {
         family.ended(2, 1, 10);
         family.ended(3, 7, 20);
         family.ended(8, 1, 30);
-        assert_eq!(family.orphans(), [(3, 20)]);
+        assert_eq!(family.orphans, [(3, 20)]);
     }
 }

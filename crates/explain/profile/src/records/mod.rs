@@ -11,18 +11,20 @@ mod off_cpu;
 mod order;
 mod space;
 
+use std::ops::Range;
+
 use foldhash::{HashMap, HashMapExt};
 
 use linux_perf_event_reader::constants::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER,
 };
 use linux_perf_event_reader::{CpuMode, EventRecord, SampleRecord};
-use off_cpu::OffCpu;
 use space::NO_MAPS;
 
 pub(crate) use family::Family;
+pub(crate) use off_cpu::OffCpu;
 pub(crate) use order::InOrder;
-pub(crate) use space::{Area, File, Place, Spaces};
+pub(crate) use space::{File, Place, Spaces};
 
 use crate::capture::{Losses, Stacks};
 use crate::kernel_symbols::KernelSymbols;
@@ -38,24 +40,24 @@ const UNKNOWN_PROGRAM: &str = "[unknown]";
 pub(crate) struct Records {
     /// The program of each thread.
     programs: HashMap<i32, u32>,
-    spaces: Spaces,
+    pub(crate) spaces: Spaces,
     /// Samples and weight by stack: its program and maps, then addresses from the innermost, with the
     /// kernel's marks between them.
     unnamed: HashMap<Box<[u64]>, (u64, u64)>,
     key: Vec<u64>,
     symbols: Symbols,
     stacks: Stacks,
-    losses: Losses,
-    /// Addresses that a stack can have, if it is known.
-    deepest: Option<usize>,
-    /// Whose records count, where there are those of others.
-    only: Option<Family>,
-    /// Whether records were lost since the table of processes was asked who there is.
-    lacks_births: bool,
-    /// A thread that is there for the others, and whose samples nobody wants.
-    without: Option<i32>,
-    /// Threads without a CPU, where that is what is sampled.
-    off_cpu: Option<OffCpu>,
+    pub(crate) losses: Losses,
+    /// The length at which the kernel cuts stacks, if known.
+    pub(crate) deepest: Option<usize>,
+    /// The processes whose records count; `None` for all.
+    pub(crate) family: Option<Family>,
+    /// Whether records of new processes may be lost; [`Records::adopt`] repairs that.
+    pub(crate) lacks_births: bool,
+    /// A thread whose samples are left out.
+    pub(crate) without: Option<i32>,
+    /// Off-CPU threads, if off-CPU time is sampled.
+    pub(crate) off_cpu: Option<OffCpu>,
 }
 
 impl Records {
@@ -70,49 +72,17 @@ impl Records {
             stacks: Stacks::default(),
             losses: Losses::default(),
             deepest: None,
-            only: None,
+            family: None,
             lacks_births: false,
             without: None,
             off_cpu: None,
         }
     }
 
-    /// Counts stacks of so many addresses as cut.
-    pub(crate) fn with_deepest(mut self, addresses: usize) -> Records {
-        self.deepest = Some(addresses);
-        self
-    }
-
-    /// Leaves out what others do than a family.
-    pub(crate) fn only(&mut self, family: Family) {
-        self.only = Some(family);
-    }
-
-    /// Whose records count, if not all do.
-    pub(crate) fn family(&mut self) -> Option<Family> {
-        self.only.take()
-    }
-
-    /// Whether records were lost that may have said who was started by whom; [`Records::adopt`] mends that.
-    pub(crate) fn lacks_births(&self) -> bool {
-        self.lacks_births
-    }
-
     /// Takes in who must have been started unseen, by who is there now, with parents. Who they are.
     pub(crate) fn adopt(&mut self, there: Vec<(i32, i32)>) -> Vec<i32> {
         self.lacks_births = false;
-        self.only.as_mut().map_or_else(Vec::new, |family| family.adopt(there))
-    }
-
-    /// Leaves out the samples of a thread.
-    pub(crate) fn leave_out(&mut self, thread: i32) {
-        self.without = Some(thread);
-    }
-
-    /// Takes samples for where threads lost their CPUs, and weighs them by how long they had none, in
-    /// periods of so many nanoseconds.
-    pub(crate) fn sample_off_cpu(&mut self, period: u64) {
-        self.off_cpu = Some(OffCpu::new(period));
+        self.family.as_mut().map_or_else(Vec::new, |family| family.adopt(there))
     }
 
     /// A thread has a CPU again.
@@ -128,19 +98,11 @@ impl Records {
     }
 
     fn count_off_cpu(&mut self, samples: impl IntoIterator<Item = off_cpu::Samples>) {
-        let period = self.off_cpu.as_ref().map_or(0, OffCpu::period);
+        let period = self.off_cpu.as_ref().map_or(0, |off| off.period);
         for (stack, samples) in samples {
             let count = self.unnamed.entry(stack).or_default();
             (count.0, count.1) = (count.0 + samples, count.1 + samples * period);
         }
-    }
-
-    pub(crate) fn losses(&mut self) -> &mut Losses {
-        &mut self.losses
-    }
-
-    pub(crate) fn spaces(&mut self) -> &mut Spaces {
-        &mut self.spaces
     }
 
     /// A thread runs a program.
@@ -187,11 +149,11 @@ impl Records {
                 self.spaces.exit(exit.pid);
             }
             EventRecord::Mmap2(map) => {
-                let area = Area::of(map.address, map.length);
+                let area = map.address..map.address.saturating_add(map.length);
                 self.map(map.cpu_mode, map.pid, area, map.page_offset, &map.path.as_slice());
             }
             EventRecord::Mmap(map) if map.is_executable => {
-                let area = Area::of(map.address, map.length);
+                let area = map.address..map.address.saturating_add(map.length);
                 self.map(map.cpu_mode, map.pid, area, map.page_offset, &map.path.as_slice());
             }
             EventRecord::Lost(lost) => {
@@ -205,7 +167,7 @@ impl Records {
 
     /// Whether a record is of somebody who counts, or of nobody.
     fn is_wanted(&mut self, record: &EventRecord<'_>) -> bool {
-        let Some(family) = &mut self.only else { return true };
+        let Some(family) = &mut self.family else { return true };
         match record {
             EventRecord::Sample(sample) => sample.pid.is_some_and(|pid| family.has(pid)),
             EventRecord::Fork(fork) => {
@@ -233,7 +195,7 @@ impl Records {
         }
     }
 
-    fn map(&mut self, mode: CpuMode, pid: i32, area: Area, offset: u64, path: &[u8]) {
+    fn map(&mut self, mode: CpuMode, pid: i32, area: Range<u64>, offset: u64, path: &[u8]) {
         let path = String::from_utf8_lossy(path);
         match mode {
             CpuMode::Kernel | CpuMode::GuestKernel | CpuMode::Hypervisor => {

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 /// Threads without a CPU.
 #[derive(Debug)]
-pub(super) struct OffCpu {
+pub(crate) struct OffCpu {
     /// Nanoseconds from sample to sample.
-    period: u64,
+    pub(super) period: u64,
     /// The stack with which a thread lost its CPU, and when.
     gone: HashMap<i32, (Box<[u64]>, u64)>,
     /// When something happened last.
@@ -21,12 +21,8 @@ pub(super) struct OffCpu {
 pub(super) type Samples = (Box<[u64]>, u64);
 
 impl OffCpu {
-    pub(super) fn new(period: u64) -> OffCpu {
+    pub(crate) fn new(period: u64) -> OffCpu {
         OffCpu { period: period.max(1), gone: HashMap::new(), latest: 0 }
-    }
-
-    pub(super) fn period(&self) -> u64 {
-        self.period
     }
 
     /// A thread loses its CPU.

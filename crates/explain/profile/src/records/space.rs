@@ -2,23 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// The maps of a stack in which user space does not occur.
 pub(super) const NO_MAPS: u32 = u32::MAX;
-
-/// A range of addresses, without its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Area {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
-
-impl Area {
-    pub(crate) fn of(start: u64, length: u64) -> Area {
-        Area { start, end: start.saturating_add(length) }
-    }
-}
 
 /// A file of which code is mapped, or what the kernel says instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +42,12 @@ struct Maps {
     mapped: BTreeMap<u64, Mapped>,
 }
 
+impl Maps {
+    fn new(pid: i32) -> Rc<Maps> {
+        Rc::new(Maps { pid, ..Maps::default() })
+    }
+}
+
 /// The code of all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Spaces {
@@ -66,8 +60,7 @@ pub(crate) struct Spaces {
 
 impl Spaces {
     fn change(&mut self, pid: i32) -> &mut Maps {
-        let maps =
-            self.current.entry(pid).or_insert_with(|| Rc::new(Maps { pid, ..Maps::default() }));
+        let maps = self.current.entry(pid).or_insert_with(|| Maps::new(pid));
         let maps = Rc::make_mut(maps);
         // Samples before this refer to the maps as they were.
         maps.kept = None;
@@ -77,7 +70,7 @@ impl Spaces {
     pub(crate) fn exec(&mut self, pid: i32) {
         // Other threads are gone then, and one that was not the first has the number of the first.
         self.threads.remove(&pid);
-        self.current.insert(pid, Rc::new(Maps { pid, ..Maps::default() }));
+        self.current.insert(pid, Maps::new(pid));
     }
 
     pub(crate) fn fork(&mut self, from: i32, to: i32) {
@@ -101,7 +94,7 @@ impl Spaces {
         }
     }
 
-    pub(crate) fn map(&mut self, pid: i32, area: Area, offset: u64, file: &str) {
+    pub(crate) fn map(&mut self, pid: i32, area: Range<u64>, offset: u64, file: &str) {
         let file = match self.files.get_key_value(file) {
             Some((path, number)) => File { number: *number, path: Rc::clone(path) },
             None => {
@@ -114,15 +107,14 @@ impl Spaces {
         let before = mapped.range(..area.end).next_back();
         // Most are apart from all others.
         if before.is_some_and(|(_, before)| before.end > area.start) {
-            cut(mapped, area);
+            cut(mapped, &area);
         }
         mapped.insert(area.start, Mapped { end: area.end, file, offset });
     }
 
     /// The number of what a process has mapped now.
     pub(crate) fn of(&mut self, pid: i32) -> u32 {
-        let maps =
-            self.current.entry(pid).or_insert_with(|| Rc::new(Maps { pid, ..Maps::default() }));
+        let maps = self.current.entry(pid).or_insert_with(|| Maps::new(pid));
         if let Some(number) = maps.kept {
             return number;
         }
@@ -163,7 +155,7 @@ impl Spaces {
 
     /// Takes in what `/proc/PID/maps` says, in place of what was known.
     pub(crate) fn read_text(&mut self, pid: i32, text: &[u8]) {
-        self.current.insert(pid, Rc::new(Maps { pid, ..Maps::default() }));
+        self.current.insert(pid, Maps::new(pid));
         for line in String::from_utf8_lossy(text).lines() {
             if let Some((area, offset, file)) = executable(line) {
                 self.map(pid, area, offset, file);
@@ -173,7 +165,7 @@ impl Spaces {
 }
 
 /// Makes room: what overlaps an area loses that part.
-fn cut(mapped: &mut BTreeMap<u64, Mapped>, area: Area) {
+fn cut(mapped: &mut BTreeMap<u64, Mapped>, area: &Range<u64>) {
     let overlapping: Vec<u64> = mapped
         .range(..area.end)
         .rev()
@@ -193,11 +185,11 @@ fn cut(mapped: &mut BTreeMap<u64, Mapped>, area: Area) {
 }
 
 /// A line of `/proc/PID/maps`, if it is of code.
-fn executable(line: &str) -> Option<(Area, u64, &str)> {
+fn executable(line: &str) -> Option<(Range<u64>, u64, &str)> {
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;
     let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-    let area = Area { start: number(start)?, end: number(end)? };
+    let area = number(start)?..number(end)?;
     let is_code = words.next()?.as_bytes().get(2) == Some(&b'x');
     let offset = number(words.next()?)?;
     let file = words.nth(2)?.trim_start();
@@ -215,8 +207,8 @@ mod tests {
     #[test]
     fn a_map_replaces_what_it_covers() {
         let mut spaces = Spaces::default();
-        spaces.map(1, Area { start: 0x1000, end: 0x9000 }, 0x100, "old");
-        spaces.map(1, Area { start: 0x3000, end: 0x4000 }, 0, "new");
+        spaces.map(1, 0x1000..0x9000, 0x100, "old");
+        spaces.map(1, 0x3000..0x4000, 0, "new");
         let maps = spaces.of(1);
         assert_eq!(found(&spaces, maps, 0x2fff), Some(("old".into(), 0x20ff)));
         assert_eq!(found(&spaces, maps, 0x3000), Some(("new".into(), 0)));
@@ -227,13 +219,13 @@ mod tests {
     #[test]
     fn samples_keep_the_maps_of_their_time() {
         let mut spaces = Spaces::default();
-        spaces.map(1, Area { start: 0x1000, end: 0x2000 }, 0, "before");
+        spaces.map(1, 0x1000..0x2000, 0, "before");
         let before = spaces.of(1);
         assert_eq!(spaces.of(1), before);
         spaces.fork(1, 2);
         assert_eq!(spaces.of(2), before, "what is forked is the same");
         spaces.exec(1);
-        spaces.map(1, Area { start: 0x1000, end: 0x2000 }, 0, "after");
+        spaces.map(1, 0x1000..0x2000, 0, "after");
         let after = spaces.of(1);
         assert_eq!(found(&spaces, before, 0x1000).unwrap().0, "before");
         assert_eq!(found(&spaces, after, 0x1000).unwrap().0, "after");
@@ -243,7 +235,7 @@ mod tests {
     #[test]
     fn what_the_first_thread_leaves_behind_stays_mapped() {
         let mut spaces = Spaces::default();
-        spaces.map(1, Area { start: 0x1000, end: 0x2000 }, 0, "code");
+        spaces.map(1, 0x1000..0x2000, 0, "code");
         spaces.thread(1);
         spaces.exit(1);
         let maps = spaces.of(1);
@@ -256,7 +248,7 @@ mod tests {
     #[test]
     fn lines_of_proc_are_read() {
         let line = "55d0c8a00000-55d0c8a02000 r-xp 00002000 fe:00 1234   /usr/bin/a program";
-        let area = Area { start: 0x55d0_c8a0_0000, end: 0x55d0_c8a0_2000 };
+        let area = 0x55d0_c8a0_0000..0x55d0_c8a0_2000;
         assert_eq!(executable(line), Some((area, 0x2000, "/usr/bin/a program")));
         assert_eq!(executable("55d0c8a00000-55d0c8a02000 rw-p 00002000 fe:00 1234 /a"), None);
         let (_, _, file) = executable("7f0000000000-7f0000001000 rwxp 00000000 00:00 0 ").unwrap();

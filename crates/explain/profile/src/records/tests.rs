@@ -118,7 +118,7 @@ fn an_exiting_process_keeps_its_program_until_the_end() {
 #[test]
 fn only_a_family_counts_where_one_is_asked_for() {
     let mut records = Records::new(None);
-    records.only(Family::of(1, []));
+    records.family = Some(Family::of(1, []));
     for (pid, name) in [(1, "ours"), (9, "strangers")] {
         records.take(comm(pid, name, true));
         records.take(map(pid, "/no/file"));
@@ -135,13 +135,13 @@ fn only_a_family_counts_where_one_is_asked_for() {
 #[test]
 fn a_process_born_while_records_were_lost_counts_once_found() {
     let mut records = Records::new(None);
-    records.only(Family::of(1, []));
+    records.family = Some(Family::of(1, []));
     sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010]);
-    assert_eq!((records.seen(), records.lacks_births()), (0, false));
+    assert_eq!((records.seen(), records.lacks_births), (0, false));
     records.take(EventRecord::Lost(LostRecord { id: 1, count: 5 }));
-    assert!(records.lacks_births());
+    assert!(records.lacks_births);
     assert_eq!(records.adopt(vec![(2, 1), (3, 9)]), [2]);
-    assert!(!records.lacks_births());
+    assert!(!records.lacks_births);
     for pid in [2, 3] {
         sample(&mut records, pid, &[PERF_CONTEXT_USER, 0x1010]);
     }
@@ -197,7 +197,8 @@ fn the_kernel_is_above_its_callers() {
 
 #[test]
 fn what_is_missing_is_counted() {
-    let mut records = Records::new(None).with_deepest(2);
+    let mut records = Records::new(None);
+    records.deepest = Some(2);
     records.take(EventRecord::Lost(LostRecord { id: 1, count: 5 }));
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 1]);
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 1, 2]);
@@ -222,7 +223,7 @@ fn many_stacks_get_names_early_and_count_the_same() {
 #[test]
 fn without_a_cpu_a_stack_counts_for_as_long_as_that_lasts() {
     let mut records = Records::new(None);
-    records.sample_off_cpu(10);
+    records.off_cpu = Some(OffCpu::new(10));
     records.take(comm(1, "x", false));
     records.take(fork(1, 2));
     records.take(map(1, "/no/file"));
@@ -242,7 +243,7 @@ fn without_a_cpu_a_stack_counts_for_as_long_as_that_lasts() {
 #[test]
 fn an_excluded_process_is_not_sampled() {
     let mut records = Records::new(None);
-    records.leave_out(1);
+    records.without = Some(1);
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 1]);
     sample(&mut records, 2, &[PERF_CONTEXT_USER, 1]);
     assert_eq!(records.seen(), 1);

@@ -50,12 +50,12 @@ impl CpuTime {
 fn used(begun: &Clocks, ended: &Clocks, family: &Family) -> Option<Duration> {
     let is_gone = |pid: i32| !ended.used.contains_key(&pid);
     let during = begun.time..ended.time;
-    let orphans = family.orphans().iter();
+    let orphans = family.orphans.iter();
     if orphans.clone().any(|(pid, time)| during.contains(time) && is_gone(*pid)) {
         // Somebody else has waited for it.
         return None;
     }
-    if family.elders().any(|pid| begun.used.contains_key(&pid) && is_gone(pid)) {
+    if family.elders.iter().any(|pid| begun.used.contains_key(pid) && is_gone(*pid)) {
         // A member has, and now has all that it ever used.
         return None;
     }

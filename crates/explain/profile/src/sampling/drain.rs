@@ -69,21 +69,20 @@ impl Collector for Records {
     }
 
     fn code(&mut self, code: &Code) {
-        let spaces = self.spaces();
-        spaces.read_text(code.pid, &code.maps);
+        self.spaces.read_text(code.pid, &code.maps);
         for &process in &code.started {
-            spaces.fork(code.pid, process);
+            self.spaces.fork(code.pid, process);
         }
     }
 
     fn looked(&mut self) {
-        if self.lacks_births() {
+        if self.lacks_births {
             processes::adopt(self);
         }
     }
 
     fn unreadable(&mut self) {
-        self.losses().unreadable += 1;
+        self.losses.unreadable += 1;
     }
 
     fn seen(&self) -> u64 {
@@ -92,7 +91,7 @@ impl Collector for Records {
 
     fn finish(mut self) -> Collected {
         self.all_on_cpu(now());
-        let family = self.family();
+        let family = self.family.take();
         let (stacks, losses) = Records::finish(self);
         Collected { stacks, losses, family }
     }

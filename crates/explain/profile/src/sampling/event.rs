@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::access::{SampleError, paranoid};
 use super::options::Every;
 use super::ring::Ring;
-use super::target::{Target, gone};
+use super::target::Target;
 use crate::capture::{Clock, Unit};
 
 type Attr = bindings::perf_event_attr;
@@ -47,21 +47,22 @@ pub(super) enum What {
 #[derive(Debug, Clone)]
 pub(super) struct Chosen {
     what: What,
-    ring_bytes: usize,
-    sees_kernel: bool,
-    counts_lost: bool,
+    pub(super) ring_bytes: usize,
+    pub(super) sees_kernel: bool,
+    pub(super) counts_lost: bool,
     on_exec: bool,
     system: bool,
-    of_cpus: bool,
-    follows_code: bool,
+    /// Whether everything that runs on each CPU is sampled, whatever the target.
+    pub(super) of_cpus: bool,
+    /// Whether new mappings of code are followed while sampling.
+    pub(super) follows_code: bool,
 }
 
 /// An open event.
 #[derive(Debug)]
 pub(super) struct Event {
     fd: OwnedFd,
-    role: Role,
-    counts_lost: bool,
+    pub(super) role: Role,
 }
 
 /// Finds out what the machine can do, by trying.
@@ -75,14 +76,8 @@ pub(super) fn choose(
     asked: What,
     ring_bytes: usize,
 ) -> Result<Chosen, SampleError> {
-    let what = match asked {
-        What::Clock { every: Every::Best, frequency } => {
-            What::Clock { every: Every::Cycles, frequency }
-        }
-        _ => asked,
-    };
     let mut chosen = Chosen {
-        what,
+        what: asked,
         ring_bytes,
         sees_kernel: true,
         counts_lost: true,
@@ -96,8 +91,8 @@ pub(super) fn choose(
     let cpus = CpuList::online().map_err(SampleError::Cpus)?;
     let first_cpu = cpus.first().map_or(0, u32::cast_signed);
     loop {
-        let (thread, cpu) = match target {
-            Target::Process(pid) | Target::Exec(pid) if !chosen.of_cpus => (*pid, -1),
+        let (thread, cpu) = match target.pid() {
+            Some(pid) if !chosen.of_cpus => (pid, -1),
             _ => (-1, first_cpu),
         };
         let mut attr = chosen.attr(chosen.roles()[0]);
@@ -127,7 +122,7 @@ pub(super) fn choose(
                     _ => return Err(SampleError::NoCycles { error }),
                 }
             }
-            Some(Errno::SRCH) => return Err(gone(target)),
+            Some(Errno::SRCH) => return Err(target.gone()),
             _ => return Err(SampleError::Refused(error)),
         }
     }
@@ -158,7 +153,7 @@ impl Chosen {
     }
 
     fn cycles(&self) -> bool {
-        matches!(self.what, What::Clock { every: Every::Cycles, .. })
+        matches!(self.what, What::Clock { every: Every::Best | Every::Cycles, .. })
     }
 
     fn denied(&self) -> SampleError {
@@ -167,33 +162,6 @@ impl Chosen {
             false if self.off_cpu() => SampleError::OffCpuDenied,
             false => SampleError::Denied { paranoid: paranoid(), system: self.system },
         }
-    }
-
-    /// Whether all that runs on each CPU is sampled, whatever was asked for.
-    pub(super) fn of_cpus(&self) -> bool {
-        self.of_cpus
-    }
-
-    /// With events of each thread, as where those of CPUs are not for us.
-    #[cfg(test)]
-    pub(super) fn of_threads(mut self) -> Chosen {
-        self.of_cpus = false;
-        self
-    }
-
-    /// What is sampled maps no code and starts no programs once sampling has begun.
-    pub(super) fn with_fixed_code(mut self) -> Chosen {
-        self.follows_code = false;
-        self
-    }
-
-    /// Whether what processes map is followed.
-    pub(super) fn follows_code(&self) -> bool {
-        self.follows_code
-    }
-
-    pub(super) fn ring_bytes(&self) -> usize {
-        self.ring_bytes
     }
 
     fn attr(&self, role: Role) -> Attr {
@@ -288,16 +256,7 @@ impl Chosen {
         // The reader knows attributes up to some size, and the head of larger ones.
         let (attr, _) = PerfEventAttr::parse::<_, byteorder::NativeEndian>(bytes)
             .expect("these attributes are well-formed");
-        let endian = if cfg!(target_endian = "big") {
-            Endianness::BigEndian
-        } else {
-            Endianness::LittleEndian
-        };
-        RecordParseInfo::new(&attr, endian)
-    }
-
-    pub(super) fn sees_kernel(&self) -> bool {
-        self.sees_kernel
+        RecordParseInfo::new(&attr, Endianness::NATIVE)
     }
 
     /// What makes a sample due, if a clock does.
@@ -344,9 +303,8 @@ impl Event {
         thread: i32,
         cpu: i32,
     ) -> Result<Option<Event>, SampleError> {
-        let counts_lost = chosen.counts_lost;
         match open(&mut chosen.attr(role), thread, cpu) {
-            Ok(fd) => Ok(Some(Event { fd, role, counts_lost })),
+            Ok(fd) => Ok(Some(Event { fd, role })),
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::SRCH) => Ok(None),
                 Some(Errno::MFILE) => Err(SampleError::TooManyFiles {
@@ -356,10 +314,6 @@ impl Event {
                 _ => Err(SampleError::Refused(error)),
             },
         }
-    }
-
-    pub(super) fn role(&self) -> Role {
-        self.role
     }
 
     /// Has the event write into a buffer that another one has.
@@ -387,19 +341,14 @@ impl Event {
         }
     }
 
-    /// Records for which there was no room; `None` if the kernel does not count them.
+    /// Records for which there was no room, if the kernel counts them.
     pub(super) fn lost(&self) -> Option<u64> {
-        if self.role == Role::CpuTime {
-            return Some(0);
-        }
-        let [_, lost] = self.counts_lost.then(|| self.read())??;
-        Some(lost)
+        self.read().map(|[_, lost]| lost)
     }
 
-    /// CPU time in nanoseconds, if that is what it counts.
+    /// CPU time in nanoseconds, if the event counts that.
     pub(super) fn cpu_time(&self) -> Option<u64> {
-        let [time, _] = (self.role == Role::CpuTime).then(|| self.read())??;
-        Some(time)
+        self.read().map(|[time, _]| time)
     }
 
     fn read(&self) -> Option<[u64; 2]> {

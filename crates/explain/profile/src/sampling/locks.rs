@@ -24,7 +24,7 @@ const MOST: usize = 8 << 20;
 /// What is being watched. Dropping it ends that.
 #[derive(Debug)]
 pub struct LockSampler {
-    session: Session<Collected>,
+    session: Session<Waits>,
     kernel: KernelSymbols,
 }
 
@@ -79,16 +79,19 @@ impl Watch for LockSampler {
     ) -> Result<LockWaits, SampleError> {
         self.disable()?;
         let lost = self.session.lost();
-        let Collected { contention, lost: said, unreadable } = self.session.collected();
-        let unmatched = contention.unmatched();
+        let Waits { contention, lost: said, unreadable, .. } = self.session.collected();
         Ok(LockWaits {
             schema: SCHEMA,
             title: title.into(),
             machine: machine(started_at),
-            seconds: self.session.seconds(),
+            seconds: self.session.seconds,
             work,
             // What the events count includes what the buffers could not say for want of room.
-            losses: WaitLosses { lost: lost.unwrap_or(said), unmatched, unreadable },
+            losses: WaitLosses {
+                lost: lost.unwrap_or(said),
+                unmatched: contention.unmatched,
+                unreadable,
+            },
             sites: sites(contention.stacks(), &self.kernel),
         })
     }
@@ -135,14 +138,6 @@ struct Waits {
     unreadable: u64,
 }
 
-/// What was seen.
-#[derive(Debug)]
-struct Collected {
-    contention: Contention,
-    lost: u64,
-    unreadable: u64,
-}
-
 impl Waits {
     /// `None` if there is less in a sample than there should be.
     fn sample(&mut self, sample: &SampleRecord<'_>) -> Option<()> {
@@ -172,7 +167,7 @@ impl Waits {
 }
 
 impl Collector for Waits {
-    type Collected = Collected;
+    type Collected = Waits;
 
     fn take(&mut self, record: EventRecord<'_>) {
         match record {
@@ -194,11 +189,11 @@ impl Collector for Waits {
     }
 
     fn seen(&self) -> u64 {
-        self.contention.seen()
+        self.contention.seen
     }
 
-    fn finish(mut self) -> Collected {
+    fn finish(mut self) -> Waits {
         self.contention.close();
-        Collected { contention: self.contention, lost: self.lost, unreadable: self.unreadable }
+        self
     }
 }

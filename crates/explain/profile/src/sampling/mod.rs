@@ -38,7 +38,7 @@ use knee_host::CpuList;
 
 use crate::capture::{Capture, Clock, Losses, Machine, Work};
 use crate::kernel_symbols::KernelSymbols;
-use crate::records::Records;
+use crate::records::{OffCpu, Records};
 
 /// What is being sampled. Dropping it ends that.
 #[derive(Debug)]
@@ -67,26 +67,20 @@ impl Sampler {
         mut chosen: Chosen,
     ) -> Result<Sampler, SampleError> {
         let Options { every, frequency, without, fixed_code } = *options;
-        if fixed_code {
-            chosen = chosen.with_fixed_code();
-        }
+        chosen.follows_code = !fixed_code;
         let clock = chosen.clock().expect("a clock was asked for");
         let kernel = KernelSymbols::of_running();
         let knows_kernel = kernel.is_some();
-        let off_cpu = (every == Every::OffCpu).then(|| 1_000_000_000 / frequency.max(1));
+        let off_cpu =
+            (every == Every::OffCpu).then(|| OffCpu::new(1_000_000_000 / frequency.max(1)));
         let of = target.clone();
-        let family = if chosen.of_cpus() { processes::family(target) } else { None };
+        let family = if chosen.of_cpus { processes::family(target) } else { None };
         let session = Session::open(target, chosen, move |threads| {
-            let mut records = Records::new(kernel).with_deepest(deepest());
-            if let Some(thread) = without {
-                records.leave_out(thread);
-            }
-            if let Some(family) = family {
-                records.only(family);
-            }
-            if let Some(period) = off_cpu {
-                records.sample_off_cpu(period);
-            }
+            let mut records = Records::new(kernel);
+            records.deepest = Some(deepest());
+            records.without = without;
+            records.family = family;
+            records.off_cpu = off_cpu;
             processes::read(&mut records, &of, threads);
             records
         })?;
@@ -95,7 +89,7 @@ impl Sampler {
 
     /// Whether the kernel's functions are seen; if not, only what user space does is sampled.
     pub fn sees_kernel(&self) -> bool {
-        self.session.chosen().sees_kernel()
+        self.session.chosen.sees_kernel
     }
 
     /// The clock that triggers samples.
@@ -137,7 +131,7 @@ impl Watch for Sampler {
             title: title.into(),
             machine: machine(started_at),
             clock: self.clock,
-            seconds: Some(self.session.seconds()),
+            seconds: Some(self.session.seconds),
             cpu_seconds,
             work,
             // What the events count includes what the buffers could not say for want of room.

@@ -9,14 +9,14 @@ use crate::records::{Family, Records};
 
 /// Takes in what runs already: its programs, and what code they have mapped.
 pub(super) fn read(records: &mut Records, target: &Target, threads: &[i32]) {
-    match target {
-        Target::Process(pid) | Target::Exec(pid) => {
-            records.spaces().read(*pid);
+    match target.pid() {
+        Some(pid) => {
+            records.spaces.read(pid);
             for &thread in threads {
-                read_name(records, *pid, thread);
+                read_name(records, pid, thread);
             }
         }
-        Target::System => {
+        None => {
             for pid in numbers("/proc").unwrap_or_default() {
                 read_process(records, pid);
             }
@@ -33,7 +33,7 @@ pub(super) fn adopt(records: &mut Records) {
 }
 
 fn read_process(records: &mut Records, pid: i32) {
-    records.spaces().read(pid);
+    records.spaces.read(pid);
     for thread in threads(pid).unwrap_or_default() {
         read_name(records, pid, thread);
     }

@@ -18,13 +18,13 @@ use super::drain::{Code, Collector, Drain};
 use super::event::{Chosen, Event, Role};
 use super::proc::threads;
 use super::ring::Ring;
-use super::target::{Target, gone};
+use super::target::Target;
 use crate::records::Family;
 
 /// Events that write, and a thread that makes a `T` of what they write.
 #[derive(Debug)]
 pub(super) struct Session<T> {
-    chosen: Chosen,
+    pub(super) chosen: Chosen,
     events: Vec<Event>,
     /// The process that was asked for, if one was.
     root: Option<i32>,
@@ -37,7 +37,8 @@ pub(super) struct Session<T> {
     seen: Arc<AtomicU64>,
     drain: Option<JoinHandle<T>>,
     on_since: Option<Instant>,
-    seconds: f64,
+    /// How long it was on.
+    pub(super) seconds: f64,
 }
 
 impl<T: Send + 'static> Session<T> {
@@ -54,7 +55,7 @@ impl<T: Send + 'static> Session<T> {
             Target::Exec(pid) => vec![*pid],
             Target::Process(pid) => threads(*pid)?,
         };
-        let watched = if chosen.of_cpus() { &[-1][..] } else { &threads };
+        let watched = if chosen.of_cpus { &[-1][..] } else { &threads };
         // There are two events and more for each thread on each CPU.
         raise_open_files();
         let mut rings = Vec::new();
@@ -65,7 +66,7 @@ impl<T: Send + 'static> Session<T> {
                     continue;
                 };
                 match rings.get(place) {
-                    None => rings.push(Ring::map(&tracking, chosen.ring_bytes())?),
+                    None => rings.push(Ring::map(&tracking, chosen.ring_bytes)?),
                     Some(ring) => tracking.write_into(ring)?,
                 }
                 events.push(tracking);
@@ -77,15 +78,12 @@ impl<T: Send + 'static> Session<T> {
                 }
             }
             if rings.len() <= place {
-                return Err(gone(target));
+                return Err(target.gone());
             }
         }
-        let root = match target {
-            Target::System => None,
-            Target::Process(pid) | Target::Exec(pid) => Some(*pid),
-        };
-        let counts_cpu_time = root.is_some() && chosen.is_of_cpu_time() && chosen.sees_kernel();
-        if counts_cpu_time && !chosen.of_cpus() {
+        let root = target.pid();
+        let counts_cpu_time = root.is_some() && chosen.is_of_cpu_time() && chosen.sees_kernel;
+        if counts_cpu_time && !chosen.of_cpus {
             // CPU time in the kernel is counted with it, and belongs to no function that is seen else.
             for &thread in &threads {
                 events.extend(Event::open(&chosen, Role::CpuTime, thread, -1)?);
@@ -112,9 +110,9 @@ impl<T: Send + 'static> Session<T> {
         // What is there already is known before anything is sampled.
         let _ = is_ready.recv();
         let is_begun = matches!(target, Target::Exec(_));
-        let begins_here = is_begun && chosen.of_cpus();
+        let begins_here = is_begun && chosen.of_cpus;
         let mut session = Session {
-            cpu_time: (counts_cpu_time && chosen.of_cpus()).then(CpuTime::default),
+            cpu_time: (counts_cpu_time && chosen.of_cpus).then(CpuTime::default),
             chosen,
             events,
             root,
@@ -134,7 +132,7 @@ impl<T: Send + 'static> Session<T> {
 
     /// Begins to sample.
     pub(super) fn enable(&mut self) -> Result<(), SampleError> {
-        if let Some(root) = self.root.filter(|_| !self.chosen.follows_code()) {
+        if let Some(root) = self.root.filter(|_| !self.chosen.follows_code) {
             let maps = std::fs::read(format!("/proc/{root}/maps")).unwrap_or_default();
             let family = descendants(root).into_iter().map(|process| process.pid);
             let started = family.filter(|pid| *pid != root).collect();
@@ -161,11 +159,7 @@ impl<T: Send + 'static> Session<T> {
     /// The events that can be switched on and off, in the order in which they are switched on.
     fn switchable(&self) -> impl Iterator<Item = &Event> {
         let roles = self.chosen.roles().iter().chain(&[Role::CpuTime]);
-        roles.flat_map(|role| self.events.iter().filter(move |event| event.role() == *role))
-    }
-
-    pub(super) fn chosen(&self) -> &Chosen {
-        &self.chosen
+        roles.flat_map(|role| self.events.iter().filter(move |event| event.role == *role))
     }
 
     /// Samples so far, some tenths of a second late.
@@ -173,14 +167,10 @@ impl<T: Send + 'static> Session<T> {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// How long it was on, in seconds.
-    pub(super) fn seconds(&self) -> f64 {
-        self.seconds
-    }
-
     /// Records for which there was no room; `None` if the kernel does not count them.
     pub(super) fn lost(&self) -> Option<u64> {
-        self.events.iter().map(Event::lost).sum()
+        let writers = self.events.iter().filter(|event| event.role != Role::CpuTime);
+        writers.map(Event::lost).sum::<Option<u64>>().filter(|_| self.chosen.counts_lost)
     }
 
     /// CPU time in seconds of those who were sampled, where it is counted.
@@ -188,7 +178,8 @@ impl<T: Send + 'static> Session<T> {
         if let Some(time) = &self.cpu_time {
             return time.seconds(family?);
         }
-        let times: Vec<u64> = self.events.iter().filter_map(Event::cpu_time).collect();
+        let clocks = self.events.iter().filter(|event| event.role == Role::CpuTime);
+        let times: Vec<u64> = clocks.filter_map(Event::cpu_time).collect();
         (!times.is_empty()).then(|| times.iter().sum::<u64>() as f64 / 1e9)
     }
 

@@ -15,9 +15,19 @@ pub enum Target {
     System,
 }
 
-pub(super) fn gone(target: &Target) -> SampleError {
-    match target {
-        Target::Process(pid) | Target::Exec(pid) => SampleError::NoProcess { pid: *pid },
-        Target::System => SampleError::Cpus(io::ErrorKind::NotFound.into()),
+impl Target {
+    pub(super) fn pid(&self) -> Option<i32> {
+        match self {
+            Target::Process(pid) | Target::Exec(pid) => Some(*pid),
+            Target::System => None,
+        }
+    }
+
+    /// The error if nothing is left to sample.
+    pub(super) fn gone(&self) -> SampleError {
+        match self.pid() {
+            Some(pid) => SampleError::NoProcess { pid },
+            None => SampleError::Cpus(io::ErrorKind::NotFound.into()),
+        }
     }
 }

@@ -75,8 +75,9 @@ fn shares(capture: &Capture) -> HashMap<&str, (f64, f64)> {
 /// Samples with events of each thread, though those of CPUs may be for us.
 fn by_threads(target: &Target, options: &Options) -> Result<Sampler, SampleError> {
     let Options { every, frequency, .. } = *options;
-    let chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
-    Sampler::with(target, options, chosen.of_threads())
+    let mut chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
+    chosen.of_cpus = false;
+    Sampler::with(target, options, chosen)
 }
 
 #[test]
