@@ -18,13 +18,12 @@
 //! Why not inferno, which draws good flame graphs of one capture: it colours a difference by its sign
 //! and size alone, and takes colours of names, so that neither error nor place can be in them.
 
-mod frames;
 mod svg;
 
-use frames::{Frame, frames};
 use svg::{Bar, Graph};
 pub use svg::{SCRIPT, STYLE};
 
+use super::frames::{Frame, Frames, Place};
 use crate::capture::{Capture, Clock, Unit};
 use crate::diff::{Difference, Measure, Scale};
 
@@ -115,6 +114,25 @@ pub fn difference(before: &Capture, after: &Capture, widths: Widths) -> String {
         legend: &[("more", "more"), ("less", "less"), ("same", "within the sampling error")],
     }
     .draw(&frames, &width, &bar)
+}
+
+/// The frames of one or two captures. Siblings are ordered by name.
+fn frames<'a>(captures: &[&'a Capture]) -> Vec<Frame<'a>> {
+    let mut frames = Frames::new("all");
+    let mut path = Vec::new();
+    for (side, capture) in captures.iter().enumerate() {
+        for count in &capture.counts {
+            path.clear();
+            path.extend(capture.functions_of(count.stack).map(|place| {
+                let function = &capture.functions[place as usize];
+                (function.name.as_str(), Place::of(function))
+            }));
+            path.push((&capture.programs[count.program as usize], Place::None));
+            let samples = if side == 0 { (count.samples, 0) } else { (0, count.samples) };
+            frames.add(path.iter().rev().copied(), samples);
+        }
+    }
+    frames.sorted(|a, b| (a.name, a.place).cmp(&(b.name, b.place)))
 }
 
 /// What is shown of a difference in words.

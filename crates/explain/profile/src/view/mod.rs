@@ -16,6 +16,7 @@
 pub(crate) mod fixture;
 pub mod flame;
 pub mod folded;
+mod frames;
 pub mod functions;
 pub mod pprof;
 pub mod speedscope;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::frames::Frame;
+use crate::view::frames::Frame;
 
 /// Frames narrower than this share of the graph are not drawn: a tenth of a pixel.
 const NARROWEST: f64 = 0.0001;
@@ -41,7 +41,7 @@ pub(super) struct Bar {
 
 /// A frame at its place: `x` and `width` are shares of the graph.
 struct Placed<'a> {
-    frame: &'a Frame,
+    frame: &'a Frame<'a>,
     depth: usize,
     x: f64,
     width: f64,
@@ -110,7 +110,7 @@ impl Graph<'_> {
 }
 
 /// Frames that are wide enough to be seen, with their places.
-fn place<'a>(frames: &'a [Frame], width: &dyn Fn(&Frame) -> f64) -> Vec<Placed<'a>> {
+fn place<'a>(frames: &'a [Frame<'a>], width: &dyn Fn(&Frame) -> f64) -> Vec<Placed<'a>> {
     let mut placed = Vec::new();
     let mut next = vec![Placed { frame: &frames[0], depth: 0, x: 0.0, width: width(&frames[0]) }];
     while let Some(parent) = next.pop() {
@@ -139,10 +139,10 @@ fn draw_frame(svg: &mut String, placed: &Placed, y: usize, bar: &Bar) {
     let fill = fill.unwrap_or_default();
     let height = ROW - 1;
     let letters = ((width / 100.0 * WIDTH - 6.0) / LETTER).max(0.0) as usize;
-    let name = escape(&shortened(&frame.name, letters));
+    let name = escape(&shortened(frame.name, letters));
     let (level, baseline) = (depth + 1, y + 12);
     let tab = if *depth == 0 { 0 } else { -1 };
-    let full = escape(&frame.name);
+    let full = escape(frame.name);
     let _ = writeln!(
         svg,
         r#"<g role="treeitem" aria-level="{level}" tabindex="{tab}" data-name="{full}"><title>{title}</title><rect class="{class}" x="{x:.4}%" y="{y}" width="{width:.4}%" height="{height}"{fill}/><text x="{x:.4}%" dx="3" y="{baseline}">{name}</text></g>"#

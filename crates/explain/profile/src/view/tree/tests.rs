@@ -6,7 +6,7 @@ use crate::capture::{Function, Kind, Stacks};
 use crate::view::fixture::{captured, example};
 
 fn text(root: Root, least_share: f64) -> String {
-    tree(&example(), root).unwrap().text(least_share).to_string()
+    tree(&example(), root).unwrap().text(least_share)
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_stack_may_be_deeper_than_ours() {
     stacks.add("deep", functions.iter().cycle().take(20_000), 1, 1);
     let capture = captured(stacks);
     let tree = tree(&capture, Root::Function("b")).unwrap();
-    assert_eq!(tree.text(LEAST_SHARE).to_string().lines().count(), 19_999);
+    assert_eq!(tree.text(LEAST_SHARE).lines().count(), 19_999);
 }
 
 proptest! {
@@ -155,9 +155,9 @@ proptest! {
             };
             let expected = if root == Root::All { capture.samples() } else { with_a };
             prop_assert_eq!(tree.samples(), expected);
-            for node in &tree.nodes {
-                let below: u64 = node.children.iter().map(|child| tree.nodes[*child].samples).sum();
-                prop_assert!(below <= node.samples);
+            for frame in &tree.frames {
+                let below: u64 = frame.children.iter().map(|child| tree.frames[*child].samples.0).sum();
+                prop_assert!(below <= frame.samples.0);
             }
         }
     }
