@@ -31,7 +31,7 @@ use serde::Serialize;
 use statrs::function::erf::erfc;
 
 use crate::capture::{Capture, Kind, Unit, Work};
-use crate::view::functions::{Part, Z95, functions};
+use crate::view::functions::{Part, Row, Z95, functions};
 
 mod table;
 
@@ -56,6 +56,18 @@ pub enum Measure {
     CyclesPerIteration,
 }
 
+impl Measure {
+    /// The unit in which numbers are printed, with the space before it if it needs one, and the factor to
+    /// that unit: shares are printed in per cent.
+    pub(crate) fn unit(self) -> (f64, &'static str) {
+        match self {
+            Measure::Share => (100.0, "%"),
+            Measure::NanosecondsPerIteration => (1.0, " ns"),
+            Measure::CyclesPerIteration => (1.0, " cycles"),
+        }
+    }
+}
+
 /// Two captures, compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diff {
@@ -65,22 +77,7 @@ pub struct Diff {
     pub whole: (f64, f64),
     /// All functions that were seen in either, the largest difference of their own first, those that
     /// exceed the sampling error before the others.
-    pub rows: Vec<Row>,
-}
-
-/// A function in both captures.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    /// Its name.
-    pub name: String,
-    /// Its file, as the second capture has it, or else the first.
-    pub module: Option<String>,
-    /// Where it is.
-    pub kind: Kind,
-    /// What it takes itself.
-    pub own: Difference,
-    /// What it takes with what it calls.
-    pub total: Difference,
+    pub rows: Vec<Row<Difference>>,
 }
 
 /// A difference, after less before.
@@ -110,7 +107,7 @@ impl Difference {
 /// Compares two captures by function.
 pub fn diff(before: &Capture, after: &Capture) -> Diff {
     let scale = Scale::of(before, after);
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<Row<Difference>> = Vec::new();
     let mut places: HashMap<(String, Kind), usize> = HashMap::new();
     for (is_after, capture) in [(false, before), (true, after)] {
         for function in functions(capture) {
@@ -137,7 +134,8 @@ pub fn diff(before: &Capture, after: &Capture) -> Diff {
     }
     scale.fill(rows.iter_mut().flat_map(|row| [&mut row.own, &mut row.total]).collect());
     rows.sort_by(|a, b| {
-        let rank = |row: &Row| (row.own.is_real || row.total.is_real, row.own.change().abs());
+        let rank =
+            |row: &Row<Difference>| (row.own.is_real || row.total.is_real, row.own.change().abs());
         let (a_rank, b_rank) = (rank(a), rank(b));
         (b_rank.0.cmp(&a_rank.0))
             .then_with(|| b_rank.1.total_cmp(&a_rank.1))

@@ -137,11 +137,8 @@ fn frames<'a>(captures: &[&'a Capture]) -> Vec<Frame<'a>> {
 
 /// What is shown of a difference in words.
 fn words(difference: &Difference, measure: Measure) -> String {
-    let (factor, unit) = match measure {
-        Measure::Share => (100.0, "%"),
-        Measure::NanosecondsPerIteration => (1.0, "ns"),
-        Measure::CyclesPerIteration => (1.0, "cycles"),
-    };
+    let (factor, unit) = measure.unit();
+    let unit = unit.trim_start();
     let Difference { before, after, error, samples, .. } = difference;
     let change = difference.change();
     let [before, after, change, error] = [before, after, &change, error].map(|n| n * factor);

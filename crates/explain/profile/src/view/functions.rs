@@ -22,19 +22,19 @@ use crate::capture::{Capture, Kind};
 /// The quantile of the normal distribution for an interval of 95%.
 pub(crate) const Z95: f64 = 1.959_963_984_540_054;
 
-/// A function's part of a capture.
+/// A function, and what it takes: a part of a capture, or the difference between two captures.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct Row<T> {
     /// Its name.
     pub name: String,
-    /// The file of the first function of that name.
+    /// The file of the first function of that name, in the later capture if that has one.
     pub module: Option<String>,
     /// Where it is.
     pub kind: Kind,
-    /// Samples in the function itself, and what they stand for.
-    pub own: Part,
-    /// Samples with the function in their stack, and what they stand for.
-    pub total: Part,
+    /// What it takes itself.
+    pub own: T,
+    /// What it takes with what it calls.
+    pub total: T,
 }
 
 /// A part of all samples.
@@ -51,7 +51,7 @@ pub struct Part {
 }
 
 /// All functions, by own samples, the most first; by total and name where those are equal.
-pub fn functions(capture: &Capture) -> Vec<Row> {
+pub fn functions(capture: &Capture) -> Vec<Row<Part>> {
     let first = first_of_name(capture);
     let mut own = vec![(0_u64, 0_u64); capture.functions.len()];
     let mut total = own.clone();
@@ -75,7 +75,7 @@ pub fn functions(capture: &Capture) -> Vec<Row> {
         let (share, error) = share(samples, all);
         Part { samples, weight, share, error }
     };
-    let mut rows: Vec<Row> = (capture.functions.iter().enumerate())
+    let mut rows: Vec<Row<Part>> = (capture.functions.iter().enumerate())
         .filter(|(place, _)| total[*place].0 > 0)
         .map(|(place, function)| Row {
             name: function.name.clone(),
@@ -103,7 +103,7 @@ fn share(samples: u64, all: u64) -> (f64, f64) {
 }
 
 /// The table, of at most so many rows. Its last line counts the others.
-pub fn table(rows: &[Row], most: usize) -> Table {
+pub fn table(rows: &[Row<Part>], most: usize) -> Table {
     let (shown, rest) = rows.split_at(rows.len().min(most));
     let mut table = Table::new(vec![
         Column::left("self"),
