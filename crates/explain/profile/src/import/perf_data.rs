@@ -9,7 +9,6 @@
 mod mended;
 
 use std::fs::File;
-use std::io::BufReader;
 
 use linux_perf_data::linux_perf_event_reader::constants::PERF_RECORD_MISC_MMAP_BUILD_ID;
 use linux_perf_data::{PerfFile, PerfFileReader, PerfFileRecord};
@@ -18,7 +17,7 @@ use linux_perf_event_reader::{
     SampleFormat, SamplingPolicy, SoftwareCounterType,
 };
 
-use mended::Mended;
+use mended::mended;
 
 use crate::capture::{Capture, Clock, Machine, Unit};
 use crate::kernel_symbols::KernelSymbols;
@@ -39,10 +38,9 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
              profile show -"
         )
     };
-    let mended = Mended::of(file).map_err(|error| unreadable(&error))?;
-    let is_cut = mended.is_cut();
+    let (mended, is_cut) = mended(&file).map_err(|error| unreadable(&error))?;
     let PerfFileReader { perf_file: mut file, record_iter: mut records_of } =
-        PerfFileReader::parse_file(BufReader::new(mended)).map_err(|error| unreadable(&error))?;
+        PerfFileReader::parse_file(mended).map_err(|error| unreadable(&error))?;
     let Some(event) =
         file.event_attributes().iter().position(|event| is_sampled(event.attributes()))
     else {

@@ -6,14 +6,17 @@
 //! that something needs, so that each of them is looked at here first.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, Cursor};
+use std::iter;
+
+use memmap2::{MmapMut, MmapOptions};
 
 /// Bytes of the header.
 const HEADER: usize = 104;
 /// Where the header has the length of the attributes of an event.
 const ATTR_SIZE: usize = 16;
 /// What that is at least: `PERF_ATTR_SIZE_VER0`.
-const SMALLEST_ATTR: u64 = 64;
+const SMALLEST_ATTR: usize = 64;
 /// Where the header has the place and the length of what was sampled.
 const EVENTS: usize = 24;
 /// Where it has those of the records.
@@ -26,94 +29,80 @@ const FEATURES: usize = 72;
 const COMMAND_LINE: usize = 11;
 const EVENT_NAMES: usize = 12;
 /// Bytes that say where such a section is.
-const SECTION: u64 = 16;
+const SECTION: usize = 16;
 /// Bytes of a record's header.
-const RECORD_HEADER: u64 = 8;
+const RECORD_HEADER: usize = 8;
 /// `PERF_RECORD_AUXTRACE`: what a processor traced follows such a record, as much as it says first.
 const AUXTRACE: u32 = 71;
-/// Bytes of the records that are looked at in one go.
-const AT_ONCE: usize = 1 << 20;
-
-/// The file, with a header that is true of it.
-pub(super) struct Mended {
-    file: File,
-    place: u64,
-    /// Bytes to be read instead of those of the file, and where, in the order of their places.
-    instead: [(u64, Vec<u8>); 2],
-    is_cut: bool,
+/// The content of a file, with a header that is true of it, and whether something is missing.
+///
+/// The file itself does not change.
+pub(super) fn mended(file: &File) -> io::Result<(Cursor<MmapMut>, bool)> {
+    // SAFETY: the mapping is private, so nothing else writes to it. As in perf itself, another process must
+    // not rewrite the file meanwhile; perf only appends to it.
+    let mut bytes = unsafe { MmapOptions::new().map_copy(file)? };
+    if bytes.len() < HEADER {
+        return Err(io::Error::other("its header is truncated"));
+    }
+    if section(&bytes, &bytes[EVENTS..]).is_none() {
+        return Err(io::Error::other("its header places events beyond the end of the file"));
+    }
+    if number(&bytes, ATTR_SIZE) < SMALLEST_ATTR {
+        return Err(io::Error::other("its header has an invalid event size"));
+    }
+    let (start, said) = (number(&bytes, RECORDS), number(&bytes, RECORDS + 8));
+    let end = start.saturating_add(said);
+    let records_end = if said == 0 { bytes.len() } else { bytes.len().min(end) };
+    let records = &bytes[..records_end];
+    let whole_end = iter::successors(Some(start), |at| next_record(records, *at)).last();
+    let whole_end = whole_end.unwrap_or(start);
+    let table = table_of_sections(&bytes).map(<[u8]>::to_vec);
+    let is_cut = table.is_none() || whole_end < end;
+    match table {
+        // The reader looks for the table where the records end.
+        Some(table) => bytes[whole_end..][..table.len()].copy_from_slice(&table),
+        None => bytes[FEATURES..HEADER].fill(0),
+    }
+    bytes[RECORDS + 8..][..8].copy_from_slice(&((whole_end - start) as u64).to_le_bytes());
+    bytes[EVENT_TYPES..FEATURES].fill(0);
+    Ok((Cursor::new(bytes), is_cut))
 }
 
-impl Mended {
-    pub(super) fn of(mut file: File) -> io::Result<Mended> {
-        let length = file.seek(SeekFrom::End(0))?;
-        file.rewind()?;
-        let mut header = vec![0; HEADER];
-        file.read_exact(&mut header).map_err(|_| io::Error::other("its header is truncated"))?;
-        let number = |at: usize| -> u64 {
-            u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"))
+/// The table of the sections that follow the records, if all of them are there and as long as they say.
+fn table_of_sections(bytes: &[u8]) -> Option<&[u8]> {
+    let (start, said) = (number(bytes, RECORDS), number(bytes, RECORDS + 8));
+    let has = |bit: &usize| bytes[FEATURES + bit / 8] >> (bit % 8) & 1 == 1;
+    let features: Vec<usize> = (0..8 * (HEADER - FEATURES)).filter(has).collect();
+    let table = slice(bytes, start.checked_add(said)?, features.len() * SECTION)?;
+    let mut all = 0;
+    for (feature, place) in features.iter().zip(table.chunks_exact(SECTION)) {
+        let section = section(bytes, place)?;
+        all += section.len();
+        let is_sane = match *feature {
+            COMMAND_LINE => is_list(section),
+            EVENT_NAMES => are_events(section),
+            _ => true,
         };
-        let is_inside =
-            |(start, count): (u64, u64)| start.checked_add(count).is_some_and(|end| end <= length);
-        if !is_inside((number(EVENTS), number(EVENTS + 8))) {
-            return Err(io::Error::other("its header places events beyond the end of the file"));
+        if !is_sane {
+            return None;
         }
-        if number(ATTR_SIZE) < SMALLEST_ATTR {
-            return Err(io::Error::other("its header has an invalid event size"));
-        }
-        let (start, said) = (number(RECORDS), number(RECORDS + 8));
-        let has = |bit: usize| header[FEATURES + bit / 8] >> (bit % 8) & 1 == 1;
-        let place_of = |bit: usize| (0..bit).filter(|bit| has(*bit)).count();
-        let end = start.saturating_add(said);
-        let table = (end, place_of((HEADER - FEATURES) * 8) as u64 * SECTION);
-        let mut follows = Vec::new();
-        let is_whole = said > 0 && is_inside(table) && {
-            follows = section(&mut file, table)?;
-            let sections = places(&follows);
-            let mut is_sane = |bit: usize, is_sane: fn(&[u8]) -> bool| -> io::Result<bool> {
-                Ok(!has(bit) || is_sane(&section(&mut file, sections[place_of(bit)])?))
-            };
-            sections.iter().copied().all(is_inside)
-                && sections.iter().map(|(_, count)| count).sum::<u64>() <= length
-                && is_sane(COMMAND_LINE, is_list)?
-                && is_sane(EVENT_NAMES, are_events)?
-        };
-        let records_end = if said == 0 { length } else { length.min(end) };
-        let whole_end = whole_records(&mut file, start, records_end)?;
-        if !is_whole {
-            header[FEATURES..].fill(0);
-            follows.clear();
-        }
-        let whole = whole_end.saturating_sub(start);
-        header[RECORDS + 8..RECORDS + 16].copy_from_slice(&whole.to_le_bytes());
-        header[EVENT_TYPES..FEATURES].fill(0);
-        file.rewind()?;
-        let is_cut = !is_whole || whole_end < end;
-        // The reader looks for the table of sections where the records end.
-        Ok(Mended { file, place: 0, instead: [(0, header), (whole_end, follows)], is_cut })
     }
-
-    /// Whether something is missing.
-    pub(super) fn is_cut(&self) -> bool {
-        self.is_cut
-    }
+    (said > 0 && all <= bytes.len()).then_some(table)
 }
 
-/// Places and lengths of sections, by the table of them that follows the records.
-fn places(table: &[u8]) -> Vec<(u64, u64)> {
-    let (numbers, _) = table.as_chunks::<8>();
-    let (sections, _) = numbers.as_chunks::<2>();
-    let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
-    sections.iter().map(|[start, length]| (number(start), number(length))).collect()
+/// The section whose place and length stand at the beginning of `place`, if it is inside of the file.
+fn section<'a>(bytes: &'a [u8], place: &[u8]) -> Option<&'a [u8]> {
+    slice(bytes, number(place, 0), number(place, 8))
 }
 
-/// Bytes at a place that is inside of the file.
-fn section(file: &mut File, (start, length): (u64, u64)) -> io::Result<Vec<u8>> {
-    file.seek(SeekFrom::Start(start))?;
-    let mut bytes = Vec::new();
-    match file.take(length).read_to_end(&mut bytes)? as u64 == length {
-        true => Ok(bytes),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
+fn slice(bytes: &[u8], start: usize, length: usize) -> Option<&[u8]> {
+    bytes.get(start..start.checked_add(length)?)
+}
+
+/// The number of eight bytes at a place.
+fn number(bytes: &[u8], at: usize) -> usize {
+    let bytes = bytes[at..at + 8].try_into().expect("eight bytes");
+    usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(usize::MAX)
 }
 
 fn number_at(bytes: &[u8], at: usize) -> Option<usize> {
@@ -141,65 +130,16 @@ fn are_events(bytes: &[u8]) -> bool {
         && end().is_some_and(|end| end <= bytes.len())
 }
 
-/// Where the whole records between two places of a file end.
-fn whole_records(file: &mut File, start: u64, end: u64) -> io::Result<u64> {
-    if start > end {
-        return Ok(start);
-    }
-    file.seek(SeekFrom::Start(start))?;
-    let mut reader = BufReader::with_capacity(AT_ONCE, &*file);
-    let mut place = start;
-    let mut header = [0; RECORD_HEADER as usize];
-    while place + RECORD_HEADER <= end {
-        reader.read_exact(&mut header)?;
-        let kind = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-        let size = u64::from(u16::from_le_bytes([header[6], header[7]]));
-        if size < RECORD_HEADER || place + size > end {
-            break;
+/// Where the record at a place ends, with what follows it, if it is whole.
+fn next_record(bytes: &[u8], at: usize) -> Option<usize> {
+    let &[k0, k1, k2, k3, _, _, s0, s1] = slice(bytes, at, RECORD_HEADER)?.first_chunk()?;
+    let size = u16::from_le_bytes([s0, s1]).into();
+    let record = slice(bytes, at, size)?;
+    let end = match u32::from_le_bytes([k0, k1, k2, k3]) {
+        AUXTRACE if size >= RECORD_HEADER + 8 => {
+            (at + size).checked_add(number(record, RECORD_HEADER))?
         }
-        let mut left = size - RECORD_HEADER;
-        let mut behind = 0;
-        if kind == AUXTRACE && left >= 8 {
-            let mut bytes = [0; 8];
-            reader.read_exact(&mut bytes)?;
-            behind = u64::from_le_bytes(bytes);
-            left -= 8;
-        }
-        if behind > end - (place + size) {
-            break;
-        }
-        place += size + behind;
-        reader.seek_relative((left + behind) as i64)?;
-    }
-    Ok(place)
-}
-
-impl Read for Mended {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let place = self.place;
-        let instead = self.instead.iter().find_map(|(start, bytes)| {
-            let from = usize::try_from(place.checked_sub(*start)?).ok()?;
-            bytes.get(from..).filter(|left| !left.is_empty())
-        });
-        let count = match instead {
-            Some(mut left) => left.read(into)?,
-            None => {
-                let next = self.instead.iter().map(|(start, _)| *start).find(|next| *next > place);
-                let until_next = next.map_or(u64::MAX, |next| next - place);
-                (&self.file).take(until_next).read(into)?
-            }
-        };
-        if instead.is_some() {
-            self.file.seek_relative(count as i64)?;
-        }
-        self.place += count as u64;
-        Ok(count)
-    }
-}
-
-impl Seek for Mended {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.place = self.file.seek(to)?;
-        Ok(self.place)
-    }
+        _ => at + size,
+    };
+    (size >= RECORD_HEADER && end <= bytes.len()).then_some(end)
 }
