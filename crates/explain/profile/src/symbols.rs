@@ -3,30 +3,30 @@
 use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
+use std::rc::Rc;
 
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{InlinedFn, Input, Sym, Symbolizer};
+use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use foldhash::{HashMap, HashMapExt};
 
 use crate::capture::{Function, Kind, Stacks};
 use crate::kernel_symbols::KernelSymbols;
-use crate::records::{File, Place};
+use crate::records::Place;
 
 /// The module of the kernel's own functions, and what stands for those without a name.
 const KERNEL: &str = "[kernel]";
 
-/// Names of addresses, as numbers of functions, from the innermost inlined one outward.
+/// Finds the functions at addresses.
 pub(crate) struct Symbols {
     symbolizer: Symbolizer,
-    /// None of a kernel of which we do not know where its functions are.
+    /// `None` if the kernel hides where its functions are.
     kernel: Option<KernelSymbols>,
-    /// How much further up the running kernel is than the one with the addresses.
+    /// How much higher the running kernel is than the kernel of the addresses.
     kernel_moved: u64,
-    of_kernel: HashMap<u64, Box<[u32]>>,
-    /// By number of the file.
-    of_files: Vec<OfFile>,
+    known: HashMap<Address, Box<[u32]>>,
+    /// Demangled names by symbol.
+    names: HashMap<Box<str>, String>,
     perf_maps: HashMap<i32, PerfMap>,
-    unknown: Option<Box<[u32]>>,
 }
 
 impl Symbols {
@@ -44,10 +44,9 @@ impl Symbols {
             symbolizer,
             kernel,
             kernel_moved: 0,
-            of_kernel: HashMap::new(),
-            of_files: Vec::new(),
+            known: HashMap::new(),
+            names: HashMap::new(),
             perf_maps: HashMap::new(),
-            unknown: None,
         }
     }
 
@@ -62,116 +61,68 @@ impl Symbols {
         }
     }
 
-    /// The functions at an address of the kernel.
-    fn kernel(&mut self, address: u64, stacks: &mut Stacks) -> &[u32] {
-        let Symbols { kernel, kernel_moved, of_kernel, .. } = self;
-        of_kernel.entry(address).or_insert_with(|| {
-            let found =
-                kernel.as_ref().and_then(|names| names.find(address.wrapping_add(*kernel_moved)));
-            let (name, module) = found.unwrap_or((KERNEL, None));
-            [function(stacks, name, module.unwrap_or(KERNEL), Kind::Kernel, false)].into()
-        })
-    }
-
-    /// The functions at an address.
-    pub(crate) fn find(&mut self, address: &Address, stacks: &mut Stacks) -> &[u32] {
-        match address {
-            Address::Kernel(address) => self.kernel(*address, stacks),
-            Address::User(place, address) => self.user(place.as_ref(), *address, stacks),
+    /// The functions at an address, by number, from the innermost inlined one outward.
+    pub(crate) fn find(&mut self, address: &Address, stacks: &mut Stacks) -> Box<[u32]> {
+        if let Some(functions) = self.known.get(address) {
+            return functions.clone();
         }
-    }
-
-    /// The functions at a place of a file; the address counts where the place is no file.
-    fn user(&mut self, place: Option<&Place>, address: u64, stacks: &mut Stacks) -> &[u32] {
-        let Some(Place { file: File { number, path }, offset, pid }) = place else {
-            return self.unknown.get_or_insert_with(|| {
-                let unknown = Function::new("[unknown]", Kind::User);
-                [stacks.function(&unknown)].into()
-            });
+        let functions: Box<[u32]> = match address {
+            Address::Unknown => [stacks.function(&Function::new("[unknown]", Kind::User))].into(),
+            Address::Kernel(address) => {
+                let address = address.wrapping_add(self.kernel_moved);
+                let found = self.kernel.as_ref().and_then(|names| names.find(address));
+                let (name, module) = found.unwrap_or((KERNEL, None));
+                [function(stacks, name, module.unwrap_or(KERNEL), Kind::Kernel, false)].into()
+            }
+            Address::File(path, offset) => self.in_file(path, *offset, stacks),
+            Address::Memory(pid, area, address) => {
+                let names = self.perf_maps.entry(*pid).or_insert_with(|| PerfMap::read(*pid));
+                let name = names.find(*address).map_or_else(|| bracketed(area), str::to_owned);
+                [function(stacks, &name, area, Kind::User, false)].into()
+            }
         };
-        let is_file = is_on_disk(path);
-        // Each process has other things in memory that is no file's.
-        let at = if is_file { *offset } else { address ^ (*pid as u64) << 48 };
-        let number = *number as usize;
-        if self.of_files.len() <= number {
-            self.of_files.resize_with(number + 1, OfFile::default);
-        }
-        let of_file = &mut self.of_files[number];
-        if !of_file.addresses.contains_key(&at) {
-            let of_compiler = match is_file {
-                true => None,
-                false => {
-                    let names = self.perf_maps.entry(*pid).or_insert_with(|| PerfMap::read(*pid));
-                    names.find(address)
-                }
-            };
-            let functions = match of_compiler {
-                Some(name) => [function(stacks, name, path, Kind::User, false)].into(),
-                None => {
-                    let found = is_file.then(|| {
-                        let source = Source::Elf(Elf::new(Path::new(&**path)));
-                        self.symbolizer.symbolize_single(&source, Input::FileOffset(*offset))
-                    });
-                    let sym = found.as_ref().and_then(|found| found.as_ref().ok()?.as_sym());
-                    of_file.functions(sym, path, stacks)
-                }
-            };
-            of_file.addresses.insert(at, functions);
-        }
-        &of_file.addresses[&at]
+        self.known.insert(address.clone(), functions.clone());
+        functions
+    }
+
+    fn in_file(&mut self, path: &str, offset: u64, stacks: &mut Stacks) -> Box<[u32]> {
+        let mut function = |name: &str, inlined| function(stacks, name, path, Kind::User, inlined);
+        let source = Source::Elf(Elf::new(Path::new(path)));
+        let found = self.symbolizer.symbolize_single(&source, Input::FileOffset(offset));
+        let Some(symbol) = found.as_ref().ok().and_then(Symbolized::as_sym) else {
+            return [function(&bracketed(path), false)].into();
+        };
+        let inlined = symbol.inlined.iter().rev().map(|inlined| (&*inlined.name, true));
+        let all = inlined.chain([(&*symbol.name, false)]);
+        all.map(|(name, inlined)| {
+            let names = self.names.entry(name.into());
+            function(names.or_insert_with(|| demangled(name).into_owned()), inlined)
+        })
+        .collect()
     }
 }
 
-/// An address of which the functions are wanted.
+/// An address to look up. In order, those of one file stand together, from low to high.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Address {
-    /// Of the kernel.
+    /// In user space, where nothing is known to be mapped.
+    Unknown,
+    /// In the kernel.
     Kernel(u64),
-    /// Of a program, and where it is if that is known.
-    User(Option<Place>, u64),
+    /// An offset in a file.
+    File(Rc<str>, u64),
+    /// In memory of a process that belongs to no file, and the kernel's name for that memory.
+    Memory(i32, Rc<str>, u64),
 }
 
 impl Address {
-    /// By file, and in it from low to high.
-    pub(crate) fn order(&self) -> (Option<u32>, u64) {
-        match self {
-            Address::User(Some(place), _) => (Some(place.file.number), place.offset),
-            Address::User(None, address) | Address::Kernel(address) => (None, *address),
+    /// An address in user space, and its place if that is known.
+    pub(crate) fn user(address: u64, place: Option<Place>) -> Address {
+        match place {
+            None => Address::Unknown,
+            Some(place) if is_on_disk(&place.file) => Address::File(place.file, place.offset),
+            Some(place) => Address::Memory(place.pid, place.file, address),
         }
-    }
-}
-
-/// What is known of a file.
-#[derive(Default)]
-struct OfFile {
-    /// Functions by address, from the innermost inlined one outward.
-    addresses: HashMap<u64, Box<[u32]>>,
-    /// Functions by the names that compilers gave them, those that are inlined apart.
-    named: HashMap<Box<str>, u32>,
-    inlined: HashMap<Box<str>, u32>,
-}
-
-impl OfFile {
-    fn functions(&mut self, sym: Option<&Sym<'_>>, path: &str, stacks: &mut Stacks) -> Box<[u32]> {
-        let Some(sym) = sym else {
-            return [function(stacks, &bracketed(path), path, Kind::User, false)].into();
-        };
-        let mut number = |name: &str, is_inlined: bool| {
-            let known = if is_inlined { &mut self.inlined } else { &mut self.named };
-            match known.get(name) {
-                Some(number) => *number,
-                None => {
-                    let readable = demangled(name);
-                    let number = function(stacks, &readable, path, Kind::User, is_inlined);
-                    known.insert(name.into(), number);
-                    number
-                }
-            }
-        };
-        let inlined = sym.inlined.iter().rev();
-        let mut functions: Vec<u32> =
-            inlined.map(|inlined: &InlinedFn<'_>| number(&inlined.name, true)).collect();
-        functions.push(number(&sym.name, false));
-        functions.into()
     }
 }
 

@@ -24,7 +24,7 @@ use space::NO_MAPS;
 pub(crate) use family::Family;
 pub(crate) use off_cpu::OffCpu;
 pub(crate) use order::InOrder;
-pub(crate) use space::{File, Place, Spaces};
+pub(crate) use space::{Place, Spaces};
 
 use crate::capture::{Losses, Stacks};
 use crate::kernel_symbols::KernelSymbols;

@@ -113,14 +113,14 @@ fn functions(
 ) -> Vec<Box<[u32]>> {
     let address = |maps, address| match maps {
         NO_MAPS => Address::Kernel(address),
-        _ => Address::User(spaces.find(maps, address), address),
+        _ => Address::user(address, spaces.find(maps, address)),
     };
     let mut addresses: Vec<(Address, usize)> =
         places.iter().map(|&(maps, at)| address(maps, at)).zip(0..).collect();
-    addresses.sort_unstable_by_key(|(address, number)| (address.order(), *number));
+    addresses.sort_unstable();
     let mut functions = vec![Box::default(); addresses.len()];
     for (address, number) in &addresses {
-        functions[*number] = symbols.find(address, stacks).into();
+        functions[*number] = symbols.find(address, stacks);
     }
     functions
 }

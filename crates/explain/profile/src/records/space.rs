@@ -1,6 +1,6 @@
 //! What is mapped where, in each process and at each time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::rc::Rc;
@@ -8,26 +8,19 @@ use std::rc::Rc;
 /// The maps of a stack in which user space does not occur.
 pub(super) const NO_MAPS: u32 = u32::MAX;
 
-/// A file of which code is mapped, or what the kernel says instead.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct File {
-    /// They are counted from 0 on.
-    pub(crate) number: u32,
-    pub(crate) path: Rc<str>,
-}
-
 /// Code that is mapped from a file.
 #[derive(Debug, Clone)]
 struct Mapped {
     end: u64,
-    file: File,
+    /// A path, or what the kernel says instead.
+    file: Rc<str>,
     offset: u64,
 }
 
 /// Where an address is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub(crate) file: File,
+    pub(crate) file: Rc<str>,
     pub(crate) offset: u64,
     /// The process that mapped it first, by whose number a just-in-time compiler leaves its names.
     pub(crate) pid: i32,
@@ -55,7 +48,8 @@ pub(crate) struct Spaces {
     /// Threads of processes that have had more than one.
     threads: HashMap<i32, usize>,
     kept: Vec<Rc<Maps>>,
-    files: HashMap<Rc<str>, u32>,
+    /// Paths that are mapped somewhere, each of them once in memory.
+    files: HashSet<Rc<str>>,
 }
 
 impl Spaces {
@@ -95,14 +89,8 @@ impl Spaces {
     }
 
     pub(crate) fn map(&mut self, pid: i32, area: Range<u64>, offset: u64, file: &str) {
-        let file = match self.files.get_key_value(file) {
-            Some((path, number)) => File { number: *number, path: Rc::clone(path) },
-            None => {
-                let file = File { number: self.files.len() as u32, path: file.into() };
-                self.files.insert(Rc::clone(&file.path), file.number);
-                file
-            }
-        };
+        let file = self.files.get(file).map_or_else(|| Rc::from(file), Rc::clone);
+        self.files.insert(Rc::clone(&file));
         let mapped = &mut self.change(pid).mapped;
         let before = mapped.range(..area.end).next_back();
         // Most are apart from all others.
@@ -201,7 +189,7 @@ mod tests {
     use super::*;
 
     fn found(spaces: &Spaces, maps: u32, address: u64) -> Option<(String, u64)> {
-        spaces.find(maps, address).map(|place| (place.file.path.to_string(), place.offset))
+        spaces.find(maps, address).map(|place| (place.file.to_string(), place.offset))
     }
 
     #[test]
@@ -276,6 +264,6 @@ mod tests {
         spaces.read(pid);
         let maps = spaces.of(pid);
         let place = spaces.find(maps, our_own_code_is_found as *const () as u64).unwrap();
-        assert_eq!(place.file.path.as_ref(), std::env::current_exe().unwrap().to_str().unwrap());
+        assert_eq!(place.file.as_ref(), std::env::current_exe().unwrap().to_str().unwrap());
     }
 }
