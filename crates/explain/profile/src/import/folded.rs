@@ -28,12 +28,12 @@ pub fn folded(mut reader: impl BufRead, title: &str) -> io::Result<Capture> {
     let mut sum = 0_u64;
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line)? != 0 {
-        let content = line.trim_ascii();
-        if !content.is_empty() && !content.starts_with(b"# ") {
+        let content = String::from_utf8_lossy(line.trim_ascii());
+        if !content.is_empty() && !content.starts_with("# ") {
             let is_whole = line.last() == Some(&b'\n');
-            let read = split_count(content).filter(|_| is_whole).and_then(|(stack, count)| {
+            let read = split_count(&content).filter(|_| is_whole).and_then(|(stack, count)| {
                 sum = sum.checked_add(count)?;
-                Some((String::from_utf8_lossy(stack), count))
+                Some((stack, count))
             });
             match read {
                 Some((stack, count)) => {
@@ -65,13 +65,11 @@ fn function(name: &str) -> Function {
 }
 
 /// Stack and count of a line. A count of a part of a sample, as scaled ones may be, loses the part.
-fn split_count(line: &[u8]) -> Option<(&[u8], u64)> {
-    let space = line.iter().rposition(|byte| *byte == b' ')?;
-    let number = std::str::from_utf8(&line[space + 1..]).ok()?;
+fn split_count(line: &str) -> Option<(&str, u64)> {
+    let (stack, number) = line.rsplit_once(' ')?;
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    let is_number =
-        !whole.is_empty() && (whole.bytes().chain(part.bytes())).all(|b| b.is_ascii_digit());
-    let stack = line[..space].trim_ascii();
+    let is_number = whole.bytes().chain(part.bytes()).all(|byte| byte.is_ascii_digit());
+    let stack = stack.trim_ascii();
     (is_number && !stack.is_empty()).then(|| Some((stack, whole.parse().ok()?))).flatten()
 }
 

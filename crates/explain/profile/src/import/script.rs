@@ -51,8 +51,8 @@ struct Text {
     stacks: Stacks,
     /// The functions of each distinct stack line, from the innermost outwards. A line has several
     /// functions if a JIT compiler named inlined methods in it.
-    frames: HashMap<Box<[u8]>, Box<[u32]>>,
-    event: Option<Vec<u8>>,
+    frames: HashMap<Box<str>, Box<[u32]>>,
+    event: Option<String>,
     sample: Option<Sample>,
     /// The sample's functions, from the innermost outwards.
     stack: Vec<u32>,
@@ -88,31 +88,34 @@ impl Text {
                 self.losses.unreadable += 1;
                 return Ok(());
             }
-            match content {
-                [] => self.end_sample(),
-                [b'#', header @ ..] => self.header(header),
-                _ if self.sample.is_none() => self.first_line(content),
+            let content = &*String::from_utf8_lossy(content);
+            if content.is_empty() {
+                self.end_sample();
+            } else if let Some(header) = content.strip_prefix('#') {
+                self.header(header);
+            } else if self.sample.is_none() {
+                self.first_line(content);
+            } else if !content.starts_with('\t') && FirstLine::parse(content).is_some() {
                 // Samples of a tracepoint without call graph have no empty line between them.
-                [byte, ..] if *byte != b'\t' && FirstLine::parse(content).is_some() => {
-                    self.end_sample();
-                    self.first_line(content);
-                }
-                frame => self.frame(frame),
+                self.end_sample();
+                self.first_line(content);
+            } else {
+                self.frame(content);
             }
         }
     }
 
-    fn first_line(&mut self, line: &[u8]) {
+    fn first_line(&mut self, line: &str) {
         let Some(first) = FirstLine::parse(line) else {
             self.losses.unreadable += 1;
             return;
         };
-        if let Some(record) = first.event.strip_prefix(b"PERF_RECORD_") {
+        if let Some(record) = first.event.strip_prefix("PERF_RECORD_") {
             self.losses.lost = self.losses.lost.saturating_add(lost(record));
             return;
         }
         let wanted = self.event.get_or_insert_with(|| first.event.to_owned());
-        let is_wanted = first.event == wanted.as_slice();
+        let is_wanted = first.event == wanted;
         if is_wanted {
             if let Some(time) = first.time {
                 let (begin, end) = self.times.unwrap_or((time, time));
@@ -121,7 +124,7 @@ impl Text {
             self.has_periods |= first.period.is_some();
         }
         let program = match is_wanted {
-            true => self.stacks.program(&String::from_utf8_lossy(first.program)),
+            true => self.stacks.program(first.program),
             false => 0,
         };
         self.sample = Some(Sample { program, period: first.period, is_wanted });
@@ -131,7 +134,7 @@ impl Text {
         }
     }
 
-    fn frame(&mut self, line: &[u8]) {
+    fn frame(&mut self, line: &str) {
         self.lines += 1;
         if self.sample.as_ref().is_some_and(|sample| !sample.is_wanted) {
             return;
@@ -171,9 +174,8 @@ impl Text {
         self.stack.clear();
     }
 
-    fn header(&mut self, line: &[u8]) {
-        let text = String::from_utf8_lossy(line);
-        let Some((name, value)) = text.split_once(':') else { return };
+    fn header(&mut self, line: &str) {
+        let Some((name, value)) = line.split_once(':') else { return };
         match name.trim() {
             "os release" => self.machine.kernel = format!("Linux {}", value.trim()),
             "nrcpus online" => self.machine.cpus = value.trim().parse().unwrap_or(0),
@@ -182,7 +184,7 @@ impl Text {
     }
 
     fn finish(self, title: &str) -> Capture {
-        let event = String::from_utf8_lossy(&self.event.unwrap_or_default()).into_owned();
+        let event = self.event.unwrap_or_default();
         let unit = match event.split(':').next().unwrap_or_default() {
             _ if !self.has_periods => Unit::Events,
             "cpu-clock" | "task-clock" => Unit::Nanoseconds,
@@ -201,9 +203,8 @@ impl Text {
 }
 
 /// The samples that a record of lost ones stands for.
-fn lost(record: &[u8]) -> u64 {
-    let text = String::from_utf8_lossy(record);
-    let mut words = text.split_ascii_whitespace();
+fn lost(record: &str) -> u64 {
+    let mut words = record.split_ascii_whitespace();
     match words.next() {
         Some("LOST" | "LOST_SAMPLES") => {
             words.find_map(|word| word.parse().ok()).unwrap_or_default()

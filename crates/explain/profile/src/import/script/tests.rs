@@ -83,9 +83,8 @@ prog 7 1.0: 5 cycles:u:
 #[test]
 fn first_lines_are_understood() {
     let line = |text: &'static str| {
-        let first = FirstLine::parse(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
-        let text = |bytes| std::str::from_utf8(bytes).unwrap();
-        (text(first.program), first.time, first.period, text(first.event), text(first.rest))
+        let first = FirstLine::parse(text).unwrap_or_else(|| panic!("{text}"));
+        (first.program, first.time, first.period, first.event, first.rest)
     };
     let all = [
         ("java 25607 4794564.109216: cycles:", ("java", Some(4794564.109216), None, "cycles", "")),
@@ -114,7 +113,7 @@ fn first_lines_are_understood() {
     for wrong in
         ["", "prog", "prog 12", "12 cycles:", "prog 913 72.5: 7 cycles", "prog 913 72.5: :"]
     {
-        assert_eq!(FirstLine::parse(wrong.as_bytes()), None, "{wrong}");
+        assert_eq!(FirstLine::parse(wrong), None, "{wrong}");
     }
 }
 
@@ -122,7 +121,7 @@ fn first_lines_are_understood() {
 #[test]
 fn frames_are_understood() {
     let function = |text: &str| {
-        let frame = Frame::parse(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
+        let frame = Frame::parse(text).unwrap_or_else(|| panic!("{text}"));
         let function = frame.functions().remove(0);
         let kernel = function.kind == Kind::Kernel;
         (function.name, function.module.unwrap_or_default(), kernel)
@@ -156,7 +155,7 @@ fn frames_are_understood() {
     for wrong in
         ["", "12bd", "12bd main+0x1", "main+0x1 (/bin/x)", "1 f+0x1 /bin/x)", "1 (prog) (/bin/x)"]
     {
-        assert_eq!(Frame::parse(wrong.as_bytes()), None, "{wrong}");
+        assert_eq!(Frame::parse(wrong), None, "{wrong}");
     }
 }
 
