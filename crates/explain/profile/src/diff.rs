@@ -24,8 +24,7 @@
 //! What this leaves out: two captures of one unchanged program differ by more than sampling where
 //! the machine, the placement or the input differ. Only repeated captures show that.
 
-use std::collections::HashMap;
-
+use indexmap::IndexMap;
 use knee_stats::benjamini_hochberg;
 use serde::Serialize;
 use statrs::function::erf::erfc;
@@ -107,22 +106,17 @@ impl Difference {
 /// Compares two captures by function.
 pub fn diff(before: &Capture, after: &Capture) -> Diff {
     let scale = Scale::of(before, after);
-    let mut rows: Vec<Row<Difference>> = Vec::new();
-    let mut places: HashMap<(String, Kind), usize> = HashMap::new();
+    let mut rows: IndexMap<(String, Kind), Row<Difference>> = IndexMap::new();
     for (is_after, capture) in [(false, before), (true, after)] {
         for function in functions(capture) {
-            let next = rows.len();
-            let place = *places.entry((function.name.clone(), function.kind)).or_insert(next);
-            if place == next {
-                rows.push(Row {
-                    name: function.name,
-                    module: None,
-                    kind: function.kind,
-                    own: Difference::default(),
-                    total: Difference::default(),
-                });
-            }
-            let row = &mut rows[place];
+            let (name, kind) = (function.name, function.kind);
+            let row = rows.entry((name.clone(), kind)).or_insert_with(|| Row {
+                name,
+                module: None,
+                kind,
+                own: Difference::default(),
+                total: Difference::default(),
+            });
             row.module = function.module.or(row.module.take());
             let set = |difference: &mut Difference, part: Part| match is_after {
                 true => difference.samples.1 = part.samples,
@@ -132,6 +126,7 @@ pub fn diff(before: &Capture, after: &Capture) -> Diff {
             set(&mut row.total, function.total);
         }
     }
+    let mut rows: Vec<_> = rows.into_values().collect();
     scale.fill(rows.iter_mut().flat_map(|row| [&mut row.own, &mut row.total]).collect());
     rows.sort_by(|a, b| {
         let rank =

@@ -12,6 +12,8 @@
 //! A wait whose end is unknown is left out: no number is larger than what was seen.
 
 use foldhash::HashMap;
+use foldhash::fast::RandomState;
+use indexmap::IndexMap;
 
 use super::Waits;
 use super::kinds::MUTEX;
@@ -37,16 +39,15 @@ struct Open {
     /// When it began, in nanoseconds.
     since: u64,
     /// The place of its stack.
-    stack: u32,
+    stack: usize,
 }
 
 /// Collects waits: what it holds grows with distinct stacks and with threads, not with waits.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
     open: HashMap<Thread, Vec<Open>>,
-    /// Places of stacks: flags, then addresses from the innermost.
-    stacks: HashMap<Box<[u64]>, u32>,
-    waits: Vec<Waits>,
+    /// Waits by stack: flags, then addresses from the innermost.
+    stacks: IndexMap<Box<[u64]>, Waits, RandomState>,
     key: Vec<u64>,
     /// Waits that have begun so far.
     pub(crate) seen: u64,
@@ -80,15 +81,10 @@ impl Contention {
         self.key.clear();
         self.key.push(flags.into());
         self.key.extend(stack);
-        let stack = match self.stacks.get(self.key.as_slice()) {
-            Some(stack) => *stack,
-            None => {
-                let stack = self.waits.len() as u32;
-                self.stacks.insert(self.key.as_slice().into(), stack);
-                self.waits.push(Waits::default());
-                stack
-            }
-        };
+        let known = self.stacks.get_index_of(self.key.as_slice());
+        let stack = known.unwrap_or_else(|| {
+            self.stacks.insert_full(self.key.as_slice().into(), Waits::default()).0
+        });
         open.push(Open { lock, flags, since: time, stack });
     }
 
@@ -102,14 +98,14 @@ impl Contention {
         };
         self.unmatched += (open.len() - place - 1) as u64;
         let wait = &open[place];
-        self.waits[wait.stack as usize].add(time.saturating_sub(wait.since));
+        self.stacks[wait.stack].add(time.saturating_sub(wait.since));
         open.truncate(place);
     }
 
     /// A thread is gone. Whoever waits does not go: its wait ended when nobody watched any more.
     pub(crate) fn exit(&mut self, thread: Thread) {
         for open in self.open.remove(&thread).unwrap_or_default() {
-            self.waits[open.stack as usize].still_waiting += 1;
+            self.stacks[open.stack].still_waiting += 1;
         }
     }
 
@@ -121,13 +117,13 @@ impl Contention {
     /// It is over: what has not ended waits still.
     pub(crate) fn close(&mut self) {
         for open in self.open.drain().flat_map(|(_, open)| open) {
-            self.waits[open.stack as usize].still_waiting += 1;
+            self.stacks[open.stack].still_waiting += 1;
         }
     }
 
     /// Flags and addresses of each stack, and its waits.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = (&[u64], &Waits)> {
-        self.stacks.iter().map(|(key, place)| (&**key, &self.waits[*place as usize]))
+        self.stacks.iter().map(|(key, waits)| (&**key, waits))
     }
 }
 

@@ -10,12 +10,11 @@
 
 mod message;
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use indexmap::IndexSet;
 use message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use prost::Message;
 
@@ -28,30 +27,10 @@ pub fn pprof(capture: &Capture) -> Vec<u8> {
     zipped.write_all(&bytes).and_then(|()| zipped.finish()).expect("memory takes what is written")
 }
 
-/// Numbers of distinct things, in the order in which they came.
-struct Numbers<T> {
-    all: Vec<T>,
-    numbers: HashMap<T, u64>,
-}
-
-impl<T: Clone + Eq + Hash> Numbers<T> {
-    fn new() -> Numbers<T> {
-        Numbers { all: Vec::new(), numbers: HashMap::new() }
-    }
-
-    /// The number of a thing, from 0.
-    fn of(&mut self, thing: T) -> u64 {
-        *self.numbers.entry(thing).or_insert_with_key(|thing| {
-            self.all.push(thing.clone());
-            self.all.len() as u64 - 1
-        })
-    }
-}
-
 fn profile(capture: &Capture) -> Profile {
     // The first string is the empty one, and other numbers begin with 1: 0 is none.
-    let mut strings = Numbers::new();
-    let mut string = |text: &str| strings.of(text.to_owned()) as i64;
+    let mut strings = IndexSet::new();
+    let mut string = |text: &str| strings.insert_full(text.to_owned()).0 as i64;
     string("");
     let (kind, unit) = match capture.clock.unit {
         Unit::Nanoseconds => ("cpu", "nanoseconds"),
@@ -62,8 +41,8 @@ fn profile(capture: &Capture) -> Profile {
         |kind: &str, unit: &str| ValueType { kind: string(kind), unit: string(unit) };
     let sample_type = vec![value_type("samples", "count"), value_type(kind, unit)];
     let period_type = Some(value_type(kind, unit));
-    let mut modules = Numbers::new();
-    let mut places = Numbers::new();
+    let mut modules = IndexSet::new();
+    let mut places = IndexSet::new();
     let mut sample = Vec::new();
     let comm = string("comm");
     for count in &capture.counts {
@@ -71,7 +50,7 @@ fn profile(capture: &Capture) -> Profile {
         sample.push(Sample {
             location_id: locations(capture, count.stack)
                 .into_iter()
-                .map(|location| places.of(location) + 1)
+                .map(|location| places.insert_full(location).0 as u64 + 1)
                 .collect(),
             value: vec![signed(count.samples), signed(count.weight)],
             label: vec![Label { key: comm, str: program }],
@@ -83,16 +62,16 @@ fn profile(capture: &Capture) -> Profile {
         Function { id, name, system_name: name, filename }
     });
     let function = function.collect();
-    let location = (1..).zip(&places.all).map(|(id, functions): (u64, &Vec<u32>)| Location {
+    let location = (1..).zip(&places).map(|(id, functions): (u64, &Vec<u32>)| Location {
         id,
         mapping_id: functions
             .last()
             .and_then(|function| capture.functions[*function as usize].module.clone())
-            .map_or(0, |module| modules.of(module) + 1),
+            .map_or(0, |module| modules.insert_full(module).0 as u64 + 1),
         line: functions.iter().map(|place| Line { function_id: u64::from(*place) + 1 }).collect(),
     });
     let location = location.collect();
-    let mapping = (1..).zip(&modules.all).map(|(id, module)| {
+    let mapping = (1..).zip(&modules).map(|(id, module)| {
         let filename = string(module);
         Mapping { id, filename, has_functions: true }
     });
@@ -105,7 +84,7 @@ fn profile(capture: &Capture) -> Profile {
         mapping,
         location,
         function,
-        string_table: strings.all,
+        string_table: strings.into_iter().collect(),
         duration_nanos: capture.seconds.map_or(0, |seconds| (seconds * 1e9) as i64),
         period_type,
         period: signed(capture.weight() / samples),
