@@ -59,7 +59,7 @@ impl Family {
 
     /// Not all was said: takes in who must have been started meanwhile, by those who are there now with
     /// their parents. Who they are.
-    pub(super) fn adopt(&mut self, mut there: Vec<(i32, i32)>) -> Vec<i32> {
+    pub(crate) fn adopt(&mut self, mut there: Vec<(i32, i32)>) -> Vec<i32> {
         // That it has become a program may be among what was not said.
         self.members.extend(self.awaited.take());
         let mut adopted = Vec::new();

@@ -80,39 +80,22 @@ impl Clocks {
 
 /// What the table of processes says of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Process {
-    pub(super) pid: i32,
-    pub(super) parent: i32,
+struct Process {
+    pid: i32,
+    parent: i32,
     /// CPU time of those that it has waited for, and that these had waited for.
     ticks_of_dead: u64,
 }
 
+/// The numbers of all processes that we can see, and of their parents.
+pub(super) fn parents() -> Vec<(i32, i32)> {
+    table().into_iter().map(|process| (process.pid, process.parent)).collect()
+}
+
 /// All processes that we can see.
-pub(super) fn table() -> Vec<Process> {
+fn table() -> Vec<Process> {
     let process = |pid| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
     numbers("/proc").unwrap_or_default().into_iter().filter_map(process).collect()
-}
-
-/// A process, its children, theirs and so on; none if it is gone.
-pub(super) fn descendants(root: i32) -> Vec<Process> {
-    descending(root, table())
-}
-
-fn descending(root: i32, processes: Vec<Process>) -> Vec<Process> {
-    let mut found: Vec<Process> = Vec::new();
-    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
-    for process in processes {
-        match process.pid == root {
-            true => found.push(process),
-            false => children.entry(process.parent).or_default().push(process),
-        }
-    }
-    let mut next = 0;
-    while let Some(process) = found.get(next) {
-        found.extend(children.remove(&process.pid).unwrap_or_default());
-        next += 1;
-    }
-    found
 }
 
 /// A line of `/proc/PID/stat`: the name of the program may hold anything.
@@ -147,15 +130,6 @@ mod tests {
         assert_eq!(parse(7, line), Some(Process { pid: 7, parent: 3, ticks_of_dead: 27 }));
         assert_eq!(parse(7, "7 (a) S"), None);
         assert_eq!(parse(7, ""), None);
-    }
-
-    #[test]
-    fn a_family_is_found_in_whatever_order_it_stands() {
-        let process = |pid, parent| Process { pid, parent, ticks_of_dead: 0 };
-        let all = [process(4, 3), process(3, 2), process(2, 1), process(9, 1), process(1, 0)];
-        let pids = |root| descending(root, all.to_vec()).iter().map(|p| p.pid).collect::<Vec<_>>();
-        assert_eq!(pids(2), [2, 3, 4]);
-        assert_eq!(pids(5), [] as [i32; 0]);
     }
 
     #[test]

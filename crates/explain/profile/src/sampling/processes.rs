@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::cpu_time::table;
+use super::cpu_time::parents;
 use super::proc::{numbers, threads};
 use super::target::Target;
 use crate::records::{Family, Records};
@@ -26,8 +26,7 @@ pub(super) fn read(records: &mut Records, target: &Target, threads: &[i32]) {
 
 /// Takes in who was started while records were lost.
 pub(super) fn adopt(records: &mut Records) {
-    let there = table().into_iter().map(|process| (process.pid, process.parent)).collect();
-    for pid in records.adopt(there) {
+    for pid in records.adopt(parents()) {
         read_process(records, pid);
     }
 }
@@ -44,8 +43,8 @@ pub(super) fn family(target: &Target) -> Option<Family> {
     match target {
         Target::Process(pid) => {
             let pid = first_thread(*pid);
-            let children = table().into_iter().filter(|process| process.parent == pid);
-            Some(Family::of(pid, children.map(|process| process.pid)))
+            let children = parents().into_iter().filter(|(_, parent)| *parent == pid);
+            Some(Family::of(pid, children.map(|(child, _)| child)))
         }
         Target::Exec(pid) => Some(Family::of_program(*pid)),
         Target::System => None,

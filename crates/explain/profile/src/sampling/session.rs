@@ -13,7 +13,7 @@ use knee_host::limits::raise_open_files;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::access::SampleError;
-use super::cpu_time::{CpuTime, descendants};
+use super::cpu_time::{CpuTime, parents};
 use super::drain::{Code, Collector, Drain};
 use super::event::{Chosen, Event, Role};
 use super::proc::threads;
@@ -134,8 +134,7 @@ impl<T: Send + 'static> Session<T> {
     pub(super) fn enable(&mut self) -> Result<(), SampleError> {
         if let Some(root) = self.root.filter(|_| !self.chosen.follows_code) {
             let maps = std::fs::read(format!("/proc/{root}/maps")).unwrap_or_default();
-            let family = descendants(root).into_iter().map(|process| process.pid);
-            let started = family.filter(|pid| *pid != root).collect();
+            let started = Family::of(root, []).adopt(parents());
             // There is nobody to tell only if the thread has ended, which is said when it is joined.
             let _ = self.codes.send(Code { pid: root, maps, started });
         }

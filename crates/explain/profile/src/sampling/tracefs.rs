@@ -4,7 +4,7 @@
 //! that has no place in the tree of files, and goes when we close it.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, open, openat};
@@ -101,9 +101,8 @@ impl Tracefs {
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(hidden(error)),
         };
-        let mut text = String::new();
-        let read = File::from(file).read_to_string(&mut text);
-        read.map_err(|error| hidden(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        let text = io::read_to_string(File::from(file))
+            .map_err(|error| hidden(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         Ok(Format::parse(&text))
     }
 }
