@@ -131,14 +131,15 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     if difference.measure == Measure::Share {
         return Err(GrowthError::NoWork { title: last.title.clone() });
     }
-    let costs: Vec<Costs> = captures.iter().zip(&points).map(|of| Costs::of(of.0, of.1)).collect();
+    let costs: Vec<_> = captures.iter().zip(&points).map(|of| costs(of.0, of.1)).collect();
     let callers = callers::Callers::of(first, last, difference.whole);
     let mut rows: Vec<Row> = difference
         .rows
         .into_iter()
         .map(|row| {
-            let at_each = costs.iter().map(|costs| costs.find(&row.name, row.kind));
-            let (own, total) = at_each.unzip();
+            let function = (row.name.clone(), row.kind);
+            let cost = |costs: &HashMap<_, _>| costs.get(&function).copied().unwrap_or_default();
+            let (own, total) = costs.iter().map(cost).unzip();
             Row {
                 own,
                 total,
@@ -160,22 +161,12 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     Ok(Growth { testcase, measure: difference.measure, points, rows })
 }
 
-/// What functions of a capture take of an iteration: of themselves, and in all.
-struct Costs(HashMap<(String, Kind), (f64, f64)>);
-
-impl Costs {
-    fn of(capture: &Capture, point: &Point) -> Costs {
-        let each = point.cost / capture.samples().max(1) as f64;
-        let cost = |part: Part| part.samples as f64 * each;
-        let functions = functions(capture).into_iter();
-        Costs(
-            functions.map(|row| ((row.name, row.kind), (cost(row.own), cost(row.total)))).collect(),
-        )
-    }
-
-    fn find(&self, name: &str, kind: Kind) -> (f64, f64) {
-        self.0.get(&(name.to_owned(), kind)).copied().unwrap_or_default()
-    }
+/// What each function of a capture takes of an iteration: itself, and with what it calls.
+fn costs(capture: &Capture, point: &Point) -> HashMap<(String, Kind), (f64, f64)> {
+    let each = point.cost / capture.samples().max(1) as f64;
+    let cost = |part: Part| part.samples as f64 * each;
+    let rows = functions(capture).into_iter();
+    rows.map(|row| ((row.name, row.kind), (cost(row.own), cost(row.total)))).collect()
 }
 
 impl Point {

@@ -16,9 +16,10 @@ mod kinds;
 mod machinery;
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use contention::{Contention, Thread};
@@ -138,14 +139,8 @@ impl LockWaits {
 
     /// Whether a text is one of lock waits, of whatever schema.
     pub fn is(text: &[u8]) -> bool {
-        #[derive(Deserialize)]
-        struct Head {
-            #[serde(rename = "sites")]
-            _sites: serde::de::IgnoredAny,
-            #[serde(rename = "losses")]
-            _losses: serde::de::IgnoredAny,
-        }
-        serde_json::from_slice::<Head>(text).is_ok()
+        serde_json::from_slice::<HashMap<String, IgnoredAny>>(text)
+            .is_ok_and(|file| file.contains_key("sites") && file.contains_key("losses"))
     }
 
     /// What of this time each iteration was, in nanoseconds; `None` where nobody counts them.

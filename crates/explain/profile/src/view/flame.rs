@@ -23,7 +23,7 @@ mod svg;
 use svg::{Bar, Graph};
 pub use svg::{SCRIPT, STYLE};
 
-use super::frames::{Frame, Frames, Place};
+use super::frames::{Frame, Frames, Place, path};
 use crate::capture::{Capture, Clock, Unit};
 use crate::diff::{Difference, Measure, Scale};
 
@@ -72,14 +72,14 @@ pub fn difference(before: &Capture, after: &Capture, widths: Widths) -> String {
         .map(|frame| Difference { samples: frame.samples, ..Difference::default() })
         .collect();
     scale.fill(differences.iter_mut().collect());
-    let whole = match widths {
-        Widths::Before => scale.whole.0,
-        Widths::After => scale.whole.1,
+    let chosen = |(before, after): (f64, f64)| match widths {
+        Widths::Before => before,
+        Widths::After => after,
     };
     let difference = |frame: &Frame| &differences[frame.number];
-    let width = |frame: &Frame| match widths {
-        Widths::Before => difference(frame).before / whole,
-        Widths::After => difference(frame).after / whole,
+    let width = |frame: &Frame| {
+        let Difference { before, after, .. } = difference(frame);
+        chosen((*before, *after)) / chosen(scale.whole)
     };
     let largest = (differences.iter().filter(|difference| difference.is_real))
         .map(|difference| difference.change().abs())
@@ -119,17 +119,10 @@ pub fn difference(before: &Capture, after: &Capture, widths: Widths) -> String {
 /// The frames of one or two captures. Siblings are ordered by name.
 fn frames<'a>(captures: &[&'a Capture]) -> Vec<Frame<'a>> {
     let mut frames = Frames::new("all");
-    let mut path = Vec::new();
     for (side, capture) in captures.iter().enumerate() {
         for count in &capture.counts {
-            path.clear();
-            path.extend(capture.functions_of(count.stack).map(|place| {
-                let function = &capture.functions[place as usize];
-                (function.name.as_str(), Place::of(function))
-            }));
-            path.push((&capture.programs[count.program as usize], Place::None));
             let samples = if side == 0 { (count.samples, 0) } else { (0, count.samples) };
-            frames.add(path.iter().rev().copied(), samples);
+            frames.add(path(capture, count, Place::of).into_iter().rev(), samples);
         }
     }
     frames.sorted(|a, b| (a.name, a.place).cmp(&(b.name, b.place)))

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::capture::{Function, Kind};
+use crate::capture::{Capture, Count, Function, Kind};
 
 /// A frame: a function in its callers, a program, or the root.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +61,18 @@ impl From<Kind> for Place {
             Kind::User => Place::User,
         }
     }
+}
+
+/// The stack of a count, from the innermost function to the outermost, and the program.
+pub(super) fn path<'a>(
+    capture: &'a Capture,
+    count: &Count,
+    place: impl Fn(&Function) -> Place,
+) -> Vec<(&'a str, Place)> {
+    let functions = capture.functions_of(count.stack).map(|at| &capture.functions[at as usize]);
+    let program = &capture.programs[count.program as usize];
+    let frames = functions.map(|function| (function.name.as_str(), place(function)));
+    frames.chain([(program.as_str(), Place::None)]).collect()
 }
 
 /// A tree of frames. The root is the first frame; a parent precedes its children.

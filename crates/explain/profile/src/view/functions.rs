@@ -42,47 +42,40 @@ pub struct Row<T> {
 pub struct Part {
     /// Samples.
     pub samples: u64,
-    /// Their weight, in the unit of the capture's clock.
-    pub weight: u64,
     /// Share of all samples, 0 to 1.
     pub share: f64,
-    /// What chance alone adds to or takes from the share in 95 of 100 captures.
+    /// Half the width of the share's 95% interval after Wilson.
     pub error: f64,
 }
 
 /// All functions, by own samples, the most first; by total and name where those are equal.
 pub fn functions(capture: &Capture) -> Vec<Row<Part>> {
     let first = first_of_name(capture);
-    let mut own = vec![(0_u64, 0_u64); capture.functions.len()];
+    let mut own = vec![0_u64; capture.functions.len()];
     let mut total = own.clone();
     // The count that a function was last seen in, so that it is not counted twice.
     let mut seen = vec![usize::MAX; capture.functions.len()];
     for (place, count) in capture.counts.iter().enumerate() {
-        let add = |sum: &mut (u64, u64)| *sum = (sum.0 + count.samples, sum.1 + count.weight);
         for (depth, function) in capture.functions_of(count.stack).enumerate() {
             let function = first[function as usize] as usize;
             if depth == 0 {
-                add(&mut own[function]);
+                own[function] += count.samples;
             }
             if seen[function] != place {
                 seen[function] = place;
-                add(&mut total[function]);
+                total[function] += count.samples;
             }
         }
     }
     let all = capture.samples();
-    let part = |(samples, weight): (u64, u64)| {
-        let (share, error) = share(samples, all);
-        Part { samples, weight, share, error }
-    };
     let mut rows: Vec<Row<Part>> = (capture.functions.iter().enumerate())
-        .filter(|(place, _)| total[*place].0 > 0)
+        .filter(|(place, _)| total[*place] > 0)
         .map(|(place, function)| Row {
             name: function.name.clone(),
             module: function.module.clone(),
             kind: function.kind,
-            own: part(own[place]),
-            total: part(total[place]),
+            own: Part::of(own[place], all),
+            total: Part::of(total[place], all),
         })
         .collect();
     rows.sort_by(|a, b| {
@@ -93,13 +86,14 @@ pub fn functions(capture: &Capture) -> Vec<Row<Part>> {
     rows
 }
 
-/// A share, and half the width of its 95% interval after Wilson.
-fn share(samples: u64, all: u64) -> (f64, f64) {
-    let n = all.max(1) as f64;
-    let p = samples as f64 / n;
-    let z = Z95;
-    let half = z / (1.0 + z * z / n) * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
-    (p, half)
+impl Part {
+    fn of(samples: u64, all: u64) -> Part {
+        let n = all.max(1) as f64;
+        let p = samples as f64 / n;
+        let z = Z95;
+        let half = z / (1.0 + z * z / n) * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
+        Part { samples, share: p, error: half }
+    }
 }
 
 /// The table, of at most so many rows. Its last line counts the others.

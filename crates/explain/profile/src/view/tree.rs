@@ -20,7 +20,7 @@
 //!
 //! In both a sample counts once for the root, however often the function is in its stack.
 
-use super::frames::{Frame, Frames, Place};
+use super::frames::{Frame, Frames, Place, path};
 use crate::capture::Capture;
 
 /// Where a tree begins.
@@ -55,23 +55,13 @@ pub fn tree<'a>(capture: &'a Capture, root: Root<'a>) -> Option<Tree<'a>> {
         Root::All => "all",
         Root::Function(name) | Root::Callers(name) => name,
     };
-    let is_root = |(name, _): &(&str, Place)| *name == root_name;
+    let is_root = |&(name, place): &(&str, Place)| name == root_name && place != Place::None;
     let mut frames = Frames::new(root_name);
-    let mut path = Vec::new();
     for count in &capture.counts {
-        // From the innermost to the outermost.
-        path.clear();
-        path.extend(capture.functions_of(count.stack).map(|place| {
-            let function = &capture.functions[place as usize];
-            (function.name.as_str(), Place::from(function.kind))
-        }));
-        let program = (capture.programs[count.program as usize].as_str(), Place::None);
+        let path = path(capture, count, |function| function.kind.into());
         let samples = (count.samples, 0);
         match root {
-            Root::All => {
-                path.push(program);
-                frames.add(path.iter().rev().copied(), samples);
-            }
+            Root::All => frames.add(path.into_iter().rev(), samples),
             Root::Function(_) => {
                 if let Some(outermost) = path.iter().rposition(is_root) {
                     frames.add(path[..outermost].iter().rev().copied(), samples);
@@ -79,7 +69,6 @@ pub fn tree<'a>(capture: &'a Capture, root: Root<'a>) -> Option<Tree<'a>> {
             }
             Root::Callers(_) => {
                 if let Some(innermost) = path.iter().position(is_root) {
-                    path.push(program);
                     frames.add(path[innermost + 1..].iter().copied(), samples);
                 }
             }
