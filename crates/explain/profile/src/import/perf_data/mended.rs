@@ -34,12 +34,13 @@ const SECTION: usize = 16;
 const RECORD_HEADER: usize = 8;
 /// `PERF_RECORD_AUXTRACE`: what a processor traced follows such a record, as much as it says first.
 const AUXTRACE: u32 = 71;
+
 /// The content of a file, with a header that is true of it, and whether something is missing.
 ///
 /// The file itself does not change.
 pub(super) fn mended(file: &File) -> io::Result<(Cursor<MmapMut>, bool)> {
-    // SAFETY: the mapping is private, so nothing else writes to it. As in perf itself, another process must
-    // not rewrite the file meanwhile; perf only appends to it.
+    // SAFETY: our writes are private, and nobody rewrites the file meanwhile: perf only appends to it, and
+    // maps the files that it reads as well.
     let mut bytes = unsafe { MmapOptions::new().map_copy(file)? };
     if bytes.len() < HEADER {
         return Err(io::Error::other("its header is truncated"));
@@ -87,7 +88,8 @@ fn table_of_sections(bytes: &[u8]) -> Option<&[u8]> {
             return None;
         }
     }
-    (said > 0 && all <= bytes.len()).then_some(table)
+    // It is written where whole records end, which must not be in the header.
+    (start >= HEADER && said > 0 && all <= bytes.len()).then_some(table)
 }
 
 /// The section whose place and length stand at the beginning of `place`, if it is inside of the file.
