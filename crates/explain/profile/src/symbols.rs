@@ -13,7 +13,7 @@ use crate::capture::{Function, Kind, Stacks};
 use crate::kernel_symbols::KernelSymbols;
 use crate::records::Place;
 
-/// The module of the kernel's own functions, and what stands for those without a name.
+/// The module of the kernel's own functions, and the name of unknown kernel functions.
 const KERNEL: &str = "[kernel]";
 
 /// Finds the functions at addresses.
@@ -30,14 +30,14 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// `kernel` has the names of the kernel's functions, if there are any.
+    /// `kernel` contains the names of the kernel's functions, if they are known.
     pub(crate) fn new(kernel: Option<KernelSymbols>) -> Symbols {
         let symbolizer = Symbolizer::builder()
             .enable_auto_reload(false)
-            // Without, there is nothing about what is inlined.
+            // Inlined functions require this.
             .enable_code_info(true)
             .enable_inlined_fns(true)
-            // It takes a C function that is called `f` for the C++ type of that letter.
+            // blazesym would take a C function named `f` for the C++ type with that letter.
             .enable_demangling(false)
             .build();
         Symbols {
@@ -50,8 +50,8 @@ impl Symbols {
         }
     }
 
-    /// A file of `perf record` says where a symbol of the kernel was, by its name and address: the same
-    /// kernel is elsewhere after each boot.
+    /// Takes in the address that a symbol of the kernel had in a file of `perf record`. Addresses of one
+    /// kernel differ between boots.
     pub(crate) fn kernel_mapped(&mut self, path: &str, address: u64) {
         let Some(symbol) = path.strip_prefix("[kernel.kallsyms]") else { return };
         let now = self.kernel.as_ref().and_then(|kernel| kernel.start(symbol));
@@ -102,10 +102,10 @@ impl Symbols {
     }
 }
 
-/// An address to look up. In order, those of one file stand together, from low to high.
+/// An address to look up. The order groups the addresses of a file, from low to high.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Address {
-    /// In user space, where nothing is known to be mapped.
+    /// In user space, without a known mapping.
     Unknown,
     /// In the kernel.
     Kernel(u64),
@@ -126,7 +126,7 @@ impl Address {
     }
 }
 
-/// Whether a path is one, and not what the kernel says of memory that is no file's.
+/// Whether this is a path, and not the kernel's name for anonymous memory.
 fn is_on_disk(path: &str) -> bool {
     path.starts_with('/') && !path.starts_with("//")
 }
@@ -135,7 +135,7 @@ fn function(stacks: &mut Stacks, name: &str, module: &str, kind: Kind, inlined: 
     stacks.function(&Function { name: name.into(), module: Some(module.into()), kind, inlined })
 }
 
-/// The name that stands in the source, where a compiler of Rust or C++ made another of it.
+/// The name in the source, if a Rust or C++ compiler mangled it.
 fn demangled(name: &str) -> Cow<'_, str> {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}").into();
@@ -145,7 +145,7 @@ fn demangled(name: &str) -> Cow<'_, str> {
     cpp.map_or(name.into(), Cow::from)
 }
 
-/// What stands for functions of a file that has no names: its own, as stackcollapse-perf.pl writes it.
+/// The name of functions in a file without symbols: that of the file, as stackcollapse-perf.pl writes it.
 fn bracketed(file: &str) -> String {
     if file.starts_with("//") {
         return "[unknown]".to_owned();
@@ -154,7 +154,7 @@ fn bracketed(file: &str) -> String {
     format!("[{}]", name.trim_start_matches('[').trim_end_matches(']'))
 }
 
-/// Names that a just-in-time compiler left for us: `/tmp/perf-PID.map`, from
+/// Names of code from a just-in-time compiler: `/tmp/perf-PID.map`, as in
 /// `tools/perf/Documentation/jit-interface.txt`.
 #[derive(Debug, Default)]
 struct PerfMap {
@@ -175,7 +175,7 @@ impl PerfMap {
             Some((start, start.checked_add(size)?, words.next()?.to_owned()))
         };
         let mut names: Vec<_> = String::from_utf8_lossy(text).lines().filter_map(line).collect();
-        // Code that was compiled again stands further down, and counts.
+        // If code was compiled again, its last entry counts.
         names.reverse();
         names.sort_by_key(|name| name.0);
         names.dedup_by_key(|name| name.0);
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_compilers_made_are_made_readable() {
+    fn only_mangled_names_are_demangled() {
         assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
         assert_eq!(demangled("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
         assert_eq!(demangled("_ZNSt6vectorIiE4sizeEv"), "std::vector<int>::size()");
@@ -204,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn files_without_names_stand_for_their_functions() {
+    fn functions_without_symbols_have_the_name_of_their_file() {
         assert_eq!(bracketed("/usr/lib/libc.so.6"), "[libc.so.6]");
         assert_eq!(bracketed("[vdso]"), "[vdso]");
         assert_eq!(bracketed("//anon"), "[unknown]");
     }
 
     #[test]
-    fn compilers_names_are_read() {
+    fn names_of_a_jit_compiler_are_read() {
         let names =
             PerfMap::parse(b"1000 10 old\n0x2000 20 Foo::bar (int)\nnonsense\n1000 8 new\n");
         assert_eq!(names.find(0x1007), Some("new"));

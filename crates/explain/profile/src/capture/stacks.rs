@@ -1,4 +1,4 @@
-//! Distinct stacks, as samples come in.
+//! Collects samples by distinct stack.
 
 use std::borrow::Borrow;
 
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_weights_are_too_many_for_their_sum() {
+    fn sums_of_weights_saturate() {
         let mut stacks = Stacks::default();
         for program in 0..3 {
             stacks.count(program, None, 1, u64::MAX / 2);

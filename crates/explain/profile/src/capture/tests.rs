@@ -42,7 +42,7 @@ fn equal_stacks_are_counted_together() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn a_capture_is_read_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("capture.json");
     std::fs::write(&path, small().to_json()).unwrap();
@@ -50,7 +50,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn damage_is_named() {
+fn damage_is_reported() {
     let reason = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut value = serde_json::to_value(small()).unwrap();
         change(&mut value);
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn no_cut_makes_the_reader_panic(at in 0_usize..2000, byte in any::<u8>()) {
+    fn no_damaged_byte_makes_the_reader_panic(at in 0_usize..2000, byte in any::<u8>()) {
         let mut text = serde_json::to_vec(&small()).unwrap();
         let at = at % text.len();
         text[at] = byte;

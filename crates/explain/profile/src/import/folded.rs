@@ -4,12 +4,12 @@
 //! program;main;work;read_[k] 12
 //! ```
 //!
-//! A line is the program, its functions from the outermost inwards, and how often that stack was
-//! seen. A function may end with `_[k]` for the kernel, `_[i]` for inlined, `_[j]` for code of a JIT
+//! A line contains the program, its functions from the outermost to the innermost, and the count of
+//! that stack. A function may end with `_[k]` for the kernel, `_[i]` for inlined, `_[j]` for code of a JIT
 //! compiler.
 //!
-//! The format does not say what its numbers count. They are taken for samples; where they are
-//! nanoseconds or cycles, as inferno writes them for `perf`, sampling errors come out too small.
+//! The format does not specify what its numbers count. knee assumes samples. If they are nanoseconds or
+//! cycles, as inferno writes them for `perf`, knee reports sampling errors that are too small.
 
 use std::io::{self, BufRead};
 
@@ -17,11 +17,11 @@ use crate::capture::{Capture, Clock, Function, Kind, Losses, Stacks};
 
 /// Reads folded stacks.
 ///
-/// Lines without a number at their end are left out and counted in [`Losses::unreadable`]; so is the
-/// last one if it has no end, as its number may be cut.
+/// Lines that do not end in a number are skipped and counted in [`Losses::unreadable`]. So is a last line
+/// without a newline, because its number may be truncated.
 ///
 /// # Errors
-/// Those of reading.
+/// The reader fails.
 pub fn folded(mut reader: impl BufRead, title: &str) -> io::Result<Capture> {
     let mut stacks = Stacks::default();
     let mut losses = Losses::default();
@@ -64,7 +64,7 @@ fn function(name: &str) -> Function {
     }
 }
 
-/// Stack and count of a line. A count of a part of a sample, as scaled ones may be, loses the part.
+/// Stack and count of a line. The fraction of a scaled count is dropped.
 fn split_count(line: &str) -> Option<(&str, u64)> {
     let (stack, number) = line.rsplit_once(' ')?;
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));

@@ -1,13 +1,13 @@
-//! Captures that other tools have taken.
+//! Captures of other tools.
 //!
-//! | file | what it is |
+//! | module | input |
 //! | --- | --- |
 //! | [`mod@perf_data`] | the file of `perf record` |
 //! | [`mod@script`] | what `perf script` prints |
 //! | [`mod@folded`] | folded stacks: `program;outer;inner 12` |
 //!
-//! What cannot be read is left out and counted in [`Losses::unreadable`](crate::capture::Losses):
-//! a text that ends in the middle still shows where the time went.
+//! Unreadable parts are skipped and counted in [`Losses::unreadable`](crate::capture::Losses), so that a
+//! truncated text still shows where the time went.
 
 pub mod folded;
 pub mod perf_data;
@@ -28,7 +28,7 @@ use crate::capture::{Capture, CaptureError};
 /// perf.data cannot be read.
 ///
 /// # Errors
-/// [`CaptureError`] says what is wrong, and what to do.
+/// [`CaptureError`] states what is wrong and what to do.
 pub fn open(path: &Path) -> Result<Capture, CaptureError> {
     let failed = |error| CaptureError::File { path: path.to_owned(), error };
     let wrong = |reason| CaptureError::Content { path: path.to_owned(), reason };
@@ -43,8 +43,8 @@ pub fn open(path: &Path) -> Result<Capture, CaptureError> {
     text(reader, &title).map_err(failed)?.map_err(wrong)
 }
 
-/// Text of each kind: JSON begins with a brace; a line of folded stacks ends in a number, the first
-/// line of a sample of perf script in a colon.
+/// Reads text of any kind. JSON begins with a brace. A line of folded stacks ends in a number, the first
+/// line of a perf script sample in a colon.
 fn text(mut reader: impl BufRead, title: &str) -> io::Result<Result<Capture, String>> {
     if reader.fill_buf()?.starts_with(b"{") {
         let mut all = Vec::new();

@@ -1,12 +1,12 @@
 //! Files of `perf record`: `perf.data`.
 //!
-//! What they hold are addresses. Names come from this machine: those of programs and libraries from the
-//! files of the same paths, those of the kernel from `/proc/kallsyms` if it is the same release, moved as
-//! far as the kernel has moved since.
+//! They contain addresses. Names come from this machine: those of programs and libraries from the files at
+//! the same paths, those of the kernel from `/proc/kallsyms` if it is the same release. Kernel addresses
+//! are shifted by the distance between the two boots.
 //!
 //! Source: `tools/perf/Documentation/perf.data-file-format.txt`.
 
-mod mended;
+mod repair;
 
 use std::fs::File;
 
@@ -17,20 +17,22 @@ use linux_perf_event_reader::{
     SampleFormat, SamplingPolicy, SoftwareCounterType,
 };
 
-use mended::mended;
+use repair::repaired;
 
 use crate::capture::{Capture, Clock, Machine, Unit};
 use crate::kernel_symbols::KernelSymbols;
 use crate::records::Records;
 
-/// What a file begins with.
+/// The first bytes of a file.
 pub const MAGIC: &[u8] = b"PERFILE2";
 
-/// Reads a file of `perf record`: samples of one event, the first that was sampled.
+/// Reads a file of `perf record`: the samples of its first sampled event.
+///
+/// The whole records of a truncated file are read, and counted as incomplete in
+/// [`Losses::unreadable`](crate::capture::Losses::unreadable).
 ///
 /// # Errors
-/// In words: why it cannot be read. Of a file that ends in the middle, what is whole is read, and
-/// [`Losses::unreadable`] says that something is missing.
+/// The reason why the file cannot be read.
 pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
     let unreadable = |error: &dyn std::fmt::Display| {
         format!(
@@ -38,9 +40,9 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
              profile show -"
         )
     };
-    let (mended, is_cut) = mended(&file).map_err(|error| unreadable(&error))?;
+    let (content, is_cut) = repaired(&file).map_err(|error| unreadable(&error))?;
     let PerfFileReader { perf_file: mut file, record_iter: mut records_of } =
-        PerfFileReader::parse_file(mended).map_err(|error| unreadable(&error))?;
+        PerfFileReader::parse_file(content).map_err(|error| unreadable(&error))?;
     let Some(event) =
         file.event_attributes().iter().position(|event| is_sampled(event.attributes()))
     else {
@@ -86,11 +88,11 @@ fn take(records: &mut Records, record: &RawEventRecord<'_>) {
     }
 }
 
-/// Whether a record is as long as it says of itself: its parser believes that.
+/// Whether the lengths in a record fit into it. Its parser does not check them.
 fn has_sane_lengths(record: &RawEventRecord<'_>) -> bool {
     let is_with_build_id = record.misc & PERF_RECORD_MISC_MMAP_BUILD_ID != 0;
     match record.record_type {
-        // Behind process and thread, address, length and offset.
+        // After process, thread, address, length and offset.
         RecordType::MMAP2 if is_with_build_id => {
             number(record, 32).is_some_and(|length| length & 0xff <= 20)
         }
@@ -116,7 +118,7 @@ fn has_sane_lengths(record: &RawEventRecord<'_>) -> bool {
     }
 }
 
-/// The number at a place of a record.
+/// The 64-bit number at an offset of a record.
 fn number(record: &RawEventRecord<'_>, at: usize) -> Option<u64> {
     let bytes = record.data.get(at..at + 8)?;
     let bytes = bytes.as_slice().as_ref().try_into().ok()?;
@@ -131,7 +133,7 @@ fn is_sampled(attr: &PerfEventAttr) -> bool {
     !is_dummy && !matches!(attr.sampling_policy, SamplingPolicy::NoSampling)
 }
 
-/// Only a kernel of the same release has the same functions.
+/// The symbols of the running kernel, if the file comes from the same release.
 fn kernel_symbols(file: &PerfFile) -> Option<KernelSymbols> {
     let here = rustix::system::uname();
     let release = file.os_release().ok().flatten()?;
@@ -139,7 +141,7 @@ fn kernel_symbols(file: &PerfFile) -> Option<KernelSymbols> {
     if is_same { KernelSymbols::of_running() } else { None }
 }
 
-/// The capture with what the file says about itself.
+/// The capture, with the title, machine and clock that the file states.
 fn about(file: &PerfFile, event: usize, title: &str, capture: Capture) -> Capture {
     let of_event = &file.event_attributes()[event];
     let attr = of_event.attributes();

@@ -1,4 +1,4 @@
-//! What `perf script` prints.
+//! The output of `perf script`.
 //!
 //! ```text
 //! # cmdline : /usr/bin/perf record -g ./prog             with --header
@@ -9,20 +9,23 @@
 //!
 //! ```
 //!
-//! A sample is a line that says who, when and of which event, then its stack from the innermost
-//! function outwards, then an empty line. Process, CPU, time and period may be missing (`-F`); a
-//! sample without call graph has its one function on the first line. A name of a program may hold
-//! spaces and numbers: the process number is the first number that a CPU or a time follows.
+//! A sample is a line with its process, time and event, then its stack from the innermost function to
+//! the outermost, then an empty line. Process, CPU, time and period may be missing (`-F`). A sample
+//! without a call graph has its only function on the first line. A program name may contain spaces and
+//! numbers, so the process ID is the first number before a CPU or a time.
 //!
-//! The rules are those of `stackcollapse-perf.pl` and of inferno's `collapse::perf`, with these
-//! differences, all on texts which those misread: a module's path may hold spaces and `(deleted)`;
-//! `a->b` is an inlined Java method only in code of a JIT compiler, as C++ has `operator->`; what is
-//! in `[vdso]` is not the kernel; a tracepoint's fields are not taken for a stack.
+//! The rules are those of `stackcollapse-perf.pl` and of inferno's `collapse::perf`, except for text that
+//! these misread:
 //!
-//! Only one event is read, as samples of two do not add up.
+//! * A module's path may contain spaces and `(deleted)`.
+//! * `a->b` is an inlined Java method only in code of a JIT compiler, because C++ has `operator->`.
+//! * Code in `[vdso]` is not kernel code.
+//! * The fields of a tracepoint are not a stack.
 //!
-//! A line of a stack is worked out once for all its occurrences. What is held grows with distinct
-//! addresses and stacks, whatever the length of the text.
+//! Only one event is read, because samples of two events do not add up.
+//!
+//! Each distinct stack line is parsed once. Memory grows with distinct addresses and stacks, not with the
+//! length of the text.
 
 mod first_line;
 mod frame;
@@ -35,11 +38,13 @@ use frame::Frame;
 
 use crate::capture::{Capture, Clock, Losses, Machine, Stacks, Unit};
 
-/// Reads what `perf script` prints: samples of one event, the one that comes first.
+/// Reads the output of `perf script`: the samples of its first event.
+///
+/// Text that does not come from perf has no samples. [`Losses::unreadable`] counts the lines that were not
+/// understood.
 ///
 /// # Errors
-/// Those of reading. Text that is none of perf's is no error: it has no samples, and
-/// [`Losses::unreadable`] says how many lines were not understood.
+/// The reader fails.
 pub fn script(reader: impl BufRead, title: &str) -> io::Result<Capture> {
     let mut text = Text::default();
     text.read(reader)?;
@@ -49,12 +54,12 @@ pub fn script(reader: impl BufRead, title: &str) -> io::Result<Capture> {
 #[derive(Default)]
 struct Text {
     stacks: Stacks,
-    /// The functions of each distinct stack line, from the innermost outwards. A line has several
+    /// The functions of each distinct stack line, from the innermost to the outermost. A line has several
     /// functions if a JIT compiler named inlined methods in it.
     frames: HashMap<Box<str>, Box<[u32]>>,
     event: Option<String>,
     sample: Option<Sample>,
-    /// The sample's functions, from the innermost outwards.
+    /// The sample's functions, from the innermost to the outermost.
     stack: Vec<u32>,
     /// Lines of the sample's stack, readable or not.
     lines: u64,
@@ -83,8 +88,7 @@ impl Text {
             }
             let content = line.trim_ascii_end();
             if line.last() != Some(&b'\n') && !content.is_empty() {
-                // The line may be the beginning of a longer one, and of its stack the rest is
-                // missing.
+                // The line may be truncated, and the rest of its stack is missing.
                 self.losses.unreadable += 1;
                 return Ok(());
             }
@@ -96,7 +100,7 @@ impl Text {
             } else if self.sample.is_none() {
                 self.first_line(content);
             } else if !content.starts_with('\t') && FirstLine::parse(content).is_some() {
-                // Samples of a tracepoint without call graph have no empty line between them.
+                // No empty line separates samples of a tracepoint without a call graph.
                 self.end_sample();
                 self.first_line(content);
             } else {
@@ -202,7 +206,7 @@ impl Text {
     }
 }
 
-/// The samples that a record of lost ones stands for.
+/// The count of samples in a record of lost samples.
 fn lost(record: &str) -> u64 {
     let mut words = record.split_ascii_whitespace();
     match words.next() {

@@ -1,9 +1,8 @@
-//! From the kernel's records to distinct stacks, whether they come from our own ring buffers or from a
-//! file of `perf record`.
+//! Turns the kernel's records into distinct stacks. Records come from our own ring buffers or from a file of
+//! `perf record`.
 //!
-//! A sample is a few addresses. Equal ones are counted together at once, and get names when sampling is
-//! over, or when there are so many of them that memory is better spent on names: names of different
-//! processes are the same, addresses are not.
+//! Samples with the same addresses are counted together at once. Their addresses get names when sampling
+//! ends, or earlier if there are too many stacks: processes share names, but not addresses.
 
 mod family;
 mod naming;
@@ -30,10 +29,10 @@ use crate::capture::{Losses, Stacks};
 use crate::kernel_symbols::KernelSymbols;
 use crate::symbols::Symbols;
 
-/// Distinct stacks of addresses that are kept before they get names: some 100 MiB of deep ones.
+/// Maximum distinct stacks without names: about 100 MiB of deep stacks.
 const STACKS_WITHOUT_NAMES: usize = 1 << 17;
 
-/// What samples of unknown programs are counted under.
+/// The name of unknown programs.
 const UNKNOWN_PROGRAM: &str = "[unknown]";
 
 /// Collects records into stacks.
@@ -41,8 +40,8 @@ pub(crate) struct Records {
     /// The program of each thread.
     programs: HashMap<i32, u32>,
     pub(crate) spaces: Spaces,
-    /// Samples and weight by stack: its program and maps, then addresses from the innermost, with the
-    /// kernel's marks between them.
+    /// Samples and weight by stack: its program and maps, then its addresses from the innermost, with the
+    /// kernel's context markers between them.
     unnamed: HashMap<Box<[u64]>, (u64, u64)>,
     key: Vec<u64>,
     symbols: Symbols,
@@ -61,7 +60,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// `kernel` has the names of the kernel's functions, if there are any.
+    /// `kernel` contains the names of the kernel's functions, if they are known.
     pub(crate) fn new(kernel: Option<KernelSymbols>) -> Records {
         Records {
             programs: HashMap::new(),
@@ -79,19 +78,20 @@ impl Records {
         }
     }
 
-    /// Takes in who must have been started unseen, by who is there now, with parents. Who they are.
+    /// Adds descendants whose start was not recorded, given all processes and their parents. Returns the new
+    /// ones.
     pub(crate) fn adopt(&mut self, there: Vec<(i32, i32)>) -> Vec<i32> {
         self.lacks_births = false;
         self.family.as_mut().map_or_else(Vec::new, |family| family.adopt(there))
     }
 
-    /// A thread has a CPU again.
+    /// A thread is on a CPU again.
     pub(crate) fn on_cpu(&mut self, thread: i32, time: u64) {
         let samples = self.off_cpu.as_mut().and_then(|off| off.come(thread, time));
         self.count_off_cpu(samples);
     }
 
-    /// Sampling ends: who has no CPU now had none until now.
+    /// Sampling ends: threads that are off-CPU now were so until now.
     pub(crate) fn all_on_cpu(&mut self, time: u64) {
         let samples = self.off_cpu.as_mut().map_or_else(Vec::new, |off| off.all(time));
         self.count_off_cpu(samples);
@@ -116,7 +116,7 @@ impl Records {
         self.unnamed.values().map(|count| count.0).sum::<u64>() + self.stacks.seen()
     }
 
-    /// Takes in one record. They come in the order of their times.
+    /// Takes in the next record in the order of time.
     pub(crate) fn take(&mut self, record: EventRecord<'_>) {
         if !self.is_wanted(&record) {
             return;
@@ -143,7 +143,7 @@ impl Records {
                 let samples = self.off_cpu.as_mut().and_then(|off| off.exit(exit.tid));
                 self.count_off_cpu(samples);
                 if self.off_cpu.is_some() {
-                    // It loses its CPU once more, for good.
+                    // The thread leaves its CPU once more, for the last time.
                     self.programs.remove(&exit.tid);
                 }
                 self.spaces.exit(exit.pid);
@@ -165,7 +165,7 @@ impl Records {
         }
     }
 
-    /// Whether a record is of somebody who counts, or of nobody.
+    /// Whether a record belongs to the family or to no process.
     fn is_wanted(&mut self, record: &EventRecord<'_>) -> bool {
         let Some(family) = &mut self.family else { return true };
         match record {
@@ -244,7 +244,7 @@ impl Records {
         self.key[0] = u64::from(program) << 32 | u64::from(maps);
         self.losses.cut += u64::from(self.deepest.is_some_and(|deepest| depth >= deepest));
         if let Some(off) = &mut self.off_cpu {
-            // One that is not known has ended already.
+            // An unknown thread has ended already.
             if self.programs.contains_key(&thread) {
                 off.leave(thread, &self.key, sample.timestamp.unwrap_or(0));
             }
@@ -257,17 +257,17 @@ impl Records {
         }
     }
 
-    /// Gives names to the stacks that have none.
+    /// Gives names to the stacks without them.
     fn give_names(&mut self) {
         let unnamed = self.unnamed.drain().collect();
         naming::give_names(unnamed, &self.spaces, &mut self.symbols, &mut self.stacks);
-        // The stacks of those that have no CPU still refer to them.
+        // The stacks of off-CPU threads still refer to the maps.
         if self.off_cpu.is_none() {
             self.spaces.forget_old();
         }
     }
 
-    /// What was collected, and what is missing.
+    /// The collected stacks, and the losses.
     pub(crate) fn finish(mut self) -> (Stacks, Losses) {
         self.give_names();
         (self.stacks, self.losses)

@@ -1,8 +1,8 @@
-//! From addresses to functions.
+//! Turns addresses into functions.
 //!
-//! Stacks are put in the order of their outermost functions: what one shares with the one before it need
-//! not be looked up again. New addresses are looked up file by file from low to high, as tables of symbols
-//! are larger than caches.
+//! Stacks are sorted from their outermost functions, so that a stack shares a prefix with the one before it,
+//! and only the rest is looked up. Addresses are looked up file by file, from low to high, because symbol
+//! tables are larger than caches.
 
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
@@ -12,11 +12,11 @@ use super::space::{NO_MAPS, Spaces};
 use crate::capture::Stacks;
 use crate::symbols::{Address, Symbols};
 
-/// A stack as it is counted: its program and maps, then addresses from the innermost, with the kernel's
-/// marks before those that they are of; and its samples and weight.
+/// A stack: its program and maps, then its addresses from the innermost, with a context marker of the kernel
+/// before the addresses that it applies to. Then its samples and weight.
 pub(super) type Unnamed = (Box<[u64]>, (u64, u64));
 
-/// Counts stacks under the names of their functions.
+/// Adds stacks by the names of their functions.
 pub(super) fn give_names(
     mut unnamed: Vec<Unnamed>,
     spaces: &Spaces,
@@ -29,7 +29,7 @@ pub(super) fn give_names(
         by_stack.then_with(|| a[0].cmp(&b[0]))
     });
     let mut places = IndexSet::default();
-    // For each word of a key that differs from the one before, the place of its address.
+    // For each word of a key that differs from the previous key, the index of its address.
     let mut numbers = Vec::new();
     let mut before: &[u64] = &[NO_MAPS.into()];
     for (key, _) in &unnamed {
@@ -47,15 +47,15 @@ pub(super) fn give_names(
     }
     let functions = functions(&places, spaces, symbols, stacks);
     let mut numbers = numbers.into_iter();
-    // The node of each word of the key before.
+    // The node of each word of the previous key.
     let mut nodes: Vec<Option<u32>> = vec![None];
     before = &[NO_MAPS as u64];
     for (key, (samples, weight)) in &unnamed {
         nodes.truncate(shared(before, key));
         for &word in &key[nodes.len()..] {
-            let mut node = *nodes.last().expect("the first stays");
+            let mut node = *nodes.last().expect("the first word stays");
             if word < PERF_CONTEXT_MAX {
-                let place = numbers.next().expect("each has been looked up");
+                let place = numbers.next().expect("each address has been looked up");
                 // From the innermost inlined one outward.
                 for &function in functions[place].iter().rev() {
                     node = Some(stacks.node(node, function));
@@ -64,7 +64,7 @@ pub(super) fn give_names(
             nodes.push(node);
         }
         let program = (key[0] >> 32) as u32;
-        stacks.count(program, *nodes.last().expect("the first stays"), *samples, *weight);
+        stacks.count(program, *nodes.last().expect("the first word stays"), *samples, *weight);
         before = key;
     }
 }
@@ -73,7 +73,7 @@ fn maps(key: &[u64]) -> u32 {
     key[0] as u32
 }
 
-/// Words at the beginnings of two keys that mean the same in both.
+/// Length of the common prefix of two keys.
 fn shared(a: &[u64], b: &[u64]) -> usize {
     if maps(a) != maps(b) {
         return 1;
@@ -81,7 +81,7 @@ fn shared(a: &[u64], b: &[u64]) -> usize {
     1 + a[1..].iter().zip(&b[1..]).take_while(|(a, b)| a == b).count()
 }
 
-/// Turns a stack round, and its return addresses into those of calls; marks stay before what they are of.
+/// Reverses a stack, and turns return addresses into call addresses. Markers stay before their addresses.
 fn outward_in(stack: &mut [u64]) {
     stack.reverse();
     let mut start = 0;
@@ -96,7 +96,7 @@ fn outward_in(stack: &mut [u64]) {
             }
             None => part,
         };
-        // The innermost is where it was; the others are where it will go on, after the call.
+        // The innermost address is the sampled instruction. The others are return addresses.
         if let [calls @ .., _] = addresses {
             calls.iter_mut().for_each(|address| *address = address.saturating_sub(1));
         }

@@ -1,36 +1,36 @@
-//! What is mapped where, in each process and at each time.
+//! The code mappings of each process at each time.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// The maps of a stack in which user space does not occur.
+/// The maps of a stack without user space.
 pub(super) const NO_MAPS: u32 = u32::MAX;
 
 /// Code that is mapped from a file.
 #[derive(Debug, Clone)]
 struct Mapped {
     end: u64,
-    /// A path, or what the kernel says instead.
+    /// A path, or the kernel's name for memory without a file.
     file: Rc<str>,
     offset: u64,
 }
 
-/// Where an address is.
+/// The place of an address in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: Rc<str>,
     pub(crate) offset: u64,
-    /// The process that mapped it first, by whose number a just-in-time compiler leaves its names.
+    /// The process that mapped it first. A just-in-time compiler writes its names under this PID.
     pub(crate) pid: i32,
 }
 
-/// The code that a process has mapped. Processes that were forked and have changed nothing have the same.
+/// The code that a process has mapped. A forked process shares its parent's maps until one of them changes.
 #[derive(Debug, Clone, Default)]
 struct Maps {
     pid: i32,
-    /// The place in [`Spaces::kept`], if samples refer to it.
+    /// The index in [`Spaces::kept`], if samples refer to it.
     kept: Option<u32>,
     mapped: BTreeMap<u64, Mapped>,
 }
@@ -45,10 +45,10 @@ impl Maps {
 #[derive(Debug, Default)]
 pub(crate) struct Spaces {
     current: HashMap<i32, Rc<Maps>>,
-    /// Threads of processes that have had more than one.
+    /// Thread counts of processes that have had more than one thread.
     threads: HashMap<i32, usize>,
     kept: Vec<Rc<Maps>>,
-    /// Paths that are mapped somewhere, each of them once in memory.
+    /// All mapped paths, to keep each in memory once.
     files: HashSet<Rc<str>>,
 }
 
@@ -56,13 +56,13 @@ impl Spaces {
     fn change(&mut self, pid: i32) -> &mut Maps {
         let maps = self.current.entry(pid).or_insert_with(|| Maps::new(pid));
         let maps = Rc::make_mut(maps);
-        // Samples before this refer to the maps as they were.
+        // Earlier samples refer to the maps before this change.
         maps.kept = None;
         maps
     }
 
     pub(crate) fn exec(&mut self, pid: i32) {
-        // Other threads are gone then, and one that was not the first has the number of the first.
+        // An exec ends all other threads and gives the PID of the process to the remaining one.
         self.threads.remove(&pid);
         self.current.insert(pid, Maps::new(pid));
     }
@@ -73,12 +73,12 @@ impl Spaces {
         }
     }
 
-    /// A thread more in a process.
+    /// A process has started a thread.
     pub(crate) fn thread(&mut self, pid: i32) {
         *self.threads.entry(pid).or_insert(1) += 1;
     }
 
-    /// A thread less. The first of a process may end before the others.
+    /// A thread of a process has ended. The first thread may end before the others.
     pub(crate) fn exit(&mut self, pid: i32) {
         let threads = self.threads.entry(pid).or_insert(1);
         *threads = threads.saturating_sub(1);
@@ -93,14 +93,14 @@ impl Spaces {
         self.files.insert(Rc::clone(&file));
         let mapped = &mut self.change(pid).mapped;
         let before = mapped.range(..area.end).next_back();
-        // Most are apart from all others.
+        // Most mappings overlap no other.
         if before.is_some_and(|(_, before)| before.end > area.start) {
             cut(mapped, &area);
         }
         mapped.insert(area.start, Mapped { end: area.end, file, offset });
     }
 
-    /// The number of what a process has mapped now.
+    /// The number of the present maps of a process.
     pub(crate) fn of(&mut self, pid: i32) -> u32 {
         let maps = self.current.entry(pid).or_insert_with(|| Maps::new(pid));
         if let Some(number) = maps.kept {
@@ -112,7 +112,7 @@ impl Spaces {
         number
     }
 
-    /// Where an address was, by the number of the maps of its time.
+    /// The place of an address, by the number of the maps at the time of its sample.
     pub(crate) fn find(&self, maps: u32, address: u64) -> Option<Place> {
         let maps = self.kept.get(maps as usize)?;
         let (start, mapped) = maps.mapped.range(..=address).next_back()?;
@@ -123,7 +123,7 @@ impl Spaces {
         })
     }
 
-    /// No sample refers to maps by number any more.
+    /// Drops numbered maps; no sample refers to them any more.
     pub(crate) fn forget_old(&mut self) {
         self.kept.clear();
         for maps in self.current.values_mut() {
@@ -133,7 +133,7 @@ impl Spaces {
         }
     }
 
-    /// Reads what a process that runs already has mapped.
+    /// Reads the maps of a process that is running already.
     pub(crate) fn read(&mut self, pid: i32) {
         let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else { return };
         let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(1, Iterator::count);
@@ -141,7 +141,7 @@ impl Spaces {
         self.threads.insert(pid, threads);
     }
 
-    /// Takes in what `/proc/PID/maps` says, in place of what was known.
+    /// Replaces the maps of a process by the text of `/proc/PID/maps`.
     pub(crate) fn read_text(&mut self, pid: i32, text: &[u8]) {
         self.current.insert(pid, Maps::new(pid));
         for line in String::from_utf8_lossy(text).lines() {
@@ -152,7 +152,7 @@ impl Spaces {
     }
 }
 
-/// Makes room: what overlaps an area loses that part.
+/// Removes an area from the mappings that overlap it.
 fn cut(mapped: &mut BTreeMap<u64, Mapped>, area: &Range<u64>) {
     let overlapping: Vec<u64> = mapped
         .range(..area.end)
@@ -172,7 +172,7 @@ fn cut(mapped: &mut BTreeMap<u64, Mapped>, area: &Range<u64>) {
     }
 }
 
-/// A line of `/proc/PID/maps`, if it is of code.
+/// Area, offset and file of a line of `/proc/PID/maps`, if it maps code.
 fn executable(line: &str) -> Option<(Range<u64>, u64, &str)> {
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_replaces_what_it_covers() {
+    fn a_mapping_replaces_the_part_that_it_covers() {
         let mut spaces = Spaces::default();
         spaces.map(1, 0x1000..0x9000, 0x100, "old");
         spaces.map(1, 0x3000..0x4000, 0, "new");
@@ -205,13 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn samples_keep_the_maps_of_their_time() {
+    fn samples_keep_the_maps_at_their_time() {
         let mut spaces = Spaces::default();
         spaces.map(1, 0x1000..0x2000, 0, "before");
         let before = spaces.of(1);
         assert_eq!(spaces.of(1), before);
         spaces.fork(1, 2);
-        assert_eq!(spaces.of(2), before, "what is forked is the same");
+        assert_eq!(spaces.of(2), before, "a forked process has the same maps");
         spaces.exec(1);
         spaces.map(1, 0x1000..0x2000, 0, "after");
         let after = spaces.of(1);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_thread_leaves_behind_stays_mapped() {
+    fn code_stays_mapped_after_the_first_thread_ends() {
         let mut spaces = Spaces::default();
         spaces.map(1, 0x1000..0x2000, 0, "code");
         spaces.thread(1);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_proc_are_read() {
+    fn lines_of_proc_pid_maps_are_parsed() {
         let line = "55d0c8a00000-55d0c8a02000 r-xp 00002000 fe:00 1234   /usr/bin/a program";
         let area = 0x55d0_c8a0_0000..0x55d0_c8a0_2000;
         assert_eq!(executable(line), Some((area, 0x2000, "/usr/bin/a program")));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ran_before_is_there_until_its_last_thread_ends() {
+    fn a_process_that_was_read_lives_until_its_last_thread_ends() {
         let mut spaces = Spaces::default();
         let pid = std::process::id() as i32;
         let (stop, wait) = std::sync::mpsc::channel::<()>();

@@ -78,7 +78,7 @@ fn collected(records: Records) -> Vec<String> {
 }
 
 #[test]
-fn processes_have_the_code_of_their_time() {
+fn samples_have_the_code_at_their_time() {
     let mut records = Records::new(None);
     records.take(comm(1, "shell", true));
     records.take(map(1, "/no/shell"));
@@ -109,14 +109,14 @@ fn an_exiting_process_keeps_its_program_until_the_end() {
     records.take(comm(1, "program", true));
     records.take(exit(1));
     sample(&mut records, 1, &[PERF_CONTEXT_KERNEL, u64::MAX / 2]);
-    // A number that is another's now, of whom nothing is known.
+    // A reused PID of an unknown process.
     records.take(fork(9, 1));
     sample(&mut records, 1, &[PERF_CONTEXT_KERNEL, u64::MAX / 2]);
     assert_eq!(collected(records), ["[unknown];[kernel] 1", "program;[kernel] 1"]);
 }
 
 #[test]
-fn only_a_family_counts_where_one_is_asked_for() {
+fn only_the_family_counts() {
     let mut records = Records::new(None);
     records.family = Some(Family::of(1, []));
     for (pid, name) in [(1, "ours"), (9, "strangers")] {
@@ -149,19 +149,19 @@ fn a_process_born_while_records_were_lost_counts_once_found() {
 }
 
 #[test]
-fn what_stacks_share_does_not_hide_where_they_differ() {
+fn stacks_with_a_common_part_stay_distinct() {
     let mut records = Records::new(None);
     records.take(map(1, "/no/one"));
     records.take(map(2, "/no/other"));
     let (user, kernel) = (PERF_CONTEXT_USER, PERF_CONTEXT_KERNEL);
-    // The same addresses in other maps, as the innermost and as a caller, and as the kernel's.
+    // The same addresses in other maps, as innermost function and as caller, and in the kernel.
     sample(&mut records, 1, &[user, 0x1010, 0x1020]);
     sample(&mut records, 1, &[user, 0x1000, 0x1010, 0x1020]);
     sample(&mut records, 2, &[user, 0x1010, 0x1020]);
     sample(&mut records, 2, &[user, 0x1000, 0x1010, 0x1020]);
     sample(&mut records, 2, &[kernel, 0x1010, 0x1020]);
     sample(&mut records, 2, &[kernel, 0x1010, user, 0x1020]);
-    // A return address at the beginning of what is mapped is of a call before it.
+    // A return address at the start of a mapping belongs to a call before it.
     sample(&mut records, 1, &[user, 0x1010, 0x1000]);
     sample(&mut records, 1, &[user, 0x1000]);
     sample(&mut records, 1, &[0x1010, user, 0x1020]);
@@ -182,7 +182,7 @@ fn what_stacks_share_does_not_hide_where_they_differ() {
 }
 
 #[test]
-fn the_kernel_is_above_its_callers() {
+fn the_kernel_is_inside_its_callers() {
     let mut records = Records::new(None);
     records.take(comm(7, "x", false));
     let kernel = 0xffff_ffff_8100_0000;
@@ -196,7 +196,7 @@ fn the_kernel_is_above_its_callers() {
 }
 
 #[test]
-fn what_is_missing_is_counted() {
+fn losses_are_counted() {
     let mut records = Records::new(None);
     records.deepest = Some(2);
     records.take(EventRecord::Lost(LostRecord { id: 1, count: 5 }));
@@ -221,13 +221,13 @@ fn many_stacks_get_names_early_and_count_the_same() {
 }
 
 #[test]
-fn without_a_cpu_a_stack_counts_for_as_long_as_that_lasts() {
+fn an_off_cpu_stack_counts_for_as_long_as_the_wait() {
     let mut records = Records::new(None);
     records.off_cpu = Some(OffCpu::new(10));
     records.take(comm(1, "x", false));
     records.take(fork(1, 2));
     records.take(map(1, "/no/file"));
-    // At time 0, as all samples here.
+    // All samples here are at time 0.
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 0x1010]);
     sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010]);
     records.on_cpu(1, 35);
@@ -237,11 +237,11 @@ fn without_a_cpu_a_stack_counts_for_as_long_as_that_lasts() {
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 0x1010]);
     records.all_on_cpu(50);
     let expected = ["x;[file] 8", "x;[unknown] 9"];
-    assert_eq!(collected(records), expected, "3 and 5; 9 until the last that happened");
+    assert_eq!(collected(records), expected, "3 and 5; 9 until the last event");
 }
 
 #[test]
-fn an_excluded_process_is_not_sampled() {
+fn an_excluded_thread_is_not_sampled() {
     let mut records = Records::new(None);
     records.without = Some(1);
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 1]);

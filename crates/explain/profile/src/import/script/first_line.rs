@@ -1,4 +1,4 @@
-//! The first line of a sample: whose it is, when, and of which event.
+//! The first line of a sample: its process, time and event.
 
 /// The first line of a sample.
 #[derive(Debug, PartialEq)]
@@ -7,7 +7,7 @@ pub(super) struct FirstLine<'a> {
     pub(super) time: Option<f64>,
     pub(super) period: Option<u64>,
     pub(super) event: &'a str,
-    /// What follows the event: a stack of one function, or the fields of a tracepoint.
+    /// The text after the event: a stack of one function, or the fields of a tracepoint.
     pub(super) rest: &'a str,
 }
 
@@ -42,7 +42,7 @@ impl<'a> FirstLine<'a> {
     }
 }
 
-/// The program's name, and what follows the number of its process or thread.
+/// The program's name, and the text after its process or thread ID.
 fn split_process(line: &str) -> Option<(&str, &str)> {
     let mut first = None;
     let mut at = 0;
@@ -64,7 +64,7 @@ fn split_process(line: &str) -> Option<(&str, &str)> {
     first
 }
 
-/// `12`, `12/13`, or `-1` where perf does not know.
+/// `12`, `12/13`, or `-1` if perf does not know the process.
 fn is_process(word: &str) -> bool {
     word.split('/').all(|number| is_digits(number.strip_prefix('-').unwrap_or(number)))
 }
@@ -84,7 +84,7 @@ fn parse_time(word: &str) -> Option<f64> {
     (is_digits(whole) && is_digits(part)).then(|| seconds.parse().ok()).flatten()
 }
 
-/// The first word, and what follows the spaces after it.
+/// The first word, and the text after the spaces that follow it.
 fn split_word(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_ascii_start();
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));

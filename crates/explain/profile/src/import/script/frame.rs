@@ -1,4 +1,4 @@
-//! A line of a stack: what it says of a function.
+//! A line of a stack.
 
 use crate::capture::{Function, Kind};
 use crate::import::rust_name;
@@ -6,9 +6,9 @@ use crate::import::rust_name;
 /// A line of a stack.
 #[derive(Debug, PartialEq)]
 pub(super) struct Frame<'a> {
-    /// Whether the address is in the upper half, which is the kernel's.
+    /// Whether the address is in the upper half of the address space, which belongs to the kernel.
     pub(super) is_high: bool,
-    /// Empty where it is unknown.
+    /// Empty if unknown.
     pub(super) symbol: &'a str,
     pub(super) module: &'a str,
 }
@@ -23,12 +23,12 @@ impl<'a> Frame<'a> {
         let is_high = address.len() == 16 && address.as_bytes()[0] >= b'8';
         let rest = rest.trim_ascii_start().strip_suffix(')')?;
         let (symbol, module) = split_module(rest)?;
-        // perf names programs so, where no function is known.
+        // perf writes the program in this form if the function is unknown.
         let is_program = symbol.starts_with('(') && !symbol.starts_with("(anonymous namespace)");
         (!is_program).then_some(Frame { is_high, symbol, module })
     }
 
-    /// The function, and those that a JIT compiler has inlined in it, from the outermost inwards.
+    /// The function, and those that a JIT compiler inlined into it, from the outermost to the innermost.
     pub(super) fn functions(&self) -> Vec<Function> {
         let Frame { symbol, module, .. } = *self;
         let is_inlined = module == "inlined";
@@ -53,15 +53,15 @@ impl<'a> Frame<'a> {
                 .enumerate()
                 .map(|(place, name)| function(name, place > 0))
                 .collect(),
-            (symbol, _) => vec![function(&rust_name::whole(symbol), is_inlined)],
+            (symbol, _) => vec![function(&rust_name::demangled(symbol), is_inlined)],
         }
     }
 }
 
 /// Symbol and module of `symbol+0x1f (module`, `[unknown] (module` or `symbol (module`.
 fn split_module(text: &str) -> Option<(&str, &str)> {
-    // What comes before the module is a name of any form, and the module is a path of any form.
-    // Only where an offset stands between them is it certain where the one ends.
+    // Symbol and module may contain anything. Only an offset between them shows for certain where the symbol
+    // ends.
     let mut last = None;
     for (place, bracket) in text.match_indices(" (") {
         let (symbol, module) = (&text[..place], &text[place + bracket.len()..]);
@@ -101,7 +101,7 @@ fn is_jit(module: &str) -> bool {
     is_map || (module.contains("/jitted-") && module.ends_with(".so"))
 }
 
-/// What an unknown function of a known module is called.
+/// The name of an unknown function in a known module.
 fn unknown_in(module: &str) -> String {
     match module.starts_with('[') {
         true => module.to_owned(),

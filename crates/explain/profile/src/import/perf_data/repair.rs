@@ -1,9 +1,9 @@
-//! A file that ends in the middle or is damaged, as one whose records end with the last whole one.
+//! Repairs the header of a truncated or damaged file, so that its records end with the last whole one.
 //!
-//! When perf is killed, or its disk is full, the header does not say how much there is, or says more than
-//! there is, and what should follow the records is missing. All readers refuse such a file, although
-//! hours of samples may be in it. And the reader believes lengths: it takes as much memory as a file says
-//! that something needs, so that each of them is looked at here first.
+//! If perf is killed or its disk is full, the header states no length or one that is too large, and the
+//! sections after the records are missing. Readers refuse such a file, although it may contain hours of
+//! samples. The reader also allocates as much memory as the lengths in the file demand, so all of them are
+//! checked here first.
 
 use std::fs::File;
 use std::io::{self, Cursor};
@@ -11,34 +11,34 @@ use std::iter;
 
 use memmap2::{MmapMut, MmapOptions};
 
-/// Bytes of the header.
+/// Size of the header.
 const HEADER: usize = 104;
-/// Where the header has the length of the attributes of an event.
+/// Offset of the size of an event's attributes.
 const ATTR_SIZE: usize = 16;
-/// What that is at least: `PERF_ATTR_SIZE_VER0`.
+/// Minimum of that size: `PERF_ATTR_SIZE_VER0`.
 const SMALLEST_ATTR: usize = 64;
-/// Where the header has the place and the length of what was sampled.
+/// Offset of the place and length of the sampled events.
 const EVENTS: usize = 24;
-/// Where it has those of the records.
+/// Offset of the place and length of the records.
 const RECORDS: usize = 40;
-/// Where it has those of a section that no perf has written since 2011.
+/// Offset of the place and length of a section that perf has not written since 2011.
 const EVENT_TYPES: usize = 56;
-/// Where it has which other sections follow them, a bit for each.
+/// Offset of a bit set of the sections that follow the records.
 const FEATURES: usize = 72;
-/// Bits of the sections that say how much of something follows, which the reader believes.
+/// Bits of the sections with a count that the reader does not check.
 const COMMAND_LINE: usize = 11;
 const EVENT_NAMES: usize = 12;
-/// Bytes that say where such a section is.
+/// Size of the place and length of such a section.
 const SECTION: usize = 16;
-/// Bytes of a record's header.
+/// Size of a record's header.
 const RECORD_HEADER: usize = 8;
-/// `PERF_RECORD_AUXTRACE`: what a processor traced follows such a record, as much as it says first.
+/// `PERF_RECORD_AUXTRACE`: processor trace data follows such a record. Its first field is their length.
 const AUXTRACE: u32 = 71;
 
-/// The content of a file, with a header that is true of it, and whether something is missing.
+/// The content of a file with a correct header, and whether something is missing.
 ///
 /// The file itself does not change.
-pub(super) fn mended(file: &File) -> io::Result<(Cursor<MmapMut>, bool)> {
+pub(super) fn repaired(file: &File) -> io::Result<(Cursor<MmapMut>, bool)> {
     // SAFETY: our writes are private, and nobody rewrites the file meanwhile: perf only appends to it, and
     // maps the files that it reads as well.
     let mut bytes = unsafe { MmapOptions::new().map_copy(file)? };
@@ -69,7 +69,7 @@ pub(super) fn mended(file: &File) -> io::Result<(Cursor<MmapMut>, bool)> {
     Ok((Cursor::new(bytes), is_cut))
 }
 
-/// The table of the sections that follow the records, if all of them are there and as long as they say.
+/// The table of the sections after the records, if all of them are complete and valid.
 fn table_of_sections(bytes: &[u8]) -> Option<&[u8]> {
     let (start, said) = (number(bytes, RECORDS), number(bytes, RECORDS + 8));
     let has = |bit: &usize| bytes[FEATURES + bit / 8] >> (bit % 8) & 1 == 1;
@@ -88,11 +88,11 @@ fn table_of_sections(bytes: &[u8]) -> Option<&[u8]> {
             return None;
         }
     }
-    // It is written where whole records end, which must not be in the header.
+    // The caller writes the table where the whole records end, which must not be in the header.
     (start >= HEADER && said > 0 && all <= bytes.len()).then_some(table)
 }
 
-/// The section whose place and length stand at the beginning of `place`, if it is inside of the file.
+/// The section with the place and length at the start of `place`, if it is inside the file.
 fn section<'a>(bytes: &'a [u8], place: &[u8]) -> Option<&'a [u8]> {
     slice(bytes, number(place, 0), number(place, 8))
 }
@@ -101,38 +101,38 @@ fn slice(bytes: &[u8], start: usize, length: usize) -> Option<&[u8]> {
     bytes.get(start..start.checked_add(length)?)
 }
 
-/// The number of eight bytes at a place.
+/// The 64-bit number at an offset.
 fn number(bytes: &[u8], at: usize) -> usize {
     let bytes = bytes[at..at + 8].try_into().expect("eight bytes");
     usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(usize::MAX)
 }
 
-fn number_at(bytes: &[u8], at: usize) -> Option<usize> {
+fn number32(bytes: &[u8], at: usize) -> Option<usize> {
     let four = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(four.try_into().ok()?) as usize)
 }
 
-/// Whether a section has room for as many texts as it says that it has.
+/// Whether a section is large enough for the count of strings that it states.
 fn is_list(bytes: &[u8]) -> bool {
-    number_at(bytes, 0).is_some_and(|count| count <= bytes.len() / 4)
+    number32(bytes, 0).is_some_and(|count| count <= bytes.len() / 4)
 }
 
-/// Whether a section has room for the events that it says that it has: attributes of each, then how many
-/// numbers it has, its name, and those numbers.
+/// Whether a section is large enough for the events that it states. Each event has attributes, a count of
+/// numbers, a name, and the numbers.
 fn are_events(bytes: &[u8]) -> bool {
     let end = || {
-        let (count, attributes) = (number_at(bytes, 0)?, number_at(bytes, 4)?);
+        let (count, attributes) = (number32(bytes, 0)?, number32(bytes, 4)?);
         (0..count).try_fold(8_usize, |at, _| {
             let at = at.checked_add(attributes)?;
-            let (numbers, name) = (number_at(bytes, at)?, number_at(bytes, at + 4)?);
+            let (numbers, name) = (number32(bytes, at)?, number32(bytes, at + 4)?);
             at.checked_add(8)?.checked_add(name)?.checked_add(8 * numbers)
         })
     };
-    number_at(bytes, 0).is_some_and(|count| count <= bytes.len() / 16)
+    number32(bytes, 0).is_some_and(|count| count <= bytes.len() / 16)
         && end().is_some_and(|end| end <= bytes.len())
 }
 
-/// Where the record at a place ends, with what follows it, if it is whole.
+/// The end of the record at an offset, including its trace data, if it is whole.
 fn next_record(bytes: &[u8], at: usize) -> Option<usize> {
     let &[k0, k1, k2, k3, _, _, s0, s1] = slice(bytes, at, RECORD_HEADER)?.first_chunk()?;
     let size = u16::from_le_bytes([s0, s1]).into();
