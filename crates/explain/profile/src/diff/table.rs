@@ -5,13 +5,13 @@
 //!    12.0 ns    324.0 ns  +312.0 ns ±  8.1 *    +340.2 ns ±  8.3 *    native_queued_spin_lock_slowpath
 //! ```
 //!
-//! A star marks what exceeds the sampling error.
+//! A star marks differences beyond the sampling error.
 
 use knee_host::text::{Cell, Column, Table};
 
 use super::{Diff, Difference, FALSE_SHARE, Measure};
 
-/// The table, of at most so many rows. A line below it counts the others.
+/// The table, of at most `most` rows. A line below it counts the others.
 pub fn table(diff: &Diff, most: usize) -> Table {
     let Diff { measure, whole: (before, after), rows } = diff;
     let (factor, unit) = measure.unit();

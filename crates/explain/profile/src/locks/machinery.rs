@@ -1,10 +1,9 @@
-//! Functions that take and release locks, in contrast to those that want them.
+//! Functions that implement locks, as opposed to the functions that use them.
 //!
-//! A stack of a wait begins in the slow path of a lock. That names the kind of lock, which is known
-//! already; who wanted it is the first function further out that is not of the lock's own. To release a
-//! lock can take another one, that of its queue.
+//! The stack of a wait begins in the slow path of a lock. The waiting function is the first one outside the
+//! lock's implementation. Releasing a lock can take another one, which guards its queue.
 
-/// How the names of such functions begin, without underscores before them.
+/// Prefixes of the names of such functions, without leading underscores.
 /// Suffixes (`_irqsave`, `_killable`, `_nested`, `.constprop.0`) vary with kernels and compilers.
 const MACHINERY: &[&str] = &[
     // The tracepoint; `bpf_trace_run` if a BPF program listens too.
@@ -54,12 +53,12 @@ const MACHINERY: &[&str] = &[
 
 fn is_machinery(function: &str) -> bool {
     let name = function.trim_start_matches('_');
-    // A semaphore's plain names are the beginning of too many others.
+    // The plain names of semaphore functions are prefixes of too many others.
     ["down", "up"].contains(&name) || MACHINERY.iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// The place of the function that wanted the lock, in a stack from the innermost; the outermost if all are
-/// of the lock's own.
+/// The index of the waiting function in a stack from the innermost; the outermost if all functions belong to
+/// the lock.
 pub(super) fn site<'a>(functions: impl ExactSizeIterator<Item = &'a str>) -> usize {
     let last = functions.len().saturating_sub(1);
     let mut functions = functions;
@@ -77,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_waiting_function_is_the_caller_of_the_lock() {
-        // Of Linux 6.18, 6.1 with CONFIG_PREEMPT_RT, and 5.19.
+        // From Linux 6.18, 6.1 with CONFIG_PREEMPT_RT, and 5.19.
         for (stack, function) in [
             ("rwsem_down_write_slowpath down_write_killable vm_mmap_pgoff ksys", "vm_mmap_pgoff"),
             (
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn those_whose_names_are_only_alike_are_no_machinery() {
+    fn functions_with_similar_names_are_not_machinery() {
         for name in [
             "download_image",
             "update_process_times",

@@ -1,4 +1,4 @@
-//! Watching who waits for locks of the kernel.
+//! Records waits for kernel locks.
 
 use knee_host::CpuList;
 use linux_perf_event_reader::constants::PERF_CONTEXT_MAX;
@@ -16,12 +16,12 @@ use crate::capture::Work;
 use crate::kernel_symbols::KernelSymbols;
 use crate::locks::{Contention, LockWaits, SCHEMA, Thread, WaitLosses, sites};
 
-/// Bytes of all buffers. Waits come in bursts, and what finds no room is lost.
+/// Bytes of all buffers together. Waits come in bursts, and records that find no room are lost.
 const BYTES: usize = 256 << 20;
-/// Bytes of one buffer at most: some 25,000 waits.
+/// Maximum bytes of one buffer: about 25,000 waits.
 const MOST: usize = 8 << 20;
 
-/// What is being watched. Dropping it ends that.
+/// A recording of lock waits. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct LockSampler {
     session: Session<Waits>,
@@ -29,11 +29,11 @@ pub struct LockSampler {
 }
 
 impl LockSampler {
-    /// Readies all for watching, which [`Watch::enable`] begins; an [`Target::Exec`] begins it by
-    /// itself. The waits of `without`, a thread, are left out.
+    /// Prepares a recording, which [`Watch::enable`] starts. [`Target::Exec`] starts it by itself. The waits of
+    /// the thread `without` are left out.
     ///
     /// # Errors
-    /// What is missing, and how to get it.
+    /// A permission or feature is missing; the error states how to get it.
     pub fn open(target: &Target, without: Option<i32>) -> Result<LockSampler, SampleError> {
         let layout = Layout::of_running()?;
         let cpus = CpuList::online().map_err(SampleError::Cpus)?.len();
@@ -86,7 +86,7 @@ impl Watch for LockSampler {
             machine: machine(started_at),
             seconds: self.session.seconds,
             work,
-            // What the events count includes what the buffers could not say for want of room.
+            // The count of the events includes losses that a full buffer could not report.
             losses: WaitLosses {
                 lost: lost.unwrap_or(said),
                 unmatched: contention.unmatched,
@@ -97,12 +97,12 @@ impl Watch for LockSampler {
     }
 }
 
-/// What the kernel writes of waits, and where.
+/// The layout of the kernel's records of waits.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     begin: u64,
     end: u64,
-    /// Which tracepoint it is, which all write alike.
+    /// The ID of the tracepoint, at the same offset in all records.
     number: Field,
     begin_lock: Field,
     begin_flags: Field,
@@ -128,7 +128,7 @@ impl Layout {
     }
 }
 
-/// Takes in records.
+/// Collects records into waits.
 #[derive(Debug)]
 struct Waits {
     layout: Layout,
@@ -139,10 +139,10 @@ struct Waits {
 }
 
 impl Waits {
-    /// `None` if there is less in a sample than there should be.
+    /// `None` if a field is missing in the sample.
     fn sample(&mut self, sample: &SampleRecord<'_>) -> Option<()> {
         let (number, cpu) = (sample.tid?, sample.cpu?);
-        // Emptying buffers wakes and locks as well, and would be seen in them.
+        // The thread that empties the buffers takes locks as well.
         let is_own = sample.pid == Some(std::process::id() as i32);
         if is_own || self.without == Some(number) {
             return Some(());

@@ -1,4 +1,4 @@
-//! What runs already when sampling begins.
+//! The processes that run already when sampling begins.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use super::proc::{numbers, threads};
 use super::target::Target;
 use crate::records::{Family, Records};
 
-/// Takes in what runs already: its programs, and what code they have mapped.
+/// Reads the program names and mappings of the running processes.
 pub(super) fn read(records: &mut Records, target: &Target, threads: &[i32]) {
     match target.pid() {
         Some(pid) => {
@@ -24,7 +24,7 @@ pub(super) fn read(records: &mut Records, target: &Target, threads: &[i32]) {
     }
 }
 
-/// Takes in who was started while records were lost.
+/// Adds processes that were started while records were lost.
 pub(super) fn adopt(records: &mut Records) {
     for pid in records.adopt(parents()) {
         read_process(records, pid);
@@ -38,7 +38,7 @@ fn read_process(records: &mut Records, pid: i32) {
     }
 }
 
-/// Who is sampled, where not all are.
+/// The processes to sample; `None` for all.
 pub(super) fn family(target: &Target) -> Option<Family> {
     match target {
         Target::Process(pid) => {
@@ -51,7 +51,7 @@ pub(super) fn family(target: &Target) -> Option<Family> {
     }
 }
 
-/// The number of a process, which is that of its first thread, by the number of any.
+/// The PID of a process, given the TID of any of its threads.
 fn first_thread(thread: i32) -> i32 {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let number = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
