@@ -12,9 +12,9 @@
 //! **Sampling error.** A count of independent samples has a binomial distribution if it is a share, either
 //! of the samples or of a separately measured CPU time. It is close to a Poisson distribution if the cost per
 //! iteration comes from the samples alone. A z-test compares two counts: the difference in standard errors,
-//! under the assumption that both come from one population with the pooled rate (Newcombe, "Interval estimation for the difference between independent proportions", Statistics
-//! in Medicine 17, 1998, has the test and the interval). With fewer than five samples on both sides
-//! together, no difference is claimed.
+//! under the assumption that both come from one population with the pooled rate. (Newcombe, "Interval
+//! estimation for the difference between independent proportions", Statistics in Medicine 17, 1998, has the
+//! test and the interval.) With fewer than five samples on both sides together, no difference is claimed.
 //!
 //! **Many functions.** Of a thousand unchanged functions, fifty differ at 5%. The p-values are therefore
 //! adjusted ([`benjamini_hochberg`]), so that 5% of the marked differences are expected to be chance. Self

@@ -1,5 +1,5 @@
 //! A small capture for tests of views: two programs, recursion, an inlined function, the kernel, a
-//! function of which only the module is known, and a sample without a stack.
+//! function with only a known module, and a sample without a stack.
 
 use knee_results::{CaseId, Mode, PointId};
 
@@ -59,7 +59,7 @@ pub(crate) fn example() -> Capture {
     captured(stacks)
 }
 
-/// The same program with work, and with `copy_page` dearer.
+/// The same program with a more expensive `copy_page`.
 pub(crate) fn dearer() -> Capture {
     let mut capture = example();
     for count in &mut capture.counts {

@@ -5,14 +5,14 @@
 //!  41.2% ± 3.0%    412     50.1% ± 3.1%    501     native_queued_spin_lock_slowpath [kernel]
 //! ```
 //!
-//! *Self* are samples that were taken in the function itself, *total* those with the function
-//! anywhere in the stack, once for each sample however often it calls itself.
+//! *Self* counts the samples in the function itself. *Total* counts the samples with the function anywhere in
+//! the stack; a recursive function counts once per sample.
 //!
-//! **Sampling error.** A share of n samples that are independent is that of a binomial distribution.
-//! The error is half the width of its 95% interval after Wilson ("Probable inference, the law of
+//! **Sampling error.** A share of n independent samples has a binomial distribution. The error is half the
+//! width of its 95% interval after Wilson ("Probable inference, the law of
 //! succession, and statistical inference", Journal of the American Statistical Association 22, 1927),
-//! which holds for small counts too. It says how far chance alone moves a share, not how far a clock
-//! that is in step with the program does.
+//! which is valid for small counts as well. It covers chance, but not the bias of a clock that is in step with
+//! the program.
 
 use knee_host::text::{Column, Table};
 
@@ -22,18 +22,18 @@ use crate::capture::{Capture, Kind};
 /// The quantile of the normal distribution for an interval of 95%.
 pub(crate) const Z95: f64 = 1.959_963_984_540_054;
 
-/// A function, and what it takes: a part of a capture, or the difference between two captures.
+/// A function with its part of a capture, or with its difference between two captures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row<T> {
     /// Its name.
     pub name: String,
-    /// The file of the first function of that name, in the later capture if that has one.
+    /// The file of the first function of that name, from the later capture if it has one.
     pub module: Option<String>,
     /// Where it is.
     pub kind: Kind,
-    /// What it takes itself.
+    /// Its own part.
     pub own: T,
-    /// What it takes with what it calls.
+    /// Its part including callees.
     pub total: T,
 }
 
@@ -48,12 +48,12 @@ pub struct Part {
     pub error: f64,
 }
 
-/// All functions, by own samples, the most first; by total and name where those are equal.
+/// All functions, by self samples, then total samples, the most first, then by name.
 pub fn functions(capture: &Capture) -> Vec<Row<Part>> {
     let first = first_of_name(capture);
     let mut own = vec![0_u64; capture.functions.len()];
     let mut total = own.clone();
-    // The count that a function was last seen in, so that it is not counted twice.
+    // The index of the count that last contained a function, so that it counts once per sample.
     let mut seen = vec![usize::MAX; capture.functions.len()];
     for (place, count) in capture.counts.iter().enumerate() {
         for (depth, function) in capture.functions_of(count.stack).enumerate() {
@@ -96,7 +96,7 @@ impl Part {
     }
 }
 
-/// The table, of at most so many rows. Its last line counts the others.
+/// The table, of at most `most` rows. Its last line counts the others.
 pub fn table(rows: &[Row<Part>], most: usize) -> Table {
     let (shown, rest) = rows.split_at(rows.len().min(most));
     let mut table = Table::new(vec![

@@ -1,12 +1,11 @@
 //! pprof's protobuf, for `go tool pprof` and for services that collect profiles.
 //!
 //! The format is `profile.proto` of <https://github.com/google/pprof>, compressed with gzip. A sample
-//! has two values: how often its stack was seen, and what that stands for (`cpu` in nanoseconds,
-//! `cycles`, or `events`). Its program is a label, `comm`: `pprof -tagroot=comm` makes it the
-//! outermost frame. Functions that are inlined share a location with the function they are in, as
-//! that format has it.
+//! has two values: the count of its stack, and its weight (`cpu` in nanoseconds, `cycles`, or `events`). Its
+//! program is the label `comm`, which `pprof -tagroot=comm` makes the outermost frame. Inlined functions share
+//! a location with the function that contains them, as the format requires.
 //!
-//! Addresses are not in a capture, so `pprof -list` and `-disasm` have nothing to show.
+//! A capture has no addresses, so `pprof -list` and `-disasm` show nothing.
 
 mod message;
 
@@ -20,7 +19,7 @@ use prost::Message;
 
 use crate::capture::{Capture, Unit};
 
-/// A capture as pprof reads it.
+/// A capture in the format of pprof.
 pub fn pprof(capture: &Capture) -> Vec<u8> {
     let mut zipped = GzEncoder::new(Vec::new(), Compression::default());
     let bytes = profile(capture).encode_to_vec();
@@ -28,7 +27,7 @@ pub fn pprof(capture: &Capture) -> Vec<u8> {
 }
 
 fn profile(capture: &Capture) -> Profile {
-    // The first string is the empty one, and other numbers begin with 1: 0 is none.
+    // String 0 must be empty. All other IDs begin at 1, because 0 means none.
     let mut strings = IndexSet::new();
     let mut string = |text: &str| strings.insert_full(text.to_owned()).0 as i64;
     string("");
@@ -92,8 +91,8 @@ fn profile(capture: &Capture) -> Profile {
     }
 }
 
-/// The locations of a stack, from the innermost: each is a function, and before it those that are
-/// inlined in it.
+/// The locations of a stack, from the innermost outward. Each contains a function, after the functions that
+/// are inlined into it.
 fn locations(capture: &Capture, stack: Option<u32>) -> Vec<Vec<u32>> {
     let mut locations = Vec::new();
     let mut inlined = Vec::new();
@@ -109,7 +108,7 @@ fn locations(capture: &Capture, stack: Option<u32>) -> Vec<Vec<u32>> {
     locations
 }
 
-/// Counts beyond what pprof can say are as much as it can say.
+/// A count for pprof, which saturates at its largest number.
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,9 +1,9 @@
 //! speedscope's JSON, for <https://www.speedscope.app> or a copy of it on your machine.
 //!
 //! The format is that of <https://www.speedscope.app/file-format-schema.json>, type *sampled*: a list
-//! of frames, and for each stack the places of its frames from the outermost inwards, with a weight.
-//! The outermost frame is the program. Captures hold no order in time, so that *Time Order* there
-//! shows stacks one after the other; *Left Heavy* and *Sandwich* are the views to use.
+//! of frames, and for each stack the indices of its frames from the outermost to the innermost, with a weight.
+//! The outermost frame is the program. A capture has no order in time, so *Time Order* shows an arbitrary
+//! order; use *Left Heavy* and *Sandwich*.
 
 use serde::Serialize;
 use serde_json::json;
@@ -20,8 +20,8 @@ struct Frame<'a> {
     file: Option<&'a str>,
 }
 
-/// A capture as speedscope reads it. Weights are nanoseconds where the capture's clock ticks in CPU
-/// time, and samples elsewhere.
+/// A capture in the format of speedscope. Weights are nanoseconds if the capture's clock ticks in CPU time,
+/// otherwise samples.
 pub fn speedscope(capture: &Capture) -> String {
     let first = first_of_name(capture);
     let of_functions = capture.functions.iter();

@@ -1,4 +1,4 @@
-//! Call trees in text.
+//! Call trees as text.
 //!
 //! ```text
 //! all(100.000% 24419/24419)
@@ -8,38 +8,38 @@
 //!       (3 more, below 0.5%: 0.123% 30/24419)
 //! ```
 //!
-//! Each line is a function, its share of the root's samples, its own samples and those of the root.
-//! A function includes what it calls; what its callees leave of it is its own. Callees stand in the
-//! order of their samples, those below a share in one line.
+//! Each line shows a function, its share of the root's samples, its samples, and those of the root. The
+//! samples of a function include its callees. Callees are sorted by samples; those below a minimum share are
+//! combined in one line.
 //!
-//! The root is the whole capture, or one function wherever it is:
+//! The root is the whole capture, or one function with all of its call sites merged:
 //!
-//! * [`Root::Function`]: what it calls. Where it calls itself, the tree begins at the outermost.
-//! * [`Root::Callers`]: who calls it, outwards up to the program. Where it calls itself, the tree
-//!   begins at the innermost.
+//! * [`Root::Function`] shows its callees. If it is recursive, the tree begins at its outermost call.
+//! * [`Root::Callers`] shows its callers, up to the program. If it is recursive, the tree begins at its
+//!   innermost call.
 //!
-//! In both a sample counts once for the root, however often the function is in its stack.
+//! A sample counts once for the root, even if its stack contains the function several times.
 
 use super::frames::{Frame, Frames, Place, path};
 use crate::capture::Capture;
 
-/// Where a tree begins.
+/// The root of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Root<'a> {
-    /// With all samples, and below them the programs.
+    /// All samples, with the programs below.
     #[default]
     All,
-    /// With the functions of this name, and below them what they call.
+    /// The functions of this name, with their callees below.
     Function(&'a str),
-    /// With the functions of this name, and below them who calls them.
+    /// The functions of this name, with their callers below.
     Callers(&'a str),
 }
 
-/// What is printed of a tree if nobody says otherwise.
+/// Default minimum share of a printed function.
 pub const LEAST_SHARE: f64 = 0.005;
 
-/// Lines are indented no further, as the text of a stack would else grow with its square. The kernel
-/// records 127 functions of a stack.
+/// Maximum depth of indentation, so that the text of a stack does not grow with the square of its depth. The
+/// kernel records 127 functions per stack by default.
 const DEEPEST: usize = 500;
 
 /// A call tree.
@@ -86,7 +86,7 @@ impl Tree<'_> {
         self.frames[0].samples.0
     }
 
-    /// The tree in text, without functions below a share of the root's samples (0 to 1).
+    /// The tree as text, without functions below a share of the root's samples (0 to 1).
     pub fn text(&self, least_share: f64) -> String {
         let all = self.samples();
         let share = |samples: u64| {
@@ -96,7 +96,7 @@ impl Tree<'_> {
         let line = |frame: &Frame<'_>| format!("{}({})", frame.name, share(frame.samples.0));
         let root = &self.frames[0];
         let mut text = String::new();
-        // Not by recursion: a stack of a capture may be deeper than that of this thread.
+        // Not recursive, because a recorded stack may be deeper than the stack of this thread.
         let mut next = vec![(0, line(root), root.children.as_slice())];
         while let Some((depth, words, children)) = next.pop() {
             let indent = 2 * depth.min(DEEPEST);

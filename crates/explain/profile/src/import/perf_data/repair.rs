@@ -39,8 +39,8 @@ const AUXTRACE: u32 = 71;
 ///
 /// The file itself does not change.
 pub(super) fn repaired(file: &File) -> io::Result<(Cursor<MmapMut>, bool)> {
-    // SAFETY: our writes are private, and nobody rewrites the file meanwhile: perf only appends to it, and
-    // maps the files that it reads as well.
+    // SAFETY: writes to the mapping are private. perf, which maps the files that it reads as well, only appends
+    // to a file, so no other process changes the mapped bytes.
     let mut bytes = unsafe { MmapOptions::new().map_copy(file)? };
     if bytes.len() < HEADER {
         return Err(io::Error::other("its header is truncated"));

@@ -18,7 +18,7 @@ fn the_graph_of_a_difference() {
 }
 
 #[test]
-fn widths_are_of_the_capture_that_was_chosen() {
+fn widths_come_from_the_chosen_capture() {
     let width = |widths| {
         let graph = difference(&example(), &dearer(), widths);
         let frame = graph.lines().find(|line| line.contains(r#"data-name="copy_page""#)).unwrap();
@@ -31,7 +31,7 @@ fn widths_are_of_the_capture_that_was_chosen() {
 }
 
 #[test]
-fn nothing_is_loaded_and_no_name_leaves_its_place() {
+fn the_graph_loads_nothing_and_escapes_names() {
     let name = "<script>alert(1)</script>\"'&\u{1}]]>";
     let mut stacks = Stacks::default();
     stacks.add(name, [&Function::new(name, Kind::User)], 1, 1);
@@ -41,11 +41,11 @@ fn nothing_is_loaded_and_no_name_leaves_its_place() {
     assert_eq!(graph.matches("<script>").count(), 1);
     assert!(!graph.contains('\u{1}'));
     let addresses: Vec<&str> = graph.split("http").skip(1).collect();
-    assert!(addresses.iter().all(|rest| rest.starts_with("://www.w3.org/")), "only name spaces");
+    assert!(addresses.iter().all(|rest| rest.starts_with("://www.w3.org/")), "only namespaces");
 }
 
 #[test]
-fn what_is_too_narrow_is_left_out() {
+fn narrow_frames_are_left_out() {
     let mut stacks = Stacks::default();
     let [wide, narrow] = ["wide", "narrow"].map(|name| Function::new(name, Kind::User));
     stacks.add("p", [&wide], 1_000_000, 1);

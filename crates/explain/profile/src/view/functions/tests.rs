@@ -37,7 +37,7 @@ fn an_inlined_function_is_the_same_function() {
 
 /// The interval of 10 of 20 is 0.299 to 0.701, and that of none of 20 is 0 to 0.161.
 #[test]
-fn the_error_is_that_of_wilson() {
+fn the_error_is_half_the_wilson_interval() {
     assert!((Part::of(10, 20).error - (0.7007 - 0.2993) / 2.0).abs() < 1e-4);
     assert!((Part::of(0, 20).error - 0.1611 / 2.0).abs() < 1e-4);
     assert_eq!(Part::of(0, 0).share, 0.0);
