@@ -1,50 +1,48 @@
-//! Differences between two captures, by function, with what chance alone makes of them.
+//! Differences between two captures by function, with their sampling errors.
 //!
-//! **What is compared.** Shares of all samples; or, where both captures know the [work](Work) that
-//! was done, cost per iteration: a function may take a larger share only because the others take
-//! less, and its cost per iteration does not change then. An iteration costs
+//! **What is compared.** Cost per iteration, if both captures contain the [work](Work) that was done;
+//! otherwise shares of all samples. A function's share may grow only because other functions take less,
+//! while its cost per iteration stays the same. An iteration costs
 //!
-//! * CPU time over iterations where the clock ticks in CPU time, or the capture has counted it,
-//! * cycles over iterations where it ticks in cycles,
+//! * CPU time over iterations if the clock ticks in CPU time or the capture contains the CPU time,
+//! * cycles over iterations if the clock ticks in cycles.
 //!
-//! and a function has the part of that which it has of the samples.
+//! A function's part of the cost is its part of the samples.
 //!
-//! **Sampling error.** A count of independent samples is that of a binomial distribution (shares, of
-//! the samples or of CPU time that was counted beside them) or close to a Poisson distribution (cost per
-//! iteration where the samples are all that there is, and their number no choice of anyone). The difference of two is tested by z: its distance from none in standard errors, under
-//! the assumption that both are of one population, whose rate is that of both counts together
-//! (Newcombe, "Interval estimation for the difference between independent proportions", Statistics
-//! in Medicine 17, 1998, has the test and the interval). Below five samples on both sides together
-//! nothing is claimed.
+//! **Sampling error.** A count of independent samples has a binomial distribution if it is a share, either
+//! of the samples or of a separately measured CPU time. It is close to a Poisson distribution if the cost per
+//! iteration comes from the samples alone. A z-test compares two counts: the difference in standard errors,
+//! under the assumption that both come from one population with the pooled rate. (Newcombe, "Interval
+//! estimation for the difference between independent proportions", Statistics in Medicine 17, 1998, has the
+//! test and the interval.) With fewer than five samples on both sides together, no difference is claimed.
 //!
-//! **Many functions.** Of a thousand unchanged functions fifty differ at 5%. So the p-values are
-//! adjusted ([`benjamini_hochberg`]): of all the differences that are marked, 5% are expected to be
-//! chance. Self and total of all functions are adjusted together.
+//! **Many functions.** Of a thousand unchanged functions, fifty differ at 5%. The p-values are therefore
+//! adjusted ([`benjamini_hochberg`]), so that 5% of the marked differences are expected to be chance. Self
+//! and total of all functions are adjusted together.
 //!
-//! What this leaves out: two captures of one unchanged program differ by more than sampling where
-//! the machine, the placement or the input differ. Only repeated captures show that.
+//! **Limit.** Two captures of an unchanged program differ by more than the sampling error if the machine,
+//! the placement or the input differs. Only repeated captures show that.
 
-use std::collections::HashMap;
-
+use indexmap::IndexMap;
 use knee_stats::benjamini_hochberg;
 use serde::Serialize;
 use statrs::function::erf::erfc;
 
 use crate::capture::{Capture, Kind, Unit, Work};
-use crate::view::functions::{Part, Z95, functions};
+use crate::view::functions::{Part, Row, Z95, functions};
 
 mod table;
 
 pub use table::table;
 
-/// The share of false ones that is expected among the marked differences.
+/// Expected share of false differences among the marked ones.
 pub const FALSE_SHARE: f64 = 0.05;
 
-/// Samples of both sides together below which a difference is not claimed: there the normal
-/// distribution is no good likeness of the binomial one.
+/// Minimum of samples on both sides together to claim a difference. Below it, the normal distribution is
+/// a poor approximation of the binomial one.
 const FEWEST: u64 = 5;
 
-/// What differences are measured in.
+/// The unit of costs and differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -56,31 +54,28 @@ pub enum Measure {
     CyclesPerIteration,
 }
 
+impl Measure {
+    /// The unit in which numbers are printed, with the space before it if it needs one, and the factor to
+    /// that unit: shares are printed in per cent.
+    pub(crate) fn unit(self) -> (f64, &'static str) {
+        match self {
+            Measure::Share => (100.0, "%"),
+            Measure::NanosecondsPerIteration => (1.0, " ns"),
+            Measure::CyclesPerIteration => (1.0, " cycles"),
+        }
+    }
+}
+
 /// Two captures, compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diff {
-    /// What all its numbers are in.
+    /// The unit of all its numbers.
     pub measure: Measure,
-    /// An iteration of each: 1 for shares.
+    /// Cost of an iteration in each capture; 1 for shares.
     pub whole: (f64, f64),
-    /// All functions that were seen in either, the largest difference of their own first, those that
-    /// exceed the sampling error before the others.
-    pub rows: Vec<Row>,
-}
-
-/// A function in both captures.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    /// Its name.
-    pub name: String,
-    /// Its file, as the second capture has it, or else the first.
-    pub module: Option<String>,
-    /// Where it is.
-    pub kind: Kind,
-    /// What it takes itself.
-    pub own: Difference,
-    /// What it takes with what it calls.
-    pub total: Difference,
+    /// All functions in either capture: those beyond the sampling error first, then by the difference of their
+    /// self cost, the largest first.
+    pub rows: Vec<Row<Difference>>,
 }
 
 /// A difference, after less before.
@@ -88,15 +83,15 @@ pub struct Row {
 pub struct Difference {
     /// Samples before and after.
     pub samples: (u64, u64),
-    /// What they come to, in the measure.
+    /// Cost before, in the measure.
     pub before: f64,
-    /// What they come to, in the measure.
+    /// Cost after, in the measure.
     pub after: f64,
-    /// What chance alone adds to or takes from the difference in 95 of 100 pairs of captures.
+    /// Half the width of the 95% interval of the difference.
     pub error: f64,
     /// The p-value, adjusted for the number of functions.
     pub p: f64,
-    /// Whether it exceeds the sampling error, of all functions together.
+    /// Whether it exceeds the sampling error, with all functions considered.
     pub is_real: bool,
 }
 
@@ -110,22 +105,17 @@ impl Difference {
 /// Compares two captures by function.
 pub fn diff(before: &Capture, after: &Capture) -> Diff {
     let scale = Scale::of(before, after);
-    let mut rows: Vec<Row> = Vec::new();
-    let mut places: HashMap<(String, Kind), usize> = HashMap::new();
+    let mut rows: IndexMap<(String, Kind), Row<Difference>> = IndexMap::new();
     for (is_after, capture) in [(false, before), (true, after)] {
         for function in functions(capture) {
-            let next = rows.len();
-            let place = *places.entry((function.name.clone(), function.kind)).or_insert(next);
-            if place == next {
-                rows.push(Row {
-                    name: function.name,
-                    module: None,
-                    kind: function.kind,
-                    own: Difference::default(),
-                    total: Difference::default(),
-                });
-            }
-            let row = &mut rows[place];
+            let (name, kind) = (function.name, function.kind);
+            let row = rows.entry((name.clone(), kind)).or_insert_with(|| Row {
+                name,
+                module: None,
+                kind,
+                own: Difference::default(),
+                total: Difference::default(),
+            });
             row.module = function.module.or(row.module.take());
             let set = |difference: &mut Difference, part: Part| match is_after {
                 true => difference.samples.1 = part.samples,
@@ -135,9 +125,11 @@ pub fn diff(before: &Capture, after: &Capture) -> Diff {
             set(&mut row.total, function.total);
         }
     }
+    let mut rows: Vec<_> = rows.into_values().collect();
     scale.fill(rows.iter_mut().flat_map(|row| [&mut row.own, &mut row.total]).collect());
     rows.sort_by(|a, b| {
-        let rank = |row: &Row| (row.own.is_real || row.total.is_real, row.own.change().abs());
+        let rank =
+            |row: &Row<Difference>| (row.own.is_real || row.total.is_real, row.own.change().abs());
         let (a_rank, b_rank) = (rank(a), rank(b));
         (b_rank.0.cmp(&a_rank.0))
             .then_with(|| b_rank.1.total_cmp(&a_rank.1))
@@ -150,9 +142,9 @@ pub fn diff(before: &Capture, after: &Capture) -> Diff {
 /// How counts of two captures are compared.
 pub(crate) struct Scale {
     pub(crate) measure: Measure,
-    /// What all samples of each come to.
+    /// Cost of all samples of each capture.
     pub(crate) whole: (f64, f64),
-    /// Whether that is known beside the samples, which then only divide it up.
+    /// Whether that cost is measured separately, so that the samples only divide it.
     is_whole_known: bool,
     samples: (u64, u64),
 }
@@ -173,13 +165,13 @@ impl Scale {
         }
     }
 
-    /// What a sample of each side comes to.
+    /// Cost of a sample of each capture.
     fn of_a_sample(&self) -> (f64, f64) {
         let (before, after) = self.samples;
         (self.whole.0 / before.max(1) as f64, self.whole.1 / after.max(1) as f64)
     }
 
-    /// Works out differences of which the samples are known.
+    /// Computes differences from their samples.
     pub(crate) fn fill(&self, mut differences: Vec<&mut Difference>) {
         let (a, b) = self.of_a_sample();
         for difference in &mut differences {
@@ -197,7 +189,7 @@ impl Scale {
         }
     }
 
-    /// Variance of counts. None seen still vary as if it were one.
+    /// Variance of counts. A count of zero has the variance of one sample.
     fn variance(&self, samples: (u64, u64)) -> (f64, f64) {
         let of = |count: u64, all: u64| {
             let (count, all) = (count.max(1) as f64, all.max(1) as f64);
@@ -217,7 +209,7 @@ impl Scale {
         if both < FEWEST || a == 0.0 || b == 0.0 {
             return 1.0;
         }
-        // What one unit of the measure is in samples of each, and how many units all of them are.
+        // Samples per unit of the measure.
         let exposure = (1.0 / a, 1.0 / b);
         let rate = both as f64 / (exposure.0 + exposure.1);
         let left = |whole: f64| match self.is_whole_known {
@@ -232,7 +224,7 @@ impl Scale {
     }
 }
 
-/// What an iteration costs, where the capture knows.
+/// Cost of an iteration, if the capture contains it.
 fn cost_per_iteration(capture: &Capture) -> Option<(Measure, f64)> {
     let Work { iterations, .. } = capture.work.as_ref()?;
     let (measure, cost) = match (capture.clock.unit, capture.cpu_seconds) {

@@ -1,12 +1,11 @@
-//! What grows with the cores: the cost of an iteration, by function, at one task and at more.
+//! Finds what grows with the cores: the cost of an iteration by function, at increasing task counts.
 //!
-//! A flame graph of one point says where time goes, not what does not scale. An iteration that costs more
-//! with many tasks than with one says it: whatever a function takes *more* for each iteration is what the
-//! cores cost each other there, be it that they wait in a loop for a lock, or for a cache line that
-//! another core had.
+//! A flame graph of one point shows where time goes, but not what fails to scale. The increase of a
+//! function's cost per iteration shows what the cores cost each other there: they spin for a lock, or wait
+//! for a cache line that another core owns.
 //!
-//! Costs are CPU time (or cycles) over iterations, of all tasks. Where tasks sleep, no CPU time passes:
-//! that is shown beside it, as the time for which a task has no CPU.
+//! A cost is the CPU time (or cycles) of all tasks over their iterations. A sleeping task uses no CPU time,
+//! so its off-CPU time is shown separately.
 
 use std::collections::HashMap;
 
@@ -21,30 +20,30 @@ mod table;
 
 pub use table::table;
 
-/// What grew from the first of some captures to the last.
+/// Growth from the first capture to the last.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Growth {
     /// What was sampled.
     pub testcase: String,
-    /// What costs are in, for each iteration.
+    /// The unit of costs.
     pub measure: Measure,
     /// The captures, in order.
     pub points: Vec<Point>,
-    /// Functions, by how much more of themselves an iteration takes at the last point, the most first;
-    /// those that exceed the sampling error before the others.
+    /// Functions: those beyond the sampling error first, then by the growth of their self cost, the largest
+    /// first.
     pub rows: Vec<Row>,
 }
 
-/// A capture, in short.
+/// Summary of a capture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
     /// Task count.
     pub tasks: u32,
-    /// Iterations of all tasks for each second.
+    /// Iterations per second of all tasks.
     pub rate: f64,
-    /// What an iteration costs.
+    /// Cost of an iteration.
     pub cost: f64,
-    /// Nanoseconds for each iteration for which its task has no CPU; `None` where it is not known.
+    /// Off-CPU nanoseconds per iteration; `None` if unknown.
     pub waiting: Option<f64>,
     /// Samples.
     pub samples: u64,
@@ -59,31 +58,31 @@ pub struct Row {
     pub module: Option<String>,
     /// Where it is.
     pub kind: Kind,
-    /// What it takes itself of an iteration, at each point.
+    /// Self cost per iteration at each point.
     pub own: Vec<f64>,
-    /// What it takes with what it calls, at each point.
+    /// Total cost per iteration, including callees, at each point.
     pub total: Vec<f64>,
-    /// From the first point to the last, of what it takes itself.
+    /// Growth of the self cost from the first point to the last.
     pub own_growth: Difference,
-    /// From the first point to the last, with what it calls.
+    /// Growth of the total cost from the first point to the last.
     pub total_growth: Difference,
-    /// Who called it where it grew most: its caller, the caller's caller, and so on.
+    /// The callers through which it grew most: its caller, the caller's caller, and so on.
     pub from: Vec<String>,
 }
 
-/// Why captures show no growth together.
+/// Why captures cannot be compared for growth.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrowthError {
-    /// There is one, or none.
+    /// Fewer than two captures.
     #[error("growth compares task counts, so it needs at least two captures")]
     TooFew,
-    /// It is not known what was done meanwhile.
+    /// The work during a capture is unknown.
     #[error("{title} has no iteration count or CPU time; use captures of knee profile TESTCASE")]
     NoWork {
         /// Its title.
         title: String,
     },
-    /// They are of different things.
+    /// Captures differ in more than the task count.
     #[error(
         "{one} and {other} differ in more than the task count; testcase, mode and clock must be \
          the same"
@@ -94,18 +93,18 @@ pub enum GrowthError {
         /// Another.
         other: String,
     },
-    /// Two have the same task count.
+    /// Two captures have the same task count.
     #[error("two captures have the same task count, {tasks}; name one capture per task count")]
     Twice {
-        /// The number.
+        /// The task count.
         tasks: u32,
     },
 }
 
-/// What grew from the capture with the fewest tasks to the one with the most.
+/// Computes the growth from the capture with the fewest tasks to the one with the most.
 ///
 /// # Errors
-/// [`GrowthError`] says what these captures lack.
+/// [`GrowthError`] states what is missing in these captures.
 pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     let mut captures: Vec<&Capture> = captures.iter().collect();
     captures.sort_by_key(|capture| capture.work.as_ref().map(|work| work.point.tasks));
@@ -131,14 +130,15 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     if difference.measure == Measure::Share {
         return Err(GrowthError::NoWork { title: last.title.clone() });
     }
-    let costs: Vec<Costs> = captures.iter().zip(&points).map(|of| Costs::of(of.0, of.1)).collect();
+    let costs: Vec<_> = captures.iter().zip(&points).map(|of| costs(of.0, of.1)).collect();
     let callers = callers::Callers::of(first, last, difference.whole);
     let mut rows: Vec<Row> = difference
         .rows
         .into_iter()
         .map(|row| {
-            let at_each = costs.iter().map(|costs| costs.find(&row.name, row.kind));
-            let (own, total) = at_each.unzip();
+            let function = (row.name.clone(), row.kind);
+            let cost = |costs: &HashMap<_, _>| costs.get(&function).copied().unwrap_or_default();
+            let (own, total) = costs.iter().map(cost).unzip();
             Row {
                 own,
                 total,
@@ -160,22 +160,12 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     Ok(Growth { testcase, measure: difference.measure, points, rows })
 }
 
-/// What functions of a capture take of an iteration: of themselves, and in all.
-struct Costs(HashMap<(String, Kind), (f64, f64)>);
-
-impl Costs {
-    fn of(capture: &Capture, point: &Point) -> Costs {
-        let each = point.cost / capture.samples().max(1) as f64;
-        let cost = |part: Part| part.samples as f64 * each;
-        let functions = functions(capture).into_iter();
-        Costs(
-            functions.map(|row| ((row.name, row.kind), (cost(row.own), cost(row.total)))).collect(),
-        )
-    }
-
-    fn find(&self, name: &str, kind: Kind) -> (f64, f64) {
-        self.0.get(&(name.to_owned(), kind)).copied().unwrap_or_default()
-    }
+/// Self and total cost per iteration of each function.
+fn costs(capture: &Capture, point: &Point) -> HashMap<(String, Kind), (f64, f64)> {
+    let each = point.cost / capture.samples().max(1) as f64;
+    let cost = |part: Part| part.samples as f64 * each;
+    let rows = functions(capture).into_iter();
+    rows.map(|row| ((row.name, row.kind), (cost(row.own), cost(row.total)))).collect()
 }
 
 impl Point {
@@ -199,7 +189,7 @@ impl Point {
 }
 
 impl Growth {
-    /// Functions that take more of themselves at the last point than chance explains.
+    /// Functions whose self cost grew beyond the sampling error.
     pub fn grew(&self) -> impl Iterator<Item = &Row> {
         let is_more = |row: &&Row| row.own_growth.is_real && row.own_growth.change() > 0.0;
         self.rows.iter().filter(is_more)

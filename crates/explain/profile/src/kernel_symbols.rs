@@ -1,7 +1,7 @@
-//! Names of the running kernel's functions, modules' among them: `/proc/kallsyms`.
+//! Names of the functions of the running kernel and its modules: `/proc/kallsyms`.
 //!
-//! Of several names of one address we take the one that perf takes, so that its reports and ours agree:
-//! `choose_best_symbol` of `tools/perf/util/symbol.c`.
+//! If an address has several names, knee prefers the same one as perf, so that their reports agree:
+//! `choose_best_symbol` in `tools/perf/util/symbol.c`.
 
 use std::fs;
 
@@ -9,11 +9,11 @@ use std::fs;
 #[derive(Debug, Default)]
 pub(crate) struct KernelSymbols {
     symbols: Vec<Symbol>,
-    /// Where the kernel's text begins, by the names that perf knows that place by.
+    /// The start of the kernel's text, by each name that perf uses for it.
     starts: Vec<(Box<str>, u64)>,
 }
 
-/// Names of the beginning of the kernel's text: `ref_reloc_sym` of `tools/perf/util/machine.c`.
+/// Names of the start of the kernel's text: `ref_reloc_sym` in `tools/perf/util/machine.c`.
 const STARTS: [&str; 2] = ["_text", "_stext"];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ struct Symbol {
 }
 
 impl KernelSymbols {
-    /// Those of the running kernel; `None` if we are not told where they are, as `kptr_restrict` may forbid.
+    /// The symbols of the running kernel; `None` if it hides their addresses (`kptr_restrict`).
     pub(crate) fn of_running() -> Option<KernelSymbols> {
         let symbols = KernelSymbols::parse(&fs::read("/proc/kallsyms").ok()?);
         symbols.are_known().then_some(symbols)
@@ -58,7 +58,7 @@ impl KernelSymbols {
         KernelSymbols { symbols, starts }
     }
 
-    /// Whether it is said where functions are.
+    /// Whether the addresses of functions are known.
     pub(crate) fn are_known(&self) -> bool {
         self.symbols.iter().any(|symbol| symbol.address != 0)
     }
@@ -70,14 +70,15 @@ impl KernelSymbols {
         Some((&symbol.name, symbol.module.as_deref()))
     }
 
-    /// Where the kernel's text begins, by one of the names of that place.
+    /// The start of the kernel's text, by one of its names.
     pub(crate) fn start(&self, name: &str) -> Option<u64> {
         self.starts.iter().find(|start| &*start.0 == name).map(|start| start.1)
     }
 }
 
 impl Symbol {
-    /// The best name is not weak, is global, begins with few underscores, and is long.
+    /// Orders the names of an address. The best one is not weak, is global, has few leading underscores, and is
+    /// long.
     fn rank(&self) -> (bool, bool, std::cmp::Reverse<usize>, usize) {
         let underscores = self.name.bytes().take_while(|byte| *byte == b'_').count();
         let (is_strong, is_global) =
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn perf_would_call_functions_the_same() {
+    fn an_address_has_the_name_that_perf_prefers() {
         let text = b"ffffffff81000100 t __do_sys_getppid\n\
             ffffffff81000100 T __x64_sys_getppid\n\
             ffffffff81000080 T _text\n\
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_addresses_are_noticed() {
+    fn hidden_addresses_are_detected() {
         let symbols = KernelSymbols::parse(b"0000000000000000 T _text\n0000000000000000 t other\n");
         assert!(!symbols.are_known());
         assert!(!KernelSymbols::default().are_known());

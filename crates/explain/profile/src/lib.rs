@@ -1,18 +1,18 @@
-//! Where the cycles go, and what grows with the cores.
+//! Finds where the cycles go, and which costs grow with the core count.
 //!
 //! ```text
 //! samples → distinct stacks → capture → view
 //! ```
 //!
-//! * A [`capture`] is the result of one sampling: distinct stacks of functions, with their counts. It
-//!   is one file that contains all names, so that it can be read on any machine.
-//! * [`Stacks`] collects a capture from samples of any source.
+//! * A [`capture`] is the result of one sampling: distinct stacks of functions, with their counts. Its
+//!   file contains all names, so that any machine can read it.
+//! * [`Stacks`] collects the samples of any source into a capture.
 //! * [`import`] reads the samples of other tools.
-//! * [`view`] shows a capture: tables, call trees, flame graphs, files for other tools.
-//! * [`mod@diff`] compares two captures by function, and marks what exceeds the sampling error.
+//! * [`view`] renders a capture as a table, call tree, flame graph or file for another tool.
+//! * [`mod@diff`] compares two captures by function, and marks differences beyond the sampling error.
 //! * [`mod@growth`] ranks functions by how much their cost per iteration grows with the task count.
 //! * [`sampling`] takes captures on this machine.
-//! * [`locks`] records waits for kernel locks: all of them, not a sample.
+//! * [`locks`] records every wait for a kernel lock, not a sample of them.
 //!
 //! This crate prints nothing and starts no processes.
 //!

@@ -3,59 +3,55 @@
 use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
+use std::rc::Rc;
 
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{InlinedFn, Input, Sym, Symbolizer};
+use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use foldhash::{HashMap, HashMapExt};
 
 use crate::capture::{Function, Kind, Stacks};
 use crate::kernel_symbols::KernelSymbols;
-use crate::records::{File, Place};
+use crate::records::Place;
 
-/// The module of the kernel's own functions, and what stands for those without a name.
+/// The module of the kernel's own functions, and the name of unknown kernel functions.
 const KERNEL: &str = "[kernel]";
 
-/// Addresses that are looked up at once: what is found of them is larger than they are.
-const AT_ONCE: usize = 1024;
-
-/// Names of addresses, as numbers of functions, from the innermost inlined one outward.
+/// Finds the functions at addresses.
 pub(crate) struct Symbols {
     symbolizer: Symbolizer,
-    /// None of a kernel of which we do not know where its functions are.
+    /// `None` if the kernel hides where its functions are.
     kernel: Option<KernelSymbols>,
-    /// How much further up the running kernel is than the one with the addresses.
+    /// How much higher the running kernel is than the kernel of the addresses.
     kernel_moved: u64,
-    of_kernel: HashMap<u64, Box<[u32]>>,
-    /// By number of the file.
-    of_files: Vec<OfFile>,
+    known: HashMap<Address, Box<[u32]>>,
+    /// Demangled names by symbol.
+    names: HashMap<Box<str>, String>,
     perf_maps: HashMap<i32, PerfMap>,
-    unknown: Option<Box<[u32]>>,
 }
 
 impl Symbols {
-    /// `kernel` has the names of the kernel's functions, if there are any.
+    /// `kernel` contains the names of the kernel's functions, if they are known.
     pub(crate) fn new(kernel: Option<KernelSymbols>) -> Symbols {
         let symbolizer = Symbolizer::builder()
             .enable_auto_reload(false)
-            // Without, there is nothing about what is inlined.
+            // Inlined functions require this.
             .enable_code_info(true)
             .enable_inlined_fns(true)
-            // It takes a C function that is called `f` for the C++ type of that letter.
+            // blazesym would take a C function named `f` for the C++ type with that letter.
             .enable_demangling(false)
             .build();
         Symbols {
             symbolizer,
             kernel,
             kernel_moved: 0,
-            of_kernel: HashMap::new(),
-            of_files: Vec::new(),
+            known: HashMap::new(),
+            names: HashMap::new(),
             perf_maps: HashMap::new(),
-            unknown: None,
         }
     }
 
-    /// A file of `perf record` says where a symbol of the kernel was, by its name and address: the same
-    /// kernel is elsewhere after each boot.
+    /// Takes in the address that a symbol of the kernel had in a file of `perf record`. Addresses of one
+    /// kernel differ between boots.
     pub(crate) fn kernel_mapped(&mut self, path: &str, address: u64) {
         let Some(symbol) = path.strip_prefix("[kernel.kallsyms]") else { return };
         let now = self.kernel.as_ref().and_then(|kernel| kernel.start(symbol));
@@ -65,178 +61,72 @@ impl Symbols {
         }
     }
 
-    /// The functions at an address of the kernel.
-    fn kernel(&mut self, address: u64, stacks: &mut Stacks) -> &[u32] {
-        let Symbols { kernel, kernel_moved, of_kernel, .. } = self;
-        of_kernel.entry(address).or_insert_with(|| {
-            let found =
-                kernel.as_ref().and_then(|names| names.find(address.wrapping_add(*kernel_moved)));
-            let (name, module) = found.unwrap_or((KERNEL, None));
-            [function(stacks, name, module.unwrap_or(KERNEL), Kind::Kernel, false)].into()
-        })
-    }
-
-    /// The functions at addresses, which are in the order of [`Address::order`]; `found` gets the number
-    /// that stands with each.
-    pub(crate) fn find(
-        &mut self,
-        addresses: &[(Address, u32)],
-        stacks: &mut Stacks,
-        mut found: impl FnMut(u32, &[u32]),
-    ) {
-        for of_file in addresses.chunk_by(|a, b| a.0.file() == b.0.file()) {
-            if let Some(file) = of_file[0].0.file() {
-                self.read(file, of_file, stacks);
-            }
-            for (address, number) in of_file {
-                found(
-                    *number,
-                    match address {
-                        Address::Kernel(address) => self.kernel(*address, stacks),
-                        Address::User(place, address) => {
-                            self.user(place.as_ref(), *address, stacks)
-                        }
-                    },
-                );
-            }
+    /// The functions at an address, by number, from the innermost inlined one outward.
+    pub(crate) fn find(&mut self, address: &Address, stacks: &mut Stacks) -> Box<[u32]> {
+        if let Some(functions) = self.known.get(address) {
+            return functions.clone();
         }
-    }
-
-    /// Looks up addresses of one file together.
-    fn read(&mut self, file: &File, addresses: &[(Address, u32)], stacks: &mut Stacks) {
-        if !is_on_disk(&file.path) {
-            return;
-        }
-        let of_file = of_file(&mut self.of_files, file.number);
-        let mut offsets: Vec<u64> = addresses.iter().filter_map(|one| one.0.offset()).collect();
-        offsets.dedup();
-        offsets.retain(|offset| !of_file.addresses.contains_key(offset));
-        let source = Source::Elf(Elf::new(Path::new(&*file.path)));
-        for some in offsets.chunks(AT_ONCE) {
-            // Where not all can be looked up, each is by itself.
-            let Ok(syms) = self.symbolizer.symbolize(&source, Input::FileOffset(some)) else {
-                return;
-            };
-            for (offset, sym) in some.iter().zip(&syms) {
-                let functions = of_file.functions(sym.as_sym(), &file.path, stacks);
-                of_file.addresses.insert(*offset, functions);
+        let functions: Box<[u32]> = match address {
+            Address::Unknown => [stacks.function(&Function::new("[unknown]", Kind::User))].into(),
+            Address::Kernel(address) => {
+                let address = address.wrapping_add(self.kernel_moved);
+                let found = self.kernel.as_ref().and_then(|names| names.find(address));
+                let (name, module) = found.unwrap_or((KERNEL, None));
+                [function(stacks, name, module.unwrap_or(KERNEL), Kind::Kernel, false)].into()
             }
-        }
-    }
-
-    /// The functions at a place of a file; the address counts where the place is no file.
-    fn user(&mut self, place: Option<&Place>, address: u64, stacks: &mut Stacks) -> &[u32] {
-        let Some(Place { file: File { number, path }, offset, pid }) = place else {
-            return self.unknown.get_or_insert_with(|| {
-                let unknown = Function::new("[unknown]", Kind::User);
-                [stacks.function(&unknown)].into()
-            });
+            Address::File(path, offset) => self.in_file(path, *offset, stacks),
+            Address::Memory(pid, area, address) => {
+                let names = self.perf_maps.entry(*pid).or_insert_with(|| PerfMap::read(*pid));
+                let name = names.find(*address).map_or_else(|| bracketed(area), str::to_owned);
+                [function(stacks, &name, area, Kind::User, false)].into()
+            }
         };
-        let is_file = is_on_disk(path);
-        // Each process has other things in memory that is no file's.
-        let at = if is_file { *offset } else { address ^ (*pid as u64) << 48 };
-        let of_file = of_file(&mut self.of_files, *number);
-        if !of_file.addresses.contains_key(&at) {
-            let of_compiler = match is_file {
-                true => None,
-                false => {
-                    let names = self.perf_maps.entry(*pid).or_insert_with(|| PerfMap::read(*pid));
-                    names.find(address)
-                }
-            };
-            let functions = match of_compiler {
-                Some(name) => [function(stacks, name, path, Kind::User, false)].into(),
-                None => {
-                    let found = is_file.then(|| {
-                        let source = Source::Elf(Elf::new(Path::new(&**path)));
-                        self.symbolizer.symbolize_single(&source, Input::FileOffset(*offset))
-                    });
-                    let sym = found.as_ref().and_then(|found| found.as_ref().ok()?.as_sym());
-                    of_file.functions(sym, path, stacks)
-                }
-            };
-            of_file.addresses.insert(at, functions);
-        }
-        &of_file.addresses[&at]
+        self.known.insert(address.clone(), functions.clone());
+        functions
+    }
+
+    fn in_file(&mut self, path: &str, offset: u64, stacks: &mut Stacks) -> Box<[u32]> {
+        let mut function = |name: &str, inlined| function(stacks, name, path, Kind::User, inlined);
+        let source = Source::Elf(Elf::new(Path::new(path)));
+        let found = self.symbolizer.symbolize_single(&source, Input::FileOffset(offset));
+        let Some(symbol) = found.as_ref().ok().and_then(Symbolized::as_sym) else {
+            return [function(&bracketed(path), false)].into();
+        };
+        let inlined = symbol.inlined.iter().rev().map(|inlined| (&*inlined.name, true));
+        let all = inlined.chain([(&*symbol.name, false)]);
+        all.map(|(name, inlined)| {
+            let names = self.names.entry(name.into());
+            function(names.or_insert_with(|| demangled(name).into_owned()), inlined)
+        })
+        .collect()
     }
 }
 
-/// An address of which the functions are wanted.
+/// An address to look up. The order groups the addresses of a file, from low to high.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Address {
-    /// Of the kernel.
+    /// In user space, without a known mapping.
+    Unknown,
+    /// In the kernel.
     Kernel(u64),
-    /// Of a program, and where it is if that is known.
-    User(Option<Place>, u64),
+    /// An offset in a file.
+    File(Rc<str>, u64),
+    /// In memory of a process that belongs to no file, and the kernel's name for that memory.
+    Memory(i32, Rc<str>, u64),
 }
 
 impl Address {
-    fn file(&self) -> Option<&File> {
-        match self {
-            Address::User(Some(place), _) => Some(&place.file),
-            _ => None,
-        }
-    }
-
-    fn offset(&self) -> Option<u64> {
-        match self {
-            Address::User(Some(place), _) => Some(place.offset),
-            _ => None,
-        }
-    }
-
-    /// By file, and in it from low to high.
-    pub(crate) fn order(&self) -> (Option<u32>, u64) {
-        match self {
-            Address::User(Some(place), _) => (Some(place.file.number), place.offset),
-            Address::User(None, address) | Address::Kernel(address) => (None, *address),
+    /// An address in user space, and its place if that is known.
+    pub(crate) fn user(address: u64, place: Option<Place>) -> Address {
+        match place {
+            None => Address::Unknown,
+            Some(place) if is_on_disk(&place.file) => Address::File(place.file, place.offset),
+            Some(place) => Address::Memory(place.pid, place.file, address),
         }
     }
 }
 
-/// What is known of a file.
-#[derive(Default)]
-struct OfFile {
-    /// Functions by address, from the innermost inlined one outward.
-    addresses: HashMap<u64, Box<[u32]>>,
-    /// Functions by the names that compilers gave them, those that are inlined apart.
-    named: HashMap<Box<str>, u32>,
-    inlined: HashMap<Box<str>, u32>,
-}
-
-impl OfFile {
-    fn functions(&mut self, sym: Option<&Sym<'_>>, path: &str, stacks: &mut Stacks) -> Box<[u32]> {
-        let Some(sym) = sym else {
-            return [function(stacks, &bracketed(path), path, Kind::User, false)].into();
-        };
-        let mut number = |name: &str, is_inlined: bool| {
-            let known = if is_inlined { &mut self.inlined } else { &mut self.named };
-            match known.get(name) {
-                Some(number) => *number,
-                None => {
-                    let readable = demangled(name);
-                    let number = function(stacks, &readable, path, Kind::User, is_inlined);
-                    known.insert(name.into(), number);
-                    number
-                }
-            }
-        };
-        let inlined = sym.inlined.iter().rev();
-        let mut functions: Vec<u32> =
-            inlined.map(|inlined: &InlinedFn<'_>| number(&inlined.name, true)).collect();
-        functions.push(number(&sym.name, false));
-        functions.into()
-    }
-}
-
-fn of_file(files: &mut Vec<OfFile>, number: u32) -> &mut OfFile {
-    let number = number as usize;
-    if files.len() <= number {
-        files.resize_with(number + 1, OfFile::default);
-    }
-    &mut files[number]
-}
-
-/// Whether a path is one, and not what the kernel says of memory that is no file's.
+/// Whether this is a path, and not the kernel's name for anonymous memory.
 fn is_on_disk(path: &str) -> bool {
     path.starts_with('/') && !path.starts_with("//")
 }
@@ -245,7 +135,7 @@ fn function(stacks: &mut Stacks, name: &str, module: &str, kind: Kind, inlined: 
     stacks.function(&Function { name: name.into(), module: Some(module.into()), kind, inlined })
 }
 
-/// The name that stands in the source, where a compiler of Rust or C++ made another of it.
+/// The name in the source, if a Rust or C++ compiler mangled it.
 fn demangled(name: &str) -> Cow<'_, str> {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}").into();
@@ -255,7 +145,7 @@ fn demangled(name: &str) -> Cow<'_, str> {
     cpp.map_or(name.into(), Cow::from)
 }
 
-/// What stands for functions of a file that has no names: its own, as stackcollapse-perf.pl writes it.
+/// The name of functions in a file without symbols: that of the file, as stackcollapse-perf.pl writes it.
 fn bracketed(file: &str) -> String {
     if file.starts_with("//") {
         return "[unknown]".to_owned();
@@ -264,7 +154,7 @@ fn bracketed(file: &str) -> String {
     format!("[{}]", name.trim_start_matches('[').trim_end_matches(']'))
 }
 
-/// Names that a just-in-time compiler left for us: `/tmp/perf-PID.map`, from
+/// Names of code from a just-in-time compiler: `/tmp/perf-PID.map`, as in
 /// `tools/perf/Documentation/jit-interface.txt`.
 #[derive(Debug, Default)]
 struct PerfMap {
@@ -285,7 +175,7 @@ impl PerfMap {
             Some((start, start.checked_add(size)?, words.next()?.to_owned()))
         };
         let mut names: Vec<_> = String::from_utf8_lossy(text).lines().filter_map(line).collect();
-        // Code that was compiled again stands further down, and counts.
+        // If code was compiled again, its last entry counts.
         names.reverse();
         names.sort_by_key(|name| name.0);
         names.dedup_by_key(|name| name.0);
@@ -304,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_compilers_made_are_made_readable() {
+    fn only_mangled_names_are_demangled() {
         assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
         assert_eq!(demangled("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
         assert_eq!(demangled("_ZNSt6vectorIiE4sizeEv"), "std::vector<int>::size()");
@@ -314,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn files_without_names_stand_for_their_functions() {
+    fn functions_without_symbols_have_the_name_of_their_file() {
         assert_eq!(bracketed("/usr/lib/libc.so.6"), "[libc.so.6]");
         assert_eq!(bracketed("[vdso]"), "[vdso]");
         assert_eq!(bracketed("//anon"), "[unknown]");
     }
 
     #[test]
-    fn compilers_names_are_read() {
+    fn names_of_a_jit_compiler_are_read() {
         let names =
             PerfMap::parse(b"1000 10 old\n0x2000 20 Foo::bar (int)\nnonsense\n1000 8 new\n");
         assert_eq!(names.find(0x1007), Some("new"));

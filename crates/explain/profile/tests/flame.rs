@@ -1,11 +1,10 @@
-//! The flame graph in a real browser, if there is one: what its script does with clicks, keys and
-//! words to search.
+//! Tests the script of the flame graph in a browser, if one is installed: clicks, keys and search.
 
 use std::path::Path;
 use std::process::Command;
 
 use knee_host::skip::skip;
-use knee_profile::capture::{About, Clock, Function, Kind, Losses, Machine, Stacks, Unit};
+use knee_profile::capture::{Capture, Clock, Function, Kind, Stacks, Unit};
 use knee_profile::view::flame::flame;
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
@@ -18,23 +17,14 @@ fn graph() -> String {
     stacks.add("prog", [&main, &right, &leaf], 25, 25);
     stacks.add("prog", [&main, &right, &leaf, &leaf], 5, 5);
     stacks.add("prog", [&main], 20, 20);
-    flame(&stacks.finish(About {
+    flame(&Capture {
         title: "a test".into(),
-        machine: Machine::default(),
-        clock: Clock {
-            event: "cycles".into(),
-            unit: Unit::Cycles,
-            frequency: None,
-            user_only: false,
-        },
-        seconds: None,
-        cpu_seconds: None,
-        work: None,
-        losses: Losses::default(),
-    }))
+        clock: Clock { event: "cycles".into(), unit: Unit::Cycles, ..Clock::default() },
+        ..stacks.finish()
+    })
 }
 
-/// What a page with the graph says after a script. `None`, said aloud, where no browser is installed.
+/// The result of a script in a page with the graph; `None` with a message if no browser is installed.
 fn say(script: &str) -> Option<String> {
     let runs = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
     let Some(browser) = BROWSERS.iter().find(runs) else {
@@ -86,7 +76,7 @@ fn title(browser: &str, page: &Path, profile: &Path) -> String {
 }
 
 #[test]
-fn a_click_zooms_and_escape_goes_back() {
+fn a_click_zooms_in_and_escape_zooms_out() {
     let said = say(r#"
         said.push(width("right"));
         frame("right").dispatchEvent(new MouseEvent("click", { bubbles: true }));
@@ -100,7 +90,7 @@ fn a_click_zooms_and_escape_goes_back() {
 }
 
 #[test]
-fn keys_walk_along_the_stacks() {
+fn arrow_keys_move_along_the_stacks() {
     let said = say(r#"
         frame("main").focus();
         const where = () => said.push(document.activeElement.dataset.name);
@@ -117,7 +107,7 @@ fn keys_walk_along_the_stacks() {
 }
 
 #[test]
-fn a_search_says_its_share_and_counts_nested_functions_once() {
+fn a_search_shows_its_share_and_counts_nested_functions_once() {
     let said = say(r#"
         said.push(type("leaf"), type("LEFT|right"), type("nothing"), type("("), type(""));
         frame("main").focus();

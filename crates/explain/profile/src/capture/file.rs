@@ -1,8 +1,7 @@
 //! The file of a capture.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::{Capture, SCHEMA};
 
@@ -14,11 +13,11 @@ pub enum CaptureError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// It is not what it should be.
+    /// The file is not a valid capture.
     #[error("{}: {reason}", .path.display())]
     Content {
         /// The file.
@@ -29,30 +28,28 @@ pub enum CaptureError {
 }
 
 impl Capture {
-    /// The text of its file.
+    /// The content of its file.
     pub fn to_json(&self) -> Vec<u8> {
         let mut text = serde_json::to_vec(self).expect("a capture is plain data");
         text.push(b'\n');
         text
     }
 
-    /// Reads a file that has what [`Capture::to_json`] returns.
+    /// Reads a file with the content of [`Capture::to_json`].
     ///
     /// # Errors
-    /// [`CaptureError`] says what is wrong with the file.
+    /// [`CaptureError`] states what is wrong with the file.
     pub fn open(path: &Path) -> Result<Capture, CaptureError> {
-        let mut text = Vec::new();
-        File::open(path)
-            .and_then(|mut file| file.read_to_end(&mut text))
-            .map_err(|error| CaptureError::File { path: path.to_owned(), error })?;
+        let text =
+            fs::read(path).map_err(|error| CaptureError::File { path: path.to_owned(), error })?;
         Capture::parse(&text)
             .map_err(|reason| CaptureError::Content { path: path.to_owned(), reason })
     }
 
-    /// Reads the text of a capture, and checks that all its numbers lead somewhere.
+    /// Reads the text of a capture, and checks that all its indices are valid.
     ///
     /// # Errors
-    /// In words: what is wrong, and what to do.
+    /// What is wrong, and what to do.
     pub fn parse(text: &[u8]) -> Result<Capture, String> {
         let capture: Capture =
             serde_json::from_slice(text).map_err(|error| why_not(text, &error))?;
@@ -92,7 +89,7 @@ impl Capture {
     }
 }
 
-/// Why a text is no capture, where it could not be read as one.
+/// The reason why a text could not be read as a capture.
 fn why_not(text: &[u8], error: &serde_json::Error) -> String {
     #[derive(serde::Deserialize)]
     struct Head {
@@ -112,7 +109,7 @@ fn why_not(text: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// Why a file of another schema than the one that is read is not.
+/// The error for a file with another schema.
 pub(crate) fn other_schema(found: u64, read: u32) -> String {
     format!("it has schema {found}, but this knee reads {read}; use the knee that wrote it")
 }

@@ -1,9 +1,9 @@
-//! A capture: what one sampling came to, as it is kept in a file.
+//! A capture: the result of one sampling, and its file.
 //!
-//! Functions are kept by name, and stacks as a tree: each node is a function, called by the one of its
-//! parent. So a capture is as large as its distinct stacks, however long the sampling was.
+//! Functions are stored by name, and stacks as a tree: each node is a function that its parent's function
+//! calls. The size of a capture grows with its distinct stacks, not with the duration of the sampling.
 //!
-//! The file is JSON (`schemas/capture.schema.json`), and a reader needs nothing but it.
+//! The file is JSON (`schemas/capture.schema.json`) and needs no other file to be read.
 
 mod file;
 mod stacks;
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 pub use file::CaptureError;
 pub(crate) use file::other_schema;
-pub use stacks::{About, Stacks};
+pub use stacks::Stacks;
 
 /// The version of the file format that this knee writes and reads.
 pub const SCHEMA: u32 = 1;
 
 /// The result of one sampling.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capture {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -60,7 +60,7 @@ pub struct Machine {
 }
 
 /// The clock that triggers samples.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Clock {
     /// The event, as `perf list` calls it: `cycles`, `cpu-clock`.
     pub event: String,
@@ -74,7 +74,7 @@ pub struct Clock {
 }
 
 /// What weights count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Nanoseconds of CPU time.
@@ -82,6 +82,7 @@ pub enum Unit {
     /// Cycles of a CPU.
     Cycles,
     /// Other events, or samples if the file does not specify the event.
+    #[default]
     Events,
 }
 
@@ -161,7 +162,7 @@ pub struct Count {
 }
 
 impl Function {
-    /// A function of which only the name is known.
+    /// A function with only a name.
     pub fn new(name: impl Into<String>, kind: Kind) -> Function {
         Function { name: name.into(), module: None, kind, inlined: false }
     }
@@ -178,7 +179,7 @@ impl Capture {
         self.counts.iter().map(|count| count.weight).sum()
     }
 
-    /// The functions of a stack, from the innermost to the outermost, by their places.
+    /// The functions of a stack, by index, from the innermost to the outermost.
     pub fn functions_of(&self, stack: Option<u32>) -> impl Iterator<Item = u32> + '_ {
         let mut next = stack;
         std::iter::from_fn(move || {

@@ -3,23 +3,6 @@ use snapbox::assert_data_eq;
 
 use super::*;
 
-fn about() -> About {
-    About {
-        title: "a test".into(),
-        machine: Machine::default(),
-        clock: Clock {
-            event: "cpu-clock".into(),
-            unit: Unit::Nanoseconds,
-            frequency: Some(997),
-            user_only: false,
-        },
-        seconds: Some(1.5),
-        cpu_seconds: None,
-        work: None,
-        losses: Losses::default(),
-    }
-}
-
 fn function(name: &str) -> Function {
     Function { module: Some("/bin/x".into()), ..Function::new(name, Kind::User) }
 }
@@ -30,8 +13,18 @@ fn small() -> Capture {
     stacks.add("x", [&main, &work], 2, 20);
     stacks.add("x", [&main], 1, 10);
     stacks.add("x", [&main, &work], 1, 10);
-    stacks.add("y", [], 1, 5);
-    stacks.finish(about())
+    stacks.add("y", None::<&Function>, 1, 5);
+    Capture {
+        title: "a test".into(),
+        clock: Clock {
+            event: "cpu-clock".into(),
+            unit: Unit::Nanoseconds,
+            frequency: Some(997),
+            user_only: false,
+        },
+        seconds: Some(1.5),
+        ..stacks.finish()
+    }
 }
 
 #[test]
@@ -49,7 +42,7 @@ fn equal_stacks_are_counted_together() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn a_capture_is_read_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("capture.json");
     std::fs::write(&path, small().to_json()).unwrap();
@@ -57,7 +50,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn damage_is_named() {
+fn damage_is_reported() {
     let reason = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut value = serde_json::to_value(small()).unwrap();
         change(&mut value);
@@ -92,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn no_cut_makes_the_reader_panic(at in 0_usize..2000, byte in any::<u8>()) {
+    fn no_damaged_byte_makes_the_reader_panic(at in 0_usize..2000, byte in any::<u8>()) {
         let mut text = serde_json::to_vec(&small()).unwrap();
         let at = at % text.len();
         text[at] = byte;

@@ -5,15 +5,16 @@
 //!    12.0 ns    324.0 ns  +312.0 ns ±  8.1 *    +340.2 ns ±  8.3 *    native_queued_spin_lock_slowpath
 //! ```
 //!
-//! A star marks what exceeds the sampling error.
+//! A star marks differences beyond the sampling error.
 
 use knee_host::text::{Cell, Column, Table};
 
 use super::{Diff, Difference, FALSE_SHARE, Measure};
 
-/// The table, of at most so many rows. A line below it counts the others.
+/// The table, of at most `most` rows. A line below it counts the others.
 pub fn table(diff: &Diff, most: usize) -> Table {
     let Diff { measure, whole: (before, after), rows } = diff;
+    let (factor, unit) = measure.unit();
     let mut table = Table::new(vec![
         Column::right("before").drops(2),
         Column::right("after").drops(2),
@@ -22,19 +23,23 @@ pub fn table(diff: &Diff, most: usize) -> Table {
         Column::left("function"),
     ]);
     if *measure != Measure::Share {
-        let unit = unit(*measure);
         table.text(format!(
             "Cost of an iteration: {before:.1}{unit} before, {after:.1}{unit} after."
         ));
     }
     table.titles();
+    let side = |value| format!("{:.1}{unit}", factor * value);
+    let change = |difference: &Difference| {
+        let (change, error) = (factor * difference.change(), factor * difference.error);
+        let mark = if difference.is_real { " *" } else { "" };
+        format!("{change:+.1}{unit} ± {error:.1}{mark}")
+    };
     for row in rows.iter().take(most) {
-        let side = |value| format!("{:.1}{}", number(*measure, value), unit(*measure));
         let cells = [
             side(row.own.before),
             side(row.own.after),
-            change(*measure, &row.own),
-            change(*measure, &row.total),
+            change(&row.own),
+            change(&row.total),
             row.name.clone(),
         ];
         table.row(cells.map(Cell::from).to_vec());
@@ -52,27 +57,4 @@ pub fn table(diff: &Diff, most: usize) -> Table {
         ));
     }
     table
-}
-
-/// Shares as percents.
-fn number(measure: Measure, value: f64) -> f64 {
-    match measure {
-        Measure::Share => 100.0 * value,
-        _ => value,
-    }
-}
-
-/// With a space in front, except for per cent.
-fn unit(measure: Measure) -> &'static str {
-    match measure {
-        Measure::Share => "%",
-        Measure::NanosecondsPerIteration => " ns",
-        Measure::CyclesPerIteration => " cycles",
-    }
-}
-
-fn change(measure: Measure, difference: &Difference) -> String {
-    let (change, error) = (number(measure, difference.change()), number(measure, difference.error));
-    let mark = if difference.is_real { " *" } else { "" };
-    format!("{change:+.1}{} ± {error:.1}{mark}", unit(measure))
 }

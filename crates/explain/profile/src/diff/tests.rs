@@ -3,10 +3,10 @@ use snapbox::{assert_data_eq, str};
 
 use super::*;
 use crate::capture::{Function, Stacks};
-use crate::view::example::{about, dearer, example, with_work};
+use crate::view::fixture::{captured, dearer, example, with_work};
 
 #[test]
-fn shares_are_compared_where_work_is_unknown() {
+fn shares_are_compared_if_the_work_is_unknown() {
     assert_data_eq!(
         table(&diff(&example(), &dearer()), 5).to_string(),
         str![[r#"
@@ -23,9 +23,9 @@ before  after  self            total           function
     );
 }
 
-/// `copy_page` takes twice as long and the rest as long as before, whatever the shares say.
+/// `copy_page` takes twice as long, and the other functions as long as before, although their shares change.
 #[test]
-fn cost_per_iteration_is_compared_where_work_is_known() {
+fn costs_per_iteration_are_compared_if_the_work_is_known() {
     let (before, mut after) = (with_work(example(), 10_000), with_work(dearer(), 10_000));
     after.cpu_seconds = Some(1.25);
     let diff = diff(&before, &after);
@@ -58,15 +58,15 @@ fn a_capture_does_not_differ_from_itself() {
 }
 
 #[test]
-fn a_function_that_is_new_has_nothing_before() {
+fn a_new_function_has_no_cost_before() {
     let mut stacks = Stacks::default();
     stacks.add("prog", [&Function::new("new", Kind::User)], 1000, 1000);
-    let diff = diff(&example(), &stacks.finish(about()));
+    let diff = diff(&example(), &captured(stacks));
     let new = diff.rows.iter().find(|row| row.name == "new").unwrap();
     assert_eq!((new.own.before, new.own.after, new.own.is_real), (0.0, 1.0, true));
 }
 
-/// The textbook's two proportions: 60 of 200 and 90 of 200 have z = 3.098, p = 0.00195.
+/// A textbook example: 60 of 200 and 90 of 200 have z = 3.098, p = 0.00195.
 #[test]
 fn the_test_is_that_of_two_proportions() {
     let scale = Scale {
@@ -94,9 +94,9 @@ fn the_test_of_costs_is_that_of_two_rates() {
     assert!((difference.p - erfc(z / 2.0_f64.sqrt())).abs() < 1e-12);
 }
 
-/// What all samples have is what was counted: no sample can say otherwise.
+/// A function in all samples has the whole measured CPU time, without sampling error.
 #[test]
-fn counts_have_no_sampling_error() {
+fn measured_cpu_time_has_no_sampling_error() {
     let measure = Measure::NanosecondsPerIteration;
     let scale =
         Scale { measure, whole: (1000.0, 1500.0), is_whole_known: true, samples: (100, 80) };
@@ -106,7 +106,7 @@ fn counts_have_no_sampling_error() {
 }
 
 proptest! {
-    /// Captures of one population: the marked functions are few.
+    /// In two captures of one population, few functions are marked.
     #[test]
     fn chance_alone_is_rarely_marked(seed in any::<u64>()) {
         let sample = |mut state: u64| {
@@ -117,7 +117,7 @@ proptest! {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 stacks.add("p", [&functions[(state >> 33) as usize % 100]], 1, 1);
             }
-            stacks.finish(about())
+            captured(stacks)
         };
         let diff = diff(&sample(seed), &sample(!seed));
         let marked = diff.rows.iter().filter(|row| row.own.is_real).count();

@@ -1,22 +1,22 @@
-//! Through whom a function's cost grew.
+//! The callers through which a function's cost grew.
 
 use std::collections::HashMap;
 
 use crate::capture::{Capture, Kind};
 
-/// Callers that are named, from the nearest outward: past a lock's own functions to who takes it.
+/// Maximum callers to report: enough to pass a lock's own functions and reach its user.
 const MOST: usize = 4;
 
 /// A function by name and kind.
 type Name<'a> = (&'a str, Kind);
 
-/// Costs by function and the callers of it, nearest first.
+/// Growth of each function by its callers, nearest first.
 pub(super) struct Callers<'a> {
     growth: HashMap<Name<'a>, Vec<(Vec<Name<'a>>, f64)>>,
 }
 
 impl<'a> Callers<'a> {
-    /// `whole` is what all samples of each capture come to.
+    /// `whole` is the cost of all samples of each capture.
     pub(super) fn of(before: &'a Capture, after: &'a Capture, whole: (f64, f64)) -> Callers<'a> {
         let mut paths: HashMap<(Name<'a>, Vec<Name<'a>>), f64> = HashMap::new();
         for (capture, whole) in [(before, -whole.0), (after, whole.1)] {
@@ -39,7 +39,7 @@ impl<'a> Callers<'a> {
         Callers { growth }
     }
 
-    /// The callers through whom it grew most: at each step the one that has most of it.
+    /// The callers through which a function grew most: at each step the caller with the largest growth.
     pub(super) fn of_growth(&self, name: &str, kind: Kind) -> Vec<String> {
         let Some(paths) = self.growth.get(&(name, kind)) else { return Vec::new() };
         let mut left: Vec<&(Vec<Name<'a>>, f64)> = paths.iter().collect();

@@ -1,4 +1,4 @@
-//! The table of what grows.
+//! The table of growing functions.
 //!
 //! ```text
 //! mmap1                            1 task    2 tasks
@@ -17,7 +17,7 @@ use knee_host::text::{Cell, Column, Table};
 use super::{Growth, Row};
 use crate::diff::Measure;
 
-/// The table, of at most so many functions. Its last line counts the others.
+/// The table, of at most `most` functions. Its last line counts the others.
 pub fn table(growth: &Growth, most: usize) -> Table {
     let Growth { testcase, points, rows, .. } = growth;
     let counts = points.iter().enumerate();

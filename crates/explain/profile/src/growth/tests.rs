@@ -2,9 +2,9 @@ use knee_results::{CaseId, Mode, PointId};
 use snapbox::{assert_data_eq, str};
 
 use super::*;
-use crate::capture::{About, Clock, Function, Losses, Machine, Stacks, Unit, Work};
+use crate::capture::{Clock, Function, Stacks, Unit, Work};
 
-/// A capture of so many tasks; samples of a millisecond by stack, from the outermost function.
+/// A capture of `tasks` tasks. Stacks are from the outermost function; a sample is a millisecond.
 fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
     let mut collected = Stacks::default();
     for (names, samples) in stacks {
@@ -14,9 +14,8 @@ fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
     }
     let all: u64 = stacks.iter().map(|stack| stack.1).sum();
     let mode = Mode::Threads;
-    collected.finish(About {
+    Capture {
         title: "mmap1".into(),
-        machine: Machine::default(),
         clock: Clock {
             event: "cpu-clock".into(),
             unit: Unit::Nanoseconds,
@@ -26,8 +25,8 @@ fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
         seconds: Some(1.0),
         cpu_seconds: Some(all as f64 / 1e3),
         work: Some(Work { point: PointId { case: CaseId::new("mmap1"), mode, tasks }, iterations }),
-        losses: Losses::default(),
-    })
+        ..collected.finish()
+    }
 }
 
 fn example() -> [Capture; 2] {
@@ -50,7 +49,7 @@ fn example() -> [Capture; 2] {
 }
 
 #[test]
-fn what_costs_more_for_each_iteration_grew() {
+fn a_function_that_costs_more_per_iteration_grew() {
     let growth = growth(&example()).unwrap();
     let grew: Vec<&Row> = growth.grew().collect();
     assert_eq!(grew.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["spin"]);
@@ -65,7 +64,7 @@ fn what_costs_more_for_each_iteration_grew() {
 }
 
 #[test]
-fn the_table_is_read_from_the_top() {
+fn the_table_lists_the_largest_growth_first() {
     let growth = growth(&example()).unwrap();
     assert_data_eq!(
         table(&growth, 10).to_string(),
@@ -85,7 +84,7 @@ self growth                              function
 }
 
 #[test]
-fn captures_that_do_not_belong_together_are_refused() {
+fn captures_of_different_targets_are_refused() {
     let [one, two] = example();
     assert_eq!(growth(std::slice::from_ref(&one)), Err(GrowthError::TooFew));
     assert_eq!(growth(&[one.clone(), one.clone()]), Err(GrowthError::Twice { tasks: 1 }));

@@ -4,69 +4,54 @@
 //! program;main;work;read_[k] 12
 //! ```
 //!
-//! A line is the program, its functions from the outermost inwards, and how often that stack was
-//! seen. A function may end with `_[k]` for the kernel, `_[i]` for inlined, `_[j]` for code of a JIT
+//! A line contains the program, its functions from the outermost to the innermost, and the count of
+//! that stack. A function may end with `_[k]` for the kernel, `_[i]` for inlined, `_[j]` for code of a JIT
 //! compiler.
 //!
-//! The format does not say what its numbers count. They are taken for samples; where they are
-//! nanoseconds or cycles, as inferno writes them for `perf`, sampling errors come out too small.
+//! The format does not specify what its numbers count. knee assumes samples. If they are nanoseconds or
+//! cycles, as inferno writes them for `perf`, knee reports sampling errors that are too small.
 
 use std::io::{self, BufRead};
 
-use crate::capture::{About, Capture, Clock, Function, Kind, Losses, Machine, Stacks, Unit};
+use crate::capture::{Capture, Clock, Function, Kind, Losses, Stacks};
 
 /// Reads folded stacks.
 ///
-/// Lines without a number at their end are left out and counted in [`Losses::unreadable`]; so is the
-/// last one if it has no end, as its number may be cut.
+/// Lines that do not end in a number are skipped and counted in [`Losses::unreadable`]. So is a last line
+/// without a newline, because its number may be truncated.
 ///
 /// # Errors
-/// Those of reading.
+/// The reader fails.
 pub fn folded(mut reader: impl BufRead, title: &str) -> io::Result<Capture> {
     let mut stacks = Stacks::default();
     let mut losses = Losses::default();
     let mut sum = 0_u64;
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line)? != 0 {
-        let content = line.trim_ascii();
-        if !content.is_empty() && !content.starts_with(b"# ") {
+        let content = String::from_utf8_lossy(line.trim_ascii());
+        if !content.is_empty() && !content.starts_with("# ") {
             let is_whole = line.last() == Some(&b'\n');
-            let read = split_count(content).filter(|_| is_whole).and_then(|(stack, count)| {
+            let read = split_count(&content).filter(|_| is_whole).and_then(|(stack, count)| {
                 sum = sum.checked_add(count)?;
-                Some((String::from_utf8_lossy(stack), count))
+                Some((stack, count))
             });
             match read {
-                Some((stack, count)) => add(&mut stacks, &stack, count),
+                Some((stack, count)) => {
+                    let mut names = stack.split(';');
+                    let program = names.next().unwrap_or_default();
+                    stacks.add(program, names.map(function), count, count);
+                }
                 None => losses.unreadable += 1,
             }
         }
         line.clear();
     }
-    Ok(stacks.finish(About {
+    Ok(Capture {
         title: title.to_owned(),
-        machine: Machine::default(),
-        clock: Clock {
-            event: "samples".to_owned(),
-            unit: Unit::Events,
-            frequency: None,
-            user_only: false,
-        },
-        seconds: None,
-        cpu_seconds: None,
-        work: None,
+        clock: Clock { event: "samples".to_owned(), ..Clock::default() },
         losses,
-    }))
-}
-
-fn add(stacks: &mut Stacks, stack: &str, count: u64) {
-    let mut names = stack.split(';');
-    let program = stacks.program(names.next().unwrap_or_default());
-    let mut node = None;
-    for name in names {
-        let function = stacks.function(&function(name));
-        node = Some(stacks.node(node, function));
-    }
-    stacks.count(program, node, count, count);
+        ..stacks.finish()
+    })
 }
 
 fn function(name: &str) -> Function {
@@ -79,14 +64,12 @@ fn function(name: &str) -> Function {
     }
 }
 
-/// Stack and count of a line. A count of a part of a sample, as scaled ones may be, loses the part.
-fn split_count(line: &[u8]) -> Option<(&[u8], u64)> {
-    let space = line.iter().rposition(|byte| *byte == b' ')?;
-    let number = std::str::from_utf8(&line[space + 1..]).ok()?;
+/// Stack and count of a line. The fraction of a scaled count is dropped.
+fn split_count(line: &str) -> Option<(&str, u64)> {
+    let (stack, number) = line.rsplit_once(' ')?;
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    let is_number =
-        !whole.is_empty() && (whole.bytes().chain(part.bytes())).all(|b| b.is_ascii_digit());
-    let stack = line[..space].trim_ascii();
+    let is_number = whole.bytes().chain(part.bytes()).all(|byte| byte.is_ascii_digit());
+    let stack = stack.trim_ascii();
     (is_number && !stack.is_empty()).then(|| Some((stack, whole.parse().ok()?))).flatten()
 }
 

@@ -1,13 +1,13 @@
-//! Captures that other tools have taken.
+//! Captures of other tools.
 //!
-//! | file | what it is |
+//! | module | input |
 //! | --- | --- |
 //! | [`mod@perf_data`] | the file of `perf record` |
 //! | [`mod@script`] | what `perf script` prints |
 //! | [`mod@folded`] | folded stacks: `program;outer;inner 12` |
 //!
-//! What cannot be read is left out and counted in [`Losses::unreadable`](crate::capture::Losses):
-//! a text that ends in the middle still shows where the time went.
+//! Unreadable parts are skipped and counted in [`Losses::unreadable`](crate::capture::Losses), so that a
+//! truncated text still shows where the time went.
 
 pub mod folded;
 pub mod perf_data;
@@ -15,7 +15,7 @@ mod rust_name;
 pub mod script;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 pub use folded::folded;
@@ -24,38 +24,33 @@ pub use script::script;
 
 use crate::capture::{Capture, CaptureError};
 
-/// Reads a capture of any of these kinds, or one of ours; `-` is standard input, where perf.data is
-/// not read from.
+/// Reads a capture of any of these kinds, or one of knee's own. `-` is standard input, from which
+/// perf.data cannot be read.
 ///
 /// # Errors
-/// [`CaptureError`] says what is wrong, and what to do.
+/// [`CaptureError`] states what is wrong and what to do.
 pub fn open(path: &Path) -> Result<Capture, CaptureError> {
     let failed = |error| CaptureError::File { path: path.to_owned(), error };
     let wrong = |reason| CaptureError::Content { path: path.to_owned(), reason };
-    let title = path.display().to_string();
     if path == Path::new("-") {
-        let mut reader = BufReader::new(io::stdin());
-        if reader.fill_buf().map_err(failed)?.starts_with(b"{") {
-            let mut all = Vec::new();
-            reader.read_to_end(&mut all).map_err(failed)?;
-            return Capture::parse(&all).map_err(wrong);
-        }
-        return text(reader, "standard input").map_err(failed)?.map_err(wrong);
+        return text(io::stdin().lock(), "standard input").map_err(failed)?.map_err(wrong);
     }
-    let mut file = File::open(path).map_err(failed)?;
-    let mut start = [0; perf_data::MAGIC.len()];
-    let length = file.read(&mut start).map_err(failed)?;
-    file.rewind().map_err(failed)?;
-    match &start[..length] {
-        perf_data::MAGIC => perf_data(file, &title).map_err(wrong),
-        [b'{', ..] => Capture::open(path),
-        _ => text(BufReader::new(file), &title).map_err(failed)?.map_err(wrong),
+    let title = path.display().to_string();
+    let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+    if reader.fill_buf().map_err(failed)?.starts_with(perf_data::MAGIC) {
+        return perf_data(reader.into_inner(), &title).map_err(wrong);
     }
+    text(reader, &title).map_err(failed)?.map_err(wrong)
 }
 
-/// Text of either kind: a line of folded stacks ends in a number, the first line of a sample of
-/// perf script in a colon.
+/// Reads text of any kind. JSON begins with a brace. A line of folded stacks ends in a number, the first
+/// line of a perf script sample in a colon.
 fn text(mut reader: impl BufRead, title: &str) -> io::Result<Result<Capture, String>> {
+    if reader.fill_buf()?.starts_with(b"{") {
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all)?;
+        return Ok(Capture::parse(&all));
+    }
     let mut head = Vec::new();
     while reader.read_until(b'\n', &mut head)? > 0 {
         let line = head.split(|byte| *byte == b'\n').rev().nth(1).unwrap_or(&head).trim_ascii();

@@ -1,15 +1,14 @@
 //! Files of `perf record`: `perf.data`.
 //!
-//! What they hold are addresses. Names come from this machine: those of programs and libraries from the
-//! files of the same paths, those of the kernel from `/proc/kallsyms` if it is the same release, moved as
-//! far as the kernel has moved since.
+//! They contain addresses. Names come from this machine: those of programs and libraries from the files at
+//! the same paths, those of the kernel from `/proc/kallsyms` if it is the same release. Kernel addresses
+//! are shifted by the distance between the two boots.
 //!
 //! Source: `tools/perf/Documentation/perf.data-file-format.txt`.
 
-mod mended;
+mod repair;
 
 use std::fs::File;
-use std::io::BufReader;
 
 use linux_perf_data::linux_perf_event_reader::constants::PERF_RECORD_MISC_MMAP_BUILD_ID;
 use linux_perf_data::{PerfFile, PerfFileReader, PerfFileRecord};
@@ -18,20 +17,22 @@ use linux_perf_event_reader::{
     SampleFormat, SamplingPolicy, SoftwareCounterType,
 };
 
-use mended::Mended;
+use repair::repaired;
 
-use crate::capture::{About, Capture, Clock, Losses, Machine, Unit};
+use crate::capture::{Capture, Clock, Machine, Unit};
 use crate::kernel_symbols::KernelSymbols;
 use crate::records::Records;
 
-/// What a file begins with.
+/// The first bytes of a file.
 pub const MAGIC: &[u8] = b"PERFILE2";
 
-/// Reads a file of `perf record`: samples of one event, the first that was sampled.
+/// Reads a file of `perf record`: the samples of its first sampled event.
+///
+/// The whole records of a truncated file are read, and counted as incomplete in
+/// [`Losses::unreadable`](crate::capture::Losses::unreadable).
 ///
 /// # Errors
-/// In words: why it cannot be read. Of a file that ends in the middle, what is whole is read, and
-/// [`Losses::unreadable`] says that something is missing.
+/// The reason why the file cannot be read.
 pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
     let unreadable = |error: &dyn std::fmt::Display| {
         format!(
@@ -39,24 +40,23 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
              profile show -"
         )
     };
-    let mended = Mended::of(file).map_err(|error| unreadable(&error))?;
-    let is_cut = mended.is_cut();
+    let (content, is_cut) = repaired(&file).map_err(|error| unreadable(&error))?;
     let PerfFileReader { perf_file: mut file, record_iter: mut records_of } =
-        PerfFileReader::parse_file(BufReader::new(mended)).map_err(|error| unreadable(&error))?;
+        PerfFileReader::parse_file(content).map_err(|error| unreadable(&error))?;
     let Some(event) =
         file.event_attributes().iter().position(|event| is_sampled(event.attributes()))
     else {
         return Err("it has no samples; record them with perf record -g".to_owned());
     };
     let mut records = Records::new(kernel_symbols(&file));
-    records.losses().unreadable += u64::from(is_cut);
+    records.losses.unreadable += u64::from(is_cut);
     let mut times: Option<(u64, u64)> = None;
     loop {
         let record = match records_of.next_record(&mut file) {
             Ok(Some(record)) => record,
             Ok(None) => break,
             Err(_) => {
-                records.losses().unreadable += 1;
+                records.losses.unreadable += 1;
                 break;
             }
         };
@@ -72,28 +72,27 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
         take(&mut records, &record);
     }
     let (stacks, losses) = records.finish();
-    let about = about(&file, event, title, losses);
     let seconds = times.map(|(first, last)| (last - first) as f64 / 1e9);
-    Ok(stacks.finish(About { seconds, ..about }))
+    Ok(Capture { seconds, losses, ..about(&file, event, title, stacks.finish()) })
 }
 
 fn take(records: &mut Records, record: &RawEventRecord<'_>) {
     match has_sane_lengths(record).then(|| record.parse()) {
         Some(Ok(parsed)) => {
             if record.record_type == RecordType::LOST_SAMPLES {
-                records.losses().lost += number(record, 0).unwrap_or(0);
+                records.losses.lost += number(record, 0).unwrap_or(0);
             }
             records.take(parsed);
         }
-        _ => records.losses().unreadable += 1,
+        _ => records.losses.unreadable += 1,
     }
 }
 
-/// Whether a record is as long as it says of itself: its parser believes that.
+/// Whether the lengths in a record fit into it. Its parser does not check them.
 fn has_sane_lengths(record: &RawEventRecord<'_>) -> bool {
     let is_with_build_id = record.misc & PERF_RECORD_MISC_MMAP_BUILD_ID != 0;
     match record.record_type {
-        // Behind process and thread, address, length and offset.
+        // After process, thread, address, length and offset.
         RecordType::MMAP2 if is_with_build_id => {
             number(record, 32).is_some_and(|length| length & 0xff <= 20)
         }
@@ -119,7 +118,7 @@ fn has_sane_lengths(record: &RawEventRecord<'_>) -> bool {
     }
 }
 
-/// The number at a place of a record.
+/// The 64-bit number at an offset of a record.
 fn number(record: &RawEventRecord<'_>, at: usize) -> Option<u64> {
     let bytes = record.data.get(at..at + 8)?;
     let bytes = bytes.as_slice().as_ref().try_into().ok()?;
@@ -134,7 +133,7 @@ fn is_sampled(attr: &PerfEventAttr) -> bool {
     !is_dummy && !matches!(attr.sampling_policy, SamplingPolicy::NoSampling)
 }
 
-/// Only a kernel of the same release has the same functions.
+/// The symbols of the running kernel, if the file comes from the same release.
 fn kernel_symbols(file: &PerfFile) -> Option<KernelSymbols> {
     let here = rustix::system::uname();
     let release = file.os_release().ok().flatten()?;
@@ -142,7 +141,8 @@ fn kernel_symbols(file: &PerfFile) -> Option<KernelSymbols> {
     if is_same { KernelSymbols::of_running() } else { None }
 }
 
-fn about(file: &PerfFile, event: usize, title: &str, losses: Losses) -> About {
+/// The capture, with the title, machine and clock that the file states.
+fn about(file: &PerfFile, event: usize, title: &str, capture: Capture) -> Capture {
     let of_event = &file.event_attributes()[event];
     let attr = of_event.attributes();
     let unit = match attr.type_ {
@@ -158,7 +158,7 @@ fn about(file: &PerfFile, event: usize, title: &str, losses: Losses) -> About {
     };
     let release = file.os_release().ok().flatten();
     let command = file.cmdline().ok().flatten().map(|words| words.join(" "));
-    About {
+    Capture {
         title: command.unwrap_or_else(|| title.to_owned()),
         machine: Machine {
             kernel: release.map_or(String::new(), |release| format!("Linux {release}")),
@@ -171,10 +171,7 @@ fn about(file: &PerfFile, event: usize, title: &str, losses: Losses) -> About {
             frequency,
             user_only: false,
         },
-        seconds: None,
-        cpu_seconds: None,
-        work: None,
-        losses,
+        ..capture
     }
 }
 

@@ -1,13 +1,13 @@
-//! Names of Rust's old mangling, of which `perf` undoes only the outer part.
+//! Names in Rust's legacy mangling, which `perf` demangles only in part.
 
 use std::borrow::Cow;
 
 /// `::h` and 16 digits.
 const HASH: usize = 19;
 
-/// `_$LT$std..fs..ReadDir$GT$::next::hc14f1750ca79129b` is `<std::fs::ReadDir>::next`. Names
-/// without that hash at their end are left as they are.
-pub(super) fn whole(name: &str) -> Cow<'_, str> {
+/// `_$LT$std..fs..ReadDir$GT$::next::hc14f1750ca79129b` becomes `<std::fs::ReadDir>::next`. Names that do not
+/// end in such a hash stay unchanged.
+pub(super) fn demangled(name: &str) -> Cow<'_, str> {
     let Some((path, hash)) = name.len().checked_sub(HASH).and_then(|at| name.split_at_checked(at))
     else {
         return Cow::Borrowed(name);
@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_are_made_whole() {
+    fn partly_demangled_names_are_demangled() {
         let cases = [
             ("std::fs::File::open::hb90e1c1c787080f0", "std::fs::File::open"),
             (
@@ -81,14 +81,14 @@ mod tests {
             ("a$NO$b::h6e849b55a66fcd85", "a$NO$b"),
         ];
         for (name, expected) in cases {
-            assert_eq!(whole(name), expected);
+            assert_eq!(demangled(name), expected);
         }
     }
 
     proptest! {
         #[test]
-        fn no_name_makes_it_panic(name in "[a$.u7dLT_é]{0,30}(::h[0-9a-f]{16})?") {
-            whole(&name);
+        fn no_name_makes_the_demangler_panic(name in "[a$.u7dLT_é]{0,30}(::h[0-9a-f]{16})?") {
+            demangled(&name);
         }
     }
 }

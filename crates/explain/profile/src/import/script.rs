@@ -1,4 +1,4 @@
-//! What `perf script` prints.
+//! The output of `perf script`.
 //!
 //! ```text
 //! # cmdline : /usr/bin/perf record -g ./prog             with --header
@@ -9,20 +9,23 @@
 //!
 //! ```
 //!
-//! A sample is a line that says who, when and of which event, then its stack from the innermost
-//! function outwards, then an empty line. Process, CPU, time and period may be missing (`-F`); a
-//! sample without call graph has its one function on the first line. A name of a program may hold
-//! spaces and numbers: the process number is the first number that a CPU or a time follows.
+//! A sample is a line with its process, time and event, then its stack from the innermost function to
+//! the outermost, then an empty line. Process, CPU, time and period may be missing (`-F`). A sample
+//! without a call graph has its only function on the first line. A program name may contain spaces and
+//! numbers, so the process ID is the first number before a CPU or a time.
 //!
-//! The rules are those of `stackcollapse-perf.pl` and of inferno's `collapse::perf`, with these
-//! differences, all on texts which those misread: a module's path may hold spaces and `(deleted)`;
-//! `a->b` is an inlined Java method only in code of a JIT compiler, as C++ has `operator->`; what is
-//! in `[vdso]` is not the kernel; a tracepoint's fields are not taken for a stack.
+//! The rules are those of `stackcollapse-perf.pl` and of inferno's `collapse::perf`, except for text that
+//! these misread:
 //!
-//! Only one event is read, as samples of two do not add up.
+//! * A module's path may contain spaces and `(deleted)`.
+//! * `a->b` is an inlined Java method only in code of a JIT compiler, because C++ has `operator->`.
+//! * Code in `[vdso]` is not kernel code.
+//! * The fields of a tracepoint are not a stack.
 //!
-//! A line of a stack is worked out once for all its occurrences. What is held grows with distinct
-//! addresses and stacks, whatever the length of the text.
+//! Only one event is read, because samples of two events do not add up.
+//!
+//! Each distinct stack line is parsed once. Memory grows with distinct addresses and stacks, not with the
+//! length of the text.
 
 mod first_line;
 mod frame;
@@ -33,13 +36,15 @@ use first_line::FirstLine;
 use foldhash::HashMap;
 use frame::Frame;
 
-use crate::capture::{About, Capture, Clock, Losses, Machine, Stacks, Unit};
+use crate::capture::{Capture, Clock, Losses, Machine, Stacks, Unit};
 
-/// Reads what `perf script` prints: samples of one event, the one that comes first.
+/// Reads the output of `perf script`: the samples of its first event.
+///
+/// Text that does not come from perf has no samples. [`Losses::unreadable`] counts the lines that were not
+/// understood.
 ///
 /// # Errors
-/// Those of reading. Text that is none of perf's is no error: it has no samples, and
-/// [`Losses::unreadable`] says how many lines were not understood.
+/// The reader fails.
 pub fn script(reader: impl BufRead, title: &str) -> io::Result<Capture> {
     let mut text = Text::default();
     text.read(reader)?;
@@ -49,14 +54,13 @@ pub fn script(reader: impl BufRead, title: &str) -> io::Result<Capture> {
 #[derive(Default)]
 struct Text {
     stacks: Stacks,
-    /// Lines of stacks, as they are, to a range of `functions`: more than one where a JIT compiler
-    /// has named inlined methods in it.
-    frames: HashMap<Box<[u8]>, (u32, u32)>,
-    functions: Vec<u32>,
-    event: Option<Vec<u8>>,
+    /// The functions of each distinct stack line, from the innermost to the outermost. A line has several
+    /// functions if a JIT compiler named inlined methods in it.
+    frames: HashMap<Box<str>, Box<[u32]>>,
+    event: Option<String>,
     sample: Option<Sample>,
-    /// The sample's functions, as ranges of `functions`, from the innermost outwards.
-    stack: Vec<(u32, u32)>,
+    /// The sample's functions, from the innermost to the outermost.
+    stack: Vec<u32>,
     /// Lines of the sample's stack, readable or not.
     lines: u64,
     weight: u64,
@@ -84,36 +88,38 @@ impl Text {
             }
             let content = line.trim_ascii_end();
             if line.last() != Some(&b'\n') && !content.is_empty() {
-                // The line may be the beginning of a longer one, and of its stack the rest is
-                // missing.
+                // The line may be truncated, and the rest of its stack is missing.
                 self.losses.unreadable += 1;
                 return Ok(());
             }
-            match content {
-                [] => self.end_sample(),
-                [b'#', header @ ..] => self.header(header),
-                _ if self.sample.is_none() => self.first_line(content),
-                // Samples of a tracepoint without call graph have no empty line between them.
-                [byte, ..] if *byte != b'\t' && FirstLine::parse(content).is_some() => {
-                    self.end_sample();
-                    self.first_line(content);
-                }
-                frame => self.frame(frame),
+            let content = &*String::from_utf8_lossy(content);
+            if content.is_empty() {
+                self.end_sample();
+            } else if let Some(header) = content.strip_prefix('#') {
+                self.header(header);
+            } else if self.sample.is_none() {
+                self.first_line(content);
+            } else if !content.starts_with('\t') && FirstLine::parse(content).is_some() {
+                // No empty line separates samples of a tracepoint without a call graph.
+                self.end_sample();
+                self.first_line(content);
+            } else {
+                self.frame(content);
             }
         }
     }
 
-    fn first_line(&mut self, line: &[u8]) {
+    fn first_line(&mut self, line: &str) {
         let Some(first) = FirstLine::parse(line) else {
             self.losses.unreadable += 1;
             return;
         };
-        if let Some(record) = first.event.strip_prefix(b"PERF_RECORD_") {
+        if let Some(record) = first.event.strip_prefix("PERF_RECORD_") {
             self.losses.lost = self.losses.lost.saturating_add(lost(record));
             return;
         }
         let wanted = self.event.get_or_insert_with(|| first.event.to_owned());
-        let is_wanted = first.event == wanted.as_slice();
+        let is_wanted = first.event == wanted;
         if is_wanted {
             if let Some(time) = first.time {
                 let (begin, end) = self.times.unwrap_or((time, time));
@@ -122,7 +128,7 @@ impl Text {
             self.has_periods |= first.period.is_some();
         }
         let program = match is_wanted {
-            true => self.stacks.program(&String::from_utf8_lossy(first.program)),
+            true => self.stacks.program(first.program),
             false => 0,
         };
         self.sample = Some(Sample { program, period: first.period, is_wanted });
@@ -132,25 +138,20 @@ impl Text {
         }
     }
 
-    fn frame(&mut self, line: &[u8]) {
+    fn frame(&mut self, line: &str) {
         self.lines += 1;
         if self.sample.as_ref().is_some_and(|sample| !sample.is_wanted) {
             return;
         }
-        let place = match self.frames.get(line) {
-            Some(place) => *place,
-            None => {
-                let Some(frame) = Frame::parse(line) else { return };
-                let begin = self.functions.len() as u32;
-                for function in frame.functions() {
-                    self.functions.push(self.stacks.function(&function));
-                }
-                let place = (begin, self.functions.len() as u32);
-                self.frames.insert(line.into(), place);
-                place
-            }
-        };
-        self.stack.push(place);
+        if let Some(functions) = self.frames.get(line) {
+            self.stack.extend(functions);
+        } else if let Some(frame) = Frame::parse(line) {
+            let functions = frame.functions().into_iter().rev();
+            let functions: Box<[u32]> =
+                functions.map(|function| self.stacks.function(&function)).collect();
+            self.stack.extend(&functions);
+            self.frames.insert(line.into(), functions);
+        }
     }
 
     fn end_sample(&mut self) {
@@ -168,10 +169,8 @@ impl Text {
                 };
                 self.weight = sum;
                 let mut node = None;
-                for (begin, end) in self.stack.iter().rev() {
-                    for function in &self.functions[*begin as usize..*end as usize] {
-                        node = Some(self.stacks.node(node, *function));
-                    }
+                for function in self.stack.iter().rev() {
+                    node = Some(self.stacks.node(node, *function));
                 }
                 self.stacks.count(sample.program, node, 1, weight);
             }
@@ -179,9 +178,8 @@ impl Text {
         self.stack.clear();
     }
 
-    fn header(&mut self, line: &[u8]) {
-        let text = String::from_utf8_lossy(line);
-        let Some((name, value)) = text.split_once(':') else { return };
+    fn header(&mut self, line: &str) {
+        let Some((name, value)) = line.split_once(':') else { return };
         match name.trim() {
             "os release" => self.machine.kernel = format!("Linux {}", value.trim()),
             "nrcpus online" => self.machine.cpus = value.trim().parse().unwrap_or(0),
@@ -190,30 +188,27 @@ impl Text {
     }
 
     fn finish(self, title: &str) -> Capture {
-        let event = String::from_utf8_lossy(&self.event.unwrap_or_default()).into_owned();
+        let event = self.event.unwrap_or_default();
         let unit = match event.split(':').next().unwrap_or_default() {
             _ if !self.has_periods => Unit::Events,
             "cpu-clock" | "task-clock" => Unit::Nanoseconds,
             "cycles" | "cpu-cycles" => Unit::Cycles,
             _ => Unit::Events,
         };
-        let about = About {
+        Capture {
             title: title.to_owned(),
             machine: self.machine,
             clock: Clock { event, unit, frequency: None, user_only: false },
             seconds: self.times.map(|(begin, end)| end - begin),
-            cpu_seconds: None,
-            work: None,
             losses: self.losses,
-        };
-        self.stacks.finish(about)
+            ..self.stacks.finish()
+        }
     }
 }
 
-/// The samples that a record of lost ones stands for.
-fn lost(record: &[u8]) -> u64 {
-    let text = String::from_utf8_lossy(record);
-    let mut words = text.split_ascii_whitespace();
+/// The count of samples in a record of lost samples.
+fn lost(record: &str) -> u64 {
+    let mut words = record.split_ascii_whitespace();
     match words.next() {
         Some("LOST" | "LOST_SAMPLES") => {
             words.find_map(|word| word.parse().ok()).unwrap_or_default()

@@ -1,22 +1,24 @@
-//! From beginnings and ends to waits.
+//! Pairs begin and end records into waits.
 //!
-//! Both are of the thread that waits. A thread can wait for one lock within waiting for another: a mutex
-//! guards its own queue with a spin lock, and an interrupt takes locks whenever it comes. So a thread has a
-//! stack of waits, and an end is that of the innermost wait for the same lock.
+//! The waiting thread writes both records. Its waits can nest: a mutex guards its queue with a spin lock,
+//! and an interrupt may take locks at any time. Each thread therefore has a stack of waits, and an end
+//! record belongs to the innermost wait for the same lock.
 //!
 //! ```text
 //! begin mutex ─ begin spin ─ end spin ─ begin mutex (it sleeps now) ─ end mutex
 //! └──────────────────────────── one wait for the mutex ────────────────────────┘
 //! ```
 //!
-//! A wait whose end is unknown is left out: no number is larger than what was seen.
+//! A wait with an unknown end is left out, so that no duration is overestimated.
 
 use foldhash::HashMap;
+use foldhash::fast::RandomState;
+use indexmap::IndexMap;
 
 use super::Waits;
 use super::kinds::MUTEX;
 
-/// Who waits: a thread's number, and the CPU's for the idle one, which there is once for each.
+/// A waiting thread: its TID, and the CPU for the idle threads, which all have TID 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Thread {
     number: i32,
@@ -34,27 +36,27 @@ impl Thread {
 struct Open {
     lock: u64,
     flags: u32,
-    /// When it began, in nanoseconds.
+    /// The time of its begin, in nanoseconds.
     since: u64,
-    /// The place of its stack.
-    stack: u32,
+    /// The index of its stack.
+    stack: usize,
 }
 
-/// Collects waits: what it holds grows with distinct stacks and with threads, not with waits.
+/// Collects waits. Its size grows with distinct stacks and threads, not with waits.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
     open: HashMap<Thread, Vec<Open>>,
-    /// Places of stacks: flags, then addresses from the innermost.
-    stacks: HashMap<Box<[u64]>, u32>,
-    waits: Vec<Waits>,
+    /// Waits by stack: flags, then addresses from the innermost outward.
+    stacks: IndexMap<Box<[u64]>, Waits, RandomState>,
     key: Vec<u64>,
-    /// Beginnings so far.
-    seen: u64,
-    unmatched: u64,
+    /// Waits that have begun so far.
+    pub(crate) seen: u64,
+    /// Waits that are left out because a record is missing.
+    pub(crate) unmatched: u64,
 }
 
 impl Contention {
-    /// A thread begins to wait at a time, in nanoseconds. `stack` are addresses from the innermost.
+    /// A thread begins to wait at a time in nanoseconds. `stack` contains addresses from the innermost outward.
     pub(crate) fn begin(
         &mut self,
         thread: Thread,
@@ -65,8 +67,8 @@ impl Contention {
     ) {
         let open = self.open.entry(thread).or_default();
         if let Some(place) = open.iter().rposition(|open| open.lock == lock) {
-            // A mutex says so again when it has been watched in vain, and sleep begins: __mutex_lock_common
-            // of kernel/locking/mutex.c. Nobody waits for another kind of lock twice at once.
+            // A mutex has a second begin record when the thread stops spinning and sleeps: __mutex_lock_common
+            // in kernel/locking/mutex.c. No other kind of lock has two begin records for one wait.
             let goes_on = open[place].flags & flags & MUTEX != 0;
             let kept = place + usize::from(goes_on);
             self.unmatched += (open.len() - kept) as u64;
@@ -79,19 +81,14 @@ impl Contention {
         self.key.clear();
         self.key.push(flags.into());
         self.key.extend(stack);
-        let stack = match self.stacks.get(self.key.as_slice()) {
-            Some(stack) => *stack,
-            None => {
-                let stack = self.waits.len() as u32;
-                self.stacks.insert(self.key.as_slice().into(), stack);
-                self.waits.push(Waits::default());
-                stack
-            }
-        };
+        let known = self.stacks.get_index_of(self.key.as_slice());
+        let stack = known.unwrap_or_else(|| {
+            self.stacks.insert_full(self.key.as_slice().into(), Waits::default()).0
+        });
         open.push(Open { lock, flags, since: time, stack });
     }
 
-    /// A thread waits no more.
+    /// A thread ends a wait.
     pub(crate) fn end(&mut self, thread: Thread, lock: u64, time: u64) {
         let open = self.open.get_mut(&thread);
         let found = open.and_then(|open| Some((open.iter().rposition(|o| o.lock == lock)?, open)));
@@ -101,42 +98,32 @@ impl Contention {
         };
         self.unmatched += (open.len() - place - 1) as u64;
         let wait = &open[place];
-        self.waits[wait.stack as usize].add(time.saturating_sub(wait.since));
+        self.stacks[wait.stack].add(time.saturating_sub(wait.since));
         open.truncate(place);
     }
 
-    /// A thread is gone. Whoever waits does not go: its wait ended when nobody watched any more.
+    /// A thread has exited. Its open waits ended after the recording, because a waiting thread cannot exit.
     pub(crate) fn exit(&mut self, thread: Thread) {
         for open in self.open.remove(&thread).unwrap_or_default() {
-            self.waits[open.stack as usize].still_waiting += 1;
+            self.stacks[open.stack].still_waiting += 1;
         }
     }
 
-    /// Records were lost: whatever is open may have ended meanwhile, and have begun again.
+    /// Records were lost: open waits may have ended and begun again meanwhile.
     pub(crate) fn lost(&mut self) {
         self.unmatched += self.open.drain().map(|(_, open)| open.len() as u64).sum::<u64>();
     }
 
-    /// Waits that have begun so far.
-    pub(crate) fn seen(&self) -> u64 {
-        self.seen
-    }
-
-    /// Waits that are left out.
-    pub(crate) fn unmatched(&self) -> u64 {
-        self.unmatched
-    }
-
-    /// It is over: what has not ended waits still.
+    /// The recording is over: open waits have not ended.
     pub(crate) fn close(&mut self) {
         for open in self.open.drain().flat_map(|(_, open)| open) {
-            self.waits[open.stack as usize].still_waiting += 1;
+            self.stacks[open.stack].still_waiting += 1;
         }
     }
 
     /// Flags and addresses of each stack, and its waits.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = (&[u64], &Waits)> {
-        self.stacks.iter().map(|(key, place)| (&**key, &self.waits[*place as usize]))
+        self.stacks.iter().map(|(key, waits)| (&**key, waits))
     }
 }
 
@@ -162,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_from_its_beginning_to_its_end() {
+    fn a_wait_lasts_from_its_begin_to_its_end() {
         let mut contention = Contention::default();
         contention.begin(ONE, 0xa, WRITE, 100, [1, 2]);
         contention.begin(TWO, 0xa, WRITE, 110, [1, 2]);
         contention.end(ONE, 0xa, 150);
         contention.end(TWO, 0xa, 190);
         assert_eq!(of(&contention, WRITE), (2, 130, 80, 0));
-        assert_eq!((contention.stacks().count(), contention.unmatched()), (1, 0));
+        assert_eq!((contention.stacks().count(), contention.unmatched), (1, 0));
     }
 
     #[test]
@@ -186,47 +173,47 @@ mod tests {
     }
 
     #[test]
-    fn a_mutex_that_sleeps_after_it_spun_is_one_wait() {
+    fn spinning_and_sleeping_for_a_mutex_are_one_wait() {
         let mut contention = Contention::default();
         contention.begin(ONE, 0xa, MUTEX | SPIN, 100, [1]);
         contention.begin(ONE, 0xa, MUTEX, 150, [1]);
         contention.end(ONE, 0xa, 300);
         assert_eq!(of(&contention, MUTEX | SPIN), (1, 200, 200, 0));
-        assert_eq!((of(&contention, MUTEX).0, contention.unmatched()), (0, 0));
+        assert_eq!((of(&contention, MUTEX).0, contention.unmatched), (0, 0));
     }
 
     #[test]
-    fn a_wait_without_its_end_is_left_out() {
+    fn a_wait_without_an_end_is_left_out() {
         let mut contention = Contention::default();
         contention.begin(ONE, 0xa, SPIN, 100, [1]);
         contention.begin(ONE, 0xa, SPIN, 500, [1]);
         contention.end(ONE, 0xa, 510);
-        assert_eq!((of(&contention, SPIN), contention.unmatched()), ((1, 10, 10, 0), 1));
-        // The end of an inner one is missing: the outer one has ended, so it has too.
+        assert_eq!((of(&contention, SPIN), contention.unmatched), ((1, 10, 10, 0), 1));
+        // The end of the inner wait is missing. The end of the outer wait implies it.
         contention.begin(ONE, 0xa, WRITE, 600, [1]);
         contention.begin(ONE, 0xb, SPIN, 610, [1]);
         contention.end(ONE, 0xa, 700);
-        assert_eq!((of(&contention, WRITE), contention.unmatched()), ((1, 100, 100, 0), 2));
+        assert_eq!((of(&contention, WRITE), contention.unmatched), ((1, 100, 100, 0), 2));
     }
 
     #[test]
-    fn an_end_without_its_beginning_is_not_a_wait() {
+    fn an_end_without_a_begin_is_not_a_wait() {
         let mut contention = Contention::default();
         contention.end(ONE, 0xa, 100);
         contention.begin(ONE, 0xb, SPIN, 200, [1]);
         contention.end(ONE, 0xa, 210);
         contention.end(ONE, 0xb, 220);
-        assert_eq!((of(&contention, SPIN), contention.unmatched()), ((1, 20, 20, 0), 2));
+        assert_eq!((of(&contention, SPIN), contention.unmatched), ((1, 20, 20, 0), 2));
     }
 
     #[test]
-    fn no_wait_is_across_a_loss() {
+    fn no_wait_spans_lost_records() {
         let mut contention = Contention::default();
         contention.begin(ONE, 0xa, MUTEX, 100, [1]);
         contention.lost();
         contention.begin(ONE, 0xa, MUTEX, 900, [1]);
         contention.end(ONE, 0xa, 910);
-        assert_eq!((of(&contention, MUTEX), contention.unmatched()), ((1, 10, 10, 0), 1));
+        assert_eq!((of(&contention, MUTEX), contention.unmatched), ((1, 10, 10, 0), 1));
     }
 
     #[test]
@@ -236,23 +223,23 @@ mod tests {
         contention.begin(TWO, 0xa, WRITE, 100, [1]);
         contention.exit(ONE);
         contention.close();
-        assert_eq!((of(&contention, WRITE), contention.unmatched()), ((0, 0, 0, 2), 0));
+        assert_eq!((of(&contention, WRITE), contention.unmatched), ((0, 0, 0, 2), 0));
     }
 
     #[test]
-    fn idle_threads_of_two_cpus_are_two() {
+    fn idle_threads_of_two_cpus_are_distinct() {
         let mut contention = Contention::default();
         contention.begin(Thread::new(0, 0), 0xa, SPIN, 100, [1]);
         contention.begin(Thread::new(0, 1), 0xa, SPIN, 110, [1]);
         contention.end(Thread::new(0, 0), 0xa, 120);
         contention.end(Thread::new(0, 1), 0xa, 140);
         assert_eq!(of(&contention, SPIN), (2, 50, 30, 0));
-        assert_eq!(Thread::new(7, 0), Thread::new(7, 1), "others are the same on all");
+        assert_eq!(Thread::new(7, 0), Thread::new(7, 1), "other threads are the same on all CPUs");
     }
 
     proptest! {
         #[test]
-        fn whatever_is_missing_no_wait_is_counted_twice_or_lost(
+        fn no_wait_is_counted_twice_or_lost_if_records_are_missing(
             events in prop::collection::vec((0..3, 0..2, 0_u64..3), 0..200)
         ) {
             let mut contention = Contention::default();
@@ -263,13 +250,13 @@ mod tests {
                 match kind {
                     0 => contention.begin(thread, lock, SPIN, time, [lock]),
                     1 => {
-                        let before = contention.unmatched();
+                        let before = contention.unmatched;
                         let open = contention.open.get(&thread);
                         let matches = open.is_some_and(|o| o.iter().any(|o| o.lock == lock));
                         contention.end(thread, lock, time);
                         if !matches {
                             ends += 1;
-                            prop_assert_eq!(contention.unmatched(), before + 1);
+                            prop_assert_eq!(contention.unmatched, before + 1);
                         }
                     }
                     _ if lock == 0 => contention.exit(thread),
@@ -278,8 +265,8 @@ mod tests {
             }
             contention.close();
             let (over, total, longest, waiting) = of(&contention, SPIN);
-            let left_out = contention.unmatched() - ends;
-            prop_assert_eq!(contention.seen(), over + waiting + left_out);
+            let left_out = contention.unmatched - ends;
+            prop_assert_eq!(contention.seen, over + waiting + left_out);
             prop_assert!(longest <= total && total <= longest.saturating_mul(over));
         }
     }

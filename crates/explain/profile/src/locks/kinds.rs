@@ -1,4 +1,4 @@
-//! Kinds of locks, by the flags of `lock:contention_begin`: include/trace/events/lock.h.
+//! Lock types by the flags of `lock:contention_begin`: include/trace/events/lock.h.
 
 const SPIN: u32 = 1 << 0;
 const READ: u32 = 1 << 1;
@@ -7,7 +7,7 @@ const RT: u32 = 1 << 3;
 const PERCPU: u32 = 1 << 4;
 pub(super) const MUTEX: u32 = 1 << 5;
 
-/// Names as `perf lock contention` has them: `lock_type_table` of tools/perf/builtin-lock.c.
+/// Names as in `perf lock contention`: `lock_type_table` in tools/perf/builtin-lock.c.
 const NAMES: [(u32, &str); 13] = [
     (0, "semaphore"),
     (SPIN, "spinlock"),
@@ -21,11 +21,11 @@ const NAMES: [(u32, &str); 13] = [
     (PERCPU | READ, "pcpu-sem:R"),
     (PERCPU | WRITE, "pcpu-sem:W"),
     (MUTEX, "mutex"),
-    // A mutex whose owner runs: it is worth while to look at it for some time before sleeping.
+    // A mutex whose owner is running, so that a waiter spins before it sleeps.
     (MUTEX | SPIN, "mutex"),
 ];
 
-/// The name of a kind; its flags where nobody has named it yet.
+/// The name of a lock type, or its flags if it has no name.
 pub(super) fn name(flags: u32) -> String {
     let known = NAMES.iter().find(|(of, _)| *of == flags);
     known.map_or_else(|| format!("lock:{flags:#x}"), |(_, name)| (*name).to_owned())
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_called_as_perf_calls_them() {
+    fn lock_types_have_the_names_of_perf() {
         assert_eq!(name(0), "semaphore");
         assert_eq!(name(4), "rwsem:W");
         assert_eq!(name(MUTEX | SPIN), name(MUTEX));

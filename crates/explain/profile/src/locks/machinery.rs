@@ -1,67 +1,64 @@
-//! Functions that take and release locks, in contrast to those that want them.
+//! Functions that implement locks, as opposed to the functions that use them.
 //!
-//! A stack of a wait begins in the slow path of a lock. That names the kind of lock, which is known
-//! already; who wanted it is the first function further out that is not of the lock's own. To release a
-//! lock can take another one, that of its queue.
+//! The stack of a wait begins in the slow path of a lock. The waiting function is the first one outside the
+//! lock's implementation. Releasing a lock can take another one, which guards its queue.
 
-/// How the names of such functions begin, without underscores before them; what they are of.
+/// Prefixes of the names of such functions, without leading underscores.
 /// Suffixes (`_irqsave`, `_killable`, `_nested`, `.constprop.0`) vary with kernels and compilers.
-const MACHINERY: &[(&str, &str)] = &[
-    ("bpf_trace_run", "the tracepoint: a BPF program listens as well"),
-    ("do_raw_spin_lock", "spin locks with CONFIG_DEBUG_SPINLOCK"),
-    ("down_common", "semaphores: kernel/locking/semaphore.c"),
-    ("down_interruptible", "semaphores"),
-    ("down_killable", "semaphores"),
-    ("down_read", "rwsems: kernel/locking/rwsem.c"),
-    ("down_timeout", "semaphores"),
-    ("down_write", "rwsems"),
-    ("downgrade_write", "rwsems"),
-    ("mutex_lock", "mutexes: kernel/locking/mutex.c"),
-    ("mutex_optimistic_spin", "mutexes"),
-    ("mutex_unlock", "mutexes"),
-    ("native_queued_spin_", "spin locks on bare metal: kernel/locking/qspinlock.c"),
-    ("osq_lock", "optimistic spinning for a mutex or rwsem: kernel/locking/osq_lock.c"),
-    ("percpu_down_", "percpu-rwsems: kernel/locking/percpu-rwsem.c"),
-    ("percpu_rwsem_", "percpu-rwsems"),
-    ("percpu_up_", "percpu-rwsems"),
-    ("perf_trace_contention_", "the tracepoint"),
-    ("pv_queued_spin_", "spin locks in a guest: kernel/locking/qspinlock_paravirt.h"),
-    ("queued_read_lock_", "rwlocks: kernel/locking/qrwlock.c"),
-    ("queued_spin_", "spin locks"),
-    ("queued_write_lock_", "rwlocks"),
-    ("raw_read_lock", "rwlocks: kernel/locking/spinlock.c"),
-    ("raw_spin_lock", "spin locks"),
-    (
-        "raw_spin_rq_lock",
-        "the spin lock of a run queue, which many functions of the scheduler want",
-    ),
-    ("raw_write_lock", "rwlocks"),
-    ("resilient_queued_spin_", "spin locks of BPF: kernel/bpf/rqspinlock.c"),
-    ("rt_mutex_", "rt-mutexes: kernel/locking/rtmutex.c"),
-    ("rt_read_lock", "rwlocks of PREEMPT_RT: kernel/locking/spinlock_rt.c"),
-    ("rt_spin_lock", "spin locks of PREEMPT_RT"),
-    ("rt_write_lock", "rwlocks of PREEMPT_RT"),
-    ("rtlock_", "spin locks of PREEMPT_RT"),
-    ("rwbase_", "rwlocks and rwsems of PREEMPT_RT: kernel/locking/rwbase_rt.c"),
-    ("rwsem_", "rwsems"),
-    ("task_rq_lock", "the same of the run queue that a thread is in"),
-    ("trace_contention_", "the tracepoint"),
-    ("traceiter_contention_", "the tracepoint"),
-    ("up_read", "rwsems"),
-    ("up_write", "rwsems"),
-    ("virt_spin_lock", "spin locks in a guest without paravirtual ones"),
-    ("ww_mutex_lock", "mutexes: kernel/locking/ww_mutex.h"),
+const MACHINERY: &[&str] = &[
+    // The tracepoint; `bpf_trace_run` if a BPF program listens too.
+    "bpf_trace_run",
+    "perf_trace_contention_",
+    "trace_contention_",
+    "traceiter_contention_",
+    // Semaphores and rwsems: kernel/locking/semaphore.c, rwsem.c, percpu-rwsem.c.
+    "down_",
+    "downgrade_write",
+    "percpu_down_",
+    "percpu_rwsem_",
+    "percpu_up_",
+    "rwsem_",
+    "up_read",
+    "up_write",
+    // Mutexes: kernel/locking/mutex.c, ww_mutex.h, and osq_lock.c, which rwsems use as well.
+    "mutex_lock",
+    "mutex_optimistic_spin",
+    "mutex_unlock",
+    "osq_lock",
+    "ww_mutex_lock",
+    // Spin locks: kernel/locking/spinlock.c, qspinlock.c, qspinlock_paravirt.h; kernel/bpf/rqspinlock.c.
+    "do_raw_spin_lock",
+    "native_queued_spin_",
+    "pv_queued_spin_",
+    "queued_spin_",
+    "raw_spin_lock",
+    "resilient_queued_spin_",
+    "virt_spin_lock",
+    // The spin lock of a run queue, which many functions of the scheduler take.
+    "raw_spin_rq_lock",
+    "task_rq_lock",
+    // Rwlocks: kernel/locking/spinlock.c, qrwlock.c.
+    "queued_read_lock_",
+    "queued_write_lock_",
+    "raw_read_lock",
+    "raw_write_lock",
+    // Rt-mutexes and the locks of PREEMPT_RT: kernel/locking/rtmutex.c, spinlock_rt.c, rwbase_rt.c.
+    "rt_mutex_",
+    "rt_read_lock",
+    "rt_spin_lock",
+    "rt_write_lock",
+    "rtlock_",
+    "rwbase_",
 ];
 
 fn is_machinery(function: &str) -> bool {
     let name = function.trim_start_matches('_');
-    // A semaphore's plain names are the beginning of too many others.
-    ["down", "up"].contains(&name)
-        || MACHINERY.iter().any(|(beginning, _)| name.starts_with(beginning))
+    // The plain names of semaphore functions are prefixes of too many others.
+    ["down", "up"].contains(&name) || MACHINERY.iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// The place of the function that wanted the lock, in a stack from the innermost; the outermost if all are
-/// of the lock's own.
+/// The index of the waiting function in a stack from the innermost; the outermost if all functions belong to
+/// the lock.
 pub(super) fn site<'a>(functions: impl ExactSizeIterator<Item = &'a str>) -> usize {
     let last = functions.len().saturating_sub(1);
     let mut functions = functions;
@@ -79,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_waiting_function_is_the_caller_of_the_lock() {
-        // Of Linux 6.18, 6.1 with CONFIG_PREEMPT_RT, and 5.19.
+        // From Linux 6.18, 6.1 with CONFIG_PREEMPT_RT, and 5.19.
         for (stack, function) in [
             ("rwsem_down_write_slowpath down_write_killable vm_mmap_pgoff ksys", "vm_mmap_pgoff"),
             (
@@ -99,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn those_whose_names_are_only_alike_are_no_machinery() {
+    fn functions_with_similar_names_are_not_machinery() {
         for name in [
             "download_image",
             "update_process_times",

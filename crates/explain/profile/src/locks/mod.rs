@@ -1,13 +1,11 @@
-//! Waits for locks of the kernel: who waits for which kind of lock, where, how often and for how long.
+//! Waits for kernel locks: lock type, call site, count and duration.
 //!
-//! The kernel says when a thread begins to wait for a lock and when it has it
-//! (`lock:contention_begin` and `lock:contention_end`, Linux 5.19). Nothing is sampled: each wait is there,
-//! unless there was no room for it, and then that is counted. A lock that is free is taken in silence, so
-//! what does not wait costs nothing.
+//! The kernel records when a thread begins and ends a wait for a lock (`lock:contention_begin` and
+//! `lock:contention_end`, Linux 5.19). Waits are not sampled: all are recorded, and lost records are counted.
+//! Taking a free lock causes no record and no cost.
 //!
-//! A wait includes the time in which its stack is written down, some microseconds: spin locks that are held
-//! for less than that seem to be waited for longer than they are when nobody looks. Compare waits with
-//! waits, and counts with counts.
+//! A wait includes the time to record its stack, some microseconds. Waits for spin locks that are held for
+//! less than that appear longer than without recording. Compare durations only between recordings.
 //!
 //! The file is JSON (`schemas/lock-waits.schema.json`).
 
@@ -16,9 +14,10 @@ mod kinds;
 mod machinery;
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use contention::{Contention, Thread};
@@ -61,7 +60,7 @@ pub struct WaitLosses {
     pub unreadable: u64,
 }
 
-/// Waits of one kind for locks.
+/// Statistics of lock waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waits {
     /// Completed waits: acquisitions of locks that were not free. A wait that a signal ended counts
@@ -101,7 +100,7 @@ pub struct WaitStack {
 }
 
 impl Waits {
-    /// Takes in a wait of so many nanoseconds.
+    /// Adds a completed wait of this duration.
     fn add(&mut self, nanoseconds: u64) {
         self.acquisitions += 1;
         self.total_ns = self.total_ns.saturating_add(nanoseconds);
@@ -115,7 +114,7 @@ impl Waits {
         self.still_waiting = self.still_waiting.saturating_add(other.still_waiting);
     }
 
-    /// How long a wait took, in nanoseconds; 0 if there was none.
+    /// Mean duration in nanoseconds; 0 without waits.
     pub fn mean_ns(&self) -> f64 {
         self.total_ns as f64 / self.acquisitions.max(1) as f64
     }
@@ -125,7 +124,7 @@ impl LockWaits {
     /// Reads the text of a file of lock waits.
     ///
     /// # Errors
-    /// In words: what is wrong, and what to do.
+    /// What is wrong, and what to do.
     pub fn parse(text: &[u8]) -> Result<LockWaits, String> {
         let waits: LockWaits = serde_json::from_slice(text).map_err(|error| {
             format!("this is not a lock-wait file of knee profile --locks: {error}")
@@ -136,19 +135,13 @@ impl LockWaits {
         }
     }
 
-    /// Whether a text is one of lock waits, of whatever schema.
+    /// Whether a text contains lock waits of any schema.
     pub fn is(text: &[u8]) -> bool {
-        #[derive(Deserialize)]
-        struct Head {
-            #[serde(rename = "sites")]
-            _sites: serde::de::IgnoredAny,
-            #[serde(rename = "losses")]
-            _losses: serde::de::IgnoredAny,
-        }
-        serde_json::from_slice::<Head>(text).is_ok()
+        serde_json::from_slice::<HashMap<String, IgnoredAny>>(text)
+            .is_ok_and(|file| file.contains_key("sites") && file.contains_key("losses"))
     }
 
-    /// What of this time each iteration was, in nanoseconds; `None` where nobody counts them.
+    /// Waiting time per iteration, in nanoseconds; `None` if the target does not count iterations.
     pub fn ns_per_iteration(&self, waits: &Waits) -> Option<f64> {
         let work = self.work.as_ref().filter(|work| work.iterations > 0)?;
         Some(waits.total_ns as f64 / work.iterations as f64)
@@ -163,18 +156,18 @@ impl LockWaits {
 }
 
 impl WaitStack {
-    /// The place of the function that wanted the lock.
+    /// The index of the waiting function.
     fn site(&self) -> usize {
         machinery::site(self.functions.iter().map(String::as_str))
     }
 
-    /// Who called the function that wanted the lock: its caller, the caller's caller, and so on.
+    /// The callers of the waiting function: its caller, the caller's caller, and so on.
     pub fn callers(&self) -> &[String] {
         self.functions.get(self.site() + 1..).unwrap_or_default()
     }
 }
 
-/// Names what was collected: flags and addresses of each stack, from the innermost, and its waits.
+/// Lock waits by call site, from the flags and addresses of each stack and its waits.
 pub(crate) fn sites<'a>(
     stacks: impl IntoIterator<Item = (&'a [u64], &'a Waits)>,
     kernel: &KernelSymbols,
@@ -183,7 +176,7 @@ pub(crate) fn sites<'a>(
     for (key, waits) in stacks {
         let (flags, addresses) = key.split_first().expect("flags stand before addresses");
         let name = |(place, &address): (usize, &u64)| {
-            // The innermost is where it was; the others are where it will go on, after the call.
+            // The innermost address is the current instruction. The others are return addresses.
             let found = kernel.find(address.saturating_sub(u64::from(place > 0)));
             found.map_or("[kernel]", |(name, _)| name).to_owned()
         };
@@ -205,7 +198,7 @@ pub(crate) fn sites<'a>(
         site.stacks.push(stack);
     }
     let mut sites: Vec<Site> = by_site.into_values().collect();
-    // Stable: what was waited for equally long stays in the order of its names.
+    // The sort is stable: sites with equal waits stay in the order of their names.
     sites.sort_by_key(|site| std::cmp::Reverse(rank(&site.waits)));
     for site in &mut sites {
         site.stacks.sort_by_key(|stack| std::cmp::Reverse(rank(&stack.waits)));

@@ -13,10 +13,10 @@ use knee_host::text::{Cell, Column, Table};
 
 use super::{LockWaits, Site};
 
-/// Callers in the line below a site.
+/// Maximum callers in the line below a site.
 const CALLERS: usize = 3;
 
-/// The table, of at most so many sites. Its last line counts the others.
+/// The table, of at most `most` sites. Its last line counts the others.
 pub fn table(waits: &LockWaits, most: usize) -> Table {
     let LockWaits { title, seconds, work, sites, .. } = waits;
     let all = waits.all();
@@ -60,7 +60,7 @@ pub fn table(waits: &LockWaits, most: usize) -> Table {
     table
 }
 
-/// The column with waits per iteration.
+/// Index of the column with the waiting time per iteration.
 const EACH: usize = 5;
 
 fn row(all: &LockWaits, site: &Site) -> Vec<Cell> {

@@ -12,7 +12,7 @@ const KALLSYMS: &[u8] = b"ffffffff81000100 t rwsem_down_write_slowpath\n\
     ffffffff81000700 T _raw_spin_lock\n\
     ffffffff81000800 T __vm_munmap\n";
 
-/// An address within the function of this place in the list above.
+/// An address in the function with this index in the list above.
 fn at(place: u64) -> u64 {
     0xffff_ffff_8100_0000 + 0x100 * place + 0x10
 }
@@ -27,7 +27,7 @@ fn example() -> LockWaits {
     };
     let stacks = [
         (of(4, &[1, 2, 3, 4, 5]), waits(1000, 50_000_000, 2_000_000)),
-        // The same functions, by another call.
+        // The same functions, from another call site.
         (of(4, &[1, 2, 3, 4, 5]).iter().map(|at| at | 4).collect(), waits(10, 1_000_000, 900_000)),
         (of(4, &[1, 2, 3, 5]), waits(1, 100, 100)),
         (of(4, &[1, 2, 8, 5]), Waits { still_waiting: 1, ..waits(500, 60_000_000, 3_000_000) }),
@@ -62,7 +62,7 @@ fn waits_are_counted_by_lock_and_by_waiting_function() {
         ("spinlock", "vm_mmap_pgoff", 200),
     ];
     assert_eq!(found, expected);
-    assert_eq!(example.sites[1].stacks.len(), 2, "stacks of the same names are one");
+    assert_eq!(example.sites[1].stacks.len(), 2, "stacks with the same names are merged");
     assert_eq!(example.sites[1].waits.longest_ns, 2_000_000);
     assert_eq!(example.sites[1].stacks[0].callers(), ["ksys_mmap_pgoff", "do_syscall_64"]);
 }
@@ -87,9 +87,9 @@ rwsem:W   1011  51.0 ms  50.4 µs  2.00 ms         510 ns  vm_mmap_pgoff
 
 #[test]
 fn a_capture_without_waits_is_described_in_words() {
-    let nobody = LockWaits { sites: Vec::new(), work: None, ..example() };
+    let without_waits = LockWaits { sites: Vec::new(), work: None, ..example() };
     assert_data_eq!(
-        table(&nobody, 2).to_string(),
+        table(&without_waits, 2).to_string(),
         str![[r#"
 mmap1 threads ×4: 0 waits for kernel locks in 3.00 s, 0 ns in total
 No thread had to wait for a kernel lock.
@@ -99,7 +99,7 @@ No thread had to wait for a kernel lock.
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn lock_waits_are_read_as_they_were_written() {
     let text = serde_json::to_string(&example()).unwrap();
     assert_eq!(serde_json::from_str::<LockWaits>(&text).unwrap(), example());
 }

@@ -1,22 +1,23 @@
-//! Who descends from a process, as the kernel says who starts whom.
+//! The descendants of a process, from the kernel's records of forks.
 
 use std::collections::HashSet;
 
-/// A process, and what it and its descendants start from now on.
+/// A process, and the processes that it and its descendants start from now on.
 #[derive(Debug, Default)]
 pub(crate) struct Family {
-    /// Who is gone stays among them: its number is nobody else's until somebody is born with it.
+    /// Exited processes stay: no other process has their PID until a fork returns it again.
     members: HashSet<i32>,
-    /// The first, until it becomes a program.
+    /// The root, until it executes a program.
     awaited: Option<i32>,
-    /// What the first had started before, which is not requested.
-    elders: HashSet<i32>,
-    /// Members that ended as children of others, and when, in nanoseconds.
-    orphans: Vec<(i32, u64)>,
+    /// Children that the root had started before, which do not belong to the family.
+    pub(crate) elders: HashSet<i32>,
+    /// Members that exited as children of a process outside the family, and the times, in nanoseconds. Only
+    /// that parent learns their CPU time.
+    pub(crate) orphans: Vec<(i32, u64)>,
 }
 
 impl Family {
-    /// That of a process, without the children that it has.
+    /// The family of a running process, without its present children.
     pub(crate) fn of(pid: i32, elders: impl IntoIterator<Item = i32>) -> Family {
         Family {
             members: HashSet::from([pid]),
@@ -25,7 +26,7 @@ impl Family {
         }
     }
 
-    /// That of a process, from when it becomes a program.
+    /// The family of a process, from the time when it executes a program.
     pub(crate) fn of_program(pid: i32) -> Family {
         Family { awaited: Some(pid), ..Family::default() }
     }
@@ -34,17 +35,7 @@ impl Family {
         self.members.contains(&pid)
     }
 
-    /// What the first had started before.
-    pub(crate) fn elders(&self) -> impl Iterator<Item = i32> + '_ {
-        self.elders.iter().copied()
-    }
-
-    /// Members that ended as children of others, who learn what CPU time they had, and when.
-    pub(crate) fn orphans(&self) -> &[(i32, u64)] {
-        &self.orphans
-    }
-
-    /// A process has become a program.
+    /// A process has executed a program.
     pub(super) fn exec(&mut self, pid: i32) {
         if self.awaited.take_if(|awaited| *awaited == pid).is_some() {
             self.members.insert(pid);
@@ -60,17 +51,17 @@ impl Family {
         };
     }
 
-    /// A thread of a process has ended, whose parent is this.
+    /// A thread of a process has exited. `parent` is the parent of the process.
     pub(crate) fn ended(&mut self, pid: i32, parent: i32, time: u64) {
         if self.has(pid) && !self.has(parent) {
             self.orphans.push((pid, time));
         }
     }
 
-    /// Not all was said: takes in who must have been started meanwhile, by those who are there now with
-    /// their parents. Who they are.
-    pub(super) fn adopt(&mut self, mut there: Vec<(i32, i32)>) -> Vec<i32> {
-        // That it has become a program may be among what was not said.
+    /// Adds descendants whose start was not recorded, given all processes and their parents. Returns the new
+    /// ones, parents first.
+    pub(crate) fn adopt(&mut self, mut there: Vec<(i32, i32)>) -> Vec<i32> {
+        // The record of its exec may be lost as well.
         self.members.extend(self.awaited.take());
         let mut adopted = Vec::new();
         loop {
@@ -104,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_a_stranger_got_later_is_a_strangers() {
+    fn a_reused_pid_belongs_to_its_new_process() {
         let mut family = Family::of(1, []);
         family.born(1, 2);
         family.born(9, 2);
@@ -114,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_a_family_once_it_is_one() {
+    fn a_family_begins_when_its_root_executes_a_program() {
         let mut family = Family::of_program(1);
         family.born(1, 2);
         family.exec(3);
@@ -131,24 +122,24 @@ mod tests {
         assert_eq!(adopted, [3, 4]);
         assert_eq!(family.adopt(vec![(3, 1), (4, 3)]), [] as [i32; 0]);
         family.born(1, 2);
-        assert!(family.has(2), "a number that was used again");
+        assert!(family.has(2), "a reused PID");
     }
 
     #[test]
-    fn a_program_that_began_unseen_is_one() {
+    fn an_unseen_exec_begins_the_family() {
         let mut family = Family::of_program(1);
         assert_eq!(family.adopt(vec![(1, 7), (2, 1)]), [2]);
         assert!(family.has(1));
     }
 
     #[test]
-    fn a_process_that_exits_among_others_is_an_orphan() {
+    fn a_member_that_exits_as_a_child_of_others_is_an_orphan() {
         let mut family = Family::of(1, []);
         family.born(1, 2);
         family.born(1, 3);
         family.ended(2, 1, 10);
         family.ended(3, 7, 20);
         family.ended(8, 1, 30);
-        assert_eq!(family.orphans(), [(3, 20)]);
+        assert_eq!(family.orphans, [(3, 20)]);
     }
 }

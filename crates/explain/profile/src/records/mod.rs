@@ -1,9 +1,8 @@
-//! From the kernel's records to distinct stacks, whether they come from our own ring buffers or from a
-//! file of `perf record`.
+//! Turns the kernel's records into distinct stacks. Records come from our own ring buffers or from a file of
+//! `perf record`.
 //!
-//! A sample is a few addresses. Equal ones are counted together at once, and get names when sampling is
-//! over, or when there are so many of them that memory is better spent on names: names of different
-//! processes are the same, addresses are not.
+//! Samples with the same addresses are counted together at once. Their addresses get names when sampling
+//! ends, or earlier if there are too many stacks: processes share names, but not addresses.
 
 mod family;
 mod naming;
@@ -11,55 +10,57 @@ mod off_cpu;
 mod order;
 mod space;
 
+use std::ops::Range;
+
 use foldhash::{HashMap, HashMapExt};
 
 use linux_perf_event_reader::constants::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER,
 };
 use linux_perf_event_reader::{CpuMode, EventRecord, SampleRecord};
-use off_cpu::OffCpu;
 use space::NO_MAPS;
 
 pub(crate) use family::Family;
+pub(crate) use off_cpu::OffCpu;
 pub(crate) use order::InOrder;
-pub(crate) use space::{Area, File, Place, Spaces};
+pub(crate) use space::{Place, Spaces};
 
 use crate::capture::{Losses, Stacks};
 use crate::kernel_symbols::KernelSymbols;
 use crate::symbols::Symbols;
 
-/// Distinct stacks of addresses that are kept before they get names: some 100 MiB of deep ones.
+/// Maximum distinct stacks without names: about 100 MiB of deep stacks.
 const STACKS_WITHOUT_NAMES: usize = 1 << 17;
 
-/// What samples of unknown programs are counted under.
+/// The name of unknown programs.
 const UNKNOWN_PROGRAM: &str = "[unknown]";
 
 /// Collects records into stacks.
 pub(crate) struct Records {
     /// The program of each thread.
     programs: HashMap<i32, u32>,
-    spaces: Spaces,
-    /// Samples and weight by stack: its program and maps, then addresses from the innermost, with the
-    /// kernel's marks between them.
+    pub(crate) spaces: Spaces,
+    /// Samples and weight by stack: its program and maps, then its addresses from the innermost, with the
+    /// kernel's context markers between them.
     unnamed: HashMap<Box<[u64]>, (u64, u64)>,
     key: Vec<u64>,
     symbols: Symbols,
     stacks: Stacks,
-    losses: Losses,
-    /// Addresses that a stack can have, if it is known.
-    deepest: Option<usize>,
-    /// Whose records count, where there are those of others.
-    only: Option<Family>,
-    /// Whether records were lost since the table of processes was asked who there is.
-    lacks_births: bool,
-    /// A thread that is there for the others, and whose samples nobody wants.
-    without: Option<i32>,
-    /// Threads without a CPU, where that is what is sampled.
-    off_cpu: Option<OffCpu>,
+    pub(crate) losses: Losses,
+    /// The length at which the kernel cuts stacks, if known.
+    pub(crate) deepest: Option<usize>,
+    /// The processes whose records count; `None` for all.
+    pub(crate) family: Option<Family>,
+    /// Whether records of new processes may be lost; [`Records::adopt`] repairs that.
+    pub(crate) lacks_births: bool,
+    /// A thread whose samples are left out.
+    pub(crate) without: Option<i32>,
+    /// Off-CPU threads, if off-CPU time is sampled.
+    pub(crate) off_cpu: Option<OffCpu>,
 }
 
 impl Records {
-    /// `kernel` has the names of the kernel's functions, if there are any.
+    /// `kernel` contains the names of the kernel's functions, if they are known.
     pub(crate) fn new(kernel: Option<KernelSymbols>) -> Records {
         Records {
             programs: HashMap::new(),
@@ -70,77 +71,38 @@ impl Records {
             stacks: Stacks::default(),
             losses: Losses::default(),
             deepest: None,
-            only: None,
+            family: None,
             lacks_births: false,
             without: None,
             off_cpu: None,
         }
     }
 
-    /// Counts stacks of so many addresses as cut.
-    pub(crate) fn with_deepest(mut self, addresses: usize) -> Records {
-        self.deepest = Some(addresses);
-        self
-    }
-
-    /// Leaves out what others do than a family.
-    pub(crate) fn only(&mut self, family: Family) {
-        self.only = Some(family);
-    }
-
-    /// Whose records count, if not all do.
-    pub(crate) fn family(&mut self) -> Option<Family> {
-        self.only.take()
-    }
-
-    /// Whether records were lost that may have said who was started by whom; [`Records::adopt`] mends that.
-    pub(crate) fn lacks_births(&self) -> bool {
-        self.lacks_births
-    }
-
-    /// Takes in who must have been started unseen, by who is there now, with parents. Who they are.
+    /// Adds descendants whose start was not recorded, given all processes and their parents. Returns the new
+    /// ones.
     pub(crate) fn adopt(&mut self, there: Vec<(i32, i32)>) -> Vec<i32> {
         self.lacks_births = false;
-        self.only.as_mut().map_or_else(Vec::new, |family| family.adopt(there))
+        self.family.as_mut().map_or_else(Vec::new, |family| family.adopt(there))
     }
 
-    /// Leaves out the samples of a thread.
-    pub(crate) fn leave_out(&mut self, thread: i32) {
-        self.without = Some(thread);
-    }
-
-    /// Takes samples for where threads lost their CPUs, and weighs them by how long they had none, in
-    /// periods of so many nanoseconds.
-    pub(crate) fn sample_off_cpu(&mut self, period: u64) {
-        self.off_cpu = Some(OffCpu::new(period));
-    }
-
-    /// A thread has a CPU again.
+    /// A thread is on a CPU again.
     pub(crate) fn on_cpu(&mut self, thread: i32, time: u64) {
         let samples = self.off_cpu.as_mut().and_then(|off| off.come(thread, time));
         self.count_off_cpu(samples);
     }
 
-    /// Sampling ends: who has no CPU now had none until now.
+    /// Sampling ends: threads that are off-CPU now were so until now.
     pub(crate) fn all_on_cpu(&mut self, time: u64) {
         let samples = self.off_cpu.as_mut().map_or_else(Vec::new, |off| off.all(time));
         self.count_off_cpu(samples);
     }
 
     fn count_off_cpu(&mut self, samples: impl IntoIterator<Item = off_cpu::Samples>) {
-        let period = self.off_cpu.as_ref().map_or(0, OffCpu::period);
+        let period = self.off_cpu.as_ref().map_or(0, |off| off.period);
         for (stack, samples) in samples {
             let count = self.unnamed.entry(stack).or_default();
             (count.0, count.1) = (count.0 + samples, count.1 + samples * period);
         }
-    }
-
-    pub(crate) fn losses(&mut self) -> &mut Losses {
-        &mut self.losses
-    }
-
-    pub(crate) fn spaces(&mut self) -> &mut Spaces {
-        &mut self.spaces
     }
 
     /// A thread runs a program.
@@ -154,7 +116,7 @@ impl Records {
         self.unnamed.values().map(|count| count.0).sum::<u64>() + self.stacks.seen()
     }
 
-    /// Takes in one record. They come in the order of their times.
+    /// Takes in the next record in the order of time.
     pub(crate) fn take(&mut self, record: EventRecord<'_>) {
         if !self.is_wanted(&record) {
             return;
@@ -181,17 +143,17 @@ impl Records {
                 let samples = self.off_cpu.as_mut().and_then(|off| off.exit(exit.tid));
                 self.count_off_cpu(samples);
                 if self.off_cpu.is_some() {
-                    // It loses its CPU once more, for good.
+                    // The thread leaves its CPU once more, for the last time.
                     self.programs.remove(&exit.tid);
                 }
                 self.spaces.exit(exit.pid);
             }
             EventRecord::Mmap2(map) => {
-                let area = Area::of(map.address, map.length);
+                let area = map.address..map.address.saturating_add(map.length);
                 self.map(map.cpu_mode, map.pid, area, map.page_offset, &map.path.as_slice());
             }
             EventRecord::Mmap(map) if map.is_executable => {
-                let area = Area::of(map.address, map.length);
+                let area = map.address..map.address.saturating_add(map.length);
                 self.map(map.cpu_mode, map.pid, area, map.page_offset, &map.path.as_slice());
             }
             EventRecord::Lost(lost) => {
@@ -203,9 +165,9 @@ impl Records {
         }
     }
 
-    /// Whether a record is of somebody who counts, or of nobody.
+    /// Whether a record belongs to the family or to no process.
     fn is_wanted(&mut self, record: &EventRecord<'_>) -> bool {
-        let Some(family) = &mut self.only else { return true };
+        let Some(family) = &mut self.family else { return true };
         match record {
             EventRecord::Sample(sample) => sample.pid.is_some_and(|pid| family.has(pid)),
             EventRecord::Fork(fork) => {
@@ -233,7 +195,7 @@ impl Records {
         }
     }
 
-    fn map(&mut self, mode: CpuMode, pid: i32, area: Area, offset: u64, path: &[u8]) {
+    fn map(&mut self, mode: CpuMode, pid: i32, area: Range<u64>, offset: u64, path: &[u8]) {
         let path = String::from_utf8_lossy(path);
         match mode {
             CpuMode::Kernel | CpuMode::GuestKernel | CpuMode::Hypervisor => {
@@ -282,7 +244,7 @@ impl Records {
         self.key[0] = u64::from(program) << 32 | u64::from(maps);
         self.losses.cut += u64::from(self.deepest.is_some_and(|deepest| depth >= deepest));
         if let Some(off) = &mut self.off_cpu {
-            // One that is not known has ended already.
+            // An unknown thread has ended already.
             if self.programs.contains_key(&thread) {
                 off.leave(thread, &self.key, sample.timestamp.unwrap_or(0));
             }
@@ -295,17 +257,17 @@ impl Records {
         }
     }
 
-    /// Gives names to the stacks that have none.
+    /// Gives names to the stacks without them.
     fn give_names(&mut self) {
         let unnamed = self.unnamed.drain().collect();
         naming::give_names(unnamed, &self.spaces, &mut self.symbols, &mut self.stacks);
-        // The stacks of those that have no CPU still refer to them.
+        // The stacks of off-CPU threads still refer to the maps.
         if self.off_cpu.is_none() {
             self.spaces.forget_old();
         }
     }
 
-    /// What was collected, and what is missing.
+    /// The collected stacks, and the losses.
     pub(crate) fn finish(mut self) -> (Stacks, Losses) {
         self.give_names();
         (self.stacks, self.losses)

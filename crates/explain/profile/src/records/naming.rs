@@ -1,21 +1,22 @@
-//! From addresses to functions.
+//! Turns addresses into functions.
 //!
-//! Stacks are put in the order of their outermost functions: what one shares with the one before it need
-//! not be looked up again. New addresses are looked up file by file from low to high, as tables of symbols
-//! are larger than caches.
+//! Stacks are sorted from their outermost functions, so that a stack shares a prefix with the one before it,
+//! and only the rest is looked up. Addresses are looked up file by file, from low to high, because symbol
+//! tables are larger than caches.
 
-use foldhash::HashMap;
+use foldhash::fast::RandomState;
+use indexmap::IndexSet;
 use linux_perf_event_reader::constants::{PERF_CONTEXT_MAX, PERF_CONTEXT_USER};
 
 use super::space::{NO_MAPS, Spaces};
 use crate::capture::Stacks;
 use crate::symbols::{Address, Symbols};
 
-/// A stack as it is counted: its program and maps, then addresses from the innermost, with the kernel's
-/// marks before those that they are of; and its samples and weight.
+/// A stack: its program and maps, then its addresses from the innermost, with a context marker of the kernel
+/// before the addresses that it applies to. Then its samples and weight.
 pub(super) type Unnamed = (Box<[u64]>, (u64, u64));
 
-/// Counts stacks under the names of their functions.
+/// Adds stacks by the names of their functions.
 pub(super) fn give_names(
     mut unnamed: Vec<Unnamed>,
     spaces: &Spaces,
@@ -27,8 +28,8 @@ pub(super) fn give_names(
         let by_stack = maps(a).cmp(&maps(b)).then_with(|| a[1..].cmp(&b[1..]));
         by_stack.then_with(|| a[0].cmp(&b[0]))
     });
-    let mut places = Places::default();
-    // For each word of a key that differs from the one before, the place of its address.
+    let mut places = IndexSet::default();
+    // For each word of a key that differs from the previous key, the index of its address.
     let mut numbers = Vec::new();
     let mut before: &[u64] = &[NO_MAPS.into()];
     for (key, _) in &unnamed {
@@ -38,31 +39,32 @@ pub(super) fn give_names(
             if word >= PERF_CONTEXT_MAX {
                 is_user = word == PERF_CONTEXT_USER;
             } else if at >= shared {
-                numbers.push(places.number(if is_user { maps(key) } else { NO_MAPS }, word));
+                let maps = if is_user { maps(key) } else { NO_MAPS };
+                numbers.push(places.insert_full((maps, word)).0);
             }
         }
         before = key;
     }
-    let functions = places.functions(spaces, symbols, stacks);
+    let functions = functions(&places, spaces, symbols, stacks);
     let mut numbers = numbers.into_iter();
-    // The node of each word of the key before.
+    // The node of each word of the previous key.
     let mut nodes: Vec<Option<u32>> = vec![None];
     before = &[NO_MAPS as u64];
     for (key, (samples, weight)) in &unnamed {
         nodes.truncate(shared(before, key));
         for &word in &key[nodes.len()..] {
-            let mut node = *nodes.last().expect("the first stays");
+            let mut node = *nodes.last().expect("the first word stays");
             if word < PERF_CONTEXT_MAX {
-                let place = numbers.next().expect("each has been looked up");
+                let place = numbers.next().expect("each address has been looked up");
                 // From the innermost inlined one outward.
-                for &function in functions.of(place).iter().rev() {
+                for &function in functions[place].iter().rev() {
                     node = Some(stacks.node(node, function));
                 }
             }
             nodes.push(node);
         }
         let program = (key[0] >> 32) as u32;
-        stacks.count(program, *nodes.last().expect("the first stays"), *samples, *weight);
+        stacks.count(program, *nodes.last().expect("the first word stays"), *samples, *weight);
         before = key;
     }
 }
@@ -71,7 +73,7 @@ fn maps(key: &[u64]) -> u32 {
     key[0] as u32
 }
 
-/// Words at the beginnings of two keys that mean the same in both.
+/// Length of the common prefix of two keys.
 fn shared(a: &[u64], b: &[u64]) -> usize {
     if maps(a) != maps(b) {
         return 1;
@@ -79,7 +81,7 @@ fn shared(a: &[u64], b: &[u64]) -> usize {
     1 + a[1..].iter().zip(&b[1..]).take_while(|(a, b)| a == b).count()
 }
 
-/// Turns a stack round, and its return addresses into those of calls; marks stay before what they are of.
+/// Reverses a stack, and turns return addresses into call addresses. Markers stay before their addresses.
 fn outward_in(stack: &mut [u64]) {
     stack.reverse();
     let mut start = 0;
@@ -94,7 +96,7 @@ fn outward_in(stack: &mut [u64]) {
             }
             None => part,
         };
-        // The innermost is where it was; the others are where it will go on, after the call.
+        // The innermost address is the sampled instruction. The others are return addresses.
         if let [calls @ .., _] = addresses {
             calls.iter_mut().for_each(|address| *address = address.saturating_sub(1));
         }
@@ -102,48 +104,23 @@ fn outward_in(stack: &mut [u64]) {
     }
 }
 
-/// Addresses, each of them once.
-#[derive(Default)]
-struct Places {
-    numbers: HashMap<(u32, u64), u32>,
-    all: Vec<(u32, u64)>,
-}
-
-impl Places {
-    fn number(&mut self, maps: u32, address: u64) -> u32 {
-        *self.numbers.entry((maps, address)).or_insert_with(|| {
-            self.all.push((maps, address));
-            self.all.len() as u32 - 1
-        })
+/// The functions at each address, from the innermost inlined one outward.
+fn functions(
+    places: &IndexSet<(u32, u64), RandomState>,
+    spaces: &Spaces,
+    symbols: &mut Symbols,
+    stacks: &mut Stacks,
+) -> Vec<Box<[u32]>> {
+    let address = |maps, address| match maps {
+        NO_MAPS => Address::Kernel(address),
+        _ => Address::user(address, spaces.find(maps, address)),
+    };
+    let mut addresses: Vec<(Address, usize)> =
+        places.iter().map(|&(maps, at)| address(maps, at)).zip(0..).collect();
+    addresses.sort_unstable();
+    let mut functions = vec![Box::default(); addresses.len()];
+    for (address, number) in &addresses {
+        functions[*number] = symbols.find(address, stacks);
     }
-
-    fn functions(self, spaces: &Spaces, symbols: &mut Symbols, stacks: &mut Stacks) -> Functions {
-        let address = |(maps, address): (u32, u64)| match maps {
-            NO_MAPS => Address::Kernel(address),
-            _ => Address::User(spaces.find(maps, address), address),
-        };
-        let mut addresses: Vec<(Address, u32)> =
-            self.all.iter().zip(0..).map(|(place, number)| (address(*place), number)).collect();
-        addresses.sort_unstable_by_key(|(address, number)| (address.order(), *number));
-        let mut functions = Functions { all: Vec::new(), ranges: vec![(0, 0); addresses.len()] };
-        symbols.find(&addresses, stacks, |number, found| {
-            let start = functions.all.len();
-            functions.all.extend_from_slice(found);
-            functions.ranges[number as usize] = (start, functions.all.len());
-        });
-        functions
-    }
-}
-
-/// Functions of addresses, from the innermost inlined one outward.
-struct Functions {
-    all: Vec<u32>,
-    ranges: Vec<(usize, usize)>,
-}
-
-impl Functions {
-    fn of(&self, place: u32) -> &[u32] {
-        let (start, end) = self.ranges[place as usize];
-        &self.all[start..end]
-    }
+    functions
 }

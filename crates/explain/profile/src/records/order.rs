@@ -1,19 +1,19 @@
-//! Records in the order of their times, although each CPU has a buffer of its own.
+//! Sorts the records of all CPUs by time. Each CPU has a buffer of its own.
 
 use linux_perf_event_reader::{RawData, RawEventRecord, RecordParseInfo, RecordType};
 
-/// Bytes of a record's header: its type, what kind of it, and its length.
+/// Size of a record's header: its type, flags and length.
 const HEADER: usize = 8;
 
-/// Puts records of several buffers in order.
+/// Sorts the records of several buffers.
 ///
-/// Each look at all buffers is a round. What a round finds can be handed on when the next one has begun
-/// and ended: nothing older can turn up then.
+/// All buffers are read once per round. The records of a round can be handed on at the end of the next one,
+/// because no older records can arrive then.
 #[derive(Debug)]
 pub(crate) struct InOrder {
     info: RecordParseInfo,
     bytes: Vec<u8>,
-    /// Time, place and length of records.
+    /// Time, offset and length of records.
     waiting: Vec<(u64, usize, usize)>,
 }
 
@@ -22,7 +22,7 @@ impl InOrder {
         InOrder { info, bytes: Vec::new(), waiting: Vec::new() }
     }
 
-    /// Takes in records of one buffer; whether they could be read.
+    /// Takes in records of one buffer. Returns whether they could be read.
     pub(crate) fn push(&mut self, mut records: &[u8]) -> bool {
         while !records.is_empty() {
             let length = records.get(6..HEADER).map(|two| u16::from_ne_bytes([two[0], two[1]]));
@@ -48,7 +48,7 @@ impl InOrder {
 
     /// Hands on records up to a time, in order.
     pub(crate) fn hand_on(&mut self, until: u64, mut with: impl FnMut(RawEventRecord<'_>)) {
-        // Stable: records of one buffer with the same time stay in their order.
+        // The sort is stable: records of one buffer with the same time keep their order.
         self.waiting.sort_by_key(|record| record.0);
         let count = self.waiting.partition_point(|record| record.0 <= until);
         for &(_, start, length) in &self.waiting[..count] {

@@ -1,83 +1,70 @@
-//! What is mapped where, in each process and at each time.
+//! The code mappings of each process at each time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
+use std::ops::Range;
 use std::rc::Rc;
 
-/// The maps of a stack in which user space does not occur.
+/// The maps of a stack without user space.
 pub(super) const NO_MAPS: u32 = u32::MAX;
-
-/// A range of addresses, without its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Area {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
-
-impl Area {
-    pub(crate) fn of(start: u64, length: u64) -> Area {
-        Area { start, end: start.saturating_add(length) }
-    }
-}
-
-/// A file of which code is mapped, or what the kernel says instead.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct File {
-    /// They are counted from 0 on.
-    pub(crate) number: u32,
-    pub(crate) path: Rc<str>,
-}
 
 /// Code that is mapped from a file.
 #[derive(Debug, Clone)]
 struct Mapped {
     end: u64,
-    file: File,
+    /// A path, or the kernel's name for memory without a file.
+    file: Rc<str>,
     offset: u64,
 }
 
-/// Where an address is.
+/// The place of an address in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub(crate) file: File,
+    pub(crate) file: Rc<str>,
     pub(crate) offset: u64,
-    /// The process that mapped it first, by whose number a just-in-time compiler leaves its names.
+    /// The process that mapped it first. A just-in-time compiler writes its names under this PID.
     pub(crate) pid: i32,
 }
 
-/// The code that a process has mapped. Processes that were forked and have changed nothing have the same.
+/// The code that a process has mapped. A forked process shares its parent's maps until one of them changes.
 #[derive(Debug, Clone, Default)]
 struct Maps {
     pid: i32,
-    /// The place in [`Spaces::kept`], if samples refer to it.
+    /// The index in [`Spaces::kept`], if samples refer to it.
     kept: Option<u32>,
     mapped: BTreeMap<u64, Mapped>,
+}
+
+impl Maps {
+    fn new(pid: i32) -> Rc<Maps> {
+        Rc::new(Maps { pid, ..Maps::default() })
+    }
 }
 
 /// The code of all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Spaces {
     current: HashMap<i32, Rc<Maps>>,
-    /// Threads of processes that have had more than one.
+    /// Thread counts of processes that have had more than one thread.
     threads: HashMap<i32, usize>,
     kept: Vec<Rc<Maps>>,
-    files: HashMap<Rc<str>, u32>,
+    /// All mapped paths, to keep each in memory once.
+    files: HashSet<Rc<str>>,
 }
 
 impl Spaces {
     fn change(&mut self, pid: i32) -> &mut Maps {
-        let maps =
-            self.current.entry(pid).or_insert_with(|| Rc::new(Maps { pid, ..Maps::default() }));
+        let maps = self.current.entry(pid).or_insert_with(|| Maps::new(pid));
         let maps = Rc::make_mut(maps);
-        // Samples before this refer to the maps as they were.
+        // Earlier samples refer to the maps before this change.
         maps.kept = None;
         maps
     }
 
     pub(crate) fn exec(&mut self, pid: i32) {
-        // Other threads are gone then, and one that was not the first has the number of the first.
+        // An exec ends all other threads and gives the PID of the process to the remaining one.
         self.threads.remove(&pid);
-        self.current.insert(pid, Rc::new(Maps { pid, ..Maps::default() }));
+        self.current.insert(pid, Maps::new(pid));
     }
 
     pub(crate) fn fork(&mut self, from: i32, to: i32) {
@@ -86,12 +73,12 @@ impl Spaces {
         }
     }
 
-    /// A thread more in a process.
+    /// A process has started a thread.
     pub(crate) fn thread(&mut self, pid: i32) {
         *self.threads.entry(pid).or_insert(1) += 1;
     }
 
-    /// A thread less. The first of a process may end before the others.
+    /// A thread of a process has ended. The first thread may end before the others.
     pub(crate) fn exit(&mut self, pid: i32) {
         let threads = self.threads.entry(pid).or_insert(1);
         *threads = threads.saturating_sub(1);
@@ -101,28 +88,21 @@ impl Spaces {
         }
     }
 
-    pub(crate) fn map(&mut self, pid: i32, area: Area, offset: u64, file: &str) {
-        let file = match self.files.get_key_value(file) {
-            Some((path, number)) => File { number: *number, path: Rc::clone(path) },
-            None => {
-                let file = File { number: self.files.len() as u32, path: file.into() };
-                self.files.insert(Rc::clone(&file.path), file.number);
-                file
-            }
-        };
+    pub(crate) fn map(&mut self, pid: i32, area: Range<u64>, offset: u64, file: &str) {
+        let file = self.files.get(file).map_or_else(|| Rc::from(file), Rc::clone);
+        self.files.insert(Rc::clone(&file));
         let mapped = &mut self.change(pid).mapped;
         let before = mapped.range(..area.end).next_back();
-        // Most are apart from all others.
+        // Most mappings overlap no other.
         if before.is_some_and(|(_, before)| before.end > area.start) {
-            cut(mapped, area);
+            cut(mapped, &area);
         }
         mapped.insert(area.start, Mapped { end: area.end, file, offset });
     }
 
-    /// The number of what a process has mapped now.
+    /// The number of the present maps of a process.
     pub(crate) fn of(&mut self, pid: i32) -> u32 {
-        let maps =
-            self.current.entry(pid).or_insert_with(|| Rc::new(Maps { pid, ..Maps::default() }));
+        let maps = self.current.entry(pid).or_insert_with(|| Maps::new(pid));
         if let Some(number) = maps.kept {
             return number;
         }
@@ -132,7 +112,7 @@ impl Spaces {
         number
     }
 
-    /// Where an address was, by the number of the maps of its time.
+    /// The place of an address, by the number of the maps at the time of its sample.
     pub(crate) fn find(&self, maps: u32, address: u64) -> Option<Place> {
         let maps = self.kept.get(maps as usize)?;
         let (start, mapped) = maps.mapped.range(..=address).next_back()?;
@@ -143,7 +123,7 @@ impl Spaces {
         })
     }
 
-    /// No sample refers to maps by number any more.
+    /// Drops numbered maps; no sample refers to them any more.
     pub(crate) fn forget_old(&mut self) {
         self.kept.clear();
         for maps in self.current.values_mut() {
@@ -153,7 +133,7 @@ impl Spaces {
         }
     }
 
-    /// Reads what a process that runs already has mapped.
+    /// Reads the maps of a process that is running already.
     pub(crate) fn read(&mut self, pid: i32) {
         let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else { return };
         let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(1, Iterator::count);
@@ -161,9 +141,9 @@ impl Spaces {
         self.threads.insert(pid, threads);
     }
 
-    /// Takes in what `/proc/PID/maps` says, in place of what was known.
+    /// Replaces the maps of a process by the text of `/proc/PID/maps`.
     pub(crate) fn read_text(&mut self, pid: i32, text: &[u8]) {
-        self.current.insert(pid, Rc::new(Maps { pid, ..Maps::default() }));
+        self.current.insert(pid, Maps::new(pid));
         for line in String::from_utf8_lossy(text).lines() {
             if let Some((area, offset, file)) = executable(line) {
                 self.map(pid, area, offset, file);
@@ -172,8 +152,8 @@ impl Spaces {
     }
 }
 
-/// Makes room: what overlaps an area loses that part.
-fn cut(mapped: &mut BTreeMap<u64, Mapped>, area: Area) {
+/// Removes an area from the mappings that overlap it.
+fn cut(mapped: &mut BTreeMap<u64, Mapped>, area: &Range<u64>) {
     let overlapping: Vec<u64> = mapped
         .range(..area.end)
         .rev()
@@ -192,12 +172,12 @@ fn cut(mapped: &mut BTreeMap<u64, Mapped>, area: Area) {
     }
 }
 
-/// A line of `/proc/PID/maps`, if it is of code.
-fn executable(line: &str) -> Option<(Area, u64, &str)> {
+/// Area, offset and file of a line of `/proc/PID/maps`, if it maps code.
+fn executable(line: &str) -> Option<(Range<u64>, u64, &str)> {
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;
     let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-    let area = Area { start: number(start)?, end: number(end)? };
+    let area = number(start)?..number(end)?;
     let is_code = words.next()?.as_bytes().get(2) == Some(&b'x');
     let offset = number(words.next()?)?;
     let file = words.nth(2)?.trim_start();
@@ -209,14 +189,14 @@ mod tests {
     use super::*;
 
     fn found(spaces: &Spaces, maps: u32, address: u64) -> Option<(String, u64)> {
-        spaces.find(maps, address).map(|place| (place.file.path.to_string(), place.offset))
+        spaces.find(maps, address).map(|place| (place.file.to_string(), place.offset))
     }
 
     #[test]
-    fn a_map_replaces_what_it_covers() {
+    fn a_mapping_replaces_the_part_that_it_covers() {
         let mut spaces = Spaces::default();
-        spaces.map(1, Area { start: 0x1000, end: 0x9000 }, 0x100, "old");
-        spaces.map(1, Area { start: 0x3000, end: 0x4000 }, 0, "new");
+        spaces.map(1, 0x1000..0x9000, 0x100, "old");
+        spaces.map(1, 0x3000..0x4000, 0, "new");
         let maps = spaces.of(1);
         assert_eq!(found(&spaces, maps, 0x2fff), Some(("old".into(), 0x20ff)));
         assert_eq!(found(&spaces, maps, 0x3000), Some(("new".into(), 0)));
@@ -225,15 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn samples_keep_the_maps_of_their_time() {
+    fn samples_keep_the_maps_at_their_time() {
         let mut spaces = Spaces::default();
-        spaces.map(1, Area { start: 0x1000, end: 0x2000 }, 0, "before");
+        spaces.map(1, 0x1000..0x2000, 0, "before");
         let before = spaces.of(1);
         assert_eq!(spaces.of(1), before);
         spaces.fork(1, 2);
-        assert_eq!(spaces.of(2), before, "what is forked is the same");
+        assert_eq!(spaces.of(2), before, "a forked process has the same maps");
         spaces.exec(1);
-        spaces.map(1, Area { start: 0x1000, end: 0x2000 }, 0, "after");
+        spaces.map(1, 0x1000..0x2000, 0, "after");
         let after = spaces.of(1);
         assert_eq!(found(&spaces, before, 0x1000).unwrap().0, "before");
         assert_eq!(found(&spaces, after, 0x1000).unwrap().0, "after");
@@ -241,9 +221,9 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_thread_leaves_behind_stays_mapped() {
+    fn code_stays_mapped_after_the_first_thread_ends() {
         let mut spaces = Spaces::default();
-        spaces.map(1, Area { start: 0x1000, end: 0x2000 }, 0, "code");
+        spaces.map(1, 0x1000..0x2000, 0, "code");
         spaces.thread(1);
         spaces.exit(1);
         let maps = spaces.of(1);
@@ -254,9 +234,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_proc_are_read() {
+    fn lines_of_proc_pid_maps_are_parsed() {
         let line = "55d0c8a00000-55d0c8a02000 r-xp 00002000 fe:00 1234   /usr/bin/a program";
-        let area = Area { start: 0x55d0_c8a0_0000, end: 0x55d0_c8a0_2000 };
+        let area = 0x55d0_c8a0_0000..0x55d0_c8a0_2000;
         assert_eq!(executable(line), Some((area, 0x2000, "/usr/bin/a program")));
         assert_eq!(executable("55d0c8a00000-55d0c8a02000 rw-p 00002000 fe:00 1234 /a"), None);
         let (_, _, file) = executable("7f0000000000-7f0000001000 rwxp 00000000 00:00 0 ").unwrap();
@@ -265,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ran_before_is_there_until_its_last_thread_ends() {
+    fn a_process_that_was_read_lives_until_its_last_thread_ends() {
         let mut spaces = Spaces::default();
         let pid = std::process::id() as i32;
         let (stop, wait) = std::sync::mpsc::channel::<()>();
@@ -284,6 +264,6 @@ mod tests {
         spaces.read(pid);
         let maps = spaces.of(pid);
         let place = spaces.find(maps, our_own_code_is_found as *const () as u64).unwrap();
-        assert_eq!(place.file.path.as_ref(), std::env::current_exe().unwrap().to_str().unwrap());
+        assert_eq!(place.file.as_ref(), std::env::current_exe().unwrap().to_str().unwrap());
     }
 }

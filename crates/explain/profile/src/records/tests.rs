@@ -62,21 +62,7 @@ fn sample(records: &mut Records, tid: i32, addresses: &[u64]) {
 
 /// Stacks as text, from the outermost function, with their samples.
 fn collected(records: Records) -> Vec<String> {
-    let about = crate::capture::About {
-        title: String::new(),
-        machine: Default::default(),
-        clock: crate::capture::Clock {
-            event: "cpu-clock".into(),
-            unit: crate::capture::Unit::Nanoseconds,
-            frequency: None,
-            user_only: false,
-        },
-        seconds: None,
-        cpu_seconds: None,
-        work: None,
-        losses: Losses::default(),
-    };
-    let capture = records.finish().0.finish(about);
+    let capture = records.finish().0.finish();
     let line = |count: &crate::capture::Count| {
         let mut names: Vec<&str> = capture
             .functions_of(count.stack)
@@ -92,7 +78,7 @@ fn collected(records: Records) -> Vec<String> {
 }
 
 #[test]
-fn processes_have_the_code_of_their_time() {
+fn samples_have_the_code_at_their_time() {
     let mut records = Records::new(None);
     records.take(comm(1, "shell", true));
     records.take(map(1, "/no/shell"));
@@ -123,16 +109,16 @@ fn an_exiting_process_keeps_its_program_until_the_end() {
     records.take(comm(1, "program", true));
     records.take(exit(1));
     sample(&mut records, 1, &[PERF_CONTEXT_KERNEL, u64::MAX / 2]);
-    // A number that is another's now, of whom nothing is known.
+    // A reused PID of an unknown process.
     records.take(fork(9, 1));
     sample(&mut records, 1, &[PERF_CONTEXT_KERNEL, u64::MAX / 2]);
     assert_eq!(collected(records), ["[unknown];[kernel] 1", "program;[kernel] 1"]);
 }
 
 #[test]
-fn only_a_family_counts_where_one_is_asked_for() {
+fn only_the_family_counts() {
     let mut records = Records::new(None);
-    records.only(Family::of(1, []));
+    records.family = Some(Family::of(1, []));
     for (pid, name) in [(1, "ours"), (9, "strangers")] {
         records.take(comm(pid, name, true));
         records.take(map(pid, "/no/file"));
@@ -149,13 +135,13 @@ fn only_a_family_counts_where_one_is_asked_for() {
 #[test]
 fn a_process_born_while_records_were_lost_counts_once_found() {
     let mut records = Records::new(None);
-    records.only(Family::of(1, []));
+    records.family = Some(Family::of(1, []));
     sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010]);
-    assert_eq!((records.seen(), records.lacks_births()), (0, false));
+    assert_eq!((records.seen(), records.lacks_births), (0, false));
     records.take(EventRecord::Lost(LostRecord { id: 1, count: 5 }));
-    assert!(records.lacks_births());
+    assert!(records.lacks_births);
     assert_eq!(records.adopt(vec![(2, 1), (3, 9)]), [2]);
-    assert!(!records.lacks_births());
+    assert!(!records.lacks_births);
     for pid in [2, 3] {
         sample(&mut records, pid, &[PERF_CONTEXT_USER, 0x1010]);
     }
@@ -163,19 +149,19 @@ fn a_process_born_while_records_were_lost_counts_once_found() {
 }
 
 #[test]
-fn what_stacks_share_does_not_hide_where_they_differ() {
+fn stacks_with_a_common_part_stay_distinct() {
     let mut records = Records::new(None);
     records.take(map(1, "/no/one"));
     records.take(map(2, "/no/other"));
     let (user, kernel) = (PERF_CONTEXT_USER, PERF_CONTEXT_KERNEL);
-    // The same addresses in other maps, as the innermost and as a caller, and as the kernel's.
+    // The same addresses in other maps, as innermost function and as caller, and in the kernel.
     sample(&mut records, 1, &[user, 0x1010, 0x1020]);
     sample(&mut records, 1, &[user, 0x1000, 0x1010, 0x1020]);
     sample(&mut records, 2, &[user, 0x1010, 0x1020]);
     sample(&mut records, 2, &[user, 0x1000, 0x1010, 0x1020]);
     sample(&mut records, 2, &[kernel, 0x1010, 0x1020]);
     sample(&mut records, 2, &[kernel, 0x1010, user, 0x1020]);
-    // A return address at the beginning of what is mapped is of a call before it.
+    // A return address at the start of a mapping belongs to a call before it.
     sample(&mut records, 1, &[user, 0x1010, 0x1000]);
     sample(&mut records, 1, &[user, 0x1000]);
     sample(&mut records, 1, &[0x1010, user, 0x1020]);
@@ -196,7 +182,7 @@ fn what_stacks_share_does_not_hide_where_they_differ() {
 }
 
 #[test]
-fn the_kernel_is_above_its_callers() {
+fn the_kernel_is_inside_its_callers() {
     let mut records = Records::new(None);
     records.take(comm(7, "x", false));
     let kernel = 0xffff_ffff_8100_0000;
@@ -210,8 +196,9 @@ fn the_kernel_is_above_its_callers() {
 }
 
 #[test]
-fn what_is_missing_is_counted() {
-    let mut records = Records::new(None).with_deepest(2);
+fn losses_are_counted() {
+    let mut records = Records::new(None);
+    records.deepest = Some(2);
     records.take(EventRecord::Lost(LostRecord { id: 1, count: 5 }));
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 1]);
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 1, 2]);
@@ -234,13 +221,13 @@ fn many_stacks_get_names_early_and_count_the_same() {
 }
 
 #[test]
-fn without_a_cpu_a_stack_counts_for_as_long_as_that_lasts() {
+fn an_off_cpu_stack_counts_for_as_long_as_the_wait() {
     let mut records = Records::new(None);
-    records.sample_off_cpu(10);
+    records.off_cpu = Some(OffCpu::new(10));
     records.take(comm(1, "x", false));
     records.take(fork(1, 2));
     records.take(map(1, "/no/file"));
-    // At time 0, as all samples here.
+    // All samples here are at time 0.
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 0x1010]);
     sample(&mut records, 2, &[PERF_CONTEXT_USER, 0x1010]);
     records.on_cpu(1, 35);
@@ -250,13 +237,13 @@ fn without_a_cpu_a_stack_counts_for_as_long_as_that_lasts() {
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 0x1010]);
     records.all_on_cpu(50);
     let expected = ["x;[file] 8", "x;[unknown] 9"];
-    assert_eq!(collected(records), expected, "3 and 5; 9 until the last that happened");
+    assert_eq!(collected(records), expected, "3 and 5; 9 until the last event");
 }
 
 #[test]
-fn an_excluded_process_is_not_sampled() {
+fn an_excluded_thread_is_not_sampled() {
     let mut records = Records::new(None);
-    records.leave_out(1);
+    records.without = Some(1);
     sample(&mut records, 1, &[PERF_CONTEXT_USER, 1]);
     sample(&mut records, 2, &[PERF_CONTEXT_USER, 1]);
     assert_eq!(records.seen(), 1);

@@ -1,14 +1,14 @@
-//! Why something cannot be sampled, and what to do about it.
+//! Errors of sampling, and what to do about them.
 
 use std::io;
 
-/// Why something cannot be sampled.
+/// The reason why knee cannot sample.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
-    /// The CPUs, or a means to wait, cannot be had.
+    /// The system refuses the list of CPUs or a resource.
     #[error("cannot sample")]
     Cpus(#[source] io::Error),
-    /// The process is not there, or no more.
+    /// The process does not exist.
     #[error("process {pid} does not exist; `ps` lists processes")]
     NoProcess {
         /// Its number.
@@ -17,54 +17,54 @@ pub enum SampleError {
     /// The machine does not count cycles.
     #[error("this machine cannot count cycles; use --event cpu-clock, which works everywhere")]
     NoCycles {
-        /// What the kernel says.
+        /// The error of the kernel.
         #[source]
         error: io::Error,
     },
-    /// The kernel does not let us.
+    /// Sampling is not permitted.
     #[error("{}", denied(.paranoid, *.system))]
     Denied {
-        /// The content of `perf_event_paranoid`, where it can be read.
+        /// The content of `perf_event_paranoid`, if it is readable.
         paranoid: Option<i32>,
-        /// Whether all processes were asked for.
+        /// Whether all processes were to be sampled.
         system: bool,
     },
-    /// The kernel does not let us see who waits for locks.
+    /// Recording lock waits is not permitted.
     #[error("{}", waits_denied(.paranoid))]
     WaitsDenied {
-        /// The content of `perf_event_paranoid`, where it can be read.
+        /// The content of `perf_event_paranoid`, if it is readable.
         paranoid: Option<i32>,
     },
-    /// Tracepoints cannot be looked up.
+    /// The tracepoints cannot be read.
     #[error("lock waits require the kernel's tracepoints: {remedy}")]
     Tracefs {
         /// What to do.
         remedy: String,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// The kernel does not say who waits for locks.
+    /// The kernel has no tracepoints for lock waits.
     #[error(
         "this kernel lacks the tracepoints lock:contention_begin and lock:contention_end; --locks \
          requires Linux 5.19 or later with CONFIG_EVENT_TRACING. Without --locks, knee still \
          shows functions that spin"
     )]
     NoContentionEvents,
-    /// The kernel does not let us see where threads lose their CPUs, which is within the kernel.
+    /// Sampling off-CPU time is not permitted, because threads leave their CPUs in the kernel.
     #[error(
         "not permitted: to sample off-CPU time, kernel.perf_event_paranoid must be at most 1 (for \
          all processes, at most 0); run `sysctl kernel.perf_event_paranoid=1` as root, or run \
          knee as root or with CAP_PERFMON; in a container, seccomp must allow perf_event_open"
     )]
     OffCpuDenied,
-    /// There is no memory for the buffers that we may have.
+    /// The kernel refuses memory for the smallest buffers.
     #[error(
         "the kernel refuses memory for the buffers; raise kernel.perf_event_mlock_kb (`sysctl \
          kernel.perf_event_mlock_kb=4096` as root) or `ulimit -l`"
     )]
     NoBuffer {
-        /// What the kernel says.
+        /// The error of the kernel.
         #[source]
         error: io::Error,
     },
@@ -74,20 +74,20 @@ pub enum SampleError {
          raise `ulimit -n`, or sample all processes with -a"
     )]
     TooManyFiles {
-        /// How many may be open.
+        /// The limit.
         files: u64,
     },
-    /// The kernel says no in another way.
+    /// The kernel refuses for another reason.
     #[error("perf_event_open")]
     Refused(#[source] io::Error),
 }
 
-/// What is said where it is not for want of a setting.
+/// The text if no setting is the reason.
 const OTHERS: &str = "not permitted: the process belongs to another user; run knee as that user, \
     as root, or with CAP_PERFMON and CAP_SYS_PTRACE; in a container, seccomp must allow \
     perf_event_open";
 
-/// Who may sample what: Documentation/admin-guide/sysctl/kernel.rst, and 3 and 4 of Debian and Ubuntu.
+/// The rules: Documentation/admin-guide/sysctl/kernel.rst, and levels 3 and 4 of Debian and Ubuntu.
 fn denied(paranoid: &Option<i32>, system: bool) -> String {
     let (needed, what) = match system {
         true => (0, "all processes"),
@@ -104,7 +104,7 @@ fn denied(paranoid: &Option<i32>, system: bool) -> String {
     )
 }
 
-/// Who may read tracepoints: `perf_trace_event_perm` of kernel/trace/trace_event_perf.c.
+/// The rules: `perf_trace_event_perm` in kernel/trace/trace_event_perf.c.
 fn waits_denied(paranoid: &Option<i32>) -> String {
     if paranoid.is_some_and(|level| level < 0) {
         return OTHERS.to_owned();
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_denied_user_learns_what_to_set() {
+    fn a_refusal_names_the_setting_to_change() {
         let words = |paranoid, system| SampleError::Denied { paranoid, system }.to_string();
         assert!(words(Some(4), false).contains("must be 2 or less, but it is 4"));
         assert!(words(Some(2), true).contains("sysctl kernel.perf_event_paranoid=0"));

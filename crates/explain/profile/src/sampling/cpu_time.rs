@@ -1,9 +1,9 @@
-//! CPU time of those who are sampled, by the clocks that the kernel has for each process.
+//! CPU time of the sampled processes, from the CPU-time clock of each process.
 //!
-//! Events that count it are put on a CPU and taken off with each thread, which threads feel that do little
-//! but sleep and wake: a tenth of what context_switch1 does. Here all clocks are read at two points in time,
-//! and whose count is known when all records have been read. What the dead have used is known to who waits
-//! for them: where that is another than it should be, what was used is not known.
+//! Events that count CPU time are switched with each thread, which costs threads that mostly sleep and wake a
+//! tenth of their time (context_switch1). knee reads the clocks of all processes at two points in time
+//! instead, and selects the family when all records have been read. The CPU time of an exited process is
+//! added to the parent that waits for it. If that parent is outside the family, the CPU time is unknown.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,14 +15,14 @@ use super::event::now;
 use super::proc::numbers;
 use crate::records::Family;
 
-/// CPU time of all processes, at points in time between which somebody is sampled.
+/// CPU time of all processes at the start and end of each sampling.
 #[derive(Debug, Default)]
 pub(super) struct CpuTime {
     begun: Option<Clocks>,
     spans: Vec<(Clocks, Clocks)>,
 }
 
-/// The clock of each process, with what those had used that it has waited for, at a time in nanoseconds.
+/// CPU time of each process and of the children that it has waited for, at a time in nanoseconds.
 #[derive(Debug)]
 struct Clocks {
     time: u64,
@@ -38,7 +38,7 @@ impl CpuTime {
         self.spans.extend(self.begun.take().map(|begun| (begun, Clocks::read())));
     }
 
-    /// CPU time of a family; `None` if not all of it is known, as somebody was gone.
+    /// CPU time of a family; `None` if that of an exited process is unknown.
     pub(super) fn seconds(&self, family: &Family) -> Option<f64> {
         let spans = self.spans.iter().map(|(begun, ended)| used(begun, ended, family));
         let all = spans.sum::<Option<Duration>>()?;
@@ -46,17 +46,17 @@ impl CpuTime {
     }
 }
 
-/// CPU time of a family between two points in time, if it is known.
+/// CPU time of a family between two points in time, if known.
 fn used(begun: &Clocks, ended: &Clocks, family: &Family) -> Option<Duration> {
     let is_gone = |pid: i32| !ended.used.contains_key(&pid);
     let during = begun.time..ended.time;
-    let orphans = family.orphans().iter();
+    let orphans = family.orphans.iter();
     if orphans.clone().any(|(pid, time)| during.contains(time) && is_gone(*pid)) {
-        // Somebody else has waited for it.
+        // A process outside the family has waited for it.
         return None;
     }
-    if family.elders().any(|pid| begun.used.contains_key(&pid) && is_gone(pid)) {
-        // A member has, and now has all that it ever used.
+    if family.elders.iter().any(|pid| begun.used.contains_key(pid) && is_gone(*pid)) {
+        // A member has waited for it, and its CPU time now includes all that the child ever used.
         return None;
     }
     Some(ended.of(family).saturating_sub(begun.of(family)))
@@ -65,7 +65,7 @@ fn used(begun: &Clocks, ended: &Clocks, family: &Family) -> Option<Duration> {
 impl Clocks {
     fn read() -> Clocks {
         let processes = table();
-        // The table takes a while to read, and the clocks do not.
+        // Reading the table takes a while; reading the clocks does not.
         let used = processes.into_iter().filter_map(|process| {
             let seconds = process.ticks_of_dead as f64 / clock_ticks_per_second() as f64;
             Some((process.pid, clock(process.pid)? + Duration::from_secs_f64(seconds)))
@@ -78,57 +78,40 @@ impl Clocks {
     }
 }
 
-/// What the table of processes says of one.
+/// A process in `/proc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Process {
-    pub(super) pid: i32,
-    pub(super) parent: i32,
-    /// CPU time of those that it has waited for, and that these had waited for.
+struct Process {
+    pid: i32,
+    parent: i32,
+    /// CPU time of the children that it has waited for, including theirs.
     ticks_of_dead: u64,
 }
 
-/// All processes that we can see.
-pub(super) fn table() -> Vec<Process> {
+/// The PIDs of all visible processes and of their parents.
+pub(super) fn parents() -> Vec<(i32, i32)> {
+    table().into_iter().map(|process| (process.pid, process.parent)).collect()
+}
+
+/// All visible processes.
+fn table() -> Vec<Process> {
     let process = |pid| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
     numbers("/proc").unwrap_or_default().into_iter().filter_map(process).collect()
 }
 
-/// A process, its children, theirs and so on; none if it is gone.
-pub(super) fn descendants(root: i32) -> Vec<Process> {
-    descending(root, table())
-}
-
-fn descending(root: i32, processes: Vec<Process>) -> Vec<Process> {
-    let mut found: Vec<Process> = Vec::new();
-    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
-    for process in processes {
-        match process.pid == root {
-            true => found.push(process),
-            false => children.entry(process.parent).or_default().push(process),
-        }
-    }
-    let mut next = 0;
-    while let Some(process) = found.get(next) {
-        found.extend(children.remove(&process.pid).unwrap_or_default());
-        next += 1;
-    }
-    found
-}
-
-/// A line of `/proc/PID/stat`: the name of the program may hold anything.
+/// Parses a line of `/proc/PID/stat`. The program name in it may contain anything.
 fn parse(pid: i32, line: &str) -> Option<Process> {
     let words: Vec<&str> = line.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let number = |place: usize| words.get(place)?.parse::<u64>().ok();
-    // Counted from behind the name, its state being the first.
+    // Indices count from the state, which follows the name.
     let ticks_of_dead = number(13)? + number(14)?;
     Some(Process { pid, parent: words.get(1)?.parse().ok()?, ticks_of_dead })
 }
 
-/// The CPU time of a process and of threads that it had, dead or alive.
+/// CPU time of a process, including its exited threads.
 pub(super) fn clock(pid: i32) -> Option<Duration> {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both write to what they are given, and there is room for it.
+    // SAFETY: both functions write only to the variable that they are given.
     let is_read = unsafe {
         libc::clock_getcpuclockid(pid, &raw mut clock) == 0
             && libc::clock_gettime(clock, &raw mut time) == 0
@@ -142,7 +125,7 @@ mod tests {
     use crate::sampling::tests::shell;
 
     #[test]
-    fn lines_of_the_table_are_read_whatever_a_program_is_called() {
+    fn a_line_is_parsed_whatever_the_program_name() {
         let line = "7 (a) b (c) S 3 7 7 0 -1 4194304 100 200 0 0 11 12 13 14 20 0 1 0 5 6 7";
         assert_eq!(parse(7, line), Some(Process { pid: 7, parent: 3, ticks_of_dead: 27 }));
         assert_eq!(parse(7, "7 (a) S"), None);
@@ -150,16 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_found_in_whatever_order_it_stands() {
-        let process = |pid, parent| Process { pid, parent, ticks_of_dead: 0 };
-        let all = [process(4, 3), process(3, 2), process(2, 1), process(9, 1), process(1, 0)];
-        let pids = |root| descending(root, all.to_vec()).iter().map(|p| p.pid).collect::<Vec<_>>();
-        assert_eq!(pids(2), [2, 3, 4]);
-        assert_eq!(pids(5), [] as [i32; 0]);
-    }
-
-    #[test]
-    fn the_dead_count_where_they_were_waited_for() {
+    fn cpu_time_includes_children_that_were_waited_for() {
         let script = "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo; read line";
         let mut child = shell(script);
         let pid = child.id() as i32;
@@ -175,25 +149,29 @@ mod tests {
         assert!(all > alive + 0.02, "{all} s in all, of which {alive} s are the shell's own");
     }
 
-    /// Processes with the seconds that each has used.
+    /// Processes with their CPU seconds.
     fn clocks<const N: usize>(time: u64, used: [(i32, u64); N]) -> Clocks {
         let used = used.map(|(pid, seconds)| (pid, Duration::from_secs(seconds)));
         Clocks { time, used: used.into() }
     }
 
     #[test]
-    fn a_family_has_used_what_its_members_have() {
+    fn cpu_time_of_a_family_is_that_of_its_members() {
         let mut family = Family::of(1, [2]);
         family.born(1, 3);
         let begun = clocks(10, [(1, 100), (2, 50), (9, 70)]);
         let ended = clocks(20, [(1, 103), (2, 57), (3, 4), (9, 90)]);
         assert_eq!(used(&begun, &ended, &family), Some(Duration::from_secs(7)));
         let without_elder = clocks(20, [(1, 153), (3, 4)]);
-        assert_eq!(used(&begun, &without_elder, &family), None, "all that it used is its parent's");
+        assert_eq!(
+            used(&begun, &without_elder, &family),
+            None,
+            "the parent's time includes all of the child's"
+        );
     }
 
     #[test]
-    fn what_an_orphan_had_used_is_known_until_somebody_waits_for_it() {
+    fn cpu_time_of_an_orphan_is_known_until_it_is_waited_for() {
         let mut family = Family::of(1, []);
         family.born(1, 3);
         family.ended(3, 7, 15);
@@ -202,6 +180,10 @@ mod tests {
         let there = clocks(20, [(1, 2), (3, 4)]);
         assert_eq!(used(&begun, &there, &family), Some(Duration::from_secs(5)));
         let before = clocks(12, [(1, 2)]);
-        assert_eq!(used(&begun, &before, &family), Some(Duration::from_secs(1)), "it lived then");
+        assert_eq!(
+            used(&begun, &before, &family),
+            Some(Duration::from_secs(1)),
+            "it was running then"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Emptying the buffers while others run.
+//! Empties the buffers while the target runs.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,31 +13,31 @@ use super::ring::Ring;
 use crate::capture::{Losses, Stacks};
 use crate::records::{Family, InOrder, Records};
 
-/// Milliseconds from look to look at buffers that are not a quarter full.
+/// Milliseconds between scans of buffers that are less than a quarter full.
 const PAUSE: i64 = 200;
 
-/// What a process has mapped, as `/proc/PID/maps` says, and those that it has started have as well.
+/// The mappings of a process, as in `/proc/PID/maps`, which its descendants share.
 pub(super) struct Code {
     pub(super) pid: i32,
     pub(super) maps: Vec<u8>,
     pub(super) started: Vec<i32>,
 }
 
-/// What becomes of records, which come in the order of their times.
+/// Collects records in the order of time.
 pub(super) trait Collector {
-    /// What is left of them in the end.
+    /// The result.
     type Collected;
 
     fn take(&mut self, record: EventRecord<'_>);
 
-    /// A thread has a CPU again, at a time in nanoseconds.
+    /// A thread is on a CPU again at a time in nanoseconds.
     fn on_cpu(&mut self, _thread: i32, _time: u64) {}
 
-    /// What is mapped where, for samples from now on.
+    /// Sets the mappings for the samples that follow.
     fn code(&mut self, _: &Code) {}
 
-    /// All that was found in a look has been taken.
-    fn looked(&mut self) {}
+    /// All records of a scan have been taken in.
+    fn scanned(&mut self) {}
 
     /// A record could not be read.
     fn unreadable(&mut self);
@@ -48,12 +48,12 @@ pub(super) trait Collector {
     fn finish(self) -> Self::Collected;
 }
 
-/// What became of samples.
+/// The result of sampling.
 #[derive(Debug)]
 pub(super) struct Collected {
     pub(super) stacks: Stacks,
     pub(super) losses: Losses,
-    /// Whose they are, where not all are taken.
+    /// The sampled processes; `None` for all.
     pub(super) family: Option<Family>,
 }
 
@@ -69,21 +69,20 @@ impl Collector for Records {
     }
 
     fn code(&mut self, code: &Code) {
-        let spaces = self.spaces();
-        spaces.read_text(code.pid, &code.maps);
+        self.spaces.read_text(code.pid, &code.maps);
         for &process in &code.started {
-            spaces.fork(code.pid, process);
+            self.spaces.fork(code.pid, process);
         }
     }
 
-    fn looked(&mut self) {
-        if self.lacks_births() {
+    fn scanned(&mut self) {
+        if self.lacks_births {
             processes::adopt(self);
         }
     }
 
     fn unreadable(&mut self) {
-        self.losses().unreadable += 1;
+        self.losses.unreadable += 1;
     }
 
     fn seen(&self) -> u64 {
@@ -92,7 +91,7 @@ impl Collector for Records {
 
     fn finish(mut self) -> Collected {
         self.all_on_cpu(now());
-        let family = self.family();
+        let family = self.family.take();
         let (stacks, losses) = Records::finish(self);
         Collected { stacks, losses, family }
     }
@@ -105,7 +104,7 @@ pub(super) struct Drain<C> {
     codes: Receiver<Code>,
     collector: C,
     bytes: Vec<u8>,
-    /// When the last look began, in nanoseconds of the events' clock.
+    /// The start of the last scan, in nanoseconds of the events' clock.
     before: u64,
 }
 
@@ -119,7 +118,7 @@ impl<C: Collector> Drain<C> {
         Drain { rings, order: InOrder::new(info), codes, collector, bytes: Vec::new(), before: 0 }
     }
 
-    /// Until somebody says that it is enough.
+    /// Empties buffers until `enough` is readable.
     pub(super) fn run(mut self, enough: &OwnedFd, seen: &AtomicU64) -> C::Collected {
         loop {
             let mut fds = vec![PollFd::new(enough, PollFlags::IN)];
@@ -131,21 +130,21 @@ impl<C: Collector> Drain<C> {
             let is_enough = !fds[0].revents().is_empty();
             let all_gone = fds[1..].iter().all(|fd| fd.revents().contains(PollFlags::HUP));
             drop(fds);
-            self.look(is_enough);
+            self.scan(is_enough);
             seen.store(self.collector.seen(), Ordering::Relaxed);
             if is_enough {
                 return self.collector.finish();
             }
             if all_gone {
-                // Their buffers say so at once from now on.
+                // From now on, poll returns at once for these buffers.
                 let mut fds = [PollFd::from_borrowed_fd(enough.as_fd(), PollFlags::IN)];
                 let _ = poll(&mut fds, Some(&pause));
             }
         }
     }
 
-    /// Empties all buffers, and takes in what is older than the last look; all if it is the last.
-    fn look(&mut self, is_last: bool) {
+    /// Empties all buffers. Hands on the records from before the last scan, or all records if this is the last.
+    fn scan(&mut self, is_last: bool) {
         let now = now();
         for ring in &mut self.rings {
             self.bytes.clear();
@@ -155,7 +154,7 @@ impl<C: Collector> Drain<C> {
             }
         }
         let collector = &mut self.collector;
-        // What was sent before the samples were taken that we have is there by now.
+        // Mappings that were sent before these samples have arrived by now.
         self.codes.try_iter().for_each(|code| collector.code(&code));
         self.order.hand_on(if is_last { u64::MAX } else { self.before }, |raw| match raw.parse() {
             Ok(EventRecord::ContextSwitch(ContextSwitchRecord::In { .. })) => {
@@ -167,7 +166,7 @@ impl<C: Collector> Drain<C> {
             Ok(record) => collector.take(record),
             Err(_) => collector.unreadable(),
         });
-        collector.looked();
+        collector.scanned();
         self.before = now;
     }
 }

@@ -1,4 +1,4 @@
-//! One event of the kernel's.
+//! Events of `perf_event_open(2)`.
 
 use std::io;
 use std::mem::size_of;
@@ -14,75 +14,70 @@ use rustix::time::{ClockId, clock_gettime};
 use super::access::{SampleError, paranoid};
 use super::options::Every;
 use super::ring::Ring;
-use super::target::{Target, gone};
+use super::target::Target;
 use crate::capture::{Clock, Unit};
 
 type Attr = bindings::perf_event_attr;
 
-/// What an event is for.
+/// The purpose of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Says what happens to processes.
+    /// Records forks, execs, exits and mappings.
     Tracking,
     /// Samples by a clock.
     Sampling,
-    /// Says when a thread begins to wait for a lock, and where.
+    /// Records when and where a thread begins to wait for a lock.
     WaitBegin,
-    /// Says when a thread waits no more.
+    /// Records when a thread ends a wait.
     WaitEnd,
     /// Counts CPU time.
     CpuTime,
 }
 
-/// What is written down.
+/// What to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
-    /// Where each CPU is, so often for each second.
+    /// Samples, at a frequency per second.
     Clock { every: Every, frequency: u64 },
-    /// Waits for locks, by the numbers of the kernel's tracepoints.
+    /// Lock waits, by the IDs of the kernel's tracepoints.
     Waits { begin: u64, end: u64 },
 }
 
-/// What the machine has of what was asked for.
+/// The configuration that this machine supports.
 #[derive(Debug, Clone)]
 pub(super) struct Chosen {
     what: What,
-    ring_bytes: usize,
-    sees_kernel: bool,
-    counts_lost: bool,
+    pub(super) ring_bytes: usize,
+    pub(super) sees_kernel: bool,
+    pub(super) counts_lost: bool,
     on_exec: bool,
     system: bool,
-    of_cpus: bool,
-    follows_code: bool,
+    /// Whether everything that runs on each CPU is sampled, whatever the target.
+    pub(super) of_cpus: bool,
+    /// Whether new mappings of code are followed while sampling.
+    pub(super) follows_code: bool,
 }
 
 /// An open event.
 #[derive(Debug)]
 pub(super) struct Event {
     fd: OwnedFd,
-    role: Role,
-    counts_lost: bool,
+    pub(super) role: Role,
 }
 
-/// Finds out what the machine can do, by trying.
+/// Finds a configuration that this machine supports, by trying.
 ///
-/// Where we may, all that runs on a CPU is sampled, and what is not requested is left out later: an
-/// event of a thread is taken off its CPU and put on another with it, which a thread that sleeps
-/// and wakes all the time feels, and a process that lives for less than the distance of two samples
-/// has none of its own. Not where each event is written down, as those of others would be too many.
+/// If permitted, events belong to CPUs and sample everything that runs there; other processes are filtered
+/// out later. Events of a thread are switched with it, which slows a thread that sleeps and wakes all the
+/// time, and a process that lives shorter than the sampling interval gets no samples of its own. Events that
+/// record every occurrence belong to threads, because the records of other processes would be too many.
 pub(super) fn choose(
     target: &Target,
     asked: What,
     ring_bytes: usize,
 ) -> Result<Chosen, SampleError> {
-    let what = match asked {
-        What::Clock { every: Every::Best, frequency } => {
-            What::Clock { every: Every::Cycles, frequency }
-        }
-        _ => asked,
-    };
     let mut chosen = Chosen {
-        what,
+        what: asked,
         ring_bytes,
         sees_kernel: true,
         counts_lost: true,
@@ -92,16 +87,16 @@ pub(super) fn choose(
         follows_code: true,
     };
     chosen.of_cpus |= chosen.is_of_cpu_time();
-    // The first need not be 0: it may be offline.
+    // CPU 0 may be offline.
     let cpus = CpuList::online().map_err(SampleError::Cpus)?;
     let first_cpu = cpus.first().map_or(0, u32::cast_signed);
     loop {
-        let (thread, cpu) = match target {
-            Target::Process(pid) | Target::Exec(pid) if !chosen.of_cpus => (*pid, -1),
+        let (thread, cpu) = match target.pid() {
+            Some(pid) if !chosen.of_cpus => (pid, -1),
             _ => (-1, first_cpu),
         };
         let mut attr = chosen.attr(chosen.roles()[0]);
-        // To inherit is not allowed with all that is asked for, on no CPU; nor is it needed to try.
+        // Some of these settings do not allow inheritance without a CPU. The trial does not need it.
         attr.set_inherit(0);
         let error = match open(&mut attr, thread, cpu) {
             Ok(_) => return Ok(chosen),
@@ -127,15 +122,15 @@ pub(super) fn choose(
                     _ => return Err(SampleError::NoCycles { error }),
                 }
             }
-            Some(Errno::SRCH) => return Err(gone(target)),
+            Some(Errno::SRCH) => return Err(target.gone()),
             _ => return Err(SampleError::Refused(error)),
         }
     }
 }
 
 impl Chosen {
-    /// Those that are switched on and off, in the order in which they are switched on. Ends come first:
-    /// a beginning without its end would make one long wait of two.
+    /// The roles of events that are enabled and disabled, in the order of enabling. End records come first: a
+    /// begin without its end would merge two waits into a long one.
     pub(super) fn roles(&self) -> &'static [Role] {
         match self.what {
             What::Clock { .. } => &[Role::Sampling],
@@ -151,14 +146,14 @@ impl Chosen {
         matches!(self.what, What::Clock { every: Every::OffCpu, .. })
     }
 
-    /// Whether what is seen is CPU time: it can be counted beside it, and user space has some of it,
-    /// whether or not the kernel is seen.
+    /// Whether samples stand for CPU time. CPU time can also be counted separately, and user space has samples
+    /// of it even without permission to sample the kernel.
     pub(super) fn is_of_cpu_time(&self) -> bool {
         !self.waits() && !self.off_cpu()
     }
 
     fn cycles(&self) -> bool {
-        matches!(self.what, What::Clock { every: Every::Cycles, .. })
+        matches!(self.what, What::Clock { every: Every::Best | Every::Cycles, .. })
     }
 
     fn denied(&self) -> SampleError {
@@ -167,33 +162,6 @@ impl Chosen {
             false if self.off_cpu() => SampleError::OffCpuDenied,
             false => SampleError::Denied { paranoid: paranoid(), system: self.system },
         }
-    }
-
-    /// Whether all that runs on each CPU is sampled, whatever was asked for.
-    pub(super) fn of_cpus(&self) -> bool {
-        self.of_cpus
-    }
-
-    /// With events of each thread, as where those of CPUs are not for us.
-    #[cfg(test)]
-    pub(super) fn of_threads(mut self) -> Chosen {
-        self.of_cpus = false;
-        self
-    }
-
-    /// What is sampled maps no code and starts no programs once sampling has begun.
-    pub(super) fn with_fixed_code(mut self) -> Chosen {
-        self.follows_code = false;
-        self
-    }
-
-    /// Whether what processes map is followed.
-    pub(super) fn follows_code(&self) -> bool {
-        self.follows_code
-    }
-
-    pub(super) fn ring_bytes(&self) -> usize {
-        self.ring_bytes
     }
 
     fn attr(&self, role: Role) -> Attr {
@@ -230,7 +198,7 @@ impl Chosen {
         if role == Role::CpuTime {
             return attr;
         }
-        // All roles write alike, so that their records are read alike.
+        // All roles have one sample format, so that their records are read in the same way.
         attr.sample_type = u64::from(
             bindings::PERF_SAMPLE_IP
                 | bindings::PERF_SAMPLE_TID
@@ -239,10 +207,10 @@ impl Chosen {
                 | bindings::PERF_SAMPLE_PERIOD,
         );
         if self.waits() {
-            // The number of a thread is not enough: all CPUs share that of the idle one.
+            // The idle threads of all CPUs have the same TID, so the CPU is needed as well.
             attr.sample_type |= u64::from(bindings::PERF_SAMPLE_CPU | bindings::PERF_SAMPLE_RAW);
         }
-        // Who waits is known by the beginning, and what locks are taken for by the kernel's functions.
+        // An end record needs no stack, and kernel functions are enough to tell what a lock is for.
         attr.set_exclude_callchain_kernel(u64::from(!self.sees_kernel || role == Role::WaitEnd));
         attr.set_exclude_callchain_user(u64::from(self.waits()));
         attr.set_sample_id_all(1);
@@ -253,20 +221,20 @@ impl Chosen {
         match (role, self.what) {
             (Role::Sampling, What::Clock { every: Every::OffCpu, .. }) => {
                 attr.__bindgen_anon_1.sample_period = 1;
-                // Says when a thread has a CPU again.
+                // Records when a thread is on a CPU again.
                 attr.set_context_switch(1);
             }
             (Role::Sampling, What::Clock { every, frequency }) => {
-                // Of all that runs somewhere, it is nobody's. A CPU that idles has no cycles, and not all
-                // know how to leave them out.
-                let is_nobodys = self.of_cpus && !self.system && every == Every::CpuClock;
-                attr.set_exclude_idle(u64::from(is_nobodys));
+                // Idle time belongs to no target. An idle CPU has no cycles, and not every PMU can exclude
+                // idle time.
+                let excludes_idle = self.of_cpus && !self.system && every == Every::CpuClock;
+                attr.set_exclude_idle(u64::from(excludes_idle));
                 attr.set_freq(1);
                 attr.__bindgen_anon_1.sample_freq = frequency;
             }
             (Role::WaitBegin | Role::WaitEnd, _) => attr.__bindgen_anon_1.sample_period = 1,
             _ => {
-                // The kernel makes up a record of each map, and drops those that are not of code after that.
+                // The kernel builds a record of each mapping before it drops those that are not code.
                 let follows_code = u64::from(self.follows_code && !self.waits());
                 attr.set_mmap(follows_code);
                 attr.set_mmap2(follows_code);
@@ -278,29 +246,20 @@ impl Chosen {
         attr
     }
 
-    /// How records of these events are read.
+    /// The format of the records of these events.
     pub(super) fn parse_info(&self) -> RecordParseInfo {
         let attr = self.attr(self.roles()[0]);
-        // SAFETY: all bytes of it are initialised, padding has none: it is the kernel's interface.
+        // SAFETY: all bytes are initialised; this struct of the kernel's interface has no padding.
         let bytes = unsafe {
             std::slice::from_raw_parts((&raw const attr).cast::<u8>(), size_of::<Attr>())
         };
-        // The reader knows attributes up to some size, and the head of larger ones.
+        // The reader parses the known part of attributes that are larger than it expects.
         let (attr, _) = PerfEventAttr::parse::<_, byteorder::NativeEndian>(bytes)
             .expect("these attributes are well-formed");
-        let endian = if cfg!(target_endian = "big") {
-            Endianness::BigEndian
-        } else {
-            Endianness::LittleEndian
-        };
-        RecordParseInfo::new(&attr, endian)
+        RecordParseInfo::new(&attr, Endianness::NATIVE)
     }
 
-    pub(super) fn sees_kernel(&self) -> bool {
-        self.sees_kernel
-    }
-
-    /// What makes a sample due, if a clock does.
+    /// The clock that triggers samples; `None` for lock waits.
     pub(super) fn clock(&self) -> Option<Clock> {
         let What::Clock { every, frequency } = self.what else { return None };
         let (event, unit) = match every {
@@ -325,11 +284,11 @@ pub(super) fn now() -> u64 {
 
 fn open(attr: &mut Attr, thread: i32, cpu: i32) -> io::Result<OwnedFd> {
     let flags = bindings::PERF_FLAG_FD_CLOEXEC.into();
-    // SAFETY: the attributes are initialised, and ask for nothing that writes to our memory.
+    // SAFETY: the attributes are initialised, and request nothing that writes to our memory.
     let fd = unsafe { perf_event_open(attr, thread, cpu, -1, flags) };
     match fd {
         0.. => {
-            // SAFETY: it is new, and ours.
+            // SAFETY: the descriptor is new, and nothing else owns it.
             Ok(unsafe { OwnedFd::from_raw_fd(fd) })
         }
         _ => Err(io::Error::last_os_error()),
@@ -337,16 +296,15 @@ fn open(attr: &mut Attr, thread: i32, cpu: i32) -> io::Result<OwnedFd> {
 }
 
 impl Event {
-    /// `None` if the thread is gone.
+    /// `None` if the thread has exited.
     pub(super) fn open(
         chosen: &Chosen,
         role: Role,
         thread: i32,
         cpu: i32,
     ) -> Result<Option<Event>, SampleError> {
-        let counts_lost = chosen.counts_lost;
         match open(&mut chosen.attr(role), thread, cpu) {
-            Ok(fd) => Ok(Some(Event { fd, role, counts_lost })),
+            Ok(fd) => Ok(Some(Event { fd, role })),
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::SRCH) => Ok(None),
                 Some(Errno::MFILE) => Err(SampleError::TooManyFiles {
@@ -358,25 +316,21 @@ impl Event {
         }
     }
 
-    pub(super) fn role(&self) -> Role {
-        self.role
-    }
-
-    /// Has the event write into a buffer that another one has.
+    /// Redirects the event's records to the buffer of another event.
     pub(super) fn write_into(&self, ring: &Ring) -> Result<(), SampleError> {
         self.control(|fd| {
-            // SAFETY: both are events.
+            // SAFETY: both descriptors are events.
             unsafe { ioctls::SET_OUTPUT(fd, ring.fd().as_raw_fd()) }
         })
     }
 
     pub(super) fn enable(&self) -> Result<(), SampleError> {
-        // SAFETY: it is an event.
+        // SAFETY: the descriptor is an event.
         self.control(|fd| unsafe { ioctls::ENABLE(fd, 0) })
     }
 
     pub(super) fn disable(&self) -> Result<(), SampleError> {
-        // SAFETY: it is an event.
+        // SAFETY: the descriptor is an event.
         self.control(|fd| unsafe { ioctls::DISABLE(fd, 0) })
     }
 
@@ -387,19 +341,14 @@ impl Event {
         }
     }
 
-    /// Records for which there was no room; `None` if the kernel does not count them.
+    /// Lost records, if the kernel counts them.
     pub(super) fn lost(&self) -> Option<u64> {
-        if self.role == Role::CpuTime {
-            return Some(0);
-        }
-        let [_, lost] = self.counts_lost.then(|| self.read())??;
-        Some(lost)
+        self.read().map(|[_, lost]| lost)
     }
 
-    /// CPU time in nanoseconds, if that is what it counts.
+    /// CPU time in nanoseconds, if the event counts that.
     pub(super) fn cpu_time(&self) -> Option<u64> {
-        let [time, _] = (self.role == Role::CpuTime).then(|| self.read())??;
-        Some(time)
+        self.read().map(|[time, _]| time)
     }
 
     fn read(&self) -> Option<[u64; 2]> {

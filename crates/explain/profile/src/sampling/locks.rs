@@ -1,4 +1,4 @@
-//! Watching who waits for locks of the kernel.
+//! Records waits for kernel locks.
 
 use knee_host::CpuList;
 use linux_perf_event_reader::constants::PERF_CONTEXT_MAX;
@@ -16,24 +16,24 @@ use crate::capture::Work;
 use crate::kernel_symbols::KernelSymbols;
 use crate::locks::{Contention, LockWaits, SCHEMA, Thread, WaitLosses, sites};
 
-/// Bytes of all buffers. Waits come in bursts, and what finds no room is lost.
+/// Bytes of all buffers together. Waits come in bursts, and records that find no room are lost.
 const BYTES: usize = 256 << 20;
-/// Bytes of one buffer at most: some 25,000 waits.
+/// Maximum bytes of one buffer: about 25,000 waits.
 const MOST: usize = 8 << 20;
 
-/// What is being watched. Dropping it ends that.
+/// A recording of lock waits. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct LockSampler {
-    session: Session<Collected>,
+    session: Session<Waits>,
     kernel: KernelSymbols,
 }
 
 impl LockSampler {
-    /// Readies all for watching, which [`Watch::enable`] begins; an [`Target::Exec`] begins it by
-    /// itself. The waits of `without`, a thread, are left out.
+    /// Prepares a recording, which [`Watch::enable`] starts. [`Target::Exec`] starts it by itself. The waits of
+    /// the thread `without` are left out.
     ///
     /// # Errors
-    /// What is missing, and how to get it.
+    /// A permission or feature is missing; the error states how to get it.
     pub fn open(target: &Target, without: Option<i32>) -> Result<LockSampler, SampleError> {
         let layout = Layout::of_running()?;
         let cpus = CpuList::online().map_err(SampleError::Cpus)?.len();
@@ -79,27 +79,30 @@ impl Watch for LockSampler {
     ) -> Result<LockWaits, SampleError> {
         self.disable()?;
         let lost = self.session.lost();
-        let Collected { contention, lost: said, unreadable } = self.session.collected();
-        let unmatched = contention.unmatched();
+        let Waits { contention, lost: said, unreadable, .. } = self.session.collected();
         Ok(LockWaits {
             schema: SCHEMA,
             title: title.into(),
             machine: machine(started_at),
-            seconds: self.session.seconds(),
+            seconds: self.session.seconds,
             work,
-            // What the events count includes what the buffers could not say for want of room.
-            losses: WaitLosses { lost: lost.unwrap_or(said), unmatched, unreadable },
+            // The count of the events includes losses that a full buffer could not report.
+            losses: WaitLosses {
+                lost: lost.unwrap_or(said),
+                unmatched: contention.unmatched,
+                unreadable,
+            },
             sites: sites(contention.stacks(), &self.kernel),
         })
     }
 }
 
-/// What the kernel writes of waits, and where.
+/// The layout of the kernel's records of waits.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     begin: u64,
     end: u64,
-    /// Which tracepoint it is, which all write alike.
+    /// The ID of the tracepoint, at the same offset in all records.
     number: Field,
     begin_lock: Field,
     begin_flags: Field,
@@ -125,7 +128,7 @@ impl Layout {
     }
 }
 
-/// Takes in records.
+/// Collects records into waits.
 #[derive(Debug)]
 struct Waits {
     layout: Layout,
@@ -135,19 +138,11 @@ struct Waits {
     unreadable: u64,
 }
 
-/// What was seen.
-#[derive(Debug)]
-struct Collected {
-    contention: Contention,
-    lost: u64,
-    unreadable: u64,
-}
-
 impl Waits {
-    /// `None` if there is less in a sample than there should be.
+    /// `None` if a field is missing in the sample.
     fn sample(&mut self, sample: &SampleRecord<'_>) -> Option<()> {
         let (number, cpu) = (sample.tid?, sample.cpu?);
-        // Emptying buffers wakes and locks as well, and would be seen in them.
+        // The thread that empties the buffers takes locks as well.
         let is_own = sample.pid == Some(std::process::id() as i32);
         if is_own || self.without == Some(number) {
             return Some(());
@@ -172,7 +167,7 @@ impl Waits {
 }
 
 impl Collector for Waits {
-    type Collected = Collected;
+    type Collected = Waits;
 
     fn take(&mut self, record: EventRecord<'_>) {
         match record {
@@ -194,11 +189,11 @@ impl Collector for Waits {
     }
 
     fn seen(&self) -> u64 {
-        self.contention.seen()
+        self.contention.seen
     }
 
-    fn finish(mut self) -> Collected {
+    fn finish(mut self) -> Waits {
         self.contention.close();
-        Collected { contention: self.contention, lost: self.lost, unreadable: self.unreadable }
+        self
     }
 }

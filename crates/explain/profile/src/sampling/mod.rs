@@ -1,12 +1,11 @@
-//! Sampling what runs, by `perf_event_open(2)`.
+//! Sampling by `perf_event_open(2)`.
 //!
-//! Each CPU has a buffer, in which the kernel writes samples and what is needed to understand them: which
-//! code is mapped where, which process comes from which. A thread of ours empties the buffers and counts
-//! equal stacks together as they come.
+//! The kernel writes into one buffer per CPU: samples, mappings of code, and starts of processes. A thread of
+//! knee empties the buffers and counts equal stacks together.
 //!
-//! Two events write into each buffer. One takes no samples and is on from the beginning, so that nothing
-//! about processes is missed; the other samples, and can be switched on and off at any time, for what has
-//! been started meanwhile as well.
+//! Two events write into each buffer. One takes no samples and is always enabled, so that it misses no process.
+//! The other one takes samples, also of processes that start later, and can be enabled and disabled at any
+//! time.
 
 mod access;
 mod cpu_time;
@@ -36,11 +35,11 @@ pub use watch::Watch;
 
 use knee_host::CpuList;
 
-use crate::capture::{About, Capture, Clock, Losses, Machine, Work};
+use crate::capture::{Capture, Clock, Losses, Machine, Work};
 use crate::kernel_symbols::KernelSymbols;
-use crate::records::Records;
+use crate::records::{OffCpu, Records};
 
-/// What is being sampled. Dropping it ends that.
+/// A sampling. Dropping it ends the sampling.
 #[derive(Debug)]
 pub struct Sampler {
     session: Session<Collected>,
@@ -49,53 +48,47 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Readies all for sampling, which [`Watch::enable`] begins; an [`Target::Exec`] begins it by itself.
-    /// What happens to processes is watched from now on.
+    /// Prepares a sampling, which [`Watch::enable`] starts. [`Target::Exec`] starts it by itself. Processes
+    /// and their mappings are tracked from now on.
     ///
     /// # Errors
-    /// What is missing, and how to get it.
+    /// A permission or feature is missing; the error states how to get it.
     pub fn open(target: &Target, options: &Options) -> Result<Sampler, SampleError> {
         let Options { every, frequency, .. } = *options;
         let chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
         Sampler::with(target, options, chosen)
     }
 
-    /// The same, with what the machine has, or less of it.
+    /// The same with a given configuration.
     fn with(
         target: &Target,
         options: &Options,
         mut chosen: Chosen,
     ) -> Result<Sampler, SampleError> {
         let Options { every, frequency, without, fixed_code } = *options;
-        if fixed_code {
-            chosen = chosen.with_fixed_code();
-        }
-        let clock = chosen.clock().expect("a clock was asked for");
+        chosen.follows_code = !fixed_code;
+        let clock = chosen.clock().expect("samples have a clock");
         let kernel = KernelSymbols::of_running();
         let knows_kernel = kernel.is_some();
-        let off_cpu = (every == Every::OffCpu).then(|| 1_000_000_000 / frequency.max(1));
+        let off_cpu =
+            (every == Every::OffCpu).then(|| OffCpu::new(1_000_000_000 / frequency.max(1)));
         let of = target.clone();
-        let family = if chosen.of_cpus() { processes::family(target) } else { None };
+        let family = if chosen.of_cpus { processes::family(target) } else { None };
         let session = Session::open(target, chosen, move |threads| {
-            let mut records = Records::new(kernel).with_deepest(deepest());
-            if let Some(thread) = without {
-                records.leave_out(thread);
-            }
-            if let Some(family) = family {
-                records.only(family);
-            }
-            if let Some(period) = off_cpu {
-                records.sample_off_cpu(period);
-            }
+            let mut records = Records::new(kernel);
+            records.deepest = Some(deepest());
+            records.without = without;
+            records.family = family;
+            records.off_cpu = off_cpu;
             processes::read(&mut records, &of, threads);
             records
         })?;
         Ok(Sampler { session, clock, knows_kernel })
     }
 
-    /// Whether the kernel's functions are seen; if not, only what user space does is sampled.
+    /// Whether the kernel is sampled; otherwise only user space is.
     pub fn sees_kernel(&self) -> bool {
-        self.session.chosen().sees_kernel()
+        self.session.chosen.sees_kernel
     }
 
     /// The clock that triggers samples.
@@ -133,17 +126,17 @@ impl Watch for Sampler {
         let lost = self.session.lost();
         let Collected { stacks, losses, family } = self.session.collected();
         let cpu_seconds = self.session.cpu_seconds(family.as_ref());
-        let about = About {
+        Ok(Capture {
             title: title.into(),
             machine: machine(started_at),
             clock: self.clock,
-            seconds: Some(self.session.seconds()),
+            seconds: Some(self.session.seconds),
             cpu_seconds,
             work,
-            // What the events count includes what the buffers could not say for want of room.
+            // The count of the events includes losses that a full buffer could not report.
             losses: Losses { lost: lost.unwrap_or(losses.lost), ..losses },
-        };
-        Ok(stacks.finish(about))
+            ..stacks.finish()
+        })
     }
 }
 
@@ -156,7 +149,7 @@ fn machine(started_at: impl Into<String>) -> Machine {
     }
 }
 
-/// Addresses of a stack that the kernel records at most.
+/// Maximum addresses in a stack that the kernel records.
 fn deepest() -> usize {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
     // The kernel's own default, PERF_MAX_STACK_DEPTH.

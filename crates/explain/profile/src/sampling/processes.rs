@@ -1,22 +1,22 @@
-//! What runs already when sampling begins.
+//! The processes that run already when sampling begins.
 
 use std::fs;
 
-use super::cpu_time::table;
+use super::cpu_time::parents;
 use super::proc::{numbers, threads};
 use super::target::Target;
 use crate::records::{Family, Records};
 
-/// Takes in what runs already: its programs, and what code they have mapped.
+/// Reads the program names and mappings of the running processes.
 pub(super) fn read(records: &mut Records, target: &Target, threads: &[i32]) {
-    match target {
-        Target::Process(pid) | Target::Exec(pid) => {
-            records.spaces().read(*pid);
+    match target.pid() {
+        Some(pid) => {
+            records.spaces.read(pid);
             for &thread in threads {
-                read_name(records, *pid, thread);
+                read_name(records, pid, thread);
             }
         }
-        Target::System => {
+        None => {
             for pid in numbers("/proc").unwrap_or_default() {
                 read_process(records, pid);
             }
@@ -24,35 +24,34 @@ pub(super) fn read(records: &mut Records, target: &Target, threads: &[i32]) {
     }
 }
 
-/// Takes in who was started while records were lost.
+/// Adds processes that were started while records were lost.
 pub(super) fn adopt(records: &mut Records) {
-    let there = table().into_iter().map(|process| (process.pid, process.parent)).collect();
-    for pid in records.adopt(there) {
+    for pid in records.adopt(parents()) {
         read_process(records, pid);
     }
 }
 
 fn read_process(records: &mut Records, pid: i32) {
-    records.spaces().read(pid);
+    records.spaces.read(pid);
     for thread in threads(pid).unwrap_or_default() {
         read_name(records, pid, thread);
     }
 }
 
-/// Who is sampled, where not all are.
+/// The processes to sample; `None` for all.
 pub(super) fn family(target: &Target) -> Option<Family> {
     match target {
         Target::Process(pid) => {
             let pid = first_thread(*pid);
-            let children = table().into_iter().filter(|process| process.parent == pid);
-            Some(Family::of(pid, children.map(|process| process.pid)))
+            let children = parents().into_iter().filter(|(_, parent)| *parent == pid);
+            Some(Family::of(pid, children.map(|(child, _)| child)))
         }
         Target::Exec(pid) => Some(Family::of_program(*pid)),
         Target::System => None,
     }
 }
 
-/// The number of a process, which is that of its first thread, by the number of any.
+/// The PID of a process, given the TID of any of its threads.
 fn first_thread(thread: i32) -> i32 {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let number = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());

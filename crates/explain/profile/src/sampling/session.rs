@@ -1,5 +1,4 @@
-//! What all sampling does, whatever is made of its records: events on all CPUs, their buffers, and a thread
-//! that empties them.
+//! The part that all recordings share: events on all CPUs, their buffers, and a thread that empties them.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -13,36 +12,37 @@ use knee_host::limits::raise_open_files;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::access::SampleError;
-use super::cpu_time::{CpuTime, descendants};
+use super::cpu_time::{CpuTime, parents};
 use super::drain::{Code, Collector, Drain};
 use super::event::{Chosen, Event, Role};
 use super::proc::threads;
 use super::ring::Ring;
-use super::target::{Target, gone};
+use super::target::Target;
 use crate::records::Family;
 
-/// Events that write, and a thread that makes a `T` of what they write.
+/// Events, and a thread that collects their records into a `T`.
 #[derive(Debug)]
 pub(super) struct Session<T> {
-    chosen: Chosen,
+    pub(super) chosen: Chosen,
     events: Vec<Event>,
-    /// The process that was asked for, if one was.
+    /// The target process; `None` for the whole system.
     root: Option<i32>,
-    /// CPU time, where no events count it.
+    /// CPU time, if no events count it.
     cpu_time: Option<CpuTime>,
-    /// Tells the thread what is mapped where.
+    /// Sends mappings to the thread.
     codes: Sender<Code>,
-    /// Written to when it is enough.
+    /// A write to it stops the thread.
     enough: Arc<OwnedFd>,
     seen: Arc<AtomicU64>,
     drain: Option<JoinHandle<T>>,
     on_since: Option<Instant>,
-    seconds: f64,
+    /// Seconds for which the events were enabled.
+    pub(super) seconds: f64,
 }
 
 impl<T: Send + 'static> Session<T> {
-    /// Readies all. `collector` is called in the thread that collects, with the threads that are sampled,
-    /// before anything is.
+    /// Opens events and starts the thread. The thread calls `collector` with the sampled threads before any
+    /// record arrives.
     pub(super) fn open<C: Collector<Collected = T>>(
         target: &Target,
         chosen: Chosen,
@@ -54,8 +54,8 @@ impl<T: Send + 'static> Session<T> {
             Target::Exec(pid) => vec![*pid],
             Target::Process(pid) => threads(*pid)?,
         };
-        let watched = if chosen.of_cpus() { &[-1][..] } else { &threads };
-        // There are two events and more for each thread on each CPU.
+        let watched = if chosen.of_cpus { &[-1][..] } else { &threads };
+        // Each thread has at least two events on each CPU.
         raise_open_files();
         let mut rings = Vec::new();
         let mut events = Vec::new();
@@ -65,7 +65,7 @@ impl<T: Send + 'static> Session<T> {
                     continue;
                 };
                 match rings.get(place) {
-                    None => rings.push(Ring::map(&tracking, chosen.ring_bytes())?),
+                    None => rings.push(Ring::map(&tracking, chosen.ring_bytes)?),
                     Some(ring) => tracking.write_into(ring)?,
                 }
                 events.push(tracking);
@@ -77,16 +77,13 @@ impl<T: Send + 'static> Session<T> {
                 }
             }
             if rings.len() <= place {
-                return Err(gone(target));
+                return Err(target.gone());
             }
         }
-        let root = match target {
-            Target::System => None,
-            Target::Process(pid) | Target::Exec(pid) => Some(*pid),
-        };
-        let counts_cpu_time = root.is_some() && chosen.is_of_cpu_time() && chosen.sees_kernel();
-        if counts_cpu_time && !chosen.of_cpus() {
-            // CPU time in the kernel is counted with it, and belongs to no function that is seen else.
+        let root = target.pid();
+        let counts_cpu_time = root.is_some() && chosen.is_of_cpu_time() && chosen.sees_kernel;
+        if counts_cpu_time && !chosen.of_cpus {
+            // These events count time in the kernel, which belongs to no function if the kernel is not sampled.
             for &thread in &threads {
                 events.extend(Event::open(&chosen, Role::CpuTime, thread, -1)?);
             }
@@ -109,12 +106,12 @@ impl<T: Send + 'static> Session<T> {
                 })
                 .map_err(SampleError::Cpus)?
         };
-        // What is there already is known before anything is sampled.
+        // The running processes are read before anything is sampled.
         let _ = is_ready.recv();
         let is_begun = matches!(target, Target::Exec(_));
-        let begins_here = is_begun && chosen.of_cpus();
+        let begins_here = is_begun && chosen.of_cpus;
         let mut session = Session {
-            cpu_time: (counts_cpu_time && chosen.of_cpus()).then(CpuTime::default),
+            cpu_time: (counts_cpu_time && chosen.of_cpus).then(CpuTime::default),
             chosen,
             events,
             root,
@@ -126,19 +123,18 @@ impl<T: Send + 'static> Session<T> {
             seconds: 0.0,
         };
         if begins_here {
-            // No event of a CPU knows when a process becomes a program.
+            // An event of a CPU cannot be enabled by an exec.
             session.enable()?;
         }
         Ok(session)
     }
 
-    /// Begins to sample.
+    /// Enables the events.
     pub(super) fn enable(&mut self) -> Result<(), SampleError> {
-        if let Some(root) = self.root.filter(|_| !self.chosen.follows_code()) {
+        if let Some(root) = self.root.filter(|_| !self.chosen.follows_code) {
             let maps = std::fs::read(format!("/proc/{root}/maps")).unwrap_or_default();
-            let family = descendants(root).into_iter().map(|process| process.pid);
-            let started = family.filter(|pid| *pid != root).collect();
-            // There is nobody to tell only if the thread has ended, which is said when it is joined.
+            let started = Family::of(root, []).adopt(parents());
+            // This fails only if the thread has panicked, which is reported when it is joined.
             let _ = self.codes.send(Code { pid: root, maps, started });
         }
         self.cpu_time.iter_mut().for_each(CpuTime::begin);
@@ -147,7 +143,7 @@ impl<T: Send + 'static> Session<T> {
         Ok(())
     }
 
-    /// Ceases to sample: what was switched on last is switched off first.
+    /// Disables the events, in the reverse order of enabling.
     pub(super) fn disable(&mut self) -> Result<(), SampleError> {
         let events: Vec<&Event> = self.switchable().collect();
         events.into_iter().rev().try_for_each(Event::disable)?;
@@ -158,43 +154,36 @@ impl<T: Send + 'static> Session<T> {
         Ok(())
     }
 
-    /// The events that can be switched on and off, in the order in which they are switched on.
+    /// The events that are enabled and disabled, in the order of enabling.
     fn switchable(&self) -> impl Iterator<Item = &Event> {
         let roles = self.chosen.roles().iter().chain(&[Role::CpuTime]);
-        roles.flat_map(|role| self.events.iter().filter(move |event| event.role() == *role))
+        roles.flat_map(|role| self.events.iter().filter(move |event| event.role == *role))
     }
 
-    pub(super) fn chosen(&self) -> &Chosen {
-        &self.chosen
-    }
-
-    /// Samples so far, some tenths of a second late.
+    /// Samples so far, up to some tenths of a second ago.
     pub(super) fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// How long it was on, in seconds.
-    pub(super) fn seconds(&self) -> f64 {
-        self.seconds
-    }
-
-    /// Records for which there was no room; `None` if the kernel does not count them.
+    /// Lost records; `None` if the kernel does not count them.
     pub(super) fn lost(&self) -> Option<u64> {
-        self.events.iter().map(Event::lost).sum()
+        let writers = self.events.iter().filter(|event| event.role != Role::CpuTime);
+        writers.map(Event::lost).sum::<Option<u64>>().filter(|_| self.chosen.counts_lost)
     }
 
-    /// CPU time in seconds of those who were sampled, where it is counted.
+    /// CPU seconds of the sampled processes, if known.
     pub(super) fn cpu_seconds(&self, family: Option<&Family>) -> Option<f64> {
         if let Some(time) = &self.cpu_time {
             return time.seconds(family?);
         }
-        let times: Vec<u64> = self.events.iter().filter_map(Event::cpu_time).collect();
+        let clocks = self.events.iter().filter(|event| event.role == Role::CpuTime);
+        let times: Vec<u64> = clocks.filter_map(Event::cpu_time).collect();
         (!times.is_empty()).then(|| times.iter().sum::<u64>() as f64 / 1e9)
     }
 
-    /// Ends the thread, and hands out what it has collected.
+    /// Stops the thread, and returns its result.
     pub(super) fn collected(&mut self) -> T {
-        self.stop().expect("it is stopped once")
+        self.stop().expect("the thread is stopped once")
     }
 }
 

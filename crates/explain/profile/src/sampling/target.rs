@@ -7,17 +7,27 @@ use super::access::SampleError;
 /// What to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// A process, all its threads, and whatever they start from now on.
+    /// A process, all its threads, and all processes that they start from now on.
     Process(i32),
-    /// A process that is about to become a program: sampled from then on, with whatever it starts.
+    /// A process that is about to execute a program. Sampling starts then, and includes its descendants.
     Exec(i32),
     /// Everything on all CPUs.
     System,
 }
 
-pub(super) fn gone(target: &Target) -> SampleError {
-    match target {
-        Target::Process(pid) | Target::Exec(pid) => SampleError::NoProcess { pid: *pid },
-        Target::System => SampleError::Cpus(io::ErrorKind::NotFound.into()),
+impl Target {
+    pub(super) fn pid(&self) -> Option<i32> {
+        match self {
+            Target::Process(pid) | Target::Exec(pid) => Some(*pid),
+            Target::System => None,
+        }
+    }
+
+    /// The error if the target has exited.
+    pub(super) fn gone(&self) -> SampleError {
+        match self.pid() {
+            Some(pid) => SampleError::NoProcess { pid },
+            None => SampleError::Cpus(io::ErrorKind::NotFound.into()),
+        }
     }
 }

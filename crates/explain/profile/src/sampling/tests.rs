@@ -9,7 +9,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use super::*;
 use crate::capture::{Kind, Unit};
 
-/// Builds `tests/programs/known.c`; a reason if that cannot be done here.
+/// Builds `tests/programs/known.c`, or returns the reason why that is impossible here.
 pub(crate) fn known(dir: &Path, rounds: u32) -> Result<PathBuf, String> {
     let program = dir.join("known");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/known.c");
@@ -32,14 +32,14 @@ pub(crate) fn known(dir: &Path, rounds: u32) -> Result<PathBuf, String> {
     }
 }
 
-/// A shell that is told, and tells, by pipes.
+/// A shell with pipes for input and output.
 pub(super) fn shell(script: &str) -> Child {
     let mut command = Command::new("sh");
     command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
     command.spawn().unwrap()
 }
 
-/// A program that waits to become one until it is let: its process is there already.
+/// A process that executes the program once it is released.
 fn held(program: &Path) -> (Child, impl FnOnce()) {
     let (mut release, wait) = std::io::pipe().map(|(read, write)| (write, read)).unwrap();
     let mut command = Command::new("sh");
@@ -49,7 +49,7 @@ fn held(program: &Path) -> (Child, impl FnOnce()) {
     (child, move || std::io::Write::write_all(&mut release, b"go\n").unwrap())
 }
 
-/// Samples of a function, in all and by itself, as shares.
+/// Total and self share of each function.
 fn shares(capture: &Capture) -> HashMap<&str, (f64, f64)> {
     let mut shares: HashMap<&str, (u64, u64)> = HashMap::new();
     for count in &capture.counts {
@@ -72,11 +72,12 @@ fn shares(capture: &Capture) -> HashMap<&str, (f64, f64)> {
     shares.into_iter().map(|(name, counts)| (name, share(counts))).collect()
 }
 
-/// Samples with events of each thread, though those of CPUs may be for us.
+/// Samples with events of threads, even if events of CPUs are permitted.
 fn by_threads(target: &Target, options: &Options) -> Result<Sampler, SampleError> {
     let Options { every, frequency, .. } = *options;
-    let chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
-    Sampler::with(target, options, chosen.of_threads())
+    let mut chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
+    chosen.of_cpus = false;
+    Sampler::with(target, options, chosen)
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn a_known_program_has_its_known_shares() {
 }
 
 #[test]
-fn a_known_program_has_its_known_shares_where_events_are_of_threads() {
+fn a_known_program_has_its_known_shares_with_events_of_threads() {
     known_shares_are_found(by_threads);
 }
 
@@ -105,14 +106,14 @@ fn known_shares_are_found(open: fn(&Target, &Options) -> Result<Sampler, SampleE
     };
     let stolen = stolen();
     go();
-    // Who is waited for has no clock any more.
+    // A process that was waited for has no clock any more.
     let exited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     waitid(WaitId::Pid(Pid::from_child(&child)), exited).unwrap();
     let capture = sampler.finish("known", "", None).unwrap();
     assert!(child.wait().unwrap().success());
 
     let samples = capture.samples() as f64;
-    assert!(samples > 200.0, "{samples} samples are too few to say anything");
+    assert!(samples > 200.0, "{samples} samples are too few");
     assert_eq!(capture.programs, ["sh", "known"].map(String::from)[..capture.programs.len()]);
     let shares = shares(&capture);
     let all = shares["work"].0;
@@ -141,29 +142,29 @@ fn known_shares_are_found(open: fn(&Target, &Options) -> Result<Sampler, SampleE
             names.filter(|name| capture.functions[*name as usize].name == "down").count()
         })
         .max();
-    assert_eq!(deepest, Some(41), "each level of a recursion is there");
+    assert_eq!(deepest, Some(41), "each level of a recursion is recorded");
     all_time_is_sampled(&capture, self::stolen() - stolen);
 }
 
-/// Seconds that a host had CPUs for others, as far as it says so.
+/// Seconds of steal time, if the host reports it.
 fn stolen() -> f64 {
     let all = std::fs::read_to_string("/proc/stat").unwrap();
     let ticks = all.lines().next().and_then(|line| line.split_whitespace().nth(8));
     ticks.map_or(0.0, |ticks| ticks.parse::<f64>().unwrap() / 100.0)
 }
 
-/// That samples are of the time which was used, and of all of it: of two threads, none is missing or counted
-/// twice. A host that takes the CPU away takes samples along.
+/// Checks that samples cover the CPU time exactly: no thread is missing or counted twice. Steal time takes
+/// samples away.
 fn all_time_is_sampled(capture: &Capture, stolen: f64) {
     if capture.clock.unit != Unit::Nanoseconds {
-        return println!("skipped: cycles say nothing of seconds");
+        return println!("skipped: cycles do not measure seconds");
     }
     if capture.clock.user_only {
         return println!("skipped: time in the kernel is not sampled here");
     }
     if capture.losses.lost > 0 || stolen > 0.1 {
         let lost = capture.losses.lost;
-        return println!("skipped: {lost} samples were lost, and {stolen} s were others'");
+        return println!("skipped: {lost} samples were lost, and {stolen} s were stolen");
     }
     let (cpu, of_samples) = (capture.cpu_seconds.unwrap(), capture.weight() as f64 / 1e9);
     let ratio = of_samples / cpu;
@@ -171,12 +172,12 @@ fn all_time_is_sampled(capture: &Capture, stolen: f64) {
 }
 
 #[test]
-fn a_process_that_runs_is_joined_and_left() {
+fn a_running_process_is_sampled() {
     running_is_sampled(Sampler::open);
 }
 
 #[test]
-fn a_process_that_runs_is_joined_and_left_where_events_are_of_threads() {
+fn a_running_process_is_sampled_with_events_of_threads() {
     running_is_sampled(by_threads);
 }
 
@@ -192,12 +193,12 @@ fn running_is_sampled(open: fn(&Target, &Options) -> Result<Sampler, SampleError
     assert!(capture.samples() >= 30);
     assert!(capture.seconds.unwrap() > 0.0);
     let has_used_some = capture.cpu_seconds.is_some_and(|seconds| seconds > 0.0);
-    assert_eq!(has_used_some, !capture.clock.user_only, "counted where the kernel's part is seen");
+    assert_eq!(has_used_some, !capture.clock.user_only, "counted if the kernel is sampled");
     let is_named = |function: &&crate::capture::Function| !function.name.starts_with('[');
     assert!(capture.functions.iter().any(|function| is_named(&function)));
 }
 
-/// A process, from now until there are some samples of it.
+/// Samples a process until there are some samples.
 fn sampled(
     child: &mut Child,
     open: fn(&Target, &Options) -> Result<Sampler, SampleError>,
@@ -211,11 +212,11 @@ fn sampled(
 }
 
 #[test]
-fn children_from_before_are_neither_sampled_nor_counted() {
+fn earlier_children_are_neither_sampled_nor_counted() {
     let dir = tempfile::tempdir().unwrap();
     let elder = dir.path().join("elder");
     std::os::unix::fs::symlink("/bin/sh", &elder).unwrap();
-    // The child spins all the time, and its parent for as long as it may until it is sampled enough.
+    // The child spins all the time, and its parent until there are enough samples.
     let spin = "while :; do :; done";
     let script = format!("{} -c '{spin}' & echo $!; read line; {spin}", elder.display());
     let mut child = shell(&script);
@@ -233,7 +234,7 @@ fn children_from_before_are_neither_sampled_nor_counted() {
         Err(error) => return skip("sampling", error),
     };
     assert_eq!(capture.programs, ["sh"]);
-    // What the elder has used meanwhile is as much again, or more.
+    // The child uses at least as much CPU time meanwhile.
     let own = own.unwrap().as_secs_f64();
     assert_eq!(capture.cpu_seconds.is_some(), !capture.clock.user_only);
     if let Some(cpu) = capture.cpu_seconds {
@@ -243,7 +244,7 @@ fn children_from_before_are_neither_sampled_nor_counted() {
 
 #[test]
 fn a_missing_process_is_reported() {
-    // Numbers of processes end at 4 million.
+    // PIDs are below 4 million.
     let error = Sampler::open(&Target::Process(5_000_000), &Options::default()).unwrap_err();
     assert_eq!(error.to_string(), "process 5000000 does not exist; `ps` lists processes");
 }

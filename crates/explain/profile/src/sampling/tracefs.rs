@@ -1,10 +1,10 @@
-//! Tracepoints, as tracefs describes them: each has a number, and a layout of its own.
+//! The IDs and record layouts of tracepoints, from tracefs.
 //!
-//! Where tracefs is not mounted, as in many small guests, we mount it where nobody else sees it: a mount
-//! that has no place in the tree of files, and goes when we close it.
+//! If tracefs is not mounted, as in many small guests, knee creates a detached mount. It is invisible to
+//! other processes and ends when knee closes it.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, open, openat};
@@ -13,10 +13,10 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 
 use super::access::SampleError;
 
-/// Where tracefs is, since Linux 4.1, and where it is as part of debugfs.
+/// Mount points of tracefs: its own since Linux 4.1, and that below debugfs.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Where a field is in what a tracepoint writes.
+/// The place of a field in a tracepoint's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Field {
     offset: usize,
@@ -24,7 +24,7 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// The field as a number; `None` if it is not there.
+    /// The field as a number; `None` if the record is too short.
     pub(super) fn read(&self, raw: &[u8]) -> Option<u64> {
         let bytes = raw.get(self.offset..self.offset.checked_add(self.size)?)?;
         Some(match bytes.len() {
@@ -37,10 +37,10 @@ impl Field {
     }
 }
 
-/// What a tracepoint is.
+/// The format of a tracepoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Format {
-    /// Its number, by which events are opened and their records begin with.
+    /// The ID, which opens its events and is the first field of its records.
     pub(super) number: u64,
     fields: Vec<(String, Field)>,
 }
@@ -68,7 +68,7 @@ fn field(line: &str) -> Option<(String, Field)> {
     Some((name.to_owned(), Field { offset, size }))
 }
 
-/// Tracefs, wherever it is.
+/// Tracefs, mounted or detached.
 #[derive(Debug)]
 pub(super) struct Tracefs {
     directory: OwnedFd,
@@ -92,7 +92,7 @@ impl Tracefs {
         detached().map(|directory| Tracefs { directory }).map_err(unmounted)
     }
 
-    /// The format of a tracepoint, by its path such as `lock/contention_begin`; `None` if there is none.
+    /// The format of a tracepoint such as `lock/contention_begin`; `None` if it does not exist.
     pub(super) fn format(&self, tracepoint: &str) -> Result<Option<Format>, SampleError> {
         let path = format!("events/{tracepoint}/format");
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -101,14 +101,13 @@ impl Tracefs {
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(hidden(error)),
         };
-        let mut text = String::new();
-        let read = File::from(file).read_to_string(&mut text);
-        read.map_err(|error| hidden(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        let text = io::read_to_string(File::from(file))
+            .map_err(|error| hidden(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         Ok(Format::parse(&text))
     }
 }
 
-/// Mounts tracefs without a place: fsopen(2), fsmount(2), Linux 5.2.
+/// Creates a detached mount of tracefs: fsopen(2), fsmount(2), Linux 5.2.
 fn detached() -> rustix::io::Result<OwnedFd> {
     let tracefs = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(tracefs.as_fd())?;
@@ -141,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Of Linux 6.18.
+    /// From Linux 6.18.
     const BEGIN: &str = "name: contention_begin\nID: 408\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
         \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
@@ -151,7 +150,7 @@ mod tests {
         print fmt: \"%p (flags=%s)\", REC->lock_addr, __print_flags(REC->flags)\n";
 
     #[test]
-    fn a_format_says_where_fields_are() {
+    fn a_format_gives_the_place_of_each_field() {
         let format = Format::parse(BEGIN).unwrap();
         assert_eq!(format.number, 408);
         assert_eq!(format.field("lock_addr"), Some(Field { offset: 8, size: 8 }));
@@ -159,11 +158,11 @@ mod tests {
         let mut raw = vec![0; 20];
         raw[16..].copy_from_slice(&0x22_u32.to_ne_bytes());
         assert_eq!(format.field("flags").unwrap().read(&raw), Some(0x22));
-        assert_eq!(format.field("flags").unwrap().read(&raw[..19]), None, "it is cut");
+        assert_eq!(format.field("flags").unwrap().read(&raw[..19]), None, "it is truncated");
     }
 
     #[test]
-    fn arrays_and_pointers_have_names_too() {
+    fn arrays_and_pointers_have_names() {
         let name = |declaration: &str| {
             field(&format!("\tfield:{declaration};\toffset:8;\tsize:16;\tsigned:0;")).unwrap().0
         };
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn tracefs_is_read_where_it_is_mounted_and_where_it_is_not() {
+    fn tracefs_is_readable_mounted_or_detached() {
         let formats =
             [Tracefs::open(), detached().map(|directory| Tracefs { directory }).map_err(unmounted)]
                 .map(|tracefs| tracefs.and_then(|tracefs| tracefs.format("sched/sched_switch")));
@@ -193,7 +192,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_kernel_writes_is_read(
+        fn every_field_of_a_format_is_read(
             number in any::<u16>(),
             fields in prop::collection::vec(("[a-z_]{1,12}", 0_usize..4000, 0_usize..16), 0..10),
         ) {

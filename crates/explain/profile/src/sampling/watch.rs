@@ -1,32 +1,32 @@
-//! What samplers of all kinds can do.
+//! The interface of all samplers.
 
 use super::access::SampleError;
 use crate::capture::Work;
 
-/// A sampler that is ready. Dropping it ends it.
+/// A prepared recording. Dropping it ends the recording.
 pub trait Watch: Sized {
-    /// What it takes.
+    /// The result.
     type Taken;
 
-    /// Begins.
+    /// Starts or resumes recording.
     ///
     /// # Errors
     /// The kernel refuses.
     fn enable(&mut self) -> Result<(), SampleError>;
 
-    /// Ceases.
+    /// Pauses recording.
     ///
     /// # Errors
     /// The kernel refuses.
     fn disable(&mut self) -> Result<(), SampleError>;
 
-    /// Records that have been taken so far, some tenths of a second late.
+    /// Records so far, up to some tenths of a second ago.
     fn seen(&self) -> u64;
 
-    /// Whether functions of the kernel have names for us.
+    /// Whether the names of kernel functions are known.
     fn knows_kernel_names(&self) -> bool;
 
-    /// Ends it, and gives names to what was seen.
+    /// Ends the recording and resolves the names of functions.
     ///
     /// # Errors
     /// The kernel refuses to stop.

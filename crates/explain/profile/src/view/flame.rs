@@ -1,39 +1,37 @@
 //! Flame graphs.
 //!
-//! A frame is a function in its callers, as wide as its share of the samples. Callers stand below,
-//! siblings in the order of their names, so that the same stack is in the same place of every graph.
+//! A frame is a function with its callers below it, as wide as its share of the samples. Siblings are
+//! sorted by name, so that a stack is at the same place in every graph.
 //! (Brendan Gregg, "The Flame Graph", Communications of the ACM 59, 2016.)
 //!
-//! **Colour means something.** In the graph of one capture it says where code runs: kernel, program,
-//! inlined into its caller. In that of two ([`difference`]) frames are red that take more in the
-//! second, blue that take less, the stronger the larger the difference is, and grey where it is
-//! within the sampling error, all frames considered together (see [`mod@crate::diff`]). Names say the
-//! same to those who do not see colours: every frame has a title with its numbers.
+//! **Colours.** In the graph of one capture, the colour shows where code runs: kernel, program, or inlined
+//! into its caller. In the graph of two captures ([`difference`]), frames that take more in the second are
+//! red, those that take less are blue, and larger differences have stronger colours. Frames within the
+//! sampling error, with all frames considered (see [`mod@crate::diff`]), are grey. The title of each frame
+//! states the same in numbers.
 //!
-//! **The file** is one SVG that loads nothing. It shows without its script, too, but does not move
-//! then. With it: click or Enter zooms, Escape goes back, the field or Ctrl-F searches by a regular
-//! expression and says which share of the samples is below what was found, arrows walk along the
-//! stacks. Widths follow those of the window.
+//! **The file** is one SVG that loads nothing. Without scripts it is a static picture. With its script, click
+//! or Enter zooms in and Escape zooms out. The field or Ctrl-F searches by a regular expression and shows
+//! the share of samples with a match. Arrow keys move along the stacks. The graph fits the window.
 //!
-//! Why not inferno, which draws good flame graphs of one capture: it colours a difference by its sign
-//! and size alone, and takes colours of names, so that neither error nor place can be in them.
+//! knee does not use inferno, which draws good flame graphs of one capture, because inferno colours a
+//! difference by its sign and size alone, without the sampling error, and a frame by its name alone.
 
-mod frames;
 mod svg;
 
-use frames::{Frame, frames};
 use svg::{Bar, Graph};
 pub use svg::{SCRIPT, STYLE};
 
+use super::frames::{Frame, Frames, Place, path};
 use crate::capture::{Capture, Clock, Unit};
 use crate::diff::{Difference, Measure, Scale};
 
-/// Which capture a difference takes its widths from.
+/// The capture that sets the widths of a difference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Widths {
-    /// The first: what is gone in the second is seen.
+    /// The first: shows frames that the second lacks.
     Before,
-    /// The second: what is new in it is seen.
+    /// The second: shows frames that the first lacks.
     #[default]
     After,
 }
@@ -73,14 +71,14 @@ pub fn difference(before: &Capture, after: &Capture, widths: Widths) -> String {
         .map(|frame| Difference { samples: frame.samples, ..Difference::default() })
         .collect();
     scale.fill(differences.iter_mut().collect());
-    let whole = match widths {
-        Widths::Before => scale.whole.0,
-        Widths::After => scale.whole.1,
+    let chosen = |(before, after): (f64, f64)| match widths {
+        Widths::Before => before,
+        Widths::After => after,
     };
     let difference = |frame: &Frame| &differences[frame.number];
-    let width = |frame: &Frame| match widths {
-        Widths::Before => difference(frame).before / whole,
-        Widths::After => difference(frame).after / whole,
+    let width = |frame: &Frame| {
+        let Difference { before, after, .. } = difference(frame);
+        chosen((*before, *after)) / chosen(scale.whole)
     };
     let largest = (differences.iter().filter(|difference| difference.is_real))
         .map(|difference| difference.change().abs())
@@ -117,13 +115,22 @@ pub fn difference(before: &Capture, after: &Capture, widths: Widths) -> String {
     .draw(&frames, &width, &bar)
 }
 
-/// What is shown of a difference in words.
+/// The frames of one or two captures. Siblings are ordered by name.
+fn frames<'a>(captures: &[&'a Capture]) -> Vec<Frame<'a>> {
+    let mut frames = Frames::new("all");
+    for (side, capture) in captures.iter().enumerate() {
+        for count in &capture.counts {
+            let samples = if side == 0 { (count.samples, 0) } else { (0, count.samples) };
+            frames.add(path(capture, count, Place::of).into_iter().rev(), samples);
+        }
+    }
+    frames.sorted(|a, b| (a.name, a.place).cmp(&(b.name, b.place)))
+}
+
+/// A difference in words.
 fn words(difference: &Difference, measure: Measure) -> String {
-    let (factor, unit) = match measure {
-        Measure::Share => (100.0, "%"),
-        Measure::NanosecondsPerIteration => (1.0, "ns"),
-        Measure::CyclesPerIteration => (1.0, "cycles"),
-    };
+    let (factor, unit) = measure.unit();
+    let unit = unit.trim_start();
     let Difference { before, after, error, samples, .. } = difference;
     let change = difference.change();
     let [before, after, change, error] = [before, after, &change, error].map(|n| n * factor);
@@ -140,7 +147,7 @@ fn blend(weak: [u8; 3], strong: [u8; 3], strength: f64) -> [u8; 3] {
     })
 }
 
-/// What was sampled how, and what is missing.
+/// How the capture was sampled, and its losses.
 fn about(capture: &Capture) -> String {
     let Clock { event, unit, frequency, user_only } = &capture.clock;
     let mut text = format!("{} samples of {event}", capture.samples());

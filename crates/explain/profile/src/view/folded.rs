@@ -4,34 +4,34 @@
 //! program;main;work;[libc.so.6];entry_SYSCALL_64 12
 //! ```
 //!
-//! One line for each distinct stack, sorted by bytes: the program with `_` for its spaces, the
-//! functions from the outermost inwards, and what was counted. Parameters of functions are left out,
-//! and `;` in a name is written `:`.
+//! Each distinct stack is a line, sorted by bytes: the program with `_` instead of spaces, the functions from
+//! the outermost to the innermost, and the count. Function parameters are left out, and `;` in a name becomes
+//! `:`.
 //!
-//! Inferno drops samples without a stack. Here they are lines with the program only, so that the
-//! counts add up to those of the capture.
+//! Inferno drops samples without a stack. knee writes a line with only the program for them, so that the
+//! counts add up to the samples of the capture.
 
 use std::collections::BTreeMap;
 
 use crate::capture::{Capture, Function, Kind};
 
-/// How folded stacks are written.
+/// Options of folded stacks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FoldedOptions {
-    /// Whether names say where functions are: `_[k]` for the kernel, `_[i]` for inlined.
+    /// Whether names show where functions are: `_[k]` for the kernel, `_[i]` for inlined functions.
     pub annotate: bool,
-    /// What lines count.
+    /// The count of a line.
     pub counted: Counted,
 }
 
-/// What views count.
+/// What a view counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Counted {
-    /// How often a stack was seen.
+    /// Samples of a stack.
     #[default]
     Samples,
-    /// What that stands for, in the unit of the capture's clock. This is what
-    /// `inferno-collapse-perf` counts where `perf script` prints periods.
+    /// The weight of the samples, in the unit of the capture's clock. `inferno-collapse-perf` counts this if
+    /// `perf script` prints periods.
     Weight,
 }
 
@@ -68,7 +68,7 @@ pub fn folded(capture: &Capture, options: FoldedOptions) -> String {
 
 fn name(function: &Function, options: FoldedOptions) -> String {
     let mut name = match &function.module {
-        // The module is all that is known: written as the reference does.
+        // Only the module is known. The form is that of stackcollapse-perf.pl.
         Some(module) if *module == function.name && module == "[kernel]" => {
             "[[kernel.kallsyms]]".to_owned()
         }
@@ -85,9 +85,9 @@ fn name(function: &Function, options: FoldedOptions) -> String {
     name
 }
 
-/// The name of a function without what it takes: `base(int) const` is `base`. Names of Go methods
-/// (`http.(*Client).Do`) and of C++'s anonymous namespaces are left whole, and so is what is in the
-/// brackets of a template or a closure.
+/// The name of a function without its parameters: `base(int) const` becomes `base`. Names of Go methods
+/// (`http.(*Client).Do`) and of anonymous C++ namespaces stay whole, as does the text within the brackets of
+/// a template or a closure.
 fn without_parameters(name: &str) -> &str {
     let mut depth = 0_i64;
     let mut before = None;
@@ -110,7 +110,7 @@ fn without_parameters(name: &str) -> &str {
     name
 }
 
-/// Java's virtual machine names a class `Lorg/example/Class;`.
+/// Removes the type mark of a Java class name, such as `Lorg/example/Class;`.
 fn without_type_mark(name: &str) -> &str {
     name.strip_prefix('L').filter(|rest| rest.contains('/')).unwrap_or(name)
 }

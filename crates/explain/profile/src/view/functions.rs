@@ -5,14 +5,14 @@
 //!  41.2% ± 3.0%    412     50.1% ± 3.1%    501     native_queued_spin_lock_slowpath [kernel]
 //! ```
 //!
-//! *Self* are samples that were taken in the function itself, *total* those with the function
-//! anywhere in the stack, once for each sample however often it calls itself.
+//! *Self* counts the samples in the function itself. *Total* counts the samples with the function anywhere in
+//! the stack; a recursive function counts once per sample.
 //!
-//! **Sampling error.** A share of n samples that are independent is that of a binomial distribution.
-//! The error is half the width of its 95% interval after Wilson ("Probable inference, the law of
+//! **Sampling error.** A share of n independent samples has a binomial distribution. The error is half the
+//! width of its 95% interval after Wilson ("Probable inference, the law of
 //! succession, and statistical inference", Journal of the American Statistical Association 22, 1927),
-//! which holds for small counts too. It says how far chance alone moves a share, not how far a clock
-//! that is in step with the program does.
+//! which is valid for small counts as well. It covers chance, but not the bias of a clock that is in step with
+//! the program.
 
 use knee_host::text::{Column, Table};
 
@@ -22,19 +22,19 @@ use crate::capture::{Capture, Kind};
 /// The quantile of the normal distribution for an interval of 95%.
 pub(crate) const Z95: f64 = 1.959_963_984_540_054;
 
-/// A function's part of a capture.
+/// A function with its part of a capture, or with its difference between two captures.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct Row<T> {
     /// Its name.
     pub name: String,
-    /// The file of the first function of that name.
+    /// The file of the first function of that name, from the later capture if it has one.
     pub module: Option<String>,
     /// Where it is.
     pub kind: Kind,
-    /// Samples in the function itself, and what they stand for.
-    pub own: Part,
-    /// Samples with the function in their stack, and what they stand for.
-    pub total: Part,
+    /// Its own part.
+    pub own: T,
+    /// Its part including callees.
+    pub total: T,
 }
 
 /// A part of all samples.
@@ -42,47 +42,40 @@ pub struct Row {
 pub struct Part {
     /// Samples.
     pub samples: u64,
-    /// Their weight, in the unit of the capture's clock.
-    pub weight: u64,
     /// Share of all samples, 0 to 1.
     pub share: f64,
-    /// What chance alone adds to or takes from the share in 95 of 100 captures.
+    /// Half the width of the share's 95% interval after Wilson.
     pub error: f64,
 }
 
-/// All functions, by own samples, the most first; by total and name where those are equal.
-pub fn functions(capture: &Capture) -> Vec<Row> {
+/// All functions, by self samples, then total samples, the most first, then by name.
+pub fn functions(capture: &Capture) -> Vec<Row<Part>> {
     let first = first_of_name(capture);
-    let mut own = vec![(0_u64, 0_u64); capture.functions.len()];
+    let mut own = vec![0_u64; capture.functions.len()];
     let mut total = own.clone();
-    // The count that a function was last seen in, so that it is not counted twice.
+    // The index of the count that last contained a function, so that it counts once per sample.
     let mut seen = vec![usize::MAX; capture.functions.len()];
     for (place, count) in capture.counts.iter().enumerate() {
-        let add = |sum: &mut (u64, u64)| *sum = (sum.0 + count.samples, sum.1 + count.weight);
         for (depth, function) in capture.functions_of(count.stack).enumerate() {
             let function = first[function as usize] as usize;
             if depth == 0 {
-                add(&mut own[function]);
+                own[function] += count.samples;
             }
             if seen[function] != place {
                 seen[function] = place;
-                add(&mut total[function]);
+                total[function] += count.samples;
             }
         }
     }
     let all = capture.samples();
-    let part = |(samples, weight): (u64, u64)| {
-        let (share, error) = share(samples, all);
-        Part { samples, weight, share, error }
-    };
-    let mut rows: Vec<Row> = (capture.functions.iter().enumerate())
-        .filter(|(place, _)| total[*place].0 > 0)
+    let mut rows: Vec<Row<Part>> = (capture.functions.iter().enumerate())
+        .filter(|(place, _)| total[*place] > 0)
         .map(|(place, function)| Row {
             name: function.name.clone(),
             module: function.module.clone(),
             kind: function.kind,
-            own: part(own[place]),
-            total: part(total[place]),
+            own: Part::of(own[place], all),
+            total: Part::of(total[place], all),
         })
         .collect();
     rows.sort_by(|a, b| {
@@ -93,17 +86,18 @@ pub fn functions(capture: &Capture) -> Vec<Row> {
     rows
 }
 
-/// A share, and half the width of its 95% interval after Wilson.
-fn share(samples: u64, all: u64) -> (f64, f64) {
-    let n = all.max(1) as f64;
-    let p = samples as f64 / n;
-    let z = Z95;
-    let half = z / (1.0 + z * z / n) * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
-    (p, half)
+impl Part {
+    fn of(samples: u64, all: u64) -> Part {
+        let n = all.max(1) as f64;
+        let p = samples as f64 / n;
+        let z = Z95;
+        let half = z / (1.0 + z * z / n) * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
+        Part { samples, share: p, error: half }
+    }
 }
 
-/// The table, of at most so many rows. Its last line counts the others.
-pub fn table(rows: &[Row], most: usize) -> Table {
+/// The table, of at most `most` rows. Its last line counts the others.
+pub fn table(rows: &[Row<Part>], most: usize) -> Table {
     let (shown, rest) = rows.split_at(rows.len().min(most));
     let mut table = Table::new(vec![
         Column::left("self"),

@@ -1,21 +1,22 @@
-//! What a capture shows: each view is a function from captures to text or bytes.
+//! Views of a capture. Each view is a function from captures to text or bytes.
 //!
-//! | file | view | who reads it |
+//! | module | view | reader |
 //! | --- | --- | --- |
 //! | [`mod@functions`] | table of functions | a person |
 //! | [`mod@tree`] | call tree, callers of a function | a person |
-//! | [`mod@flame`] | flame graph, and that of two captures | a browser |
+//! | [`mod@flame`] | flame graph of one capture or of two | a browser |
 //! | [`mod@folded`] | folded stacks | flame graph tools, `grep` |
 //! | [`mod@speedscope`] | speedscope's JSON | speedscope |
 //! | [`mod@pprof`] | pprof's protobuf | `go tool pprof`, continuous profilers |
 //!
-//! Functions of one name and [`Kind`] are one here, whether they are inlined in a place or not. A
-//! function that calls itself counts once in what it takes in total.
+//! Views merge functions with the same name and [`Kind`], whether they are inlined or not. A recursive
+//! function counts once per sample in its total.
 
 #[cfg(test)]
-pub(crate) mod example;
+pub(crate) mod fixture;
 pub mod flame;
 pub mod folded;
+mod frames;
 pub mod functions;
 pub mod pprof;
 pub mod speedscope;
@@ -25,7 +26,7 @@ use std::collections::HashMap;
 
 use crate::capture::{Capture, Kind};
 
-/// For each function the place of the first of its name and kind.
+/// For each function, the index of the first function with its name and kind.
 pub(crate) fn first_of_name(capture: &Capture) -> Vec<u32> {
     let mut first: HashMap<(&str, Kind), u32> = HashMap::new();
     let functions = capture.functions.iter().enumerate();

@@ -1,57 +1,35 @@
 //! pprof's protobuf, for `go tool pprof` and for services that collect profiles.
 //!
 //! The format is `profile.proto` of <https://github.com/google/pprof>, compressed with gzip. A sample
-//! has two values: how often its stack was seen, and what that stands for (`cpu` in nanoseconds,
-//! `cycles`, or `events`). Its program is a label, `comm`: `pprof -tagroot=comm` makes it the
-//! outermost frame. Functions that are inlined share a location with the function they are in, as
-//! that format has it.
+//! has two values: the count of its stack, and its weight (`cpu` in nanoseconds, `cycles`, or `events`). Its
+//! program is the label `comm`, which `pprof -tagroot=comm` makes the outermost frame. Inlined functions share
+//! a location with the function that contains them, as the format requires.
 //!
-//! Addresses are not in a capture, so `pprof -list` and `-disasm` have nothing to show.
+//! A capture has no addresses, so `pprof -list` and `-disasm` show nothing.
 
 mod message;
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use indexmap::IndexSet;
 use message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use prost::Message;
 
 use crate::capture::{Capture, Unit};
 
-/// A capture as pprof reads it.
+/// A capture in the format of pprof.
 pub fn pprof(capture: &Capture) -> Vec<u8> {
     let mut zipped = GzEncoder::new(Vec::new(), Compression::default());
     let bytes = profile(capture).encode_to_vec();
     zipped.write_all(&bytes).and_then(|()| zipped.finish()).expect("memory takes what is written")
 }
 
-/// Numbers of distinct things, in the order in which they came.
-struct Numbers<T> {
-    all: Vec<T>,
-    numbers: HashMap<T, u64>,
-}
-
-impl<T: Clone + Eq + Hash> Numbers<T> {
-    fn new() -> Numbers<T> {
-        Numbers { all: Vec::new(), numbers: HashMap::new() }
-    }
-
-    /// The number of a thing, from 0.
-    fn of(&mut self, thing: T) -> u64 {
-        *self.numbers.entry(thing).or_insert_with_key(|thing| {
-            self.all.push(thing.clone());
-            self.all.len() as u64 - 1
-        })
-    }
-}
-
 fn profile(capture: &Capture) -> Profile {
-    // The first string is the empty one, and other numbers begin with 1: 0 is none.
-    let mut strings = Numbers::new();
-    let mut string = |text: &str| strings.of(text.to_owned()) as i64;
+    // String 0 must be empty. All other IDs begin at 1, because 0 means none.
+    let mut strings = IndexSet::new();
+    let mut string = |text: &str| strings.insert_full(text.to_owned()).0 as i64;
     string("");
     let (kind, unit) = match capture.clock.unit {
         Unit::Nanoseconds => ("cpu", "nanoseconds"),
@@ -62,8 +40,8 @@ fn profile(capture: &Capture) -> Profile {
         |kind: &str, unit: &str| ValueType { kind: string(kind), unit: string(unit) };
     let sample_type = vec![value_type("samples", "count"), value_type(kind, unit)];
     let period_type = Some(value_type(kind, unit));
-    let mut modules = Numbers::new();
-    let mut places = Numbers::new();
+    let mut modules = IndexSet::new();
+    let mut places = IndexSet::new();
     let mut sample = Vec::new();
     let comm = string("comm");
     for count in &capture.counts {
@@ -71,7 +49,7 @@ fn profile(capture: &Capture) -> Profile {
         sample.push(Sample {
             location_id: locations(capture, count.stack)
                 .into_iter()
-                .map(|location| places.of(location) + 1)
+                .map(|location| places.insert_full(location).0 as u64 + 1)
                 .collect(),
             value: vec![signed(count.samples), signed(count.weight)],
             label: vec![Label { key: comm, str: program }],
@@ -83,16 +61,16 @@ fn profile(capture: &Capture) -> Profile {
         Function { id, name, system_name: name, filename }
     });
     let function = function.collect();
-    let location = (1..).zip(&places.all).map(|(id, functions): (u64, &Vec<u32>)| Location {
+    let location = (1..).zip(&places).map(|(id, functions): (u64, &Vec<u32>)| Location {
         id,
         mapping_id: functions
             .last()
             .and_then(|function| capture.functions[*function as usize].module.clone())
-            .map_or(0, |module| modules.of(module) + 1),
+            .map_or(0, |module| modules.insert_full(module).0 as u64 + 1),
         line: functions.iter().map(|place| Line { function_id: u64::from(*place) + 1 }).collect(),
     });
     let location = location.collect();
-    let mapping = (1..).zip(&modules.all).map(|(id, module)| {
+    let mapping = (1..).zip(&modules).map(|(id, module)| {
         let filename = string(module);
         Mapping { id, filename, has_functions: true }
     });
@@ -105,7 +83,7 @@ fn profile(capture: &Capture) -> Profile {
         mapping,
         location,
         function,
-        string_table: strings.all,
+        string_table: strings.into_iter().collect(),
         duration_nanos: capture.seconds.map_or(0, |seconds| (seconds * 1e9) as i64),
         period_type,
         period: signed(capture.weight() / samples),
@@ -113,8 +91,8 @@ fn profile(capture: &Capture) -> Profile {
     }
 }
 
-/// The locations of a stack, from the innermost: each is a function, and before it those that are
-/// inlined in it.
+/// The locations of a stack, from the innermost outward. Each contains a function, after the functions that
+/// are inlined into it.
 fn locations(capture: &Capture, stack: Option<u32>) -> Vec<Vec<u32>> {
     let mut locations = Vec::new();
     let mut inlined = Vec::new();
@@ -130,7 +108,7 @@ fn locations(capture: &Capture, stack: Option<u32>) -> Vec<Vec<u32>> {
     locations
 }
 
-/// Counts beyond what pprof can say are as much as it can say.
+/// A count for pprof, which saturates at its largest number.
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,33 +1,17 @@
 //! speedscope's JSON, for <https://www.speedscope.app> or a copy of it on your machine.
 //!
 //! The format is that of <https://www.speedscope.app/file-format-schema.json>, type *sampled*: a list
-//! of frames, and for each stack the places of its frames from the outermost inwards, with a weight.
-//! The outermost frame is the program. Captures hold no order in time, so that *Time Order* there
-//! shows stacks one after the other; *Left Heavy* and *Sandwich* are the views to use.
+//! of frames, and for each stack the indices of its frames from the outermost to the innermost, with a weight.
+//! The outermost frame is the program. A capture has no order in time, so *Time Order* shows an arbitrary
+//! order; use *Left Heavy* and *Sandwich*.
 
 use serde::Serialize;
+use serde_json::json;
 
 use super::first_of_name;
 use crate::capture::{Capture, Unit};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct File<'a> {
-    #[serde(rename = "$schema")]
-    schema: &'a str,
-    name: &'a str,
-    exporter: &'a str,
-    active_profile_index: usize,
-    shared: Shared<'a>,
-    profiles: [Profile<'a>; 1],
-}
-
-#[derive(Serialize)]
-struct Shared<'a> {
-    frames: Vec<Frame<'a>>,
-}
 
 #[derive(Serialize)]
 struct Frame<'a> {
@@ -36,20 +20,8 @@ struct Frame<'a> {
     file: Option<&'a str>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Profile<'a> {
-    r#type: &'a str,
-    name: &'a str,
-    unit: &'a str,
-    start_value: u64,
-    end_value: u64,
-    samples: Vec<Vec<usize>>,
-    weights: Vec<u64>,
-}
-
-/// A capture as speedscope reads it. Weights are nanoseconds where the capture's clock ticks in CPU
-/// time, and samples elsewhere.
+/// A capture in the format of speedscope. Weights are nanoseconds if the capture's clock ticks in CPU time,
+/// otherwise samples.
 pub fn speedscope(capture: &Capture) -> String {
     let first = first_of_name(capture);
     let of_functions = capture.functions.iter();
@@ -64,23 +36,24 @@ pub fn speedscope(capture: &Capture) -> String {
         (stack, if is_time { count.weight } else { count.samples })
     });
     let (samples, weights): (Vec<_>, Vec<_>) = stacks.unzip();
-    let file = File {
-        schema: SCHEMA,
-        name: &capture.title,
-        exporter: "knee",
-        active_profile_index: 0,
-        shared: Shared { frames: functions.chain(programs).collect() },
-        profiles: [Profile {
-            r#type: "sampled",
-            name: &capture.title,
-            unit: if is_time { "nanoseconds" } else { "none" },
-            start_value: 0,
-            end_value: weights.iter().sum(),
-            samples,
-            weights,
+    let frames: Vec<Frame<'_>> = functions.chain(programs).collect();
+    let file = json!({
+        "$schema": SCHEMA,
+        "name": capture.title,
+        "exporter": "knee",
+        "activeProfileIndex": 0,
+        "shared": { "frames": frames },
+        "profiles": [{
+            "type": "sampled",
+            "name": capture.title,
+            "unit": if is_time { "nanoseconds" } else { "none" },
+            "startValue": 0,
+            "endValue": weights.iter().sum::<u64>(),
+            "samples": samples,
+            "weights": weights,
         }],
-    };
-    serde_json::to_string(&file).expect("names and numbers are JSON")
+    });
+    file.to_string()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Call trees in text.
+//! Call trees as text.
 //!
 //! ```text
 //! all(100.000% 24419/24419)
@@ -8,229 +8,112 @@
 //!       (3 more, below 0.5%: 0.123% 30/24419)
 //! ```
 //!
-//! Each line is a function, its share of the root's samples, its own samples and those of the root.
-//! A function includes what it calls; what its callees leave of it is its own. Callees stand in the
-//! order of their samples, those below a share in one line.
+//! Each line shows a function, its share of the root's samples, its samples, and those of the root. The
+//! samples of a function include its callees. Callees are sorted by samples; those below a minimum share are
+//! combined in one line.
 //!
-//! The root is the whole capture, or one function wherever it is:
+//! The root is the whole capture, or one function with all of its call sites merged:
 //!
-//! * [`Root::Function`]: what it calls. Where it calls itself, the tree begins at the outermost.
-//! * [`Root::Callers`]: who calls it, outwards up to the program. Where it calls itself, the tree
-//!   begins at the innermost.
+//! * [`Root::Function`] shows its callees. If it is recursive, the tree begins at its outermost call.
+//! * [`Root::Callers`] shows its callers, up to the program. If it is recursive, the tree begins at its
+//!   innermost call.
 //!
-//! In both a sample counts once for the root, however often the function is in its stack.
+//! A sample counts once for the root, even if its stack contains the function several times.
 
-use std::collections::HashMap;
-use std::fmt::{self, Display};
+use super::frames::{Frame, Frames, Place, path};
+use crate::capture::Capture;
 
-use super::first_of_name;
-use crate::capture::{Capture, Count};
-
-/// Where a tree begins.
+/// The root of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Root<'a> {
-    /// With all samples, and below them the programs.
+    /// All samples, with the programs below.
     #[default]
     All,
-    /// With the functions of this name, and below them what they call.
+    /// The functions of this name, with their callees below.
     Function(&'a str),
-    /// With the functions of this name, and below them who calls them.
+    /// The functions of this name, with their callers below.
     Callers(&'a str),
 }
 
-/// What is printed of a tree if nobody says otherwise.
+/// Default minimum share of a printed function.
 pub const LEAST_SHARE: f64 = 0.005;
 
-/// Lines are indented no further, as the text of a stack would else grow with its square. The kernel
-/// records 127 functions of a stack.
+/// Maximum depth of indentation, so that the text of a stack does not grow with the square of its depth. The
+/// kernel records 127 functions per stack by default.
 const DEEPEST: usize = 500;
 
 /// A call tree.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tree {
-    /// The first is the root.
-    nodes: Vec<Node>,
+pub struct Tree<'a> {
+    /// The first is the root. Children are ordered by samples, the most first, then by name.
+    frames: Vec<Frame<'a>>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-struct Node {
-    name: String,
-    samples: u64,
-    /// By samples, the most first; by name where they are equal.
-    children: Vec<usize>,
-}
-
-/// A node's function, or program, by its place.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Of {
-    Function(u32),
-    Program(u32),
-}
-
-/// The tree of a capture. `None` if no sample has the function that it should begin with.
-pub fn tree(capture: &Capture, root: Root) -> Option<Tree> {
-    let first = first_of_name(capture);
-    let mut tree = Growing::new(match root {
+/// The call tree of a capture; `None` if no sample contains the root function.
+pub fn tree<'a>(capture: &'a Capture, root: Root<'a>) -> Option<Tree<'a>> {
+    let root_name = match root {
         Root::All => "all",
         Root::Function(name) | Root::Callers(name) => name,
-    });
-    let is_root = |function: &u32| match root {
-        Root::All => false,
-        Root::Function(name) | Root::Callers(name) => {
-            capture.functions[*function as usize].name == name
-        }
     };
-    let mut path = Vec::new();
+    let is_root = |&(name, place): &(&str, Place)| name == root_name && place != Place::None;
+    let mut frames = Frames::new(root_name);
     for count in &capture.counts {
-        // From the innermost to the outermost.
-        path.clear();
-        path.extend(capture.functions_of(count.stack).map(|place| first[place as usize]));
-        let functions = |places: &[u32]| places.iter().copied().map(Of::Function).collect();
-        let below: Vec<Of> = match root {
-            Root::All => [Of::Program(count.program)]
-                .into_iter()
-                .chain(path.iter().rev().copied().map(Of::Function))
-                .collect(),
+        let path = path(capture, count, |function| function.kind.into());
+        let samples = (count.samples, 0);
+        match root {
+            Root::All => frames.add(path.into_iter().rev(), samples),
             Root::Function(_) => {
-                let Some(outermost) = path.iter().rposition(is_root) else { continue };
-                path[..outermost].reverse();
-                functions(&path[..outermost])
+                if let Some(outermost) = path.iter().rposition(is_root) {
+                    frames.add(path[..outermost].iter().rev().copied(), samples);
+                }
             }
             Root::Callers(_) => {
-                let Some(innermost) = path.iter().position(is_root) else { continue };
-                let mut callers: Vec<Of> = functions(&path[innermost + 1..]);
-                callers.push(Of::Program(count.program));
-                callers
+                if let Some(innermost) = path.iter().position(is_root) {
+                    frames.add(path[innermost + 1..].iter().copied(), samples);
+                }
             }
-        };
-        tree.add(&below, count);
+        }
     }
-    (root == Root::All || tree.samples[0] > 0).then(|| tree.finish(capture))
+    let by_samples =
+        |a: &Frame<'_>, b: &Frame<'_>| b.samples.cmp(&a.samples).then_with(|| a.name.cmp(b.name));
+    let tree = Tree { frames: frames.sorted(by_samples) };
+    (root == Root::All || tree.samples() > 0).then_some(tree)
 }
 
-/// A tree while samples are added.
-struct Growing {
-    of: Vec<Option<Of>>,
-    samples: Vec<u64>,
-    parents: Vec<usize>,
-    places: HashMap<(usize, Of), usize>,
-    root: String,
-}
-
-impl Growing {
-    fn new(root: &str) -> Growing {
-        Growing {
-            of: vec![None],
-            samples: vec![0],
-            parents: vec![0],
-            places: HashMap::new(),
-            root: root.to_owned(),
-        }
-    }
-
-    fn add(&mut self, below: &[Of], count: &Count) {
-        let mut node = 0;
-        self.samples[node] += count.samples;
-        for of in below {
-            let next = self.of.len();
-            let place = *self.places.entry((node, *of)).or_insert(next);
-            if place == next {
-                self.of.push(Some(*of));
-                self.samples.push(0);
-                self.parents.push(node);
-            }
-            node = place;
-            self.samples[node] += count.samples;
-        }
-    }
-
-    fn finish(self, capture: &Capture) -> Tree {
-        let name = |of: &Option<Of>| match of {
-            None => self.root.clone(),
-            Some(Of::Program(place)) => capture.programs[*place as usize].clone(),
-            Some(Of::Function(place)) => capture.functions[*place as usize].name.clone(),
-        };
-        let nodes = self.of.iter().zip(&self.samples);
-        let mut nodes: Vec<Node> = nodes
-            .map(|(of, samples)| Node { name: name(of), samples: *samples, children: Vec::new() })
-            .collect();
-        for (place, parent) in self.parents.iter().enumerate().skip(1) {
-            nodes[*parent].children.push(place);
-        }
-        for place in 0..nodes.len() {
-            let mut children = std::mem::take(&mut nodes[place].children);
-            children.sort_by(|a, b| {
-                let (a, b) = (&nodes[*a], &nodes[*b]);
-                b.samples.cmp(&a.samples).then_with(|| a.name.cmp(&b.name))
-            });
-            nodes[place].children = children;
-        }
-        Tree { nodes }
-    }
-}
-
-impl Tree {
+impl Tree<'_> {
     /// Samples of the root.
     pub fn samples(&self) -> u64 {
-        self.nodes[0].samples
+        self.frames[0].samples.0
     }
 
-    /// The tree in text, without functions below a share of the root's samples (0 to 1).
-    pub fn text(&self, least_share: f64) -> impl Display + '_ {
-        Text { tree: self, least_share }
-    }
-}
-
-struct Text<'a> {
-    tree: &'a Tree,
-    least_share: f64,
-}
-
-impl Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tree { nodes } = self.tree;
-        let all = nodes[0].samples;
-        let percent = |samples: u64| 100.0 * samples as f64 / all.max(1) as f64;
-        // A stack of our own: stacks of a capture may be deeper than ours can be.
-        let mut next = vec![(0_usize, Line::Node(0))];
-        while let Some((depth, line)) = next.pop() {
+    /// The tree as text, without functions below a share of the root's samples (0 to 1).
+    pub fn text(&self, least_share: f64) -> String {
+        let all = self.samples();
+        let share = |samples: u64| {
+            let percent = 100.0 * samples as f64 / all.max(1) as f64;
+            format!("{percent:.3}% {samples}/{all}")
+        };
+        let line = |frame: &Frame<'_>| format!("{}({})", frame.name, share(frame.samples.0));
+        let root = &self.frames[0];
+        let mut text = String::new();
+        // Not recursive, because a recorded stack may be deeper than the stack of this thread.
+        let mut next = vec![(0, line(root), root.children.as_slice())];
+        while let Some((depth, words, children)) = next.pop() {
             let indent = 2 * depth.min(DEEPEST);
-            let node = match line {
-                Line::Rest { functions, samples } => {
-                    let (least, percent) = (100.0 * self.least_share, percent(samples));
-                    writeln!(
-                        f,
-                        "{:indent$}({functions} more, below {least}%: {percent:.3}% {samples}/{all})",
-                        ""
-                    )?;
-                    continue;
-                }
-                Line::Node(place) => &nodes[place],
-            };
-            let (name, samples) = (&node.name, node.samples);
-            let percent = percent(samples);
-            writeln!(f, "{:indent$}{name}({percent:.3}% {samples}/{all})", "")?;
-            let shown = node.children.partition_point(|child| {
-                nodes[*child].samples as f64 >= self.least_share * all as f64
-            });
-            let (shown, rest) = node.children.split_at(shown);
+            text += &format!("{:indent$}{words}\n", "");
+            let children = children.iter().map(|child| &self.frames[*child]);
+            let is_shown = |child: &&Frame<'_>| child.samples.0 as f64 >= least_share * all as f64;
+            let (shown, rest): (Vec<_>, Vec<_>) = children.partition(is_shown);
             if !rest.is_empty() {
-                let samples = rest.iter().map(|child| nodes[*child].samples).sum();
-                next.push((depth + 1, Line::Rest { functions: rest.len(), samples }));
+                let (functions, least) = (rest.len(), 100.0 * least_share);
+                let rest = share(rest.iter().map(|child| child.samples.0).sum());
+                next.push((depth + 1, format!("({functions} more, below {least}%: {rest})"), &[]));
             }
-            next.extend(shown.iter().rev().map(|child| (depth + 1, Line::Node(*child))));
+            let shown = shown.into_iter().rev();
+            next.extend(shown.map(|child| (depth + 1, line(child), child.children.as_slice())));
         }
-        Ok(())
+        text
     }
-}
-
-enum Line {
-    Node(usize),
-    /// Functions below the least share.
-    Rest {
-        functions: usize,
-        samples: u64,
-    },
 }
 
 #[cfg(test)]

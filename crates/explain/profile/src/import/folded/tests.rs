@@ -13,7 +13,7 @@ fn write(capture: &Capture, annotate: bool) -> String {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn folded_stacks_are_read_as_they_were_written() {
     let text = "idle 3\nprog;main 1\nprog;main;read_[k];copy_[i] 12\nprog;operator new 2\n";
     assert_eq!(write(&read(text), true), text);
     assert_data_eq!(
@@ -29,7 +29,7 @@ prog;operator new 2
 }
 
 #[test]
-fn what_cannot_be_read_is_counted() {
+fn unreadable_lines_are_counted() {
     let capture = read("# a comment\n\nmain;f\nmain;f 1x\n 12\nmain;f 2.75\nmain;f 3");
     assert_eq!((capture.samples(), capture.losses.unreadable), (2, 4));
     let capture = read("a 18446744073709551615\nb 1\nc 18446744073709551616\n");
@@ -38,14 +38,14 @@ fn what_cannot_be_read_is_counted() {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn no_text_makes_the_reader_panic(text in prop::collection::vec(any::<u8>(), 0..300)) {
         let capture = folded(text.as_slice(), "").unwrap();
         Capture::parse(&serde_json::to_vec(&capture).unwrap()).unwrap();
     }
 
-    /// Lines that are sorted and distinct come back as they were.
+    /// Sorted and distinct lines are written as they were read.
     #[test]
-    fn lines_come_back(
+    fn lines_survive_a_round_trip(
         lines in prop::collection::btree_map("[a-c]{1,2}(;[a-d:]{1,3}(_\\[[ki]\\])?){0,4}", 1_u64..100, 0..20)
     ) {
         let text: String = lines.iter().map(|(line, count)| format!("{line} {count}\n")).collect();

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::*;
-use crate::capture::Kind;
+use crate::capture::{Kind, Losses};
 use knee_host::skip::skip;
 
-/// Samples that a file has at least, or most that is said of it could be so by chance.
+/// Minimum of samples in a file: with fewer, the checks could fail by chance.
 const ENOUGH: u64 = 100;
 
-/// A file of `perf record`, of a program with known functions; a reason if there is none to be had here.
+/// A file of `perf record` for a program with known functions, or the reason why perf cannot record here.
 fn recorded(dir: &Path) -> Result<PathBuf, String> {
     let mut samples = 0;
-    // Some 200 samples; fewer where the CPU is faster, or a host takes it away when a sample is due.
+    // About 200 samples; fewer if the CPU is faster or the host preempts it.
     for rounds in [300, 1200, 4800] {
         let file = recorded_rounds(dir, rounds)?;
         samples = read(&file).unwrap().samples();
@@ -81,7 +81,7 @@ fn perf_script_finds_the_same_stacks() {
 }
 
 #[test]
-fn of_a_file_that_ends_in_the_middle_the_whole_records_are_read() {
+fn the_whole_records_of_a_truncated_file_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let file = match recorded(dir.path()) {
         Ok(file) => file,
@@ -89,7 +89,7 @@ fn of_a_file_that_ends_in_the_middle_the_whole_records_are_read() {
     };
     let whole = fs::read(&file).unwrap();
     let all = read(&file).unwrap().samples();
-    // As perf leaves it when it is killed: the header does not say how much there is.
+    // As a killed perf leaves it: the header states no length.
     let mut killed = whole.clone();
     killed[48..56].fill(0);
     for bytes in [&whole[..whole.len() * 2 / 3], &killed[..whole.len() / 2]] {
@@ -104,7 +104,7 @@ fn of_a_file_that_ends_in_the_middle_the_whole_records_are_read() {
     }
 }
 
-/// Places of the headers of records.
+/// Offsets of the records.
 fn records(bytes: &[u8]) -> Vec<usize> {
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
     let (start, length) = (number(40), number(48));
@@ -115,7 +115,7 @@ fn records(bytes: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn a_record_in_the_middle_that_lies_of_its_length_ends_the_records() {
+fn a_record_with_an_invalid_length_ends_the_records() {
     let dir = tempfile::tempdir().unwrap();
     let file = match recorded(dir.path()) {
         Ok(file) => file,
@@ -127,7 +127,7 @@ fn a_record_in_the_middle_that_lies_of_its_length_ends_the_records() {
     let middle = records[records.len() * 2 / 3];
     let mut too_short = whole.clone();
     too_short[middle + 6..middle + 8].copy_from_slice(&7_u16.to_le_bytes());
-    // What a processor traced: as much memory as there is nowhere.
+    // Processor trace data that are larger than any memory.
     let mut traced = whole.clone();
     traced[middle..middle + 4].copy_from_slice(&71_u32.to_le_bytes());
     traced[middle + 8..middle + 16].copy_from_slice(&(1_u64 << 46).to_le_bytes());
@@ -136,12 +136,15 @@ fn a_record_in_the_middle_that_lies_of_its_length_ends_the_records() {
         let part = read(&file).unwrap();
         assert!(part.samples() > 0 && part.samples() < all.samples(), "{}", part.samples());
         assert!(part.losses.unreadable > 0);
-        assert_eq!(part.machine.kernel, all.machine.kernel, "what follows the records is there");
+        assert_eq!(
+            part.machine.kernel, all.machine.kernel,
+            "the sections after the records are read"
+        );
     }
 }
 
 #[test]
-fn damage_does_not_end_the_reader() {
+fn damage_does_not_make_the_reader_panic() {
     let dir = tempfile::tempdir().unwrap();
     let file = match recorded(dir.path()) {
         Ok(file) => file,
@@ -159,12 +162,12 @@ fn damage_does_not_end_the_reader() {
             random ^= random << 17;
             let at = (random >> 20) as usize;
             let (place, byte) = (at % bytes.len(), (random >> 8) as u8);
-            // Most where lengths and places are: in the head, in the beginning of a record.
+            // Mostly where lengths and offsets are: in the header and at the start of a record.
             match random & 3 {
                 0 => bytes[place] = byte,
                 1 => bytes[place % 4096] = byte,
                 2 => bytes[heads[at % heads.len()] + place % 16] = byte,
-                // Of a kind that perf itself has put between the kernel's.
+                // A record type of perf itself.
                 _ => bytes[heads[at % heads.len()]] = 64 + byte % 24,
             }
         }

@@ -52,7 +52,7 @@ fn every_sample_is_counted_once() {
 }
 
 #[test]
-fn the_header_says_where_it_was() {
+fn the_header_gives_the_machine() {
     let capture = read(FRAME_POINTERS);
     assert_eq!((capture.machine.kernel.as_str(), capture.machine.cpus), ("Linux 6.18.44", 2));
     assert_eq!(read(INLINED).machine, Machine::default());
@@ -79,13 +79,12 @@ prog 7 1.0: 5 cycles:u:
     );
 }
 
-/// First lines in all the forms that perf gives them.
+/// First lines in all forms that perf prints.
 #[test]
-fn first_lines_are_understood() {
+fn first_lines_are_parsed() {
     let line = |text: &'static str| {
-        let first = FirstLine::parse(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
-        let text = |bytes| std::str::from_utf8(bytes).unwrap();
-        (text(first.program), first.time, first.period, text(first.event), text(first.rest))
+        let first = FirstLine::parse(text).unwrap_or_else(|| panic!("{text}"));
+        (first.program, first.time, first.period, first.event, first.rest)
     };
     let all = [
         ("java 25607 4794564.109216: cycles:", ("java", Some(4794564.109216), None, "cycles", "")),
@@ -114,15 +113,15 @@ fn first_lines_are_understood() {
     for wrong in
         ["", "prog", "prog 12", "12 cycles:", "prog 913 72.5: 7 cycles", "prog 913 72.5: :"]
     {
-        assert_eq!(FirstLine::parse(wrong.as_bytes()), None, "{wrong}");
+        assert_eq!(FirstLine::parse(wrong), None, "{wrong}");
     }
 }
 
-/// Frames in all the forms that perf gives them.
+/// Frames in all forms that perf prints.
 #[test]
-fn frames_are_understood() {
+fn frames_are_parsed() {
     let function = |text: &str| {
-        let frame = Frame::parse(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
+        let frame = Frame::parse(text).unwrap_or_else(|| panic!("{text}"));
         let function = frame.functions().remove(0);
         let kernel = function.kind == Kind::Kernel;
         (function.name, function.module.unwrap_or_default(), kernel)
@@ -156,7 +155,7 @@ fn frames_are_understood() {
     for wrong in
         ["", "12bd", "12bd main+0x1", "main+0x1 (/bin/x)", "1 f+0x1 /bin/x)", "1 (prog) (/bin/x)"]
     {
-        assert_eq!(Frame::parse(wrong.as_bytes()), None, "{wrong}");
+        assert_eq!(Frame::parse(wrong), None, "{wrong}");
     }
 }
 
@@ -172,7 +171,7 @@ java 7 1.0: cycles:
 }
 
 #[test]
-fn samples_of_one_event_are_read() {
+fn only_samples_of_the_first_event_are_read() {
     let text = "\
 a 1 1.0: 10 cycles:
 \t1 f (/bin/a)
@@ -214,7 +213,7 @@ fn lost_samples_are_counted() {
 }
 
 #[test]
-fn what_cannot_be_read_is_counted() {
+fn unreadable_lines_are_counted() {
     let text = "no perf here\n\nprog 7 1.0: cycles:\n\tnothing\n\n";
     let capture = read(text);
     assert_eq!((capture.samples(), capture.losses.unreadable), (0, 2));
@@ -224,9 +223,9 @@ fn what_cannot_be_read_is_counted() {
     assert_eq!((capture.samples(), capture.losses.unreadable), (1, 1));
 }
 
-/// A text that ends anywhere gives the samples before, and one that is cut within a line says so.
+/// A truncated text gives the samples before its end, and counts a truncated line as unreadable.
 #[test]
-fn a_cut_text_gives_what_could_be_read() {
+fn a_truncated_text_gives_its_whole_samples() {
     for end in (1..INLINED.len()).step_by(97) {
         let capture = read(&INLINED[..end]);
         let begun = INLINED[..end].matches("cpu-clock:ppp:").count() as u64;
@@ -237,20 +236,20 @@ fn a_cut_text_gives_what_could_be_read() {
     }
 }
 
-/// Samples enough for a stack of each form.
+/// Enough samples for a stack of each form.
 fn short() -> &'static str {
     &INLINED[..INLINED.match_indices("\n\n").nth(9).unwrap().0 + 2]
 }
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn no_text_makes_the_reader_panic(text in prop::collection::vec(any::<u8>(), 0..300)) {
         let read = script(text.as_slice(), "").unwrap();
         prop_assert!(read.samples() <= text.len() as u64);
     }
 
     #[test]
-    fn no_words_make_it_panic(words in prop::collection::vec(
+    fn no_words_make_the_reader_panic(words in prop::collection::vec(
         prop::sample::select(vec![
             "\n", "\n\n", "\t", " ", "prog", "12/13", "[001]", "1.5:", "999", "cycles:", ":", "(", ")",
             "ffffffff81000000", "f+0x1", "->", "[unknown]", "(/bin/x)", "(inlined)", "(deleted)", "#",
@@ -266,10 +265,10 @@ proptest! {
     #[test]
     fn one_damaged_byte_costs_one_sample_at_most(at in 0..short().len(), byte in any::<u8>()) {
         let mut text = short().as_bytes().to_owned();
-        // A new line in the middle of a sample is the end of one.
+        // A newline in the middle of a sample ends it.
         prop_assume!(text[at] != b'\n' && byte != b'\n');
         text[at] = byte;
-        // The first sample says which event is read.
+        // The first sample decides which event is read.
         text.splice(..0, *b"prog 7 1.0: 5 cpu-clock:ppp:\n\n");
         let whole = 1 + read(short()).samples();
         let damaged = script(text.as_slice(), "").unwrap();

@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use super::frames::Frame;
+use crate::view::frames::Frame;
 
-/// Frames narrower than this share of the graph are not drawn: a tenth of a pixel.
+/// Minimum share of the graph for a frame to be drawn: a tenth of a pixel.
 const NARROWEST: f64 = 0.0001;
 
-/// What is in the style element of each graph: a page that holds graphs allows it by its hash.
+/// The content of each graph's style element. A page with graphs allows it by its hash.
 pub const STYLE: &str = concat!("\n", include_str!("flame.css"));
 
-/// What is in the script element of each graph.
+/// The content of each graph's script element.
 pub const SCRIPT: &str = concat!("\n", include_str!("flame.js"));
 
 /// Pixels.
@@ -18,30 +18,30 @@ const ROW: usize = 17;
 const PAD: usize = 10;
 const LINE: usize = 18;
 const BOTTOM: usize = 34;
-/// The width that names are shortened for; the script does it anew for that of the window.
+/// The width for which names are shortened. The script shortens them again for the window.
 const WIDTH: f64 = 1200.0;
-/// Width of a letter of the font.
+/// Width of a letter in the font.
 const LETTER: f64 = 7.2;
 
-/// What surrounds the frames.
+/// The texts around the frames.
 pub(super) struct Graph<'a> {
     pub(super) title: String,
     pub(super) subtitle: Vec<String>,
-    /// Classes of frames, and what they mean.
+    /// Classes of frames, and their meanings.
     pub(super) legend: &'a [(&'a str, &'a str)],
 }
 
-/// How a frame looks.
+/// The appearance of a frame.
 pub(super) struct Bar {
     pub(super) class: String,
-    /// A colour, where the class alone does not say it.
+    /// A colour, if the class does not define it.
     pub(super) fill: Option<[u8; 3]>,
     pub(super) title: String,
 }
 
-/// A frame at its place: `x` and `width` are shares of the graph.
+/// A frame at its position. `x` and `width` are shares of the graph.
 struct Placed<'a> {
-    frame: &'a Frame,
+    frame: &'a Frame<'a>,
     depth: usize,
     x: f64,
     width: f64,
@@ -109,8 +109,8 @@ impl Graph<'_> {
     }
 }
 
-/// Frames that are wide enough to be seen, with their places.
-fn place<'a>(frames: &'a [Frame], width: &dyn Fn(&Frame) -> f64) -> Vec<Placed<'a>> {
+/// The visible frames, with their positions.
+fn place<'a>(frames: &'a [Frame<'a>], width: &dyn Fn(&Frame) -> f64) -> Vec<Placed<'a>> {
     let mut placed = Vec::new();
     let mut next = vec![Placed { frame: &frames[0], depth: 0, x: 0.0, width: width(&frames[0]) }];
     while let Some(parent) = next.pop() {
@@ -139,17 +139,17 @@ fn draw_frame(svg: &mut String, placed: &Placed, y: usize, bar: &Bar) {
     let fill = fill.unwrap_or_default();
     let height = ROW - 1;
     let letters = ((width / 100.0 * WIDTH - 6.0) / LETTER).max(0.0) as usize;
-    let name = escape(&shortened(&frame.name, letters));
+    let name = escape(&shortened(frame.name, letters));
     let (level, baseline) = (depth + 1, y + 12);
     let tab = if *depth == 0 { 0 } else { -1 };
-    let full = escape(&frame.name);
+    let full = escape(frame.name);
     let _ = writeln!(
         svg,
         r#"<g role="treeitem" aria-level="{level}" tabindex="{tab}" data-name="{full}"><title>{title}</title><rect class="{class}" x="{x:.4}%" y="{y}" width="{width:.4}%" height="{height}"{fill}/><text x="{x:.4}%" dx="3" y="{baseline}">{name}</text></g>"#
     );
 }
 
-/// As much of a name as there is room for.
+/// A name, shortened to a count of letters.
 fn shortened(name: &str, letters: usize) -> String {
     match name.chars().count() {
         all if all <= letters => name.to_owned(),
@@ -158,7 +158,7 @@ fn shortened(name: &str, letters: usize) -> String {
     }
 }
 
-/// Text for an element or an attribute. What XML has no way to say is `�`.
+/// Escapes text for an element or an attribute. Characters that XML forbids become `�`.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -168,7 +168,7 @@ fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            // A line end is kept in a description.
+            // Descriptions have several lines.
             '\n' => escaped.push('\n'),
             c if c.is_control() => escaped.push('\u{fffd}'),
             c => escaped.push(c),

@@ -2,7 +2,7 @@ use snapbox::{assert_data_eq, file};
 
 use super::*;
 use crate::capture::{Function, Kind, Stacks};
-use crate::view::example::{about, dearer, example, with_work};
+use crate::view::fixture::{captured, dearer, example, with_work};
 
 #[test]
 fn the_graph_of_a_capture() {
@@ -18,7 +18,7 @@ fn the_graph_of_a_difference() {
 }
 
 #[test]
-fn widths_are_of_the_capture_that_was_chosen() {
+fn widths_come_from_the_chosen_capture() {
     let width = |widths| {
         let graph = difference(&example(), &dearer(), widths);
         let frame = graph.lines().find(|line| line.contains(r#"data-name="copy_page""#)).unwrap();
@@ -31,32 +31,32 @@ fn widths_are_of_the_capture_that_was_chosen() {
 }
 
 #[test]
-fn nothing_is_loaded_and_no_name_leaves_its_place() {
+fn the_graph_loads_nothing_and_escapes_names() {
     let name = "<script>alert(1)</script>\"'&\u{1}]]>";
     let mut stacks = Stacks::default();
     stacks.add(name, [&Function::new(name, Kind::User)], 1, 1);
-    let mut capture = stacks.finish(about());
+    let mut capture = captured(stacks);
     capture.title = name.to_owned();
     let graph = flame(&capture);
     assert_eq!(graph.matches("<script>").count(), 1);
     assert!(!graph.contains('\u{1}'));
     let addresses: Vec<&str> = graph.split("http").skip(1).collect();
-    assert!(addresses.iter().all(|rest| rest.starts_with("://www.w3.org/")), "only name spaces");
+    assert!(addresses.iter().all(|rest| rest.starts_with("://www.w3.org/")), "only namespaces");
 }
 
 #[test]
-fn what_is_too_narrow_is_left_out() {
+fn narrow_frames_are_left_out() {
     let mut stacks = Stacks::default();
     let [wide, narrow] = ["wide", "narrow"].map(|name| Function::new(name, Kind::User));
     stacks.add("p", [&wide], 1_000_000, 1);
     stacks.add("p", [&narrow], 1, 1);
-    let graph = flame(&stacks.finish(about()));
+    let graph = flame(&captured(stacks));
     assert!(graph.contains("wide") && !graph.contains("narrow"));
 }
 
 #[test]
 fn an_empty_capture_has_an_empty_graph() {
-    let graph = flame(&Stacks::default().finish(about()));
+    let graph = flame(&captured(Stacks::default()));
     assert!(graph.contains("0 samples"));
     assert_eq!(graph.matches("NaN").count(), 0);
 }

@@ -1,10 +1,10 @@
 use snapbox::{assert_data_eq, str};
 
 use super::*;
-use crate::view::example::example;
+use crate::view::fixture::example;
 
 #[test]
-fn equal_lines_are_one() {
+fn equal_lines_are_merged() {
     assert_data_eq!(
         folded(&example(), FoldedOptions::default()),
         str![[r#"
@@ -39,7 +39,7 @@ two_words;work;mix 100000000
 }
 
 #[test]
-fn parameters_are_left_out_and_parts_of_names_are_not() {
+fn parameters_are_left_out_but_parts_of_names_stay() {
     let cases = [
         ("go/build.(*importReader).readByte", "go/build.(*importReader).readByte"),
         ("foo<Vec::<usize>>(Vec<usize>)", "foo<Vec::<usize>>"),

@@ -1,5 +1,5 @@
-//! The messages of `profile.proto`, as far as they are written here. Numbers of strings, functions,
-//! mappings and locations are their places in the tables of [`Profile`]; 0 is none.
+//! The messages of `profile.proto` that knee writes. Strings are indices into the table of [`Profile`]; 0 is
+//! empty. Functions, mappings and locations have IDs; 0 is none.
 
 use prost::Message;
 
@@ -37,7 +37,7 @@ pub(super) struct ValueType {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Sample {
-    /// From the innermost.
+    /// From the innermost outward.
     #[prost(uint64, repeated, tag = "1")]
     pub(super) location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
@@ -60,7 +60,7 @@ pub(super) struct Mapping {
     pub(super) id: u64,
     #[prost(int64, tag = "5")]
     pub(super) filename: i64,
-    /// Keeps pprof from looking for symbols itself.
+    /// Prevents pprof from looking up symbols itself.
     #[prost(bool, tag = "7")]
     pub(super) has_functions: bool,
 }
@@ -71,7 +71,7 @@ pub(super) struct Location {
     pub(super) id: u64,
     #[prost(uint64, tag = "2")]
     pub(super) mapping_id: u64,
-    /// The last is the function that the others are inlined in.
+    /// The last function contains the others, which are inlined.
     #[prost(message, repeated, tag = "4")]
     pub(super) line: Vec<Line>,
 }

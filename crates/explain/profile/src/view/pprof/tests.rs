@@ -4,9 +4,9 @@ use knee_host::skip::skip;
 use snapbox::{assert_data_eq, str};
 
 use super::*;
-use crate::view::example::example;
+use crate::view::fixture::example;
 
-/// What `go tool pprof` says of the example. `None`, said aloud, where there is no Go.
+/// The output of `go tool pprof` for the example; `None` with a message if Go is not installed.
 fn go(arguments: &[&str]) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("profile.pb.gz");
@@ -87,7 +87,7 @@ fn equal_captures_make_equal_files() {
 }
 
 #[test]
-fn every_number_leads_somewhere() {
+fn every_index_is_valid() {
     let bytes = profile(&example()).encode_to_vec();
     let profile = Profile::decode(bytes.as_slice()).unwrap();
     let strings = profile.string_table.len() as i64;

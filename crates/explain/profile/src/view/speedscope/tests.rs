@@ -1,7 +1,7 @@
 use snapbox::{assert_data_eq, file};
 
 use super::*;
-use crate::view::example::example;
+use crate::view::fixture::example;
 
 #[test]
 fn the_file() {
@@ -10,10 +10,10 @@ fn the_file() {
     assert_data_eq!(text, file!["snapshots/speedscope.json": Text].raw());
 }
 
-/// What the schema demands of a sampled profile: as many weights as samples, frames that exist, and
-/// an end that is the sum.
+/// The rules of the schema for a sampled profile: one weight per sample, valid frame indices, and an end
+/// that is the sum of the weights.
 #[test]
-fn the_file_is_as_its_schema_demands() {
+fn the_file_follows_its_schema() {
     let value: serde_json::Value = serde_json::from_str(&speedscope(&example())).unwrap();
     let profile = &value["profiles"][0];
     let (samples, weights) =

@@ -3,10 +3,10 @@ use snapbox::{assert_data_eq, str};
 
 use super::*;
 use crate::capture::{Function, Kind, Stacks};
-use crate::view::example::{about, example};
+use crate::view::fixture::{captured, example};
 
 fn text(root: Root, least_share: f64) -> String {
-    tree(&example(), root).unwrap().text(least_share).to_string()
+    tree(&example(), root).unwrap().text(least_share)
 }
 
 #[test]
@@ -36,7 +36,7 @@ all(100.000% 1000/1000)
 }
 
 #[test]
-fn omitted_rows_are_mentioned() {
+fn omitted_functions_are_counted() {
     assert_data_eq!(
         text(Root::All, 0.15),
         str![[r#"
@@ -58,7 +58,7 @@ all(100.000% 1000/1000)
 }
 
 #[test]
-fn what_a_function_calls_wherever_it_is() {
+fn the_callees_of_a_function_are_shown() {
     assert_data_eq!(
         text(Root::Function("work"), LEAST_SHARE),
         str![[r#"
@@ -73,7 +73,7 @@ work(100.000% 750/750)
 }
 
 #[test]
-fn a_function_that_calls_itself_begins_a_tree_once() {
+fn a_recursive_function_is_the_root_once() {
     assert_data_eq!(
         text(Root::Function("fib(int)"), LEAST_SHARE),
         str![[r#"
@@ -118,24 +118,24 @@ copy_page(100.000% 296/296)
 }
 
 #[test]
-fn a_function_that_is_nowhere_has_no_tree() {
+fn an_unknown_function_has_no_tree() {
     assert_eq!(tree(&example(), Root::Function("nowhere")), None);
     assert_eq!(tree(&example(), Root::Callers("nowhere")), None);
 }
 
 #[test]
-fn a_stack_may_be_deeper_than_ours() {
+fn a_stack_may_be_deeper_than_the_stack_of_this_thread() {
     let mut stacks = Stacks::default();
     let functions = ["a", "b"].map(|name| Function::new(name, Kind::User));
     stacks.add("deep", functions.iter().cycle().take(20_000), 1, 1);
-    let capture = stacks.finish(about());
+    let capture = captured(stacks);
     let tree = tree(&capture, Root::Function("b")).unwrap();
-    assert_eq!(tree.text(LEAST_SHARE).to_string().lines().count(), 19_999);
+    assert_eq!(tree.text(LEAST_SHARE).lines().count(), 19_999);
 }
 
 proptest! {
-    /// Whatever the stacks: no node has fewer samples than its children together, and a function's
-    /// tree and its callers begin with the same samples.
+    /// For any stacks, no frame has fewer samples than its children together, and the tree of a function
+    /// and that of its callers have the same samples at the root.
     #[test]
     fn samples_add_up(
         samples in prop::collection::vec((prop::collection::vec(0_usize..4, 0..8), 1_u64..9), 0..20)
@@ -145,7 +145,7 @@ proptest! {
         for (stack, count) in &samples {
             stacks.add("p", stack.iter().map(|place| &functions[*place]), *count, 1);
         }
-        let capture = stacks.finish(about());
+        let capture = captured(stacks);
         let with_a = samples.iter().filter(|(stack, _)| stack.contains(&0));
         let with_a: u64 = with_a.map(|(_, count)| count).sum();
         for root in [Root::All, Root::Function("a"), Root::Callers("a")] {
@@ -155,9 +155,9 @@ proptest! {
             };
             let expected = if root == Root::All { capture.samples() } else { with_a };
             prop_assert_eq!(tree.samples(), expected);
-            for node in &tree.nodes {
-                let below: u64 = node.children.iter().map(|child| tree.nodes[*child].samples).sum();
-                prop_assert!(below <= node.samples);
+            for frame in &tree.frames {
+                let below: u64 = frame.children.iter().map(|child| tree.frames[*child].samples.0).sum();
+                prop_assert!(below <= frame.samples.0);
             }
         }
     }

@@ -123,7 +123,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                     args.file.display()
                 )
             })?;
-            Printed::Text(tree.text(least).to_string())
+            Printed::Text(tree.text(least))
         }
         Format::Functions => {
             let table = table(&functions(&capture), usize::MAX).render(&screen(args));

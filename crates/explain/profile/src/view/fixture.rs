@@ -1,9 +1,9 @@
 //! A small capture for tests of views: two programs, recursion, an inlined function, the kernel, a
-//! function of which only the module is known, and a sample without a stack.
+//! function with only a known module, and a sample without a stack.
 
 use knee_results::{CaseId, Mode, PointId};
 
-use crate::capture::{About, Capture, Clock, Function, Kind, Losses, Machine, Stacks, Unit, Work};
+use crate::capture::{Capture, Clock, Function, Kind, Losses, Machine, Stacks, Unit, Work};
 
 pub(crate) fn user(name: &str) -> Function {
     Function { module: Some("/usr/bin/prog".into()), ..Function::new(name, Kind::User) }
@@ -13,8 +13,9 @@ pub(crate) fn kernel(name: &str) -> Function {
     Function { module: Some("[kernel]".into()), ..Function::new(name, Kind::Kernel) }
 }
 
-pub(crate) fn about() -> About {
-    About {
+/// The capture of some stacks.
+pub(crate) fn captured(stacks: Stacks) -> Capture {
+    Capture {
         title: "prog <1>".into(),
         machine: Machine {
             kernel: "Linux 6.18.44".into(),
@@ -29,8 +30,8 @@ pub(crate) fn about() -> About {
         },
         seconds: Some(1.25),
         cpu_seconds: Some(1.0),
-        work: None,
         losses: Losses { lost: 3, ..Losses::default() },
+        ..stacks.finish()
     }
 }
 
@@ -55,10 +56,10 @@ pub(crate) fn example() -> Capture {
     add("two words", &[&work, &user("mix")], 100);
     add("two words", &[&entry, &copy], 46);
     add("two words", &[], 1);
-    stacks.finish(about())
+    captured(stacks)
 }
 
-/// The same program with work, and with `copy_page` dearer.
+/// The same program with a more expensive `copy_page`.
 pub(crate) fn dearer() -> Capture {
     let mut capture = example();
     for count in &mut capture.counts {
