@@ -147,6 +147,30 @@ pub struct Comparison {
     pub rounds_needed: Option<u32>,
 }
 
+impl Comparison {
+    /// A point without the correction and the verdict, which need the other points. `None` when a
+    /// side has no rounds.
+    fn undecided(
+        before: &[f64],
+        after: &[f64],
+        ratio: Option<RatioInterval>,
+        p: Option<f64>,
+        test: Option<Test>,
+    ) -> Option<Self> {
+        let p = p.unwrap_or(1.0);
+        Some(Self {
+            before_median: median(before)?,
+            after_median: median(after)?,
+            ratio,
+            p,
+            adjusted_p: p,
+            test,
+            verdict: Verdict::Inconclusive,
+            rounds_needed: None,
+        })
+    }
+}
+
 /// Compares the rates of the rounds of one point. `None` when a side has no rounds. Panics on
 /// NaN.
 pub fn compare(before: &[f64], after: &[f64], options: &CompareOptions) -> Option<Comparison> {
@@ -216,21 +240,16 @@ fn adjust(comparisons: &mut [Option<Comparison>]) {
 
 fn measure_pairs(pairs: &[(f64, f64)], options: &CompareOptions) -> Option<Comparison> {
     let (before, after): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
-    let (before_median, after_median) = (median(&before)?, median(&after)?);
     let ranked = signed_rank(pairs, options.confidence);
-    let p = ranked.map_or(1.0, |ranked| ranked.p);
     let enough = pairs.len() >= pairs_to_claim(1, options.confidence) as usize;
     let test = |exact| if exact { Test::SignedRankExact } else { Test::SignedRankNormal };
-    Some(Comparison {
-        before_median,
-        after_median,
-        ratio: ranked.map(|ranked| ranked.ratio),
-        p,
-        adjusted_p: p,
-        test: ranked.filter(|_| enough).map(|ranked| test(ranked.exact)),
-        verdict: Verdict::Inconclusive,
-        rounds_needed: None,
-    })
+    Comparison::undecided(
+        &before,
+        &after,
+        ranked.map(|ranked| ranked.ratio),
+        ranked.map(|ranked| ranked.p),
+        ranked.filter(|_| enough).map(|ranked| test(ranked.exact)),
+    )
 }
 
 /// As measured, and corrected for the drift of the machine: the weaker claim of the two.
@@ -255,33 +274,27 @@ fn measure_both(
     Some(measured)
 }
 
-/// Everything about one point but the correction and the verdict, which need the other points.
 fn measure(
     before: &[f64],
     after: &[f64],
     points: usize,
     options: &CompareOptions,
 ) -> Option<Comparison> {
-    let (before_median, after_median) = (median(before)?, median(after)?);
     let (test, p) = test(before, after, points, options.confidence).unzip();
-    let p = p.unwrap_or(1.0);
-    Some(Comparison {
-        before_median,
-        after_median,
-        ratio: ratio_of_medians(before, after, options.confidence),
+    Comparison::undecided(
+        before,
+        after,
+        ratio_of_medians(before, after, options.confidence),
         p,
-        adjusted_p: p,
         test,
-        verdict: Verdict::Inconclusive,
-        rounds_needed: None,
-    })
+    )
 }
 
 fn test(before: &[f64], after: &[f64], points: usize, confidence: f64) -> Option<(Test, f64)> {
-    let by_welch = welch(before, after, confidence)?;
+    let by_welch = welch(before, after)?;
     let least = mann_whitney_smallest_p(before.len(), after.len());
     if least * points as f64 >= 1.0 - confidence {
-        return Some((Test::Welch, by_welch.p));
+        return Some((Test::Welch, by_welch));
     }
     let by_rank = mann_whitney(before, after)?;
     let test = if by_rank.exact { Test::MannWhitneyExact } else { Test::MannWhitneyNormal };

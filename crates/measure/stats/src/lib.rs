@@ -50,4 +50,4 @@ pub use multiple::benjamini_hochberg;
 pub use noise::{NoiseFloor, noise_floor};
 pub use signed_rank::{SignedRank, signed_rank};
 pub use spread::Spread;
-pub use welch::{Welch, welch};
+pub use welch::welch;

@@ -20,16 +20,7 @@ fn both_tests_agree_with_scipy() {
             fields[field].split(' ').map(|v| v.parse().unwrap()).collect()
         };
         let (before, after) = (numbers(0), numbers(1));
-        let w = welch(&before, &after, 0.95).unwrap();
-        for (name, found, field) in [
-            ("t", w.t, 2),
-            ("degrees", w.degrees, 3),
-            ("p", w.p, 4),
-            ("low", w.low, 5),
-            ("high", w.high, 6),
-        ] {
-            same(name, line, found, numbers(field)[0]);
-        }
+        same("p of t", line, welch(&before, &after).unwrap(), numbers(4)[0]);
         let u = mann_whitney(&before, &after).unwrap();
         same("U", line, u.u, numbers(7)[0]);
         same("p of U", line, u.p, numbers(8)[0]);
