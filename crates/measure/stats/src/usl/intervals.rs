@@ -23,7 +23,7 @@ pub enum Basis {
 /// Draws curves that might have been measured in place of the one that was.
 pub(super) struct Resampler {
     points: Vec<(f64, Source)>,
-    basis: Basis,
+    pub(super) basis: Basis,
     /// Residuals widened by the degrees of freedom that the fit took.
     residuals: Vec<f64>,
     resamples: u32,
@@ -69,29 +69,16 @@ impl Resampler {
         Self { points, basis, residuals, resamples: options.resamples, seed: options.seed }
     }
 
-    pub(super) fn basis(&self) -> Basis {
-        self.basis
-    }
-
-    /// The coefficients of every resample after the universal law; empty when there is
-    /// nothing to resample.
-    pub(super) fn refit(&self, start: &Usl) -> Vec<Usl> {
-        self.fits(Law::Universal, start, &[])
-    }
-
-    /// The same after Amdahl's law, given the ones after the universal law: one whose κ came out
-    /// as 0 is Amdahl's already.
-    pub(super) fn refit_amdahl(&self, start: &Usl, universal: &[Usl]) -> Vec<Usl> {
-        self.fits(Law::Amdahl, start, universal)
-    }
-
-    fn fits(&self, law: Law, start: &Usl, known: &[Usl]) -> Vec<Usl> {
+    /// The coefficients of every resample after `law`, searched from `start` on; empty when there
+    /// is nothing to resample. A resample whose κ came out as 0 in the `known` fits is Amdahl's
+    /// already.
+    pub(super) fn refit(&self, law: Law, start: &Usl, known: &[Usl]) -> Vec<Usl> {
         if self.basis == Basis::Nothing {
             return Vec::new();
         }
         let mut random = oorandom::Rand64::new(self.seed.into());
-        let refitter = Refitter::new(self.points.iter().map(|&(n, _)| n), law, start);
         let mut curve: Vec<(f64, f64)> = self.points.iter().map(|&(n, _)| (n, 0.0)).collect();
+        let refitter = Refitter::new(&curve, law, start);
         (0..self.resamples)
             .map(|nr| {
                 // Drawn in any case: the resamples of both laws are the same.

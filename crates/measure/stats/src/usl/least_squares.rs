@@ -75,20 +75,13 @@ pub(super) struct Refitter {
 }
 
 impl Refitter {
-    /// For curves at `tasks` that differ from the one of which `start` is the best fit by no more
-    /// than the noise of measuring.
-    pub(super) fn new(tasks: impl Iterator<Item = f64>, law: Law, start: &Usl) -> Self {
+    /// For curves at the tasks of `points` that differ from the one of which `start` is the best fit
+    /// by no more than the noise of measuring.
+    pub(super) fn new(points: &[(f64, f64)], law: Law, start: &Usl) -> Self {
         let bounds = Bounds::of(law, start.lambda);
         let start = bounds.clamp([start.lambda, start.sigma, start.kappa]);
-        let tangent: Vec<(f64, Three)> = tasks.map(|n| predict(&start, n)).collect();
-        let mut curvature = [[0.0; 3]; 3];
-        for (_, slope) in &tangent {
-            for i in 0..3 {
-                for j in 0..3 {
-                    curvature[i][j] += slope[i] * slope[j];
-                }
-            }
-        }
+        let tangent: Vec<(f64, Three)> = points.iter().map(|&(n, _)| predict(&start, n)).collect();
+        let Sums { curvature, .. } = Sums::at(points, &start);
         let perfect = PERFECT * tangent.iter().map(|(x, _)| x * x).sum::<f64>();
         Self { start, bounds, tangent, curvature, perfect }
     }
@@ -369,7 +362,7 @@ mod tests {
             }
             for law in [Law::Universal, Law::Amdahl] {
                 let start = fit(&curve(model, &TASKS), law);
-                let near = Refitter::new(TASKS.into_iter(), law, &start).fit(&points);
+                let near = Refitter::new(&points, law, &start).fit(&points);
                 let error = |m: Usl| Sums::at(&points, &[m.lambda, m.sigma, m.kappa]).error;
                 let (best, found) = (error(fit(&points, law)), error(near));
                 prop_assert!(found <= best * (1.0 + 1e-5), "{law:?}: {near:?}: {found} {best}");

@@ -3,7 +3,7 @@
 //! N. J. Gunther, "Guerrilla Capacity Planning", Springer 2007, chapters 4 to 6, with λ in place
 //! of a measured X(1) as in B. Schwartz, "Practical Scalability Analysis with the Universal
 //! Scalability Law", 2015. [`fit`] takes rounds and gives intervals and a judgement of what the
-//! fit is worth; [`Usl::of`] gives bare coefficients for (load, throughput) pairs.
+//! fit is worth.
 //!
 //! # Intervals
 //!
@@ -115,30 +115,6 @@ pub struct Fit {
     pub is_prediction: bool,
     /// Where the intervals are from.
     pub basis: Basis,
-    /// The models of the resamples, for intervals of anything else that follows from a model.
-    resampled: Vec<Usl>,
-    confidence: f64,
-}
-
-impl Fit {
-    /// The interval of whatever `of` reads off a model: of the throughput at some task count
-    /// for a band around the curve, of the knee. `None` when there are no intervals.
-    pub fn interval(&self, of: impl Fn(&Usl) -> f64) -> Option<(f64, f64)> {
-        percentiles(self.resampled.iter().map(of).collect(), self.confidence)
-    }
-}
-
-impl Usl {
-    /// The coefficients of least squared error for (load, throughput) pairs; loads may be any
-    /// positive numbers and may repeat. `None` for fewer than three different loads or no
-    /// throughput.
-    pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
-        let mut loads: Vec<f64> = pairs.iter().map(|&(n, _)| n).collect();
-        loads.sort_by(f64::total_cmp);
-        loads.dedup();
-        (loads.len() >= COEFFICIENTS && pairs.iter().any(|&(_, x)| x > 0.0))
-            .then(|| least_squares::fit(pairs, Law::Universal))
-    }
 }
 
 /// Fits the law to (tasks, rates of the rounds) in any order. Points without rounds are left out,
@@ -160,12 +136,12 @@ pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfi
 
     let universal = least_squares::fit(&medians, Law::Universal);
     let resampler = Resampler::new(&points, &medians, &universal, options);
-    let resampled = resampler.refit(&universal);
+    let resampled = resampler.refit(Law::Universal, &universal, &[]);
     let kappa = estimate(universal.kappa, &resampled, options, |m| m.kappa);
     let is_amdahl = is_unresolved(kappa.interval.map_or(kappa.value, |(low, _)| low));
     let (model, resampled) = if is_amdahl {
         let amdahl = least_squares::fit(&medians, Law::Amdahl);
-        (amdahl, resampler.refit_amdahl(&amdahl, &resampled))
+        (amdahl, resampler.refit(Law::Amdahl, &amdahl, &resampled))
     } else {
         (universal, resampled)
     };
@@ -193,9 +169,7 @@ pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfi
         rmse,
         residuals,
         is_prediction: points.len() >= FEWEST_TO_PREDICT,
-        basis: resampler.basis(),
-        resampled,
-        confidence: options.confidence,
+        basis: resampler.basis,
     })
 }
 

@@ -1,3 +1,5 @@
+mod published;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -27,8 +29,6 @@ fn a_contended_curve_gives_its_coefficients_and_its_peak() {
     assert!(!fit.is_amdahl);
     assert!(holds(fit.lambda, 1e6) && holds(fit.sigma, 0.03) && holds(fit.kappa, 6e-4), "{fit:?}");
     assert!(holds(fit.peak.unwrap(), truth.peak().unwrap()), "{fit:?}");
-    let (low, high) = fit.interval(|model| model.throughput(128.0)).unwrap();
-    assert!(low < truth.throughput(128.0) && truth.throughput(128.0) < high, "{low} {high}");
     assert!(fit.r_squared.unwrap() > 0.995);
     assert_eq!((fit.is_prediction, fit.basis), (true, Basis::Rounds));
 }

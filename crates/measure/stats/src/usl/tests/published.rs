@@ -5,7 +5,8 @@
 //! Analysis with the Universal Scalability Law" as the crate `usl` by Coda Hale checks them.
 //! R's α, β and γ are σ, κ and λ here.
 
-use knee_stats::usl::{Basis, FitOptions, Usl, fit};
+use crate::usl::least_squares::{self, Law};
+use crate::usl::{Basis, FitOptions, Usl, fit};
 
 /// Throughput of a Sun SPARCcenter 2000 in the SPEC SDM91 benchmark (R's `specsdm91`).
 const SPECSDM91: [(u32, f64); 7] = [
@@ -43,7 +44,7 @@ const CISCO: [f64; 32] = [
 
 fn coefficients(points: &[(u32, f64)]) -> Usl {
     let pairs: Vec<(f64, f64)> = points.iter().map(|&(n, x)| (f64::from(n), x)).collect();
-    Usl::of(&pairs).unwrap()
+    least_squares::fit(&pairs, Law::Universal)
 }
 
 /// Equal to as many digits as were published.
@@ -107,7 +108,7 @@ fn the_first_six_points_of_raytracer_are_as_in_the_package_tests() {
 /// digits; the coefficients are those of scipy's `least_squares` on the same data.
 #[test]
 fn oracledb_peaks_at_three_and_a_half_sessions() {
-    let pairs: Vec<(f64, f64)> = include_str!("data/oracledb.txt")
+    let pairs: Vec<(f64, f64)> = include_str!("../../../tests/data/oracledb.txt")
         .lines()
         .filter(|line| !line.starts_with('#'))
         .map(|line| {
@@ -116,7 +117,7 @@ fn oracledb_peaks_at_three_and_a_half_sessions() {
         })
         .collect();
     assert_eq!(pairs.len(), 360);
-    let model = Usl::of(&pairs).unwrap();
+    let model = least_squares::fit(&pairs, Law::Universal);
     same(model.peak().unwrap(), 3.5, 0.1);
     same(model.lambda, 3.3860784, 1e-5);
     same(model.sigma, 0.4413716, 1e-5);
