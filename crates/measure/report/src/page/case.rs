@@ -93,7 +93,7 @@ fn one(reading: &Reading, case: &CaseReading, open: bool, packs: bool) -> Markup
             }
             @if packs {
                 (packed("content", &content(reading, case, packs).0))
-                (packed("case-data", &embed::case_json(case)))
+                (packed("case-data", &embed::case_json(case).to_string()))
             } @else {
                 (content(reading, case, packs))
                 (embed::case(case))
