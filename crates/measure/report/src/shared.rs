@@ -1,7 +1,8 @@
 //! What calls that commute share in a kernel: what a page and a drawing show of a check.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use indexmap::IndexSet;
 use serde::Serialize;
 
 /// What a check has found. It is filled test by test; what many tests share is kept once.
@@ -18,8 +19,7 @@ pub struct Shared {
     /// By numbers of operations, the smaller one first.
     pub(crate) pairs: BTreeMap<[usize; 2], Vec<SharedTest>>,
     /// Each different one, in the order in which they came.
-    pub(crate) lines: Vec<SharedLine>,
-    numbers: HashMap<SharedLine, usize>,
+    pub(crate) lines: IndexSet<SharedLine>,
 }
 
 /// How a test went, the least said first.
@@ -92,20 +92,12 @@ impl Shared {
         let number = |name: &str| self.operations.iter().position(|known| known == name);
         let &[a, b] = operations else { return false };
         let (Some(a), Some(b)) = (number(a), number(b)) else { return false };
-        let mut numbers: Vec<usize> = lines.into_iter().map(|line| self.number(line)).collect();
+        let mut numbers: Vec<usize> =
+            lines.into_iter().map(|line| self.lines.insert_full(line).0).collect();
         numbers.sort_unstable();
         let test = SharedTest { id: id.to_owned(), verdict, note, lines: numbers };
         self.pairs.entry([a.min(b), a.max(b)]).or_default().push(test);
         true
-    }
-
-    fn number(&mut self, line: SharedLine) -> usize {
-        if let Some(number) = self.numbers.get(&line) {
-            return *number;
-        }
-        self.lines.push(line.clone());
-        self.numbers.insert(line, self.lines.len() - 1);
-        self.lines.len() - 1
     }
 
     /// Conflict-free tests of two operations by number, and all.
@@ -180,7 +172,7 @@ mod tests {
         assert!(add("open,close/1", &["open", "close"], SharedVerdict::Free, &[]));
         assert!(!add("open/1", &["open"], SharedVerdict::Free, &[]));
         assert!(!add("open,dup/1", &["open", "dup"], SharedVerdict::Free, &[]));
-        assert_eq!(shared.lines, [line]);
+        assert_eq!(shared.lines, IndexSet::from([line]));
         assert_eq!(shared.counts(1, 0), Some(Counts { free: 1, tests: 2 }));
         assert_eq!(shared.counts(0, 0), None);
         assert_eq!(shared.total().sentence(), "1 of 2 tests are conflict-free (50.0%)");

@@ -67,15 +67,9 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
                 (plural(pairs.len(), "pair")) " commute · model of knee " (knee_version)
             }
             (doubts(pairs))
-            div.matrix-and-pair {
-                div.scroll role="region" aria-label={ "Matrix of " (interface) } {
-                    (triangle(&operations, |column, row| cell(key, matrix.pair(column, row))))
-                }
-                div.chosen-pair hidden {
-                    p.note { "Point at a cell, or move with the arrow keys; a click pins it." }
-                    div.shown-pair tabindex="0" role="region" aria-label="Conditions of the chosen pair" {}
-                }
-            }
+            (triangle(interface, &operations, "Conditions of the chosen pair", |column, row| {
+                cell(key, matrix.pair(column, row))
+            }))
             details.data.conditions {
                 summary { "Conditions of all pairs: " (plural(pairs.len(), "pair")) }
                 @for pair in pairs { (conditions(matrix, key, pair)) }
