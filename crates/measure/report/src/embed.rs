@@ -84,7 +84,7 @@ fn curve(reading: &CurveReading) -> Value {
         "mode": curve.mode(),
         "knee": reading.knee,
         "scaling": reading.verdict.as_str(),
-        "peak": reading.peak().map(|peak| peak.tasks),
+        "peak": reading.measured.peak().map(|peak| peak.tasks),
         "fit": curve.fit.as_ref().ok().map(fit),
         "no_fit": curve.fit.as_ref().err(),
         "missing": curve.missing,

@@ -17,7 +17,7 @@ pub(crate) fn sentence(reading: &Reading) -> String {
         let shared = shared.map(|shared| format!("{}: {}", shared.name, shared.total().sentence()));
         return matrices.chain(shared).collect::<Vec<String>>().join("; ");
     }
-    if reading.curves().all(|(_, curve)| curve.curve.points().is_empty()) {
+    if reading.curves().all(|(_, curve)| curve.measured.points().is_empty()) {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();
         return match off_chart {
             0 => "Nothing was measured".to_owned(),
@@ -42,7 +42,7 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
     let farthest = |verdict| {
         let away = |by: &Comparison| by.ratio.map_or(0.0, |ratio| ratio.ratio.ln().abs());
         of(verdict).max_by(|a, b| away(a.3).total_cmp(&away(b.3))).map(|(case, curve, n, by)| {
-            let place = curve.curve.mode().tasks(*n);
+            let place = curve.measured.mode.tasks(*n);
             let by = by.ratio.map_or("by an unknown ratio".to_owned(), |ratio| change(ratio.ratio));
             format!("{by} ({}, {place})", case.name)
         })
@@ -79,7 +79,7 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
 
 /// How the testcases of the runs scale.
 fn scaling(reading: &Reading) -> String {
-    let of = |curve: &CurveReading| curve.last_efficiency().unwrap_or(f64::INFINITY);
+    let of = |curve: &CurveReading| curve.measured.last_efficiency().unwrap_or(f64::INFINITY);
     let worst = reading
         .curves()
         .filter(|(_, curve)| curve.verdict < Verdict::Unknown)
@@ -109,10 +109,12 @@ fn scaling(reading: &Reading) -> String {
 
 fn one(case: &CaseReading, curve: &CurveReading) -> String {
     let name = &case.name;
-    let mode = curve.curve.mode();
-    let (Some(last), Some(peak)) = (curve.last(), curve.peak()) else { return name.clone() };
+    let mode = curve.measured.mode;
+    let (Some(last), Some(peak)) = (curve.measured.last(), curve.measured.peak()) else {
+        return name.clone();
+    };
     // Only what loses throughput needs no efficiency to say so.
-    let efficiency = curve.last_efficiency().unwrap_or_default();
+    let efficiency = curve.measured.last_efficiency().unwrap_or_default();
     let most = mode.tasks(last.tasks);
     match (curve.verdict, curve.knee) {
         (Verdict::Retrograde, _) => format!(
@@ -161,10 +163,10 @@ fn no_verdict(reading: &Reading) -> String {
     let measured = reading
         .cases
         .iter()
-        .filter(|case| case.curves.iter().any(|curve| !curve.curve.points().is_empty()))
+        .filter(|case| case.curves.iter().any(|curve| !curve.measured.points().is_empty()))
         .count();
     let counts: std::collections::BTreeSet<u32> =
-        reading.curves().flat_map(|(_, c)| c.curve.points().iter().map(|p| p.tasks)).collect();
+        reading.curves().flat_map(|(_, c)| c.measured.points().iter().map(|p| p.tasks)).collect();
     let what = plural(measured, "testcase");
     if reading.curves().any(|(_, curve)| curve.verdict == Verdict::Unknown) {
         return format!("{what} measured without a point at 1 task: no efficiency, no knee");

@@ -162,6 +162,12 @@ impl Curve {
         self.measured.mode
     }
 
+    /// The task counts that were measured, then those that could not be.
+    pub(crate) fn task_counts(&self) -> impl Iterator<Item = u32> {
+        let measured = self.points().iter().map(|point| point.tasks);
+        measured.chain(self.missing.iter().map(|gap| gap.tasks))
+    }
+
     /// What was measured, fewest tasks first.
     pub fn points(&self) -> &[Point] {
         self.measured.points()

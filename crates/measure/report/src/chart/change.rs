@@ -62,7 +62,7 @@ pub(crate) fn change(panel: &Panel) -> Markup {
         frame.drawing.path("line thin", &line);
         frame.drawing.path("interval", &intervals);
         frame.drawing.close_group();
-        let sparse = reading.curve.points().len() <= MARKED_POINTS;
+        let sparse = reading.measured.points().len() <= MARKED_POINTS;
         for verdict in Verdict::ALL {
             let mut marks = Path::default();
             for (n, ratio, _) in changed().filter(|(.., v)| *v == verdict) {

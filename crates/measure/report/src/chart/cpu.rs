@@ -14,7 +14,7 @@ pub(super) fn height(panel: &Panel) -> f64 {
 }
 
 fn rows<'a>(panel: &'a Panel) -> impl Iterator<Item = &'a crate::reading::CurveReading<'a>> {
-    panel.curves.iter().filter(|reading| reading.curve.points().iter().any(|p| p.cpu.is_some()))
+    panel.curves.iter().filter(|reading| reading.measured.points().iter().any(|p| p.cpu.is_some()))
 }
 
 pub(super) fn draw(frame: &mut Frame, panel: &Panel) {
@@ -24,7 +24,7 @@ pub(super) fn draw(frame: &mut Frame, panel: &Panel) {
         let mut user = Path::default();
         let mut system = Path::default();
         let mut idle = Path::default();
-        for point in reading.curve.points() {
+        for point in reading.measured.points() {
             let Some(cpu) = point.cpu else { continue };
             let x = frame.x.at(f64::from(point.tasks));
             let mut y = top;

@@ -47,13 +47,8 @@ impl Panel<'_, '_> {
 
     /// All task counts that some run has.
     fn counts(&self) -> Vec<u32> {
-        let curves = self.curves.iter().map(|reading| reading.curve);
-        let mut counts: Vec<u32> = curves
-            .flat_map(|curve| {
-                let measured = curve.points().iter().map(|point| point.tasks);
-                measured.chain(curve.missing.iter().map(|gap| gap.tasks))
-            })
-            .collect();
+        let mut counts: Vec<u32> =
+            self.curves.iter().flat_map(|reading| reading.curve.task_counts()).collect();
         counts.sort_unstable();
         counts.dedup();
         counts

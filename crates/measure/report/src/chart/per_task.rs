@@ -14,13 +14,13 @@ const FAIRNESS: f64 = 24.0;
 const HEIGHT: f64 = BELOW + FAIRNESS + 6.0;
 
 pub(crate) fn per_task(panel: &Panel) -> Markup {
-    let points = || panel.case.curves.iter().flat_map(|reading| reading.curve.points());
+    let points = || panel.case.curves.iter().flat_map(|reading| reading.measured.points());
     let mean = |p: &Point| p.rate / f64::from(p.tasks);
     let best = points().map(|p| p.per_task.map_or(mean(p), |t| t.max.max(mean(p))));
     let best = best.fold(0.0, f64::max);
     let best = if best > 0.0 { best } else { 1.0 };
     let description = sentences(panel, |reading| {
-        let last = reading.last()?;
+        let last = reading.measured.last()?;
         let (at, unit) = (panel.mode.tasks(last.tasks), &panel.case.info.unit);
         Some(match last.per_task {
             Some(PerTask { min, max, fairness }) => format!(

@@ -14,8 +14,8 @@ const ROW: f64 = 34.0;
 const TOP: f64 = 8.0;
 
 pub(crate) fn rounds(panel: &Panel) -> Markup {
-    let readings = || panel.curves.iter().filter(|reading| !reading.curve.points().is_empty());
-    let points = || panel.curves.iter().flat_map(|reading| reading.curve.points());
+    let readings = || panel.curves.iter().filter(|reading| !reading.measured.points().is_empty());
+    let points = || panel.curves.iter().flat_map(|reading| reading.measured.points());
     let numbers = || points().flat_map(|p| p.rounds.iter().copied().chain([p.low, p.rate, p.high]));
     let least = numbers().fold(f64::INFINITY, f64::min);
     let most = numbers().fold(0.0, f64::max);
@@ -23,7 +23,7 @@ pub(crate) fn rounds(panel: &Panel) -> Markup {
     let x = Scale::new((least - room, most + room), (LEFT, RIGHT));
     let bottom = TOP + readings().count() as f64 * ROW;
     let description = sentences(panel, |reading| {
-        let point = reading.last()?;
+        let point = reading.measured.last()?;
         Some(format!(
             "{} {}/s with {}, interval {} to {}.",
             si(point.rate),
@@ -42,7 +42,7 @@ pub(crate) fn rounds(panel: &Panel) -> Markup {
         let run = reading.curve.run;
         let (mut dots, mut interval, mut median) =
             (Path::default(), Path::default(), Path::default());
-        for point in reading.curve.points() {
+        for point in reading.measured.points() {
             for (i, &round) in point.rounds.iter().enumerate() {
                 // Three heights, so that equal rounds do not hide one another.
                 dots.dot(x.at(round), y + [5.0, 8.0, 11.0][i % 3]);

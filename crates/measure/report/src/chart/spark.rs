@@ -30,10 +30,10 @@ impl SparkScale {
     /// None if no curve has two task counts.
     pub(crate) fn of(reading: &Reading) -> Option<Self> {
         let (first, last) = range(reading.page.curves.iter())?;
-        reading.curves().find(|(_, curve)| curve.last_efficiency().is_some())?;
+        reading.curves().find(|(_, curve)| curve.measured.last_efficiency().is_some())?;
         let (x0, x1) = (f64::from(first).log2(), f64::from(last).log2());
         let speedups = reading.curves().flat_map(|(_, reading)| {
-            let measured = &reading.curve.measured;
+            let measured = &reading.measured;
             measured.points().iter().filter_map(|point| Some(measured.scaling(point)?.speedup))
         });
         let (least, most) = speedups
@@ -65,7 +65,7 @@ pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveR
         let mut knee = Path::default();
         for piece in reading.unbroken() {
             let last = piece.last().map(|point| point.tasks);
-            let peak = reading.peak().map(|point| point.tasks);
+            let peak = reading.measured.peak().map(|point| point.tasks);
             let mut drawn = f64::NEG_INFINITY;
             let kept = piece.iter().filter(|point| {
                 let n = Some(point.tasks);
@@ -76,10 +76,10 @@ pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveR
                 }
                 keeps
             });
-            let shown = |point: &&Point| Some(at(point.tasks, reading.efficiency(point)?));
+            let shown = |point: &Point| Some(at(point.tasks, reading.efficiency(point)?));
             line.line(kept.filter_map(shown));
         }
-        let at_knee = reading.knee.and_then(|tasks| reading.curve.measured.at(tasks));
+        let at_knee = reading.knee.and_then(|tasks| reading.measured.at(tasks));
         if let Some(point) = at_knee
             && let Some(efficiency) = reading.efficiency(point)
         {
@@ -102,7 +102,9 @@ pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveR
 }
 
 fn sentence(reading: &CurveReading, mode: Mode) -> String {
-    let (Some(last), Some(efficiency)) = (reading.last(), reading.last_efficiency()) else {
+    let (Some(last), Some(efficiency)) =
+        (reading.measured.last(), reading.measured.last_efficiency())
+    else {
         return format!("{}: {}.", reading.run.label, reading.verdict.words());
     };
     let knee = reading.knee.map_or(String::new(), |knee| format!(", knee at {knee}"));

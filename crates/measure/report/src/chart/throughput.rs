@@ -22,7 +22,7 @@ const HEADROOM: f64 = 1.06;
 
 /// Whether single rounds are drawn, or too many for it.
 pub(crate) fn draws_rounds(reading: &CurveReading) -> bool {
-    let points = reading.curve.points();
+    let points = reading.measured.points();
     points.len() <= MARKED_POINTS
         && points.iter().map(|point| point.rounds.len()).sum::<usize>() <= DRAWN_ROUNDS
 }
@@ -60,7 +60,8 @@ fn label(value: f64, max: f64) -> String {
 }
 
 fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
-    let (first, last, peak) = (reading.curve.points().first()?, reading.last()?, reading.peak()?);
+    let (first, last, peak) =
+        (reading.measured.points().first()?, reading.measured.last()?, reading.measured.peak()?);
     let unit = &panel.case.info.unit;
     let at = |n| panel.mode.tasks(n);
     let mut text = format!("{} {unit}/s with {}", si(first.rate), at(first.tasks));
@@ -79,7 +80,7 @@ fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
 
 /// The line of perfect scaling from the fewest tasks on, as far as there is room for it.
 fn ideal(frame: &mut Frame, reading: &CurveReading) {
-    let Some(first) = reading.curve.points().first() else { return };
+    let Some(first) = reading.measured.points().first() else { return };
     let per_task = first.rate / f64::from(first.tasks);
     if per_task <= 0.0 {
         return;
@@ -92,7 +93,8 @@ fn ideal(frame: &mut Frame, reading: &CurveReading) {
 }
 
 fn fit(frame: &mut Frame, law: &Fit, reading: &CurveReading) {
-    let (Some(first), Some(last)) = (reading.curve.points().first(), reading.last()) else {
+    let (Some(first), Some(last)) = (reading.measured.points().first(), reading.measured.last())
+    else {
         return;
     };
     let (from, to) = (f64::from(first.tasks), f64::from(last.tasks));
@@ -125,7 +127,7 @@ fn fit(frame: &mut Frame, law: &Fit, reading: &CurveReading) {
 
 fn knee(frame: &mut Frame, reading: &CurveReading) {
     let Some(knee) = reading.knee else { return };
-    let Some(point) = reading.curve.measured.at(knee) else { return };
+    let Some(point) = reading.measured.at(knee) else { return };
     let x = frame.x.at(f64::from(knee));
     let mut path = Path::default();
     path.move_to(x, BOTTOM).vertical_to(frame.y.within(point.rate));
@@ -135,7 +137,7 @@ fn knee(frame: &mut Frame, reading: &CurveReading) {
 }
 
 fn measured(frame: &mut Frame, reading: &CurveReading, (i, runs): (usize, usize)) {
-    let sparse = reading.curve.points().len() <= MARKED_POINTS;
+    let sparse = reading.measured.points().len() <= MARKED_POINTS;
     let runs = if sparse { runs } else { 1 };
     let i = if sparse { i } else { 0 };
     let mut line = Path::default();
@@ -151,11 +153,11 @@ fn measured(frame: &mut Frame, reading: &CurveReading, (i, runs): (usize, usize)
     }
     let mut rounds = Path::default();
     let mut intervals = Path::default();
-    for (p, point) in reading.curve.points().iter().enumerate().filter(|_| sparse) {
+    for (p, point) in reading.measured.points().iter().enumerate().filter(|_| sparse) {
         let x = frame.x_of_run(point.tasks, i, runs);
         intervals.move_to(x, frame.y.within(point.low)).vertical_to(frame.y.within(point.high));
         if draws_rounds(reading) {
-            let next = reading.curve.points().get(p + 1);
+            let next = reading.measured.points().get(p + 1);
             let room = next.map_or(BESIDE, |next| frame.x_of_run(next.tasks, i, runs) - x);
             for &round in &point.rounds {
                 rounds.dot(x + BESIDE.min(room * 0.4), frame.y.within(round));

@@ -117,7 +117,7 @@ fn glance(mode: Mode, curves: &[CurveReading]) -> Markup {
     html! {
         (mode.as_str()) " "
         @if let Some(curve) = curves.last() {
-            @if let Some(efficiency) = curve.last_efficiency() { strong { (percent(efficiency)) } " " }
+            @if let Some(efficiency) = curve.measured.last_efficiency() { strong { (percent(efficiency)) } " " }
             (words::verdict(curve.verdict))
             @if !curve.changes.is_empty() { " " (words::changes(&curve.changes)) }
         }
@@ -166,7 +166,7 @@ fn mode_section(
             (verdicts(reading, curves))
             (profiles::beside_knee(reading.page, case.id, mode))
             div.charts {
-                @if curves.iter().all(|curve| curve.curve.points().is_empty()) {
+                @if curves.iter().all(|curve| curve.measured.points().is_empty()) {
                 } @else if case.is_curve() {
                     figure {
                         figcaption {
@@ -210,7 +210,7 @@ fn verdicts(reading: &Reading, curves: &[CurveReading]) -> Markup {
                     }
                     (words::verdict(curve.verdict))
                     @if let Some(knee) = curve.knee { " · knee " strong { (knee) } }
-                    @if let (Some(peak), Some(_)) = (curve.peak(), curve.last_efficiency()) {
+                    @if let (Some(peak), Some(_)) = (curve.measured.peak(), curve.measured.last_efficiency()) {
                         " · peak throughput at " strong { (peak.tasks) }
                     }
                     @if !curve.changes.is_empty() {

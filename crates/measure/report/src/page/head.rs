@@ -78,36 +78,18 @@ fn doubts(reading: &Reading) -> Vec<String> {
         .curves()
         .filter(|(_, curve)| curve.curve.fit.as_ref().is_ok_and(|fit| !fit.is_prediction))
         .count();
-    let single = reading
-        .page
-        .curves
-        .iter()
-        .flat_map(|curve| curve.points())
-        .filter(|point| point.rounds.len() == 1)
-        .count();
+    let points = || reading.page.curves.iter().flat_map(|curve| curve.points());
+    let single = points().filter(|point| point.rounds.len() == 1).count();
+    let marked: u64 = points().map(|point| point.marked).sum();
     let gaps: usize = reading.page.curves.iter().map(|curve| curve.missing.len()).sum();
-    let marked: u64 =
-        reading.page.curves.iter().flat_map(|curve| curve.points()).map(|point| point.marked).sum();
-    let warnings = sum(|run| run.warnings.len());
-    let mut doubts = Vec::new();
-    if warnings > 0 {
-        doubts.push(plural(warnings, "warning"));
-    }
-    let off_chart = sum(|run| run.off_chart.len());
-    if off_chart > 0 {
-        doubts.push(format!("{} not on any chart", plural(off_chart, "result")));
-    }
-    if gaps > 0 {
-        doubts.push(format!("{} not measured", plural(gaps, "point")));
-    }
-    if marked > 0 {
-        doubts.push(format!("{} marked as disturbed", plural(marked as usize, "sample")));
-    }
-    if single > 0 {
-        doubts.push(format!("{} with one round and no interval", plural(single, "point")));
-    }
-    if guesses > 0 {
-        doubts.push(format!("{} with too few points for a prediction", plural(guesses, "fit")));
-    }
-    doubts
+    let doubts = [
+        (sum(|run| run.warnings.len()), "warning", ""),
+        (sum(|run| run.off_chart.len()), "result", " not on any chart"),
+        (gaps, "point", " not measured"),
+        (marked as usize, "sample", " marked as disturbed"),
+        (single, "point", " with one round and no interval"),
+        (guesses, "fit", " with too few points for a prediction"),
+    ];
+    let doubts = doubts.into_iter().filter(|(count, ..)| *count > 0);
+    doubts.map(|(count, what, why)| plural(count, what) + why).collect()
 }

@@ -22,7 +22,7 @@ struct Columns {
 }
 
 pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
-    let all = || panel.curves.iter().flat_map(|curve| curve.curve.points());
+    let all = || panel.curves.iter().flat_map(|curve| curve.measured.points());
     let per_task = || all().filter_map(|point| point.per_task);
     let columns = Columns {
         runs: reading.compares(),
@@ -35,37 +35,31 @@ pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
         task: Prefix::for_max(per_task().map(|t| t.max).fold(0.0, f64::max)),
         task_least: least(per_task().map(|t| t.min)),
     };
-    html! {
-        details.data {
-            summary { "Data: " (plural(all().count(), "point")) }
-            div.scroll tabindex="0" role="region"
-                aria-label={ "Data of " (panel.case.name) ", " (panel.mode.as_str()) } {
-                table {
-                    (head(&columns, &panel.case.info.unit))
-                    tbody {
-                        @for curve in panel.curves {
-                            @for row in rows_of(curve) {
-                                @match row {
-                                    Row::Point(point) => (point_row(&columns, curve, point)),
-                                    Row::Gap(gap) => (gap_row(&columns, curve, gap)),
-                                }
-                            }
-                        }
-                    }
+    let table = html! {
+        table {
+            (head(&columns, &panel.case.info.unit))
+            tbody {
+                @for curve in panel.curves {
+                    @for (_, row) in rows(&columns, curve) { (row) }
                 }
             }
         }
-    }
+    };
+    data(panel, "scroll", table)
 }
 
 /// The place of a table that the script makes from the data of a packed testcase.
 pub(super) fn place(panel: &Panel) -> Markup {
-    let points: usize = panel.curves.iter().map(|curve| curve.curve.points().len()).sum();
+    data(panel, "scroll rows", html! {})
+}
+
+fn data(panel: &Panel, class: &str, table: Markup) -> Markup {
+    let points: usize = panel.curves.iter().map(|curve| curve.measured.points().len()).sum();
     html! {
         details.data {
             summary { "Data: " (plural(points, "point")) }
-            div.scroll.rows tabindex="0" role="region"
-                aria-label={ "Data of " (panel.case.name) ", " (panel.mode.as_str()) } {}
+            div class=(class) tabindex="0" role="region"
+                aria-label={ "Data of " (panel.case.name) ", " (panel.mode.as_str()) } { (table) }
         }
     }
 }
@@ -76,24 +70,13 @@ fn least(numbers: impl Iterator<Item = f64>) -> f64 {
     if least.is_finite() { least } else { 1.0 }
 }
 
-enum Row<'p> {
-    Point(&'p Point),
-    Gap(&'p Missing),
-}
-
-impl Row<'_> {
-    fn tasks(&self) -> u32 {
-        match self {
-            Self::Point(point) => point.tasks,
-            Self::Gap(gap) => gap.tasks,
-        }
-    }
-}
-
-fn rows_of<'p>(curve: &CurveReading<'p>) -> Vec<Row<'p>> {
-    let mut rows: Vec<Row> = curve.curve.points().iter().map(Row::Point).collect();
-    rows.extend(curve.curve.missing.iter().map(Row::Gap));
-    rows.sort_by_key(Row::tasks);
+/// Rows by task count.
+fn rows(columns: &Columns, curve: &CurveReading) -> Vec<(u32, Markup)> {
+    let points = curve.measured.points().iter();
+    let points = points.map(|point| (point.tasks, point_row(columns, curve, point)));
+    let gaps = curve.curve.missing.iter().map(|gap| (gap.tasks, gap_row(columns, curve, gap)));
+    let mut rows: Vec<(u32, Markup)> = points.chain(gaps).collect();
+    rows.sort_by_key(|(tasks, _)| *tasks);
     rows
 }
 
