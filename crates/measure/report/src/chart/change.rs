@@ -31,7 +31,7 @@ pub(crate) fn change(panel: &Panel) -> Markup {
         frame.level("threshold", 1.0 - threshold);
         frame.level("threshold", 1.0 + threshold);
     }
-    frame.grid(|ratio, _| {
+    frame.grid(|ratio| {
         let percent = (ratio - 1.0) * 100.0;
         let sign = if percent.round() < 0.0 {
             "−"
@@ -58,10 +58,8 @@ pub(crate) fn change(panel: &Panel) -> Markup {
             let x = frame.x_of_run(n, i, runs);
             intervals.move_to(x, frame.y.within(ratio.low)).vertical_to(frame.y.within(ratio.high));
         }
-        frame.drawing.open_group(&run_class(run));
-        frame.drawing.path("line thin", &line);
-        frame.drawing.path("interval", &intervals);
-        frame.drawing.close_group();
+        let paths = [("line thin", &line), ("interval", &intervals)];
+        frame.drawing.group(&run_class(run), &paths);
         let sparse = reading.measured.points().len() <= MARKED_POINTS;
         for verdict in Verdict::ALL {
             let mut marks = Path::default();

@@ -21,16 +21,13 @@ pub(super) fn draw(frame: &mut Frame, panel: &Panel) {
     let several = panel.curves.len() > 1;
     for (row, reading) in rows(panel).enumerate() {
         let top = BELOW + row as f64 * (BAR + GAP);
-        let mut user = Path::default();
-        let mut system = Path::default();
-        let mut idle = Path::default();
+        let mut bars =
+            [("user", Path::default()), ("system", Path::default()), ("idle", Path::default())];
         for point in reading.measured.points() {
             let Some(cpu) = point.cpu else { continue };
             let x = frame.x.at(f64::from(point.tasks));
             let mut y = top;
-            for (path, share) in
-                [(&mut user, cpu.user), (&mut system, cpu.system), (&mut idle, cpu.idle)]
-            {
+            for ((_, path), share) in bars.iter_mut().zip([cpu.user, cpu.system, cpu.idle]) {
                 let end = y + share.clamp(0.0, 1.0) * BAR;
                 path.move_to(x, y).vertical_to(end);
                 y = end;
@@ -38,9 +35,9 @@ pub(super) fn draw(frame: &mut Frame, panel: &Panel) {
         }
         let width = bar_width(frame, panel);
         frame.drawing.open_group(&format!("cpu {}", run_class(reading.curve.run)));
-        frame.drawing.wide_path("user", width, &user);
-        frame.drawing.wide_path("system", width, &system);
-        frame.drawing.wide_path("idle", width, &idle);
+        for (class, path) in &bars {
+            frame.drawing.wide_path(class, width, path);
+        }
         frame.drawing.close_group();
         let name =
             if several { format!("run {}", reading.curve.run + 1) } else { "CPU".to_owned() };

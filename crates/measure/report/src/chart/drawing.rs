@@ -76,6 +76,15 @@ impl Drawing {
         self.svg.push_str("</g>");
     }
 
+    /// Paths in a group, each after its class.
+    pub(super) fn group(&mut self, class: &str, paths: &[(&str, &Path)]) {
+        self.open_group(class);
+        for (class, path) in paths {
+            self.path(class, path);
+        }
+        self.close_group();
+    }
+
     /// Nothing if `path` is empty.
     pub(super) fn path(&mut self, class: &str, path: &Path) {
         if !path.data.is_empty() {
@@ -205,6 +214,12 @@ impl Path {
             self.data.push_str("h0");
         }
         self
+    }
+
+    /// A cross about a point, `reach` to each side.
+    pub(super) fn cross(&mut self, x: f64, y: f64, reach: f64) -> &mut Self {
+        self.move_to(x - reach, y - reach).line_to(x + reach, y + reach);
+        self.move_to(x - reach, y + reach).line_to(x + reach, y - reach)
     }
 
     /// A dot: a line of no length, which a round cap makes visible.

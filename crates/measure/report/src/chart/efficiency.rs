@@ -24,7 +24,7 @@ pub(crate) fn efficiency(panel: &Panel) -> Markup {
         Some(format!("{efficiency} with {}.", panel.mode.tasks(last.tasks)))
     });
     let mut frame = Frame::new(panel, HEIGHT, (0.0, best * 1.05), "Efficiency", &description);
-    frame.grid(|value, _| percent(value));
+    frame.grid(percent);
     frame.level("ideal", 1.0);
     frame.level("threshold", panel.knee_efficiency);
     let mut ends = Vec::new();
@@ -39,9 +39,8 @@ pub(crate) fn efficiency(panel: &Panel) -> Markup {
             };
             line.line(piece.iter().filter_map(at));
         }
-        frame.drawing.open_group(&run_class(run));
-        frame.drawing.path(if sparse { "line marked" } else { "line" }, &line);
-        frame.drawing.close_group();
+        let class = if sparse { "line marked" } else { "line" };
+        frame.drawing.group(&run_class(run), &[(class, &line)]);
         if let Some(last) = reading.measured.last_efficiency() {
             ends.push((frame.y.at(last), run_class(run), percent(last)));
         }

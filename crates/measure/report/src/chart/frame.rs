@@ -1,8 +1,10 @@
 //! The axes that all charts of a testcase share.
 
+use knee_host::number::Prefix;
+
 use super::Panel;
 use super::drawing::{Anchor, Drawing, Path, TasksAxis};
-use super::scale::{Scale, count_ticks, round_step, round_ticks, step_decimals};
+use super::scale::{Scale, count_ticks, round_ticks, tick_decimals};
 
 /// User units; the style sheet makes it as wide as its column.
 pub(super) const WIDTH: f64 = 320.0;
@@ -17,6 +19,8 @@ const LEFT: f64 = 42.0;
 const RIGHT: f64 = 265.0;
 /// Points do not touch the axis.
 const INSET: f64 = 8.0;
+/// Wanted numbers on the vertical axis.
+const TICKS: u32 = 5;
 /// Width of a number on the horizontal axis.
 const TICK_GAP: f64 = 22.0;
 
@@ -61,16 +65,21 @@ impl Frame {
         self.drawing.text("tick", (WIDTH, BOTTOM + 16.0), Anchor::End, "tasks");
     }
 
-    /// Lines across at round numbers, written by `label`, which gets the decimals they need.
-    pub(super) fn grid(&mut self, label: impl Fn(f64, usize) -> String) {
+    /// Lines across at round numbers, in multiples of `prefix`, with `suffix` after each number.
+    pub(super) fn grid_of_rates(&mut self, prefix: Prefix, suffix: &str) {
+        let decimals = tick_decimals(prefix.scale(self.y.domain.1), TICKS);
+        self.grid(|value| format!("{:.decimals$}{suffix}", prefix.scale(value)));
+    }
+
+    /// Lines across at round numbers, written by `label`.
+    pub(super) fn grid(&mut self, label: impl Fn(f64) -> String) {
         let (low, high) = self.y.domain;
-        let decimals = step_decimals(round_step((high - low) / 5.0));
         let mut grid = Path::default();
         self.drawing.open_group("value-axis");
-        for value in round_ticks(low, high, 5) {
+        for value in round_ticks(low, high, TICKS) {
             let y = self.y.at(value);
             grid.move_to(LEFT, y).horizontal_to(RIGHT);
-            self.drawing.plain_text((LEFT - 6.0, y + 4.0), &label(value, decimals));
+            self.drawing.plain_text((LEFT - 6.0, y + 4.0), &label(value));
         }
         self.drawing.close_group();
         self.drawing.path("grid", &grid);
@@ -108,8 +117,7 @@ impl Frame {
             for gap in &reading.curve.missing {
                 let (x, y) = (self.x_of_run(gap.tasks, i, runs), BOTTOM - 7.0);
                 let mut cross = Path::default();
-                cross.move_to(x - 4.0, y - 4.0).line_to(x + 4.0, y + 4.0);
-                cross.move_to(x - 4.0, y + 4.0).line_to(x + 4.0, y - 4.0);
+                cross.cross(x, y, 4.0);
                 let why = format!(
                     "{}, {} tasks: not measured: {}",
                     reading.run.label, gap.tasks, gap.reason

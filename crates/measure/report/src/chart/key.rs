@@ -23,9 +23,7 @@ pub(crate) fn swatch(run: usize) -> Markup {
     let mut line = Path::default();
     line.move_to(0.0, SIZE.1 / 2.0).horizontal_to(SIZE.0 / 2.0).horizontal_to(SIZE.0);
     let mut drawing = Drawing::decoration("key", SIZE);
-    drawing.open_group(&run_class(run));
-    drawing.path("line", &line);
-    drawing.close_group();
+    drawing.group(&run_class(run), &[("line", &line)]);
     drawing.finish()
 }
 
@@ -49,8 +47,7 @@ pub(crate) fn sample(class: &str) -> Markup {
             path.move_to(x, 0.0).vertical_to(height);
         }
         "gap" => {
-            path.move_to(x - 4.0, y - 4.0).line_to(x + 4.0, y + 4.0);
-            path.move_to(x - 4.0, y + 4.0).line_to(x + 4.0, y - 4.0);
+            path.cross(x, y, 4.0);
         }
         "band" => {
             path.move_to(2.0, 1.0).horizontal_to(width - 2.0).vertical_to(height - 1.0);

@@ -58,22 +58,17 @@ impl Panel<'_, '_> {
 /// What each curve of a panel says, as sentences for those who do not see it.
 fn sentences(panel: &Panel, of: impl Fn(&CurveReading) -> Option<String>) -> String {
     let several = panel.curves.len() > 1;
-    let mut text = String::new();
-    for reading in panel.curves {
-        let Some(sentence) = of(reading) else { continue };
-        if !text.is_empty() {
-            text.push(' ');
-        }
+    let sentences = panel.curves.iter().filter_map(|reading| {
+        let mut text = of(reading)?;
         if several {
-            text.push_str(&reading.run.label);
-            text.push_str(": ");
+            text = format!("{}: {text}", reading.run.label);
         }
-        text.push_str(&sentence);
         if !reading.curve.missing.is_empty() {
             let gaps: Vec<String> =
                 reading.curve.missing.iter().map(|gap| gap.tasks.to_string()).collect();
-            text.push_str(&format!(" Not measured: {} tasks.", gaps.join(", ")));
+            text += &format!(" Not measured: {} tasks.", gaps.join(", "));
         }
-    }
-    text
+        Some(text)
+    });
+    sentences.collect::<Vec<String>>().join(" ")
 }

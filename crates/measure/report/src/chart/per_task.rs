@@ -1,7 +1,7 @@
 //! What a single task gets: the range from the slowest to the fastest one, their mean, and how
 //! fairly they share.
 
-use knee_host::number::si;
+use knee_host::number::{Prefix, si};
 use knee_results::{PerTask, Point};
 use maud::Markup;
 
@@ -34,12 +34,8 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
     });
     let top = best * 1.06;
     let mut frame = Frame::new(panel, HEIGHT, (0.0, top), "Throughput per task", &description);
-    let prefix = knee_host::number::Prefix::for_max(top);
-    frame.grid(|value, _| {
-        let step = super::scale::round_step(prefix.scale(top) / 5.0);
-        let value = prefix.scale(value);
-        format!("{value:.*}{}", super::scale::step_decimals(step), prefix.letter())
-    });
+    let prefix = Prefix::for_max(top);
+    frame.grid_of_rates(prefix, prefix.letter());
     let (one, none) = (BELOW, BELOW + FAIRNESS);
     let fairness_y = |fairness: f64| none + (one - none) * fairness.clamp(0.0, 1.0);
     let mut bounds = Path::default();
@@ -66,11 +62,8 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
                 fairness.line(known().map(|(x, t)| (x, fairness_y(t.fairness))));
             }
         }
-        frame.drawing.open_group(&run_class(reading.curve.run));
-        frame.drawing.path("band", &range);
-        frame.drawing.path("line", &means);
-        frame.drawing.path("line", &fairness);
-        frame.drawing.close_group();
+        let paths = [("band", &range), ("line", &means), ("line", &fairness)];
+        frame.drawing.group(&run_class(reading.curve.run), &paths);
     }
     frame.gaps(panel);
     frame.drawing.finish()

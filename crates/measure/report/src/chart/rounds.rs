@@ -4,7 +4,7 @@ use knee_host::number::{Prefix, si};
 use maud::Markup;
 
 use super::drawing::{Anchor, Drawing, Path};
-use super::scale::{Scale, round_step, round_ticks, step_decimals};
+use super::scale::{Scale, round_ticks, tick_decimals};
 use super::{Panel, run_class, sentences};
 
 const WIDTH: f64 = 320.0;
@@ -12,6 +12,8 @@ const LEFT: f64 = 12.0;
 const RIGHT: f64 = 308.0;
 const ROW: f64 = 34.0;
 const TOP: f64 = 8.0;
+/// Wanted numbers on the axis.
+const TICKS: u32 = 4;
 
 pub(crate) fn rounds(panel: &Panel) -> Markup {
     let readings = || panel.curves.iter().filter(|reading| !reading.measured.points().is_empty());
@@ -50,20 +52,17 @@ pub(crate) fn rounds(panel: &Panel) -> Markup {
             interval.move_to(x.at(point.low), y - 2.0).horizontal_to(x.at(point.high));
             median.marker(run, x.at(point.rate), y - 2.0);
         }
-        drawing.open_group(&run_class(run));
-        drawing.path("interval", &interval);
-        drawing.path("rounds", &dots);
-        drawing.path("median", &median);
-        drawing.close_group();
+        let paths = [("interval", &interval), ("rounds", &dots), ("median", &median)];
+        drawing.group(&run_class(run), &paths);
     }
     drawing.finish()
 }
 
 fn axis(drawing: &mut Drawing, x: &Scale, bottom: f64, prefix: Prefix) {
     let (low, high) = x.domain;
-    let decimals = step_decimals(round_step(prefix.scale(high - low) / 4.0));
+    let decimals = tick_decimals(prefix.scale(high - low), TICKS);
     let mut grid = Path::default();
-    for value in round_ticks(low, high, 4) {
+    for value in round_ticks(low, high, TICKS) {
         grid.move_to(x.at(value), TOP).vertical_to(bottom);
         let text = format!("{:.decimals$}", prefix.scale(value));
         drawing.text("tick", (x.at(value), bottom + 16.0), Anchor::Middle, &text);

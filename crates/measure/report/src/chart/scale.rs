@@ -35,7 +35,7 @@ pub(super) fn round_ticks(low: f64, high: f64, wanted: u32) -> Vec<f64> {
 }
 
 /// The round number closest to `rough`, by ratio.
-pub(super) fn round_step(rough: f64) -> f64 {
+fn round_step(rough: f64) -> f64 {
     if rough <= 0.0 {
         return 1.0;
     }
@@ -49,8 +49,9 @@ pub(super) fn round_step(rough: f64) -> f64 {
     factor * power
 }
 
-/// Decimals that tell multiples of `step` apart.
-pub(super) fn step_decimals(step: f64) -> usize {
+/// Decimals that tell about `wanted` ticks within a range of `size` apart.
+pub(super) fn tick_decimals(size: f64, wanted: u32) -> usize {
+    let step = round_step(size / f64::from(wanted));
     (-step.log10().floor()).clamp(0.0, 6.0) as usize
 }
 
@@ -80,8 +81,8 @@ mod tests {
         assert_eq!(round_ticks(0.0, 11.6, 5), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(round_ticks(0.0, 1.0, 5), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
         assert_eq!(round_ticks(0.0, 0.0, 4), [0.0]);
-        assert_eq!(step_decimals(0.05), 2);
-        assert_eq!(step_decimals(20.0), 0);
+        assert_eq!(tick_decimals(0.25, 5), 2);
+        assert_eq!(tick_decimals(100.0, 5), 0);
     }
 
     #[test]

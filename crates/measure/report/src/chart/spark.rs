@@ -86,15 +86,11 @@ pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveR
             let (x, y) = at(point.tasks, efficiency);
             knee.move_to(x, y - 6.0).vertical_to(y + 6.0);
         }
-        drawing.open_group(&run_class(run));
-        drawing.path("line", &line);
-        drawing.path("knee-mark", &knee);
-        drawing.close_group();
+        drawing.group(&run_class(run), &[("line", &line), ("knee-mark", &knee)]);
         let mut gaps = Path::default();
         for gap in &reading.curve.missing {
             let (x, y) = (scale.x.at(f64::from(gap.tasks).log2()), HEIGHT - EDGE - 2.0);
-            gaps.move_to(x - 2.5, y - 2.5).line_to(x + 2.5, y + 2.5);
-            gaps.move_to(x - 2.5, y + 2.5).line_to(x + 2.5, y - 2.5);
+            gaps.cross(x, y, 2.5);
         }
         drawing.path("gap", &gaps);
     }

@@ -33,8 +33,7 @@ pub(crate) fn throughput(panel: &Panel) -> Markup {
     let description = sentences(panel, |reading| sentence(panel, reading));
     let height = BOTTOM + cpu::height(panel);
     let mut frame = Frame::new(panel, height, y, "Throughput", &description);
-    let prefix = panel.prefix;
-    frame.grid(|value, _| label(prefix.scale(value), prefix.scale(y.1)));
+    frame.grid_of_rates(panel.prefix, "");
     for reading in panel.curves {
         frame.drawing.open_group(&run_class(reading.curve.run));
         ideal(&mut frame, reading);
@@ -45,18 +44,11 @@ pub(crate) fn throughput(panel: &Panel) -> Markup {
         frame.drawing.close_group();
     }
     for (i, reading) in panel.curves.iter().enumerate() {
-        frame.drawing.open_group(&run_class(reading.curve.run));
         measured(&mut frame, reading, (i, panel.curves.len()));
-        frame.drawing.close_group();
     }
     frame.gaps(panel);
     cpu::draw(&mut frame, panel);
     frame.drawing.finish()
-}
-
-fn label(value: f64, max: f64) -> String {
-    let step = super::scale::round_step(max / 5.0);
-    format!("{value:.*}", super::scale::step_decimals(step))
 }
 
 fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
@@ -164,8 +156,8 @@ fn measured(frame: &mut Frame, reading: &CurveReading, (i, runs): (usize, usize)
             }
         }
     }
-    frame.drawing.path("band", &band);
-    frame.drawing.path("rounds", &rounds);
-    frame.drawing.path("interval", &intervals);
-    frame.drawing.path(if sparse { "line marked" } else { "line" }, &line);
+    let line_class = if sparse { "line marked" } else { "line" };
+    let paths =
+        [("band", &band), ("rounds", &rounds), ("interval", &intervals), (line_class, &line)];
+    frame.drawing.group(&run_class(reading.curve.run), &paths);
 }
