@@ -35,58 +35,42 @@ pub(crate) struct CurveReading<'p> {
     pub(crate) changes: BTreeMap<stats::Verdict, usize>,
 }
 
-/// How a verdict is written and drawn: one on a curve, or one on a change.
-pub(crate) trait Shown: Copy {
+/// How a verdict is written and drawn.
+pub(crate) struct Label {
     /// Its class in the style sheet.
-    fn class(self) -> &'static str;
-    fn words(self) -> &'static str;
-    fn shape(self) -> &'static str;
+    pub(crate) class: &'static str,
+    pub(crate) shape: &'static str,
+    pub(crate) words: &'static str,
 }
 
-impl Shown for Verdict {
-    fn class(self) -> &'static str {
-        self.as_str()
-    }
+/// A verdict on a curve, or one on a change.
+pub(crate) trait Labelled {
+    fn label(self) -> Label;
+}
 
-    fn words(self) -> &'static str {
-        match self {
-            Self::Retrograde => "retrograde",
-            Self::Contended => "contended",
-            Self::Scales => "scales",
-            Self::Unknown => "no point at 1 task",
-            Self::OnePoint => "one task count",
-            Self::Missing => "not measured",
-        }
-    }
-
-    fn shape(self) -> &'static str {
-        match self {
-            Self::Retrograde => "▼",
-            Self::Contended => "◐",
-            Self::Scales => "●",
-            Self::Unknown => "○",
-            Self::OnePoint => "·",
-            Self::Missing => "✕",
-        }
+impl Labelled for Verdict {
+    fn label(self) -> Label {
+        let (shape, words) = match self {
+            Self::Retrograde => ("▼", "retrograde"),
+            Self::Contended => ("◐", "contended"),
+            Self::Scales => ("●", "scales"),
+            Self::Unknown => ("○", "no point at 1 task"),
+            Self::OnePoint => ("·", "one task count"),
+            Self::Missing => ("✕", "not measured"),
+        };
+        Label { class: self.as_str(), shape, words }
     }
 }
 
-impl Shown for stats::Verdict {
-    fn class(self) -> &'static str {
-        self.as_str()
-    }
-
-    fn words(self) -> &'static str {
-        self.as_str()
-    }
-
-    fn shape(self) -> &'static str {
-        match self {
+impl Labelled for stats::Verdict {
+    fn label(self) -> Label {
+        let shape = match self {
             Self::Slower => "▽",
             Self::Faster => "△",
             Self::Inconclusive => "?",
             Self::Same => "=",
-        }
+        };
+        Label { class: self.as_str(), shape, words: self.as_str() }
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn change(panel: &Panel) -> Markup {
     let room = (most - least) * 0.05;
     let domain = ((least - room).max(0.0), most + room);
     let mut frame = Frame::new(panel, HEIGHT, domain, "Change against the first run", &description);
-    if let Some(threshold) = panel.threshold {
+    if let Some(threshold) = panel.reading.page.threshold {
         frame.level("threshold", 1.0 - threshold);
         frame.level("threshold", 1.0 + threshold);
     }

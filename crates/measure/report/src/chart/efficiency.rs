@@ -26,7 +26,7 @@ pub(crate) fn efficiency(panel: &Panel) -> Markup {
     let mut frame = Frame::new(panel, HEIGHT, (0.0, best * 1.05), "Efficiency", &description);
     frame.grid(percent);
     frame.level("ideal", 1.0);
-    frame.level("threshold", panel.knee_efficiency);
+    frame.level("threshold", panel.reading.page.knee_efficiency);
     let mut ends = Vec::new();
     for reading in panel.curves {
         let run = reading.curve.run;

@@ -21,12 +21,13 @@ pub(crate) use rounds::rounds;
 pub(crate) use spark::{SparkScale, spark};
 pub(crate) use throughput::{draws_rounds, throughput};
 
-use crate::reading::{CaseReading, CurveReading};
+use crate::reading::{CaseReading, CurveReading, Reading};
 use knee_host::number::Prefix;
 use knee_results::Mode;
 
 /// What the charts of one testcase in one mode share, so that they can be compared.
 pub(crate) struct Panel<'r, 'p> {
+    pub(crate) reading: &'r Reading<'p>,
     pub(crate) case: &'r CaseReading<'p>,
     pub(crate) mode: Mode,
     /// By run.
@@ -36,8 +37,6 @@ pub(crate) struct Panel<'r, 'p> {
     pub(crate) max_rate: f64,
     /// Fewest and most tasks.
     pub(crate) tasks: (u32, u32),
-    pub(crate) knee_efficiency: f64,
-    pub(crate) threshold: Option<f64>,
 }
 
 impl Panel<'_, '_> {

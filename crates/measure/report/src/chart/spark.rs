@@ -9,7 +9,7 @@ use maud::Markup;
 use super::drawing::{Drawing, Path};
 use super::run_class;
 use super::scale::Scale;
-use crate::reading::{CurveReading, Reading, Shown, range};
+use crate::reading::{CurveReading, Labelled, Reading, range};
 
 const WIDTH: f64 = 132.0;
 const HEIGHT: f64 = 84.0;
@@ -101,13 +101,13 @@ fn sentence(reading: &CurveReading, mode: Mode) -> String {
     let (Some(last), Some(efficiency)) =
         (reading.measured.last(), reading.measured.last_efficiency())
     else {
-        return format!("{}: {}.", reading.run.label, reading.verdict.words());
+        return format!("{}: {}.", reading.run.label, reading.verdict.label().words);
     };
     let knee = reading.knee.map_or(String::new(), |knee| format!(", knee at {knee}"));
     format!(
         "{}: {}; {} efficient with {}{knee}.",
         reading.run.label,
-        reading.verdict.words(),
+        reading.verdict.label().words,
         percent(efficiency),
         mode.tasks(last.tasks)
     )

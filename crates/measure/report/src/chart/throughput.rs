@@ -7,7 +7,7 @@ use maud::Markup;
 use super::drawing::{Anchor, Path};
 use super::frame::{BOTTOM, Frame, TOP};
 use super::{Panel, cpu, run_class, sentences};
-use crate::reading::{CurveReading, Shown};
+use crate::reading::{CurveReading, Labelled};
 
 /// More points than this lie closer than their markers are wide: a band replaces them.
 pub(super) const MARKED_POINTS: usize = 40;
@@ -64,10 +64,10 @@ fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
         text += &format!(", most with {}: {}", at(peak.tasks), si(peak.rate));
     }
     if let Some(knee) = reading.knee {
-        let below = percent(panel.knee_efficiency);
+        let below = percent(panel.reading.page.knee_efficiency);
         text += &format!("; the knee, where efficiency falls below {below}, is at {}", at(knee));
     }
-    Some(format!("{text}; verdict: {}.", reading.verdict.words()))
+    Some(format!("{text}; verdict: {}.", reading.verdict.label().words))
 }
 
 /// The line of perfect scaling from the fewest tasks on, as far as there is room for it.

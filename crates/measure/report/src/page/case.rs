@@ -148,14 +148,13 @@ fn mode_section(
     let (all, own) = (case.max_rate(), max_rate(curves));
     let has_own_scale = own < all * SHARED_SCALE;
     let panel = Panel {
+        reading,
         case,
         mode,
         curves,
         prefix: Prefix::for_max(if has_own_scale { own } else { all }),
         max_rate: if has_own_scale { own } else { all },
         tasks,
-        knee_efficiency: reading.page.knee_efficiency,
-        threshold: reading.page.threshold,
     };
     let unit = panel.prefix.unit(&case.info.unit);
     let changed = curves.iter().any(|curve| !curve.changes.is_empty());
@@ -193,8 +192,8 @@ fn mode_section(
                 p.note { "There are too many rounds to draw each one; the band is the interval of \
                     the median." }
             }
-            (fit::fits(reading, &panel))
-            @if packs { (table::place(&panel)) } @else { (table::points(reading, &panel)) }
+            (fit::fits(&panel))
+            @if packs { (table::place(&panel)) } @else { (table::points(&panel)) }
         }
     }
 }

@@ -54,10 +54,8 @@ pub(crate) fn html(reading: &Reading) -> String {
                 @if runs {
                     (chart::markers())
                     a.skip href="#overview" { "Skip to the overview" }
-                } @else if matrices {
-                    a.skip href="#commute" { "Skip to the matrix" }
                 } @else {
-                    a.skip href="#shared" { "Skip to the matrix" }
+                    a.skip href=(if matrices { "#commute" } else { "#shared" }) { "Skip to the matrix" }
                 }
                 header {
                     h1 { (finding) }

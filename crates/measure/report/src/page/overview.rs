@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::fragment::fragment;
 use super::words;
 use crate::chart::{SparkScale, spark, swatch};
-use crate::reading::{CaseReading, CurveReading, Reading, Shown, tally};
+use crate::reading::{CaseReading, CurveReading, Labelled, Reading, tally};
 
 pub(super) fn overview(reading: &Reading) -> Markup {
     let scale = SparkScale::of(reading);
@@ -48,8 +48,8 @@ fn verdicts(reading: &Reading) -> Markup {
         span.tally {
             @for (verdict, count) in tally(worst) {
                 span class={ "chip verdict " (verdict.as_str()) } {
-                    span.shape aria-hidden="true" { (verdict.shape()) }
-                    " " strong { (count) } " " (verdict.words())
+                    span.shape aria-hidden="true" { (verdict.label().shape) }
+                    " " strong { (count) } " " (verdict.label().words)
                 }
             }
         }
@@ -83,7 +83,7 @@ fn filters(reading: &Reading) -> Markup {
                 (select("mode", "Mode", "both", Mode::ALL.map(|m| (m.as_str(), m.as_str())).to_vec()))
             }
             (select("verdict", "Scaling", "all", Verdict::ALL.into_iter()
-                .filter(|v| found.contains(v)).map(|v| (v.as_str(), v.words())).collect()))
+                .filter(|v| found.contains(v)).map(|v| (v.as_str(), v.label().words)).collect()))
             @if reading.compares() {
                 (select("change", "Change", "all",
                     stats::Verdict::ALL.map(|v| (v.as_str(), v.as_str())).to_vec()))
@@ -196,14 +196,12 @@ fn table(reading: &Reading) -> Markup {
                         th scope="col" { "testcase" }
                         th scope="col" { "mode" }
                         @if reading.compares() { th scope="col" { "run" } }
-                        th.n scope="col" { "rate at fewest tasks, per s" }
-                        th.n scope="col" { "rate at most tasks, per s" }
-                        th.n scope="col" { "most tasks" }
-                        th.n scope="col" { "efficiency" }
-                        th.n scope="col" { "knee" }
-                        th.n scope="col" { "peak" }
-                        th.n scope="col" { "σ" }
-                        th.n scope="col" { "κ" }
+                        @for rate in ["rate at fewest tasks, per s", "rate at most tasks, per s"] {
+                            th.n scope="col" { (rate) }
+                        }
+                        @for number in ["most tasks", "efficiency", "knee", "peak", "σ", "κ"] {
+                            th.n scope="col" { (number) }
+                        }
                         th scope="col" { "verdict" }
                         @if reading.compares() { th scope="col" { "against the first run" } }
                     }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::words;
 use crate::chart::Panel;
 use crate::model::Missing;
-use crate::reading::{CurveReading, Reading};
+use crate::reading::CurveReading;
 
 struct Columns {
     runs: bool,
@@ -21,11 +21,11 @@ struct Columns {
     task_least: f64,
 }
 
-pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
+pub(super) fn points(panel: &Panel) -> Markup {
     let all = || panel.curves.iter().flat_map(|curve| curve.measured.points());
     let per_task = || all().filter_map(|point| point.per_task);
     let columns = Columns {
-        runs: reading.compares(),
+        runs: panel.reading.compares(),
         changes: panel.curves.iter().any(|curve| !curve.curve.changes.is_empty()),
         cpu: all().any(|point| point.cpu.is_some()),
         per_task: per_task().next().is_some(),
@@ -81,32 +81,24 @@ fn rows(columns: &Columns, curve: &CurveReading) -> Vec<(u32, Markup)> {
 }
 
 fn head(columns: &Columns, unit: &str) -> Markup {
+    let median = format!("median, {}", columns.total.unit(unit));
+    let slowest = format!("slowest task, {}", columns.task.unit(unit));
     html! {
         thead {
             tr {
                 @if columns.runs { th.text scope="col" { "run" } }
-                th scope="col" { "tasks" }
-                th scope="col" { "median, " (columns.total.unit(unit)) }
-                th scope="col" { "low" }
-                th scope="col" { "high" }
+                @for name in ["tasks", &median, "low", "high"] { th scope="col" { (name) } }
                 @if columns.bytes > 0 { th scope="col" { "bytes/s" } }
                 th scope="col" { "efficiency" }
                 @if columns.per_task {
-                    th scope="col" { "slowest task, " (columns.task.unit(unit)) }
-                    th scope="col" { "fastest" }
-                    th scope="col" { "fairness" }
+                    @for name in [&slowest, "fastest", "fairness"] { th scope="col" { (name) } }
                 }
                 @if columns.cpu {
-                    th scope="col" { "user" }
-                    th scope="col" { "system" }
-                    th scope="col" { "idle" }
+                    @for name in ["user", "system", "idle"] { th scope="col" { (name) } }
                 }
-                th scope="col" { "rounds" }
-                th scope="col" { "samples" }
+                @for name in ["rounds", "samples"] { th scope="col" { (name) } }
                 @if columns.changes {
-                    th scope="col" { "change" }
-                    th scope="col" { "interval" }
-                    th scope="col" { "p" }
+                    @for name in ["change", "interval", "p"] { th scope="col" { (name) } }
                     th.text scope="col" { "verdict" }
                 }
             }

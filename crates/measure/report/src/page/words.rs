@@ -7,12 +7,13 @@ use knee_stats::usl::Fit;
 use knee_stats::{Comparison, Verdict};
 use maud::{Markup, html};
 
-use crate::reading::Shown;
+use crate::reading::{Label, Labelled};
 
-pub(super) fn verdict(verdict: impl Shown) -> Markup {
+pub(super) fn verdict(verdict: impl Labelled) -> Markup {
+    let Label { class, shape, words } = verdict.label();
     html! {
-        span class={ "verdict " (verdict.class()) } {
-            span.shape aria-hidden="true" { (verdict.shape()) } " " (verdict.words())
+        span class={ "verdict " (class) } {
+            span.shape aria-hidden="true" { (shape) } " " (words)
         }
     }
 }
@@ -39,7 +40,7 @@ pub(super) fn changes(counts: &BTreeMap<Verdict, usize>) -> Markup {
     html! {
         @for (verdict, count) in counts {
             span class={ "verdict " (verdict.as_str()) } {
-                span.shape aria-hidden="true" { (verdict.shape()) }
+                span.shape aria-hidden="true" { (verdict.label().shape) }
                 " " (count) " " (verdict.as_str())
             }
             " "
