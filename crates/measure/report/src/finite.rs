@@ -21,22 +21,12 @@ pub(crate) fn with_marked_gaps(page: &Page) -> Page {
 
 fn clean(curve: &mut Curve) {
     let measured = &curve.measured;
-    let (mut points, broken): (Vec<_>, Vec<_>) =
+    let (points, broken): (Vec<_>, Vec<_>) =
         measured.clone().into_points().into_iter().partition(is_finite);
     curve
         .missing
         .extend(broken.iter().map(|p| Missing { tasks: p.tasks, reason: REASON.to_owned() }));
-    for point in &mut points {
-        // A table says "not known" of these.
-        point.cpu = point.cpu.filter(|c| [c.user, c.system, c.idle].iter().all(|x| x.is_finite()));
-        point.per_task = point
-            .per_task
-            .filter(|t| [t.min, t.max, t.fairness].iter().all(|x| x.is_finite() && *x >= 0.0));
-    }
-    points.dedup_by_key(|point| point.tasks);
-    curve.missing.retain(|gap| points.binary_search_by_key(&gap.tasks, |p| p.tasks).is_err());
     curve.missing.sort_by_key(|gap| gap.tasks);
-    curve.missing.dedup_by_key(|gap| gap.tasks);
     curve.measured = knee_results::Curve::new(measured.case.clone(), measured.mode, points);
     if curve.fit.as_ref().is_ok_and(|fit| !fit_is_finite(fit)) {
         curve.fit = Err("a coefficient is not a number".to_owned());
@@ -99,13 +89,5 @@ mod tests {
         curve.fit = Ok(fit);
         clean(&mut curve);
         assert_eq!(curve.fit, Err("a coefficient is not a number".to_owned()));
-    }
-
-    #[test]
-    fn a_point_that_failed_in_a_later_round_is_not_a_gap() {
-        let gap = |tasks| Missing { tasks, reason: "boom".to_owned() };
-        let missing = vec![gap(4), gap(1)];
-        let curve = cleaned(Curve { missing, ..curve(vec![point(1)]) });
-        assert_eq!(curve.missing, [gap(4)]);
     }
 }

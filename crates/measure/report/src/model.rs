@@ -137,7 +137,7 @@ pub struct Curve {
     pub run: usize,
     /// What was measured.
     pub measured: knee_results::Curve,
-    /// What was asked for and could not be measured.
+    /// The task counts that were asked for and have no point.
     pub missing: Vec<Missing>,
     /// Against the first run, by task count, if this is a further one and both have the point.
     pub changes: BTreeMap<u32, Comparison>,

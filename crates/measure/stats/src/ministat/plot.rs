@@ -84,13 +84,9 @@ impl Axis {
         for set in sets {
             let (mean, deviation) = (set.mean(), set.deviation());
             for end in [set.min(), set.max(), mean - deviation, mean + deviation] {
-                // Comparisons, because NaN must change neither.
-                if end < least {
-                    least = end;
-                }
-                if end > greatest {
-                    greatest = end;
-                }
+                // NaN changes neither.
+                least = least.min(end);
+                greatest = greatest.max(end);
             }
         }
         let span = greatest - least;
