@@ -81,14 +81,14 @@ fn curve(reading: &CurveReading) -> Value {
     };
     json!({
         "run": curve.run,
-        "mode": curve.mode(),
+        "mode": curve.measured.mode,
         "knee": reading.knee,
         "scaling": reading.verdict.as_str(),
         "peak": reading.measured.peak().map(|peak| peak.tasks),
         "fit": curve.fit.as_ref().ok().map(fit),
         "no_fit": curve.fit.as_ref().err(),
         "missing": curve.missing,
-        "points": curve.points().iter().map(row).collect::<Value>(),
+        "points": curve.measured.points().iter().map(row).collect::<Value>(),
     })
 }
 

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_point_that_is_not_a_number_becomes_a_gap_with_a_reason() {
         let curve = cleaned(curve(vec![Point { rate: f64::NAN, ..point(2) }, point(1)]));
-        assert_eq!(curve.points().len(), 1);
+        assert_eq!(curve.measured.points().len(), 1);
         assert_eq!(curve.missing, [Missing { tasks: 2, reason: REASON.to_owned() }]);
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_results::{CaseId, CaseInfo, Mode, Point, PointId};
+use knee_results::{CaseId, CaseInfo, Mode, PointId};
 use knee_stats::{Comparison, usl};
 use serde::Serialize;
 
@@ -157,20 +157,10 @@ impl Curve {
         }
     }
 
-    /// Processes or threads.
-    pub fn mode(&self) -> Mode {
-        self.measured.mode
-    }
-
     /// The task counts that were measured, then those that could not be.
     pub(crate) fn task_counts(&self) -> impl Iterator<Item = u32> {
-        let measured = self.points().iter().map(|point| point.tasks);
+        let measured = self.measured.points().iter().map(|point| point.tasks);
         measured.chain(self.missing.iter().map(|gap| gap.tasks))
-    }
-
-    /// What was measured, fewest tasks first.
-    pub fn points(&self) -> &[Point] {
-        self.measured.points()
     }
 }
 

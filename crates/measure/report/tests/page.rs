@@ -148,7 +148,7 @@ fn a_hundred_testcases_stay_below_three_megabytes() {
     assert!(html.len() < 3_000_000, "{} bytes", html.len());
     // In one mode: 25,600 points.
     let mut page = synthetic::page("huge").unwrap();
-    page.curves.retain(|curve| curve.mode() == Mode::Threads);
+    page.curves.retain(|curve| curve.measured.mode == Mode::Threads);
     let html = render(&page);
     assert!(html.len() < 3_000_000, "{} bytes", html.len());
 }

@@ -45,9 +45,10 @@ use std::cmp::Ordering;
 
 use crate::bootstrap::{RatioInterval, ratio_of_medians};
 use crate::mann_whitney::{mann_whitney, mann_whitney_smallest_p};
+use crate::median;
 use crate::multiple::benjamini_hochberg;
 use crate::signed_rank::{signed_rank, signed_rank_smallest_p};
-use crate::{median, welch};
+use crate::welch::welch;
 
 /// Rounds a side from which the interval of the ratio holds what it promises (see `bootstrap`); a
 /// claim that rests on the interval alone needs them.
@@ -190,11 +191,10 @@ pub fn compare_all<Side: AsRef<[f64]>>(
     adjust(&mut comparisons);
     for (comparison, (before, after)) in comparisons.iter_mut().zip(sides()) {
         let Some(comparison) = comparison else { continue };
-        let rounds = Rounds {
-            each: 2.0 / (1.0 / before.len() as f64 + 1.0 / after.len() as f64),
-            trusted: before.len().min(after.len()) >= ROUNDS_FOR_AN_INTERVAL,
-        };
-        judge(comparison, rounds, options);
+        // Rounds a side: the harmonic mean where they differ.
+        let rounds = 2.0 / (1.0 / before.len() as f64 + 1.0 / after.len() as f64);
+        let trusts_interval = before.len().min(after.len()) >= ROUNDS_FOR_AN_INTERVAL;
+        judge(comparison, rounds, trusts_interval, options);
     }
     comparisons
 }
@@ -213,8 +213,8 @@ pub fn compare_pairs<Pairs: AsRef<[(f64, f64)]>>(
     let least = pairs_to_claim(points.len(), options.confidence);
     for (comparison, pairs) in comparisons.iter_mut().zip(pairs()) {
         let Some(comparison) = comparison else { continue };
-        let rounds = Rounds { each: pairs.len() as f64, trusted: comparison.test.is_some() };
-        judge(comparison, rounds, options);
+        let trusts_interval = comparison.test.is_some();
+        judge(comparison, pairs.len() as f64, trusts_interval, options);
         comparison.rounds_needed = comparison.rounds_needed.map(|n| n.max(least));
     }
     comparisons
@@ -296,21 +296,18 @@ fn test(before: &[f64], after: &[f64], points: usize, confidence: f64) -> Option
     if least * points as f64 >= 1.0 - confidence {
         return Some((Test::Welch, by_welch));
     }
-    let by_rank = mann_whitney(before, after)?;
-    let test = if by_rank.exact { Test::MannWhitneyExact } else { Test::MannWhitneyNormal };
-    Some((test, by_rank.p))
+    let (p, exact) = mann_whitney(before, after)?;
+    Some((if exact { Test::MannWhitneyExact } else { Test::MannWhitneyNormal }, p))
 }
 
-/// What a claim rests on.
-struct Rounds {
-    /// Rounds a side; the harmonic mean where they differ.
-    each: f64,
-    /// Whether they are enough for an interval that can be believed.
-    trusted: bool,
-}
-
-/// Replaces the verdict, which is inconclusive so far, where the evidence suffices.
-fn judge(comparison: &mut Comparison, rounds: Rounds, options: &CompareOptions) {
+/// Replaces the verdict, which is inconclusive so far, where the evidence of so many rounds a side
+/// suffices.
+fn judge(
+    comparison: &mut Comparison,
+    rounds: f64,
+    trusts_interval: bool,
+    options: &CompareOptions,
+) {
     if comparison.test.is_none() {
         // The interval of a single round has no width, and is no evidence of anything.
         return;
@@ -333,14 +330,13 @@ fn judge(comparison: &mut Comparison, rounds: Rounds, options: &CompareOptions) 
         comparison.verdict = Verdict::Faster;
     } else if differs && high < 1.0 {
         comparison.verdict = Verdict::Slower;
-    } else if rounds.trusted && threshold > 0.0 && within {
+    } else if trusts_interval && threshold > 0.0 && within {
         comparison.verdict = Verdict::Same;
     } else {
         // More rounds do not narrow the part of the interval that is the drift of the machine.
         let drifted = ratio * (1.0 - 1.0 / drift).abs();
         let half_width = (high - low - drifted).max(0.0) / 2.0;
-        comparison.rounds_needed =
-            rounds_needed(least, half_width, drifted, rounds.each, threshold);
+        comparison.rounds_needed = rounds_needed(least, half_width, drifted, rounds, threshold);
     }
 }
 

@@ -18,20 +18,20 @@ const CONTINUITY: f64 = 0.5;
 
 /// The result of Wilcoxon's signed-rank test on ratios, and the estimate that belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SignedRank {
+pub(crate) struct SignedRank {
     /// Two-sided p-value.
-    pub p: f64,
+    pub(crate) p: f64,
     /// Whether all assignments of signs were counted; with more than 50 pairs a normal distribution
     /// stands in.
-    pub exact: bool,
+    pub(crate) exact: bool,
     /// The Hodges–Lehmann estimate of after over before, and its interval. With so few pairs that
     /// none has the confidence asked for (fewer than six at 95%), the widest there is.
-    pub ratio: RatioInterval,
+    pub(crate) ratio: RatioInterval,
 }
 
 /// Tests the ratios of `pairs` of positive rates (before, after) at `confidence`. `None` without
 /// pairs, and where a rate is not positive: then there is no ratio.
-pub fn signed_rank(pairs: &[(f64, f64)], confidence: f64) -> Option<SignedRank> {
+pub(crate) fn signed_rank(pairs: &[(f64, f64)], confidence: f64) -> Option<SignedRank> {
     if pairs.is_empty() || pairs.iter().any(|(before, after)| !(*before > 0.0 && *after > 0.0)) {
         return None;
     }

@@ -7,7 +7,7 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The two-sided p-value of `after` against `before`. `None` for fewer than two values on a side.
-pub fn welch(before: &[f64], after: &[f64]) -> Option<f64> {
+pub(crate) fn welch(before: &[f64], after: &[f64]) -> Option<f64> {
     let (a, b) = (Side::of(before)?, Side::of(after)?);
     let variance = a.variance_of_mean + b.variance_of_mean;
     if variance == 0.0 {

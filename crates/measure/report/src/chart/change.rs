@@ -33,12 +33,10 @@ pub(crate) fn change(panel: &Panel) -> Markup {
     }
     frame.grid(|ratio| {
         let percent = (ratio - 1.0) * 100.0;
-        let sign = if percent.round() < 0.0 {
-            "−"
-        } else if percent.round() > 0.0 {
-            "+"
-        } else {
-            ""
+        let sign = match percent.round() {
+            less if less < 0.0 => "−",
+            more if more > 0.0 => "+",
+            _ => "",
         };
         format!("{sign}{:.0}%", percent.abs())
     });

@@ -13,34 +13,23 @@ pub(super) enum Anchor {
     End,
 }
 
-/// Where task counts lie in a drawing, and from where to where a line at one of them goes.
-pub(super) struct TasksAxis<'s> {
-    pub(super) x: &'s super::scale::Scale,
-    pub(super) top: f64,
-    pub(super) bottom: f64,
-}
-
 /// An SVG element in the making.
 pub(super) struct Drawing {
     svg: String,
 }
 
 impl Drawing {
-    /// An image of `width` × `height` user units. `tasks` is where its horizontal axis lies, for
-    /// the script that marks the selected task count.
+    /// An image of `width` × `height` user units, with further `attributes`.
     pub(super) fn new(
         class: &str,
         (width, height): (f64, f64),
         title: &str,
         description: &str,
-        tasks: Option<&TasksAxis>,
+        attributes: &str,
     ) -> Self {
         let mut svg = String::with_capacity(4096);
         let _ = write!(svg, r#"<svg class="{class}" viewBox="0 0 {width} {height}" role="img""#);
-        if let Some(TasksAxis { x, top, bottom }) = tasks {
-            let ((n0, n1), (x0, x1)) = (x.domain, x.range);
-            let _ = write!(svg, r#" data-tasks="{n0} {n1} {x0} {x1} {top} {bottom}""#);
-        }
+        svg.push_str(attributes);
         svg.push('>');
         let mut drawing = Self { svg };
         drawing.element("title", title);

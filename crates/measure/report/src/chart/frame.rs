@@ -3,7 +3,7 @@
 use knee_host::number::Prefix;
 
 use super::Panel;
-use super::drawing::{Anchor, Drawing, Path, TasksAxis};
+use super::drawing::{Anchor, Drawing, Path};
 use super::scale::{Scale, count_ticks, round_ticks, tick_decimals};
 
 /// User units; the style sheet makes it as wide as its column.
@@ -44,8 +44,10 @@ impl Frame {
         let x = Scale::new((f64::from(first), f64::from(last)), (LEFT + INSET, RIGHT - INSET));
         let y = Scale::new(y, (BOTTOM, TOP));
         let title = format!("{title} of {}", panel.name());
-        let axis = TasksAxis { x: &x, top: TOP, bottom: BOTTOM };
-        let drawing = Drawing::new("chart", (WIDTH, height), &title, description, Some(&axis));
+        // For the script, which marks the selected task count.
+        let ((n0, n1), (x0, x1)) = (x.domain, x.range);
+        let axis = format!(r#" data-tasks="{n0} {n1} {x0} {x1} {TOP} {BOTTOM}""#);
+        let drawing = Drawing::new("chart", (WIDTH, height), &title, description, &axis);
         let mut frame = Self { drawing, x, y };
         frame.tasks_axis(panel);
         frame

@@ -37,7 +37,7 @@ pub(crate) fn rounds(panel: &Panel) -> Markup {
     });
     let title = format!("Rounds of {}", panel.name());
     let mut drawing =
-        Drawing::new("chart rounds-chart", (WIDTH, bottom + 24.0), &title, &description, None);
+        Drawing::new("chart rounds-chart", (WIDTH, bottom + 24.0), &title, &description, "");
     axis(&mut drawing, &x, bottom, panel.prefix);
     for (row, reading) in readings().enumerate() {
         let y = TOP + (row as f64 + 0.5) * ROW;

@@ -50,7 +50,7 @@ impl SparkScale {
 pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveReading]) -> Markup {
     let description: Vec<String> = curves.iter().map(|reading| sentence(reading, mode)).collect();
     let title = format!("{name}, {}", mode.as_str());
-    let mut drawing = Drawing::new("spark", (WIDTH, HEIGHT), &title, &description.join(" "), None);
+    let mut drawing = Drawing::new("spark", (WIDTH, HEIGHT), &title, &description.join(" "), "");
     let (x0, x1) = scale.x.domain;
     let mut ideal = Path::default();
     ideal.line([x0, x1].into_iter().map(|n| (scale.x.at(n), scale.y.at(n))));

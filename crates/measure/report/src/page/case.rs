@@ -21,7 +21,7 @@ const SHARED_SCALE: f64 = 0.4;
 
 pub(super) fn cases(reading: &Reading) -> Markup {
     let all_open = reading.cases.len() <= ALL_OPEN;
-    let points: usize = reading.page.curves.iter().map(|curve| curve.points().len()).sum();
+    let points: usize = reading.page.curves.iter().map(|curve| curve.measured.points().len()).sum();
     let open = |nr: usize| nr == 0 || all_open;
     let packs = |nr: usize| points > PLAIN_POINTS && !open(nr);
     html! {
@@ -44,7 +44,7 @@ pub(super) fn cases(reading: &Reading) -> Markup {
 
 /// How to read the charts, once for all of them.
 fn legend(reading: &Reading) -> Markup {
-    let points = || reading.page.curves.iter().flat_map(|curve| curve.points());
+    let points = || reading.page.curves.iter().flat_map(|curve| curve.measured.points());
     let fitted = |good: bool| {
         reading.curves().any(|(_, c)| c.curve.fit.as_ref().is_ok_and(|f| f.is_prediction == good))
     };

@@ -78,7 +78,7 @@ fn doubts(reading: &Reading) -> Vec<String> {
         .curves()
         .filter(|(_, curve)| curve.curve.fit.as_ref().is_ok_and(|fit| !fit.is_prediction))
         .count();
-    let points = || reading.page.curves.iter().flat_map(|curve| curve.points());
+    let points = || reading.page.curves.iter().flat_map(|curve| curve.measured.points());
     let single = points().filter(|point| point.rounds.len() == 1).count();
     let marked: u64 = points().map(|point| point.marked).sum();
     let gaps: usize = reading.page.curves.iter().map(|curve| curve.missing.len()).sum();

@@ -258,8 +258,8 @@ fn run(label: &str) -> Run {
 }
 
 fn renamed(curve: &Curve, case: CaseId) -> Curve {
-    let points = curve.points().to_vec();
-    let measured = results::Curve::new(case, curve.mode(), points);
+    let points = curve.measured.points().to_vec();
+    let measured = results::Curve::new(case, curve.measured.mode, points);
     Curve { measured, ..curve.clone() }
 }
 
@@ -320,10 +320,11 @@ fn compare(curves: &mut [Curve]) {
     let mut rounds = Vec::new();
     for (nr, curve) in curves.iter().enumerate().filter(|(_, curve)| curve.run > 0) {
         let is_same = |other: &&Curve| {
-            (&other.measured.case, other.mode()) == (&curve.measured.case, curve.mode())
+            (&other.measured.case, other.measured.mode)
+                == (&curve.measured.case, curve.measured.mode)
         };
         let Some(first) = curves.iter().filter(|c| c.run == 0).find(is_same) else { continue };
-        for point in curve.points() {
+        for point in curve.measured.points() {
             let Some(before) = first.measured.at(point.tasks) else { continue };
             places.push((nr, point.tasks));
             rounds.push((before.rounds.clone(), point.rounds.clone()));

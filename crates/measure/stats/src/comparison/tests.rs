@@ -1,3 +1,5 @@
+mod two_samples;
+
 use super::*;
 use proptest::prelude::*;
 

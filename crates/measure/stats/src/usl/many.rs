@@ -1,7 +1,7 @@
 //! Many curves at once, on as many threads as there are CPUs.
 
 use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use super::{Fit, FitOptions, Unfit, fit};
@@ -13,27 +13,22 @@ where
     C: AsRef<[(u32, Vec<f64>)]> + Sync,
 {
     // Curves differ in length and in law, and so in cost: a thread takes the next one whenever it
-    // is done with one. Which thread takes which does not matter, and the number guards no data.
-    let next = AtomicUsize::new(0);
+    // is done with one.
+    let fits: Vec<OnceLock<_>> = curves.iter().map(|_| OnceLock::new()).collect();
+    let unfitted = Mutex::new(curves.iter().zip(&fits));
+    let next = || unfitted.lock().expect("no thread panics with the lock").next();
     let work = || {
-        let mut fits = Vec::new();
-        loop {
-            let nr = next.fetch_add(1, Ordering::Relaxed);
-            let Some(curve) = curves.get(nr) else { return fits };
-            fits.push((nr, fit(curve.as_ref(), options)));
+        while let Some((curve, place)) = next() {
+            place.get_or_init(|| fit(curve.as_ref(), options));
         }
     };
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    let mut fits = thread::scope(|scope| {
-        let others: Vec<_> = (1..cpus.min(curves.len())).map(|_| scope.spawn(work)).collect();
-        let mut fits = work();
-        for other in others {
-            fits.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+    thread::scope(|scope| {
+        for _ in 0..cpus.min(curves.len()) {
+            scope.spawn(work);
         }
-        fits
     });
-    fits.sort_unstable_by_key(|(nr, _)| *nr);
-    fits.into_iter().map(|(_, fit)| fit).collect()
+    fits.into_iter().map(|fit| fit.into_inner().expect("each curve is fitted")).collect()
 }
 
 #[cfg(test)]
