@@ -26,11 +26,14 @@ struct Row<'p> {
     change: Option<&'p Comparison>,
 }
 
+/// The name of a number, and how it follows from a row.
+type Column = (&'static str, fn(&Row) -> Value);
+
 /// The numbers of a row, with names that are written once instead of at each number.
 ///
 /// Lower and upper end and the rounds are differences to the rate, in parts of it; `min` and `max`
 /// are differences to its share per task. What is relative to a rate of 0 is relative to 1.
-const COLUMNS: [(&str, fn(&Row) -> Value); 15] = [
+const COLUMNS: [Column; 15] = [
     ("tasks", |row| json!(row.point.tasks)),
     ("rate", |row| json!(row.rate)),
     ("low", |row| json!(beside(row.rate, row.point.low))),

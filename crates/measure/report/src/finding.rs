@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use knee_host::number::{change, percent, plural};
+use knee_host::number::{change, percent, plural, tasks};
 use knee_results::Verdict;
 use knee_stats::{self as stats, Comparison};
 
@@ -173,7 +173,7 @@ fn no_verdict(reading: &Reading) -> String {
     }
     match counts.first() {
         Some(n) if counts.len() == 1 => {
-            format!("{what} measured at {}: no curve", plural(*n as usize, "task"))
+            format!("{what} measured at {}: no curve", tasks(*n))
         }
         _ => format!("{what} measured, each at one task count: no curve"),
     }

@@ -102,16 +102,12 @@ impl Shared {
 
     /// Conflict-free tests of two operations by number, and all.
     pub(crate) fn counts(&self, a: usize, b: usize) -> Option<Counts> {
-        self.pairs.get(&[a.min(b), a.max(b)]).map(|tests| Counts::of(tests))
+        self.pairs.get(&[a.min(b), a.max(b)]).map(Counts::of)
     }
 
     /// Conflict-free tests, and all.
     pub(crate) fn total(&self) -> Counts {
-        let all = self.pairs.values().map(|tests| Counts::of(tests));
-        all.fold(Counts { free: 0, tests: 0 }, |sum, one| Counts {
-            free: sum.free + one.free,
-            tests: sum.tests + one.tests,
-        })
+        Counts::of(self.pairs.values().flatten())
     }
 }
 
@@ -123,9 +119,13 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    fn of(tests: &[SharedTest]) -> Self {
-        let free = tests.iter().filter(|test| test.verdict == SharedVerdict::Free).count();
-        Self { free, tests: tests.len() }
+    fn of<'t>(tests: impl IntoIterator<Item = &'t SharedTest>) -> Self {
+        let mut counts = Self { free: 0, tests: 0 };
+        for test in tests {
+            counts.free += usize::from(test.verdict == SharedVerdict::Free);
+            counts.tests += 1;
+        }
+        counts
     }
 
     /// How many are not.

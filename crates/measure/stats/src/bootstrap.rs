@@ -28,7 +28,7 @@
 //! at five rounds.
 
 use crate::binomial::{at_least, ln_choose};
-use crate::median;
+use crate::median::{median, sorted};
 
 /// Outcomes rarer than this are left out, so that hundreds of rounds stay cheap.
 const NEGLIGIBLE: f64 = 1e-15;
@@ -47,8 +47,7 @@ pub(crate) struct MedianBootstrap {
 impl MedianBootstrap {
     /// `None` for no values. Panics on NaN.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(|a, b| a.partial_cmp(b).expect("a rate is a number"));
+        let sorted = sorted(values);
         let mut outcomes = match sorted.len() {
             0 => return None,
             n if n % 2 == 1 => odd(&sorted),

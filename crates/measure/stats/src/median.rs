@@ -84,7 +84,8 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<MedianInterval
     })
 }
 
-fn sorted(values: &[f64]) -> Vec<f64> {
+/// The values in order. Panics on NaN.
+pub(crate) fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(|a, b| a.partial_cmp(b).expect("a rate is a number"));
     sorted

@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn text_in_a_drawing_is_not_markup() {
-        let mut drawing = Drawing::new("c", (1.0, 1.0), "<script>", "a & b", None);
+        let mut drawing = Drawing::new("c", (1.0, 1.0), "<script>", "a & b", "");
         drawing.text("t", (0.0, 0.0), Anchor::Start, "</svg>\"");
         let svg = drawing.finish().into_string();
         assert!(svg.contains("<title>&lt;script&gt;</title><desc>a &amp; b</desc>"), "{svg}");

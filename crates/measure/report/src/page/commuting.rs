@@ -88,20 +88,19 @@ fn doubts(pairs: &[Pair]) -> Markup {
             .collect();
         names.join("; ")
     };
-    let cut = names(|pair| pair.cut);
-    let given_up = names(|pair| pair.given_up > 0);
-    let sign = || html! { span.shape aria-hidden="true" { "⚠" } " " };
+    let doubts = [
+        (
+            "Not all situations were explored (--limit of knee commute matrix): ",
+            names(|pair| pair.cut),
+        ),
+        (
+            "Some situations were abandoned because the model asks too many questions: ",
+            names(|pair| pair.given_up > 0),
+        ),
+    ];
     html! {
-        @if !cut.is_empty() {
-            p.doubts {
-                (sign()) "Not all situations were explored (--limit of knee commute matrix): " (cut)
-            }
-        }
-        @if !given_up.is_empty() {
-            p.doubts {
-                (sign()) "Some situations were abandoned because the model asks too many \
-                    questions: " (given_up)
-            }
+        @for (doubt, names) in doubts.iter().filter(|(_, names)| !names.is_empty()) {
+            p.doubts { span.shape aria-hidden="true" { "⚠" } " " (doubt) (names) }
         }
     }
 }
