@@ -1,21 +1,21 @@
-//! Statistics of measured rates: pure functions over numbers, no input or output.
+//! Statistics of measured rates: pure functions of numbers, without input or output.
 //!
-//! The pipeline of knee is testcase → sample → round → point → curve. This crate holds the
-//! arrows that are arithmetic; curves are in `knee-results`:
+//! The pipeline of knee is testcase → sample → round → point → curve. This crate holds the steps
+//! that are arithmetic; curves are in `knee-results`:
 //!
 //! * [`Spread`]: the rates of all tasks in one sample → minimum, maximum, mean, deviation,
 //!   fairness.
 //! * [`median_interval`]: the rates of the rounds of one point → a median and an interval for it
 //!   that assumes no distribution.
-//! * [`noise_floor`]: rounds of one unchanged thing → the difference that chance alone shows.
-//! * [`ministat`]: data sets of plain numbers → summaries, Student's t test, a plot in characters.
+//! * [`noise_floor`]: rounds of one unchanged point → the difference that chance alone shows.
+//! * [`ministat`]: data sets of plain numbers → summaries, Student's t-test, a text plot.
 //! * [`compare_all`]: the rounds of all points of two runs → ratios with intervals, p-values
-//!   corrected for their number, verdicts. It uses the tests of Mann and Whitney and of Welch,
-//!   [`ratio_of_medians`] and [`benjamini_hochberg`].
+//!   corrected for the number of points, verdicts. It uses the tests of Mann and Whitney and of
+//!   Welch, [`ratio_of_medians`] and [`benjamini_hochberg`].
 //! * [`compare_pairs`]: the same for rounds that were measured interleaved, with Wilcoxon's
 //!   signed-rank test.
 //! * [`change_points`]: one point over many runs → when it changed and by how much.
-//! * [`usl`]: the rounds of one curve → what limits it, after the Universal Scalability Law.
+//! * [`usl`]: the rounds of one curve → what limits it, by the Universal Scalability Law.
 //!
 //! ```
 //! use knee_stats::median_interval;

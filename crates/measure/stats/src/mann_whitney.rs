@@ -2,19 +2,20 @@
 //!
 //! H. B. Mann and D. R. Whitney, "On a test of whether one of two random variables is
 //! stochastically larger than the other", Annals of Mathematical Statistics 18, 1947. Only the
-//! order of the rounds counts, so one wild round is no wilder than the next greatest.
+//! order of the rounds counts, so that an outlier counts no more than any other greatest round.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Up to this many values a side the distribution of U is counted. 40 choose 20 is the greatest
-/// count, far below 2^53: the counts are exact. Beyond, the normal approximation is within 1e-3.
+/// Maximum values a side for which the distribution of U is counted. The greatest count is 40
+/// choose 20, far below 2^53, so the counts are exact. For more values, the error of the normal
+/// approximation is below 1e-3.
 const EXACT_UP_TO: usize = 20;
-/// U moves in steps of one; the normal distribution that stands in for it does not.
+/// Continuity correction: U is an integer, but the normal distribution is continuous.
 const CONTINUITY: f64 = 0.5;
 
-/// Tests `after` against `before`: the two-sided p-value, and whether all orders of the values were
-/// counted. With equal values, or more than 20 on a side, a normal distribution with corrections for
-/// ties and continuity stands in. `None` when a side is empty. Panics on NaN.
+/// Tests `after` against `before`: the two-sided p-value, and whether it is exact, by counting all
+/// orders of the values. With equal values, or more than 20 a side, it is a normal approximation
+/// with corrections for ties and continuity. `None` if a side is empty. Panics on NaN.
 pub(crate) fn mann_whitney(before: &[f64], after: &[f64]) -> Option<(f64, bool)> {
     let (n, m) = (before.len(), after.len());
     if n == 0 || m == 0 {
@@ -39,14 +40,14 @@ pub(crate) fn mann_whitney(before: &[f64], after: &[f64]) -> Option<(f64, bool)>
     Some((p, false))
 }
 
-/// The smallest two-sided p-value that `n` against `m` values without ties can reach: that of
-/// complete separation. 3 against 3 cannot get below 0.1.
+/// The smallest possible two-sided p-value of `n` against `m` values without ties: that of complete
+/// separation. It is 0.1 for 3 against 3.
 pub(crate) fn mann_whitney_smallest_p(n: usize, m: usize) -> f64 {
     (2.0 * (-crate::binomial::ln_choose(n + m, n)).exp()).min(1.0)
 }
 
-/// The sum of the ranks of `after`, equal values sharing theirs, and Σ(t³ − t) over the groups of
-/// t equal values.
+/// The sum of the ranks of `after`, with mean ranks for equal values, and Σ(t³ − t) over the groups
+/// of t equal values.
 fn rank_sum(before: &[f64], after: &[f64]) -> (f64, f64) {
     let mut all: Vec<(f64, bool)> = before.iter().map(|&v| (v, false)).collect();
     all.extend(after.iter().map(|&v| (v, true)));
@@ -62,7 +63,7 @@ fn rank_sum(before: &[f64], after: &[f64]) -> (f64, f64) {
     (sum, ties)
 }
 
-/// P(U ≥ u). The number of orders with each U are the coefficients of the Gaussian binomial
+/// P(U ≥ u). The numbers of orders with each U are the coefficients of the Gaussian binomial
 /// ∏ (1 − q^(n+i)) / (1 − q^i) for i = 1..=m.
 fn exact_upper_tail(n: usize, m: usize, u: usize) -> f64 {
     let degree = n * m;

@@ -1,8 +1,8 @@
-//! Welch's t-test: do two sets of rounds of unequal spread have the same mean?
+//! Welch's t-test: do two sets of rounds with unequal variances have the same mean?
 //!
 //! B. L. Welch, "The generalization of 'Student's' problem when several different population
-//! variances are involved", Biometrika 34, 1947. It needs a mean that means something; rounds
-//! with a long tail make it miss differences rather than invent them.
+//! variances are involved", Biometrika 34, 1947. It compares means. Rounds with a long tail make it
+//! miss differences; they do not make it report false ones.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_sides_differ_surely_or_not_at_all() {
+    fn constant_sides_have_a_p_value_of_0_or_1() {
         assert_eq!(welch(&[0.1; 3], &[0.1; 5]), Some(1.0));
         assert_eq!(welch(&[0.1; 3], &[0.2; 3]), Some(0.0));
     }

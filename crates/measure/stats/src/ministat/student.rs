@@ -1,4 +1,4 @@
-//! Student's t test of two data sets with pooled variance.
+//! Student's t-test of two data sets with pooled variance.
 
 use std::str::FromStr;
 
@@ -55,17 +55,17 @@ fn tabulated(degrees_of_freedom: usize, percent: f64) -> f64 {
     (exact * 1e3).round() / 1e3
 }
 
-/// Where quantiles of Student's t come from.
+/// The source of the quantiles of Student's t.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantiles {
-    /// From the distribution.
+    /// The distribution.
     Exact,
-    /// From ministat's table, which has three decimals, ends at 100 degrees of freedom, and whose
-    /// 99.5% are 99.8%.
+    /// ministat's table, which has three decimals, ends at 100 degrees of freedom, and has the
+    /// quantiles of 99.8% in its column for 99.5%.
     Ministat,
 }
 
-/// A confidence that the table does not have.
+/// A confidence that is not in ministat's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the levels are 80, 90, 95, 98, 99 and 99.5%")]
 pub struct UnknownConfidence;
@@ -81,7 +81,7 @@ impl FromStr for Confidence {
     }
 }
 
-/// How far the mean of a data set is from that of a reference.
+/// The difference between the means of a data set and a reference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
     /// Mean of the set minus mean of the reference.
@@ -115,12 +115,12 @@ impl Comparison {
         }
     }
 
-    /// Whether the interval excludes zero; an interval that is not a number proves nothing.
+    /// Whether the interval excludes zero; false if the interval is NaN.
     pub fn is_proven(&self) -> bool {
         self.difference.abs() > self.half_width
     }
 
-    /// The difference and its half width in per cent of the reference.
+    /// The difference and the half width of its interval, in per cent of the reference.
     pub fn percent(&self) -> (f64, f64) {
         (self.difference * 100.0 / self.reference, self.half_width * 100.0 / self.reference)
     }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_the_table_of_ministat() {
+    fn rounded_quantiles_are_those_of_ministats_table() {
         let table = include_str!("../../tests/data/ministat_quantiles.txt");
         let rows = table.lines().filter(|line| !line.starts_with('#'));
         for (degrees, row) in (1..).zip(rows) {
@@ -144,7 +144,7 @@ mod tests {
 
     /// Quantiles of Student's t as R's qt() computes them.
     #[test]
-    fn exact_quantiles_are_those_of_the_confidence_asked_for() {
+    fn exact_quantiles_are_those_of_the_requested_confidence() {
         for (level, degrees, expected) in
             [("95", 10, 2.228_138_852), ("99.5", 10, 3.581_406_202), ("95", 500, 1.964_719_837)]
         {

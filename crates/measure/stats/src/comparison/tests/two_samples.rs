@@ -1,4 +1,5 @@
-//! Welch and Mann–Whitney against scipy's results; `data/two_samples.txt` says how they were made.
+//! Welch and Mann–Whitney against results of scipy, whose origin is in
+//! `tests/data/two_samples.txt`.
 
 use crate::mann_whitney::mann_whitney;
 use crate::welch::welch;

@@ -2,7 +2,7 @@
 //!
 //! Data sets and coefficients of the R package `usl` by Stefan Möding (CRAN; its README, its
 //! `tests/*.Rout.save` and vignette), and of Baron Schwartz's book "Practical Scalability
-//! Analysis with the Universal Scalability Law" as the crate `usl` by Coda Hale checks them.
+//! Analysis with the Universal Scalability Law", as in the tests of the crate `usl` by Coda Hale.
 //! R's α, β and γ are σ, κ and λ here.
 
 use crate::usl::least_squares::{self, Law};
@@ -47,14 +47,14 @@ fn coefficients(points: &[(u32, f64)]) -> Usl {
     least_squares::fit(&pairs, Law::Universal)
 }
 
-/// Equal to as many digits as were published.
+/// Equal to all published digits.
 #[track_caller]
 fn same(found: f64, published: f64, last_digit: f64) {
     assert!((found - published).abs() <= last_digit * 0.51, "{found} is not {published}");
 }
 
 #[test]
-fn specsdm91_is_as_in_the_summary_of_r() {
+fn specsdm91_has_the_coefficients_that_r_prints() {
     let model = coefficients(&SPECSDM91);
     same(model.sigma, 0.0277285, 1e-7);
     same(model.kappa, 0.0001044, 1e-7);
@@ -69,7 +69,7 @@ fn specsdm91_is_as_in_the_summary_of_r() {
 }
 
 #[test]
-fn the_whole_fit_of_specsdm91_says_what_it_is_worth() {
+fn the_fit_of_specsdm91_has_the_quality_that_r_prints() {
     let rounds: Vec<(u32, Vec<f64>)> = SPECSDM91.iter().map(|&(n, x)| (n, vec![x])).collect();
     let fit = fit(&rounds, &FitOptions::default()).unwrap();
     assert!(!fit.is_amdahl);
@@ -81,7 +81,7 @@ fn the_whole_fit_of_specsdm91_says_what_it_is_worth() {
 }
 
 #[test]
-fn raytracer_has_no_coherency_cost_and_is_amdahls() {
+fn raytracer_has_no_coherency_cost_and_follows_amdahls_law() {
     let model = coefficients(&RAYTRACER);
     assert_eq!(model.kappa, 0.0);
     same(model.sigma, 0.057771, 1e-6);
@@ -93,7 +93,7 @@ fn raytracer_has_no_coherency_cost_and_is_amdahls() {
 }
 
 #[test]
-fn the_first_six_points_of_raytracer_are_as_in_the_package_tests() {
+fn the_first_points_of_raytracer_have_the_coefficients_of_the_package_tests() {
     let model = coefficients(&RAYTRACER[..6]);
     same(model.sigma, 0.02444, 1e-5);
     same(model.kappa, 0.00163, 1e-5);
@@ -104,7 +104,7 @@ fn the_first_six_points_of_raytracer_are_as_in_the_package_tests() {
     same(of_five.lambda, 21.059, 1e-3);
 }
 
-/// Loads that are no whole numbers, many of them below 1. The vignette gives the peak to two
+/// Fractional loads, many of them below 1. The vignette gives the peak to two
 /// digits; the coefficients are those of scipy's `least_squares` on the same data.
 #[test]
 fn oracledb_peaks_at_three_and_a_half_sessions() {
@@ -125,7 +125,7 @@ fn oracledb_peaks_at_three_and_a_half_sessions() {
 }
 
 #[test]
-fn the_cisco_server_is_as_in_the_book() {
+fn the_cisco_server_has_the_coefficients_of_the_book() {
     let points: Vec<(u32, f64)> = (1..).zip(CISCO).collect();
     let model = coefficients(&points);
     same(model.sigma, 0.02671591, 1e-7);
