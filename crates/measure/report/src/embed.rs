@@ -1,5 +1,5 @@
-//! The numbers of a page as JSON inside it: for its script, for downloads, and for whoever finds
-//! the file in ten years. A testcase each, so that a script parses only what it shows.
+//! The numbers of a page as JSON in the page: for its script, for downloads, and for later analysis
+//! of the file. Each testcase is separate, so that the script parses only what it shows.
 
 use knee_results::{PerTask, Point};
 use knee_stats::Comparison;
@@ -12,27 +12,28 @@ use crate::reading::{CaseReading, CurveReading, Reading};
 
 /// Version of the embedded JSON.
 const SCHEMA: u32 = 2;
-/// Significant digits of a rate: more than any measured one has, and fewer bytes on the page.
+/// Significant digits of a rate: more than the precision of any measurement, with few bytes on the
+/// page.
 const DIGITS: usize = 6;
-/// What is close to a rate, and what is a share, is counted in parts of this size: a hundredth of
-/// a per cent is far below the noise of any machine, and takes half the bytes.
+/// The unit of shares and of relative differences to a rate. A hundredth of a per cent is far below
+/// the noise of any machine, and integers take half the bytes.
 const PART: f64 = 1e-4;
 
-/// A point, to be written as a row of numbers.
+/// A point to write as a row of numbers.
 struct Row<'p> {
     point: &'p Point,
-    /// As the script knows it, so that no error adds up.
+    /// The rate as the script reads it, so that rounding errors do not accumulate.
     rate: f64,
     change: Option<&'p Comparison>,
 }
 
-/// The name of a number, and how it follows from a row.
+/// The name of a number, and the function that reads it from a row.
 type Column = (&'static str, fn(&Row) -> Value);
 
-/// The numbers of a row, with names that are written once instead of at each number.
+/// The numbers of a row. Their names are written once, not with each number.
 ///
-/// Lower and upper end and the rounds are differences to the rate, in parts of it; `min` and `max`
-/// are differences to its share per task. What is relative to a rate of 0 is relative to 1.
+/// `low`, `high` and the rounds are differences to the rate, in parts of it; `min` and `max` are
+/// differences to the rate per task. If the rate is 0, the differences are relative to 1.
 const COLUMNS: [Column; 15] = [
     ("tasks", |row| json!(row.point.tasks)),
     ("rate", |row| json!(row.rate)),
@@ -61,12 +62,12 @@ impl Row<'_> {
     }
 }
 
-/// A share, in parts.
+/// Converts a share to parts.
 fn parts(share: f64) -> i64 {
     (share / PART).round() as i64
 }
 
-/// How far `value` is from `rate`, in parts of it.
+/// The difference of `value` to `rate`, in parts of `rate`.
 fn beside(rate: f64, value: f64) -> i64 {
     parts((value - rate) / if rate == 0.0 { 1.0 } else { rate })
 }
@@ -118,7 +119,7 @@ fn change(by: &Comparison) -> Value {
     change
 }
 
-/// What all testcases share.
+/// The data that all testcases share.
 pub(crate) fn page(reading: &Reading) -> Markup {
     let page = reading.page;
     let json = json!({
@@ -157,7 +158,7 @@ fn script(class: &str, json: &Value) -> Markup {
     }
 }
 
-/// JSON that no HTML parser takes for a tag: `<` stands only in strings, where it may be escaped.
+/// Escapes `<`, so that no HTML parser finds a tag in the JSON. It occurs only in strings.
 fn inert(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
@@ -167,14 +168,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_embedded_with_six_digits() {
+    fn rates_are_embedded_with_six_digits() {
         assert_eq!(to_digits(1234567.89), 1234570.0);
         assert_eq!(to_digits(0.1 + 0.2), 0.3);
         assert_eq!(to_digits(0.0), 0.0);
     }
 
     #[test]
-    fn no_text_ends_the_script_that_holds_it() {
+    fn no_text_ends_the_script_element_that_contains_it() {
         let json = inert(&serde_json::to_string("</script><!--<script>").unwrap());
         assert!(!json.contains('<'), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), "</script><!--<script>");

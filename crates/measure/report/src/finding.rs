@@ -1,4 +1,4 @@
-//! The title of a page is what it found.
+//! The title of a page: its main finding.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use knee_stats::{self as stats, Comparison};
 use crate::matrix::{Matrix, Pair};
 use crate::reading::{CaseReading, CurveReading, Reading};
 
-/// The one sentence to remember.
+/// The main finding in one sentence.
 pub(crate) fn sentence(reading: &Reading) -> String {
     if !reading.shows_runs() {
         let matrices = reading.page.matrices.iter().map(commuting);
@@ -113,7 +113,7 @@ fn one(case: &CaseReading, curve: &CurveReading) -> String {
     let (Some(last), Some(peak)) = (curve.measured.last(), curve.measured.peak()) else {
         return name.clone();
     };
-    // Only what loses throughput needs no efficiency to say so.
+    // Unknown only for a loss of throughput, whose sentence does not contain it.
     let efficiency = curve.measured.last_efficiency().unwrap_or_default();
     let most = mode.tasks(last.tasks);
     match (curve.verdict, curve.knee) {
@@ -158,7 +158,7 @@ fn commuting(matrix: &Matrix) -> String {
     }
 }
 
-/// Without a verdict on any curve.
+/// The title if no curve has a verdict.
 fn no_verdict(reading: &Reading) -> String {
     let measured = reading
         .cases
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_curve_the_title_says_where_it_bends() {
+    fn the_title_of_one_curve_names_its_knee_or_peak() {
         assert_eq!(
             title(&page(&[&[(1, 10.0), (2, 20.0), (4, 15.0)]])),
             "a peaks at 2 threads, then loses 25% of its throughput"
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_curves_it_counts_and_names_the_worst() {
+    fn the_title_of_many_curves_counts_them_and_names_the_worst() {
         let good: &[_] = &[(1, 10.0), (2, 19.0)];
         let bad: &[_] = &[(1, 10.0), (2, 5.0)];
         assert_eq!(
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_curve_it_claims_none() {
+    fn without_a_curve_the_title_does_not_claim_one() {
         assert_eq!(title(&page(&[&[(2, 10.0)]])), "1 testcase measured at 2 tasks: no curve");
         assert_eq!(title(&page(&[&[]])), "Nothing was measured");
         assert_eq!(title(&Page::default()), "Nothing was measured");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_point_at_one_task_it_claims_no_scaling() {
+    fn without_a_point_at_one_task_the_title_does_not_claim_scaling() {
         assert_eq!(
             title(&page(&[&[(2, 10.0), (4, 20.0)]])),
             "1 testcase measured without a point at 1 task: no efficiency, no knee"
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn of_matrices_alone_it_counts_what_always_and_what_never_commutes() {
+    fn the_title_of_matrices_counts_pairs_that_always_or_never_commute() {
         use crate::matrix::{Matrix, Pair};
         let page = |shares: &[(u32, u32)]| {
             let pairs = shares.iter().enumerate().map(|(nr, &(commuting, situations))| Pair {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_runs_it_says_what_changed() {
+    fn the_title_of_two_runs_states_what_changed() {
         assert_eq!(
             title(&compared(Verdict::Slower, 0.88)),
             "new is slower than base at 1 of 1 point, at worst −12.0% (a, 2 threads); none is faster"

@@ -1,6 +1,6 @@
-//! Input made sound. A record is made by others and may hold anything; a point whose numbers
-//! are not all finite becomes a gap with a reason, so that no chart draws it and none hides it, and
-//! what else is no number is replaced by words that say so.
+//! Checks the numbers of a page. A point with an infinite, negative or NaN value becomes a gap with
+//! a reason, so that charts mark it instead of drawing or hiding it. A fit with such a value is
+//! replaced by a reason.
 
 use knee_results::Point;
 use knee_stats::usl::{Estimate, Fit};
@@ -9,7 +9,7 @@ use crate::model::{Curve, Missing, Page};
 
 const REASON: &str = "the record holds a value for it that is not a number";
 
-/// `page` with points sorted by tasks and all its numbers finite.
+/// `page` with information about all its testcases, finite rates, and gaps in order.
 pub(crate) fn with_marked_gaps(page: &Page) -> Page {
     let mut page = page.clone();
     for curve in &mut page.curves {
@@ -38,7 +38,7 @@ fn is_finite(point: &Point) -> bool {
     point.tasks > 0 && numbers.iter().chain(&point.rounds).all(|x| x.is_finite() && *x >= 0.0)
 }
 
-/// An interval may be infinite, which says that nothing bounds it; only no number is none.
+/// The ends of an interval may be infinite, because an estimate can be unbounded, but not NaN.
 fn fit_is_finite(fit: &Fit) -> bool {
     let sound = |e: &Estimate| {
         e.value.is_finite() && e.interval.is_none_or(|(low, high)| !low.is_nan() && !high.is_nan())

@@ -1,4 +1,4 @@
-//! What the numbers say: efficiencies, a verdict per curve, the order of the page.
+//! Results derived from the numbers of a page: efficiencies, a verdict per curve, the order.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use knee_stats as stats;
 
 use crate::model::{Curve, Page, Run};
 
-/// A page with all that follows from its numbers.
+/// A page with the results derived from its numbers.
 pub(crate) struct Reading<'p> {
     pub(crate) page: &'p Page,
-    /// Those that scale worst first; those without a curve last.
+    /// The testcases, the one that scales worst first; those without a curve last.
     pub(crate) cases: Vec<CaseReading<'p>>,
 }
 
@@ -24,18 +24,18 @@ pub(crate) struct CaseReading<'p> {
     pub(crate) curves: Vec<CurveReading<'p>>,
 }
 
-/// A curve with what follows from it.
+/// A curve with the results derived from it.
 pub(crate) struct CurveReading<'p> {
     pub(crate) curve: &'p Curve,
     pub(crate) measured: &'p knee_results::Curve,
     pub(crate) run: &'p Run,
     pub(crate) knee: Option<u32>,
     pub(crate) verdict: Verdict,
-    /// How many points each verdict has against the first run.
+    /// Point counts by verdict of the comparison with the first run.
     pub(crate) changes: BTreeMap<stats::Verdict, usize>,
 }
 
-/// How a verdict is written and drawn.
+/// The texts and the symbol for a verdict.
 pub(crate) struct Label {
     /// Its class in the style sheet.
     pub(crate) class: &'static str,
@@ -43,7 +43,7 @@ pub(crate) struct Label {
     pub(crate) words: &'static str,
 }
 
-/// A verdict on a curve, or one on a change.
+/// A verdict on a curve or on a change.
 pub(crate) trait Labelled {
     fn label(self) -> Label;
 }
@@ -102,12 +102,12 @@ impl<'p> Reading<'p> {
         self.cases.iter().flat_map(|case| case.curves.iter().map(move |curve| (case, curve)))
     }
 
-    /// Whether the page says something of runs: also that there are none, if it says nothing else.
+    /// Whether the page has sections about runs. A page without any contents has them too.
     pub(crate) fn shows_runs(&self) -> bool {
         !self.page.runs.is_empty() || (self.page.matrices.is_empty() && self.page.shared.is_empty())
     }
 
-    /// Whether there are runs to compare with the first.
+    /// Whether there are further runs to compare with the first.
     pub(crate) fn compares(&self) -> bool {
         self.page.runs.len() > 1
     }
@@ -119,13 +119,13 @@ impl<'p> CaseReading<'p> {
         self.info.family.map_or("unknown", Family::as_str)
     }
 
-    /// The least efficiency that a curve has at its most tasks.
+    /// The lowest efficiency of a curve at its highest task count.
     pub(crate) fn worst_efficiency(&self) -> Option<f64> {
         let last = self.curves.iter().filter_map(|reading| reading.measured.last_efficiency());
         last.reduce(f64::min)
     }
 
-    /// The modes that were asked for.
+    /// The requested modes with their curves.
     pub(crate) fn modes(&self) -> impl Iterator<Item = (Mode, &[CurveReading<'p>])> {
         self.curves
             .chunk_by(|a, b| a.measured.mode == b.measured.mode)
@@ -142,19 +142,19 @@ impl<'p> CaseReading<'p> {
         self.curves.iter().any(|reading| reading.measured.points().len() > 1)
     }
 
-    /// Fewest and most tasks that were asked for.
+    /// The lowest and the highest requested task count.
     pub(crate) fn tasks_range(&self) -> Option<(u32, u32)> {
         range(self.curves.iter().map(|reading| reading.curve))
     }
 }
 
-/// The greatest number that a chart of the throughput of `curves` must show.
+/// The greatest rate on a throughput chart of `curves`.
 pub(crate) fn max_rate(curves: &[CurveReading]) -> f64 {
     let points = curves.iter().flat_map(|reading| reading.measured.points());
     points.flat_map(|p| p.rounds.iter().copied().chain([p.high, p.rate])).fold(0.0, f64::max)
 }
 
-/// How many there are of each verdict.
+/// The counts of each verdict.
 pub(crate) fn tally<V: Ord>(verdicts: impl Iterator<Item = V>) -> BTreeMap<V, usize> {
     let mut counts = BTreeMap::new();
     for verdict in verdicts {
@@ -163,7 +163,7 @@ pub(crate) fn tally<V: Ord>(verdicts: impl Iterator<Item = V>) -> BTreeMap<V, us
     counts
 }
 
-/// Fewest and most tasks of `curves`, measured or missing.
+/// The lowest and the highest task count of `curves`, measured or missing.
 pub(crate) fn range<'p>(curves: impl Iterator<Item = &'p Curve>) -> Option<(u32, u32)> {
     curves.flat_map(Curve::task_counts).fold(None, |range, n| {
         let (low, high) = range.unwrap_or((n, n));
@@ -189,7 +189,7 @@ impl<'p> CurveReading<'p> {
         Some(self.measured.scaling(point)?.efficiency)
     }
 
-    /// The points between gaps together: a line is never drawn over a gap.
+    /// The points, split at gaps, so that no line is drawn across a gap.
     pub(crate) fn unbroken(&self) -> impl Iterator<Item = &'p [Point]> {
         let gaps = &self.curve.missing;
         self.measured.points().chunk_by(|point, next| {

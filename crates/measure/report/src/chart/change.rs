@@ -1,4 +1,5 @@
-//! Further runs over the first: a marker per point whose shape is the verdict, with its interval.
+//! Ratios of further runs to the first: a marker per point, whose shape is the verdict, and its
+//! interval.
 
 use knee_host::number;
 use knee_stats::Verdict;
@@ -11,7 +12,7 @@ use super::{Panel, run_class, sentences};
 use crate::page::words_of_changes;
 
 const HEIGHT: f64 = BOTTOM + 26.0;
-/// Changes within this are drawn alike, whatever the data: a chart of noise looks like noise.
+/// Minimum range of the axis on each side of no change, so that a chart of noise looks like noise.
 const LEAST_RANGE: f64 = 0.1;
 
 pub(crate) fn change(panel: &Panel) -> Markup {
@@ -79,7 +80,7 @@ pub(crate) fn change(panel: &Panel) -> Markup {
     frame.drawing.finish()
 }
 
-/// Which of the markers stands for `verdict`: triangles point where the rate went.
+/// The index of the marker for `verdict`. Triangles point in the direction of the change.
 fn shape(verdict: Verdict) -> usize {
     match verdict {
         Verdict::Slower => 4,

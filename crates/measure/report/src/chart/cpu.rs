@@ -1,5 +1,6 @@
-//! How the CPUs spent their time, as thin bars below the task counts: where a curve bends
-//! while the CPUs idle, the tasks wait; where they do not, they fight.
+//! The CPU time in user mode, in system mode and idle, as thin bars below the task counts. If a
+//! curve bends while the CPUs are idle, the tasks wait; if it bends while they are busy, the tasks
+//! contend.
 
 use super::drawing::Path;
 use super::frame::{BELOW, Frame};
@@ -45,7 +46,7 @@ pub(super) fn draw(frame: &mut Frame, panel: &Panel) {
     }
 }
 
-/// As wide as the closest two task counts allow, within reason.
+/// The width that the two closest task counts leave for a bar, within limits.
 fn bar_width(frame: &Frame, panel: &Panel) -> f64 {
     let counts = panel.counts();
     let closest =

@@ -1,4 +1,4 @@
-//! Efficiency against tasks: the chart in which trouble shows first.
+//! Efficiency against tasks: the chart that shows scaling problems first.
 
 use knee_host::number::percent;
 use knee_results::Point;

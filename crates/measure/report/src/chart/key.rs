@@ -1,4 +1,4 @@
-//! Samples of what charts draw, for legends.
+//! Samples of the elements of charts, for legends.
 
 use maud::Markup;
 
@@ -18,7 +18,7 @@ pub(crate) fn run_class(run: usize) -> String {
     format!("r{}", run % MARKER_COUNT)
 }
 
-/// The line and the marker of a run. Its name stands beside it.
+/// The line and the marker of a run, to show beside its name.
 pub(crate) fn swatch(run: usize) -> Markup {
     let mut line = Path::default();
     line.move_to(0.0, SIZE.1 / 2.0).horizontal_to(SIZE.0 / 2.0).horizontal_to(SIZE.0);
@@ -27,7 +27,7 @@ pub(crate) fn swatch(run: usize) -> Markup {
     drawing.finish()
 }
 
-/// What a chart draws with `class`.
+/// A sample of the chart element with `class`.
 pub(crate) fn sample(class: &str) -> Markup {
     let (width, height) = SIZE;
     let (x, y) = (width / 2.0, height / 2.0);

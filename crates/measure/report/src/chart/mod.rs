@@ -1,5 +1,5 @@
-//! Charts as SVG text. Every chart has a sentence that says what it shows, its colours are those
-//! of its runs (see `assets/report.css`), and every colour is doubled by a dash or a marker.
+//! Charts as SVG text. Every chart has a description in words. Colours identify runs (see
+//! `assets/report.css`), and a dash or a marker accompanies every colour.
 
 mod change;
 mod cpu;
@@ -25,7 +25,8 @@ use crate::reading::{CaseReading, CurveReading, Reading};
 use knee_host::number::Prefix;
 use knee_results::Mode;
 
-/// What the charts of one testcase in one mode share, so that they can be compared.
+/// The data and scales that the charts of one testcase in one mode share, so that readers can
+/// compare them.
 pub(crate) struct Panel<'r, 'p> {
     pub(crate) reading: &'r Reading<'p>,
     pub(crate) case: &'r CaseReading<'p>,
@@ -33,9 +34,9 @@ pub(crate) struct Panel<'r, 'p> {
     /// By run.
     pub(crate) curves: &'r [CurveReading<'p>],
     pub(crate) prefix: Prefix,
-    /// What the axis of throughput ends at.
+    /// The end of the axis of throughput.
     pub(crate) max_rate: f64,
-    /// Fewest and most tasks.
+    /// The lowest and the highest task count.
     pub(crate) tasks: (u32, u32),
 }
 
@@ -44,7 +45,7 @@ impl Panel<'_, '_> {
         format!("{}, {}", self.case.name, self.mode.as_str())
     }
 
-    /// All task counts that some run has.
+    /// The task counts of all runs.
     fn counts(&self) -> Vec<u32> {
         let mut counts: Vec<u32> =
             self.curves.iter().flat_map(|reading| reading.curve.task_counts()).collect();
@@ -54,7 +55,7 @@ impl Panel<'_, '_> {
     }
 }
 
-/// What each curve of a panel says, as sentences for those who do not see it.
+/// A description of each curve of a panel, for readers who cannot see the chart.
 fn sentences(panel: &Panel, of: impl Fn(&CurveReading) -> Option<String>) -> String {
     let several = panel.curves.len() > 1;
     let sentences = panel.curves.iter().filter_map(|reading| {

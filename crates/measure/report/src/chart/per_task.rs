@@ -1,5 +1,4 @@
-//! What a single task gets: the range from the slowest to the fastest one, their mean, and how
-//! fairly they share.
+//! Throughput per task: the range from the slowest to the fastest task, the mean, and the fairness.
 
 use knee_host::number::{Prefix, si};
 use knee_results::{PerTask, Point};
@@ -9,7 +8,7 @@ use super::drawing::Path;
 use super::frame::{BELOW, Frame};
 use super::{Panel, run_class, sentences};
 
-/// Height of the strip of fairness below the axis.
+/// Height of the strip below the axis that shows fairness.
 const FAIRNESS: f64 = 24.0;
 const HEIGHT: f64 = BELOW + FAIRNESS + 6.0;
 

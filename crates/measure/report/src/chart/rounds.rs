@@ -1,4 +1,4 @@
-//! One task count is no curve: the rounds themselves, a row per run.
+//! The rounds at a single task count, which has no curve: one row per run.
 
 use knee_host::number::{Prefix, si};
 use maud::Markup;
@@ -12,7 +12,7 @@ const LEFT: f64 = 12.0;
 const RIGHT: f64 = 308.0;
 const ROW: f64 = 34.0;
 const TOP: f64 = 8.0;
-/// Wanted numbers on the axis.
+/// Approximate number of ticks on the axis.
 const TICKS: u32 = 4;
 
 pub(crate) fn rounds(panel: &Panel) -> Markup {

@@ -1,6 +1,6 @@
-//! A testcase in the overview: speed-up against tasks, both doubling per step, on one scale for
-//! the whole page. Perfect scaling is the diagonal, a curve that has stopped is flat, one that
-//! loses throughput falls; whatever its unit, and as visible at 4 tasks as at 256.
+//! A testcase in the overview: speed-up against tasks, both logarithmic, on one scale for the whole
+//! page. Perfect scaling is the diagonal, a curve that does not scale is flat, and one that loses
+//! throughput falls. This works for any unit, and equally well for 4 tasks and for 256.
 
 use knee_host::number::percent;
 use knee_results::{Mode, Point};
@@ -14,10 +14,11 @@ use crate::reading::{CurveReading, Labelled, Reading, range};
 const WIDTH: f64 = 132.0;
 const HEIGHT: f64 = 84.0;
 const EDGE: f64 = 5.0;
-/// Less than a quarter of one task's throughput is drawn as a quarter: the shape is plain by then.
+/// Minimum logarithm of a speed-up: less than a quarter of the throughput of one task is drawn as a
+/// quarter, because the shape is clear by then.
 const LEAST_SPEEDUP: f64 = -2.0;
-/// A point closer than this to the last one drawn is left out, unless something is said of it: it
-/// is about a pixel at the size of a sparkline.
+/// A point closer than this to the previous one is not drawn, unless it is a knee, a peak or an
+/// end. The distance is about a pixel at the size of a sparkline.
 const APART: f64 = 0.8;
 
 /// The scale that all sparklines of a page share.
@@ -27,7 +28,7 @@ pub(crate) struct SparkScale {
 }
 
 impl SparkScale {
-    /// None if no curve has two task counts.
+    /// `None` if no curve has two task counts.
     pub(crate) fn of(reading: &Reading) -> Option<Self> {
         let (first, last) = range(reading.page.curves.iter())?;
         reading.curves().find(|(_, curve)| curve.measured.last_efficiency().is_some())?;

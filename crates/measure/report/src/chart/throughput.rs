@@ -1,4 +1,5 @@
-//! Throughput against tasks: every round a dot, the interval of the median, the ideal and the fit.
+//! Throughput against tasks: the rounds as dots, medians with intervals, perfect scaling, and the
+//! fit.
 
 use knee_host::number::{percent, si};
 use knee_stats::usl::Fit;
@@ -9,18 +10,19 @@ use super::frame::{BOTTOM, Frame, TOP};
 use super::{Panel, cpu, run_class, sentences};
 use crate::reading::{CurveReading, Labelled};
 
-/// More points than this lie closer than their markers are wide: a band replaces them.
+/// With more points than this, markers would overlap; a band replaces them.
 pub(super) const MARKED_POINTS: usize = 40;
-/// More rounds than this are a cloud that says no more than their interval, at a cost in bytes.
+/// With more rounds than this, dots would show no more than the interval, but would take more
+/// bytes.
 const DRAWN_ROUNDS: usize = 400;
-/// Pieces of the line of a fit: smooth at the width of a screen.
+/// Number of segments of the line of a fit, enough to look smooth.
 const FIT_PIECES: u32 = 32;
-/// Rounds lie this far beside their median, which would hide them, if the next point leaves room.
+/// Distance of rounds from their median, which would hide them, if the next point leaves room.
 const BESIDE: f64 = 5.5;
-/// Room above the greatest rate.
+/// End of the axis, relative to the greatest rate.
 const HEADROOM: f64 = 1.06;
 
-/// Whether single rounds are drawn, or too many for it.
+/// Whether there are few enough rounds to draw each one.
 pub(crate) fn draws_rounds(reading: &CurveReading) -> bool {
     let points = reading.measured.points();
     points.len() <= MARKED_POINTS
@@ -70,7 +72,7 @@ fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
     Some(format!("{text}; verdict: {}.", reading.verdict.label().words))
 }
 
-/// The line of perfect scaling from the fewest tasks on, as far as there is room for it.
+/// The line of perfect scaling, from the lowest task count up to the end of an axis.
 fn ideal(frame: &mut Frame, reading: &CurveReading) {
     let Some(first) = reading.measured.points().first() else { return };
     let per_task = first.rate / f64::from(first.tasks);

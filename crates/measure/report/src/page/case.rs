@@ -11,12 +11,13 @@ use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
 use crate::reading::{CaseReading, CurveReading, Reading, max_rate};
 
-/// A page of no more testcases than this is read from top to bottom: all are open.
+/// On a page with up to this many testcases, all of them are open from the start.
 const ALL_OPEN: usize = 4;
-/// Beyond so many points on the page, testcases that are not open from the start are packed.
+/// If the page has more points than this, testcases that are not open from the start are
+/// compressed.
 const PLAIN_POINTS: usize = 2500;
-/// Modes share their axis of throughput, so that they can be compared by eye, unless one would
-/// fill less than this share of it and lose its shape.
+/// Modes share the scale of throughput, so that a reader can compare them. A mode that would fill
+/// less than this share of the scale has its own, because its shape would be lost.
 const SHARED_SCALE: f64 = 0.4;
 
 pub(super) fn cases(reading: &Reading) -> Markup {
@@ -42,7 +43,7 @@ pub(super) fn cases(reading: &Reading) -> Markup {
     }
 }
 
-/// How to read the charts, once for all of them.
+/// The legend of all charts.
 fn legend(reading: &Reading) -> Markup {
     let points = || reading.page.curves.iter().flat_map(|curve| curve.measured.points());
     let fitted = |good: bool| {
@@ -103,7 +104,7 @@ fn one(reading: &Reading, case: &CaseReading, open: bool, packs: bool) -> Markup
     }
 }
 
-/// What is seen of a testcase that is open.
+/// The visible content of an open testcase.
 fn content(reading: &Reading, case: &CaseReading, packs: bool) -> Markup {
     html! {
         p.facts { (facts(case)) }
@@ -112,7 +113,7 @@ fn content(reading: &Reading, case: &CaseReading, packs: bool) -> Markup {
     }
 }
 
-/// The verdict on a mode in the line of a testcase: that of its last run.
+/// The verdict on a mode in the summary line of a testcase, from its last run.
 fn glance(mode: Mode, curves: &[CurveReading]) -> Markup {
     html! {
         (mode.as_str()) " "

@@ -1,7 +1,7 @@
 //! When operations commute: a triangle of shares per interface, and the conditions of every pair.
 //!
-//! The triangle is a table of links to the conditions, which follow it as text: all of it can be
-//! read without a script. With one, the conditions of a cell are shown beside it.
+//! The triangle is a table of links to the conditions, which follow as text, so that everything is
+//! readable without JavaScript. With it, the page shows the conditions of a cell beside the table.
 
 use knee_host::number::plural;
 use maud::{Markup, html};
@@ -78,7 +78,7 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
     }
 }
 
-/// What has not been looked at.
+/// The pairs that were not fully explored.
 fn doubts(pairs: &[Pair]) -> Markup {
     let names = |of: fn(&Pair) -> bool| {
         let names: Vec<String> = pairs

@@ -1,4 +1,4 @@
-//! What the Universal Scalability Law makes of a curve.
+//! The fit of the Universal Scalability Law to each curve.
 
 use knee_host::number::{coefficient, si};
 use knee_stats::usl::{Estimate, Fit};

@@ -1,4 +1,4 @@
-//! The head of the page, and the lines below its title.
+//! The head element of the page, and the lines below its title.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use crate::reading::Reading;
 
 pub(super) const STYLE: &str = include_str!("../../assets/report.css");
 
-/// `scripts` and `styles` are those of the page, and of what is drawn in it.
+/// `scripts` and `styles` are those of the page and of its drawings.
 pub(super) fn head(title: &str, scripts: &[&str], styles: &[&str]) -> Markup {
     html! {
         head {
@@ -26,8 +26,8 @@ pub(super) fn head(title: &str, scripts: &[&str], styles: &[&str]) -> Markup {
     }
 }
 
-/// Nothing is fetched, and only the style and the scripts of this very page apply: whatever a
-/// plug-in is called, it cannot become code.
+/// The page fetches nothing, and the browser applies only the page's own styles and scripts, so
+/// that the name of a plug-in cannot become code.
 fn policy(scripts: &[&str], styles: &[&str]) -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     let all = |texts: &[&str]| texts.iter().map(|text| hash(text)).collect::<Vec<_>>().join(" ");
@@ -38,7 +38,7 @@ fn policy(scripts: &[&str], styles: &[&str]) -> String {
     )
 }
 
-/// What was run where, and what makes it doubtful.
+/// A description of each run, and reasons to doubt its numbers.
 pub(super) fn about(reading: &Reading) -> Markup {
     let runs = &reading.page.runs;
     html! {

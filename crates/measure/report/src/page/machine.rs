@@ -1,4 +1,4 @@
-//! Where the numbers come from: the machine of each run, what went wrong, how it was measured.
+//! The origin of the numbers: the machine of each run, its failures and warnings, the method.
 
 use indexmap::{IndexMap, IndexSet};
 use knee_host::number::percent;
@@ -37,8 +37,8 @@ fn notes(title: &str, runs: &[Run], of: fn(&Run) -> &[String]) -> Markup {
     }
 }
 
-/// What is known of each run, side by side; where they differ, it is marked. What is not known is
-/// no difference.
+/// The facts about each run side by side, with differences marked. An unknown fact does not count
+/// as a difference.
 fn environments(runs: &[Run]) -> Markup {
     let facts: Vec<IndexMap<&str, String>> = runs.iter().map(facts).collect();
     let names: IndexSet<&str> = facts.iter().flat_map(IndexMap::keys).copied().collect();

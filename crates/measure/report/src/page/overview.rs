@@ -1,4 +1,4 @@
-//! Every testcase as a small curve, the one that scales worst first, and the same as a table.
+//! All testcases as small curves, the one that scales worst first, and as a table.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ pub(super) fn overview(reading: &Reading) -> Markup {
     }
 }
 
-/// How many testcases have a curve of each verdict; a testcase counts with its worst.
+/// Testcase counts by verdict. The verdict of a testcase is that of its worst curve.
 fn verdicts(reading: &Reading) -> Markup {
     let worst = reading.cases.iter().map(|case| {
         case.curves.iter().map(|curve| curve.verdict).min().unwrap_or(Verdict::Missing)
@@ -56,7 +56,7 @@ fn verdicts(reading: &Reading) -> Markup {
     }
 }
 
-/// Shown by the script, which makes them work.
+/// Filters, which the script shows and implements.
 fn filters(reading: &Reading) -> Markup {
     let families: BTreeSet<&str> = reading.cases.iter().map(|case| case.family()).collect();
     let modes: BTreeSet<Mode> = reading.curves().map(|(_, curve)| curve.measured.mode).collect();
@@ -158,7 +158,7 @@ fn tile_mode(
     }
 }
 
-/// The number of a tile: efficiency, or the rate where there is no curve.
+/// The number of a tile: the efficiency, or the rate if there is no curve.
 fn headline(case: &CaseReading, curve: &CurveReading) -> String {
     match (curve.measured.last_efficiency(), curve.measured.last()) {
         (Some(efficiency), _) => percent(efficiency),
@@ -167,7 +167,7 @@ fn headline(case: &CaseReading, curve: &CurveReading) -> String {
     }
 }
 
-/// What changed at the only point of a curve.
+/// The comparison at the only point of a curve.
 fn only_change<'p>(curve: &CurveReading<'p>) -> Option<&'p Comparison> {
     match curve.measured.points() {
         [point] => curve.curve.changes.get(&point.tasks),
@@ -179,7 +179,7 @@ fn comparisons<'p>(curves: &[CurveReading<'p>]) -> impl Iterator<Item = &'p Comp
     curves.iter().flat_map(|curve| curve.curve.changes.values())
 }
 
-/// How far the farthest point is from the first run, either way, for ordering.
+/// The size of the largest change from the first run, in either direction, for ordering.
 fn largest_change(case: &CaseReading) -> Option<f64> {
     comparisons(&case.curves)
         .filter(|change| change.verdict.is_change())

@@ -1,7 +1,7 @@
 //! What calls that commute share in a kernel: a triangle of pairs, and the tests of each.
 //!
-//! There may be tens of thousands of tests. They are packed, each different line and each name once,
-//! and the script shows those of a pair when its cell is chosen.
+//! There may be tens of thousands of tests. They are compressed, with each distinct line and each
+//! name once, and the script shows the tests of a pair when the reader selects its cell.
 
 use std::collections::BTreeMap;
 
@@ -78,18 +78,19 @@ fn cell(shared: &Shared, key: &str, a: usize, b: usize) -> Markup {
             a class={ "heat " (heat(percent)) } href=(address(shared, key, [a, b]))
                 data-free=(percent)
                 aria-label={ (shared.operations[a]) " and " (shared.operations[b]) ": " (counts.sentence()) } {
-                // A space that holds the line of the text, as numbers do.
+                // A space, so that the cell has the height of one with a number.
                 @if others > 0 { (others) } @else { "\u{a0}" }
             }
         }
     }
 }
 
-/// What the script reads: `names`, `lines`, and by address in `pairs` the tests of two operations.
+/// The data for the script: `names`, `lines`, and in `pairs` the tests of two operations by
+/// address.
 ///
-/// A test is its id, its verdict, the numbers of its lines, and a note. A line is the number of its
-/// name, whether the same bytes are touched, and the calls. A call is its number, the first and the
-/// last byte, and the numbers of the functions that write and of those that read.
+/// A test has its id, its verdict, the indices of its lines, and a note. A line has the index of
+/// its name, whether the calls touch the same bytes, and the calls. A call has its number, the
+/// first and the last byte, and the indices of the functions that write and of those that read.
 fn embedded<'s>(shared: &'s Shared, key: &str) -> String {
     let mut names: IndexSet<&str> = IndexSet::new();
     let mut lines: Vec<Value> = Vec::with_capacity(shared.lines.len());

@@ -1,4 +1,4 @@
-//! The points of a testcase in one mode as a table: what the charts show, in numbers.
+//! The points of a testcase in one mode as a table: the numbers of the charts.
 
 use knee_host::number::{Prefix, change, p_value, percent, plural, si};
 use knee_results::{PerTask, Point};
@@ -48,7 +48,7 @@ pub(super) fn points(panel: &Panel) -> Markup {
     data(panel, "scroll", table)
 }
 
-/// The place of a table that the script makes from the data of a packed testcase.
+/// The place of a table that the script creates from the data of a compressed testcase.
 pub(super) fn place(panel: &Panel) -> Markup {
     data(panel, "scroll rows", html! {})
 }
@@ -64,13 +64,13 @@ fn data(panel: &Panel, class: &str, table: Markup) -> Markup {
     }
 }
 
-/// The smallest number that is not zero.
+/// The smallest positive number; 1 if there is none.
 fn least(numbers: impl Iterator<Item = f64>) -> f64 {
     let least = numbers.filter(|&x| x > 0.0).fold(f64::INFINITY, f64::min);
     if least.is_finite() { least } else { 1.0 }
 }
 
-/// Rows by task count.
+/// The rows of a curve with their task counts, in order.
 fn rows(columns: &Columns, curve: &CurveReading) -> Vec<(u32, Markup)> {
     let points = curve.measured.points().iter();
     let points = points.map(|point| (point.tasks, point_row(columns, curve, point)));
