@@ -39,14 +39,14 @@ impl Usl {
     }
 
     /// The knee: the first whole task count whose efficiency is below `threshold` (0 to 1,
-    /// exclusive). `None` when there is none up to the greatest number there is.
+    /// exclusive). `None` if there is none up to `u32::MAX`.
     pub fn knee(&self, threshold: f64) -> Option<u32> {
         // κk² + (σ + κ)k = 1/threshold − 1 for k = n − 1, solved without cancellation.
         let loss = 1.0 / threshold - 1.0;
         let linear = self.sigma + self.kappa;
         let beyond_one = 2.0 * loss / (linear + (linear * linear + 4.0 * self.kappa * loss).sqrt());
         let mut knee = beyond_one.floor() + 2.0;
-        // A root that is a whole number may be rounded to either side.
+        // An integer root can be rounded to either side.
         if knee > 2.0 && self.efficiency(knee - 1.0) < threshold {
             knee -= 1.0;
         }
@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_knee_is_the_first_inefficient_number(
+        fn the_knee_is_the_first_inefficient_task_count(
             sigma in 0.0..1.0, kappa in 0.0..0.1, threshold in 0.05..0.95
         ) {
             let model = Usl { lambda: 1.0, sigma, kappa };
