@@ -1,12 +1,12 @@
-// Shows the conditions, or the tests (shared.js), of a pair of operations beside their matrix. What
-// is chosen is kept in the fragment of the address, #commute=posix.open.link, which without this
-// script is a link into the list of all conditions.
+// Shows the conditions, or the tests (shared.js), of a pair of operations beside their matrix. The
+// URL fragment holds the selected pair: #commute=posix.open.link. Without this script, it is a link
+// into the list of all conditions.
 "use strict";
 (() => {
   const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
   function conditionsOf(section) {
-    // Without their names, so that an address does not open the list as well.
+    // Without ids, so that a fragment does not open the list as well.
     const pairs = new Map([...section.querySelectorAll(".pair")].map((pair) => ["#" + pair.id, pair]));
     for (const pair of pairs.values()) pair.removeAttribute("id");
     return (link) => pairs.get(link.getAttribute("href")).cloneNode(true);
@@ -23,7 +23,7 @@
     let chosen = null;
     let shown = null;
 
-    // A pair is shown while it is pointed at, and stays when it is chosen.
+    // Pointing shows a pair temporarily; selecting it keeps it.
     function show(link) {
       if (link === shown) return;
       shown = link;

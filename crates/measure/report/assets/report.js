@@ -1,12 +1,12 @@
-// Makes the page move: one selection, kept in the fragment of the address, drives all views.
+// Makes the page interactive: one selection, which the URL fragment holds, controls all views.
 //
 //   #case=mmap1&n=16                        a testcase, and a task count in all its charts
-//   #q=map&family=memory&mode=threads       which testcases and modes are shown
-//   #verdict=retrograde&change=slower       by what the numbers say
-//   #sort=name                              in which order
+//   #q=map&family=memory&mode=threads       filters of testcases and modes
+//   #verdict=retrograde&change=slower       filters by result
+//   #sort=name                              order
 //
-// What is in the page can be read without this script, but for the packed testcases of a large
-// page, which are unpacked when they are opened.
+// The page is readable without this script, except the compressed testcases of a large page, which
+// the script unpacks when the reader opens them.
 "use strict";
 (() => {
   const FILTERS = ["q", "family", "mode", "verdict", "change", "sort"];
@@ -25,12 +25,12 @@
 
   function readFragment() {
     const fragment = location.hash.slice(1);
-    // A link to a section of the page is no selection and ends none.
+    // A link to a section of the page does not change the selection.
     if (fragment === "" || fragment.includes("=")) state = new URLSearchParams(fragment);
     apply();
   }
 
-  // A click is a step that the back button undoes; typing and dragging are not.
+  // The back button undoes a click, but not typing or dragging.
   function change(values, isStep) {
     const next = new URLSearchParams(state);
     for (const [key, value] of Object.entries(values)) {
@@ -128,14 +128,14 @@
       name: (a, b) => (a.dataset.case < b.dataset.case ? -1 : 1),
       change: (a, b) => Number(b.dataset.change ?? -1) - Number(a.dataset.change ?? -1),
     }[wanted];
-    // `tiles` stays in the order of the page: the worst first.
+    // `tiles` keeps the order of the page: worst first.
     const sorted = by ? [...tiles].sort(by) : tiles;
     document.querySelector(".tiles").append(...sorted);
   }
 
   // ---- One testcase: a task count in all its charts, and downloads
 
-  // `then` at once where nothing is packed, as in a page of usual size.
+  // Calls `then` at once if nothing is compressed, as on a page of normal size.
   function whenUnpacked(details, then) {
     if (!details.querySelector("script.packed")) return then();
     if (!unpacking.has(details)) unpacking.set(details, unpack(details));
@@ -178,7 +178,7 @@
     return data;
   }
 
-  // A point with rates and shares in place of parts of them.
+  // A point with rates and shares instead of integer parts.
   function plain(point, part) {
     const digits = (value) => Number(value.toPrecision(6));
     const beside = (rate) => (parts) => (parts === null ? null : digits(rate + parts * part * (rate || 1)));
@@ -241,7 +241,7 @@
     return counts.reduce((best, n) => (Math.abs(n - wanted) < Math.abs(best - wanted) ? n : best));
   }
 
-  // Shows what all curves have at `n`: a line in the charts, the rows of the tables, words.
+  // Shows the points of all curves at `n`: a line in the charts, the rows of the tables, and text.
   function mark(details, n) {
     const index = details.counts.indexOf(n);
     for (const chart of details.querySelectorAll("svg[data-tasks]")) {
@@ -320,8 +320,8 @@
     return [COLUMNS, ...all.flatMap(lines)].map((line) => line.map(cell).join(",") + "\n").join("");
   }
 
-  // The table of a packed testcase: what the CSV file has, without what its place says and what
-  // nobody knows.
+  // The table of a compressed testcase: the columns of the CSV file, except the testcase and the
+  // mode, and except columns without values.
   function tabulate(details) {
     const place = details.querySelector(".rows");
     if (!place || place.hasChildNodes()) return;
@@ -373,7 +373,7 @@
     const summary = event.target.closest("details.case > summary");
     if (summary) {
       const details = summary.parentElement;
-      // Opened or closed by the browser right after this.
+      // The browser opens or closes it right after this.
       if (details.open && selected === details) {
         event.preventDefault();
         change({ case: null, n: null }, true);
@@ -392,7 +392,7 @@
   form.addEventListener("input", (event) => {
     change({ [event.target.name]: event.target.value }, event.target.tagName === "SELECT");
   });
-  // The browser opens a testcase too, when a search in the page finds something in it.
+  // The browser also opens a testcase if a search in the page finds a match in it.
   document.addEventListener("toggle", (event) => {
     const details = event.target;
     if (details.matches("details.data[open]")) tabulate(details);

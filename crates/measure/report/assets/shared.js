@@ -1,5 +1,5 @@
-// The tests of a pair of operations, what they share, and the functions that do: made when it is
-// asked for, as there are tens of thousands.
+// The tests of a pair of operations, the lines that they share, and the functions that access them.
+// They are created on demand, because there are tens of thousands.
 "use strict";
 const conflictsOf = (() => {
   const VERDICTS = {
@@ -9,7 +9,7 @@ const conflictsOf = (() => {
     died: "crashed the guest or the program",
     free: "conflict-free",
   };
-  // Tests that a list shows at once.
+  // Maximum number of tests that a list shows at once.
   const AT_ONCE = 200;
 
   function make(tag, properties = {}, ...children) {
@@ -24,7 +24,7 @@ const conflictsOf = (() => {
     return new Response(stream).json();
   }
 
-  // Something to open, filled the first time that it is.
+  // An element that the reader can open, filled when it is first opened.
   function drawer(summary, fill, open = false) {
     const details = make("details", {}, make("summary", {}, ...summary));
     details.addEventListener("toggle", () => details.childElementCount === 1 && details.append(...fill()));
@@ -78,7 +78,7 @@ const conflictsOf = (() => {
     return list;
   }
 
-  // What the tests of a pair share, by how many tests it is in, with all who do.
+  // The lines that the tests of a pair share, those of most tests first, with all accesses.
   function dataList(data, some) {
     const shared = new Map();
     for (const [id, , lines] of some.filter(([, verdict]) => verdict === "conflict")) {
@@ -112,7 +112,7 @@ const conflictsOf = (() => {
     ];
   }
 
-  // What to show for a link of a section.
+  // The details to show for a link of a section.
   return (section) => {
     const unpacked = unpack(section.querySelector("script.shared-data"));
     return (link) => {

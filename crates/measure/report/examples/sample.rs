@@ -1,9 +1,9 @@
-//! Writes a synthetic page, to be looked at: `cargo run -p knee-report --example sample -- KIND FILE`.
+//! Writes a synthetic page: `cargo run -p knee-report --example sample -- KIND FILE`.
 //!
-//! Kinds: `one` run, `two` runs (before and after), `few` testcases in two runs, `single` task count, `large` (100
-//! testcases in two modes), `huge` (100 testcases with 256 points each), `matrix` (of four
-//! operations), `matrices` (of 25 and of four, beside two runs), `shared` (a check). The numbers are made up
-//! by a formula; the same kind always gives the same bytes.
+//! Kinds: `one` run, `two` runs (before and after), `few` testcases in two runs, `single` task
+//! count, `large` (100 testcases in two modes), `huge` (100 testcases with 256 points each),
+//! `matrix` (of four operations), `matrices` (of 25 and of four, beside two runs), `shared` (a
+//! check). The numbers are made up by a formula; the same kind always gives the same bytes.
 
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;

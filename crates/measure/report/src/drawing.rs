@@ -1,19 +1,19 @@
-//! The matrix of a check as a drawing of its own, in the manner of the figures of COMMUTER: a cell
-//! for each pair of operations, with the number of tests that are not conflict-free, the darker the
-//! greater their share.
+//! The matrix of a check as a separate drawing, in the style of COMMUTER's figures. Each pair of
+//! operations has a cell with the number of tests that are not conflict-free. A greater share of
+//! such tests makes the cell darker.
 //!
-//! Colours are written out: programs that draw SVG outside a browser know no variables of CSS.
+//! Colours are literal, because SVG programs other than browsers do not support CSS variables.
 
 use maud::{Markup, html};
 
 use crate::shared::{Counts, Shared};
 
-/// As `--heat0` to `--heat9` of the page, from few conflict-free tests to most.
+/// The colours `--heat0` to `--heat9` of the page, for an increasing share of conflict-free tests.
 const HEAT: [&str; 10] = [
     "#6d1e00", "#862901", "#9e3803", "#b24a0f", "#dd6f23", "#eb883b", "#efa464", "#f4bc86",
     "#f9d3a9", "#fce8cd",
 ];
-/// Of those whose text is white.
+/// Number of colours with white text.
 const STRONG: usize = 4;
 const NEVER: &str = "#16191d";
 const ALWAYS: &str = "#f5f7f9";
@@ -21,13 +21,13 @@ const MUTED: &str = "#55606b";
 
 const CELL: usize = 34;
 const ROW: usize = 24;
-/// Width of a letter of a name.
+/// Width of a letter in a name.
 const LETTER: usize = 7;
 const MARGIN: usize = 16;
-/// Height of title and total.
+/// Height of the title and the total.
 const HEAD: usize = 64;
 
-/// An SVG document.
+/// The matrix as an SVG document.
 pub fn draw(shared: &Shared) -> String {
     let names = &shared.operations;
     let longest = names.iter().map(String::len).max().unwrap_or(0) * LETTER;
@@ -55,7 +55,7 @@ pub fn draw(shared: &Shared) -> String {
                         None => (number(place, MUTED, "–")),
                     }
                 }
-                // Over the cells that are not there: the head of the column below.
+                // In the empty half of the matrix: the head of the column below.
                 text x=(left + (row + 1) * CELL + 6) y=(y + 16) fill=(MUTED) { (name) }
             }
             (legend([MARGIN, HEAD + names.len() * ROW + MARGIN]))
@@ -82,7 +82,7 @@ fn number([x, y]: [usize; 2], ink: &str, text: &str) -> Markup {
     html! { text x=(x) y=(y) text-anchor="middle" font-size="11" fill=(ink) { (text) } }
 }
 
-/// Of a cell and of the number in it.
+/// The colours of a cell and of the number in it.
 fn colours(percent: usize) -> (&'static str, &'static str) {
     match percent {
         0 => (NEVER, "#ffffff"),
@@ -141,7 +141,7 @@ mod tests {
             "{svg}"
         );
         assert!(svg.contains("Linux &amp; so on: 2 of 4 tests are conflict-free"));
-        // Nothing in the cell of what is conflict-free, and no cell where there is no test.
+        // A conflict-free cell is empty, and a pair without tests has no cell.
         assert!(!svg.contains(">0</text>"));
         assert!(!svg.contains("&lt;close&gt; and &lt;close&gt;"));
     }

@@ -1,15 +1,15 @@
-//! The title of a page is what it found.
+//! The title of a page: its main finding.
 
 use std::fmt::Write as _;
 
-use knee_host::number::{change, percent, plural};
+use knee_host::number::{change, percent, plural, tasks};
 use knee_results::Verdict;
 use knee_stats::{self as stats, Comparison};
 
 use crate::matrix::{Matrix, Pair};
 use crate::reading::{CaseReading, CurveReading, Reading};
 
-/// The one sentence to remember.
+/// The main finding in one sentence.
 pub(crate) fn sentence(reading: &Reading) -> String {
     if !reading.shows_runs() {
         let matrices = reading.page.matrices.iter().map(commuting);
@@ -17,7 +17,7 @@ pub(crate) fn sentence(reading: &Reading) -> String {
         let shared = shared.map(|shared| format!("{}: {}", shared.name, shared.total().sentence()));
         return matrices.chain(shared).collect::<Vec<String>>().join("; ");
     }
-    if reading.curves().all(|(_, curve)| curve.curve.points().is_empty()) {
+    if reading.curves().all(|(_, curve)| curve.measured.points().is_empty()) {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();
         return match off_chart {
             0 => "Nothing was measured".to_owned(),
@@ -42,7 +42,7 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
     let farthest = |verdict| {
         let away = |by: &Comparison| by.ratio.map_or(0.0, |ratio| ratio.ratio.ln().abs());
         of(verdict).max_by(|a, b| away(a.3).total_cmp(&away(b.3))).map(|(case, curve, n, by)| {
-            let place = curve.curve.mode().tasks(*n);
+            let place = curve.measured.mode.tasks(*n);
             let by = by.ratio.map_or("by an unknown ratio".to_owned(), |ratio| change(ratio.ratio));
             format!("{by} ({}, {place})", case.name)
         })
@@ -79,7 +79,7 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
 
 /// How the testcases of the runs scale.
 fn scaling(reading: &Reading) -> String {
-    let of = |curve: &CurveReading| curve.last_efficiency().unwrap_or(f64::INFINITY);
+    let of = |curve: &CurveReading| curve.measured.last_efficiency().unwrap_or(f64::INFINITY);
     let worst = reading
         .curves()
         .filter(|(_, curve)| curve.verdict < Verdict::Unknown)
@@ -109,10 +109,12 @@ fn scaling(reading: &Reading) -> String {
 
 fn one(case: &CaseReading, curve: &CurveReading) -> String {
     let name = &case.name;
-    let mode = curve.curve.mode();
-    let (Some(last), Some(peak)) = (curve.last(), curve.peak()) else { return name.clone() };
-    // Only what loses throughput needs no efficiency to say so.
-    let efficiency = curve.last_efficiency().unwrap_or_default();
+    let mode = curve.measured.mode;
+    let (Some(last), Some(peak)) = (curve.measured.last(), curve.measured.peak()) else {
+        return name.clone();
+    };
+    // Unknown only for a loss of throughput, whose sentence does not contain it.
+    let efficiency = curve.measured.last_efficiency().unwrap_or_default();
     let most = mode.tasks(last.tasks);
     match (curve.verdict, curve.knee) {
         (Verdict::Retrograde, _) => format!(
@@ -156,22 +158,22 @@ fn commuting(matrix: &Matrix) -> String {
     }
 }
 
-/// Without a verdict on any curve.
+/// The title if no curve has a verdict.
 fn no_verdict(reading: &Reading) -> String {
     let measured = reading
         .cases
         .iter()
-        .filter(|case| case.curves.iter().any(|curve| !curve.curve.points().is_empty()))
+        .filter(|case| case.curves.iter().any(|curve| !curve.measured.points().is_empty()))
         .count();
     let counts: std::collections::BTreeSet<u32> =
-        reading.curves().flat_map(|(_, c)| c.curve.points().iter().map(|p| p.tasks)).collect();
+        reading.curves().flat_map(|(_, c)| c.measured.points().iter().map(|p| p.tasks)).collect();
     let what = plural(measured, "testcase");
     if reading.curves().any(|(_, curve)| curve.verdict == Verdict::Unknown) {
         return format!("{what} measured without a point at 1 task: no efficiency, no knee");
     }
     match counts.first() {
         Some(n) if counts.len() == 1 => {
-            format!("{what} measured at {}: no curve", plural(*n as usize, "task"))
+            format!("{what} measured at {}: no curve", tasks(*n))
         }
         _ => format!("{what} measured, each at one task count: no curve"),
     }
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_curve_the_title_says_where_it_bends() {
+    fn the_title_of_one_curve_names_its_knee_or_peak() {
         assert_eq!(
             title(&page(&[&[(1, 10.0), (2, 20.0), (4, 15.0)]])),
             "a peaks at 2 threads, then loses 25% of its throughput"
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_curves_it_counts_and_names_the_worst() {
+    fn the_title_of_many_curves_counts_them_and_names_the_worst() {
         let good: &[_] = &[(1, 10.0), (2, 19.0)];
         let bad: &[_] = &[(1, 10.0), (2, 5.0)];
         assert_eq!(
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_curve_it_claims_none() {
+    fn without_a_curve_the_title_does_not_claim_one() {
         assert_eq!(title(&page(&[&[(2, 10.0)]])), "1 testcase measured at 2 tasks: no curve");
         assert_eq!(title(&page(&[&[]])), "Nothing was measured");
         assert_eq!(title(&Page::default()), "Nothing was measured");
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_point_at_one_task_it_claims_no_scaling() {
+    fn without_a_point_at_one_task_the_title_does_not_claim_scaling() {
         assert_eq!(
             title(&page(&[&[(2, 10.0), (4, 20.0)]])),
             "1 testcase measured without a point at 1 task: no efficiency, no knee"
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn of_matrices_alone_it_counts_what_always_and_what_never_commutes() {
+    fn the_title_of_matrices_counts_pairs_that_always_or_never_commute() {
         use crate::matrix::{Matrix, Pair};
         let page = |shares: &[(u32, u32)]| {
             let pairs = shares.iter().enumerate().map(|(nr, &(commuting, situations))| Pair {
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_runs_it_says_what_changed() {
+    fn the_title_of_two_runs_states_what_changed() {
         assert_eq!(
             title(&compared(Verdict::Slower, 0.88)),
             "new is slower than base at 1 of 1 point, at worst −12.0% (a, 2 threads); none is faster"

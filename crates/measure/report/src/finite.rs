@@ -1,6 +1,6 @@
-//! Input made sound. A record is made by others and may hold anything; a point whose numbers
-//! are not all finite becomes a gap with a reason, so that no chart draws it and none hides it, and
-//! what else is no number is replaced by words that say so.
+//! Checks the numbers of a page. A point with an infinite, negative or NaN value becomes a gap with
+//! a reason, so that charts mark it instead of drawing or hiding it. A fit with such a value is
+//! replaced by a reason.
 
 use knee_results::Point;
 use knee_stats::usl::{Estimate, Fit};
@@ -9,7 +9,7 @@ use crate::model::{Curve, Missing, Page};
 
 const REASON: &str = "the record holds a value for it that is not a number";
 
-/// `page` with points sorted by tasks and all its numbers finite.
+/// `page` with information about all its testcases, finite rates, and gaps in order.
 pub(crate) fn with_marked_gaps(page: &Page) -> Page {
     let mut page = page.clone();
     for curve in &mut page.curves {
@@ -21,22 +21,12 @@ pub(crate) fn with_marked_gaps(page: &Page) -> Page {
 
 fn clean(curve: &mut Curve) {
     let measured = &curve.measured;
-    let (mut points, broken): (Vec<_>, Vec<_>) =
+    let (points, broken): (Vec<_>, Vec<_>) =
         measured.clone().into_points().into_iter().partition(is_finite);
     curve
         .missing
         .extend(broken.iter().map(|p| Missing { tasks: p.tasks, reason: REASON.to_owned() }));
-    for point in &mut points {
-        // A table says "not known" of these.
-        point.cpu = point.cpu.filter(|c| [c.user, c.system, c.idle].iter().all(|x| x.is_finite()));
-        point.per_task = point
-            .per_task
-            .filter(|t| [t.min, t.max, t.fairness].iter().all(|x| x.is_finite() && *x >= 0.0));
-    }
-    points.dedup_by_key(|point| point.tasks);
-    curve.missing.retain(|gap| points.binary_search_by_key(&gap.tasks, |p| p.tasks).is_err());
     curve.missing.sort_by_key(|gap| gap.tasks);
-    curve.missing.dedup_by_key(|gap| gap.tasks);
     curve.measured = knee_results::Curve::new(measured.case.clone(), measured.mode, points);
     if curve.fit.as_ref().is_ok_and(|fit| !fit_is_finite(fit)) {
         curve.fit = Err("a coefficient is not a number".to_owned());
@@ -48,7 +38,7 @@ fn is_finite(point: &Point) -> bool {
     point.tasks > 0 && numbers.iter().chain(&point.rounds).all(|x| x.is_finite() && *x >= 0.0)
 }
 
-/// An interval may be infinite, which says that nothing bounds it; only no number is none.
+/// The ends of an interval may be infinite, because an estimate can be unbounded, but not NaN.
 fn fit_is_finite(fit: &Fit) -> bool {
     let sound = |e: &Estimate| {
         e.value.is_finite() && e.interval.is_none_or(|(low, high)| !low.is_nan() && !high.is_nan())
@@ -84,7 +74,7 @@ mod tests {
     #[test]
     fn a_point_that_is_not_a_number_becomes_a_gap_with_a_reason() {
         let curve = cleaned(curve(vec![Point { rate: f64::NAN, ..point(2) }, point(1)]));
-        assert_eq!(curve.points().len(), 1);
+        assert_eq!(curve.measured.points().len(), 1);
         assert_eq!(curve.missing, [Missing { tasks: 2, reason: REASON.to_owned() }]);
     }
 
@@ -99,13 +89,5 @@ mod tests {
         curve.fit = Ok(fit);
         clean(&mut curve);
         assert_eq!(curve.fit, Err("a coefficient is not a number".to_owned()));
-    }
-
-    #[test]
-    fn a_point_that_failed_in_a_later_round_is_not_a_gap() {
-        let gap = |tasks| Missing { tasks, reason: "boom".to_owned() };
-        let missing = vec![gap(4), gap(1)];
-        let curve = cleaned(Curve { missing, ..curve(vec![point(1)]) });
-        assert_eq!(curve.missing, [gap(4)]);
     }
 }

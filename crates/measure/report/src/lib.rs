@@ -1,23 +1,24 @@
 //! One self-contained HTML page about runs: how every testcase scales, where it stops scaling, and
-//! what changed between two runs. It also shows when the operations of an interface commute, and what
-//! commuting operations share in a kernel.
+//! what changed between two runs. It also shows when the operations of an interface commute, and
+//! what commuting operations share in a kernel.
 //!
 //! A [`Page`] holds the numbers, and [`render`] turns it into text. This crate reads and writes no
-//! files, and equal input gives equal bytes. The page needs no network and no server. All charts and
-//! tables are readable without JavaScript. The exception is a page with thousands of points, which
-//! compresses its testcases: without JavaScript, only the overview and the first testcase are readable.
+//! files, and equal input gives equal bytes. The page needs no network and no server. All charts
+//! and tables are readable without JavaScript. The exception is a page with thousands of points,
+//! which compresses its testcases: without JavaScript, only the overview and the first testcase are
+//! readable.
 //!
 //! ```text
-//! model    what is shown: plain data, filled by the caller
+//! model    the contents of a page: plain data, filled by the caller
 //! matrix   when operations commute: data and document
 //! shared   what commuting calls share in a kernel
-//! drawing  the matrix of that as a drawing of its own
-//! finite   numbers that are none become marked gaps
-//! reading  what the numbers say: efficiency, verdicts, order
+//! drawing  the matrix of shared lines as a separate drawing
+//! finite   values that are not numbers become marked gaps
+//! reading  results derived from the numbers: efficiency, verdicts, order
 //! finding  the title: the one sentence to remember
 //! chart    SVG: scales, axes, and one file per kind of chart
 //! page     HTML: head, overview, testcases, when operations commute, machine and method
-//! embed    the same numbers once more as JSON, for scripts and downloads
+//! embed    the same numbers as JSON, for scripts and downloads
 //! ```
 //!
 //! ```
@@ -54,13 +55,13 @@ pub use matrix::{Differing, Matrix, MatrixError, MatrixOperation, Pair};
 pub use model::{Curve, Growth, KNEE_EFFICIENCY, Missing, Page, Profile, Run, Waits};
 pub use shared::{Shared, SharedLine, SharedSide, SharedVerdict};
 
-/// The page as HTML. Panics if a curve is of a run that is not on the page.
+/// The page as HTML. Panics if the run of a curve is not on the page.
 pub fn render(page: &Page) -> String {
     let page = finite::with_marked_gaps(page);
     page::html(&reading::Reading::of(&page))
 }
 
-/// The title of the page: the one sentence to remember.
+/// The title of the page, which summarises its results in a sentence.
 pub fn finding(page: &Page) -> String {
     let page = finite::with_marked_gaps(page);
     finding::sentence(&reading::Reading::of(&page))

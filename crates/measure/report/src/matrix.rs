@@ -1,5 +1,5 @@
-//! When the operations of an interface commute, pair by pair: what a page shows of it, and the
-//! document that `knee commute matrix --json` writes.
+//! When the operations of an interface commute, pair by pair: data for a page, and the document
+//! that `knee commute matrix --json` writes.
 //!
 //! ```json
 //! {
@@ -25,8 +25,8 @@
 //! }
 //! ```
 //!
-//! Conditions are lists of formulas that hold together; an empty one always holds. The calls of a
-//! pair are `a` and `b` in them, in the order of `operations`.
+//! A condition is a list of formulas that must all hold; an empty list always holds. In formulas,
+//! `a` and `b` are the calls of a pair, in the order of `operations`.
 
 use std::collections::BTreeSet;
 
@@ -34,9 +34,9 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the document.
 const SCHEMA: u64 = 1;
-/// What tells the document from others.
+/// The kind of the document.
 const KIND: &str = "commute matrix";
-/// How to get one.
+/// How to write a document.
 const MAKE: &str = "`knee commute matrix --json > FILE` writes a matrix";
 
 /// When the operations of an interface commute.
@@ -46,75 +46,75 @@ pub struct Matrix {
     pub knee_version: String,
     /// Name of the interface.
     pub interface: String,
-    /// What the interface is.
+    /// Description of the interface.
     pub about: String,
-    /// In the order in which they are shown.
+    /// The operations in display order.
     pub operations: Vec<MatrixOperation>,
-    /// Each pair at most once, also of an operation with itself.
+    /// The pairs, each at most once, including pairs of an operation with itself.
     pub pairs: Vec<Pair>,
 }
 
 /// An operation of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatrixOperation {
-    /// What it is called.
+    /// Name of the operation.
     pub name: String,
-    /// Its arguments, and what it does that matters here.
+    /// Its arguments and its effects.
     pub about: String,
 }
 
 /// When two operations commute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
-    /// Their names: of call a and of call b.
+    /// The operations of call a and call b.
     pub operations: [String; 2],
-    /// How many classes of initial states and arguments the model tells apart.
+    /// Number of situations: classes of initial states and arguments that the model distinguishes.
     pub situations: u32,
-    /// In how many of these they commute.
+    /// Number of situations in which they commute.
     pub commuting: u32,
-    /// Whether there are more situations than were looked at.
+    /// Whether there are more situations than were explored.
     pub cut: bool,
-    /// How many situations were given up, as the model asks too much there.
+    /// Number of situations that were abandoned because the model asks too many questions.
     pub given_up: u32,
-    /// They commute where all formulas of any of these hold.
+    /// The operations commute if all formulas of any of these lists hold.
     pub commute_if_any_of: Vec<Vec<String>>,
-    /// Why they do not elsewhere; the most frequent reason first.
+    /// Why they do not commute otherwise; the most frequent reason first.
     pub differ: Vec<Differing>,
 }
 
 /// Why two operations do not commute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Differing {
-    /// What tells the orders apart.
+    /// The observation that distinguishes the two orders.
     pub because: String,
-    /// In how many situations it does.
+    /// Number of situations with this observation.
     pub situations: u32,
-    /// Formulas that make them differ in one of these; none: always.
+    /// Formulas that describe one of these situations. If empty, the orders always differ.
     pub all_of: Vec<String>,
 }
 
-/// Why a text is no matrix.
+/// Why a text is not a matrix.
 #[derive(Debug, thiserror::Error)]
 pub enum MatrixError {
-    /// It is no JSON, or is cut off.
+    /// It is not JSON, or is truncated.
     #[error("it looks like JSON but is invalid: {0}; {MAKE}")]
     NotJson(serde_json::Error),
-    /// It is something else.
+    /// It is another document.
     #[error("it is JSON, but not a matrix of commuting operations: {MAKE}")]
     OtherKind,
-    /// It was written by another version of knee.
+    /// It has the schema of another version of knee.
     #[error(
         "it has schema {found}, but this knee reads {SCHEMA}; regenerate it with this knee \
          ({MAKE}), or read it with the knee that wrote it"
     )]
     Schema {
-        /// What it says.
+        /// The schema of the document.
         found: String,
     },
-    /// Something in it is missing or of another type.
+    /// A field is missing or has the wrong type.
     #[error("{0}; {MAKE}")]
     Malformed(serde_json::Error),
-    /// What it says cannot be.
+    /// It contradicts itself.
     #[error("{0}; {MAKE}")]
     Impossible(String),
 }
@@ -128,7 +128,7 @@ struct Document<'m> {
 }
 
 impl Matrix {
-    /// The document, with its lines indented.
+    /// The document as indented JSON.
     pub fn to_json(&self) -> String {
         let document = Document { schema: SCHEMA, kind: KIND, matrix: self };
         serde_json::to_string_pretty(&document).expect("plain data has no keys that are not text")
@@ -138,7 +138,7 @@ impl Matrix {
     /// Reads a document.
     ///
     /// # Errors
-    /// If it is none of this schema, or says what cannot be.
+    /// If it does not have this schema, or contradicts itself.
     pub fn from_json(text: &str) -> Result<Self, MatrixError> {
         let document: serde_json::Value =
             serde_json::from_str(text).map_err(MatrixError::NotJson)?;
@@ -148,13 +148,13 @@ impl Matrix {
         if document["schema"] != SCHEMA {
             return Err(MatrixError::Schema { found: document["schema"].to_string() });
         }
-        // Once more from the text: its errors name line and column.
+        // Parsed from the text again, because its errors name line and column.
         let matrix: Self = serde_json::from_str(text).map_err(MatrixError::Malformed)?;
         matrix.check().map_err(MatrixError::Impossible)?;
         Ok(matrix)
     }
 
-    /// Says what cannot be.
+    /// Returns the first contradiction as an error.
     fn check(&self) -> Result<(), String> {
         let mut names = BTreeSet::new();
         for MatrixOperation { name, .. } in &self.operations {
@@ -181,7 +181,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// The pair of two operations by number, whichever comes first in it.
+    /// The pair of two operations, given by index in any order.
     pub(crate) fn pair(&self, i: usize, j: usize) -> Option<&Pair> {
         let (one, other) = (&self.operations[i].name, &self.operations[j].name);
         self.pairs.iter().find(|pair| {
@@ -192,8 +192,8 @@ impl Matrix {
 }
 
 impl Pair {
-    /// The share of situations that commute, in whole per cent, and 0 or 100 only if it is exactly
-    /// that; `None` of no situations.
+    /// The share of situations that commute, in whole per cent. It is 0 or 100 only if that is
+    /// exact. `None` without situations.
     pub fn percent(&self) -> Option<u8> {
         let share = 100.0 * f64::from(self.commuting) / f64::from(self.situations);
         match (self.commuting, self.situations) {
@@ -237,13 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_matrix_is_read_back() {
         let written = matrix(vec![pair("get", "get", 1, 1), pair("get", "put", 1, 3)]);
         assert_eq!(Matrix::from_json(&written.to_json()).unwrap(), written);
     }
 
     #[test]
-    fn only_what_is_all_or_nothing_is_rounded_to_it() {
+    fn only_exact_shares_are_0_or_100_percent() {
         let percent = |commuting, situations| pair("get", "put", commuting, situations).percent();
         assert_eq!([percent(0, 3), percent(3, 3), percent(0, 0)], [Some(0), Some(100), None]);
         assert_eq!([percent(1, 1000), percent(999, 1000)], [Some(1), Some(99)]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_a_matrix_is_refused_with_what_to_do() {
+    fn a_file_that_is_not_a_matrix_is_refused_with_advice() {
         let refusal = |text: &str| Matrix::from_json(text).unwrap_err().to_string();
         let good = matrix(vec![pair("get", "put", 1, 3)]).to_json();
         let spoilt = |from: &str, to: &str| refusal(&good.replacen(from, to, 1));

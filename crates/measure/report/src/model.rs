@@ -1,42 +1,43 @@
-//! What a page shows. Plain data: the caller fills it from records, and the page embeds it as
+//! The contents of a page. Plain data: the caller fills it from records, and the page embeds it as
 //! JSON for downloads.
 
 use std::collections::BTreeMap;
 
-use knee_results::{CaseId, CaseInfo, Mode, Point, PointId};
+use knee_results::{CaseId, CaseInfo, Mode, PointId};
 use knee_stats::{Comparison, usl};
 use serde::Serialize;
 
 use crate::matrix::Matrix;
 use crate::shared::Shared;
 
-/// Efficiency below which a curve has reached its knee, unless the caller says otherwise.
+/// Default efficiency below which a curve has reached its knee.
 pub const KNEE_EFFICIENCY: f64 = 0.8;
 
 /// Everything on a page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
-    /// The runs. The first is the one that further ones are compared with.
+    /// The runs. Further runs are compared with the first.
     pub runs: Vec<Run>,
     /// The testcases.
     pub cases: BTreeMap<CaseId, CaseInfo>,
     /// The curves, at most one per run of [`Page::runs`], testcase and mode, in any order.
     pub curves: Vec<Curve>,
-    /// When operations commute, an interface each. A page of these alone says nothing of runs.
+    /// When operations commute, one matrix per interface. Without runs, a page shows only these and
+    /// [`Page::shared`].
     pub matrices: Vec<Matrix>,
-    /// What commuting calls share, a check each; they too may be all that there is.
+    /// What commuting calls share, one per check.
     pub shared: Vec<Shared>,
     /// Where the cycles of some points go.
     pub profiles: Vec<Profile>,
-    /// What iterations take more of with more tasks, at most one per testcase and mode.
+    /// Costs per iteration that grow with tasks, at most one per testcase and mode.
     pub growths: Vec<Growth>,
     /// Where tasks wait for locks.
     pub waits: Vec<Waits>,
     /// Efficiency (0 to 1) below which the knee is reached.
     pub knee_efficiency: f64,
-    /// The smallest relative difference that matters (0.02 is 2%), if comparisons had one.
+    /// The smallest relative difference that matters (0.02 is 2%), if comparisons use one.
     pub threshold: Option<f64>,
-    /// How comparisons were made, in a sentence for the section on method.
+    /// A description of the method of comparison, for the section on method.
     pub comparison_method: String,
 }
 
@@ -58,7 +59,7 @@ impl Default for Page {
     }
 }
 
-/// A run: where its numbers come from. Empty texts are left out of the page.
+/// The origin of the numbers of a run. The page omits empty texts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Run {
     /// A short name, unique on the page, such as the name of its directory.
@@ -67,30 +68,29 @@ pub struct Run {
     pub hostname: String,
     /// Kernel name and release.
     pub kernel: String,
-    /// Model of the CPUs, and how many.
+    /// Model and number of the CPUs.
     pub cpu: String,
-    /// What the machine is a guest of, or that it is none.
+    /// The hypervisor, or `none`.
     pub virtualisation: String,
-    /// When it started, RFC 3339 in UTC.
+    /// Start time, RFC 3339 in UTC.
     pub started_at: String,
     /// Rounds, samples and interval, such as `5 rounds × 3 samples × 1 s`.
     pub plan: String,
-    /// Which CPUs come first.
+    /// The order in which tasks are placed on CPUs.
     pub placement: String,
-    /// Seed of all that was random.
+    /// Seed of the random numbers of the run.
     pub seed: Option<u64>,
-    /// The command line, a word each.
+    /// The words of the command line.
     pub command_line: Vec<String>,
-    /// Version of knee that measured.
+    /// Version of knee that measured the run.
     pub knee_version: String,
-    /// Whatever else is known of the machine: name and value, in the order to show.
+    /// Further facts about the machine: name and value, in display order.
     pub facts: Vec<(String, String)>,
-    /// What makes its numbers doubtful, a sentence each.
+    /// Reasons to doubt the numbers, one sentence each.
     pub warnings: Vec<String>,
-    /// What could not be measured, a sentence each that names the point.
+    /// Points that could not be measured, one sentence each.
     pub failures: Vec<String>,
-    /// What was measured and has no place on a chart, as its task count is not known: a
-    /// sentence each.
+    /// Results that are not on any chart because their task count is unknown, one sentence each.
     pub off_chart: Vec<String>,
 }
 
@@ -99,10 +99,10 @@ pub struct Run {
 pub struct Profile {
     /// The point.
     pub point: PointId,
-    /// What was sampled, in a line.
+    /// A description of the samples, in one line.
     pub summary: String,
-    /// The flame graph: an SVG of ours, whose names are escaped, with [`Profile::style`] and
-    /// [`Profile::script`] in it.
+    /// The flame graph: an SVG from knee, with escaped names, that contains [`Profile::style`] and
+    /// [`Profile::script`].
     pub flame: String,
     /// The content of its style element.
     pub style: &'static str,
@@ -110,7 +110,7 @@ pub struct Profile {
     pub script: &'static str,
 }
 
-/// What an iteration takes more of with more tasks.
+/// Costs per iteration that grow with tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Growth {
     /// The testcase.
@@ -135,18 +135,19 @@ pub struct Waits {
 pub struct Curve {
     /// Index into [`Page::runs`].
     pub run: usize,
-    /// What was measured.
+    /// The measured points. Rates of single tasks and shares of CPU time must be finite.
     pub measured: knee_results::Curve,
-    /// What was asked for and could not be measured.
+    /// The requested task counts without a point.
     pub missing: Vec<Missing>,
-    /// Against the first run, by task count, if this is a further one and both have the point.
+    /// For a further run, the comparisons with the first run, by task count, of points that both
+    /// have.
     pub changes: BTreeMap<u32, Comparison>,
-    /// The Universal Scalability Law, or why it is not fitted.
+    /// The fit of the Universal Scalability Law, or why there is none.
     pub fit: Result<usl::Fit, String>,
 }
 
 impl Curve {
-    /// A curve without gaps, changes and a fit.
+    /// A curve without gaps, changes or a fit.
     pub fn new(run: usize, measured: knee_results::Curve) -> Self {
         Self {
             run,
@@ -157,22 +158,18 @@ impl Curve {
         }
     }
 
-    /// Processes or threads.
-    pub fn mode(&self) -> Mode {
-        self.measured.mode
-    }
-
-    /// What was measured, fewest tasks first.
-    pub fn points(&self) -> &[Point] {
-        self.measured.points()
+    /// The measured task counts, then the missing ones.
+    pub(crate) fn task_counts(&self) -> impl Iterator<Item = u32> {
+        let measured = self.measured.points().iter().map(|point| point.tasks);
+        measured.chain(self.missing.iter().map(|gap| gap.tasks))
     }
 }
 
-/// A point that has no result.
+/// A point without a result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Missing {
     /// Task count.
     pub tasks: u32,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }

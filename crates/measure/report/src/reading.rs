@@ -1,4 +1,4 @@
-//! What the numbers say: efficiencies, a verdict per curve, the order of the page.
+//! Results derived from the numbers of a page: efficiencies, a verdict per curve, the order.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use knee_stats as stats;
 
 use crate::model::{Curve, Page, Run};
 
-/// A page with all that follows from its numbers.
+/// A page with the results derived from its numbers.
 pub(crate) struct Reading<'p> {
     pub(crate) page: &'p Page,
-    /// Those that scale worst first; those without a curve last.
+    /// The testcases, the one that scales worst first; those without a curve last.
     pub(crate) cases: Vec<CaseReading<'p>>,
 }
 
@@ -24,68 +24,53 @@ pub(crate) struct CaseReading<'p> {
     pub(crate) curves: Vec<CurveReading<'p>>,
 }
 
-/// A curve with what follows from it.
+/// A curve with the results derived from it.
 pub(crate) struct CurveReading<'p> {
     pub(crate) curve: &'p Curve,
+    pub(crate) measured: &'p knee_results::Curve,
     pub(crate) run: &'p Run,
     pub(crate) knee: Option<u32>,
     pub(crate) verdict: Verdict,
-    /// How many points each verdict has against the first run.
+    /// Point counts by verdict of the comparison with the first run.
     pub(crate) changes: BTreeMap<stats::Verdict, usize>,
 }
 
-/// How a verdict is written and drawn: one on a curve, or one on a change.
-pub(crate) trait Shown: Copy {
+/// The texts and the symbol for a verdict.
+pub(crate) struct Label {
     /// Its class in the style sheet.
-    fn class(self) -> &'static str;
-    fn words(self) -> &'static str;
-    fn shape(self) -> &'static str;
+    pub(crate) class: &'static str,
+    pub(crate) shape: &'static str,
+    pub(crate) words: &'static str,
 }
 
-impl Shown for Verdict {
-    fn class(self) -> &'static str {
-        self.as_str()
-    }
+/// A verdict on a curve or on a change.
+pub(crate) trait Labelled {
+    fn label(self) -> Label;
+}
 
-    fn words(self) -> &'static str {
-        match self {
-            Self::Retrograde => "retrograde",
-            Self::Contended => "contended",
-            Self::Scales => "scales",
-            Self::Unknown => "no point at 1 task",
-            Self::OnePoint => "one task count",
-            Self::Missing => "not measured",
-        }
-    }
-
-    fn shape(self) -> &'static str {
-        match self {
-            Self::Retrograde => "▼",
-            Self::Contended => "◐",
-            Self::Scales => "●",
-            Self::Unknown => "○",
-            Self::OnePoint => "·",
-            Self::Missing => "✕",
-        }
+impl Labelled for Verdict {
+    fn label(self) -> Label {
+        let (shape, words) = match self {
+            Self::Retrograde => ("▼", "retrograde"),
+            Self::Contended => ("◐", "contended"),
+            Self::Scales => ("●", "scales"),
+            Self::Unknown => ("○", "no point at 1 task"),
+            Self::OnePoint => ("·", "one task count"),
+            Self::Missing => ("✕", "not measured"),
+        };
+        Label { class: self.as_str(), shape, words }
     }
 }
 
-impl Shown for stats::Verdict {
-    fn class(self) -> &'static str {
-        self.as_str()
-    }
-
-    fn words(self) -> &'static str {
-        self.as_str()
-    }
-
-    fn shape(self) -> &'static str {
-        match self {
+impl Labelled for stats::Verdict {
+    fn label(self) -> Label {
+        let shape = match self {
             Self::Slower => "▽",
             Self::Faster => "△",
             Self::Inconclusive => "?",
             Self::Same => "=",
-        }
+        };
+        Label { class: self.as_str(), shape, words: self.as_str() }
     }
 }
 
@@ -102,7 +87,7 @@ impl<'p> Reading<'p> {
             .iter()
             .map(|(id, info)| {
                 let mut curves = curves.remove(id).unwrap_or_default();
-                curves.sort_by_key(|reading| (reading.curve.mode(), reading.curve.run));
+                curves.sort_by_key(|reading| (reading.measured.mode, reading.curve.run));
                 CaseReading { id, name: id.to_string(), info, curves }
             })
             .collect();
@@ -117,12 +102,12 @@ impl<'p> Reading<'p> {
         self.cases.iter().flat_map(|case| case.curves.iter().map(move |curve| (case, curve)))
     }
 
-    /// Whether the page says something of runs: also that there are none, if it says nothing else.
+    /// Whether the page has sections about runs. A page without any contents has them too.
     pub(crate) fn shows_runs(&self) -> bool {
         !self.page.runs.is_empty() || (self.page.matrices.is_empty() && self.page.shared.is_empty())
     }
 
-    /// Whether there are runs to compare with the first.
+    /// Whether there are further runs to compare with the first.
     pub(crate) fn compares(&self) -> bool {
         self.page.runs.len() > 1
     }
@@ -134,16 +119,17 @@ impl<'p> CaseReading<'p> {
         self.info.family.map_or("unknown", Family::as_str)
     }
 
-    /// The least efficiency that a curve has at its most tasks.
+    /// The lowest efficiency of a curve at its highest task count.
     pub(crate) fn worst_efficiency(&self) -> Option<f64> {
-        self.curves.iter().filter_map(CurveReading::last_efficiency).reduce(f64::min)
+        let last = self.curves.iter().filter_map(|reading| reading.measured.last_efficiency());
+        last.reduce(f64::min)
     }
 
-    /// The modes that were asked for.
+    /// The requested modes with their curves.
     pub(crate) fn modes(&self) -> impl Iterator<Item = (Mode, &[CurveReading<'p>])> {
         self.curves
-            .chunk_by(|a, b| a.curve.mode() == b.curve.mode())
-            .map(|c| (c[0].curve.mode(), c))
+            .chunk_by(|a, b| a.measured.mode == b.measured.mode)
+            .map(|c| (c[0].measured.mode, c))
     }
 
     /// The greatest rate of any mode.
@@ -151,88 +137,64 @@ impl<'p> CaseReading<'p> {
         max_rate(&self.curves)
     }
 
-    /// Whether some curve has more than one task count, measured or missing.
+    /// Whether some curve has points at more than one task count.
     pub(crate) fn is_curve(&self) -> bool {
-        self.curves.iter().any(|reading| reading.curve.points().len() > 1)
+        self.curves.iter().any(|reading| reading.measured.points().len() > 1)
     }
 
-    /// Fewest and most tasks that were asked for.
+    /// The lowest and the highest requested task count.
     pub(crate) fn tasks_range(&self) -> Option<(u32, u32)> {
         range(self.curves.iter().map(|reading| reading.curve))
     }
 }
 
-/// The greatest number that a chart of the throughput of `curves` must show.
+/// The greatest rate on a throughput chart of `curves`.
 pub(crate) fn max_rate(curves: &[CurveReading]) -> f64 {
-    let points = curves.iter().flat_map(|reading| reading.curve.points());
+    let points = curves.iter().flat_map(|reading| reading.measured.points());
     points.flat_map(|p| p.rounds.iter().copied().chain([p.high, p.rate])).fold(0.0, f64::max)
 }
 
-/// Fewest and most tasks of `curves`, measured or missing.
+/// The counts of each verdict.
+pub(crate) fn tally<V: Ord>(verdicts: impl Iterator<Item = V>) -> BTreeMap<V, usize> {
+    let mut counts = BTreeMap::new();
+    for verdict in verdicts {
+        *counts.entry(verdict).or_default() += 1;
+    }
+    counts
+}
+
+/// The lowest and the highest task count of `curves`, measured or missing.
 pub(crate) fn range<'p>(curves: impl Iterator<Item = &'p Curve>) -> Option<(u32, u32)> {
-    curves
-        .flat_map(|curve| {
-            let measured = curve.points().iter().map(|point| point.tasks);
-            measured.chain(curve.missing.iter().map(|gap| gap.tasks))
-        })
-        .fold(None, |range, n| {
-            let (low, high) = range.unwrap_or((n, n));
-            Some((low.min(n), high.max(n)))
-        })
+    curves.flat_map(Curve::task_counts).fold(None, |range, n| {
+        let (low, high) = range.unwrap_or((n, n));
+        Some((low.min(n), high.max(n)))
+    })
 }
 
 impl<'p> CurveReading<'p> {
     fn of(page: &'p Page, curve: &'p Curve) -> Self {
-        let mut changes = BTreeMap::new();
-        for change in curve.changes.values() {
-            *changes.entry(change.verdict).or_insert(0) += 1;
-        }
         let knee = page.knee_efficiency;
         Self {
             curve,
+            measured: &curve.measured,
             run: &page.runs[curve.run],
             knee: curve.measured.knee(knee).tasks(),
             verdict: curve.measured.verdict(knee),
-            changes,
+            changes: tally(curve.changes.values().map(|change| change.verdict)),
         }
     }
 
     /// The efficiency of a point, if the curve has a point at one task.
     pub(crate) fn efficiency(&self, point: &Point) -> Option<f64> {
-        Some(self.curve.measured.scaling(point)?.efficiency)
+        Some(self.measured.scaling(point)?.efficiency)
     }
 
-    /// Efficiency at the most tasks, if there is more than one task count.
-    pub(crate) fn last_efficiency(&self) -> Option<f64> {
-        self.curve.measured.last_efficiency()
-    }
-
-    /// The most tasks that were measured.
-    pub(crate) fn last(&self) -> Option<&'p Point> {
-        self.curve.measured.last()
-    }
-
-    /// The point of greatest throughput.
-    pub(crate) fn peak(&self) -> Option<&'p Point> {
-        self.curve.measured.peak()
-    }
-
-    /// Points in order, measured ones between gaps together: a line is never drawn over a gap.
-    pub(crate) fn unbroken(&self) -> Vec<Vec<&'p Point>> {
-        let mut pieces: Vec<Vec<&'p Point>> = vec![Vec::new()];
-        let mut gaps = self.curve.missing.iter().peekable();
-        for point in self.curve.points() {
-            while gaps.next_if(|gap| gap.tasks < point.tasks).is_some() {
-                if pieces.last().is_some_and(|piece| !piece.is_empty()) {
-                    pieces.push(Vec::new());
-                }
-            }
-            if let Some(piece) = pieces.last_mut() {
-                piece.push(point);
-            }
-        }
-        pieces.retain(|piece| !piece.is_empty());
-        pieces
+    /// The points, split at gaps, so that no line is drawn across a gap.
+    pub(crate) fn unbroken(&self) -> impl Iterator<Item = &'p [Point]> {
+        let gaps = &self.curve.missing;
+        self.measured.points().chunk_by(|point, next| {
+            !gaps.iter().any(|gap| (point.tasks..next.tasks).contains(&gap.tasks))
+        })
     }
 }
 
@@ -251,7 +213,7 @@ mod tests {
         curve.missing = vec![Missing { tasks: 4, reason: "boom".to_owned() }];
         let page = Page { runs: vec![Run::default()], curves: vec![curve], ..Page::default() };
         let reading = CurveReading::of(&page, &page.curves[0]);
-        let pieces: Vec<usize> = reading.unbroken().iter().map(Vec::len).collect();
+        let pieces: Vec<usize> = reading.unbroken().map(<[Point]>::len).collect();
         assert_eq!(pieces, [2, 1]);
     }
 }

@@ -1,38 +1,38 @@
-//! What calls that commute share in a kernel: what a page and a drawing show of a check.
+//! What calls that commute share in a kernel: the results of a check, for a page and a drawing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use indexmap::IndexSet;
 use serde::Serialize;
 
-/// What a check has found. It is filled test by test; what many tests share is kept once.
+/// The results of a check. Tests are added one by one; equal lines are stored once.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Shared {
-    /// What was checked: `Linux 6.1.0-50-cloud-amd64, tmpfs`.
+    /// The checked system, such as `Linux 6.1.0-50-cloud-amd64, tmpfs`.
     pub name: String,
-    /// How and when, a fact each.
+    /// Facts about the check, such as its time and versions.
     pub facts: Vec<String>,
-    /// Operations in the order in which they are shown.
+    /// Operations in display order.
     pub operations: Vec<String>,
-    /// What to fix first, then next, in a sentence each.
+    /// Suggested fixes in order, one sentence each.
     pub fixes: Vec<String>,
-    /// By numbers of operations, the smaller one first.
+    /// Tests by the indices of their operations, the smaller index first.
     pub(crate) pairs: BTreeMap<[usize; 2], Vec<SharedTest>>,
-    /// Each different one, in the order in which they came.
-    pub(crate) lines: Vec<SharedLine>,
-    numbers: HashMap<SharedLine, usize>,
+    /// The distinct lines, in order of appearance.
+    pub(crate) lines: IndexSet<SharedLine>,
 }
 
-/// How a test went, the least said first.
+/// The result of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedVerdict {
     /// Its calls share something in every run.
     Conflict,
-    /// … in some runs.
+    /// Its calls share something in some runs.
     Sometimes,
-    /// It was not observed in peace.
+    /// The observation was disturbed.
     Disturbed,
-    /// It ended the guest.
+    /// It crashed the guest.
     Died,
     /// Its calls share nothing.
     Free,
@@ -44,43 +44,42 @@ pub(crate) struct SharedTest {
     pub(crate) id: String,
     pub(crate) verdict: SharedVerdict,
     pub(crate) note: String,
-    /// Numbers of lines.
+    /// Indices of lines.
     pub(crate) lines: Vec<usize>,
 }
 
 /// A cache line that both calls of a test touch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SharedLine {
-    /// What it is called.
+    /// Name of the line.
     pub name: String,
-    /// Whether both touched the same bytes; otherwise it is false sharing.
+    /// Whether both calls touch the same bytes; if not, it is false sharing.
     pub same_bytes: bool,
-    /// What each call did.
+    /// The accesses of each call.
     pub sides: Vec<SharedSide>,
 }
 
-/// What a call did to a line.
+/// The accesses of a call to a line.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SharedSide {
     /// The number of the call.
     pub call: usize,
-    /// First and last byte of the line that it touched.
+    /// The first and the last byte of the line that the call touches.
     pub bytes: [u32; 2],
-    /// Functions that wrote it.
+    /// Functions that write it.
     pub writers: Vec<String>,
     /// Functions that read it.
     pub readers: Vec<String>,
 }
 
 impl Shared {
-    /// A check of calls of these operations, without tests.
+    /// A check of calls of `operations`, without tests yet.
     pub fn new(name: impl Into<String>, operations: Vec<String>) -> Self {
         Self { name: name.into(), operations, ..Self::default() }
     }
 
-    /// Adds a test of two operations, of which both are in [`Shared::operations`]; whether it was.
-    ///
-    /// `note` is what else there is to say of it.
+    /// Adds a test of two operations, with a further remark in `note`. Returns false, and does not
+    /// add the test, if there are not exactly two, or if one is not in [`Shared::operations`].
     pub fn add(
         &mut self,
         id: &str,
@@ -92,38 +91,26 @@ impl Shared {
         let number = |name: &str| self.operations.iter().position(|known| known == name);
         let &[a, b] = operations else { return false };
         let (Some(a), Some(b)) = (number(a), number(b)) else { return false };
-        let mut numbers: Vec<usize> = lines.into_iter().map(|line| self.number(line)).collect();
+        let mut numbers: Vec<usize> =
+            lines.into_iter().map(|line| self.lines.insert_full(line).0).collect();
         numbers.sort_unstable();
         let test = SharedTest { id: id.to_owned(), verdict, note, lines: numbers };
         self.pairs.entry([a.min(b), a.max(b)]).or_default().push(test);
         true
     }
 
-    fn number(&mut self, line: SharedLine) -> usize {
-        if let Some(number) = self.numbers.get(&line) {
-            return *number;
-        }
-        self.lines.push(line.clone());
-        self.numbers.insert(line, self.lines.len() - 1);
-        self.lines.len() - 1
-    }
-
-    /// Conflict-free tests of two operations by number, and all.
+    /// The counts of the tests of two operations, given by index.
     pub(crate) fn counts(&self, a: usize, b: usize) -> Option<Counts> {
-        self.pairs.get(&[a.min(b), a.max(b)]).map(|tests| Counts::of(tests))
+        self.pairs.get(&[a.min(b), a.max(b)]).map(Counts::of)
     }
 
-    /// Conflict-free tests, and all.
+    /// The counts of all tests.
     pub(crate) fn total(&self) -> Counts {
-        let all = self.pairs.values().map(|tests| Counts::of(tests));
-        all.fold(Counts { free: 0, tests: 0 }, |sum, one| Counts {
-            free: sum.free + one.free,
-            tests: sum.tests + one.tests,
-        })
+        Counts::of(self.pairs.values().flatten())
     }
 }
 
-/// How many tests are conflict-free.
+/// Counts of conflict-free tests and of all tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) free: usize,
@@ -131,17 +118,21 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    fn of(tests: &[SharedTest]) -> Self {
-        let free = tests.iter().filter(|test| test.verdict == SharedVerdict::Free).count();
-        Self { free, tests: tests.len() }
+    fn of<'t>(tests: impl IntoIterator<Item = &'t SharedTest>) -> Self {
+        let mut counts = Self { free: 0, tests: 0 };
+        for test in tests {
+            counts.free += usize::from(test.verdict == SharedVerdict::Free);
+            counts.tests += 1;
+        }
+        counts
     }
 
-    /// How many are not.
+    /// The number of tests that are not conflict-free.
     pub(crate) fn others(self) -> usize {
         self.tests - self.free
     }
 
-    /// The share that is conflict-free, in whole per cent, and 0 or 100 only if it is just that.
+    /// The share of conflict-free tests, in whole per cent. It is 0 or 100 only if that is exact.
     pub(crate) fn percent(self) -> usize {
         match (self.free, self.tests) {
             (0, _) => 0,
@@ -150,7 +141,7 @@ impl Counts {
         }
     }
 
-    /// `2,495 of 4,078 tests are conflict-free (61.2%)`.
+    /// `2495 of 4078 tests are conflict-free (61.2%)`.
     pub(crate) fn sentence(self) -> String {
         let share = match self.percent() {
             all @ (0 | 100) => format!("{all}%"),
@@ -169,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_many_tests_share_is_kept_once_and_pairs_have_no_order() {
+    fn equal_lines_are_stored_once_and_pairs_have_no_order() {
         let mut shared = Shared::new("test", ["open", "close"].map(str::to_owned).to_vec());
         let line = SharedLine { name: "x".to_owned(), same_bytes: true, sides: Vec::new() };
         let mut add = |id: &str, operations: &[&str], verdict, lines: &[&SharedLine]| {
@@ -180,7 +171,7 @@ mod tests {
         assert!(add("open,close/1", &["open", "close"], SharedVerdict::Free, &[]));
         assert!(!add("open/1", &["open"], SharedVerdict::Free, &[]));
         assert!(!add("open,dup/1", &["open", "dup"], SharedVerdict::Free, &[]));
-        assert_eq!(shared.lines, [line]);
+        assert_eq!(shared.lines, IndexSet::from([line]));
         assert_eq!(shared.counts(1, 0), Some(Counts { free: 1, tests: 2 }));
         assert_eq!(shared.counts(0, 0), None);
         assert_eq!(shared.total().sentence(), "1 of 2 tests are conflict-free (50.0%)");

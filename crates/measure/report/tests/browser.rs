@@ -1,5 +1,5 @@
-//! The page in a real browser, if there is one: no error on its console, and a fragment of the
-//! address shows what it names.
+//! The page in a real browser, if one is installed: the console has no errors, and a URL fragment
+//! shows what it names.
 
 mod synthetic;
 
@@ -11,20 +11,20 @@ use knee_report::render;
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// A page in a directory of its own, and the browser to open it.
+/// A page in a temporary directory, and the browser to open it.
 struct Opened {
     dir: tempfile::TempDir,
     browser: &'static str,
 }
 
-/// What the browser made of a page.
+/// The page as the browser shows it.
 struct Shown {
     dom: String,
     log: String,
 }
 
 impl Opened {
-    /// None, said aloud, where no browser is installed.
+    /// `None`, with a message, if no browser is installed.
     fn new(kind: &str) -> Option<Self> {
         let runs = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
         let Some(browser) = BROWSERS.iter().find(runs) else {
@@ -58,7 +58,7 @@ impl Opened {
         self.show_for(2000, fragment)
     }
 
-    /// The page after so many milliseconds of the browser's virtual time.
+    /// The page after `budget` milliseconds of the browser's virtual time.
     fn show_for(&self, budget: u32, fragment: &str) -> Shown {
         let budget = format!("--virtual-time-budget={budget}");
         let shown = self.run(fragment, &[&budget, "--dump-dom"]);
@@ -70,7 +70,7 @@ impl Opened {
 }
 
 impl Shown {
-    /// Names of the testcases whose tiles are shown, in their order.
+    /// Names of the testcases with visible tiles, in order.
     fn tiles(&self) -> Vec<&str> {
         let tags = self.dom.split(r#"<li class="tile" data-case=""#).skip(1);
         tags.filter_map(|rest| {
@@ -81,7 +81,7 @@ impl Shown {
         .collect()
     }
 
-    /// What is shown of the chosen pair of each matrix.
+    /// The visible details of the selected pair of each matrix.
     fn shown_pairs(&self) -> Vec<&str> {
         let regions = self.dom.split(r#"<div class="shown-pair""#).skip(1);
         regions.filter_map(|rest| rest.split("<details").next()).collect()
@@ -93,7 +93,7 @@ impl Shown {
 }
 
 #[test]
-fn every_curve_is_there_after_the_script_ran_and_the_console_is_empty() {
+fn the_script_keeps_every_curve_and_the_console_is_empty() {
     let Some(page) = Opened::new("one") else { return };
     let shown = page.show("");
     assert_eq!(shown.tiles().len(), 14);
@@ -120,7 +120,7 @@ fn the_fragment_filters_by_word_family_mode_and_verdict() {
 }
 
 #[test]
-fn the_fragment_selects_a_testcase_and_a_number_of_tasks() {
+fn the_fragment_selects_a_testcase_and_a_task_count() {
     let Some(page) = Opened::new("two") else { return };
     let shown = page.show("#case=fork1&n=48");
     assert!(shown.dom.contains(r#"<details class="case selected" id="case=fork1""#));
@@ -132,12 +132,12 @@ fn the_fragment_selects_a_testcase_and_a_number_of_tasks() {
 }
 
 #[test]
-fn a_page_of_hundred_testcases_with_256_points_opens() {
+fn a_page_of_a_hundred_testcases_with_256_points_opens() {
     let Some(page) = Opened::new("huge") else { return };
     let shown = page.show("#case=mmap1_3&n=200&mode=threads");
     assert_eq!(shown.tiles().len(), 100);
     assert!(shown.dom.contains("200 threads: "));
-    // The first testcase, and the one that was unpacked: both modes, of which one is shown.
+    // The first testcase and the unpacked one: both modes, one of which is visible.
     assert_eq!(shown.count(r#"<svg class="chart""#), 12);
     assert!(shown.dom.contains(r#"id="case=mmap1_3&amp;mode=processes" hidden"#));
     assert!(!shown.dom.contains(r#"id="case=mmap1_3&amp;mode=threads" hidden"#));
@@ -151,8 +151,8 @@ fn the_table_and_the_download_of_a_packed_testcase_hold_every_point() {
         "const details = document.querySelector('details[data-case=\"mmap1_3\"]');
          document.querySelector('.tile a[href=\"#case=mmap1_3\"]').click();
          const wait = (what) => new Promise((done) => {
-           // Timers spend the browser's virtual time, and unpacking takes real time: many steps
-           // between two looks see to it that some passes, on a slow machine more.
+           // Timers consume the browser's virtual time, but unpacking takes real time. Many steps
+           // between two checks let some real time pass, and more of it on a slow machine.
            const idle = () => {
              for (let i = 0, x = 1; i < 1e5; i++) { window.spent = x = (x * 48271) % 2147483647; }
            };
@@ -176,7 +176,7 @@ fn the_table_and_the_download_of_a_packed_testcase_hold_every_point() {
     assert!(shown.dom.contains(&format!("data-lines=\"{}\"", 1 + 200 * 256)), "{}", shown.log);
 }
 
-/// `page` with a script that plays the reader, which its policy would refuse.
+/// `page` with a script that simulates the reader, and without the policy that would refuse it.
 fn played(page: &Opened, script: &str) -> Shown {
     let file = page.dir.path().join("page.html");
     let html = std::fs::read_to_string(&file).unwrap();
@@ -229,7 +229,7 @@ fn the_points_of_a_testcase_can_be_saved_as_csv() {
 }
 
 #[test]
-fn the_pair_that_commutes_least_is_shown_until_another_one_is_named() {
+fn the_pair_that_commutes_least_is_shown_until_another_one_is_selected() {
     let Some(page) = Opened::new("matrices") else { return };
     let shown = page.show("#commute=made-up-4.call1.call2");
     let pairs = shown.shown_pairs();
@@ -238,13 +238,13 @@ fn the_pair_that_commutes_least_is_shown_until_another_one_is_named() {
     assert!(pairs[1].contains("a (call1) sees x"), "{}", pairs[1]);
     assert!(pairs[1].contains("200 of 400 situations commute (50"), "{}", pairs[1]);
     assert_eq!(shown.count("aria-current=\"true\""), 2);
-    // The list stays closed, and the runs beside it work as they do alone.
+    // The list stays closed, and the runs work as on a page without matrices.
     assert_eq!(shown.count(r#"<details class="data conditions">"#), 2);
     assert!(shown.dom.contains("2 of 2 testcases"));
 }
 
 #[test]
-fn cells_are_chosen_by_arrow_keys_and_clicks_and_looked_at_by_pointing() {
+fn arrow_keys_and_clicks_select_a_cell_and_pointing_previews_it() {
     let Some(page) = Opened::new("matrix") else { return };
     let shown = played(
         &page,
@@ -278,7 +278,7 @@ fn cells_are_chosen_by_arrow_keys_and_clicks_and_looked_at_by_pointing() {
 }
 
 #[test]
-fn a_pair_has_its_data_its_tests_and_the_functions_that_do_it_when_they_are_opened() {
+fn an_open_pair_shows_its_data_its_tests_and_the_functions_that_access_it() {
     let Some(page) = Opened::new("shared") else { return };
     let shown = page.show("#shared=1.open.close");
     let [pair] = shown.shown_pairs()[..] else { panic!("{}", shown.dom) };
@@ -355,7 +355,7 @@ fn a_narrow_screen_scrolls_a_matrix_and_not_the_page() {
 }
 
 #[test]
-fn code_that_is_not_the_pages_own_is_refused_and_the_console_says_so() {
+fn the_browser_refuses_foreign_code_and_reports_it_on_the_console() {
     let Some(page) = Opened::new("single") else { return };
     let file = page.dir.path().join("page.html");
     let html = std::fs::read_to_string(&file).unwrap();
@@ -367,7 +367,7 @@ fn code_that_is_not_the_pages_own_is_refused_and_the_console_says_so() {
 }
 
 #[test]
-fn it_is_dark_where_the_reader_wants_it_dark() {
+fn the_page_is_dark_if_the_reader_prefers_dark() {
     let Some(page) = Opened::new("one") else { return };
     let picture = |name: &str, scheme: &str| {
         let file = page.dir.path().join(name);
@@ -386,7 +386,7 @@ fn it_is_dark_where_the_reader_wants_it_dark() {
 }
 
 #[test]
-fn it_prints() {
+fn the_page_prints() {
     let Some(page) = Opened::new("one") else { return };
     let file = page.dir.path().join("page.pdf");
     page.run("", &[&format!("--print-to-pdf={}", file.display())]);

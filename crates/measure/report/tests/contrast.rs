@@ -1,5 +1,5 @@
-//! Every colour of text, in every scheme, stands out from what it is written on; and the colours of
-//! a matrix from each other.
+//! Every text colour contrasts with its background in every scheme, and the colours of a matrix
+//! contrast with each other.
 
 const STYLE: &str = include_str!("../assets/report.css");
 /// Level AA of the Web Content Accessibility Guidelines for text.
@@ -56,7 +56,7 @@ fn text_is_readable_in_light_in_dark_and_on_paper() {
 }
 
 #[test]
-fn shares_are_readable_and_the_less_commutes_the_farther_from_the_page() {
+fn shares_are_readable_and_lower_ones_contrast_more_with_the_page() {
     for colours in schemes() {
         let find = |name: &str| colours.iter().find(|(n, _)| n == name).unwrap().1;
         let heat = |level: usize| find(&format!("heat{level}"));
@@ -68,7 +68,7 @@ fn shares_are_readable_and_the_less_commutes_the_farther_from_the_page() {
         let away = |colour| contrast(colour, find("page"));
         let scale: Vec<f64> = (0..10).map(|level| away(heat(level))).collect();
         assert!(scale.windows(2).all(|pair| pair[0] > pair[1] * 1.08), "{scale:.2?}");
-        // Never, and always, are farther off than their neighbours.
+        // Never and always differ more from the page than their neighbours.
         let (never, always) = (away(find("text")), away(find("panel")));
         assert!(never > scale[0] * 1.08, "{never:.2} {:.2}", scale[0]);
         assert!(scale[9] > always * 1.08, "{:.2} {always:.2}", scale[9]);

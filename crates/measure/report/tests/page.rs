@@ -1,4 +1,4 @@
-//! What a page holds, whatever the runs. `SNAPSHOTS=overwrite cargo test` accepts a changed page.
+//! The contents of pages. `SNAPSHOTS=overwrite cargo test` accepts a changed page.
 
 mod synthetic;
 
@@ -7,8 +7,8 @@ use knee_results::{self as results, CaseId, CaseInfo, Mode, PerTask, Point};
 use knee_stats::{CompareOptions, compare};
 use snapbox::{assert_data_eq, file};
 
-/// What a person reads on the page: a line for each row, item, heading and sentence; charts by what
-/// they say to those who do not see them.
+/// The visible text of a page: a line for each row, item, heading and sentence, and the
+/// descriptions of the charts.
 fn words(html: &str) -> String {
     let (_, body) = html.split_once("<body").unwrap();
     let mut text = String::new();
@@ -43,7 +43,7 @@ fn words(html: &str) -> String {
     lines.filter(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect()
 }
 
-/// The lines of `text` from the first that is `from` on, `count` of them.
+/// The first `count` lines of `text` beginning with the line `from`.
 fn lines(text: &str, from: &str, count: usize) -> String {
     let lines = text.lines().skip_while(|line| *line != from).take(count);
     lines.map(|line| format!("{line}\n")).collect()
@@ -70,7 +70,7 @@ fn one_curve(points: Vec<Point>) -> Page {
 }
 
 #[test]
-fn a_page_of_two_runs_has_an_overview_and_each_curve_in_numbers_and_sentences() {
+fn a_page_of_two_runs_shows_an_overview_and_each_curve_in_numbers_and_sentences() {
     let mut page = synthetic::page("two").unwrap();
     page.cases.retain(|case, _| case.testcase == "fork1");
     page.curves.retain(|curve| curve.measured.case.testcase == "fork1");
@@ -90,13 +90,13 @@ fn one_task_count_is_not_a_curve() {
 }
 
 #[test]
-fn a_page_of_a_matrix_tells_when_each_pair_commutes() {
+fn a_page_of_a_matrix_shows_when_each_pair_commutes() {
     let page = synthetic::page("matrix").unwrap();
     assert_data_eq!(words(&render(&page)), file!["data/matrix.txt"].raw());
 }
 
 #[test]
-fn a_page_of_a_check_tells_what_calls_share() {
+fn a_page_of_a_check_shows_what_calls_share() {
     let page = synthetic::page("shared").unwrap();
     assert_data_eq!(words(&render(&page)), file!["data/shared.txt"].raw());
 }
@@ -113,10 +113,10 @@ fn a_matrix_has_a_cell_for_every_pair_and_a_link_to_its_conditions() {
             assert_eq!(count(&html, &format!("id=\"{name}\"")), 1, "{name}");
         }
     }
-    // Beside the runs, whose page it leaves as it is.
+    // The page still shows its runs.
     assert_eq!(count(&html, r#"<li class="tile""#), 2);
     assert!(html.contains(r##"<a href="#commute">When operations commute</a>"##));
-    // Twice the same interface has names of its own.
+    // A second matrix of the same interface has different ids.
     let twice = [page.matrices[1].clone(), page.matrices[1].clone()].to_vec();
     let html = render(&Page { matrices: twice, ..Page::default() });
     assert_eq!(count(&html, "id=\"commute=made-up-4.call0.call1\""), 1);
@@ -124,7 +124,7 @@ fn a_matrix_has_a_cell_for_every_pair_and_a_link_to_its_conditions() {
 }
 
 #[test]
-fn equal_input_gives_equal_bytes_in_whatever_order_it_comes() {
+fn equal_input_gives_equal_bytes_in_any_order() {
     let page = synthetic::page("two").unwrap();
     let mut shuffled = page.clone();
     shuffled.curves.reverse();
@@ -132,7 +132,7 @@ fn equal_input_gives_equal_bytes_in_whatever_order_it_comes() {
 }
 
 #[test]
-fn every_curve_has_its_charts_and_every_chart_a_sentence() {
+fn every_curve_has_charts_and_every_chart_has_a_description() {
     let html = render(&synthetic::page("one").unwrap());
     // 14 testcases in two modes: a sparkline and three charts each.
     assert_eq!(count(&html, r#"<svg class="spark""#), 28);
@@ -148,12 +148,12 @@ fn a_hundred_testcases_stay_below_three_megabytes() {
     assert!(html.len() < 3_000_000, "{} bytes", html.len());
     // In one mode: 25,600 points.
     let mut page = synthetic::page("huge").unwrap();
-    page.curves.retain(|curve| curve.mode() == Mode::Threads);
+    page.curves.retain(|curve| curve.measured.mode == Mode::Threads);
     let html = render(&page);
     assert!(html.len() < 3_000_000, "{} bytes", html.len());
 }
 
-/// What scripts of `class` hold, unpacked.
+/// The unpacked contents of the scripts of `class`.
 fn unpacked(html: &str, class: &str) -> Vec<String> {
     use base64::Engine as _;
     let start = format!(r#"<script class="{class} packed" type="text/plain">"#);
@@ -168,12 +168,12 @@ fn unpacked(html: &str, class: &str) -> Vec<String> {
 }
 
 #[test]
-fn testcases_of_a_large_page_are_packed_whole_and_the_page_says_so() {
+fn a_large_page_compresses_complete_testcases_and_says_so() {
     let page = synthetic::page("huge").unwrap();
     let html = render(&page);
     assert!(html.contains("all testcases except the first are compressed"));
     let contents = unpacked(&html, "content");
-    // The first one is open, and its charts are there without a script.
+    // The first testcase is open, and its charts are visible without a script.
     assert_eq!((contents.len(), count(&html, r#"<svg class="chart""#)), (99, 6));
     assert!(contents.iter().all(|content| count(content, r#"<svg class="chart""#) == 6));
     let mut points = 0;
@@ -194,7 +194,7 @@ fn testcases_of_a_large_page_are_packed_whole_and_the_page_says_so() {
 }
 
 #[test]
-fn what_is_not_known_has_a_dash_and_a_reason() {
+fn an_unknown_value_has_a_dash_and_a_reason() {
     let known = Some(PerTask { min: 0.5, max: 1.5, fairness: 0.9 });
     let mut page = one_curve(vec![Point { per_task: known, ..point(1, 1.0) }, point(2, 2.0)]);
     page.curves[0].fit = Err("2 different task counts".to_owned());
@@ -215,7 +215,7 @@ fn what_is_not_known_has_a_dash_and_a_reason() {
 }
 
 #[test]
-fn names_are_text_and_never_markup() {
+fn names_are_escaped_everywhere() {
     let evil = "</script><script>alert(1)</script><svg onload=alert(1)>\"'&";
     let mut page = one_curve(vec![point(1, 1.0), point(2, 2.0)]);
     page.runs[0] = Run {
@@ -246,13 +246,13 @@ fn names_are_text_and_never_markup() {
     let html = render(&page);
     assert!(!html.contains("<script>alert"));
     assert!(!html.contains("<svg onload"));
-    // The data of the page, that of the testcase, and the two scripts themselves.
+    // The data of the page, the data of the testcase, and the two scripts.
     assert_eq!(count(&html, "<script"), 4);
     assert_eq!(count(&html, "</script>"), 4);
 }
 
 #[test]
-fn a_value_that_is_not_a_number_is_a_gap_and_on_no_chart() {
+fn a_value_that_is_not_a_number_is_a_gap_and_not_on_a_chart() {
     let broken = |tasks, rate| Point { rate, ..point(tasks, 1.0) };
     let html = render(&one_curve(vec![
         point(1, 1.0),

@@ -1,4 +1,4 @@
-//! How long the comparison of two large runs takes:
+//! Measures the time of a comparison of two large runs:
 //! `cargo run --release -p knee-stats --example compare_speed [POINTS [ROUNDS]]`.
 
 use std::time::Instant;

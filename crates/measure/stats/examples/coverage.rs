@@ -1,9 +1,9 @@
-//! What the intervals and verdicts of this crate keep of what they promise, by simulation:
+//! Simulates the coverage of the intervals and the false alarms of the verdicts of this crate:
 //! `cargo run --release -p knee-stats --example coverage`.
 //!
-//! For sides of n rounds from one distribution it prints how often the 95% interval of the ratio
-//! of medians holds 1, and how often a comparison calls the sides different; the tables in the
-//! documentation of `bootstrap` and `comparison` are from here.
+//! For sides of n rounds from one distribution, it prints how often the 95% interval of the ratio
+//! of medians contains 1, and how often a comparison calls the sides different. The tables in the
+//! documentation of `bootstrap` and `comparison` are from this example.
 
 use knee_stats::{CompareOptions, Verdict, compare, compare_all, ratio_of_medians};
 use oorandom::Rand64;
@@ -11,7 +11,7 @@ use oorandom::Rand64;
 const PAIRS: usize = 40_000;
 const ROUNDS: [usize; 8] = [2, 3, 4, 5, 6, 7, 10, 20];
 
-/// A draw of one round's rate.
+/// Draws the rate of one round.
 type Round = fn(&mut Rand64) -> f64;
 
 const DISTRIBUTIONS: [(&str, Round); 5] = [
@@ -20,7 +20,7 @@ const DISTRIBUTIONS: [(&str, Round); 5] = [
     ("exponential", |r| 10.0 - 10.0 * (1.0 - r.rand_float()).ln()),
     // Student's distribution with 1.5 degrees of freedom has no variance.
     ("heavy tail", |r| 100.0 * (0.03 * normal(r) / gamma_three_quarters(r).sqrt()).exp()),
-    // One round of five is hit by a neighbour and loses up to a third.
+    // A neighbour slows down one round of five by up to a third.
     ("hit rounds", |r| {
         let hit = if r.rand_float() < 0.2 { 0.33 * r.rand_float() } else { 0.0 };
         100.0 * (1.0 - hit - 0.01 * r.rand_float())

@@ -1,4 +1,4 @@
-//! Counts of a binomial distribution, the arithmetic under every statement about a median.
+//! Binomial probabilities: the arithmetic behind every statement about a median.
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 use statrs::function::factorial::ln_binomial;

@@ -1,16 +1,16 @@
 //! The bootstrap of a median, exactly, and the interval of a ratio of two medians from it.
 //!
-//! A bootstrap resamples the rounds with replacement, takes the median of each resample, and
-//! reads an interval off the sorted results. For a median no resampling is needed: every
-//! resample's middle values are rounds again, and how often each round is the middle one is a
-//! binomial probability (Efron, "Bootstrap methods: another look at the jackknife", Annals of
-//! Statistics 7, 1979, section 3). What is computed here is therefore what infinitely many
-//! resamples would give: it needs no seed, it is the same everywhere, and it takes microseconds.
+//! A bootstrap resamples the rounds with replacement, takes the median of each resample, and reads
+//! an interval off the sorted results. A median needs no resampling: the middle values of every
+//! resample are rounds again, and the probability that a given round is the middle one is
+//! binomial (Efron, "Bootstrap methods: another look at the jackknife", Annals of
+//! Statistics 7, 1979, section 3). The result is therefore that of infinitely many resamples. It
+//! needs no seed, is the same on every machine, and takes microseconds.
 //!
 //! # Which interval
 //!
-//! The percentile interval. In simulations (`examples/coverage.rs` prints the whole table) of
-//! two sides of n rounds each, the interval for 95% held the true ratio in this share of cases:
+//! The percentile interval. In simulations (`examples/coverage.rs` prints the whole table) of two
+//! sides of n rounds each, the 95% interval contains the true ratio in this share of cases:
 //!
 //! | rounds a side | 2 | 3 | 4 | 5 | 6 | 7 | 10 | 20 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -20,24 +20,25 @@
 //! | Student, 1.5 degrees | 0.665 | 0.900 | 0.928 | 0.968 | 0.965 | 0.960 | 0.966 | 0.965 |
 //! | one in five hit | 0.668 | 0.902 | 0.929 | 0.969 | 0.963 | 0.959 | 0.967 | 0.967 |
 //!
-//! From five rounds a side on it holds what it promises. With fewer it is the whole range of
-//! ratios there are, and too short all the same. In a smaller simulation beforehand (1,500 pairs)
-//! the bias-corrected interval came to 0.95 to 0.97 at five rounds and 0.94 to 0.97 at seven, a
-//! little below this one; its acceleration (BCa) would come from a jackknife, which is
-//! inconsistent for a median. Hesterberg's expanded percentiles came to 0.99 and were 40% wider
-//! at five rounds.
+//! With five or more rounds a side, the interval reaches its nominal coverage. With fewer, it is
+//! the whole range of possible ratios and is still too short. In a smaller simulation (1,500
+//! pairs), the bias-corrected interval reaches 0.95 to 0.97 at five rounds and 0.94 to 0.97 at
+//! seven, slightly below this one. Its acceleration (BCa) would come from a jackknife, which is
+//! inconsistent for a median. Hesterberg's expanded percentiles reach 0.99 and are 40% wider at
+//! five rounds.
 
 use crate::binomial::{at_least, ln_choose};
-use crate::median;
+use crate::median::{median, sorted};
 
-/// Outcomes rarer than this are left out, so that hundreds of rounds stay cheap.
+/// Less probable outcomes are left out, so that hundreds of rounds stay cheap.
 const NEGLIGIBLE: f64 = 1e-15;
-/// Cumulated probabilities are rounded sums.
+/// Tolerance for the rounding errors of cumulative probabilities.
 const ROUNDING: f64 = 1e-10;
-/// Bisection ends when no two different ratios of measured rates can lie in what is left.
+/// Bisection ends when the remaining interval is too narrow for two different ratios of measured
+/// rates.
 const CLOSE: f64 = 1e-13;
 
-/// What the median of a resample can be, and how probable each value is.
+/// The possible medians of a resample and their probabilities.
 #[derive(Debug, Clone)]
 pub(crate) struct MedianBootstrap {
     /// (value, probability of at most this value), ascending.
@@ -47,8 +48,7 @@ pub(crate) struct MedianBootstrap {
 impl MedianBootstrap {
     /// `None` for no values. Panics on NaN.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(|a, b| a.partial_cmp(b).expect("a rate is a number"));
+        let sorted = sorted(values);
         let mut outcomes = match sorted.len() {
             0 => return None,
             n if n % 2 == 1 => odd(&sorted),
@@ -64,7 +64,7 @@ impl MedianBootstrap {
         Some(Self { cumulated: outcomes })
     }
 
-    /// The median of one resample, chosen by a number from 0 to 1.
+    /// The median of one resample, selected by a uniform number from 0 to 1.
     pub(crate) fn draw(&self, uniform: f64) -> f64 {
         let last = self.cumulated.len() - 1;
         self.cumulated[self.cumulated.partition_point(|&(_, p)| p <= uniform).min(last)].0
@@ -79,8 +79,8 @@ impl MedianBootstrap {
     }
 }
 
-/// The middle one of an odd number is round i when most of a resample is at most i, and not when
-/// most is at most i − 1.
+/// The median of an odd number of draws is round i if the majority of the draws are rounds up to i,
+/// but the majority are not rounds up to i − 1.
 fn odd(sorted: &[f64]) -> Vec<(f64, f64)> {
     let n = sorted.len();
     let at_most = |i: usize| at_least(n / 2 + 1, n, i as f64 / n as f64);
@@ -95,13 +95,14 @@ fn odd(sorted: &[f64]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The two in the middle of 2m are rounds i < j when the m lower draws are at most i and touch
-/// it, and the m upper ones are at least j and touch it; i = j takes what remains of i.
+/// The two middle draws of 2m are rounds i < j if the maximum of the m lower draws is i and the
+/// minimum of the m upper draws is j. The case i = j takes the rest of the probability of i.
 fn even(sorted: &[f64]) -> Vec<(f64, f64)> {
     let n = sorted.len();
     let half = (n / 2) as i32;
     let share = |i: usize| (i as f64 / n as f64).powi(half);
-    // By symmetry the upper draws touch j as the lower ones touch n + 1 − j.
+    // By symmetry, the minimum of the upper draws is j as often as the maximum of the lower draws
+    // is n + 1 − j.
     let ln_touch: Vec<f64> = (1..=n).map(|i| (share(i) - share(i - 1)).ln()).collect();
     let ln_ways = ln_choose(n, n / 2);
     let mut outcomes = Vec::with_capacity(n * (n + 1) / 2);
@@ -124,7 +125,7 @@ fn even(sorted: &[f64]) -> Vec<(f64, f64)> {
     outcomes
 }
 
-/// The ratio of two medians and the interval that holds the true one.
+/// The ratio of two medians and its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RatioInterval {
     /// Median after over median before.
@@ -135,11 +136,11 @@ pub struct RatioInterval {
     pub high: f64,
 }
 
-/// Bootstrap percentile interval at `confidence` (0 to 1, exclusive) of the ratio of the median
-/// of `after` to that of `before`.
+/// The ratio of the median of `after` to that of `before`, and its bootstrap percentile interval at
+/// `confidence` (0 to 1, exclusive).
 ///
-/// `None` when a side has no rounds, when a round of `before` is not above 0, one of `after` is
-/// negative, or a ratio is too large for a number: there is no ratio then. Panics on NaN.
+/// `None` if a side has no rounds, a round of `before` is not positive, a round of `after` is
+/// negative, or a ratio overflows. Panics on NaN.
 pub fn ratio_of_medians(before: &[f64], after: &[f64], confidence: f64) -> Option<RatioInterval> {
     let ratio = median(after)? / median(before)?;
     if before.iter().any(|&rate| rate <= 0.0) || after.iter().any(|&rate| rate < 0.0) {
@@ -147,14 +148,14 @@ pub fn ratio_of_medians(before: &[f64], after: &[f64], confidence: f64) -> Optio
     }
     let (before, after) = (MedianBootstrap::of(before)?, MedianBootstrap::of(after)?);
     let tail = (1.0 - confidence) / 2.0;
-    // The two ends are mirror images, so that swapping the sides gives the reciprocals.
+    // The two ends are mirror images: swapping the sides gives the reciprocals.
     let low = ratio_quantile(&before, &after, |at_most, _| at_most >= tail - ROUNDING);
     let high = ratio_quantile(&before, &after, |_, above| above < tail - ROUNDING);
     (ratio.is_finite() && high.is_finite()).then_some(RatioInterval { ratio, low, high })
 }
 
-/// The smallest ratio of two resampled medians for which `reached` holds, given the probability
-/// of a ratio of at most this, and that of one above it.
+/// The smallest ratio of two resampled medians for which `reached` holds. Its arguments are the
+/// probability of a ratio up to this one, and that of a greater ratio.
 fn ratio_quantile(
     before: &MedianBootstrap,
     after: &MedianBootstrap,
@@ -176,7 +177,7 @@ fn ratio_quantile(
     up_to(before, after, high).1
 }
 
-/// The probability of a ratio of at most `ratio`, and the greatest ratio there is up to it.
+/// The probability of a ratio of at most `ratio`, and the greatest possible ratio up to it.
 fn up_to(before: &MedianBootstrap, after: &MedianBootstrap, ratio: f64) -> (f64, f64) {
     let (mut probability, mut greatest) = (0.0, 0.0_f64);
     let (mut reached, mut below) = (0, 0.0);

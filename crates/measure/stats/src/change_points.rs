@@ -1,34 +1,35 @@
-//! When a series of runs changed: E-divisive.
+//! Finds when a series of runs changed: E-divisive.
 //!
 //! D. S. Matteson and N. A. James, "A nonparametric approach for multiple change point analysis
 //! of multivariate data", Journal of the American Statistical Association 109, 2014. Two
 //! stretches of the series are compared by their energy distance, twice the mean distance
 //! between values of different stretches less the mean distances within each. The split with the
-//! greatest distance, weighted by the stretches' lengths, is the candidate. It is kept when
-//! shuffling the runs, within the segments found so far, rarely gives one as great; then the
-//! segments are searched again. With distances |x − y| it sees changes of spread as well as of
-//! level. It is the method that found real regressions in MongoDB's continuous integration
+//! greatest distance, weighted by the lengths of the stretches, is the candidate. It is kept if
+//! shuffling the runs, within the segments found so far, rarely gives a distance as great; then the
+//! segments are searched again. With distances |x − y|, it detects changes of spread as well as of
+//! level. MongoDB's continuous integration uses it to find regressions
 //! (D. Daly et al., "The use of change point detection to identify software performance
 //! regressions in a continuous integration system", ICPE 2020).
 
 use crate::median;
 
-/// How change points are sought.
+/// Settings of the search for change points.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChangeOptions {
-    /// A change point's p-value is at most this.
+    /// Maximum p-value of a change point.
     pub significance: f64,
-    /// Shuffles per candidate; the least p-value is 1 / (this + 1).
+    /// Shuffles per candidate; the smallest possible p-value is 1 / (permutations + 1).
     pub permutations: u32,
-    /// Fewest runs between two changes, at least 2: a distance within takes two.
+    /// Minimum number of runs between two changes. At least 2, because a distance within a segment
+    /// requires two runs.
     pub shortest_segment: usize,
-    /// Of the shuffles: the same series and seed give the same result.
+    /// Seed of the shuffles: the same series and seed give the same result.
     pub seed: u64,
 }
 
 impl Default for ChangeOptions {
-    /// 1%, as a history has a hundred testcases and each steady one shows a false change that
-    /// often; 999 shuffles; three runs, so that one bad run is no change.
+    /// A significance of 1%, because a history has a hundred testcases and each steady one shows a
+    /// false change that often; 999 shuffles; three runs, so that one bad run is not a change.
     fn default() -> Self {
         Self { significance: 0.01, permutations: 999, shortest_segment: 3, seed: 1 }
     }
@@ -39,7 +40,7 @@ impl Default for ChangeOptions {
 pub struct ChangePoint {
     /// Index of the first value after the change.
     pub index: usize,
-    /// Share of shuffles that show a split as great.
+    /// Share of shuffles with a split at least as great.
     pub p: f64,
     /// Median from the change before this one (or the start) up to here.
     pub before_median: f64,
@@ -74,7 +75,7 @@ pub fn change_points(series: &[f64], options: &ChangeOptions) -> Vec<ChangePoint
         .collect()
 }
 
-/// Where a segment falls apart most, and how much.
+/// The best split of a segment, and its weighted distance.
 #[derive(Clone, Copy)]
 struct Split {
     index: usize,
@@ -88,12 +89,12 @@ fn best_split(series: &[f64], bounds: &[usize], shortest: usize) -> Option<Split
             let split = split_segment(&series[w[0]..w[1]], shortest)?;
             Some(Split { index: w[0] + split.index, ..split })
         })
-        // The first of equals, for the same answer everywhere.
+        // The first among equals, so that the result is the same everywhere.
         .reduce(|best, split| if split.weight > best.weight { split } else { best })
 }
 
-/// The share of shuffles with a split as great as `observed`, or `None` as soon as it is known
-/// to be above the significance: for a steady series that is after a few dozen shuffles.
+/// The share of shuffles with a split at least as great as `observed`, or `None` as soon as it must
+/// exceed the significance. For a steady series, that takes a few dozen shuffles.
 fn p_value(
     series: &[f64],
     bounds: &[usize],
@@ -103,7 +104,7 @@ fn p_value(
     random: &mut oorandom::Rand32,
 ) -> Option<f64> {
     let mut shuffled = series.to_vec();
-    // The series as it is counts as one of the shuffles.
+    // The original series counts as one of the shuffles.
     let mut as_great = 1;
     let share = |count: u32| f64::from(count) / f64::from(options.permutations + 1);
     for _ in 0..options.permutations {
@@ -124,14 +125,14 @@ fn p_value(
 }
 
 /// The greatest weighted energy distance between `values[..i]` and `values[i..end]` over all i
-/// and all ends: with the end free, a change that is later undone does not hide itself.
+/// and all ends. Because the end varies, a change that is undone later is still found.
 fn split_segment(values: &[f64], shortest: usize) -> Option<Split> {
     let n = values.len();
     if n < 2 * shortest {
         return None;
     }
-    // within_start[i]: sum of distances of pairs in values[..i]. cross[i]: the sum of distances
-    // between values[..i] and values[i..end], kept up while the end grows.
+    // within_start[i]: sum of distances of pairs in values[..i]. cross[i]: sum of distances between
+    // values[..i] and values[i..end], updated as the end grows.
     let mut within_start = vec![0.0; n + 1];
     let mut cross = vec![0.0; n + 1];
     let mut best: Option<Split> = None;

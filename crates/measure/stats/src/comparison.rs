@@ -1,33 +1,33 @@
-//! Before and after: faster, slower, the same, or not known yet.
+//! Before and after: faster, slower, the same, or inconclusive.
 //!
-//! A claim of a difference has to pass three gates: the test's p-value (adjusted when several
+//! A difference is claimed if three conditions hold: the p-value of the test (adjusted if several
 //! points are compared) is below 1 − confidence, the bootstrap interval of the ratio of medians
-//! excludes 1, and the ratio is at least the threshold away from 1 when one is given. "The same"
-//! is a claim as well: the whole interval lies within the threshold, and is from five rounds a
-//! side at least, as that of fewer is too short. Everything else is inconclusive.
+//! excludes 1, and the ratio differs from 1 by at least the threshold, if there is one. "The same"
+//! is a claim as well: the whole interval lies within the threshold, and each side has at least
+//! five rounds, because the interval of fewer is too short. Everything else is inconclusive.
 //!
 //! # A machine that has changed
 //!
-//! Two runs are minutes or days apart, and the rounds of one share whatever its machine was like
-//! meanwhile: of that no test over rounds knows. Where the speed of the machine itself is known
-//! for both ([`CompareOptions::drift`]), each point is compared twice, as measured and with the
-//! drift divided out. A claim needs both (the greater p-value counts: Berger's
+//! Two runs are minutes or days apart, and the state of the machine during a run affects all of its
+//! rounds. No test over rounds can detect that. If the speed of the machine itself is known for
+//! both runs ([`CompareOptions::drift`]), each point is compared twice: as measured, and with the
+//! drift divided out. A claim requires both (the greater p-value counts: Berger's
 //! intersection-union test, Technometrics 24, 1982), and the interval spans both.
 //!
 //! # Which test
 //!
-//! Mann–Whitney, as rounds have long tails, unless there are too few rounds for it: its p-value
-//! cannot fall below 2 / C(n + m, n), which is 0.1 for 3 against 3 and 0.008 for 5 against 5. If
-//! that could not pass as the only claim among all the points compared (Benjamini–Hochberg then
-//! asks for less than (1 − confidence) / points), Welch's t-test is used. The choice looks at
-//! the numbers of rounds and points, never at their values, so it cannot favour a result. At
-//! 95% Mann–Whitney takes over from 4 rounds a side for one point, 6 for eighteen points, 8 for
-//! a hundred points, 10 for four thousand.
+//! The Mann–Whitney test, because rounds have long tails, unless there are too few rounds for it:
+//! its p-value is at least 2 / C(n + m, n), which is 0.1 for 3 against 3 and 0.008 for 5 against 5.
+//! If that is too great for the only claim among all compared points (Benjamini–Hochberg then
+//! requires less than (1 − confidence) / points), Welch's t-test is used. The choice depends only
+//! on the round count and the point count, never on the rates, so it cannot favour a result. At
+//! 95%, Mann–Whitney is used from 4 rounds a side for one point, 6 for eighteen points, 8 for a
+//! hundred points, and 10 for four thousand.
 //!
-//! # What chance alone is called different
+//! # False alarms
 //!
-//! Share of 40,000 pairs of equal sides called faster or slower one by one at 95%
-//! (`examples/coverage.rs`; the tests assert it for fewer):
+//! Share of 40,000 pairs of equal sides that are called faster or slower, each compared alone at
+//! 95% (`examples/coverage.rs`; the tests check it with fewer pairs):
 //!
 //! | rounds a side | 2 | 3 | 4 | 5 | 6 | 7 | 10 | 20 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -37,33 +37,34 @@
 //! | Student, 1.5 degrees | 0.016 | 0.017 | 0.027 | 0.032 | 0.032 | 0.029 | 0.029 | 0.027 |
 //! | one in five hit | 0.022 | 0.016 | 0.028 | 0.032 | 0.031 | 0.029 | 0.028 | 0.028 |
 //!
-//! Below 0.05 throughout: ranks come in steps, and the interval has to agree. Among a hundred
-//! equal points compared together, 0 to 6% of 400 runs (3% over all of them) had any point
-//! called different, with the tests that this takes.
+//! All are below 0.05, because ranks are discrete and because the interval must agree. If a hundred
+//! equal points are compared together, 0 to 6% of 400 runs (3% over all of them) have any point
+//! that is called different.
 
 use std::cmp::Ordering;
 
 use crate::bootstrap::{RatioInterval, ratio_of_medians};
 use crate::mann_whitney::{mann_whitney, mann_whitney_smallest_p};
+use crate::median;
 use crate::multiple::benjamini_hochberg;
 use crate::signed_rank::{signed_rank, signed_rank_smallest_p};
-use crate::{median, welch};
+use crate::welch::welch;
 
-/// Rounds a side from which the interval of the ratio holds what it promises (see `bootstrap`); a
-/// claim that rests on the interval alone needs them.
+/// Minimum number of rounds a side for which the interval of the ratio reaches its confidence (see
+/// `bootstrap`). A claim that rests on the interval alone requires them.
 const ROUNDS_FOR_AN_INTERVAL: usize = 5;
-/// An estimate beyond this many rounds is no advice.
+/// A greater estimate of the required rounds is not useful advice.
 const MOST_ROUNDS_TO_ADVISE: f64 = 1_000.0;
 
 /// What counts as a difference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CompareOptions {
-    /// Of intervals, and 1 less the level of tests; 0.95 unless said otherwise.
+    /// Confidence of the intervals; tests have the level 1 − confidence. The default is 0.95.
     pub confidence: f64,
-    /// The smallest relative difference that matters (0.02 is 2%). Without one every difference
-    /// that is real counts, and nothing can be called the same.
+    /// The smallest relative difference that matters (0.02 is 2%). Without it, every significant
+    /// difference counts, and nothing can be called the same.
     pub threshold: Option<f64>,
-    /// How fast the machine itself was, after over before; 1 where that is not known.
+    /// The speed of the machine itself, after divided by before; 1 if it is unknown.
     pub drift: f64,
 }
 
@@ -76,36 +77,36 @@ impl Default for CompareOptions {
 /// The test behind a p-value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
-    /// Welch's t-test: too few rounds for Mann–Whitney to reach significance.
+    /// Welch's t-test, for too few rounds for Mann–Whitney to reach significance.
     Welch,
     /// Mann–Whitney by counting all orders.
     MannWhitneyExact,
-    /// Mann–Whitney by normal approximation: equal rates, or more than 20 rounds on a side.
+    /// Mann–Whitney by normal approximation, for equal rates or more than 20 rounds a side.
     MannWhitneyNormal,
     /// Wilcoxon's signed-rank test of pairs by counting all signs.
     SignedRankExact,
-    /// The same by normal approximation: more than 50 pairs.
+    /// Wilcoxon's signed-rank test by normal approximation, for more than 50 pairs.
     SignedRankNormal,
 }
 
-/// What a comparison says, in the order in which lists show it.
+/// The result of a comparison, in the order in which lists show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     /// The rate after is smaller.
     Slower,
     /// The rate after is greater.
     Faster,
-    /// No difference found, and none of the threshold's size excluded.
+    /// No difference is found, and a difference of the size of the threshold is not excluded.
     Inconclusive,
     /// The whole interval of the ratio lies within the threshold around 1.
     Same,
 }
 
 impl Verdict {
-    /// All of them, in their order.
+    /// All verdicts in order.
     pub const ALL: [Self; 4] = [Self::Slower, Self::Faster, Self::Inconclusive, Self::Same];
 
-    /// The word that stands for it in JSON and on pages.
+    /// The word for it in JSON and on pages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Slower => "slower",
@@ -128,33 +129,57 @@ pub struct Comparison {
     pub before_median: f64,
     /// Median rate of the rounds after.
     pub after_median: f64,
-    /// Median after over median before (of pairs: the Hodges–Lehmann estimate of the ratio within
-    /// a pair), and its interval, which spans both machines where they differ in speed. `None`
-    /// when a round before has no throughput: the verdict is then the test's and the medians'
-    /// alone.
+    /// Median after divided by median before, or for pairs the Hodges–Lehmann estimate of the ratio
+    /// within a pair, with its interval. The interval spans both comparisons if the machine has
+    /// drifted. `None` if a round before has no throughput: the verdict then follows from the test
+    /// and the medians alone.
     pub ratio: Option<RatioInterval>,
-    /// Two-sided p-value of this point alone; 1 when there was no test.
+    /// Two-sided p-value of this point alone; 1 without a test.
     pub p: f64,
     /// The p-value corrected for all points compared (Benjamini–Hochberg).
     pub adjusted_p: f64,
-    /// The test used; `None` with fewer than two rounds on a side, or so few pairs that they could
-    /// show nothing at the confidence asked for: the interval is then no interval.
+    /// The test used. `None` with fewer than two rounds a side, or with too few pairs for any
+    /// difference to be significant at the requested confidence; the interval is then meaningless.
     pub test: Option<Test>,
-    /// The finding.
+    /// The verdict.
     pub verdict: Verdict,
-    /// About how many rounds a side would decide an inconclusive point, if ratio and noise stay as
-    /// they are; `None` when that cannot be said or is beyond reason.
+    /// Approximate number of rounds a side that would decide an inconclusive point, if ratio and
+    /// noise stay the same; `None` if it is unknown or too great.
     pub rounds_needed: Option<u32>,
 }
 
-/// Compares the rates of the rounds of one point. `None` when a side has no rounds. Panics on
-/// NaN.
+impl Comparison {
+    /// A point before the correction and the verdict, which depend on the other points. `None` if a
+    /// side has no rounds.
+    fn undecided(
+        before: &[f64],
+        after: &[f64],
+        ratio: Option<RatioInterval>,
+        p: Option<f64>,
+        test: Option<Test>,
+    ) -> Option<Self> {
+        let p = p.unwrap_or(1.0);
+        Some(Self {
+            before_median: median(before)?,
+            after_median: median(after)?,
+            ratio,
+            p,
+            adjusted_p: p,
+            test,
+            verdict: Verdict::Inconclusive,
+            rounds_needed: None,
+        })
+    }
+}
+
+/// Compares the rates of the rounds of one point. `None` if a side has no rounds. Panics on NaN.
 pub fn compare(before: &[f64], after: &[f64], options: &CompareOptions) -> Option<Comparison> {
     compare_all(&[(before, after)], options).pop()?
 }
 
-/// Compares all points of two runs, (before, after) each, with p-values corrected for their
-/// number. A point with no rounds on a side gives `None` and is not counted. Panics on NaN.
+/// Compares all points of two runs, given as (before, after), with p-values corrected for the
+/// number of points. A point without rounds on a side gives `None` and does not count. Panics on
+/// NaN.
 pub fn compare_all<Side: AsRef<[f64]>>(
     points: &[(Side, Side)],
     options: &CompareOptions,
@@ -166,18 +191,17 @@ pub fn compare_all<Side: AsRef<[f64]>>(
     adjust(&mut comparisons);
     for (comparison, (before, after)) in comparisons.iter_mut().zip(sides()) {
         let Some(comparison) = comparison else { continue };
-        let rounds = Rounds {
-            each: 2.0 / (1.0 / before.len() as f64 + 1.0 / after.len() as f64),
-            trusted: before.len().min(after.len()) >= ROUNDS_FOR_AN_INTERVAL,
-        };
-        judge(comparison, rounds, options);
+        // Rounds a side: the harmonic mean of both.
+        let rounds = 2.0 / (1.0 / before.len() as f64 + 1.0 / after.len() as f64);
+        let trusts_interval = before.len().min(after.len()) >= ROUNDS_FOR_AN_INTERVAL;
+        judge(comparison, rounds, trusts_interval, options);
     }
     comparisons
 }
 
-/// Compares all points of two sides that were measured in turns: the pairs of rates, (before,
-/// after) each, of every point. What both of a pair share cancels, so
-/// [`CompareOptions::drift`] is of no use here and ignored. A point without pairs gives `None`.
+/// Compares all points of two sides that were measured in interleaved rounds, given as the pairs of
+/// rates (before, after) of each point. What affects both rates of a pair cancels, so
+/// [`CompareOptions::drift`] is ignored. A point without pairs gives `None`.
 pub fn compare_pairs<Pairs: AsRef<[(f64, f64)]>>(
     points: &[Pairs],
     options: &CompareOptions,
@@ -189,22 +213,22 @@ pub fn compare_pairs<Pairs: AsRef<[(f64, f64)]>>(
     let least = pairs_to_claim(points.len(), options.confidence);
     for (comparison, pairs) in comparisons.iter_mut().zip(pairs()) {
         let Some(comparison) = comparison else { continue };
-        let rounds = Rounds { each: pairs.len() as f64, trusted: comparison.test.is_some() };
-        judge(comparison, rounds, options);
+        let trusts_interval = comparison.test.is_some();
+        judge(comparison, pairs.len() as f64, trusts_interval, options);
         comparison.rounds_needed = comparison.rounds_needed.map(|n| n.max(least));
     }
     comparisons
 }
 
-/// The fewest pairs a point with which any one of `points` could be called different at
-/// `confidence`.
+/// The minimum number of pairs per point with which a single one of `points` can be called
+/// different at `confidence`.
 pub fn pairs_to_claim(points: usize, confidence: f64) -> u32 {
     let level = 1.0 - confidence;
     let suffices = |n: &u32| signed_rank_smallest_p(*n as usize) * (points as f64) < level;
     (1..).find(suffices).expect("each pair halves it")
 }
 
-/// Corrects the p-values for their number.
+/// Corrects the p-values for the number of tests.
 fn adjust(comparisons: &mut [Option<Comparison>]) {
     let tested = || comparisons.iter().flatten().filter(|c| c.test.is_some());
     let adjusted = benjamini_hochberg(&tested().map(|c| c.p).collect::<Vec<f64>>());
@@ -216,24 +240,20 @@ fn adjust(comparisons: &mut [Option<Comparison>]) {
 
 fn measure_pairs(pairs: &[(f64, f64)], options: &CompareOptions) -> Option<Comparison> {
     let (before, after): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
-    let (before_median, after_median) = (median(&before)?, median(&after)?);
     let ranked = signed_rank(pairs, options.confidence);
-    let p = ranked.map_or(1.0, |ranked| ranked.p);
     let enough = pairs.len() >= pairs_to_claim(1, options.confidence) as usize;
     let test = |exact| if exact { Test::SignedRankExact } else { Test::SignedRankNormal };
-    Some(Comparison {
-        before_median,
-        after_median,
-        ratio: ranked.map(|ranked| ranked.ratio),
-        p,
-        adjusted_p: p,
-        test: ranked.filter(|_| enough).map(|ranked| test(ranked.exact)),
-        verdict: Verdict::Inconclusive,
-        rounds_needed: None,
-    })
+    Comparison::undecided(
+        &before,
+        &after,
+        ranked.map(|ranked| ranked.ratio),
+        ranked.map(|ranked| ranked.p),
+        ranked.filter(|_| enough).map(|ranked| test(ranked.exact)),
+    )
 }
 
-/// As measured, and corrected for the drift of the machine: the weaker claim of the two.
+/// Compares a point as measured, and corrected for the drift of the machine. The weaker claim
+/// counts.
 fn measure_both(
     before: &[f64],
     after: &[f64],
@@ -255,51 +275,41 @@ fn measure_both(
     Some(measured)
 }
 
-/// Everything about one point but the correction and the verdict, which need the other points.
 fn measure(
     before: &[f64],
     after: &[f64],
     points: usize,
     options: &CompareOptions,
 ) -> Option<Comparison> {
-    let (before_median, after_median) = (median(before)?, median(after)?);
     let (test, p) = test(before, after, points, options.confidence).unzip();
-    let p = p.unwrap_or(1.0);
-    Some(Comparison {
-        before_median,
-        after_median,
-        ratio: ratio_of_medians(before, after, options.confidence),
+    Comparison::undecided(
+        before,
+        after,
+        ratio_of_medians(before, after, options.confidence),
         p,
-        adjusted_p: p,
         test,
-        verdict: Verdict::Inconclusive,
-        rounds_needed: None,
-    })
+    )
 }
 
 fn test(before: &[f64], after: &[f64], points: usize, confidence: f64) -> Option<(Test, f64)> {
-    let by_welch = welch(before, after, confidence)?;
+    let by_welch = welch(before, after)?;
     let least = mann_whitney_smallest_p(before.len(), after.len());
     if least * points as f64 >= 1.0 - confidence {
-        return Some((Test::Welch, by_welch.p));
+        return Some((Test::Welch, by_welch));
     }
-    let by_rank = mann_whitney(before, after)?;
-    let test = if by_rank.exact { Test::MannWhitneyExact } else { Test::MannWhitneyNormal };
-    Some((test, by_rank.p))
+    let (p, exact) = mann_whitney(before, after)?;
+    Some((if exact { Test::MannWhitneyExact } else { Test::MannWhitneyNormal }, p))
 }
 
-/// What a claim rests on.
-struct Rounds {
-    /// Rounds a side; the harmonic mean where they differ.
-    each: f64,
-    /// Whether they are enough for an interval that can be believed.
-    trusted: bool,
-}
-
-/// Replaces the verdict, which is inconclusive so far, where the evidence suffices.
-fn judge(comparison: &mut Comparison, rounds: Rounds, options: &CompareOptions) {
+/// Decides an undecided comparison of `rounds` rounds a side, if the evidence suffices.
+fn judge(
+    comparison: &mut Comparison,
+    rounds: f64,
+    trusts_interval: bool,
+    options: &CompareOptions,
+) {
     if comparison.test.is_none() {
-        // The interval of a single round has no width, and is no evidence of anything.
+        // The interval of a single round has no width and is not evidence.
         return;
     }
     let significant = comparison.adjusted_p < 1.0 - options.confidence;
@@ -320,20 +330,20 @@ fn judge(comparison: &mut Comparison, rounds: Rounds, options: &CompareOptions) 
         comparison.verdict = Verdict::Faster;
     } else if differs && high < 1.0 {
         comparison.verdict = Verdict::Slower;
-    } else if rounds.trusted && threshold > 0.0 && within {
+    } else if trusts_interval && threshold > 0.0 && within {
         comparison.verdict = Verdict::Same;
     } else {
-        // More rounds do not narrow the part of the interval that is the drift of the machine.
+        // More rounds do not narrow the part of the interval that is due to the drift.
         let drifted = ratio * (1.0 - 1.0 / drift).abs();
         let half_width = (high - low - drifted).max(0.0) / 2.0;
-        comparison.rounds_needed =
-            rounds_needed(least, half_width, drifted, rounds.each, threshold);
+        comparison.rounds_needed = rounds_needed(least, half_width, drifted, rounds, threshold);
     }
 }
 
-/// The interval narrows as the square root of the rounds. It has to get narrow enough to keep 1
-/// outside, or, for a ratio within the threshold, to keep the threshold outside: ratios `away`
-/// from 1, as measured and with the drift divided out, that are `drifted` apart.
+/// The rounds after which the interval, whose width falls with the square root of the rounds, is
+/// narrow enough. It must exclude 1 or, for a ratio within the threshold, must lie within the
+/// threshold. The ratios as measured and with the drift divided out are at least `away` from 1 and
+/// are `drifted` apart.
 fn rounds_needed(
     away: f64,
     half_width: f64,
@@ -346,7 +356,7 @@ fn rounds_needed(
         return None;
     }
     let needed = (rounds * (half_width / enough).powi(2)).ceil();
-    // An interval already narrow enough failed for its p-value, or for too few rounds to trust it.
+    // If the interval is already narrow enough, the p-value is too great or the rounds are too few.
     let least = (rounds.floor() + 1.0).max(ROUNDS_FOR_AN_INTERVAL as f64);
     (needed <= MOST_ROUNDS_TO_ADVISE).then(|| needed.max(least) as u32)
 }

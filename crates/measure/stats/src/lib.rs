@@ -1,20 +1,21 @@
-//! Statistics of measured rates: pure functions over numbers, no input or output.
+//! Statistics of measured rates: pure functions of numbers, without input or output.
 //!
-//! The pipeline of knee is testcase → sample → round → point → curve. This crate holds the
-//! arrows that are arithmetic; curves are in `knee-results`:
+//! The pipeline of knee is testcase → sample → round → point → curve. This crate holds the steps
+//! that are arithmetic; curves are in `knee-results`:
 //!
 //! * [`Spread`]: the rates of all tasks in one sample → minimum, maximum, mean, deviation,
 //!   fairness.
 //! * [`median_interval`]: the rates of the rounds of one point → a median and an interval for it
 //!   that assumes no distribution.
-//! * [`noise_floor`]: rounds of one unchanged thing → the difference that chance alone shows.
-//! * [`ministat`]: data sets of plain numbers → summaries, Student's t test, a plot in characters.
+//! * [`noise_floor`]: rounds of one unchanged point → the difference that chance alone shows.
+//! * [`ministat`]: data sets of plain numbers → summaries, Student's t-test, a text plot.
 //! * [`compare_all`]: the rounds of all points of two runs → ratios with intervals, p-values
-//!   corrected for their number, verdicts. Below it lie [`ratio_of_medians`], [`welch`],
-//!   [`mann_whitney`] and [`benjamini_hochberg`].
-//! * [`compare_pairs`]: the same of rounds that were measured in turns; below it [`signed_rank`].
+//!   corrected for the number of points, verdicts. It uses the tests of Mann and Whitney and of
+//!   Welch, [`ratio_of_medians`] and [`benjamini_hochberg`].
+//! * [`compare_pairs`]: the same for rounds that were measured interleaved, with Wilcoxon's
+//!   signed-rank test.
 //! * [`change_points`]: one point over many runs → when it changed and by how much.
-//! * [`usl`]: the rounds of one curve → what limits it, after the Universal Scalability Law.
+//! * [`usl`]: the rounds of one curve → what limits it, by the Universal Scalability Law.
 //!
 //! ```
 //! use knee_stats::median_interval;
@@ -44,10 +45,7 @@ pub use change_points::{ChangeOptions, ChangePoint, change_points};
 pub use comparison::{
     CompareOptions, Comparison, Test, Verdict, compare, compare_all, compare_pairs, pairs_to_claim,
 };
-pub use mann_whitney::{MannWhitney, mann_whitney, mann_whitney_smallest_p};
 pub use median::{MedianInterval, median, median_interval};
 pub use multiple::benjamini_hochberg;
 pub use noise::{NoiseFloor, noise_floor};
-pub use signed_rank::{SignedRank, signed_rank};
 pub use spread::Spread;
-pub use welch::{Welch, welch};

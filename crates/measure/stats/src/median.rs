@@ -1,18 +1,18 @@
-//! The median of a few rounds, and how well it is known.
+//! The median of a few rounds and its confidence interval.
 //!
-//! Rounds on a shared machine have a long tail: one of five is hit by a neighbour. A mean with a
-//! Student interval is dragged along by it; the median is not, and its interval from order
-//! statistics holds for every continuous distribution. For a confidence between those of two
-//! pairs of order statistics the interval is interpolated as Hettmansperger and Sheather do
-//! ("Confidence intervals based on interpolated order statistics", Statistics & Probability
-//! Letters 4, 1986).
+//! Rounds on a shared machine have a long tail: a neighbour slows down one of five. That shifts a
+//! mean and its Student interval. It does not shift the median, whose interval from order
+//! statistics holds for every continuous distribution. For a confidence between those of two pairs
+//! of order statistics, the interval is interpolated by the method of Hettmansperger and Sheather
+//! ("Confidence intervals based on interpolated order statistics", Statistics & Probability Letters
+//! 4, 1986).
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-/// The binomial distribution function is computed through the incomplete beta function.
+/// Tolerance: the binomial distribution function is computed by the incomplete beta function.
 const ROUNDING: f64 = 1e-9;
 
-/// A median and the interval that holds the true one with the given confidence.
+/// A median and its interval at a confidence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MedianInterval {
     /// The middle value, or the mean of the two middle values.
@@ -22,20 +22,20 @@ pub struct MedianInterval {
     /// Upper end.
     pub high: f64,
     /// The confidence reached, 0 to 1. Fewer than six values cannot reach 0.95: the interval is
-    /// then the whole range, and this says what that is worth (five values: 0.9375).
+    /// then the whole range, and this is its confidence (0.9375 for five values).
     pub confidence: f64,
-    /// How many values there were.
+    /// The number of values.
     pub n: usize,
 }
 
 impl MedianInterval {
-    /// Half the width of the interval as a share of the median: the `±` of a table.
+    /// Half the width of the interval as a share of the median, shown as `±` in tables.
     pub fn relative_half_width(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.high - self.low) / 2.0 / self.median.abs() }
     }
 }
 
-/// The median; for an even number of values the mean of the two in the middle. `None` for no
+/// The median: for an even number of values, the mean of the two middle ones. `None` without
 /// values. Panics on NaN.
 pub fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
@@ -47,14 +47,14 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The median of `values` and its interval at `confidence` (0 to 1, exclusive). `None` for no
+/// The median of `values` and its interval at `confidence` (0 to 1, exclusive). `None` without
 /// values. Panics on NaN.
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<MedianInterval> {
     let median = median(values)?;
     let sorted = sorted(values);
     let n = sorted.len();
     // Coverage of [x(d), x(n+1-d)], counting from 1: the number of values below the true median
-    // is binomial(n, ½), and the interval misses when fewer than d fall on one side.
+    // is binomial(n, ½), and the interval misses it if fewer than d values fall on one side.
     let coverage = |d: usize| {
         let binomial = Binomial::new(0.5, n as u64).expect("½ is a probability");
         1.0 - 2.0 * binomial.cdf(d as u64 - 1)
@@ -68,7 +68,7 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<MedianInterval
     while d < n / 2 && coverage(d + 1) + ROUNDING >= confidence {
         d += 1;
     }
-    // x(d) covers enough, x(d+1) too little: go part of the way.
+    // The interval from x(d) covers enough, that from x(d+1) too little: interpolate.
     let (outer, inner) = (coverage(d), if d < n / 2 { coverage(d + 1) } else { 0.0 });
     let i = ((outer - confidence) / (outer - inner)).max(0.0);
     let depth = d as f64;
@@ -84,7 +84,8 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<MedianInterval
     })
 }
 
-fn sorted(values: &[f64]) -> Vec<f64> {
+/// The values in order. Panics on NaN.
+pub(crate) fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(|a, b| a.partial_cmp(b).expect("a rate is a number"));
     sorted
@@ -96,14 +97,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn five_values_give_their_range_and_say_what_it_is_worth() {
+    fn five_values_give_their_range_and_its_confidence() {
         let m = median_interval(&[5.0, 1.0, 4.0, 2.0, 3.0], 0.95).unwrap();
         assert_eq!((m.low, m.median, m.high), (1.0, 3.0, 5.0));
         assert!((m.confidence - 0.9375).abs() < ROUNDING);
     }
 
     #[test]
-    fn one_value_is_known_with_no_confidence() {
+    fn one_value_has_an_interval_of_no_confidence() {
         let m = median_interval(&[7.0], 0.95).unwrap();
         assert_eq!((m.low, m.high), (7.0, 7.0));
         assert!(m.confidence < ROUNDING);

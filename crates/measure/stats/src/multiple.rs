@@ -1,10 +1,10 @@
-//! Many tests at once: a share of false claims, not a chance of one.
+//! Many tests at once: limits the share of false claims, not the chance of a single one.
 //!
 //! A hundred unchanged points tested at 5% give five false claims. Benjamini and Hochberg
 //! ("Controlling the false discovery rate", Journal of the Royal Statistical Society B 57, 1995)
-//! hold the expected share of false ones among all claims at the level that one asks for.
+//! keep the expected share of false claims among all claims below a chosen level.
 
-/// Adjusted p-values, in the order of `p_values`: claim those below the level.
+/// Adjusted p-values, in the order of `p_values`. Claim a difference if one is below the level.
 pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     let m = p_values.len() as f64;
     let mut order: Vec<usize> = (0..p_values.len()).collect();

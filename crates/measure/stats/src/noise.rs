@@ -1,13 +1,13 @@
 //! The noise floor: what an A/A comparison shows on this machine.
 //!
 //! Rounds of one unchanged thing are split into two groups as if they were "before" and "after".
-//! The difference that chance shows in all but 5% of the splits is what a claim has to exceed.
+//! A claim must exceed the difference that 95% of the splits stay below.
 
 use crate::median;
 
-/// Splits beyond this number are drawn at random instead of enumerated.
+/// For more rounds, the splits are drawn at random instead of enumerated.
 const ENUMERATE_UP_TO: usize = 10;
-/// Random splits for longer series: the 95th percentile is then known to about ±1%.
+/// Number of random splits. It determines the 95th percentile to about ±1%.
 const RANDOM_SPLITS: usize = 2000;
 
 /// What chance alone shows between two halves of the same rounds.
@@ -15,11 +15,11 @@ const RANDOM_SPLITS: usize = 2000;
 pub struct NoiseFloor {
     /// The relative difference of medians that 95% of the splits stay below; 0.02 is 2%.
     pub relative: f64,
-    /// How many rounds it was estimated from.
+    /// The number of rounds it is estimated from.
     pub rounds: usize,
 }
 
-/// Noise floor of a point from the rates of its rounds; `None` for fewer than four rounds or a
+/// The noise floor of a point from the rates of its rounds; `None` for fewer than four rounds or a
 /// median of zero.
 pub fn noise_floor(rates: &[f64]) -> Option<NoiseFloor> {
     let n = rates.len();

@@ -1,37 +1,40 @@
-//! Pairs measured side by side: by how much does the second of a pair differ from the first?
+//! Wilcoxon's signed-rank test of pairs: by what ratio does the second rate of a pair differ from
+//! the first?
 //!
 //! F. Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1, 1945, for the
 //! test; J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Annals of
-//! Mathematical Statistics 34, 1963, for the estimate. The logarithms of the ratios of the pairs
-//! are taken to be spread evenly around their middle, however long their tails. Whatever both of a
-//! pair share (a machine that is slow for a while) cancels.
+//! Mathematical Statistics 34, 1963, for the estimate. The logarithms of the ratios are assumed to
+//! be symmetric about their median, with tails of any length. What affects both rates of a pair,
+//! such as a machine that is slow for a while, cancels.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::bootstrap::RatioInterval;
 
-/// Up to this many pairs the distribution of the rank sum is counted; beyond, the normal
-/// approximation is within 1e-3. 2^50 assignments of signs are counted exactly in 64 bits.
+/// Maximum number of pairs for which the distribution of the rank sum is counted: 64 bits hold the
+/// counts of 2^50 assignments of signs. For more pairs, the error of the normal approximation is
+/// below 1e-3.
 const EXACT_UP_TO: usize = 50;
-/// The rank sum moves in steps of one; the normal distribution that stands in for it does not.
+/// Continuity correction: the rank sum is an integer, but the normal distribution is continuous.
 const CONTINUITY: f64 = 0.5;
 
-/// The result of Wilcoxon's signed-rank test on ratios, and the estimate that belongs to it.
+/// The result of Wilcoxon's signed-rank test of ratios, and the matching estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SignedRank {
+pub(crate) struct SignedRank {
     /// Two-sided p-value.
-    pub p: f64,
-    /// Whether all assignments of signs were counted; with more than 50 pairs a normal distribution
-    /// stands in.
-    pub exact: bool,
-    /// The Hodges–Lehmann estimate of after over before, and its interval. With so few pairs that
-    /// none has the confidence asked for (fewer than six at 95%), the widest there is.
-    pub ratio: RatioInterval,
+    pub(crate) p: f64,
+    /// Whether the p-value is exact, by counting all assignments of signs. With more than 50 pairs,
+    /// it is a normal approximation.
+    pub(crate) exact: bool,
+    /// The Hodges–Lehmann estimate of after divided by before, and its interval. If there are too
+    /// few pairs for the requested confidence (fewer than six at 95%), the interval is the widest
+    /// possible one.
+    pub(crate) ratio: RatioInterval,
 }
 
 /// Tests the ratios of `pairs` of positive rates (before, after) at `confidence`. `None` without
-/// pairs, and where a rate is not positive: then there is no ratio.
-pub fn signed_rank(pairs: &[(f64, f64)], confidence: f64) -> Option<SignedRank> {
+/// pairs, or if a rate is not positive.
+pub(crate) fn signed_rank(pairs: &[(f64, f64)], confidence: f64) -> Option<SignedRank> {
     if pairs.is_empty() || pairs.iter().any(|(before, after)| !(*before > 0.0 && *after > 0.0)) {
         return None;
     }
@@ -48,18 +51,18 @@ pub fn signed_rank(pairs: &[(f64, f64)], confidence: f64) -> Option<SignedRank> 
     Some(SignedRank { p, exact, ratio })
 }
 
-/// The smallest two-sided p-value that `n` pairs can reach: that of all on one side.
+/// The smallest possible two-sided p-value of `n` pairs: that of equal signs.
 pub(crate) fn signed_rank_smallest_p(n: usize) -> f64 {
     (2.0 * 0.5f64.powf(n as f64)).min(1.0)
 }
 
-/// The two-sided p-value, and whether it was counted.
+/// The two-sided p-value, and whether it is exact.
 fn test(differences: &[f64]) -> (f64, bool) {
-    // Pairs without a difference say nothing about its sign (Wilcoxon leaves them out).
+    // As in Wilcoxon's paper, pairs without a difference are left out.
     let mut differences: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
     differences.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
     let n = differences.len();
-    // Twice the ranks: equal differences share theirs, and halves would be no whole numbers.
+    // Twice the ranks, because the mean ranks of equal differences can be half-integers.
     let mut doubled = Vec::with_capacity(n);
     let (mut positive, mut ties) = (0, 0.0);
     for group in differences.chunk_by(|a, b| a.abs() == b.abs()) {
@@ -80,7 +83,7 @@ fn test(differences: &[f64]) -> (f64, bool) {
     ((2.0 * Normal::standard().sf(z)).min(1.0), false)
 }
 
-/// How many of the assignments of signs have each sum of positive `ranks`: the coefficients of
+/// The number of assignments of signs for each sum of the positive `ranks`: the coefficients of
 /// ∏ (1 + q^rank).
 fn counts(ranks: impl IntoIterator<Item = usize>) -> Vec<u64> {
     let mut counts = vec![1u64];
@@ -94,8 +97,8 @@ fn counts(ranks: impl IntoIterator<Item = usize>) -> Vec<u64> {
     counts
 }
 
-/// How many of the sorted Walsh averages of `n` differences lie outside an interval on each side,
-/// when it misses with a chance of `miss` at most.
+/// The number of sorted Walsh averages of `n` differences outside of each end of an interval that
+/// misses with a probability of at most `miss`.
 fn quantile(n: usize, miss: f64) -> usize {
     let last = (n * (n + 1) / 2 - 1) / 2;
     if n <= EXACT_UP_TO {
@@ -107,7 +110,7 @@ fn quantile(n: usize, miss: f64) -> usize {
             }
             k += 1;
         }
-        // k rank sums are improbable: the interval begins at the k-th average from below.
+        // k rank sums are improbable: the interval begins at the k-th smallest average.
         return usize::min(usize::max(k, 1) - 1, last);
     }
     let (n, z) = (n as f64, Normal::standard().inverse_cdf(1.0 - miss / 2.0));
@@ -115,7 +118,7 @@ fn quantile(n: usize, miss: f64) -> usize {
     (depth.max(0.0) as usize).min(last)
 }
 
-/// The averages of all pairs of differences, each with itself too, in order.
+/// The averages of all pairs of differences, including each with itself, in ascending order.
 fn walsh_averages(differences: &[f64]) -> Vec<f64> {
     let mut averages = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
     for (i, a) in differences.iter().enumerate() {
@@ -140,7 +143,7 @@ mod tests {
     /// R 4.2: `wilcox.test(log(after / before), conf.int = TRUE)`, on the depression scores of
     /// Hollander and Wolfe that its manual uses, and on twelve pairs.
     #[test]
-    fn r_finds_the_same() {
+    fn the_results_are_those_of_r() {
         let hollander_wolfe = [
             (878.0, 1830.0),
             (647.0, 500.0),
@@ -167,7 +170,7 @@ mod tests {
         assert_close(found, p, ratio, 1.00098048581348, 1.04090319153295);
     }
 
-    /// The same call of R with `exact = FALSE` and a tie in every rank or so.
+    /// The same call of R with `exact = FALSE`, and with many ties.
     #[test]
     fn many_pairs_are_tested_by_the_normal_distribution_as_in_r() {
         let pairs: Vec<(f64, f64)> = (0..60)
@@ -178,12 +181,12 @@ mod tests {
             .collect();
         let found = signed_rank(&pairs, 0.95).unwrap();
         assert!(!found.exact);
-        // R rounds no logarithms to equal ones either: ties differ in the last bits.
+        // The logarithms of ties differ in the last bits, in R too.
         assert!((found.p - 0.434647940546647).abs() < 1e-3, "{found:?}");
     }
 
     #[test]
-    fn five_pairs_can_show_nothing_and_six_can() {
+    fn six_pairs_can_show_a_difference_and_five_cannot() {
         let pairs: Vec<(f64, f64)> = (0..6).map(|i| (100.0, 110.0 + f64::from(i))).collect();
         assert!(signed_rank(&pairs[..5], 0.95).unwrap().p > 0.05);
         assert!(signed_rank(&pairs, 0.95).unwrap().p < 0.05);
@@ -196,13 +199,13 @@ mod tests {
         assert_eq!(p(&[(5.0, 6.0); 6]), signed_rank_smallest_p(6));
         let with_none = [&[(5.0, 6.0); 5][..], &[(5.0, 5.0)]].concat();
         assert_eq!(p(&with_none), signed_rank_smallest_p(5));
-        // Ranks 1.5, 1.5 and 3: of eight assignments of signs two are as extreme, one a side.
+        // Ranks 1.5, 1.5 and 3: two of eight assignments of signs are as extreme, one on each side.
         assert_eq!(p(&[(1.0, 2.0), (1.0, 2.0), (1.0, 4.0)]), 0.25);
         assert_eq!(p(&[(1.0, 2.0), (2.0, 1.0), (1.0, 4.0)]), 0.75);
     }
 
     #[test]
-    fn what_cannot_be_divided_is_refused_and_what_is_equal_is_equal() {
+    fn rates_without_a_ratio_are_refused_and_equal_rates_have_ratio_one() {
         assert_eq!(signed_rank(&[], 0.95), None);
         assert_eq!(signed_rank(&[(0.0, 1.0)], 0.95), None);
         let same = signed_rank(&[(3.0, 3.0); 8], 0.95).unwrap();
@@ -211,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn swapping_the_sides_turns_the_ratio_over(
+        fn swapping_the_sides_gives_the_reciprocal_ratio(
             pairs in prop::collection::vec((1.0f64..100.0, 1.0f64..100.0), 1..70)
         ) {
             let swapped: Vec<(f64, f64)> = pairs.iter().map(|&(a, b)| (b, a)).collect();
@@ -225,7 +228,7 @@ mod tests {
         /// A p-value below the level and an interval without 1 are the same statement.
         #[test]
         fn the_interval_and_the_test_agree(
-            // Where none is 0 and no two are of one size, which the test alone treats apart.
+            // No zeros and no two of equal size: only the test treats those specially.
             differences in prop::collection::hash_set(
                 (-1000i32..1500).prop_filter("ties", |d| d % 97 != 0),
                 6..40,

@@ -17,7 +17,7 @@ pub struct Spread {
     /// Standard deviation of the tasks as a population (divided by n, since all tasks are here).
     pub stddev: f64,
     /// Jain's fairness index, (Σx)² / (n·Σx²): 1 when all tasks ran at the same rate, 1/n when
-    /// one task had everything (Jain, Chiu and Hawe, DEC-TR-301, 1984).
+    /// one task did all the work (Jain, Chiu and Hawe, DEC-TR-301, 1984).
     pub fairness: f64,
 }
 
@@ -38,7 +38,7 @@ impl Spread {
             max: rates.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             mean,
             stddev: variance.sqrt(),
-            // Nobody ran: nobody was favoured.
+            // If no task ran, no task was favoured.
             fairness: if squares > 0.0 { total * total / (n * squares) } else { 1.0 },
         })
     }
@@ -50,7 +50,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn equal_tasks_are_fair_and_a_monopolist_is_not() {
+    fn equal_tasks_are_fair_and_one_task_that_does_all_the_work_is_not() {
         assert_eq!(Spread::of(&[5.0; 4]).unwrap().fairness, 1.0);
         assert_eq!(Spread::of(&[8.0, 0.0, 0.0, 0.0]).unwrap().fairness, 0.25);
         assert_eq!(Spread::of(&[0.0, 0.0]).unwrap().fairness, 1.0);

@@ -10,7 +10,7 @@ fn normal(random: &mut Rand64) -> f64 {
     radius * (std::f64::consts::TAU * random.rand_float()).cos()
 }
 
-/// The share of pairs of `rounds` a side, all from `round`, that are called different.
+/// The share of pairs that are called different, with `rounds` rounds a side, all from `round`.
 fn false_alarms(rounds: usize, round: impl Fn(&mut Rand64) -> f64) -> f64 {
     let mut random = Rand64::new(7);
     let different = (0..PAIRS).filter(|_| {
@@ -23,7 +23,7 @@ fn false_alarms(rounds: usize, round: impl Fn(&mut Rand64) -> f64) -> f64 {
 
 #[track_caller]
 fn at_most_nominal(round: impl Fn(&mut Rand64) -> f64) {
-    // Two and three rounds are Welch's, the others Mann–Whitney's.
+    // Welch's test decides two and three rounds, Mann–Whitney the others.
     for rounds in [2, 3, 5, 10] {
         let share = false_alarms(rounds, &round);
         assert!(share <= 0.05, "{rounds} rounds: {share}");

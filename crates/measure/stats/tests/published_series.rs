@@ -14,7 +14,7 @@ const NILE: [f64; 100] = [
     975., 815., 1020., 906., 901., 1170., 912., 746., 919., 718., 714., 740.,
 ];
 
-/// The first dam at Aswan was begun in 1899, and the climate changed with that year.
+/// Construction of the first dam at Aswan began in 1899, and the climate changed in that year.
 #[test]
 fn the_nile_fell_in_1899() {
     let found = change_points(&NILE, &ChangeOptions::default());
@@ -25,7 +25,7 @@ fn the_nile_fell_in_1899() {
 }
 
 #[test]
-fn another_seed_shuffles_otherwise_and_finds_the_same_change() {
+fn another_seed_finds_the_same_change() {
     for seed in 0..5 {
         let found = change_points(&NILE, &ChangeOptions { seed, ..Default::default() });
         assert_eq!(found.iter().map(|c| c.index).collect::<Vec<_>>(), [28], "{seed}");

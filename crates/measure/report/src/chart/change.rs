@@ -1,4 +1,5 @@
-//! Further runs over the first: a marker per point whose shape is the verdict, with its interval.
+//! Ratios of further runs to the first: a marker per point, whose shape is the verdict, and its
+//! interval.
 
 use knee_host::number;
 use knee_stats::Verdict;
@@ -11,7 +12,7 @@ use super::{Panel, run_class, sentences};
 use crate::page::words_of_changes;
 
 const HEIGHT: f64 = BOTTOM + 26.0;
-/// Changes within this are drawn alike, whatever the data: a chart of noise looks like noise.
+/// Minimum range of the axis on each side of no change, so that a chart of noise looks like noise.
 const LEAST_RANGE: f64 = 0.1;
 
 pub(crate) fn change(panel: &Panel) -> Markup {
@@ -27,18 +28,16 @@ pub(crate) fn change(panel: &Panel) -> Markup {
     let room = (most - least) * 0.05;
     let domain = ((least - room).max(0.0), most + room);
     let mut frame = Frame::new(panel, HEIGHT, domain, "Change against the first run", &description);
-    if let Some(threshold) = panel.threshold {
+    if let Some(threshold) = panel.reading.page.threshold {
         frame.level("threshold", 1.0 - threshold);
         frame.level("threshold", 1.0 + threshold);
     }
-    frame.grid(|ratio, _| {
+    frame.grid(|ratio| {
         let percent = (ratio - 1.0) * 100.0;
-        let sign = if percent.round() < 0.0 {
-            "−"
-        } else if percent.round() > 0.0 {
-            "+"
-        } else {
-            ""
+        let sign = match percent.round() {
+            less if less < 0.0 => "−",
+            more if more > 0.0 => "+",
+            _ => "",
         };
         format!("{sign}{:.0}%", percent.abs())
     });
@@ -58,11 +57,9 @@ pub(crate) fn change(panel: &Panel) -> Markup {
             let x = frame.x_of_run(n, i, runs);
             intervals.move_to(x, frame.y.within(ratio.low)).vertical_to(frame.y.within(ratio.high));
         }
-        frame.drawing.open_group(&run_class(run));
-        frame.drawing.path("line thin", &line);
-        frame.drawing.path("interval", &intervals);
-        frame.drawing.close_group();
-        let sparse = reading.curve.points().len() <= MARKED_POINTS;
+        let paths = [("line thin", &line), ("interval", &intervals)];
+        frame.drawing.group(&run_class(run), &paths);
+        let sparse = reading.measured.points().len() <= MARKED_POINTS;
         for verdict in Verdict::ALL {
             let mut marks = Path::default();
             for (n, ratio, _) in changed().filter(|(.., v)| *v == verdict) {
@@ -83,7 +80,7 @@ pub(crate) fn change(panel: &Panel) -> Markup {
     frame.drawing.finish()
 }
 
-/// Which of the markers stands for `verdict`: triangles point where the rate went.
+/// The index of the marker for `verdict`. Triangles point in the direction of the change.
 fn shape(verdict: Verdict) -> usize {
     match verdict {
         Verdict::Slower => 4,

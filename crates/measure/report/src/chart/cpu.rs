@@ -1,5 +1,6 @@
-//! How the CPUs spent their time, as thin bars below the task counts: where a curve bends
-//! while the CPUs idle, the tasks wait; where they do not, they fight.
+//! The CPU time in user mode, in system mode and idle, as thin bars below the task counts. If a
+//! curve bends while the CPUs are idle, the tasks wait; if it bends while they are busy, the tasks
+//! contend.
 
 use super::drawing::Path;
 use super::frame::{BELOW, Frame};
@@ -14,23 +15,20 @@ pub(super) fn height(panel: &Panel) -> f64 {
 }
 
 fn rows<'a>(panel: &'a Panel) -> impl Iterator<Item = &'a crate::reading::CurveReading<'a>> {
-    panel.curves.iter().filter(|reading| reading.curve.points().iter().any(|p| p.cpu.is_some()))
+    panel.curves.iter().filter(|reading| reading.measured.points().iter().any(|p| p.cpu.is_some()))
 }
 
 pub(super) fn draw(frame: &mut Frame, panel: &Panel) {
     let several = panel.curves.len() > 1;
     for (row, reading) in rows(panel).enumerate() {
         let top = BELOW + row as f64 * (BAR + GAP);
-        let mut user = Path::default();
-        let mut system = Path::default();
-        let mut idle = Path::default();
-        for point in reading.curve.points() {
+        let mut bars =
+            [("user", Path::default()), ("system", Path::default()), ("idle", Path::default())];
+        for point in reading.measured.points() {
             let Some(cpu) = point.cpu else { continue };
             let x = frame.x.at(f64::from(point.tasks));
             let mut y = top;
-            for (path, share) in
-                [(&mut user, cpu.user), (&mut system, cpu.system), (&mut idle, cpu.idle)]
-            {
+            for ((_, path), share) in bars.iter_mut().zip([cpu.user, cpu.system, cpu.idle]) {
                 let end = y + share.clamp(0.0, 1.0) * BAR;
                 path.move_to(x, y).vertical_to(end);
                 y = end;
@@ -38,9 +36,9 @@ pub(super) fn draw(frame: &mut Frame, panel: &Panel) {
         }
         let width = bar_width(frame, panel);
         frame.drawing.open_group(&format!("cpu {}", run_class(reading.curve.run)));
-        frame.drawing.wide_path("user", width, &user);
-        frame.drawing.wide_path("system", width, &system);
-        frame.drawing.wide_path("idle", width, &idle);
+        for (class, path) in &bars {
+            frame.drawing.wide_path(class, width, path);
+        }
         frame.drawing.close_group();
         let name =
             if several { format!("run {}", reading.curve.run + 1) } else { "CPU".to_owned() };
@@ -48,7 +46,7 @@ pub(super) fn draw(frame: &mut Frame, panel: &Panel) {
     }
 }
 
-/// As wide as the closest two task counts allow, within reason.
+/// The width that the two closest task counts leave for a bar, within limits.
 fn bar_width(frame: &Frame, panel: &Panel) -> f64 {
     let counts = panel.counts();
     let closest =

@@ -1,11 +1,11 @@
-//! SVG text, written directly: a page holds hundreds of charts, and a tree of elements would cost
-//! more than the numbers in it. Coordinates have one decimal.
+//! SVG written directly as text: a page contains hundreds of charts, and a tree of elements would
+//! need more memory than the numbers in it. Coordinates have one decimal.
 
 use std::fmt::Write as _;
 
 use maud::{Escaper, Markup, PreEscaped};
 
-/// Where a text is held.
+/// The part of a text that is at its position.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -13,34 +13,23 @@ pub(super) enum Anchor {
     End,
 }
 
-/// Where task counts lie in a drawing, and from where to where a line at one of them goes.
-pub(super) struct TasksAxis<'s> {
-    pub(super) x: &'s super::scale::Scale,
-    pub(super) top: f64,
-    pub(super) bottom: f64,
-}
-
-/// An SVG element in the making.
+/// An SVG element under construction.
 pub(super) struct Drawing {
     svg: String,
 }
 
 impl Drawing {
-    /// An image of `width` × `height` user units. `tasks` is where its horizontal axis lies, for
-    /// the script that marks the selected task count.
+    /// An image of `width` × `height` user units, with further `attributes`.
     pub(super) fn new(
         class: &str,
         (width, height): (f64, f64),
         title: &str,
         description: &str,
-        tasks: Option<&TasksAxis>,
+        attributes: &str,
     ) -> Self {
         let mut svg = String::with_capacity(4096);
         let _ = write!(svg, r#"<svg class="{class}" viewBox="0 0 {width} {height}" role="img""#);
-        if let Some(TasksAxis { x, top, bottom }) = tasks {
-            let ((n0, n1), (x0, x1)) = (x.domain, x.range);
-            let _ = write!(svg, r#" data-tasks="{n0} {n1} {x0} {x1} {top} {bottom}""#);
-        }
+        svg.push_str(attributes);
         svg.push('>');
         let mut drawing = Self { svg };
         drawing.element("title", title);
@@ -48,7 +37,7 @@ impl Drawing {
         drawing
     }
 
-    /// A drawing that says nothing which the text beside it does not.
+    /// A drawing without information beyond the text beside it.
     pub(super) fn decoration(class: &str, (width, height): (f64, f64)) -> Self {
         Self {
             svg: format!(
@@ -63,7 +52,7 @@ impl Drawing {
         let _ = write!(self.svg, "</{name}>");
     }
 
-    /// Text in a drawing is user data: names of testcases, labels of runs, reasons of failures.
+    /// Escapes text, which is user data: names of testcases, labels of runs, reasons for failures.
     fn escaped(&mut self, text: &str) {
         let _ = Escaper::new(&mut self.svg).write_str(text);
     }
@@ -76,7 +65,16 @@ impl Drawing {
         self.svg.push_str("</g>");
     }
 
-    /// Nothing if `path` is empty.
+    /// Paths with their classes, in a group.
+    pub(super) fn group(&mut self, class: &str, paths: &[(&str, &Path)]) {
+        self.open_group(class);
+        for (class, path) in paths {
+            self.path(class, path);
+        }
+        self.close_group();
+    }
+
+    /// A path; nothing if it is empty.
     pub(super) fn path(&mut self, class: &str, path: &Path) {
         if !path.data.is_empty() {
             let _ = write!(self.svg, r#"<path class="{class}" d="{}"/>"#, path.data);
@@ -92,7 +90,7 @@ impl Drawing {
         }
     }
 
-    /// A path that says something when pointed at.
+    /// A path with a title, which browsers show when the reader points at it.
     pub(super) fn titled_path(&mut self, class: &str, path: &Path, title: &str) {
         let _ = write!(self.svg, r#"<path class="{class}" d="{}">"#, path.data);
         self.element("title", title);
@@ -110,7 +108,7 @@ impl Drawing {
         self.svg.push_str("</text>");
     }
 
-    /// A text whose class and anchor are those of its group.
+    /// A text with the class and the anchor of its group.
     pub(super) fn plain_text(&mut self, (x, y): (f64, f64), text: &str) {
         let _ = write!(self.svg, r#"<text x="{x:.1}" y="{y:.1}">"#);
         self.escaped(text);
@@ -139,14 +137,14 @@ impl Drawing {
     }
 }
 
-/// The data of a path, written relative to where it is: half the bytes of absolute coordinates.
-/// All arithmetic is in tenths, so that no error adds up.
+/// The data of a path in relative coordinates, which take half the bytes of absolute ones. All
+/// arithmetic is in tenths, so that rounding errors do not accumulate.
 #[derive(Debug, Default)]
 pub(super) struct Path {
     data: String,
-    /// Where the pen is; unknown after a marker.
+    /// The current position; unknown after a marker.
     pen: Option<(i64, i64)>,
-    /// Where closing the path leads.
+    /// The position after closing the path.
     start: Option<(i64, i64)>,
 }
 
@@ -190,7 +188,7 @@ impl Path {
         self
     }
 
-    /// A line through `points`. A single one is a line of no length, which still has its marker.
+    /// A line through `points`. A single point is a line of no length, which still has its marker.
     pub(super) fn line(&mut self, points: impl Iterator<Item = (f64, f64)>) -> &mut Self {
         let mut count = 0;
         for (x, y) in points {
@@ -207,6 +205,12 @@ impl Path {
         self
     }
 
+    /// A cross about a point, `reach` to each side.
+    pub(super) fn cross(&mut self, x: f64, y: f64, reach: f64) -> &mut Self {
+        self.move_to(x - reach, y - reach).line_to(x + reach, y + reach);
+        self.move_to(x - reach, y + reach).line_to(x + reach, y - reach)
+    }
+
     /// A dot: a line of no length, which a round cap makes visible.
     pub(super) fn dot(&mut self, x: f64, y: f64) -> &mut Self {
         self.move_to(x, y);
@@ -214,7 +218,7 @@ impl Path {
         self
     }
 
-    /// The marker of a run: a shape of its own for each of the first six.
+    /// The marker of a run, with a different shape for each of the first six runs.
     pub(super) fn marker(&mut self, run: usize, x: f64, y: f64) -> &mut Self {
         self.pen = None;
         self.move_to(x, y);
@@ -234,7 +238,7 @@ impl Path {
         self.number(y, false);
     }
 
-    /// A number of tenths; a minus is separation enough from the one before.
+    /// A number of tenths. A minus sign also separates it from the previous number.
     fn number(&mut self, tenths: i64, is_first: bool) {
         if !is_first && tenths >= 0 {
             self.data.push(' ');
@@ -253,10 +257,10 @@ fn tenths(x: f64) -> i64 {
     (x * 10.0).round() as i64
 }
 
-/// How many different markers there are.
+/// Number of different markers.
 pub(super) const MARKER_COUNT: usize = MARKERS.len();
 
-/// Circle, square, diamond, triangle, triangle downwards, cross; about a point.
+/// Circle, square, diamond, upward triangle, downward triangle and cross, centred on a point.
 const MARKERS: [&str; 6] = [
     "m-3.2 0a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0-6.4 0",
     "m-2.9-2.9h5.8v5.8h-5.8z",
@@ -279,7 +283,7 @@ mod tests {
 
     #[test]
     fn text_in_a_drawing_is_not_markup() {
-        let mut drawing = Drawing::new("c", (1.0, 1.0), "<script>", "a & b", None);
+        let mut drawing = Drawing::new("c", (1.0, 1.0), "<script>", "a & b", "");
         drawing.text("t", (0.0, 0.0), Anchor::Start, "</svg>\"");
         let svg = drawing.finish().into_string();
         assert!(svg.contains("<title>&lt;script&gt;</title><desc>a &amp; b</desc>"), "{svg}");

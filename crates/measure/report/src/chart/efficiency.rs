@@ -1,4 +1,4 @@
-//! Efficiency against tasks: the chart in which trouble shows first.
+//! Efficiency against tasks: the chart that shows scaling problems first.
 
 use knee_host::number::percent;
 use knee_results::Point;
@@ -16,33 +16,32 @@ pub(crate) fn efficiency(panel: &Panel) -> Markup {
         .case
         .curves
         .iter()
-        .flat_map(|reading| reading.curve.points().iter().filter_map(|p| reading.efficiency(p)))
+        .flat_map(|reading| reading.measured.points().iter().filter_map(|p| reading.efficiency(p)))
         .fold(1.0, f64::max);
     let description = sentences(panel, |reading| {
-        let last = reading.last()?;
-        let efficiency = percent(reading.last_efficiency()?);
+        let last = reading.measured.last()?;
+        let efficiency = percent(reading.measured.last_efficiency()?);
         Some(format!("{efficiency} with {}.", panel.mode.tasks(last.tasks)))
     });
     let mut frame = Frame::new(panel, HEIGHT, (0.0, best * 1.05), "Efficiency", &description);
-    frame.grid(|value, _| percent(value));
+    frame.grid(percent);
     frame.level("ideal", 1.0);
-    frame.level("threshold", panel.knee_efficiency);
+    frame.level("threshold", panel.reading.page.knee_efficiency);
     let mut ends = Vec::new();
     for reading in panel.curves {
         let run = reading.curve.run;
-        let sparse = reading.curve.points().len() <= MARKED_POINTS;
+        let sparse = reading.measured.points().len() <= MARKED_POINTS;
         let mut line = Path::default();
         for piece in reading.unbroken() {
-            let at = |point: &&Point| {
+            let at = |point: &Point| {
                 let efficiency = reading.efficiency(point)?;
                 Some((frame.x.at(f64::from(point.tasks)), frame.y.at(efficiency)))
             };
             line.line(piece.iter().filter_map(at));
         }
-        frame.drawing.open_group(&run_class(run));
-        frame.drawing.path(if sparse { "line marked" } else { "line" }, &line);
-        frame.drawing.close_group();
-        if let Some(last) = reading.last_efficiency() {
+        let class = if sparse { "line marked" } else { "line" };
+        frame.drawing.group(&run_class(run), &[(class, &line)]);
+        if let Some(last) = reading.measured.last_efficiency() {
             ends.push((frame.y.at(last), run_class(run), percent(last)));
         }
     }

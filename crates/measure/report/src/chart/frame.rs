@@ -1,23 +1,27 @@
 //! The axes that all charts of a testcase share.
 
-use super::Panel;
-use super::drawing::{Anchor, Drawing, Path, TasksAxis};
-use super::scale::{Scale, count_ticks, round_step, round_ticks, step_decimals};
+use knee_host::number::Prefix;
 
-/// User units; the style sheet makes it as wide as its column.
+use super::Panel;
+use super::drawing::{Anchor, Drawing, Path};
+use super::scale::{Scale, count_ticks, round_ticks, tick_decimals};
+
+/// Width in user units; the style sheet scales it to the width of its column.
 pub(super) const WIDTH: f64 = 320.0;
-/// Top of the plot: above it is room for one line of labels.
+/// Top of the plot, with room for one line of labels above it.
 pub(super) const TOP: f64 = 18.0;
 /// Bottom of the plot.
 pub(super) const BOTTOM: f64 = 200.0;
-/// Where whatever is drawn below the task counts begins.
+/// Top of the drawings below the task counts.
 pub(super) const BELOW: f64 = 226.0;
 const LEFT: f64 = 42.0;
 /// Room for a label at the end of a line.
 const RIGHT: f64 = 265.0;
-/// Points do not touch the axis.
+/// Distance between the ends of the axis and the outermost points.
 const INSET: f64 = 8.0;
-/// Width of a number on the horizontal axis.
+/// Approximate number of ticks on the vertical axis.
+const TICKS: u32 = 5;
+/// Minimum distance between numbers on the horizontal axis.
 const TICK_GAP: f64 = 22.0;
 
 /// A drawing with axes.
@@ -40,8 +44,10 @@ impl Frame {
         let x = Scale::new((f64::from(first), f64::from(last)), (LEFT + INSET, RIGHT - INSET));
         let y = Scale::new(y, (BOTTOM, TOP));
         let title = format!("{title} of {}", panel.name());
-        let axis = TasksAxis { x: &x, top: TOP, bottom: BOTTOM };
-        let drawing = Drawing::new("chart", (WIDTH, height), &title, description, Some(&axis));
+        // For the script, which marks the selected task count.
+        let ((n0, n1), (x0, x1)) = (x.domain, x.range);
+        let axis = format!(r#" data-tasks="{n0} {n1} {x0} {x1} {TOP} {BOTTOM}""#);
+        let drawing = Drawing::new("chart", (WIDTH, height), &title, description, &axis);
         let mut frame = Self { drawing, x, y };
         frame.tasks_axis(panel);
         frame
@@ -61,22 +67,28 @@ impl Frame {
         self.drawing.text("tick", (WIDTH, BOTTOM + 16.0), Anchor::End, "tasks");
     }
 
-    /// Lines across at round numbers, written by `label`, which gets the decimals they need.
-    pub(super) fn grid(&mut self, label: impl Fn(f64, usize) -> String) {
+    /// Horizontal lines at round numbers, in multiples of `prefix`, with `suffix` after each
+    /// number.
+    pub(super) fn grid_of_rates(&mut self, prefix: Prefix, suffix: &str) {
+        let decimals = tick_decimals(prefix.scale(self.y.domain.1), TICKS);
+        self.grid(|value| format!("{:.decimals$}{suffix}", prefix.scale(value)));
+    }
+
+    /// Horizontal lines at round numbers, formatted by `label`.
+    pub(super) fn grid(&mut self, label: impl Fn(f64) -> String) {
         let (low, high) = self.y.domain;
-        let decimals = step_decimals(round_step((high - low) / 5.0));
         let mut grid = Path::default();
         self.drawing.open_group("value-axis");
-        for value in round_ticks(low, high, 5) {
+        for value in round_ticks(low, high, TICKS) {
             let y = self.y.at(value);
             grid.move_to(LEFT, y).horizontal_to(RIGHT);
-            self.drawing.plain_text((LEFT - 6.0, y + 4.0), &label(value, decimals));
+            self.drawing.plain_text((LEFT - 6.0, y + 4.0), &label(value));
         }
         self.drawing.close_group();
         self.drawing.path("grid", &grid);
     }
 
-    /// A line across at `value`.
+    /// A horizontal line at `value`.
     pub(super) fn level(&mut self, class: &str, value: f64) {
         let y = self.y.within(value);
         let mut path = Path::default();
@@ -84,32 +96,32 @@ impl Frame {
         self.drawing.path(class, &path);
     }
 
-    /// The name of something drawn below the axis.
+    /// The name of a drawing below the axis.
     pub(super) fn name_below(&mut self, y: f64, name: &str) {
         self.drawing.text("tick", (LEFT - 6.0, y), Anchor::End, name);
     }
 
-    /// Words in the place of something below the axis.
+    /// A note in place of a drawing below the axis.
     pub(super) fn note_below(&mut self, y: f64, note: &str) {
         self.drawing.text("tick", ((LEFT + RIGHT) / 2.0, y), Anchor::Middle, note);
     }
 
-    /// Where run `run` of `runs` draws `n`: side by side, so that none hides another.
+    /// The position of task count `n` in run `run` of `runs`. Runs are side by side, so that none
+    /// hides another.
     pub(super) fn x_of_run(&self, n: u32, run: usize, runs: usize) -> f64 {
         const APART: f64 = 3.0;
         let middle = (runs.saturating_sub(1)) as f64 / 2.0;
         self.x.at(f64::from(n)) + (run as f64 - middle) * APART
     }
 
-    /// A cross on the axis for each point without a result, which says why.
+    /// A cross on the axis for each point without a result, with the reason as its title.
     pub(super) fn gaps(&mut self, panel: &Panel) {
         let runs = panel.curves.len();
         for (i, reading) in panel.curves.iter().enumerate() {
             for gap in &reading.curve.missing {
                 let (x, y) = (self.x_of_run(gap.tasks, i, runs), BOTTOM - 7.0);
                 let mut cross = Path::default();
-                cross.move_to(x - 4.0, y - 4.0).line_to(x + 4.0, y + 4.0);
-                cross.move_to(x - 4.0, y + 4.0).line_to(x + 4.0, y - 4.0);
+                cross.cross(x, y, 4.0);
                 let why = format!(
                     "{}, {} tasks: not measured: {}",
                     reading.run.label, gap.tasks, gap.reason
@@ -119,7 +131,7 @@ impl Frame {
         }
     }
 
-    /// Writes texts at the right end of lines, moved apart where they would overlap.
+    /// Writes texts at the right end of lines, moved apart if they would overlap.
     pub(super) fn end_labels(&mut self, mut labels: Vec<(f64, String, String)>) {
         const LINE: f64 = 13.0;
         labels.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -1,4 +1,4 @@
-//! Samples of what charts draw, for legends.
+//! Samples of the elements of charts, for legends.
 
 use maud::Markup;
 
@@ -18,18 +18,16 @@ pub(crate) fn run_class(run: usize) -> String {
     format!("r{}", run % MARKER_COUNT)
 }
 
-/// The line and the marker of a run. Its name stands beside it.
+/// The line and the marker of a run, to show beside its name.
 pub(crate) fn swatch(run: usize) -> Markup {
     let mut line = Path::default();
     line.move_to(0.0, SIZE.1 / 2.0).horizontal_to(SIZE.0 / 2.0).horizontal_to(SIZE.0);
     let mut drawing = Drawing::decoration("key", SIZE);
-    drawing.open_group(&run_class(run));
-    drawing.path("line", &line);
-    drawing.close_group();
+    drawing.group(&run_class(run), &[("line", &line)]);
     drawing.finish()
 }
 
-/// What a chart draws with `class`.
+/// A sample of the chart element with `class`.
 pub(crate) fn sample(class: &str) -> Markup {
     let (width, height) = SIZE;
     let (x, y) = (width / 2.0, height / 2.0);
@@ -49,8 +47,7 @@ pub(crate) fn sample(class: &str) -> Markup {
             path.move_to(x, 0.0).vertical_to(height);
         }
         "gap" => {
-            path.move_to(x - 4.0, y - 4.0).line_to(x + 4.0, y + 4.0);
-            path.move_to(x - 4.0, y + 4.0).line_to(x + 4.0, y - 4.0);
+            path.cross(x, y, 4.0);
         }
         "band" => {
             path.move_to(2.0, 1.0).horizontal_to(width - 2.0).vertical_to(height - 1.0);

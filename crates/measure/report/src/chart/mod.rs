@@ -1,5 +1,5 @@
-//! Charts as SVG text. Every chart has a sentence that says what it shows, its colours are those
-//! of its runs (see `assets/report.css`), and every colour is doubled by a dash or a marker.
+//! Charts as SVG text. Every chart has a description in words. Colours identify runs (see
+//! `assets/report.css`), and a dash or a marker accompanies every colour.
 
 mod change;
 mod cpu;
@@ -21,23 +21,23 @@ pub(crate) use rounds::rounds;
 pub(crate) use spark::{SparkScale, spark};
 pub(crate) use throughput::{draws_rounds, throughput};
 
-use crate::reading::{CaseReading, CurveReading};
+use crate::reading::{CaseReading, CurveReading, Reading};
 use knee_host::number::Prefix;
 use knee_results::Mode;
 
-/// What the charts of one testcase in one mode share, so that they can be compared.
+/// The data and scales that the charts of one testcase in one mode share, so that readers can
+/// compare them.
 pub(crate) struct Panel<'r, 'p> {
+    pub(crate) reading: &'r Reading<'p>,
     pub(crate) case: &'r CaseReading<'p>,
     pub(crate) mode: Mode,
     /// By run.
     pub(crate) curves: &'r [CurveReading<'p>],
     pub(crate) prefix: Prefix,
-    /// What the axis of throughput ends at.
+    /// The end of the axis of throughput.
     pub(crate) max_rate: f64,
-    /// Fewest and most tasks.
+    /// The lowest and the highest task count.
     pub(crate) tasks: (u32, u32),
-    pub(crate) knee_efficiency: f64,
-    pub(crate) threshold: Option<f64>,
 }
 
 impl Panel<'_, '_> {
@@ -45,40 +45,30 @@ impl Panel<'_, '_> {
         format!("{}, {}", self.case.name, self.mode.as_str())
     }
 
-    /// All task counts that some run has.
+    /// The task counts of all runs.
     fn counts(&self) -> Vec<u32> {
-        let curves = self.curves.iter().map(|reading| reading.curve);
-        let mut counts: Vec<u32> = curves
-            .flat_map(|curve| {
-                let measured = curve.points().iter().map(|point| point.tasks);
-                measured.chain(curve.missing.iter().map(|gap| gap.tasks))
-            })
-            .collect();
+        let mut counts: Vec<u32> =
+            self.curves.iter().flat_map(|reading| reading.curve.task_counts()).collect();
         counts.sort_unstable();
         counts.dedup();
         counts
     }
 }
 
-/// What each curve of a panel says, as sentences for those who do not see it.
+/// A description of each curve of a panel, for readers who cannot see the chart.
 fn sentences(panel: &Panel, of: impl Fn(&CurveReading) -> Option<String>) -> String {
     let several = panel.curves.len() > 1;
-    let mut text = String::new();
-    for reading in panel.curves {
-        let Some(sentence) = of(reading) else { continue };
-        if !text.is_empty() {
-            text.push(' ');
-        }
+    let sentences = panel.curves.iter().filter_map(|reading| {
+        let mut text = of(reading)?;
         if several {
-            text.push_str(&reading.run.label);
-            text.push_str(": ");
+            text = format!("{}: {text}", reading.run.label);
         }
-        text.push_str(&sentence);
         if !reading.curve.missing.is_empty() {
             let gaps: Vec<String> =
                 reading.curve.missing.iter().map(|gap| gap.tasks.to_string()).collect();
-            text.push_str(&format!(" Not measured: {} tasks.", gaps.join(", ")));
+            text += &format!(" Not measured: {} tasks.", gaps.join(", "));
         }
-    }
-    text
+        Some(text)
+    });
+    sentences.collect::<Vec<String>>().join(" ")
 }

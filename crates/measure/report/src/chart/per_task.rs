@@ -1,7 +1,6 @@
-//! What a single task gets: the range from the slowest to the fastest one, their mean, and how
-//! fairly they share.
+//! Throughput per task: the range from the slowest to the fastest task, the mean, and the fairness.
 
-use knee_host::number::si;
+use knee_host::number::{Prefix, si};
 use knee_results::{PerTask, Point};
 use maud::Markup;
 
@@ -9,18 +8,18 @@ use super::drawing::Path;
 use super::frame::{BELOW, Frame};
 use super::{Panel, run_class, sentences};
 
-/// Height of the strip of fairness below the axis.
+/// Height of the strip below the axis that shows fairness.
 const FAIRNESS: f64 = 24.0;
 const HEIGHT: f64 = BELOW + FAIRNESS + 6.0;
 
 pub(crate) fn per_task(panel: &Panel) -> Markup {
-    let points = || panel.case.curves.iter().flat_map(|reading| reading.curve.points());
+    let points = || panel.case.curves.iter().flat_map(|reading| reading.measured.points());
     let mean = |p: &Point| p.rate / f64::from(p.tasks);
     let best = points().map(|p| p.per_task.map_or(mean(p), |t| t.max.max(mean(p))));
     let best = best.fold(0.0, f64::max);
     let best = if best > 0.0 { best } else { 1.0 };
     let description = sentences(panel, |reading| {
-        let last = reading.last()?;
+        let last = reading.measured.last()?;
         let (at, unit) = (panel.mode.tasks(last.tasks), &panel.case.info.unit);
         Some(match last.per_task {
             Some(PerTask { min, max, fairness }) => format!(
@@ -34,12 +33,8 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
     });
     let top = best * 1.06;
     let mut frame = Frame::new(panel, HEIGHT, (0.0, top), "Throughput per task", &description);
-    let prefix = knee_host::number::Prefix::for_max(top);
-    frame.grid(|value, _| {
-        let step = super::scale::round_step(prefix.scale(top) / 5.0);
-        let value = prefix.scale(value);
-        format!("{value:.*}{}", super::scale::step_decimals(step), prefix.letter())
-    });
+    let prefix = Prefix::for_max(top);
+    frame.grid_of_rates(prefix, prefix.letter());
     let (one, none) = (BELOW, BELOW + FAIRNESS);
     let fairness_y = |fairness: f64| none + (one - none) * fairness.clamp(0.0, 1.0);
     let mut bounds = Path::default();
@@ -66,11 +61,8 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
                 fairness.line(known().map(|(x, t)| (x, fairness_y(t.fairness))));
             }
         }
-        frame.drawing.open_group(&run_class(reading.curve.run));
-        frame.drawing.path("band", &range);
-        frame.drawing.path("line", &means);
-        frame.drawing.path("line", &fairness);
-        frame.drawing.close_group();
+        let paths = [("band", &range), ("line", &means), ("line", &fairness)];
+        frame.drawing.group(&run_class(reading.curve.run), &paths);
     }
     frame.gaps(panel);
     frame.drawing.finish()

@@ -1,10 +1,10 @@
-//! One task count is no curve: the rounds themselves, a row per run.
+//! The rounds at a single task count, which has no curve: one row per run.
 
 use knee_host::number::{Prefix, si};
 use maud::Markup;
 
 use super::drawing::{Anchor, Drawing, Path};
-use super::scale::{Scale, round_step, round_ticks, step_decimals};
+use super::scale::{Scale, round_ticks, tick_decimals};
 use super::{Panel, run_class, sentences};
 
 const WIDTH: f64 = 320.0;
@@ -12,10 +12,12 @@ const LEFT: f64 = 12.0;
 const RIGHT: f64 = 308.0;
 const ROW: f64 = 34.0;
 const TOP: f64 = 8.0;
+/// Approximate number of ticks on the axis.
+const TICKS: u32 = 4;
 
 pub(crate) fn rounds(panel: &Panel) -> Markup {
-    let readings = || panel.curves.iter().filter(|reading| !reading.curve.points().is_empty());
-    let points = || panel.curves.iter().flat_map(|reading| reading.curve.points());
+    let readings = || panel.curves.iter().filter(|reading| !reading.measured.points().is_empty());
+    let points = || panel.curves.iter().flat_map(|reading| reading.measured.points());
     let numbers = || points().flat_map(|p| p.rounds.iter().copied().chain([p.low, p.rate, p.high]));
     let least = numbers().fold(f64::INFINITY, f64::min);
     let most = numbers().fold(0.0, f64::max);
@@ -23,7 +25,7 @@ pub(crate) fn rounds(panel: &Panel) -> Markup {
     let x = Scale::new((least - room, most + room), (LEFT, RIGHT));
     let bottom = TOP + readings().count() as f64 * ROW;
     let description = sentences(panel, |reading| {
-        let point = reading.last()?;
+        let point = reading.measured.last()?;
         Some(format!(
             "{} {}/s with {}, interval {} to {}.",
             si(point.rate),
@@ -35,14 +37,14 @@ pub(crate) fn rounds(panel: &Panel) -> Markup {
     });
     let title = format!("Rounds of {}", panel.name());
     let mut drawing =
-        Drawing::new("chart rounds-chart", (WIDTH, bottom + 24.0), &title, &description, None);
+        Drawing::new("chart rounds-chart", (WIDTH, bottom + 24.0), &title, &description, "");
     axis(&mut drawing, &x, bottom, panel.prefix);
     for (row, reading) in readings().enumerate() {
         let y = TOP + (row as f64 + 0.5) * ROW;
         let run = reading.curve.run;
         let (mut dots, mut interval, mut median) =
             (Path::default(), Path::default(), Path::default());
-        for point in reading.curve.points() {
+        for point in reading.measured.points() {
             for (i, &round) in point.rounds.iter().enumerate() {
                 // Three heights, so that equal rounds do not hide one another.
                 dots.dot(x.at(round), y + [5.0, 8.0, 11.0][i % 3]);
@@ -50,20 +52,17 @@ pub(crate) fn rounds(panel: &Panel) -> Markup {
             interval.move_to(x.at(point.low), y - 2.0).horizontal_to(x.at(point.high));
             median.marker(run, x.at(point.rate), y - 2.0);
         }
-        drawing.open_group(&run_class(run));
-        drawing.path("interval", &interval);
-        drawing.path("rounds", &dots);
-        drawing.path("median", &median);
-        drawing.close_group();
+        let paths = [("interval", &interval), ("rounds", &dots), ("median", &median)];
+        drawing.group(&run_class(run), &paths);
     }
     drawing.finish()
 }
 
 fn axis(drawing: &mut Drawing, x: &Scale, bottom: f64, prefix: Prefix) {
     let (low, high) = x.domain;
-    let decimals = step_decimals(round_step(prefix.scale(high - low) / 4.0));
+    let decimals = tick_decimals(prefix.scale(high - low), TICKS);
     let mut grid = Path::default();
-    for value in round_ticks(low, high, 4) {
+    for value in round_ticks(low, high, TICKS) {
         grid.move_to(x.at(value), TOP).vertical_to(bottom);
         let text = format!("{:.decimals$}", prefix.scale(value));
         drawing.text("tick", (x.at(value), bottom + 16.0), Anchor::Middle, &text);

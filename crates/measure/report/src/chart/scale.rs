@@ -1,6 +1,6 @@
-//! From numbers to places, and the numbers worth writing on an axis.
+//! Maps numbers to positions, and chooses the ticks of an axis.
 
-/// A straight line from a domain to a range.
+/// A linear map from a domain to a range.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scale {
     pub(super) domain: (f64, f64),
@@ -8,7 +8,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// A domain of one number lies in the middle of the range.
+    /// A domain of one number maps to the middle of the range.
     pub(super) fn new(domain: (f64, f64), range: (f64, f64)) -> Self {
         let (low, high) = domain;
         let domain = if high > low { domain } else { (low - 0.5, low + 0.5) };
@@ -20,7 +20,7 @@ impl Scale {
         r0 + (value - d0) / (d1 - d0) * (r1 - r0)
     }
 
-    /// As [`Scale::at`], held inside the range.
+    /// Like [`Scale::at`], clamped to the range.
     pub(super) fn within(&self, value: f64) -> f64 {
         self.at(value.clamp(self.domain.0, self.domain.1))
     }
@@ -35,7 +35,7 @@ pub(super) fn round_ticks(low: f64, high: f64, wanted: u32) -> Vec<f64> {
 }
 
 /// The round number closest to `rough`, by ratio.
-pub(super) fn round_step(rough: f64) -> f64 {
+fn round_step(rough: f64) -> f64 {
     if rough <= 0.0 {
         return 1.0;
     }
@@ -49,13 +49,14 @@ pub(super) fn round_step(rough: f64) -> f64 {
     factor * power
 }
 
-/// Decimals that tell multiples of `step` apart.
-pub(super) fn step_decimals(step: f64) -> usize {
+/// Decimals that distinguish about `wanted` ticks in a range of `size`.
+pub(super) fn tick_decimals(size: f64, wanted: u32) -> usize {
+    let step = round_step(size / f64::from(wanted));
     (-step.log10().floor()).clamp(0.0, 6.0) as usize
 }
 
-/// Those of `counts` that have room to be written at least `gap` apart: the ends first, then the
-/// numbers that machines are made of, those with the highest power of two in them.
+/// The `counts` to write on the axis, at least `gap` apart. The ends have priority, then the
+/// multiples of the highest power of two, which are typical CPU counts.
 pub(super) fn count_ticks(counts: &[u32], scale: &Scale, gap: f64) -> Vec<u32> {
     let mut rounder_first = counts.to_vec();
     rounder_first.sort_by_key(|n| std::cmp::Reverse(n.trailing_zeros()));
@@ -80,12 +81,12 @@ mod tests {
         assert_eq!(round_ticks(0.0, 11.6, 5), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(round_ticks(0.0, 1.0, 5), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
         assert_eq!(round_ticks(0.0, 0.0, 4), [0.0]);
-        assert_eq!(step_decimals(0.05), 2);
-        assert_eq!(step_decimals(20.0), 0);
+        assert_eq!(tick_decimals(0.25, 5), 2);
+        assert_eq!(tick_decimals(100.0, 5), 0);
     }
 
     #[test]
-    fn numbers_of_tasks_never_overlap_on_the_axis() {
+    fn task_counts_never_overlap_on_the_axis() {
         let scale = Scale::new((1.0, 64.0), (0.0, 320.0));
         assert_eq!(
             count_ticks(&[1, 2, 4, 8, 16, 32, 48, 64], &scale, 22.0),
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_numbers_of_tasks_the_round_ones_are_written() {
+    fn an_axis_of_many_task_counts_has_the_round_ones() {
         let scale = Scale::new((1.0, 256.0), (0.0, 256.0));
         let counts: Vec<u32> = (1..=256).collect();
         assert_eq!(count_ticks(&counts, &scale, 24.0), [1, 32, 64, 96, 128, 160, 192, 224, 256]);

@@ -1,4 +1,5 @@
-//! Throughput against tasks: every round a dot, the interval of the median, the ideal and the fit.
+//! Throughput against tasks: the rounds as dots, medians with intervals, perfect scaling, and the
+//! fit.
 
 use knee_host::number::{percent, si};
 use knee_stats::usl::Fit;
@@ -7,22 +8,23 @@ use maud::Markup;
 use super::drawing::{Anchor, Path};
 use super::frame::{BOTTOM, Frame, TOP};
 use super::{Panel, cpu, run_class, sentences};
-use crate::reading::{CurveReading, Shown};
+use crate::reading::{CurveReading, Labelled};
 
-/// More points than this lie closer than their markers are wide: a band replaces them.
+/// With more points than this, markers would overlap; a band replaces them.
 pub(super) const MARKED_POINTS: usize = 40;
-/// More rounds than this are a cloud that says no more than their interval, at a cost in bytes.
+/// With more rounds than this, dots would show no more than the interval, but would take more
+/// bytes.
 const DRAWN_ROUNDS: usize = 400;
-/// Pieces of the line of a fit: smooth at the width of a screen.
+/// Number of segments of the line of a fit, enough to look smooth.
 const FIT_PIECES: u32 = 32;
-/// Rounds lie this far beside their median, which would hide them, if the next point leaves room.
+/// Distance of rounds from their median, which would hide them, if the next point leaves room.
 const BESIDE: f64 = 5.5;
-/// Room above the greatest rate.
+/// End of the axis, relative to the greatest rate.
 const HEADROOM: f64 = 1.06;
 
-/// Whether single rounds are drawn, or too many for it.
+/// Whether there are few enough rounds to draw each one.
 pub(crate) fn draws_rounds(reading: &CurveReading) -> bool {
-    let points = reading.curve.points();
+    let points = reading.measured.points();
     points.len() <= MARKED_POINTS
         && points.iter().map(|point| point.rounds.len()).sum::<usize>() <= DRAWN_ROUNDS
 }
@@ -33,8 +35,7 @@ pub(crate) fn throughput(panel: &Panel) -> Markup {
     let description = sentences(panel, |reading| sentence(panel, reading));
     let height = BOTTOM + cpu::height(panel);
     let mut frame = Frame::new(panel, height, y, "Throughput", &description);
-    let prefix = panel.prefix;
-    frame.grid(|value, _| label(prefix.scale(value), prefix.scale(y.1)));
+    frame.grid_of_rates(panel.prefix, "");
     for reading in panel.curves {
         frame.drawing.open_group(&run_class(reading.curve.run));
         ideal(&mut frame, reading);
@@ -45,22 +46,16 @@ pub(crate) fn throughput(panel: &Panel) -> Markup {
         frame.drawing.close_group();
     }
     for (i, reading) in panel.curves.iter().enumerate() {
-        frame.drawing.open_group(&run_class(reading.curve.run));
         measured(&mut frame, reading, (i, panel.curves.len()));
-        frame.drawing.close_group();
     }
     frame.gaps(panel);
     cpu::draw(&mut frame, panel);
     frame.drawing.finish()
 }
 
-fn label(value: f64, max: f64) -> String {
-    let step = super::scale::round_step(max / 5.0);
-    format!("{value:.*}", super::scale::step_decimals(step))
-}
-
 fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
-    let (first, last, peak) = (reading.curve.points().first()?, reading.last()?, reading.peak()?);
+    let (first, last, peak) =
+        (reading.measured.points().first()?, reading.measured.last()?, reading.measured.peak()?);
     let unit = &panel.case.info.unit;
     let at = |n| panel.mode.tasks(n);
     let mut text = format!("{} {unit}/s with {}", si(first.rate), at(first.tasks));
@@ -71,15 +66,15 @@ fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
         text += &format!(", most with {}: {}", at(peak.tasks), si(peak.rate));
     }
     if let Some(knee) = reading.knee {
-        let below = percent(panel.knee_efficiency);
+        let below = percent(panel.reading.page.knee_efficiency);
         text += &format!("; the knee, where efficiency falls below {below}, is at {}", at(knee));
     }
-    Some(format!("{text}; verdict: {}.", reading.verdict.words()))
+    Some(format!("{text}; verdict: {}.", reading.verdict.label().words))
 }
 
-/// The line of perfect scaling from the fewest tasks on, as far as there is room for it.
+/// The line of perfect scaling, from the lowest task count up to the end of an axis.
 fn ideal(frame: &mut Frame, reading: &CurveReading) {
-    let Some(first) = reading.curve.points().first() else { return };
+    let Some(first) = reading.measured.points().first() else { return };
     let per_task = first.rate / f64::from(first.tasks);
     if per_task <= 0.0 {
         return;
@@ -92,7 +87,8 @@ fn ideal(frame: &mut Frame, reading: &CurveReading) {
 }
 
 fn fit(frame: &mut Frame, law: &Fit, reading: &CurveReading) {
-    let (Some(first), Some(last)) = (reading.curve.points().first(), reading.last()) else {
+    let (Some(first), Some(last)) = (reading.measured.points().first(), reading.measured.last())
+    else {
         return;
     };
     let (from, to) = (f64::from(first.tasks), f64::from(last.tasks));
@@ -125,7 +121,7 @@ fn fit(frame: &mut Frame, law: &Fit, reading: &CurveReading) {
 
 fn knee(frame: &mut Frame, reading: &CurveReading) {
     let Some(knee) = reading.knee else { return };
-    let Some(point) = reading.curve.measured.at(knee) else { return };
+    let Some(point) = reading.measured.at(knee) else { return };
     let x = frame.x.at(f64::from(knee));
     let mut path = Path::default();
     path.move_to(x, BOTTOM).vertical_to(frame.y.within(point.rate));
@@ -135,7 +131,7 @@ fn knee(frame: &mut Frame, reading: &CurveReading) {
 }
 
 fn measured(frame: &mut Frame, reading: &CurveReading, (i, runs): (usize, usize)) {
-    let sparse = reading.curve.points().len() <= MARKED_POINTS;
+    let sparse = reading.measured.points().len() <= MARKED_POINTS;
     let runs = if sparse { runs } else { 1 };
     let i = if sparse { i } else { 0 };
     let mut line = Path::default();
@@ -151,19 +147,19 @@ fn measured(frame: &mut Frame, reading: &CurveReading, (i, runs): (usize, usize)
     }
     let mut rounds = Path::default();
     let mut intervals = Path::default();
-    for (p, point) in reading.curve.points().iter().enumerate().filter(|_| sparse) {
+    for (p, point) in reading.measured.points().iter().enumerate().filter(|_| sparse) {
         let x = frame.x_of_run(point.tasks, i, runs);
         intervals.move_to(x, frame.y.within(point.low)).vertical_to(frame.y.within(point.high));
         if draws_rounds(reading) {
-            let next = reading.curve.points().get(p + 1);
+            let next = reading.measured.points().get(p + 1);
             let room = next.map_or(BESIDE, |next| frame.x_of_run(next.tasks, i, runs) - x);
             for &round in &point.rounds {
                 rounds.dot(x + BESIDE.min(room * 0.4), frame.y.within(round));
             }
         }
     }
-    frame.drawing.path("band", &band);
-    frame.drawing.path("rounds", &rounds);
-    frame.drawing.path("interval", &intervals);
-    frame.drawing.path(if sparse { "line marked" } else { "line" }, &line);
+    let line_class = if sparse { "line marked" } else { "line" };
+    let paths =
+        [("band", &band), ("rounds", &rounds), ("interval", &intervals), (line_class, &line)];
+    frame.drawing.group(&run_class(reading.curve.run), &paths);
 }

@@ -11,17 +11,18 @@ use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
 use crate::reading::{CaseReading, CurveReading, Reading, max_rate};
 
-/// A page of no more testcases than this is read from top to bottom: all are open.
+/// On a page with up to this many testcases, all of them are open from the start.
 const ALL_OPEN: usize = 4;
-/// Beyond so many points on the page, testcases that are not open from the start are packed.
+/// If the page has more points than this, testcases that are not open from the start are
+/// compressed.
 const PLAIN_POINTS: usize = 2500;
-/// Modes share their axis of throughput, so that they can be compared by eye, unless one would
-/// fill less than this share of it and lose its shape.
+/// Modes share the scale of throughput, so that a reader can compare them. A mode that would fill
+/// less than this share of the scale has its own, because its shape would be lost.
 const SHARED_SCALE: f64 = 0.4;
 
 pub(super) fn cases(reading: &Reading) -> Markup {
     let all_open = reading.cases.len() <= ALL_OPEN;
-    let points: usize = reading.page.curves.iter().map(|curve| curve.points().len()).sum();
+    let points: usize = reading.page.curves.iter().map(|curve| curve.measured.points().len()).sum();
     let open = |nr: usize| nr == 0 || all_open;
     let packs = |nr: usize| points > PLAIN_POINTS && !open(nr);
     html! {
@@ -42,9 +43,9 @@ pub(super) fn cases(reading: &Reading) -> Markup {
     }
 }
 
-/// How to read the charts, once for all of them.
+/// The legend of all charts.
 fn legend(reading: &Reading) -> Markup {
-    let points = || reading.page.curves.iter().flat_map(|curve| curve.points());
+    let points = || reading.page.curves.iter().flat_map(|curve| curve.measured.points());
     let fitted = |good: bool| {
         reading.curves().any(|(_, c)| c.curve.fit.as_ref().is_ok_and(|f| f.is_prediction == good))
     };
@@ -93,7 +94,7 @@ fn one(reading: &Reading, case: &CaseReading, open: bool, packs: bool) -> Markup
             }
             @if packs {
                 (packed("content", &content(reading, case, packs).0))
-                (packed("case-data", &embed::case_json(case)))
+                (packed("case-data", &embed::case_json(case).to_string()))
             } @else {
                 (content(reading, case, packs))
                 (embed::case(case))
@@ -103,7 +104,7 @@ fn one(reading: &Reading, case: &CaseReading, open: bool, packs: bool) -> Markup
     }
 }
 
-/// What is seen of a testcase that is open.
+/// The visible content of an open testcase.
 fn content(reading: &Reading, case: &CaseReading, packs: bool) -> Markup {
     html! {
         p.facts { (facts(case)) }
@@ -112,12 +113,12 @@ fn content(reading: &Reading, case: &CaseReading, packs: bool) -> Markup {
     }
 }
 
-/// The verdict on a mode in the line of a testcase: that of its last run.
+/// The verdict on a mode in the summary line of a testcase, from its last run.
 fn glance(mode: Mode, curves: &[CurveReading]) -> Markup {
     html! {
         (mode.as_str()) " "
         @if let Some(curve) = curves.last() {
-            @if let Some(efficiency) = curve.last_efficiency() { strong { (percent(efficiency)) } " " }
+            @if let Some(efficiency) = curve.measured.last_efficiency() { strong { (percent(efficiency)) } " " }
             (words::verdict(curve.verdict))
             @if !curve.changes.is_empty() { " " (words::changes(&curve.changes)) }
         }
@@ -148,14 +149,13 @@ fn mode_section(
     let (all, own) = (case.max_rate(), max_rate(curves));
     let has_own_scale = own < all * SHARED_SCALE;
     let panel = Panel {
+        reading,
         case,
         mode,
         curves,
         prefix: Prefix::for_max(if has_own_scale { own } else { all }),
         max_rate: if has_own_scale { own } else { all },
         tasks,
-        knee_efficiency: reading.page.knee_efficiency,
-        threshold: reading.page.threshold,
     };
     let unit = panel.prefix.unit(&case.info.unit);
     let changed = curves.iter().any(|curve| !curve.changes.is_empty());
@@ -166,7 +166,7 @@ fn mode_section(
             (verdicts(reading, curves))
             (profiles::beside_knee(reading.page, case.id, mode))
             div.charts {
-                @if curves.iter().all(|curve| curve.curve.points().is_empty()) {
+                @if curves.iter().all(|curve| curve.measured.points().is_empty()) {
                 } @else if case.is_curve() {
                     figure {
                         figcaption {
@@ -193,8 +193,8 @@ fn mode_section(
                 p.note { "There are too many rounds to draw each one; the band is the interval of \
                     the median." }
             }
-            (fit::fits(reading, &panel))
-            @if packs { (table::place(&panel)) } @else { (table::points(reading, &panel)) }
+            (fit::fits(&panel))
+            @if packs { (table::place(&panel)) } @else { (table::points(&panel)) }
         }
     }
 }
@@ -210,7 +210,7 @@ fn verdicts(reading: &Reading, curves: &[CurveReading]) -> Markup {
                     }
                     (words::verdict(curve.verdict))
                     @if let Some(knee) = curve.knee { " · knee " strong { (knee) } }
-                    @if let (Some(peak), Some(_)) = (curve.peak(), curve.last_efficiency()) {
+                    @if let (Some(peak), Some(_)) = (curve.measured.peak(), curve.measured.last_efficiency()) {
                         " · peak throughput at " strong { (peak.tasks) }
                     }
                     @if !curve.changes.is_empty() {

@@ -1,7 +1,7 @@
 //! When operations commute: a triangle of shares per interface, and the conditions of every pair.
 //!
-//! The triangle is a table of links to the conditions, which follow it as text: all of it can be
-//! read without a script. With one, the conditions of a cell are shown beside it.
+//! The triangle is a table of links to the conditions, which follow as text, so that everything is
+//! readable without JavaScript. With it, the page shows the conditions of a cell beside the table.
 
 use knee_host::number::plural;
 use maud::{Markup, html};
@@ -67,15 +67,9 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
                 (plural(pairs.len(), "pair")) " commute · model of knee " (knee_version)
             }
             (doubts(pairs))
-            div.matrix-and-pair {
-                div.scroll role="region" aria-label={ "Matrix of " (interface) } {
-                    (triangle(&operations, |column, row| cell(key, matrix.pair(column, row))))
-                }
-                div.chosen-pair hidden {
-                    p.note { "Point at a cell, or move with the arrow keys; a click pins it." }
-                    div.shown-pair tabindex="0" role="region" aria-label="Conditions of the chosen pair" {}
-                }
-            }
+            (triangle(interface, &operations, "Conditions of the chosen pair", |column, row| {
+                cell(key, matrix.pair(column, row))
+            }))
             details.data.conditions {
                 summary { "Conditions of all pairs: " (plural(pairs.len(), "pair")) }
                 @for pair in pairs { (conditions(matrix, key, pair)) }
@@ -84,7 +78,7 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
     }
 }
 
-/// What has not been looked at.
+/// The pairs that were not fully explored.
 fn doubts(pairs: &[Pair]) -> Markup {
     let names = |of: fn(&Pair) -> bool| {
         let names: Vec<String> = pairs
@@ -94,20 +88,19 @@ fn doubts(pairs: &[Pair]) -> Markup {
             .collect();
         names.join("; ")
     };
-    let cut = names(|pair| pair.cut);
-    let given_up = names(|pair| pair.given_up > 0);
-    let sign = || html! { span.shape aria-hidden="true" { "⚠" } " " };
+    let doubts = [
+        (
+            "Not all situations were explored (--limit of knee commute matrix): ",
+            names(|pair| pair.cut),
+        ),
+        (
+            "Some situations were abandoned because the model asks too many questions: ",
+            names(|pair| pair.given_up > 0),
+        ),
+    ];
     html! {
-        @if !cut.is_empty() {
-            p.doubts {
-                (sign()) "Not all situations were explored (--limit of knee commute matrix): " (cut)
-            }
-        }
-        @if !given_up.is_empty() {
-            p.doubts {
-                (sign()) "Some situations were abandoned because the model asks too many \
-                    questions: " (given_up)
-            }
+        @for (doubt, names) in doubts.iter().filter(|(_, names)| !names.is_empty()) {
+            p.doubts { span.shape aria-hidden="true" { "⚠" } " " (doubt) (names) }
         }
     }
 }

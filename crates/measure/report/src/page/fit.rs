@@ -1,4 +1,4 @@
-//! What the Universal Scalability Law makes of a curve.
+//! The fit of the Universal Scalability Law to each curve.
 
 use knee_host::number::{coefficient, si};
 use knee_stats::usl::{Estimate, Fit};
@@ -6,12 +6,13 @@ use maud::{Markup, html};
 
 use super::words;
 use crate::chart::Panel;
-use crate::reading::{CurveReading, Reading};
+use crate::reading::CurveReading;
 
-pub(super) fn fits(reading: &Reading, panel: &Panel) -> Markup {
+pub(super) fn fits(panel: &Panel) -> Markup {
     if !panel.case.is_curve() {
         return html! {};
     }
+    let compares = panel.reading.compares();
     html! {
         div.scroll tabindex="0" role="region" aria-label={ "Fit, " (panel.mode.as_str()) } {
             table.fits {
@@ -19,29 +20,27 @@ pub(super) fn fits(reading: &Reading, panel: &Panel) -> Markup {
                 @if panel.curves.iter().any(|curve| curve.curve.fit.is_ok()) {
                     thead {
                         tr {
-                            @if reading.compares() { th scope="col" { "run" } }
-                            th.n scope="col" { "λ, per s" }
-                            th.n scope="col" { "σ contention" }
-                            th.n scope="col" { "κ coherency" }
-                            th.n scope="col" { "peak, tasks" }
-                            th.n scope="col" { "R²" }
+                            @if compares { th scope="col" { "run" } }
+                            @for name in ["λ, per s", "σ contention", "κ coherency", "peak, tasks", "R²"] {
+                                th.n scope="col" { (name) }
+                            }
                             th scope="col" { "note" }
                         }
                     }
                 }
                 tbody {
-                    @for curve in panel.curves { (row(reading, curve)) }
+                    @for curve in panel.curves { (row(compares, curve)) }
                 }
             }
         }
     }
 }
 
-fn row(reading: &Reading, curve: &CurveReading) -> Markup {
+fn row(compares: bool, curve: &CurveReading) -> Markup {
     let fit = curve.curve.fit.as_ref();
     html! {
         tr.guess[fit.is_ok_and(|fit| !fit.is_prediction)] {
-            @if reading.compares() { th scope="row" { (curve.run.label) } }
+            @if compares { th scope="row" { (curve.run.label) } }
             @match fit {
                 Ok(fit) => {
                     td.n { (estimate(&fit.lambda, si)) }

@@ -1,6 +1,6 @@
-//! Names of testcases in addresses within the page.
+//! Names of testcases in URL fragments of the page.
 
-/// The name of a testcase as it stands in the fragment of an address, and so in an id.
+/// Percent-encodes the name of a testcase for a URL fragment, and for the id that it refers to.
 pub(super) fn fragment(name: &str) -> String {
     use std::fmt::Write as _;
     let mut encoded = String::with_capacity(name.len());

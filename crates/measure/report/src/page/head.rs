@@ -1,4 +1,4 @@
-//! The head of the page, and the lines below its title.
+//! The head element of the page, and the lines below its title.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use crate::reading::Reading;
 
 pub(super) const STYLE: &str = include_str!("../../assets/report.css");
 
-/// `scripts` and `styles` are those of the page, and of what is drawn in it.
+/// `scripts` and `styles` are those of the page and of its drawings.
 pub(super) fn head(title: &str, scripts: &[&str], styles: &[&str]) -> Markup {
     html! {
         head {
@@ -26,8 +26,8 @@ pub(super) fn head(title: &str, scripts: &[&str], styles: &[&str]) -> Markup {
     }
 }
 
-/// Nothing is fetched, and only the style and the scripts of this very page apply: whatever a
-/// plug-in is called, it cannot become code.
+/// The page fetches nothing, and the browser applies only the page's own styles and scripts, so
+/// that the name of a plug-in cannot become code.
 fn policy(scripts: &[&str], styles: &[&str]) -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     let all = |texts: &[&str]| texts.iter().map(|text| hash(text)).collect::<Vec<_>>().join(" ");
@@ -38,7 +38,7 @@ fn policy(scripts: &[&str], styles: &[&str]) -> String {
     )
 }
 
-/// What was run where, and what makes it doubtful.
+/// A description of each run, and reasons to doubt its numbers.
 pub(super) fn about(reading: &Reading) -> Markup {
     let runs = &reading.page.runs;
     html! {
@@ -78,36 +78,18 @@ fn doubts(reading: &Reading) -> Vec<String> {
         .curves()
         .filter(|(_, curve)| curve.curve.fit.as_ref().is_ok_and(|fit| !fit.is_prediction))
         .count();
-    let single = reading
-        .page
-        .curves
-        .iter()
-        .flat_map(|curve| curve.points())
-        .filter(|point| point.rounds.len() == 1)
-        .count();
+    let points = || reading.page.curves.iter().flat_map(|curve| curve.measured.points());
+    let single = points().filter(|point| point.rounds.len() == 1).count();
+    let marked: u64 = points().map(|point| point.marked).sum();
     let gaps: usize = reading.page.curves.iter().map(|curve| curve.missing.len()).sum();
-    let marked: u64 =
-        reading.page.curves.iter().flat_map(|curve| curve.points()).map(|point| point.marked).sum();
-    let warnings = sum(|run| run.warnings.len());
-    let mut doubts = Vec::new();
-    if warnings > 0 {
-        doubts.push(plural(warnings, "warning"));
-    }
-    let off_chart = sum(|run| run.off_chart.len());
-    if off_chart > 0 {
-        doubts.push(format!("{} not on any chart", plural(off_chart, "result")));
-    }
-    if gaps > 0 {
-        doubts.push(format!("{} not measured", plural(gaps, "point")));
-    }
-    if marked > 0 {
-        doubts.push(format!("{} marked as disturbed", plural(marked as usize, "sample")));
-    }
-    if single > 0 {
-        doubts.push(format!("{} with one round and no interval", plural(single, "point")));
-    }
-    if guesses > 0 {
-        doubts.push(format!("{} with too few points for a prediction", plural(guesses, "fit")));
-    }
-    doubts
+    let doubts = [
+        (sum(|run| run.warnings.len()), "warning", ""),
+        (sum(|run| run.off_chart.len()), "result", " not on any chart"),
+        (gaps, "point", " not measured"),
+        (marked as usize, "sample", " marked as disturbed"),
+        (single, "point", " with one round and no interval"),
+        (guesses, "fit", " with too few points for a prediction"),
+    ];
+    let doubts = doubts.into_iter().filter(|(count, ..)| *count > 0);
+    doubts.map(|(count, what, why)| plural(count, what) + why).collect()
 }

@@ -1,5 +1,6 @@
-//! Where the numbers come from: the machine of each run, what went wrong, how it was measured.
+//! The origin of the numbers: the machine of each run, its failures and warnings, the method.
 
+use indexmap::{IndexMap, IndexSet};
 use knee_host::number::percent;
 use maud::{Markup, html};
 
@@ -36,19 +37,13 @@ fn notes(title: &str, runs: &[Run], of: fn(&Run) -> &[String]) -> Markup {
     }
 }
 
-/// What is known of each run, side by side; where they differ, it is marked. What is not known is
-/// no difference.
+/// The facts about each run side by side, with differences marked. An unknown fact does not count
+/// as a difference.
 fn environments(runs: &[Run]) -> Markup {
-    let facts: Vec<Vec<(String, String)>> = runs.iter().map(facts).collect();
-    let mut names: Vec<&str> = Vec::new();
-    for (name, _) in facts.iter().flatten() {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
-    let value = |run: &[(String, String)], name: &str| {
-        run.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value).to_owned()
-    };
+    let facts: Vec<IndexMap<&str, String>> = runs.iter().map(facts).collect();
+    let names: IndexSet<&str> = facts.iter().flat_map(IndexMap::keys).copied().collect();
+    let value =
+        |run: &IndexMap<&str, String>, name: &str| run.get(name).cloned().unwrap_or_default();
     html! {
         div.scroll tabindex="0" role="region" aria-label="Environment of the runs" {
             table.environment {
@@ -79,7 +74,7 @@ fn environments(runs: &[Run]) -> Markup {
     }
 }
 
-fn facts(run: &Run) -> Vec<(String, String)> {
+fn facts(run: &Run) -> IndexMap<&str, String> {
     let seed = run.seed.map_or(String::new(), |seed| seed.to_string());
     let command = run.command_line.join(" ");
     let own = [
@@ -96,8 +91,8 @@ fn facts(run: &Run) -> Vec<(String, String)> {
     ];
     own.into_iter()
         .filter(|(_, value)| !value.is_empty())
-        .map(|(name, value)| (name.to_owned(), value.clone()))
-        .chain(run.facts.iter().cloned())
+        .chain(run.facts.iter().map(|(name, value)| (name.as_str(), value)))
+        .map(|(name, value)| (name, value.clone()))
         .collect()
 }
 

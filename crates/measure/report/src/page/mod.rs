@@ -1,4 +1,4 @@
-//! The page as HTML: the finding, the overview, every testcase, when operations commute, what they
+//! The page as HTML: the finding, the overview, all testcases, when operations commute, what they
 //! share, machine and method.
 
 mod case;
@@ -23,7 +23,7 @@ use crate::{chart, embed, finding};
 
 pub(crate) use words::{change_note, fit_note, words_of_changes};
 
-/// What makes runs move, what shows tests, and what makes matrices; a page has the ones it needs.
+/// Scripts for runs, for tests, and for matrices. A page contains only those that it needs.
 const RUNS_SCRIPT: &str = include_str!("../../assets/report.js");
 const SHARED_SCRIPT: &str = include_str!("../../assets/shared.js");
 const MATRICES_SCRIPT: &str = include_str!("../../assets/matrix.js");
@@ -40,7 +40,7 @@ pub(crate) fn html(reading: &Reading) -> String {
     .into_iter()
     .flatten()
     .collect();
-    // Graphs bring their own, each the same.
+    // All flame graphs have the same script and style.
     let profile = reading.page.profiles.first();
     let allowed: Vec<&str> =
         scripts.iter().copied().chain(profile.map(|profile| profile.script)).collect();
@@ -54,10 +54,8 @@ pub(crate) fn html(reading: &Reading) -> String {
                 @if runs {
                     (chart::markers())
                     a.skip href="#overview" { "Skip to the overview" }
-                } @else if matrices {
-                    a.skip href="#commute" { "Skip to the matrix" }
                 } @else {
-                    a.skip href="#shared" { "Skip to the matrix" }
+                    a.skip href=(if matrices { "#commute" } else { "#shared" }) { "Skip to the matrix" }
                 }
                 header {
                     h1 { (finding) }

@@ -1,6 +1,6 @@
-//! Every testcase as a small curve, the one that scales worst first, and the same as a table.
+//! All testcases as small curves, the one that scales worst first, and as a table.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use knee_host::number::{change, coefficient, percent, si};
 use knee_results::{Mode, Verdict};
@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::fragment::fragment;
 use super::words;
 use crate::chart::{SparkScale, spark, swatch};
-use crate::reading::{CaseReading, CurveReading, Reading, Shown};
+use crate::reading::{CaseReading, CurveReading, Labelled, Reading, tally};
 
 pub(super) fn overview(reading: &Reading) -> Markup {
     let scale = SparkScale::of(reading);
@@ -18,7 +18,7 @@ pub(super) fn overview(reading: &Reading) -> Markup {
         section #overview aria-labelledby="overview-title" {
             h2 #overview-title { "Overview" }
             p.lead {
-                (tally(reading))
+                (verdicts(reading))
                 @if scale.is_some() {
                     "Speed-up against tasks; both axes are logarithmic and the same for all testcases. "
                     "The dotted diagonal is perfect scaling, a flat line means no scaling, and a falling "
@@ -39,29 +39,27 @@ pub(super) fn overview(reading: &Reading) -> Markup {
     }
 }
 
-/// How many testcases have a curve of each verdict; a testcase counts with its worst.
-fn tally(reading: &Reading) -> Markup {
-    let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
-    for case in &reading.cases {
-        let worst = case.curves.iter().map(|curve| curve.verdict).min();
-        *counts.entry(worst.unwrap_or(Verdict::Missing)).or_insert(0) += 1;
-    }
+/// Testcase counts by verdict. The verdict of a testcase is that of its worst curve.
+fn verdicts(reading: &Reading) -> Markup {
+    let worst = reading.cases.iter().map(|case| {
+        case.curves.iter().map(|curve| curve.verdict).min().unwrap_or(Verdict::Missing)
+    });
     html! {
         span.tally {
-            @for (verdict, count) in counts {
+            @for (verdict, count) in tally(worst) {
                 span class={ "chip verdict " (verdict.as_str()) } {
-                    span.shape aria-hidden="true" { (verdict.shape()) }
-                    " " strong { (count) } " " (verdict.words())
+                    span.shape aria-hidden="true" { (verdict.label().shape) }
+                    " " strong { (count) } " " (verdict.label().words)
                 }
             }
         }
     }
 }
 
-/// Shown by the script, which makes them work.
+/// Filters, which the script shows and implements.
 fn filters(reading: &Reading) -> Markup {
     let families: BTreeSet<&str> = reading.cases.iter().map(|case| case.family()).collect();
-    let modes: BTreeSet<Mode> = reading.curves().map(|(_, curve)| curve.curve.mode()).collect();
+    let modes: BTreeSet<Mode> = reading.curves().map(|(_, curve)| curve.measured.mode).collect();
     let found: BTreeSet<Verdict> = reading.curves().map(|(_, curve)| curve.verdict).collect();
     let select = |name: &str, label: &str, all: &str, options: Vec<(&str, &str)>| {
         html! {
@@ -85,7 +83,7 @@ fn filters(reading: &Reading) -> Markup {
                 (select("mode", "Mode", "both", Mode::ALL.map(|m| (m.as_str(), m.as_str())).to_vec()))
             }
             (select("verdict", "Scaling", "all", Verdict::ALL.iter()
-                .filter(|v| found.contains(v)).map(|v| (v.as_str(), v.words())).collect()))
+                .filter(|v| found.contains(v)).map(|v| (v.as_str(), v.label().words)).collect()))
             @if reading.compares() {
                 (select("change", "Change", "all",
                     stats::Verdict::ALL.map(|v| (v.as_str(), v.as_str())).to_vec()))
@@ -130,10 +128,7 @@ fn tile_mode(
     scale: Option<&SparkScale>,
 ) -> Markup {
     let verdicts: BTreeSet<&str> = curves.iter().map(|curve| curve.verdict.as_str()).collect();
-    let mut changes: BTreeMap<stats::Verdict, usize> = BTreeMap::new();
-    for (verdict, count) in curves.iter().flat_map(|curve| &curve.changes) {
-        *changes.entry(*verdict).or_insert(0) += count;
-    }
+    let changes = tally(comparisons(curves).map(|change| change.verdict));
     let changed: Vec<&str> = changes.keys().map(|verdict| verdict.as_str()).collect();
     let verdicts: Vec<&str> = verdicts.into_iter().collect();
     html! {
@@ -163,27 +158,30 @@ fn tile_mode(
     }
 }
 
-/// The number of a tile: efficiency, or the rate where there is no curve.
+/// The number of a tile: the efficiency, or the rate if there is no curve.
 fn headline(case: &CaseReading, curve: &CurveReading) -> String {
-    match (curve.last_efficiency(), curve.last()) {
+    match (curve.measured.last_efficiency(), curve.measured.last()) {
         (Some(efficiency), _) => percent(efficiency),
         (None, Some(point)) => format!("{} {}/s", si(point.rate), case.info.unit),
         (None, None) => String::new(),
     }
 }
 
-/// What changed at the only point of a curve.
+/// The comparison at the only point of a curve.
 fn only_change<'p>(curve: &CurveReading<'p>) -> Option<&'p Comparison> {
-    match curve.curve.points() {
+    match curve.measured.points() {
         [point] => curve.curve.changes.get(&point.tasks),
         _ => None,
     }
 }
 
-/// How far the farthest point is from the first run, either way, for ordering.
+fn comparisons<'p>(curves: &[CurveReading<'p>]) -> impl Iterator<Item = &'p Comparison> {
+    curves.iter().flat_map(|curve| curve.curve.changes.values())
+}
+
+/// The size of the largest change from the first run, in either direction, for ordering.
 fn largest_change(case: &CaseReading) -> Option<f64> {
-    let changes = case.curves.iter().flat_map(|curve| curve.curve.changes.values());
-    changes
+    comparisons(&case.curves)
         .filter(|change| change.verdict.is_change())
         .filter_map(|change| Some(change.ratio?.ratio.max(1e-9).ln().abs()))
         .reduce(f64::max)
@@ -198,14 +196,12 @@ fn table(reading: &Reading) -> Markup {
                         th scope="col" { "testcase" }
                         th scope="col" { "mode" }
                         @if reading.compares() { th scope="col" { "run" } }
-                        th.n scope="col" { "rate at fewest tasks, per s" }
-                        th.n scope="col" { "rate at most tasks, per s" }
-                        th.n scope="col" { "most tasks" }
-                        th.n scope="col" { "efficiency" }
-                        th.n scope="col" { "knee" }
-                        th.n scope="col" { "peak" }
-                        th.n scope="col" { "σ" }
-                        th.n scope="col" { "κ" }
+                        @for rate in ["rate at fewest tasks, per s", "rate at most tasks, per s"] {
+                            th.n scope="col" { (rate) }
+                        }
+                        @for number in ["most tasks", "efficiency", "knee", "peak", "σ", "κ"] {
+                            th.n scope="col" { (number) }
+                        }
                         th scope="col" { "verdict" }
                         @if reading.compares() { th scope="col" { "against the first run" } }
                     }
@@ -224,16 +220,16 @@ fn row(reading: &Reading, case: &CaseReading, curve: &CurveReading) -> Markup {
     let rate = |point: Option<&knee_results::Point>| point.map_or_else(none, |p| si(p.rate));
     let fit = curve.curve.fit.as_ref().ok().filter(|fit| fit.is_prediction);
     html! {
-        tr data-case=(name) data-mode=(curve.curve.mode().as_str()) {
+        tr data-case=(name) data-mode=(curve.measured.mode.as_str()) {
             th scope="row" { a href={ "#case=" (fragment(name)) } { (name) } }
-            td { (curve.curve.mode().as_str()) }
+            td { (curve.measured.mode.as_str()) }
             @if reading.compares() { td { (curve.run.label) } }
-            td.n { (rate(curve.curve.points().first())) }
-            td.n { (rate(curve.last())) }
-            td.n { (curve.last().map_or_else(none, |p| p.tasks.to_string())) }
-            td.n { (curve.last_efficiency().map_or_else(none, percent)) }
+            td.n { (rate(curve.measured.points().first())) }
+            td.n { (rate(curve.measured.last())) }
+            td.n { (curve.measured.last().map_or_else(none, |p| p.tasks.to_string())) }
+            td.n { (curve.measured.last_efficiency().map_or_else(none, percent)) }
             td.n { (curve.knee.map_or_else(none, |knee| knee.to_string())) }
-            td.n { (curve.peak().map_or_else(none, |p| p.tasks.to_string())) }
+            td.n { (curve.measured.peak().map_or_else(none, |p| p.tasks.to_string())) }
             td.n { (fit.map_or_else(none, |fit| coefficient(fit.sigma.value))) }
             td.n { (fit.map_or_else(none, |fit| coefficient(fit.kappa.value))) }
             td { (words::verdict(curve.verdict)) }

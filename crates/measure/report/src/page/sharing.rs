@@ -1,17 +1,18 @@
 //! What calls that commute share in a kernel: a triangle of pairs, and the tests of each.
 //!
-//! There may be tens of thousands of tests. They are packed, each different line and each name once,
-//! and the script shows those of a pair when its cell is chosen.
+//! There may be tens of thousands of tests. They are compressed, with each distinct line and each
+//! name once, and the script shows the tests of a pair when the reader selects its cell.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use indexmap::IndexSet;
 use maud::{Markup, html};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::fragment::fragment;
 use super::packed::packed;
 use super::triangle::{COLOURS, heat, triangle};
-use crate::shared::{Shared, SharedVerdict};
+use crate::shared::{Shared, SharedTest};
 
 pub(super) fn section(checks: &[Shared]) -> Markup {
     html! {
@@ -47,15 +48,9 @@ fn one(shared: &Shared, key: &str) -> Markup {
         section.commute.shared aria-labelledby={ "shared-" (key) } {
             h3 id={ "shared-" (key) } { (shared.name) }
             p.facts { (shared.total().sentence()) @for fact in &shared.facts { " · " (fact) } }
-            div.matrix-and-pair {
-                div.scroll role="region" aria-label={ "Matrix of " (shared.name) } {
-                    (triangle(&operations, |column, row| cell(shared, key, column, row)))
-                }
-                div.chosen-pair hidden {
-                    p.note { "Point at a cell, or move with the arrow keys; a click pins it." }
-                    div.shown-pair tabindex="0" role="region" aria-label="Tests of the chosen pair" {}
-                }
-            }
+            (triangle(&shared.name, &operations, "Tests of the chosen pair", |column, row| {
+                cell(shared, key, column, row)
+            }))
             @if !shared.fixes.is_empty() {
                 details.data.fixes open {
                     summary { "What to fix first" }
@@ -83,75 +78,40 @@ fn cell(shared: &Shared, key: &str, a: usize, b: usize) -> Markup {
             a class={ "heat " (heat(percent)) } href=(address(shared, key, [a, b]))
                 data-free=(percent)
                 aria-label={ (shared.operations[a]) " and " (shared.operations[b]) ": " (counts.sentence()) } {
-                // A space that holds the line of the text, as numbers do.
+                // A space, so that the cell has the height of one with a number.
                 @if others > 0 { (others) } @else { "\u{a0}" }
             }
         }
     }
 }
 
-/// What the script reads. Numbers in `lines` are places in `names`, those of a test places in
-/// `lines`.
-#[derive(Serialize)]
-struct Embedded<'s> {
-    names: Vec<&'s str>,
-    lines: Vec<EmbeddedLine>,
-    /// By address.
-    pairs: BTreeMap<String, Vec<EmbeddedTest<'s>>>,
-}
-
-/// Name, whether the same bytes are touched, and the calls.
-#[derive(Serialize)]
-struct EmbeddedLine(usize, bool, Vec<EmbeddedSide>);
-
-/// Number of the call, first and last byte, functions that write, functions that read.
-#[derive(Serialize)]
-struct EmbeddedSide(usize, u32, u32, Vec<usize>, Vec<usize>);
-
-/// Id, verdict, lines, and a note.
-#[derive(Serialize)]
-struct EmbeddedTest<'s>(&'s str, SharedVerdict, &'s [usize], &'s str);
-
-#[derive(Default)]
-struct Names<'s> {
-    numbers: HashMap<&'s str, usize>,
-    names: Vec<&'s str>,
-}
-
-impl<'s> Names<'s> {
-    fn number(&mut self, name: &'s str) -> usize {
-        let names = &mut self.names;
-        *self.numbers.entry(name).or_insert_with(|| {
-            names.push(name);
-            names.len() - 1
-        })
-    }
-
-    fn all(&mut self, names: &'s [String]) -> Vec<usize> {
-        names.iter().map(|name| self.number(name)).collect()
-    }
-}
-
-fn embedded(shared: &Shared, key: &str) -> String {
-    let mut names = Names::default();
-    let mut lines = Vec::with_capacity(shared.lines.len());
+/// The data for the script: `names`, `lines`, and in `pairs` the tests of two operations by
+/// address.
+///
+/// A test has its id, its verdict, the indices of its lines, and a note. A line has the index of
+/// its name, whether the calls touch the same bytes, and the calls. A call has its number, the
+/// first and the last byte, and the indices of the functions that write and of those that read.
+fn embedded<'s>(shared: &'s Shared, key: &str) -> String {
+    let mut names: IndexSet<&str> = IndexSet::new();
+    let mut lines: Vec<Value> = Vec::with_capacity(shared.lines.len());
     for line in &shared.lines {
-        let mut sides = Vec::with_capacity(line.sides.len());
+        let mut sides: Vec<Value> = Vec::with_capacity(line.sides.len());
         for side in &line.sides {
             let [first, last] = side.bytes;
-            let (writers, readers) = (names.all(&side.writers), names.all(&side.readers));
-            sides.push(EmbeddedSide(side.call, first, last, writers, readers));
+            let mut numbers = |functions: &'s [String]| -> Value {
+                functions.iter().map(|name| names.insert_full(name).0).collect()
+            };
+            let (writers, readers) = (numbers(&side.writers), numbers(&side.readers));
+            sides.push(json!([side.call, first, last, writers, readers]));
         }
-        lines.push(EmbeddedLine(names.number(&line.name), line.same_bytes, sides));
+        lines.push(json!([names.insert_full(&line.name).0, line.same_bytes, sides]));
     }
-    let pairs = shared.pairs.iter().map(|(pair, tests)| {
-        let tests = tests
-            .iter()
-            .map(|test| EmbeddedTest(&test.id, test.verdict, &test.lines, &test.note))
-            .collect();
-        (address(shared, key, *pair), tests)
-    });
-    let pairs = pairs.collect();
-    serde_json::to_string(&Embedded { names: names.names, lines, pairs })
-        .expect("plain data has no keys that are not text")
+    let test = |test: &SharedTest| json!([test.id, test.verdict, test.lines, test.note]);
+    let pairs: BTreeMap<String, Value> = shared
+        .pairs
+        .iter()
+        .map(|(pair, tests)| (address(shared, key, *pair), tests.iter().map(test).collect()))
+        .collect();
+    let names: Value = names.into_iter().collect();
+    json!({ "names": names, "lines": lines, "pairs": pairs }).to_string()
 }

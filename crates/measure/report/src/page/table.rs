@@ -1,4 +1,4 @@
-//! The points of a testcase in one mode as a table: what the charts show, in numbers.
+//! The points of a testcase in one mode as a table: the numbers of the charts.
 
 use knee_host::number::{Prefix, change, p_value, percent, plural, si};
 use knee_results::{PerTask, Point};
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::words;
 use crate::chart::Panel;
 use crate::model::Missing;
-use crate::reading::{CurveReading, Reading};
+use crate::reading::CurveReading;
 
 struct Columns {
     runs: bool,
@@ -21,11 +21,11 @@ struct Columns {
     task_least: f64,
 }
 
-pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
-    let all = || panel.curves.iter().flat_map(|curve| curve.curve.points());
+pub(super) fn points(panel: &Panel) -> Markup {
+    let all = || panel.curves.iter().flat_map(|curve| curve.measured.points());
     let per_task = || all().filter_map(|point| point.per_task);
     let columns = Columns {
-        runs: reading.compares(),
+        runs: panel.reading.compares(),
         changes: panel.curves.iter().any(|curve| !curve.curve.changes.is_empty()),
         cpu: all().any(|point| point.cpu.is_some()),
         per_task: per_task().next().is_some(),
@@ -35,95 +35,70 @@ pub(super) fn points(reading: &Reading, panel: &Panel) -> Markup {
         task: Prefix::for_max(per_task().map(|t| t.max).fold(0.0, f64::max)),
         task_least: least(per_task().map(|t| t.min)),
     };
-    html! {
-        details.data {
-            summary { "Data: " (plural(all().count(), "point")) }
-            div.scroll tabindex="0" role="region"
-                aria-label={ "Data of " (panel.case.name) ", " (panel.mode.as_str()) } {
-                table {
-                    (head(&columns, &panel.case.info.unit))
-                    tbody {
-                        @for curve in panel.curves {
-                            @for row in rows_of(curve) {
-                                @match row {
-                                    Row::Point(point) => (point_row(&columns, curve, point)),
-                                    Row::Gap(gap) => (gap_row(&columns, curve, gap)),
-                                }
-                            }
-                        }
-                    }
+    let table = html! {
+        table {
+            (head(&columns, &panel.case.info.unit))
+            tbody {
+                @for curve in panel.curves {
+                    @for (_, row) in rows(&columns, curve) { (row) }
                 }
             }
         }
-    }
+    };
+    data(panel, "scroll", table)
 }
 
-/// The place of a table that the script makes from the data of a packed testcase.
+/// The place of a table that the script creates from the data of a compressed testcase.
 pub(super) fn place(panel: &Panel) -> Markup {
-    let points: usize = panel.curves.iter().map(|curve| curve.curve.points().len()).sum();
+    data(panel, "scroll rows", html! {})
+}
+
+fn data(panel: &Panel, class: &str, table: Markup) -> Markup {
+    let points: usize = panel.curves.iter().map(|curve| curve.measured.points().len()).sum();
     html! {
         details.data {
             summary { "Data: " (plural(points, "point")) }
-            div.scroll.rows tabindex="0" role="region"
-                aria-label={ "Data of " (panel.case.name) ", " (panel.mode.as_str()) } {}
+            div class=(class) tabindex="0" role="region"
+                aria-label={ "Data of " (panel.case.name) ", " (panel.mode.as_str()) } { (table) }
         }
     }
 }
 
-/// The smallest number that is not zero.
+/// The smallest positive number; 1 if there is none.
 fn least(numbers: impl Iterator<Item = f64>) -> f64 {
     let least = numbers.filter(|&x| x > 0.0).fold(f64::INFINITY, f64::min);
     if least.is_finite() { least } else { 1.0 }
 }
 
-enum Row<'p> {
-    Point(&'p Point),
-    Gap(&'p Missing),
-}
-
-impl Row<'_> {
-    fn tasks(&self) -> u32 {
-        match self {
-            Self::Point(point) => point.tasks,
-            Self::Gap(gap) => gap.tasks,
-        }
-    }
-}
-
-fn rows_of<'p>(curve: &CurveReading<'p>) -> Vec<Row<'p>> {
-    let mut rows: Vec<Row> = curve.curve.points().iter().map(Row::Point).collect();
-    rows.extend(curve.curve.missing.iter().map(Row::Gap));
-    rows.sort_by_key(Row::tasks);
+/// The rows of a curve with their task counts, in order.
+fn rows(columns: &Columns, curve: &CurveReading) -> Vec<(u32, Markup)> {
+    let points = curve.measured.points().iter();
+    let points = points.map(|point| (point.tasks, point_row(columns, curve, point)));
+    let gaps = curve.curve.missing.iter().map(|gap| (gap.tasks, gap_row(columns, curve, gap)));
+    let mut rows: Vec<(u32, Markup)> = points.chain(gaps).collect();
+    rows.sort_by_key(|(tasks, _)| *tasks);
     rows
 }
 
 fn head(columns: &Columns, unit: &str) -> Markup {
+    let median = format!("median, {}", columns.total.unit(unit));
+    let slowest = format!("slowest task, {}", columns.task.unit(unit));
     html! {
         thead {
             tr {
                 @if columns.runs { th.text scope="col" { "run" } }
-                th scope="col" { "tasks" }
-                th scope="col" { "median, " (columns.total.unit(unit)) }
-                th scope="col" { "low" }
-                th scope="col" { "high" }
+                @for name in ["tasks", &median, "low", "high"] { th scope="col" { (name) } }
                 @if columns.bytes > 0 { th scope="col" { "bytes/s" } }
                 th scope="col" { "efficiency" }
                 @if columns.per_task {
-                    th scope="col" { "slowest task, " (columns.task.unit(unit)) }
-                    th scope="col" { "fastest" }
-                    th scope="col" { "fairness" }
+                    @for name in [&slowest, "fastest", "fairness"] { th scope="col" { (name) } }
                 }
                 @if columns.cpu {
-                    th scope="col" { "user" }
-                    th scope="col" { "system" }
-                    th scope="col" { "idle" }
+                    @for name in ["user", "system", "idle"] { th scope="col" { (name) } }
                 }
-                th scope="col" { "rounds" }
-                th scope="col" { "samples" }
+                @for name in ["rounds", "samples"] { th scope="col" { (name) } }
                 @if columns.changes {
-                    th scope="col" { "change" }
-                    th scope="col" { "interval" }
-                    th scope="col" { "p" }
+                    @for name in ["change", "interval", "p"] { th scope="col" { (name) } }
                     th.text scope="col" { "verdict" }
                 }
             }

@@ -1,35 +1,47 @@
-//! A table of pairs: a row per operation, with a cell for each up to itself.
+//! A triangular table of pairs: the row of an operation has a cell for each operation up to itself.
+//! Beside it, the script shows the pair of the selected cell.
 
 use maud::{Markup, html};
 
-/// `operations`: names, and what they do. `cell`: of a column and a row, by number.
+/// `operations` are names with descriptions, `details` is a label for the details of a pair, and
+/// `cell` returns the cell for the indices of a column and a row.
 ///
-/// The name of an operation stands at both ends of its row, where it is the head of the column
-/// below.
+/// The name of an operation is at both ends of its row. At the right end, it is the head of the
+/// column below.
 pub(super) fn triangle(
+    name: &str,
     operations: &[(&str, &str)],
+    details: &str,
     cell: impl Fn(usize, usize) -> Markup,
 ) -> Markup {
     html! {
-        table.matrix {
-            tbody {
-                @for (row, (name, about)) in operations.iter().enumerate() {
-                    tr {
-                        th scope="row" title=[(!about.is_empty()).then_some(about)] { (name) }
-                        @for column in 0..=row { (cell(column, row)) }
-                        // Over the cells that are not there.
-                        th.column-name colspan=(operations.len() - row) aria-hidden="true" {
-                            (name)
+        div.matrix-and-pair {
+            div.scroll role="region" aria-label={ "Matrix of " (name) } {
+                table.matrix {
+                    tbody {
+                        @for (row, (name, about)) in operations.iter().enumerate() {
+                            tr {
+                                th scope="row" title=[(!about.is_empty()).then_some(about)] { (name) }
+                                @for column in 0..=row { (cell(column, row)) }
+                                // In the empty half of the table.
+                                th.column-name colspan=(operations.len() - row) aria-hidden="true" {
+                                    (name)
+                                }
+                            }
                         }
                     }
                 }
+            }
+            div.chosen-pair hidden {
+                p.note { "Point at a cell, or move with the arrow keys; a click pins it." }
+                div.shown-pair tabindex="0" role="region" aria-label=(details) {}
             }
         }
     }
 }
 
-/// The colour of a cell for a share in whole per cent: 0 and 100 are told from all others, which have
-/// as many colours as [`COLOURS`].
+/// The colour class of a cell for a share in whole per cent. 0 and 100 have their own classes; the
+/// shares between them have [`COLOURS`] classes.
 pub(super) fn heat(percent: usize) -> String {
     match percent {
         0 => "never".to_owned(),
@@ -38,5 +50,5 @@ pub(super) fn heat(percent: usize) -> String {
     }
 }
 
-/// Shares from 1 to 99% are drawn in as many colours, a tenth each.
+/// Number of colours for shares from 1 to 99%, one for each tenth.
 pub(super) const COLOURS: usize = 10;

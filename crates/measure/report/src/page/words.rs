@@ -1,4 +1,4 @@
-//! Verdicts as shape, word and colour.
+//! Verdicts as shapes and words, and notes about comparisons and fits.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,18 @@ use knee_stats::usl::Fit;
 use knee_stats::{Comparison, Verdict};
 use maud::{Markup, html};
 
-use crate::reading::Shown;
+use crate::reading::{Label, Labelled};
 
-pub(super) fn verdict(verdict: impl Shown) -> Markup {
+pub(super) fn verdict(verdict: impl Labelled) -> Markup {
+    let Label { class, shape, words } = verdict.label();
     html! {
-        span class={ "verdict " (verdict.class()) } {
-            span.shape aria-hidden="true" { (verdict.shape()) } " " (verdict.words())
+        span class={ "verdict " (class) } {
+            span.shape aria-hidden="true" { (shape) } " " (words)
         }
     }
 }
 
-/// What to know of a comparison besides its numbers; may be empty.
+/// A remark about a comparison; may be empty.
 pub(crate) fn change_note(comparison: &Comparison) -> String {
     match (comparison.ratio, comparison.rounds_needed) {
         (None, _) => "no ratio: a round of the first run completed no iteration".to_owned(),
@@ -26,7 +27,7 @@ pub(crate) fn change_note(comparison: &Comparison) -> String {
     }
 }
 
-/// What to know of a fit besides its numbers; may be empty.
+/// A remark about a fit; may be empty.
 pub(crate) fn fit_note(fit: &Fit) -> String {
     match fit.is_prediction {
         true => String::new(),
@@ -34,12 +35,12 @@ pub(crate) fn fit_note(fit: &Fit) -> String {
     }
 }
 
-/// How many points of a curve have each verdict.
+/// Point counts by verdict.
 pub(super) fn changes(counts: &BTreeMap<Verdict, usize>) -> Markup {
     html! {
         @for (verdict, count) in counts {
             span class={ "verdict " (verdict.as_str()) } {
-                span.shape aria-hidden="true" { (verdict.shape()) }
+                span.shape aria-hidden="true" { (verdict.label().shape) }
                 " " (count) " " (verdict.as_str())
             }
             " "

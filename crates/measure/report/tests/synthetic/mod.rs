@@ -1,4 +1,4 @@
-//! Pages of made-up numbers: the Universal Scalability Law with a little noise, the same each time.
+//! Synthetic pages: the Universal Scalability Law with a little noise, the same each time.
 
 use knee_report::{
     Curve, Differing, Matrix, MatrixOperation, Missing, Page, Pair, Run, Shared, SharedLine,
@@ -10,8 +10,8 @@ use knee_stats::{CompareOptions, compare_all};
 
 const POWERS: [u32; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
 
-/// What a testcase is made of: name, family, description, λ, σ and κ of its processes, σ and κ of
-/// its threads.
+/// The parameters of a testcase: name, family, description, λ, σ and κ of processes, σ and κ of
+/// threads.
 type Law = (&'static str, Family, &'static str, f64, (f64, f64), (f64, f64));
 
 const LAWS: [Law; 14] = [
@@ -80,7 +80,7 @@ const LAWS: [Law; 14] = [
     ("signal1", Family::Process, "raise and handle a signal", 2.4e6, (0.0, 0.0), (0.09, 9e-4)),
 ];
 
-/// A page of the kind, if there is such a kind.
+/// The page of `kind`, if it exists.
 pub(crate) fn page(kind: &str) -> Option<Page> {
     Some(match kind {
         "one" => measured(&POWERS, LAWS.to_vec(), 1),
@@ -99,7 +99,7 @@ pub(crate) fn page(kind: &str) -> Option<Page> {
     })
 }
 
-/// A check with each kind of test.
+/// A check with tests of several verdicts.
 fn shared() -> Shared {
     let mut shared = Shared::new(
         "Linux 6.1 <test>, tmpfs",
@@ -139,7 +139,7 @@ fn shared() -> Shared {
     shared
 }
 
-/// Of any number of operations, with all kinds of shares and conditions.
+/// A matrix of a number of operations, with all kinds of shares and conditions.
 fn matrix(operations: usize) -> Matrix {
     const SITUATIONS: u32 = 400;
     let name = |nr: usize| match nr {
@@ -258,8 +258,8 @@ fn run(label: &str) -> Run {
 }
 
 fn renamed(curve: &Curve, case: CaseId) -> Curve {
-    let points = curve.points().to_vec();
-    let measured = results::Curve::new(case, curve.mode(), points);
+    let points = curve.measured.points().to_vec();
+    let measured = results::Curve::new(case, curve.measured.mode, points);
     Curve { measured, ..curve.clone() }
 }
 
@@ -314,16 +314,17 @@ fn curve(law: &Law, mode: Mode, run: usize, tasks: &[u32], noise: &mut Noise) ->
     curve
 }
 
-/// As `knee report` does.
+/// Compares the runs like `knee report`.
 fn compare(curves: &mut [Curve]) {
     let mut places = Vec::new();
     let mut rounds = Vec::new();
     for (nr, curve) in curves.iter().enumerate().filter(|(_, curve)| curve.run > 0) {
         let is_same = |other: &&Curve| {
-            (&other.measured.case, other.mode()) == (&curve.measured.case, curve.mode())
+            (&other.measured.case, other.measured.mode)
+                == (&curve.measured.case, curve.measured.mode)
         };
         let Some(first) = curves.iter().filter(|c| c.run == 0).find(is_same) else { continue };
-        for point in curve.points() {
+        for point in curve.measured.points() {
             let Some(before) = first.measured.at(point.tasks) else { continue };
             places.push((nr, point.tasks));
             rounds.push((before.rounds.clone(), point.rounds.clone()));

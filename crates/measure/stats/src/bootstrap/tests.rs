@@ -60,7 +60,7 @@ fn constant_rounds_have_a_sharp_ratio() {
 }
 
 #[test]
-fn a_dead_side_has_ratio_zero_and_nothing_compares_with_it() {
+fn a_side_without_throughput_has_ratio_zero_and_cannot_be_the_base() {
     let r = ratio_of_medians(&[3.0; 5], &[0.0; 5], 0.95).unwrap();
     assert_eq!((r.low, r.ratio, r.high), (0.0, 0.0, 0.0));
     assert_eq!(ratio_of_medians(&[0.0; 5], &[3.0; 5], 0.95), None);
@@ -68,7 +68,7 @@ fn a_dead_side_has_ratio_zero_and_nothing_compares_with_it() {
 }
 
 #[test]
-fn the_interval_holds_the_true_ratio_as_often_as_it_says() {
+fn the_interval_contains_the_true_ratio_as_often_as_its_confidence() {
     let mut random = oorandom::Rand64::new(3);
     for n in [5, 10] {
         let covered = (0..3000)
@@ -86,7 +86,7 @@ fn the_interval_holds_the_true_ratio_as_often_as_it_says() {
 }
 
 #[test]
-fn a_ratio_too_large_for_a_number_is_none() {
+fn a_ratio_that_overflows_is_none() {
     assert_eq!(ratio_of_medians(&[1e-300; 3], &[1e30; 3], 0.95), None);
     assert_eq!(ratio_of_medians(&[1e-300, 1.0, 1.0], &[1e30; 3], 0.95), None);
 }

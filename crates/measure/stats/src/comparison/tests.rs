@@ -1,3 +1,5 @@
+mod two_samples;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -28,7 +30,7 @@ fn a_real_difference_below_the_threshold_is_the_same() {
 }
 
 #[test]
-fn noise_beyond_the_threshold_is_inconclusive_and_asks_for_rounds() {
+fn noise_beyond_the_threshold_is_inconclusive_and_requires_more_rounds() {
     let noisy = [100.0, 93.0, 107.0, 98.0, 103.0, 95.0];
     let c = compare(&noisy, &times(&noisy, 1.005), &within(0.02)).unwrap();
     let needed = c.rounds_needed.expect("it is open");
@@ -71,7 +73,7 @@ fn a_single_round_is_not_evidence() {
 }
 
 #[test]
-fn a_testcase_that_died_is_slower_and_one_that_woke_is_faster_without_a_ratio() {
+fn a_testcase_that_stops_is_slower_and_one_that_starts_is_faster_without_a_ratio() {
     let died = compare(&QUIET, &[0.0; 6], &CompareOptions::default()).unwrap();
     assert_eq!((died.verdict, died.ratio.unwrap().ratio), (Verdict::Slower, 0.0));
     let woke = compare(&[0.0; 6], &QUIET, &CompareOptions::default()).unwrap();
@@ -90,7 +92,7 @@ fn no_rounds_give_no_comparison_and_do_not_count_as_a_test() {
 }
 
 #[test]
-fn the_more_points_the_more_rounds_mann_whitney_asks_for() {
+fn mann_whitney_requires_more_rounds_for_more_points() {
     for (rounds, points, expected) in [
         (4, 1, Test::MannWhitneyExact),
         (4, 2, Test::Welch),
@@ -126,7 +128,7 @@ fn rates() -> impl Strategy<Value = Vec<f64>> {
 
 proptest! {
     #[test]
-    fn swapping_the_sides_turns_the_verdict(before in rates(), after in rates()) {
+    fn swapping_the_sides_swaps_the_verdict(before in rates(), after in rates()) {
         let options = CompareOptions::default();
         let c = compare(&before, &after, &options).unwrap();
         let s = compare(&after, &before, &options).unwrap();

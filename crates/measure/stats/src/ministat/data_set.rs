@@ -1,9 +1,9 @@
 //! One set of values and its summary.
 
-/// With fewer values a deviation says nothing.
+/// Minimum number of values of a data set.
 pub const MIN_VALUES: usize = 3;
 
-/// Values in ascending order, with the sums that the summary is made of.
+/// Values in ascending order, with the sums for the summary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataSet {
     sorted: Vec<f64>,
@@ -12,7 +12,7 @@ pub struct DataSet {
 }
 
 impl DataSet {
-    /// The set of these values; `None` if there are fewer than [`MIN_VALUES`].
+    /// A set of `values`; `None` if there are fewer than [`MIN_VALUES`].
     pub fn new(values: &[f64]) -> Option<Self> {
         if values.len() < MIN_VALUES {
             return None;
@@ -31,7 +31,7 @@ impl DataSet {
         &self.sorted
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub fn n(&self) -> usize {
         self.sorted.len()
     }
@@ -46,7 +46,7 @@ impl DataSet {
         self.sorted[self.n() - 1]
     }
 
-    /// The value in the middle, the upper one of two.
+    /// The median: for an even number of values, the upper one of the two middle values.
     pub fn upper_median(&self) -> f64 {
         self.sorted[self.n() / 2]
     }
@@ -56,8 +56,8 @@ impl DataSet {
         self.sum / self.n() as f64
     }
 
-    /// The sample variance. Cancellation can make it NaN, zero or negative where the spread is
-    /// tiny beside the mean.
+    /// The sample variance. Cancellation can make it NaN, zero or negative if the spread is tiny
+    /// compared to the mean.
     pub fn variance(&self) -> f64 {
         let n = self.n() as f64;
         (self.sum_of_squares - self.sum * self.sum / n) / (n - 1.0)
@@ -69,8 +69,8 @@ impl DataSet {
     }
 }
 
-/// A stable merge sort that takes a NaN as equal to everything, which is no order: what comes out
-/// then depends on the algorithm, here on that of glibc's `qsort`, and `slice::sort_by` may panic.
+/// A stable merge sort in which NaN compares equal to every value. That is not an order, so the
+/// result depends on the algorithm, which is that of glibc's `qsort`; `slice::sort_by` may panic.
 fn merge_sorted(values: &[f64]) -> Vec<f64> {
     if values.len() < 2 {
         return values.to_vec();
@@ -107,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn two_values_are_no_data_set() {
+    fn two_values_are_not_a_data_set() {
         assert_eq!(DataSet::new(&[1.0, 2.0]), None);
     }
 
-    /// The true deviation is 0.019; this is what ministat prints.
+    /// The true deviation is 0.019; ministat prints this one.
     #[test]
-    fn a_spread_that_is_tiny_beside_the_mean_is_lost() {
+    fn a_spread_that_is_tiny_compared_to_the_mean_is_lost() {
         let values: Vec<f64> = (1..=6).map(|i| 1e9 + f64::from(i) / 100.0).collect();
         let deviation = DataSet::new(&values).unwrap().deviation();
         assert!((deviation - 14.310_835).abs() < 1e-6, "{deviation}");

@@ -1,10 +1,10 @@
-//! ministat: summaries of data sets, Student's t test between them, and a plot in characters.
+//! ministat: summaries of data sets, Student's t-test between them, and a text plot.
 //!
-//! Poul-Henning Kamp's program has been the referee of benchmarks on FreeBSD for twenty years, and
-//! scripts read what it prints. This module computes the same numbers and the same plot, to the
-//! last bit: sums are taken in the order of the input, the median of an even number of values is
-//! the upper one of the two in the middle, and variances come from sums of squares, although that
-//! loses digits where the spread is small beside the mean.
+//! Poul-Henning Kamp's program is the standard judge of benchmarks on FreeBSD, and scripts read its
+//! output. This module computes the same numbers and the same plot, to the last bit: sums are taken
+//! in input order, the median of an even number of values is the upper one of the two middle
+//! values, and variances come from sums of squares, although that loses digits if the spread is
+//! small compared to the mean.
 //!
 //! The pipeline is bytes → [`Reader`] → [`Value`] → [`DataSet`] → [`Comparison`] and [`plot()`].
 //!

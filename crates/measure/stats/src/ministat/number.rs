@@ -3,13 +3,14 @@
 /// White space in the "C" locale.
 pub(super) const WHITE_SPACE: [u8; 6] = *b" \t\n\x0b\x0c\r";
 
-/// Digits of a hexadecimal number are collected as long as another one fits.
+/// While the mantissa of a hexadecimal number is below this, another digit fits into 64 bits.
 const ROOM_FOR_A_DIGIT: u64 = 1 << 60;
-/// Exponents of two beyond which every number of up to 64 bits is zero or infinite.
+/// Beyond this exponent of two, every number of up to 64 bits is zero or infinite.
 const EXPONENT_LIMIT: i64 = 100_000;
 
-/// The number that `strtod` makes of a text, if it takes the whole of it: decimal, hexadecimal
-/// (`0x1.8p3`), `inf`, `infinity`, `nan` and `nan(…)`, in any case, after white space and a sign.
+/// The number that `strtod` reads from a text, if it consumes the whole text: decimal, hexadecimal
+/// (`0x1.8p3`), `inf`, `infinity`, `nan` and `nan(…)`, in upper or lower case, after optional white
+/// space and an optional sign.
 pub fn parse(text: &[u8]) -> Option<f64> {
     let start = text.iter().position(|b| !WHITE_SPACE.contains(b))?;
     let text = std::str::from_utf8(&text[start..]).ok()?;
@@ -54,7 +55,7 @@ fn hexadecimal(text: &str) -> Option<f64> {
         if mantissa < ROOM_FOR_A_DIGIT {
             mantissa = mantissa << 4 | digit;
         } else {
-            // Too small to be kept, but it decides what would otherwise be a tie.
+            // Too small to be kept, but it breaks a tie in rounding.
             mantissa |= u64::from(digit != 0);
             exponent += 4;
         }
@@ -67,13 +68,13 @@ fn binary_exponent(text: &str) -> Option<i64> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    // What does not fit is far beyond the limit; a line cannot hold as many digits as would bring
-    // it back.
+    // An exponent that overflows is far beyond the limit; a line is too short for enough digits to
+    // compensate for it.
     let size = digits.parse::<i64>().unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
     Some(if text.starts_with('-') { -size } else { size })
 }
 
-/// `mantissa` × 2^`exponent`, rounded once, to even in a tie.
+/// `mantissa` × 2^`exponent`, rounded once, with ties to even.
 fn scaled(mantissa: u64, exponent: i64) -> f64 {
     if mantissa == 0 {
         return 0.0;
@@ -82,7 +83,7 @@ fn scaled(mantissa: u64, exponent: i64) -> f64 {
     if highest > 1023 {
         return f64::INFINITY;
     }
-    // The exponent of the last bit that the result can hold: 53 bits, fewer if it is subnormal.
+    // The exponent of the lowest bit of the result, which has 53 bits, or fewer if it is subnormal.
     let last = (highest - 52).max(-1074);
     let dropped = last - exponent;
     if dropped <= 0 {
@@ -107,7 +108,7 @@ fn power_of_two(exponent: i64) -> f64 {
     })
 }
 
-/// What `%g` prints with `digits` significant digits (`%.8g` has 8).
+/// Formats `value` like `%g` with `digits` significant digits (`%.8g` has 8).
 ///
 /// # Panics
 /// If `digits` is 0.
@@ -116,7 +117,7 @@ pub fn general(value: f64, digits: usize) -> String {
         let sign = if value.is_sign_negative() { "-" } else { "" };
         return format!("{sign}{}", if value.is_nan() { "nan" } else { "inf" });
     }
-    // Rounding can carry into one more digit, so that the exponent is read off the result.
+    // Rounding can carry into one more digit, so the exponent is read from the rounded number.
     let scientific = format!("{value:.*e}", digits - 1);
     let (mantissa, exponent) = scientific.split_once('e').expect("a float has an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent of a float is short");
@@ -139,7 +140,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_are_read_as_strtod_reads_them() {
+    fn numbers_parse_as_with_strtod() {
         for (text, expected) in [
             ("5", 5.0),
             (" \t-5.", -5.0),
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_strtod_does_not_consume_is_not_a_number() {
+    fn a_text_that_strtod_does_not_fully_consume_is_not_a_number() {
         for text in [
             "", " ", "-", "+-5", "5 ", "5x", "1e", ".", "1_0", "0x", "0x.", "0x1p", "0x1p+",
             "0x1g", "0x1.2.3", "nan(", "nan(-)", "infin", "١", "1,5", "5\r",
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_printf_writes_them() {
+    fn numbers_print_as_with_printf() {
         for (value, expected) in [
             (0.0, "0"),
             (-0.0, "-0"),
@@ -202,12 +203,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_strange_to_be_read(text in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn arbitrary_bytes_do_not_panic(text in prop::collection::vec(any::<u8>(), 0..40)) {
             parse(&text);
         }
 
         #[test]
-        fn near_numbers_do_not_panic(text in "[ +-]{0,2}(0x|nan\\(|inf)?[0-9a-fp.+-]{0,20}\\)?") {
+        fn texts_like_numbers_do_not_panic(text in "[ +-]{0,2}(0x|nan\\(|inf)?[0-9a-fp.+-]{0,20}\\)?") {
             parse(text.as_bytes());
         }
 
@@ -221,7 +222,7 @@ mod tests {
         }
 
         #[test]
-        fn seventeen_digits_tell_every_number(value in any::<f64>()) {
+        fn seventeen_digits_identify_every_number(value in any::<f64>()) {
             let read = parse(general(value, 17).as_bytes()).unwrap();
             prop_assert!(read == value || read.is_nan() && value.is_nan());
         }

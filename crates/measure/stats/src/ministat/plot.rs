@@ -1,20 +1,20 @@
-//! Data sets as dots in characters, with a bar from mean minus to mean plus deviation.
+//! A text plot of data sets as dots, with a bar from mean − deviation to mean + deviation.
 //!
 //! Every value falls into one of `width` columns; values of one set in one column are stacked.
-//! Where dots of several sets meet, their numbers are combined bit by bit, so that sets 1 and 2
-//! make the symbol of set 3; below, the bars mark the ends of the deviation (`|`), the median
-//! (`M`) and the mean (`A`), each over what an earlier set has written.
+//! Where dots of several sets coincide, the numbers of the sets are combined bitwise, so that sets
+//! 1 and 2 give the symbol of set 3. Below the dots, the bars mark the ends of the deviation (`|`),
+//! the median (`M`) and the mean (`A`). A later set overwrites an earlier one.
 
 use super::DataSet;
 
-/// The most data sets that have a symbol.
+/// Maximum number of data sets, limited by the number of symbols.
 pub const MAX_DATA_SETS: usize = 7;
 
-/// The symbols of the data sets; number 0 is where there is none.
+/// The symbols of the data sets; number 0 is an empty cell.
 pub const SYMBOLS: [char; MAX_DATA_SETS + 1] = [' ', 'x', '+', '*', '%', '#', '@', 'O'];
 
-/// The range before any value is seen. ministat begins here instead of at infinity, which shows
-/// in the plot of values beyond.
+/// Initial bound of the range. ministat begins here instead of at infinity, which affects plots of
+/// greater values.
 const FARTHEST: f64 = 999e99;
 
 /// ministat counts the cells of a plot in a C `int`.
@@ -26,17 +26,16 @@ pub enum PlotError {
     /// A value, a mean or a deviation is infinite or NaN, or the range is.
     #[error("the range of the values does not fit a plot of width {0}")]
     NoRange(u16),
-    /// More values in one column than a plot of this width can be high.
+    /// Too many values in one column for a plot of this width.
     #[error("too many values fall into one column; the plot would have over 2 GiB")]
     TooHigh,
 }
 
-/// The plot of up to [`MAX_DATA_SETS`] sets, `width` columns wide, with a bar for each set on a
-/// line of its own if `separate`. Of values that are all the same there is none, and the text says
-/// so.
+/// The plot of up to [`MAX_DATA_SETS`] sets, `width` columns wide. If `separate`, the bar of each
+/// set is on a separate line. If all values are equal, the text says that there is no plot.
 ///
 /// # Errors
-/// Where ministat crashes.
+/// In the cases in which ministat crashes.
 ///
 /// # Panics
 /// If there are too many sets.
@@ -67,14 +66,14 @@ pub fn plot(sets: &[&DataSet], width: u16, separate: bool) -> Result<String, Plo
     Ok(text + &border)
 }
 
-/// Where a value is on the horizontal axis.
+/// The horizontal axis.
 struct Axis {
     width: u16,
-    /// From the least to the greatest value that has to be shown.
+    /// The greatest minus the least value to show.
     span: f64,
     /// The left edge of the first column, whose middle is the least value.
     origin: f64,
-    /// How much of the range a column covers.
+    /// The width of a column.
     step: f64,
 }
 
@@ -84,13 +83,9 @@ impl Axis {
         for set in sets {
             let (mean, deviation) = (set.mean(), set.deviation());
             for end in [set.min(), set.max(), mean - deviation, mean + deviation] {
-                // Comparisons, because NaN must change neither.
-                if end < least {
-                    least = end;
-                }
-                if end > greatest {
-                    greatest = end;
-                }
+                // NaN changes neither.
+                least = least.min(end);
+                greatest = greatest.max(end);
             }
         }
         let span = greatest - least;
@@ -98,8 +93,8 @@ impl Axis {
         Self { width, span, origin: least - 0.5 * step, step }
     }
 
-    /// The column of a value. Rounding can put it beyond the border where the range is a few
-    /// units in the last place wide, and the mean even otherwise.
+    /// The column of a value. Rounding can put a value beyond the border if the range is only a few
+    /// units in the last place wide, and the mean in other cases too.
     fn column(&self, value: f64) -> Result<i32, PlotError> {
         let column = (value - self.origin) / self.step;
         if column.abs() < f64::from(i32::MAX) {
@@ -115,7 +110,7 @@ struct Dots {
     width: usize,
     height: usize,
     /// Row by row from the bottom, with a hidden row below the first. A dot beyond the border lies
-    /// in the row before or after its own, as in ministat.
+    /// in the previous or the next row, as in ministat.
     cells: Vec<u8>,
 }
 
@@ -124,7 +119,7 @@ impl Dots {
         let columns: Vec<i32> =
             set.sorted().iter().map(|&value| axis.column(value)).collect::<Result<_, _>>()?;
         let stacks = || columns.chunk_by(|a, b| a == b);
-        // The last set decides how high the plot is: it can hide dots of the sets before.
+        // As in ministat, the last set determines the height, which can hide dots of earlier sets.
         self.height = stacks().map(<[i32]>::len).max().unwrap_or(0);
         let cells = (self.height + 1) * self.width;
         if cells > MAX_CELLS {

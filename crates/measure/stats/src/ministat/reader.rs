@@ -1,21 +1,21 @@
-//! A column of numbers out of a text.
+//! Reads a column of numbers from a text.
 
 use super::number::{self, WHITE_SPACE};
 
-/// What a reader does with lines: which field of each is the number, and what ends a field.
+/// Reads one field of each line as a number.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     /// The field that holds the number, counted from 1. Lines with fewer fields hold none.
     pub column: usize,
-    /// Bytes that separate fields; several in a row separate as one does. A field that begins
-    /// with `#` starts a comment up to the end of its line.
+    /// Bytes that separate fields; several in a row are one separator. A field that begins with `#`
+    /// starts a comment up to the end of the line.
     pub delimiters: &'a [u8],
-    /// Longer lines, counting the line feed, are read as if they were broken at this length, as
-    /// ministat reads through a buffer of fixed size; `None` for no limit.
+    /// Longer lines, counting the line feed, are split at this length, because ministat reads lines
+    /// into a buffer of fixed size; `None` for no limit.
     pub longest_line: Option<usize>,
 }
 
-/// A number and where it was.
+/// A number and its line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Value {
     /// The line, counted from 1.
@@ -24,7 +24,7 @@ pub struct Value {
     pub number: f64,
 }
 
-/// A field that is no number.
+/// A field that is not a number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {text:?} is not a number")]
 pub struct BadNumber {
@@ -35,7 +35,7 @@ pub struct BadNumber {
 }
 
 impl Reader<'_> {
-    /// The bytes before the end of a line that ministat reads at once.
+    /// The maximum length of a line that ministat reads at once, in bytes.
     pub const MINISTAT_BUFFER: usize = 8191;
 
     /// The numbers of `text`, line by line.
@@ -58,8 +58,8 @@ impl Reader<'_> {
         Ok(values)
     }
 
-    /// The fields of a line, up to a comment or a NUL. White space at its end belongs to no field,
-    /// also where it is no delimiter.
+    /// The fields of a line, up to a comment or a NUL. White space at the end of the line is not
+    /// part of a field, even if it is not a delimiter.
     fn fields<'t>(&self, line: &'t [u8]) -> impl Iterator<Item = &'t [u8]> {
         let end = line.iter().position(|&b| b == 0).unwrap_or(line.len());
         let last = line[..end].iter().rposition(|b| !WHITE_SPACE.contains(b));

@@ -1,14 +1,14 @@
-//! Bootstrap resamples of a curve, and percentiles of what they give.
+//! Bootstrap resamples of a curve, and percentile intervals from their fits.
 
 use super::least_squares::{Law, Refitter};
 use super::model::{COEFFICIENTS, Usl};
 use super::options::FitOptions;
 use crate::bootstrap::MedianBootstrap;
 
-/// The bootstrap of a median of fewer rounds is too narrow to be shown.
+/// Minimum rounds for a bootstrap of the median; fewer give too narrow an interval.
 const FEWEST_ROUNDS: usize = 3;
 
-/// What the intervals are made from.
+/// The basis of the intervals of a fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
     /// Rounds resampled within each task count.
@@ -20,20 +20,20 @@ pub enum Basis {
     Nothing,
 }
 
-/// Draws curves that might have been measured in place of the one that was.
+/// Draws resamples of a measured curve.
 pub(super) struct Resampler {
     points: Vec<(f64, Source)>,
-    basis: Basis,
-    /// Residuals widened by the degrees of freedom that the fit took.
+    pub(super) basis: Basis,
+    /// Residuals, widened to compensate for the degrees of freedom of the fit.
     residuals: Vec<f64>,
     resamples: u32,
     seed: u64,
 }
 
-/// Where a point's resampled throughput comes from.
+/// The source of the resampled throughput of a point.
 enum Source {
     Rounds(Medians),
-    /// The law's own throughput, to which a residual is added.
+    /// The throughput of the law, to which a residual is added.
     Fitted(f64),
 }
 
@@ -69,32 +69,19 @@ impl Resampler {
         Self { points, basis, residuals, resamples: options.resamples, seed: options.seed }
     }
 
-    pub(super) fn basis(&self) -> Basis {
-        self.basis
-    }
-
-    /// The coefficients of every resample after the universal law; empty when there is
-    /// nothing to resample.
-    pub(super) fn refit(&self, start: &Usl) -> Vec<Usl> {
-        self.fits(Law::Universal, start, &[])
-    }
-
-    /// The same after Amdahl's law, given the ones after the universal law: one whose κ came out
-    /// as 0 is Amdahl's already.
-    pub(super) fn refit_amdahl(&self, start: &Usl, universal: &[Usl]) -> Vec<Usl> {
-        self.fits(Law::Amdahl, start, universal)
-    }
-
-    fn fits(&self, law: Law, start: &Usl, known: &[Usl]) -> Vec<Usl> {
+    /// The coefficients of every resample by `law`, searched from `start` on; empty if there is
+    /// nothing to resample. Resamples with κ = 0 in the `known` fits are not fitted again: they
+    /// follow Amdahl's law already.
+    pub(super) fn refit(&self, law: Law, start: &Usl, known: &[Usl]) -> Vec<Usl> {
         if self.basis == Basis::Nothing {
             return Vec::new();
         }
         let mut random = oorandom::Rand64::new(self.seed.into());
-        let refitter = Refitter::new(self.points.iter().map(|&(n, _)| n), law, start);
         let mut curve: Vec<(f64, f64)> = self.points.iter().map(|&(n, _)| (n, 0.0)).collect();
+        let refitter = Refitter::new(&curve, law, start);
         (0..self.resamples)
             .map(|nr| {
-                // Drawn in any case: the resamples of both laws are the same.
+                // Drawn even if it is not fitted, so that the resamples of both laws are the same.
                 for (point, (_, source)) in curve.iter_mut().zip(&self.points) {
                     point.1 = self.draw(source, &mut random);
                 }
@@ -117,16 +104,16 @@ impl Resampler {
     }
 }
 
-/// The medians of resampled rounds, most of them without a search: half of the time of a fit is in
-/// drawing them.
+/// Draws medians of resampled rounds, mostly without a search, because drawing them is half of the
+/// time of a fit.
 struct Medians {
     bootstrap: MedianBootstrap,
-    /// What all numbers of a slice of 0 to 1 draw, NaN where they draw different medians.
+    /// The median that all numbers of a slice of 0 to 1 draw; NaN if they draw different medians.
     slices: Vec<f64>,
 }
 
 impl Medians {
-    /// Ten rounds have 55 medians, whose bounds lie in no more slices than that.
+    /// Many more than the 55 medians of ten rounds, so that most slices have a single median.
     const SLICES: usize = 512;
 
     fn of(rates: &[f64]) -> Self {
@@ -148,8 +135,8 @@ impl Medians {
     }
 }
 
-/// The interval between the percentiles that leave (1 − confidence) / 2 on either side; `None`
-/// without values.
+/// The interval that leaves a share of (1 − confidence) / 2 of the values outside of each end;
+/// `None` without values.
 pub(super) fn percentiles(mut values: Vec<f64>, confidence: f64) -> Option<(f64, f64)> {
     values.sort_by(f64::total_cmp);
     let outside = ((1.0 - confidence) / 2.0 * values.len() as f64).round() as usize;
@@ -161,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_found_in_a_slice_is_the_one_that_is_searched() {
+    fn a_median_from_a_slice_is_the_one_that_a_search_finds() {
         let medians = Medians::of(&[3.0, 1.0, 4.0, 1.5, 5.0, 9.0, 2.6]);
         assert!(medians.slices.iter().any(|m| m.is_nan()));
         let mut random = oorandom::Rand64::new(1);
@@ -172,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_leave_as_many_on_either_side() {
+    fn percentiles_leave_equally_many_values_on_each_side() {
         let values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
         assert_eq!(percentiles(values.clone(), 0.9), Some((6.0, 95.0)));
         assert_eq!(percentiles(values[..1].to_vec(), 0.9), Some((100.0, 100.0)));

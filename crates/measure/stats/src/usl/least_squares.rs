@@ -1,23 +1,24 @@
-//! The coefficients of least squared error within their bounds.
+//! Least-squares fit of the coefficients within their bounds.
 //!
-//! Levenberg and Marquardt's method, projected onto the bounds (C. Kanzow, N. Yamashita,
-//! M. Fukushima, "Levenberg–Marquardt methods with strong local convergence properties for
-//! solving nonlinear equations with convex constraints", 2004). A coefficient that sits at a
-//! bound and would leave it is held fixed while the others are solved for; one whose error would
-//! fall inside the bounds is free again in the next step. Clamping the unbounded solution
-//! instead would leave the others where they were best for a value that is not allowed.
+//! The Levenberg–Marquardt method, projected onto the bounds (C. Kanzow, N. Yamashita, M.
+//! Fukushima, "Levenberg–Marquardt methods with strong local convergence properties for solving
+//! nonlinear equations with convex constraints", 2004). A coefficient that is at a bound and would
+//! leave it is held fixed while the others are solved for; if the error falls towards the inside,
+//! it is free again in the next step. Clamping the unbounded solution instead would leave the other
+//! coefficients at the optimum for a value that is not allowed.
 
 use super::Usl;
 
-/// Steps before giving up improving; ten are usual.
+/// Maximum number of steps; ten are usual.
 const MAX_STEPS: usize = 500;
 /// Squared error below this share of the squared data is a perfect fit.
 const PERFECT: f64 = 1e-28;
-/// Damping at the first step that fails, and beyond which no smaller step can improve anything.
+/// Damping after the first step that fails, and the damping beyond which no step can improve the
+/// fit.
 const DAMPING: (f64, f64) = (1e-3, 1e15);
-/// λ has to be above 0; as a share of what a task does.
+/// Lower bound of λ, as a share of the greatest throughput per task.
 const LEAST_LAMBDA: f64 = 1e-9;
-/// Where R's `usl` starts, for data whose linear solution makes no sense.
+/// The start of R's `usl`, for data without a sensible linear solution.
 const USUAL_SIGMA: f64 = 0.01;
 const USUAL_KAPPA: f64 = 1e-4;
 
@@ -25,23 +26,24 @@ const USUAL_KAPPA: f64 = 1e-4;
 struct Search {
     /// Damping of the first step.
     damping: f64,
-    /// A step that promises to lower the squared error by less than this share ends it.
+    /// The search ends at a step whose predicted reduction of the squared error is below this
+    /// share.
     converged: f64,
 }
 
-/// From afar, to the last digit.
+/// From a distant start to full precision.
 const SEARCH: Search = Search { damping: DAMPING.0, converged: 1e-15 };
-/// From the coefficients of the measured curve to those of a resample of it. They are a few
-/// standard errors apart, where the law is all but linear: an undamped step all but arrives, and
-/// the second or third promises nothing any more. A step that lowers the squared error by the
-/// share ε moves the coefficients by about √(ε(points − 3)) of their standard errors, with 50
-/// points by a thousandth of one. The ends of an interval are order statistics of the resamples:
-/// of 2000 they are known to a twentieth.
+/// From the coefficients of the measured curve to those of a resample. They are a few standard
+/// errors apart, where the law is nearly linear: an undamped step is almost exact, and the second
+/// or third step predicts no further reduction. A step that lowers the squared error by the share ε
+/// moves the coefficients by about √(ε(points − 3)) of their standard errors: by a thousandth with
+/// 50 points. The ends of an interval are order statistics of the resamples; with 2000 resamples,
+/// their error is a twentieth of a standard error.
 const REFINEMENT: Search = Search { damping: 1e-9, converged: 1e-8 };
 
 type Three = [f64; 3];
 
-/// Which coefficients there are to fit.
+/// The coefficients to fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Law {
     /// λ, σ and κ.
@@ -75,20 +77,13 @@ pub(super) struct Refitter {
 }
 
 impl Refitter {
-    /// For curves at `tasks` that differ from the one of which `start` is the best fit by no more
-    /// than the noise of measuring.
-    pub(super) fn new(tasks: impl Iterator<Item = f64>, law: Law, start: &Usl) -> Self {
+    /// For resamples at the task counts of `points`, which differ by no more than measurement noise
+    /// from the curve that `start` fits best.
+    pub(super) fn new(points: &[(f64, f64)], law: Law, start: &Usl) -> Self {
         let bounds = Bounds::of(law, start.lambda);
         let start = bounds.clamp([start.lambda, start.sigma, start.kappa]);
-        let tangent: Vec<(f64, Three)> = tasks.map(|n| predict(&start, n)).collect();
-        let mut curvature = [[0.0; 3]; 3];
-        for (_, slope) in &tangent {
-            for i in 0..3 {
-                for j in 0..3 {
-                    curvature[i][j] += slope[i] * slope[j];
-                }
-            }
-        }
+        let tangent: Vec<(f64, Three)> = points.iter().map(|&(n, _)| predict(&start, n)).collect();
+        let Sums { curvature, .. } = Sums::at(points, &start);
         let perfect = PERFECT * tangent.iter().map(|(x, _)| x * x).sum::<f64>();
         Self { start, bounds, tangent, curvature, perfect }
     }
@@ -134,8 +129,8 @@ impl Bounds {
     }
 }
 
-/// n/X = 1/λ + (σ/λ)(n − 1) + (κ/λ)n(n − 1) is linear. An error of X appears in n/X multiplied
-/// by n/X², which the weights undo.
+/// Solves n/X = 1/λ + (σ/λ)(n − 1) + (κ/λ)n(n − 1), which is linear. An error of X appears in n/X
+/// multiplied by n/X², for which the weights compensate.
 fn linear_start(points: &[(f64, f64)]) -> Option<Three> {
     let (mut normal, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
     for &(n, x) in points.iter().filter(|(_, x)| *x > 0.0) {
@@ -152,7 +147,7 @@ fn linear_start(points: &[(f64, f64)]) -> Option<Three> {
     (a > 0.0).then(|| [1.0 / a, b / a, c / a])
 }
 
-/// Throughput at `n` tasks, and its derivatives by the coefficients.
+/// Throughput at `n` tasks, and its derivatives with respect to the coefficients.
 fn predict(&[lambda, sigma, kappa]: &Three, n: f64) -> (f64, Three) {
     let others = n - 1.0;
     let efficiency = 1.0 / (1.0 + others * (sigma + kappa * n));
@@ -163,8 +158,8 @@ fn predict(&[lambda, sigma, kappa]: &Three, n: f64) -> (f64, Three) {
     (predicted, [by_lambda, by_sigma, by_sigma * n])
 }
 
-/// What a step needs to know at some coefficients, from one pass over the points: of the
-/// residuals r = X(n) − x and their slopes J.
+/// The sums for a step at some coefficients, from one pass over the points: of the residuals
+/// r = X(n) − x and their slopes J.
 struct Sums {
     /// rᵀr.
     error: f64,
@@ -198,7 +193,7 @@ impl Sums {
     }
 }
 
-/// The coefficients found from those of `start` on, and their squared error.
+/// Descends from the given coefficients and returns the best ones with their squared error.
 fn descend(
     points: &[(f64, f64)],
     (mut p, mut here): (Three, Sums),
@@ -235,7 +230,7 @@ fn descend(
 }
 
 /// `p` + δ within the bounds, from (JᵀJ + damping·diag(JᵀJ)) δ = −Jᵀr. A coefficient that would
-/// leave them goes to its bound, and the others are solved for again with it there.
+/// leave the bounds is fixed at its bound, and the others are solved for again.
 fn damped_step(p: &Three, sums: &Sums, bounds: &Bounds, damping: f64) -> Option<Three> {
     let mut given: [Option<f64>; 3] = std::array::from_fn(|i| {
         let moves = bounds.is_free(i, p[i], sums.gradient[i]) && sums.curvature[i][i] != 0.0;
@@ -272,8 +267,8 @@ fn damped_step(p: &Three, sums: &Sums, bounds: &Bounds, damping: f64) -> Option<
     }
 }
 
-/// Gauss's elimination of a symmetric positive matrix, scaled to ones on the diagonal first:
-/// λ may be 10⁹ and κ 10⁻⁹. `None` when it is singular.
+/// Gaussian elimination of a symmetric positive definite matrix, scaled to a unit diagonal first
+/// because λ can be 10⁹ and κ 10⁻⁹. `None` if the matrix is singular.
 fn solve(matrix: [Three; 3], right: Three) -> Option<Three> {
     let scale: Three = std::array::from_fn(|i| 1.0 / matrix[i][i].sqrt());
     if scale.iter().any(|s| !s.is_normal()) {
@@ -359,7 +354,7 @@ mod tests {
         }
 
         #[test]
-        fn a_resample_is_fitted_as_well_from_its_neighbourhood_as_from_afar(
+        fn a_resample_is_fitted_as_well_from_a_near_start_as_from_a_distant_one(
             noise in prop::collection::vec(0.9..1.1, TASKS.len()), sigma in 0.0..0.5, kappa in 0.0..0.01
         ) {
             let model = Usl { lambda: 100.0, sigma, kappa };
@@ -369,7 +364,7 @@ mod tests {
             }
             for law in [Law::Universal, Law::Amdahl] {
                 let start = fit(&curve(model, &TASKS), law);
-                let near = Refitter::new(TASKS.into_iter(), law, &start).fit(&points);
+                let near = Refitter::new(&points, law, &start).fit(&points);
                 let error = |m: Usl| Sums::at(&points, &[m.lambda, m.sigma, m.kappa]).error;
                 let (best, found) = (error(fit(&points, law)), error(near));
                 prop_assert!(found <= best * (1.0 + 1e-5), "{law:?}: {near:?}: {found} {best}");

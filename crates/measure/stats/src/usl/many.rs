@@ -1,39 +1,34 @@
-//! Many curves at once, on as many threads as there are CPUs.
+//! Fits many curves at once, on as many threads as there are CPUs.
 
 use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use super::{Fit, FitOptions, Unfit, fit};
 
-/// [`fit`] of each of `curves`, in their order. Every curve has a random sequence of its own from
-/// the seed, so the fits are the same on any number of CPUs. Panics on NaN.
+/// The [`fit`] of each of `curves`, in order. The random sequence of each curve depends only on the
+/// seed, so the fits are the same for any number of CPUs. Panics on NaN.
 pub fn fit_all<C>(curves: &[C], options: &FitOptions) -> Vec<Result<Fit, Unfit>>
 where
     C: AsRef<[(u32, Vec<f64>)]> + Sync,
 {
-    // Curves differ in length and in law, and so in cost: a thread takes the next one whenever it
-    // is done with one. Which thread takes which does not matter, and the number guards no data.
-    let next = AtomicUsize::new(0);
+    // Curves differ in length and in law, and so in cost: each thread takes the next curve when it
+    // has finished one.
+    let fits: Vec<OnceLock<_>> = curves.iter().map(|_| OnceLock::new()).collect();
+    let unfitted = Mutex::new(curves.iter().zip(&fits));
+    let next = || unfitted.lock().expect("no thread panics with the lock").next();
     let work = || {
-        let mut fits = Vec::new();
-        loop {
-            let nr = next.fetch_add(1, Ordering::Relaxed);
-            let Some(curve) = curves.get(nr) else { return fits };
-            fits.push((nr, fit(curve.as_ref(), options)));
+        while let Some((curve, place)) = next() {
+            place.get_or_init(|| fit(curve.as_ref(), options));
         }
     };
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    let mut fits = thread::scope(|scope| {
-        let others: Vec<_> = (1..cpus.min(curves.len())).map(|_| scope.spawn(work)).collect();
-        let mut fits = work();
-        for other in others {
-            fits.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+    thread::scope(|scope| {
+        for _ in 0..cpus.min(curves.len()) {
+            scope.spawn(work);
         }
-        fits
     });
-    fits.sort_unstable_by_key(|(nr, _)| *nr);
-    fits.into_iter().map(|(_, fit)| fit).collect()
+    fits.into_iter().map(|fit| fit.into_inner().expect("each curve is fitted")).collect()
 }
 
 #[cfg(test)]
@@ -42,11 +37,11 @@ mod tests {
     use crate::usl::Usl;
 
     #[test]
-    fn each_curve_has_the_fit_that_it_has_alone() {
+    fn each_curve_has_the_same_fit_as_alone() {
         let curves: Vec<Vec<(u32, Vec<f64>)>> = (0..20)
             .map(|i| {
                 let model = Usl { lambda: 100.0, sigma: 0.01 * f64::from(i), kappa: 0.002 };
-                // The first ones have too few points.
+                // The first curves have too few points.
                 (1..=i)
                     .map(|n| {
                         (n, [0.98, 1.0, 1.03].map(|r| r * model.throughput(f64::from(n))).to_vec())

@@ -2,22 +2,22 @@
 //!
 //! N. J. Gunther, "Guerrilla Capacity Planning", Springer 2007, chapters 4 to 6, with λ in place
 //! of a measured X(1) as in B. Schwartz, "Practical Scalability Analysis with the Universal
-//! Scalability Law", 2015. [`fit`] takes rounds and gives intervals and a judgement of what the
-//! fit is worth; [`Usl::of`] gives bare coefficients for (load, throughput) pairs.
+//! Scalability Law", 2015. [`fit`] takes rounds and returns coefficients with intervals and the
+//! quality of the fit.
 //!
 //! # Intervals
 //!
-//! They are bootstrap percentile intervals. With three rounds or more at every task count,
-//! the rounds of each are resampled and their medians fitted again (to a tolerance far below what
-//! the number of resamples leaves open): the intervals say what other rounds on the same machine
-//! would have given, as if the law held. They say nothing of whether it holds: R² and the
-//! residuals do. With fewer rounds the residuals of the fit are resampled instead (Efron and
-//! Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 9).
+//! They are bootstrap percentile intervals. With three or more rounds at every task count, the
+//! rounds of each are resampled, and the law is fitted to the medians of each resample (to a
+//! tolerance far below the error of a finite number of resamples). The intervals show the
+//! coefficients that other rounds on the same machine would give if the law holds. Whether it holds
+//! is shown by R² and the residuals. With fewer rounds, the residuals of the fit are resampled
+//! instead (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 9).
 //!
 //! # Amdahl's law
 //!
-//! When κ's interval includes 0, the data do not show that throughput ever falls. The law is then
-//! fitted anew with κ = 0, there is no peak, and the limit is a speed-up of 1/σ.
+//! If the interval of κ includes 0, the data do not show that throughput ever falls. The law is
+//! then fitted again with κ = 0: there is no peak, and the limit is a speed-up of 1/σ.
 //!
 //! ```
 //! use knee_stats::usl::{FitOptions, fit};
@@ -50,16 +50,16 @@ use intervals::{Resampler, percentiles};
 use least_squares::Law;
 use model::COEFFICIENTS;
 
-/// Gunther advises six points at least before a fit is used to predict.
+/// Gunther advises at least six points before a fit is used to predict.
 const FEWEST_TO_PREDICT: usize = 6;
-/// κ counts as 0 when it costs less than this at the most tasks measured, as a share of the time
-/// of one: no measurement resolves it.
+/// κ counts as 0 if its cost at the most tasks measured is below this share of the time of one
+/// task, which no measurement resolves.
 const UNRESOLVED: f64 = 1e-6;
 
 /// Why there is no fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Three coefficients need three different task counts.
+    /// Three coefficients require three different task counts.
     #[error("only {0} different task counts; the law has three coefficients and requires three")]
     TooFewPoints(usize),
     /// Nothing ran at any task count.
@@ -67,7 +67,7 @@ pub enum Unfit {
     NoThroughput,
 }
 
-/// A value and the interval of it, when there is one.
+/// A value and its interval, if there is one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The best value.
@@ -76,7 +76,7 @@ pub struct Estimate {
     pub interval: Option<(f64, f64)>,
 }
 
-/// One point against the law.
+/// One point compared with the law.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Residual {
     /// Task count.
@@ -90,59 +90,35 @@ pub struct Residual {
 /// The law fitted to a curve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// The coefficients to draw and to reason with; κ is 0 when `is_amdahl`.
+    /// The fitted coefficients; κ is 0 if `is_amdahl`.
     pub model: Usl,
-    /// Whether κ cannot be told from 0, and the model is Amdahl's law.
+    /// Whether κ cannot be distinguished from 0, so that the model is Amdahl's law.
     pub is_amdahl: bool,
     /// Throughput of one task.
     pub lambda: Estimate,
     /// Contention.
     pub sigma: Estimate,
     /// Coherency. If `is_amdahl`, the value is 0, and the interval is that of the fit before this
-    /// decision: how large κ might still be.
+    /// decision: the upper end bounds κ.
     pub kappa: Estimate,
-    /// Task count of greatest throughput; `None` when throughput does not fall.
+    /// Task count of greatest throughput; `None` if throughput does not fall.
     pub peak: Option<Estimate>,
-    /// Share of the variance between points that the model explains; can be negative. `None` when
-    /// all points are equal.
+    /// Share of the variance between points that the model explains; can be negative. `None` if all
+    /// points are equal.
     pub r_squared: Option<f64>,
     /// Root of the mean squared residual, in units of throughput.
     pub rmse: f64,
     /// All points, fewest tasks first.
     pub residuals: Vec<Residual>,
     /// Whether the fit can predict points that were not measured. This requires at least six
-    /// different task counts; a fit to fewer only describes them.
+    /// different task counts; a fit to fewer only describes the points.
     pub is_prediction: bool,
-    /// Where the intervals are from.
+    /// The basis of the intervals.
     pub basis: Basis,
-    /// The models of the resamples, for intervals of anything else that follows from a model.
-    resampled: Vec<Usl>,
-    confidence: f64,
 }
 
-impl Fit {
-    /// The interval of whatever `of` reads off a model: of the throughput at some task count
-    /// for a band around the curve, of the knee. `None` when there are no intervals.
-    pub fn interval(&self, of: impl Fn(&Usl) -> f64) -> Option<(f64, f64)> {
-        percentiles(self.resampled.iter().map(of).collect(), self.confidence)
-    }
-}
-
-impl Usl {
-    /// The coefficients of least squared error for (load, throughput) pairs; loads may be any
-    /// positive numbers and may repeat. `None` for fewer than three different loads or no
-    /// throughput.
-    pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
-        let mut loads: Vec<f64> = pairs.iter().map(|&(n, _)| n).collect();
-        loads.sort_by(f64::total_cmp);
-        loads.dedup();
-        (loads.len() >= COEFFICIENTS && pairs.iter().any(|&(_, x)| x > 0.0))
-            .then(|| least_squares::fit(pairs, Law::Universal))
-    }
-}
-
-/// Fits the law to (tasks, rates of the rounds) in any order. Points without rounds are left out,
-/// the rounds of equal task counts are put together. Panics on NaN.
+/// Fits the law to (tasks, rates of the rounds) in any order. Points without rounds are ignored,
+/// and the rounds of equal task counts are combined. Panics on NaN.
 pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfit> {
     let points = gather(rounds);
     if points.len() < COEFFICIENTS {
@@ -160,12 +136,12 @@ pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfi
 
     let universal = least_squares::fit(&medians, Law::Universal);
     let resampler = Resampler::new(&points, &medians, &universal, options);
-    let resampled = resampler.refit(&universal);
+    let resampled = resampler.refit(Law::Universal, &universal, &[]);
     let kappa = estimate(universal.kappa, &resampled, options, |m| m.kappa);
     let is_amdahl = is_unresolved(kappa.interval.map_or(kappa.value, |(low, _)| low));
     let (model, resampled) = if is_amdahl {
         let amdahl = least_squares::fit(&medians, Law::Amdahl);
-        (amdahl, resampler.refit_amdahl(&amdahl, &resampled))
+        (amdahl, resampler.refit(Law::Amdahl, &amdahl, &resampled))
     } else {
         (universal, resampled)
     };
@@ -193,9 +169,7 @@ pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfi
         rmse,
         residuals,
         is_prediction: points.len() >= FEWEST_TO_PREDICT,
-        basis: resampler.basis(),
-        resampled,
-        confidence: options.confidence,
+        basis: resampler.basis,
     })
 }
 

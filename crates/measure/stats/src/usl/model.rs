@@ -1,53 +1,52 @@
-//! The law itself and what follows from its three coefficients.
+//! The law and the quantities that follow from its three coefficients.
 
-/// Three coefficients take three points; what they predict is only checked by more.
+/// Number of coefficients, and of the points that determine them. Only further points test the law.
 pub(super) const COEFFICIENTS: usize = 3;
 
-/// A throughput curve after the Universal Scalability Law,
+/// A throughput curve by the Universal Scalability Law,
 /// X(n) = λn / (1 + σ(n − 1) + κn(n − 1)).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usl {
     /// Throughput of one task, λ > 0.
     pub lambda: f64,
-    /// Contention, 0 ≤ σ ≤ 1: the share of the work that only one task can do at a time.
+    /// Contention, 0 ≤ σ ≤ 1: the serial share of the work, which one task at a time can do.
     pub sigma: f64,
-    /// Coherency, κ ≥ 0: the cost of each pair of tasks telling each other something, as a share
-    /// of the work of one.
+    /// Coherency, κ ≥ 0: the cost of communication between each pair of tasks, as a share of the
+    /// work of one task.
     pub kappa: f64,
 }
 
 impl Usl {
-    /// Throughput of `tasks`, which need not be a whole number.
+    /// Throughput at `tasks`, which may be fractional.
     pub fn throughput(&self, tasks: f64) -> f64 {
         self.lambda * tasks * self.efficiency(tasks)
     }
 
-    /// Throughput over that of as many perfectly scaling tasks.
+    /// Throughput divided by that of perfect scaling.
     pub fn efficiency(&self, tasks: f64) -> f64 {
         1.0 / (1.0 + self.sigma * (tasks - 1.0) + self.kappa * tasks * (tasks - 1.0))
     }
 
-    /// The task count of greatest throughput, n* = √((1 − σ) / κ), at least 1. `None` when
-    /// κ is 0: throughput never falls.
+    /// The task count of greatest throughput, n* = √((1 − σ) / κ), at least 1. `None` if κ is 0:
+    /// throughput never falls.
     pub fn peak(&self) -> Option<f64> {
         (self.kappa > 0.0).then(|| ((1.0 - self.sigma) / self.kappa).sqrt().max(1.0))
     }
 
-    /// The greatest speed-up that contention alone would allow, 1/σ: Amdahl's limit. `None` when
-    /// σ is 0.
+    /// The maximum speed-up with contention alone, 1/σ: Amdahl's limit. `None` if σ is 0.
     pub fn speedup_limit(&self) -> Option<f64> {
         (self.sigma > 0.0).then(|| 1.0 / self.sigma)
     }
 
     /// The knee: the first whole task count whose efficiency is below `threshold` (0 to 1,
-    /// exclusive). `None` when there is none up to the greatest number there is.
+    /// exclusive). `None` if there is none up to `u32::MAX`.
     pub fn knee(&self, threshold: f64) -> Option<u32> {
         // κk² + (σ + κ)k = 1/threshold − 1 for k = n − 1, solved without cancellation.
         let loss = 1.0 / threshold - 1.0;
         let linear = self.sigma + self.kappa;
         let beyond_one = 2.0 * loss / (linear + (linear * linear + 4.0 * self.kappa * loss).sqrt());
         let mut knee = beyond_one.floor() + 2.0;
-        // A root that is a whole number may be rounded to either side.
+        // An integer root can be rounded to either side.
         if knee > 2.0 && self.efficiency(knee - 1.0) < threshold {
             knee -= 1.0;
         }
@@ -80,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_knee_is_the_first_inefficient_number(
+        fn the_knee_is_the_first_inefficient_task_count(
             sigma in 0.0..1.0, kappa in 0.0..0.1, threshold in 0.05..0.95
         ) {
             let model = Usl { lambda: 1.0, sigma, kappa };

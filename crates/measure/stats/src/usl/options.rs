@@ -1,13 +1,13 @@
-//! How to fit, and how often to resample.
+//! Options of a fit.
 
-/// How to fit.
+/// Options of a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FitOptions {
-    /// Of the intervals.
+    /// Confidence of the intervals.
     pub confidence: f64,
-    /// Bootstrap resamples.
+    /// Number of bootstrap resamples.
     pub resamples: u32,
-    /// Of the resamples: the same rounds and seed give the same fit.
+    /// Seed of the resamples: the same rounds and seed give the same fit.
     pub seed: u64,
 }
 

@@ -1,9 +1,11 @@
+mod published;
+
 use super::*;
 use proptest::prelude::*;
 
 const TASKS: [u32; 8] = [1, 2, 4, 8, 16, 32, 48, 64];
 
-/// Five rounds around each of the law's points, a twentieth of them hit by a neighbour.
+/// Five rounds around each point of the law; a neighbour slows down one in twenty.
 fn measured(model: Usl, tasks: &[u32], spread: f64, seed: u128) -> Vec<(u32, Vec<f64>)> {
     let mut random = oorandom::Rand64::new(seed);
     let mut round = |x: f64| {
@@ -27,8 +29,6 @@ fn a_contended_curve_gives_its_coefficients_and_its_peak() {
     assert!(!fit.is_amdahl);
     assert!(holds(fit.lambda, 1e6) && holds(fit.sigma, 0.03) && holds(fit.kappa, 6e-4), "{fit:?}");
     assert!(holds(fit.peak.unwrap(), truth.peak().unwrap()), "{fit:?}");
-    let (low, high) = fit.interval(|model| model.throughput(128.0)).unwrap();
-    assert!(low < truth.throughput(128.0) && truth.throughput(128.0) < high, "{low} {high}");
     assert!(fit.r_squared.unwrap() > 0.995);
     assert_eq!((fit.is_prediction, fit.basis), (true, Basis::Rounds));
 }
@@ -44,7 +44,7 @@ fn without_coherency_cost_the_law_is_amdahls() {
 }
 
 #[test]
-fn fewer_than_six_points_are_no_prediction() {
+fn a_fit_to_fewer_than_six_points_is_not_a_prediction() {
     let truth = Usl { lambda: 100.0, sigma: 0.1, kappa: 0.01 };
     let is_prediction = |tasks| {
         fit(&measured(truth, tasks, 0.02, 3), &FitOptions::default()).unwrap().is_prediction
@@ -54,7 +54,7 @@ fn fewer_than_six_points_are_no_prediction() {
 }
 
 #[test]
-fn fewer_than_three_points_are_no_fit() {
+fn fewer_than_three_points_cannot_be_fitted() {
     let rounds = [(1, vec![1.0]), (2, vec![2.0]), (2, vec![2.1]), (4, vec![])];
     assert_eq!(fit(&rounds, &FitOptions::default()), Err(Unfit::TooFewPoints(2)));
     let dead = TASKS.map(|n| (n, vec![0.0; 3]));
@@ -62,7 +62,7 @@ fn fewer_than_three_points_are_no_fit() {
 }
 
 #[test]
-fn single_rounds_take_their_intervals_from_the_residuals() {
+fn single_rounds_have_intervals_from_the_residuals() {
     let truth = Usl { lambda: 100.0, sigma: 0.05, kappa: 0.002 };
     let mut rounds = measured(truth, &TASKS, 0.02, 4);
     rounds.iter_mut().for_each(|(_, rates)| rates.truncate(1));
@@ -83,9 +83,9 @@ fn the_same_rounds_and_seed_give_the_same_fit() {
     assert_eq!(fit(&rounds, &options), fit(&reversed, &options));
 }
 
-/// The intervals are for the curve as a whole, so a few rounds of each point are enough.
+/// The intervals are for the whole curve, so a few rounds of each point are enough.
 #[test]
-fn the_intervals_hold_the_truth_as_often_as_they_say() {
+fn the_intervals_contain_the_truth_as_often_as_their_confidence() {
     let truth = Usl { lambda: 100.0, sigma: 0.05, kappa: 0.001 };
     let options = FitOptions { resamples: 300, ..Default::default() };
     let mut held = [0; 3];

@@ -81,7 +81,7 @@ fn has_curve<'a>(
     let is_of = |work: &&Work| {
         let mut curves = page.curves.iter();
         curves
-            .any(|curve| curve.measured.case == work.point.case && curve.mode() == work.point.mode)
+            .any(|curve| curve.measured.case == work.point.case && curve.measured.mode == work.point.mode)
     };
     work.filter(is_of).ok_or_else(|| {
         let what = work

@@ -2,10 +2,11 @@
 //!
 //! Data sets and coefficients of the R package `usl` by Stefan Möding (CRAN; its README, its
 //! `tests/*.Rout.save` and vignette), and of Baron Schwartz's book "Practical Scalability
-//! Analysis with the Universal Scalability Law" as the crate `usl` by Coda Hale checks them.
+//! Analysis with the Universal Scalability Law", as in the tests of the crate `usl` by Coda Hale.
 //! R's α, β and γ are σ, κ and λ here.
 
-use knee_stats::usl::{Basis, FitOptions, Usl, fit};
+use crate::usl::least_squares::{self, Law};
+use crate::usl::{Basis, FitOptions, Usl, fit};
 
 /// Throughput of a Sun SPARCcenter 2000 in the SPEC SDM91 benchmark (R's `specsdm91`).
 const SPECSDM91: [(u32, f64); 7] = [
@@ -43,17 +44,17 @@ const CISCO: [f64; 32] = [
 
 fn coefficients(points: &[(u32, f64)]) -> Usl {
     let pairs: Vec<(f64, f64)> = points.iter().map(|&(n, x)| (f64::from(n), x)).collect();
-    Usl::of(&pairs).unwrap()
+    least_squares::fit(&pairs, Law::Universal)
 }
 
-/// Equal to as many digits as were published.
+/// Equal to all published digits.
 #[track_caller]
 fn same(found: f64, published: f64, last_digit: f64) {
     assert!((found - published).abs() <= last_digit * 0.51, "{found} is not {published}");
 }
 
 #[test]
-fn specsdm91_is_as_in_the_summary_of_r() {
+fn specsdm91_has_the_coefficients_that_r_prints() {
     let model = coefficients(&SPECSDM91);
     same(model.sigma, 0.0277285, 1e-7);
     same(model.kappa, 0.0001044, 1e-7);
@@ -68,7 +69,7 @@ fn specsdm91_is_as_in_the_summary_of_r() {
 }
 
 #[test]
-fn the_whole_fit_of_specsdm91_says_what_it_is_worth() {
+fn the_fit_of_specsdm91_has_the_quality_that_r_prints() {
     let rounds: Vec<(u32, Vec<f64>)> = SPECSDM91.iter().map(|&(n, x)| (n, vec![x])).collect();
     let fit = fit(&rounds, &FitOptions::default()).unwrap();
     assert!(!fit.is_amdahl);
@@ -80,7 +81,7 @@ fn the_whole_fit_of_specsdm91_says_what_it_is_worth() {
 }
 
 #[test]
-fn raytracer_has_no_coherency_cost_and_is_amdahls() {
+fn raytracer_has_no_coherency_cost_and_follows_amdahls_law() {
     let model = coefficients(&RAYTRACER);
     assert_eq!(model.kappa, 0.0);
     same(model.sigma, 0.057771, 1e-6);
@@ -92,7 +93,7 @@ fn raytracer_has_no_coherency_cost_and_is_amdahls() {
 }
 
 #[test]
-fn the_first_six_points_of_raytracer_are_as_in_the_package_tests() {
+fn the_first_points_of_raytracer_have_the_coefficients_of_the_package_tests() {
     let model = coefficients(&RAYTRACER[..6]);
     same(model.sigma, 0.02444, 1e-5);
     same(model.kappa, 0.00163, 1e-5);
@@ -103,11 +104,11 @@ fn the_first_six_points_of_raytracer_are_as_in_the_package_tests() {
     same(of_five.lambda, 21.059, 1e-3);
 }
 
-/// Loads that are no whole numbers, many of them below 1. The vignette gives the peak to two
+/// Fractional loads, many of them below 1. The vignette gives the peak to two
 /// digits; the coefficients are those of scipy's `least_squares` on the same data.
 #[test]
 fn oracledb_peaks_at_three_and_a_half_sessions() {
-    let pairs: Vec<(f64, f64)> = include_str!("data/oracledb.txt")
+    let pairs: Vec<(f64, f64)> = include_str!("../../../tests/data/oracledb.txt")
         .lines()
         .filter(|line| !line.starts_with('#'))
         .map(|line| {
@@ -116,7 +117,7 @@ fn oracledb_peaks_at_three_and_a_half_sessions() {
         })
         .collect();
     assert_eq!(pairs.len(), 360);
-    let model = Usl::of(&pairs).unwrap();
+    let model = least_squares::fit(&pairs, Law::Universal);
     same(model.peak().unwrap(), 3.5, 0.1);
     same(model.lambda, 3.3860784, 1e-5);
     same(model.sigma, 0.4413716, 1e-5);
@@ -124,7 +125,7 @@ fn oracledb_peaks_at_three_and_a_half_sessions() {
 }
 
 #[test]
-fn the_cisco_server_is_as_in_the_book() {
+fn the_cisco_server_has_the_coefficients_of_the_book() {
     let points: Vec<(u32, f64)> = (1..).zip(CISCO).collect();
     let model = coefficients(&points);
     same(model.sigma, 0.02671591, 1e-7);
