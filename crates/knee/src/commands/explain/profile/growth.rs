@@ -11,10 +11,9 @@ use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::sampling::Sampler;
 use knee_report::KNEE_EFFICIENCY;
-use knee_run::stopped::Stopped;
 
 use super::args::{HowArgs, ModeArg};
-use super::testcase::{Bench, Sampled, told};
+use super::testcase::{Bench, interrupted};
 use super::watch::Told;
 use crate::args::complete;
 use crate::args::tasks::Tasks;
@@ -82,10 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         None => {
             args.from.iter().map(|file| Ok(Capture::open(file)?)).collect::<anyhow::Result<_>>()?
         }
-        Some(name) => match take(args, name)? {
-            Ok(captures) => captures,
-            Err(status) => return Ok(status),
-        },
+        Some(name) => take(args, name)?,
     };
     let growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
     match args.json {
@@ -97,7 +93,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 }
 
 /// Takes captures at all task counts, in ascending order.
-fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStatus>> {
+fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let bench = Bench::of(name, args.mode, &args.how)?;
     let tasks = match &args.tasks {
@@ -107,10 +103,7 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStat
             }
             tasks => tasks,
         },
-        None => match points(args, &bench, &interrupt)? {
-            Ok(tasks) => tasks,
-            Err(stopped) => return Ok(Err(told(stopped, &bench)?)),
-        },
+        None => points(args, &bench, &interrupt)?,
     };
     if let Some(dir) = &args.output {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -126,50 +119,39 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStat
             let seconds = args.duration;
             tell!("knee: {} {} for {seconds} s", bench.label(), number::tasks(tasks));
         }
-        match bench.sample(tasks, args.duration, &interrupt, how)? {
-            Ok(Sampled::Whole(capture)) => {
-                if let Some(dir) = &args.output {
-                    let file = dir.join(format!("{tasks}.json"));
-                    write_atomically(&file, &capture.to_json())
-                        .with_context(|| format!("cannot write {}", file.display()))?;
-                }
-                captures.push(capture);
-            }
+        let (capture, signal) = bench.sample(tasks, args.duration, &interrupt, how)?;
+        if let Some(signal) = signal {
             // There are no iterations to compare.
-            Ok(Sampled::Part(_, signal)) => {
-                return Ok(Err(told(Stopped::Interrupted(signal), &bench)?));
-            }
-            Err(stopped) => return Ok(Err(told(stopped, &bench)?)),
+            return Err(interrupted(signal));
         }
+        if let Some(dir) = &args.output {
+            let file = dir.join(format!("{tasks}.json"));
+            write_atomically(&file, &capture.to_json())
+                .with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        captures.push(capture);
     }
-    Ok(Ok(captures))
+    Ok(captures)
 }
 
 /// The default task counts: 1, the knee and the maximum of `-t auto`, after a short measurement at
 /// each task count.
-fn points(
-    args: &Args,
-    bench: &Bench<'_>,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Result<Vec<u32>, Stopped>> {
+fn points(args: &Args, bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Result<Vec<u32>> {
     let all = auto_tasks(&bench.topology, cgroup::cpu_quota());
-    let &[first, .., last] = &all[..] else { return Ok(Ok(vec![1, 2])) };
+    let &[first, .., last] = &all[..] else { return Ok(vec![1, 2]) };
     if all.len() == 2 {
-        return Ok(Ok(all));
+        return Ok(all);
     }
     if !args.how.quiet {
         tell!("knee: looking for the knee of {}", bench.label());
     }
     let mut alone = None;
     for &tasks in &all {
-        let rate = match bench.rate(tasks, LOOK, interrupt)? {
-            Ok(rate) => rate,
-            Err(stopped) => return Ok(Err(stopped)),
-        };
+        let rate = bench.rate(tasks, LOOK, interrupt)?;
         let alone = *alone.get_or_insert(rate / f64::from(tasks));
         if rate < KNEE_EFFICIENCY * alone * f64::from(tasks) && tasks != last {
-            return Ok(Ok(vec![first, tasks, last]));
+            return Ok(vec![first, tasks, last]);
         }
     }
-    Ok(Ok(vec![first, last]))
+    Ok(vec![first, last])
 }

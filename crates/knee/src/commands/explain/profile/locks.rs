@@ -17,10 +17,7 @@ use crate::stdout;
 const SHOWN: usize = 15;
 
 pub(super) fn run(args: &SampleArgs, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
-    let (waits, left) = match take::<LockSampler>(args, interrupt)? {
-        Ok(taken) => taken,
-        Err(status) => return Ok(status),
-    };
+    let (waits, left) = take::<LockSampler>(args, interrupt)?;
     let json = serde_json::to_string_pretty(&waits)? + "\n";
     if let Some(file) = &args.output {
         write_atomically(file, json.as_bytes())

@@ -30,10 +30,7 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
         return locks::run(args, &interrupt);
     }
     prepare(args.output.as_deref())?;
-    let (capture, left) = match take::<Sampler>(args, &interrupt)? {
-        Ok(taken) => taken,
-        Err(status) => return Ok(status),
-    };
+    let (capture, left) = take::<Sampler>(args, &interrupt)?;
     let file = keep(&capture, args.output.as_deref())?;
     if !args.how.quiet {
         let table = table(&functions(&capture), SHOWN).render(&Screen::of_stdout());

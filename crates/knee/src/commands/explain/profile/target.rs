@@ -55,22 +55,17 @@ pub(super) fn command<W: Told>(
 
 /// The remaining work after the capture is written.
 pub(super) enum Left {
-    Nothing,
+    /// knee exits with this status.
+    Nothing(ExitStatus),
     /// Wait for a command that may still run.
-    Command {
-        held: Held,
-        ended: Option<Ended>,
-    },
-    /// Report that this signal interrupted the sampling.
-    Interrupted(i32),
+    Command { held: Held, ended: Option<Ended> },
 }
 
 impl Left {
     /// Does the remaining work, and returns the exit status.
     pub(super) fn end(self, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
         let (mut held, ended) = match self {
-            Left::Nothing => return Ok(ExitStatus::Done),
-            Left::Interrupted(signal) => return Ok(ExitStatus::Interrupted(signal)),
+            Left::Nothing(status) => return Ok(status),
             Left::Command { held, ended } => (held, ended),
         };
         let ended = match ended {
@@ -107,7 +102,7 @@ pub(super) fn running<W: Told>(
         Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
         Target::System => "all CPUs".to_owned(),
     };
-    Ok((watch.finish(title, started_at, None)?, Left::Nothing))
+    Ok((watch.finish(title, started_at, None)?, Left::Nothing(ExitStatus::Done)))
 }
 
 /// Shows how far sampling is that began at `start` and takes `duration` seconds, if that is known.

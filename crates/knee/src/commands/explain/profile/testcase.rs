@@ -25,10 +25,10 @@ use knee_testcases::CATALOGUE;
 use super::args::{HowArgs, ModeArg};
 use super::watch::Told;
 use crate::args::existing;
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, failed, usage};
 use crate::progress::{Amount, Progress};
 use crate::session::{WARMUP, topology};
-use crate::stderr::{tell, tell_of_debug_build};
+use crate::stderr::tell_of_debug_build;
 
 /// Seconds between counter readings.
 const INTERVAL: f64 = 0.1;
@@ -83,14 +83,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs `tasks` tasks, and samples them for `seconds` after the warm-up. Calls `started` when
-    /// sampling begins.
+    /// sampling begins. Also returns the signal that interrupted the sampling, if any.
     pub(super) fn sample<W: Told>(
         &self,
         tasks: u32,
         seconds: f64,
         interrupt: &Interrupt,
         mut started: impl FnMut(&W),
-    ) -> anyhow::Result<Result<Sampled<W::Taken>, Stopped>> {
+    ) -> anyhow::Result<(W::Taken, Option<i32>)> {
         let started_at = rfc3339(SystemTime::now());
         let sampler = RefCell::new(None);
         let mut iterations = 0.0;
@@ -135,18 +135,19 @@ impl<'a> Bench<'a> {
         let interrupted = match result? {
             Ok(()) => None,
             Err(Stopped::Interrupted(signal)) if has_begun => Some(signal),
-            Err(stopped) => return Ok(Err(stopped)),
+            Err(stopped) => return Err(self.error(stopped)),
         };
         let sampler = sampler.into_inner().expect("the round is over");
         let point = PointId { case: self.case.id.clone(), mode: self.mode, tasks };
-        let title = point.to_string();
-        if let Some(signal) = interrupted {
-            // The tasks went on until they were stopped, and have not said how far they came.
-            let title = format!("{title}, interrupted");
-            return Ok(Ok(Sampled::Part(sampler.finish(title, started_at, None)?, signal)));
-        }
-        let work = Work { point, iterations: iterations.round() as u64 };
-        Ok(Ok(Sampled::Whole(sampler.finish(title, started_at, Some(work))?)))
+        let (title, work) = match interrupted {
+            None => {
+                let iterations = iterations.round() as u64;
+                (point.to_string(), Some(Work { point, iterations }))
+            }
+            // The tasks ran until they were stopped, and have not reported their iterations.
+            Some(_) => (format!("{point}, interrupted"), None),
+        };
+        Ok((sampler.finish(title, started_at, work)?, interrupted))
     }
 
     /// Measures the iterations per second of `tasks` tasks without sampling.
@@ -155,22 +156,18 @@ impl<'a> Bench<'a> {
         tasks: u32,
         seconds: f64,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Result<f64, Stopped>> {
+    ) -> anyhow::Result<f64> {
         let (mut iterations, mut all) = (0.0, 0.0);
-        let result = self.round(
-            tasks,
-            seconds,
-            interrupt,
-            |_| Ok(()),
-            |sample| {
-                if sample.phase == Phase::Measure {
-                    iterations += sample.rates.iter().sum::<f64>() * sample.seconds;
-                    all += sample.seconds;
-                }
-                Ok(())
-            },
-        )?;
-        Ok(result.map(|()| iterations / all))
+        let receive = |sample: Sample| {
+            if sample.phase == Phase::Measure {
+                iterations += sample.rates.iter().sum::<f64>() * sample.seconds;
+                all += sample.seconds;
+            }
+            Ok(())
+        };
+        let ended = self.round(tasks, seconds, interrupt, |_| Ok(()), receive)?;
+        ended.map_err(|stopped| self.error(stopped))?;
+        Ok(iterations / all)
     }
 
     /// Runs one round of `tasks` tasks, in intervals that add up to `seconds` after the warm-up.
@@ -213,27 +210,21 @@ impl<'a> Bench<'a> {
         work.end_round(&dir)?;
         Ok(result)
     }
-}
 
-/// The recording of a testcase.
-pub(super) enum Sampled<T> {
-    /// The complete recording.
-    Whole(T),
-    /// The recording up to this signal.
-    Part(T, i32),
-}
-
-/// Reports why there is no capture, and returns the exit status.
-pub(super) fn told(stopped: Stopped, bench: &Bench<'_>) -> anyhow::Result<ExitStatus> {
-    match stopped {
-        Stopped::Failed(failure) => {
-            tell!("knee: {}: {}; {}", bench.label(), failure.reason, failure.remedy);
-            Ok(ExitStatus::of_failure(failure.kind))
+    /// Why there is no capture.
+    fn error(&self, stopped: Stopped) -> anyhow::Error {
+        match stopped {
+            Stopped::Failed(failure) => failed(
+                ExitStatus::of_failure(failure.kind),
+                format!("{}: {}; {}", self.label(), failure.reason, failure.remedy),
+            ),
+            Stopped::Interrupted(signal) => interrupted(signal),
+            Stopped::ByReceiver(error) => error.into(),
         }
-        Stopped::Interrupted(signal) => {
-            tell!("knee: interrupted");
-            Ok(ExitStatus::Interrupted(signal))
-        }
-        Stopped::ByReceiver(error) => Err(error.into()),
     }
+}
+
+/// The error for a signal that leaves no capture.
+pub(super) fn interrupted(signal: i32) -> anyhow::Error {
+    failed(ExitStatus::Interrupted(signal), "interrupted")
 }
