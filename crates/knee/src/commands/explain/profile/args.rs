@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use knee_host::Placement;
 use knee_profile::sampling::{Every, FREQUENCY, Options};
+use knee_results::Mode;
 
 use crate::args::complete;
-use crate::args::modes::Modes;
+use crate::args::modes::one_mode;
 
 /// What to sample, and where to write the result.
 #[derive(clap::Args)]
@@ -24,8 +25,8 @@ pub(super) struct SampleArgs {
     pub(super) tasks: Option<u32>,
 
     /// Task mode: processes or threads [default: processes if the testcase supports them]
-    #[arg(short, long, value_enum, requires = "testcase")]
-    pub(super) mode: Option<ModeArg>,
+    #[arg(short, long, value_parser = one_mode(), requires = "testcase")]
+    pub(super) mode: Option<Mode>,
 
     /// Process to sample, with its threads and the processes it starts
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["all", "command"])]
@@ -88,21 +89,6 @@ pub(super) struct HowArgs {
 impl HowArgs {
     pub(super) fn options(&self) -> Options {
         Options { every: self.event.into(), frequency: self.frequency, ..Options::default() }
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum ModeArg {
-    Processes,
-    Threads,
-}
-
-impl ModeArg {
-    pub(super) fn modes(self) -> Modes {
-        match self {
-            ModeArg::Processes => Modes::Processes,
-            ModeArg::Threads => Modes::Threads,
-        }
     }
 }
 

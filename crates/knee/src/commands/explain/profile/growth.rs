@@ -11,11 +11,13 @@ use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::sampling::Sampler;
 use knee_report::KNEE_EFFICIENCY;
+use knee_results::Mode;
 
-use super::args::{HowArgs, ModeArg};
+use super::args::HowArgs;
 use super::testcase::{Bench, interrupted};
 use super::watch::Told;
 use crate::args::complete;
+use crate::args::modes::one_mode;
 use crate::args::tasks::Tasks;
 use crate::exit::{ExitStatus, usage};
 use crate::present::profile::losses;
@@ -49,8 +51,8 @@ pub(super) struct Args {
     tasks: Option<Tasks>,
 
     /// Task mode: processes or threads [default: processes if the testcase supports them]
-    #[arg(short, long, value_enum)]
-    mode: Option<ModeArg>,
+    #[arg(short, long, value_parser = one_mode())]
+    mode: Option<Mode>,
 
     /// Seconds to sample at each task count
     #[arg(short, long, value_name = "SECONDS", default_value = "3", value_parser = crate::args::seconds)]

@@ -22,7 +22,7 @@ use knee_run::sweep::spare_cpu;
 use knee_run::testcase::Need;
 use knee_testcases::CATALOGUE;
 
-use super::args::{HowArgs, ModeArg};
+use super::args::HowArgs;
 use super::watch::Told;
 use crate::args::existing;
 use crate::exit::{ExitStatus, failed, usage};
@@ -51,7 +51,7 @@ pub(super) struct Bench<'a> {
 impl<'a> Bench<'a> {
     pub(super) fn of(
         name: &str,
-        mode: Option<ModeArg>,
+        mode: Option<Mode>,
         how: &'a HowArgs,
     ) -> anyhow::Result<Bench<'a>> {
         let selected = CATALOGUE.select(&[name]).map_err(|error| {
@@ -61,10 +61,7 @@ impl<'a> Bench<'a> {
             return Err(usage(format!("{name} matches {} testcases; name one", selected.len())));
         };
         let case = Case::built_in(selected);
-        let asked = match mode {
-            Some(mode) => mode.modes().modes(),
-            None => vec![Mode::Processes, Mode::Threads],
-        };
+        let asked = mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
         let Some(&mode) = case.modes(&asked).first() else {
             let other = if asked == [Mode::Processes] { "threads" } else { "processes" };
             return Err(usage(format!("{name} runs only as {other}; use -m {other}")));
