@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use knee_commute::models;
 use knee_host::number::plural;
-use knee_trace::findings::{Counts, Tally, Verdict};
+use knee_trace::findings::{Counts, Tally, TestLine, Tested, Verdict};
 
+use super::program::Writers;
 use crate::present::style::{BOLD, DIM};
 
 /// Maximum data to print.
@@ -63,8 +64,34 @@ pub(crate) fn operations(tally: &Tally) -> Vec<String> {
     names
 }
 
-/// Text of the results.
-pub(crate) fn text(tally: &Tally, title: &str) -> String {
+/// The results of a check.
+pub(crate) struct Results {
+    pub(crate) tally: Tally,
+    writers: Writers,
+}
+
+impl Results {
+    pub(crate) fn of(tests: &[TestLine]) -> Self {
+        Self { tally: Tally::of(tests), writers: Writers::of(tests) }
+    }
+
+    pub(crate) fn add(&mut self, test: &TestLine) {
+        self.tally.add(test);
+        self.writers.add(test);
+    }
+
+    /// Text of the results. In a kernel, data have names of their own, so only a program needs the
+    /// names of functions.
+    pub(crate) fn text(&self, tested: &Tested) -> String {
+        let text = text(&self.tally, &tested.to_string());
+        match tested {
+            Tested::Kernel { .. } => text,
+            Tested::Program { .. } => text + &self.writers.text(),
+        }
+    }
+}
+
+fn text(tally: &Tally, title: &str) -> String {
     let mut text = matrix(tally);
     let Counts { tests, free, sometimes, disturbed, died, .. } = tally.total();
     let _ = writeln!(text, "{BOLD}{title}: {}.{BOLD:#}", conflict_free(free, tests));

@@ -1,8 +1,5 @@
 //! The functions of a program that write shared lines. Most memory that calls of a library share is
 //! allocated by the library and named by the type that writes it; function names add detail.
-//!
-//! Most of what a library's calls share it has allocated, and is named by the type that writes it: the
-//! functions say more.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,16 +15,16 @@ const MOST_NAMED: usize = 15;
 
 /// For each function, the number of tests in which it writes a shared line.
 #[derive(Default)]
-pub(crate) struct Writers(BTreeMap<String, usize>);
+pub(super) struct Writers(BTreeMap<String, usize>);
 
 impl Writers {
-    pub(crate) fn of(tests: &[TestLine]) -> Self {
+    pub(super) fn of(tests: &[TestLine]) -> Self {
         let mut writers = Self::default();
         tests.iter().for_each(|test| writers.add(test));
         writers
     }
 
-    pub(crate) fn add(&mut self, test: &TestLine) {
+    pub(super) fn add(&mut self, test: &TestLine) {
         let sides = test.conflicts.iter().flat_map(|line| line.sides.values());
         for writer in sides.flat_map(|side| &side.writers).collect::<BTreeSet<_>>() {
             *self.0.entry(writer.clone()).or_default() += 1;
@@ -35,7 +32,7 @@ impl Writers {
     }
 
     /// Text, with the functions in most tests first.
-    pub(crate) fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut ranked: Vec<(&String, usize)> = self.0.iter().map(|(name, n)| (name, *n)).collect();
         ranked.sort_by_key(|(name, tests)| (Reverse(*tests), *name));
         if ranked.is_empty() {

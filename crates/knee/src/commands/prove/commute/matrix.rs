@@ -8,14 +8,14 @@ use knee_host::number::plural;
 use knee_host::text::Screen;
 use knee_host::write_atomically;
 use knee_report::Page;
-use knee_trace::findings::{MatrixDocument, Tally, Tested};
+use knee_trace::findings::MatrixDocument;
 
 use super::interface::{From, warn};
 use crate::exit::{ExitStatus, usage};
 use crate::input::checks;
+use crate::present::commute::check::Results;
 use crate::present::commute::conditions as present;
-use crate::present::commute::program::Writers;
-use crate::present::commute::{self as shown, check, shared};
+use crate::present::commute::{self as shown, shared};
 use crate::present::page;
 use crate::stderr::tell;
 use crate::stdout;
@@ -78,13 +78,7 @@ fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result
             let document = serde_json::to_value(MatrixDocument::of(&findings))?;
             return stdout::print(&format!("{document:#}\n"));
         }
-        let tested = &findings.check.tested;
-        let writers = match tested {
-            Tested::Kernel { .. } => String::new(),
-            Tested::Program { .. } => Writers::of(&findings.tests).text(),
-        };
-        let tally = Tally::of(&findings.tests);
-        return stdout::show(&(check::text(&tally, &tested.to_string()) + &writers));
+        return stdout::show(&Results::of(&findings.tests).text(&findings.check.tested));
     };
     if !findings.tests.iter().any(|test| test.operations().len() == 2) {
         let dir = named[0].display();
