@@ -163,21 +163,18 @@ fn tree(topology: &Topology) -> Vec<String> {
             };
             for run in runs {
                 let cpus = run.concat();
-                if counts.l3s.is_none() {
-                    if !core_lines {
-                        lines.push(indented(depth, &cores_in_words(&run[0], &cpus, 1)));
-                    } else {
-                        lines.extend(cores(&cpus).map(|core| indented(depth, &core)));
-                    }
-                    continue;
-                }
                 let name = range("L3", cpus[0].l3, cpus[cpus.len() - 1].l3);
-                if core_lines {
-                    lines.push(indented(depth, &name));
-                    lines.extend(cores(&cpus).map(|core| indented(depth + 1, &core)));
-                } else {
-                    let cores = cores_in_words(&run[0], &cpus, run.len());
-                    lines.push(indented(depth, &format!("{name:<9} {cores}")));
+                let in_words = || cores_in_words(&run[0], &cpus, run.len());
+                match (counts.l3s, core_lines) {
+                    (None, true) => lines.extend(cores(&cpus).map(|core| indented(depth, &core))),
+                    (None, false) => lines.push(indented(depth, &in_words())),
+                    (Some(_), true) => {
+                        lines.push(indented(depth, &name));
+                        lines.extend(cores(&cpus).map(|core| indented(depth + 1, &core)));
+                    }
+                    (Some(_), false) => {
+                        lines.push(indented(depth, &format!("{name:<9} {}", in_words())));
+                    }
                 }
             }
         }

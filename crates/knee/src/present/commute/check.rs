@@ -4,9 +4,11 @@ use std::fmt::Write;
 
 use knee_commute::models;
 use knee_host::number::plural;
+use knee_host::text::Screen;
 use knee_trace::findings::{Counts, Tally, TestLine, Tested, Verdict};
 
 use super::program::Writers;
+use super::triangle::triangle;
 use crate::present::style::{BOLD, DIM};
 
 /// Maximum data to print.
@@ -131,25 +133,12 @@ fn matrix(tally: &Tally) -> String {
     if tally.sets().keys().any(|operations| operations.len() != 2) {
         return String::new();
     }
-    let width = names.iter().map(String::len).max().unwrap_or(0);
-    let cell = |name: &str| name.len().max(4);
-    let mut text = String::new();
-    for (row, name) in names.iter().enumerate() {
-        let _ = write!(text, "{name:width$}");
-        for head in &names[..=row] {
-            let share = match tally.pair(head, name) {
-                None => String::new(),
-                Some(Counts { free, tests, .. }) if free == tests => "100%".to_owned(),
-                // Never rounded to all.
-                Some(Counts { free, tests, .. }) => format!("{}%", 100 * free / tests),
-            };
-            let _ = write!(text, " {share:>0$}", cell(head));
+    triangle(&names, &Screen::of_stdout(), |column, row| {
+        match tally.pair(&names[column], &names[row]) {
+            None => String::new(),
+            Some(Counts { free, tests, .. }) if free == tests => "100%".to_owned(),
+            // Rounded down, so that only exact values are printed as 100%.
+            Some(Counts { free, tests, .. }) => format!("{}%", 100 * free / tests),
         }
-        text.push('\n');
-    }
-    let _ = write!(text, "{:width$}", "");
-    for name in &names {
-        let _ = write!(text, " {name:>0$}", cell(name));
-    }
-    text + "\n\n"
+    })
 }

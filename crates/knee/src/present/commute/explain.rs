@@ -108,16 +108,21 @@ fn few<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
     named.join(", ")
 }
 
+/// What happened in a test, apart from its verdict.
+pub(super) fn notes(test: &TestLine) -> Vec<String> {
+    let died = test.died.iter().map(|how| format!("the guest crashed in this test: {how}"));
+    let unexpected = test.unexpected.iter();
+    let unexpected = unexpected.map(|is| format!("the model does not allow this result: {is:?}"));
+    died.chain(unexpected).collect()
+}
+
 /// Everything that a test shares, and the functions that access it.
 pub(crate) fn test(test: &TestLine) -> String {
     let mut text = String::new();
     let verdict = words(test.verdict);
     let _ = writeln!(text, "{BOLD}{}{BOLD:#}: {verdict}", test.test);
-    if let Some(how) = &test.died {
-        let _ = writeln!(text, "the guest crashed in this test: {how}");
-    }
-    if let Some(outcome) = &test.unexpected {
-        let _ = writeln!(text, "the model does not allow this result: {outcome:?}");
+    for note in notes(test) {
+        let _ = writeln!(text, "{note}");
     }
     let operations = test.operations();
     for shared in &test.conflicts {

@@ -8,3 +8,4 @@ pub(crate) mod explain;
 pub(crate) mod matrix;
 pub(crate) mod program;
 pub(crate) mod shared;
+mod triangle;
