@@ -7,20 +7,15 @@ use knee_host::number::plural;
 use knee_host::text::Screen;
 use knee_trace::findings::{Counts, Tally, TestLine, Tested, Verdict};
 
+use super::list::list;
 use super::program::Writers;
 use super::triangle::triangle;
-use crate::present::style::{BOLD, DIM};
+use crate::present::style::BOLD;
 
 /// Maximum data to print.
 const MOST_DATA: usize = 15;
 /// Maximum tests with unexpected results to print.
 const MOST_UNEXPECTED: usize = 5;
-/// Inconclusive verdicts, and their descriptions.
-pub(crate) const VERDICTS: [(Verdict, &str); 3] = [
-    (Verdict::Sometimes, "conflict only in some runs, such as those that refill a cache"),
-    (Verdict::Disturbed, "inconclusive: disturbed by another task, or not run"),
-    (Verdict::Died, "crashed the guest or the program"),
-];
 
 /// A verdict in words.
 pub(crate) fn words(verdict: Verdict) -> &'static str {
@@ -30,6 +25,14 @@ pub(crate) fn words(verdict: Verdict) -> &'static str {
         Verdict::Sometimes => "conflicts only in some runs, or with different data",
         Verdict::Disturbed => "inconclusive: disturbed by another task, or not run",
         Verdict::Died => "crashed the guest or the program",
+    }
+}
+
+/// An inconclusive verdict in words, for several tests.
+pub(super) fn inconclusive(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Sometimes => "conflict only in some runs, such as those that refill a cache",
+        other => words(other),
     }
 }
 
@@ -97,25 +100,19 @@ fn text(tally: &Tally, title: &str) -> String {
     let mut text = matrix(tally);
     let Counts { tests, free, sometimes, disturbed, died, .. } = tally.total();
     let _ = writeln!(text, "{BOLD}{title}: {}.{BOLD:#}", conflict_free(free, tests));
-    for ((_, what), n) in VERDICTS.iter().zip([sometimes, disturbed, died]) {
+    let inconclusives =
+        [(Verdict::Sometimes, sometimes), (Verdict::Disturbed, disturbed), (Verdict::Died, died)];
+    for (verdict, n) in inconclusives {
         if n > 0 {
-            let _ = writeln!(text, "{n} {what}.");
+            let _ = writeln!(text, "{n} {}.", inconclusive(verdict));
         }
     }
     let data = tally.data();
     if !data.is_empty() {
         let _ = writeln!(text, "\nData shared in every run, with the number of tests:");
     }
-    for (name, tests) in data.iter().take(MOST_DATA) {
-        let _ = writeln!(text, "  {tests:>6}  {name}");
-    }
-    if data.len() > MOST_DATA {
-        let more = data.len() - MOST_DATA;
-        let _ = writeln!(
-            text,
-            "  {DIM}and {more} more; to rank all, use -o DIR and knee commute explain{DIM:#}"
-        );
-    }
+    let lines = data.iter().map(|(name, tests)| format!("{tests:>6}  {name}"));
+    list(&mut text, lines, MOST_DATA, "; to rank all, use -o DIR and knee commute explain");
     let unexpected = tally.unexpected();
     if !unexpected.is_empty() {
         let n = plural(unexpected.len(), "test");

@@ -3,12 +3,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
-use knee_host::number::plural;
 use knee_trace::findings::TestLine;
 
-use crate::present::style::DIM;
+use super::list::list;
 
 /// Maximum functions to print.
 const MOST_NAMED: usize = 15;
@@ -40,13 +38,8 @@ impl Writers {
         }
         let mut text =
             "\nFunctions that write shared lines, with the number of tests:\n".to_owned();
-        for (name, tests) in ranked.iter().take(MOST_NAMED) {
-            let _ = writeln!(text, "  {tests:>6}  {name}");
-        }
-        if let more @ 1.. = ranked.len().saturating_sub(MOST_NAMED) {
-            let more = plural(more, "more function");
-            let _ = writeln!(text, "  {DIM}and {more}; --json lists all, by test{DIM:#}");
-        }
+        let lines = ranked.iter().map(|(name, tests)| format!("{tests:>6}  {name}"));
+        list(&mut text, lines, MOST_NAMED, "; --json lists all, by test");
         text
     }
 }

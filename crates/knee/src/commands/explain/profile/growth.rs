@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::Context;
 use knee_host::Interrupt;
 use knee_host::number;
-use knee_host::write_atomically;
 use knee_host::{auto_tasks, cgroup};
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
@@ -15,11 +14,11 @@ use knee_results::Mode;
 
 use super::args::HowArgs;
 use super::testcase::{Bench, interrupted};
-use super::watch::Told;
 use crate::args::complete;
 use crate::args::modes::one_mode;
 use crate::args::tasks::Tasks;
 use crate::exit::{ExitStatus, usage};
+use crate::file;
 use crate::present::profile::losses;
 use crate::stderr::tell;
 use crate::stdout;
@@ -111,25 +110,20 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
     let mut captures = Vec::new();
-    for (place, &tasks) in tasks.iter().enumerate() {
-        let how = |sampler: &Sampler| {
-            if !args.how.quiet && place == 0 {
-                sampler.tell_how();
-            }
-        };
+    for tasks in tasks {
         if !args.how.quiet {
             let seconds = args.duration;
-            tell!("knee: {} {} for {seconds} s", bench.label(), number::tasks(tasks));
+            tell!("knee: {} {} for {seconds} s", bench.case.id, number::tasks(tasks));
         }
-        let (capture, signal) = bench.sample(tasks, args.duration, &interrupt, how)?;
+        let tells_how = !args.how.quiet && captures.is_empty();
+        let (capture, signal) =
+            bench.sample::<Sampler>(tasks, args.duration, &interrupt, tells_how)?;
         if let Some(signal) = signal {
             // There are no iterations to compare.
             return Err(interrupted(signal));
         }
         if let Some(dir) = &args.output {
-            let file = dir.join(format!("{tasks}.json"));
-            write_atomically(&file, &capture.to_json())
-                .with_context(|| format!("cannot write {}", file.display()))?;
+            file::write(&dir.join(format!("{tasks}.json")), &capture.to_json())?;
         }
         captures.push(capture);
     }
@@ -145,7 +139,7 @@ fn points(args: &Args, bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Resu
         return Ok(all);
     }
     if !args.how.quiet {
-        tell!("knee: looking for the knee of {}", bench.label());
+        tell!("knee: looking for the knee of {}", bench.case.id);
     }
     let mut alone = None;
     for &tasks in &all {

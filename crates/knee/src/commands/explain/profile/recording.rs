@@ -24,12 +24,7 @@ pub(super) fn take<W: Told>(
         let bench = Bench::of(name, args.mode, how)?;
         let tasks = args.tasks.unwrap_or(bench.topology.usable().len() as u32);
         let seconds = args.duration.unwrap_or(SECONDS);
-        let begun = |watch: &W| {
-            if !how.quiet {
-                watch.tell_how();
-            }
-        };
-        let (taken, signal) = bench.sample(tasks, seconds, interrupt, begun)?;
+        let (taken, signal) = bench.sample::<W>(tasks, seconds, interrupt, !how.quiet)?;
         let status = signal.map_or(ExitStatus::Done, ExitStatus::Interrupted);
         if signal.is_some() {
             tell!("knee: interrupted; knee kept the samples up to now, without an iteration count");

@@ -41,7 +41,7 @@ fn count(seconds: f64) -> u64 {
 /// A testcase to sample.
 pub(super) struct Bench<'a> {
     selected: Selected,
-    case: Case,
+    pub(super) case: Case,
     pub(super) mode: Mode,
     pub(super) topology: Topology,
     how: &'a HowArgs,
@@ -75,18 +75,15 @@ impl<'a> Bench<'a> {
         Ok(Bench { selected: selected.clone(), case, mode, topology: topology(None)?, how, dir })
     }
 
-    pub(super) fn label(&self) -> String {
-        self.case.id.to_string()
-    }
-
-    /// Runs `tasks` tasks, and samples them for `seconds` after the warm-up. Calls `started` when
-    /// sampling begins. Also returns the signal that interrupted the sampling, if any.
+    /// Runs `tasks` tasks, and samples them for `seconds` after the warm-up. Also
+    /// returns the signal that interrupted the sampling, if any. With `tells_how`, prints what the
+    /// sampler records.
     pub(super) fn sample<W: Told>(
         &self,
         tasks: u32,
         seconds: f64,
         interrupt: &Interrupt,
-        mut started: impl FnMut(&W),
+        tells_how: bool,
     ) -> anyhow::Result<(W::Taken, Option<i32>)> {
         let started_at = rfc3339(SystemTime::now());
         let sampler = RefCell::new(None);
@@ -108,7 +105,9 @@ impl<'a> Bench<'a> {
             match sample.phase {
                 Phase::Warmup => {
                     sampler.enable().map_err(io::Error::other)?;
-                    started(sampler);
+                    if tells_how {
+                        sampler.tell_how();
+                    }
                     has_begun = true;
                 }
                 Phase::Measure if taken == samples => (),
@@ -213,7 +212,7 @@ impl<'a> Bench<'a> {
         match stopped {
             Stopped::Failed(failure) => failed(
                 ExitStatus::of_failure(failure.kind),
-                format!("{}: {}; {}", self.label(), failure.reason, failure.remedy),
+                format!("{}: {}; {}", self.case.id, failure.reason, failure.remedy),
             ),
             Stopped::Interrupted(signal) => interrupted(signal),
             Stopped::ByReceiver(error) => error.into(),

@@ -1,17 +1,16 @@
 //! `knee commute matrix`: the pairs of a model, or the results of a check.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
 use knee_commute::{Extent, explore_pairs, watch};
 use knee_host::number::plural;
 use knee_host::text::Screen;
-use knee_host::write_atomically;
 use knee_report::Page;
 use knee_trace::findings::MatrixDocument;
 
 use super::interface::{From, warn};
 use crate::exit::{ExitStatus, usage};
+use crate::file;
 use crate::input::checks;
 use crate::present::commute::check::Results;
 use crate::present::commute::conditions as present;
@@ -73,7 +72,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 
 fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result<()> {
     let findings = checks::open(named)?;
-    let Some(file) = &args.output else {
+    let Some(path) = &args.output else {
         if args.json {
             let document = serde_json::to_value(MatrixDocument::of(&findings))?;
             return stdout::print(&format!("{document:#}\n"));
@@ -89,15 +88,10 @@ fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result
     }
     let shared = shared::record(&findings);
     if !is_drawing {
-        return page::write(&Page { shared: vec![shared], ..Page::default() }, file);
+        return page::write(&Page { shared: vec![shared], ..Page::default() }, path);
     }
-    write_drawing(&knee_report::draw(&shared), file)
-}
-
-fn write_drawing(svg: &str, file: &Path) -> anyhow::Result<()> {
-    write_atomically(file, svg.as_bytes())
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    tell!("knee: wrote {}", file.display());
+    file::write(path, knee_report::draw(&shared).as_bytes())?;
+    tell!("knee: wrote {}", path.display());
     Ok(())
 }
 
