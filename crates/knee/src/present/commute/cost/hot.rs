@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use knee_host::number::plural;
 
-use super::View;
+use super::view::View;
 use super::kernel_costs::{KernelCosts, Line};
 use crate::present::style::BOLD;
 

@@ -3,6 +3,7 @@
 mod hot;
 mod kernel_costs;
 mod table;
+mod view;
 
 use knee_host::number::plural;
 use knee_host::text::Screen;
@@ -12,17 +13,8 @@ use serde_json::{Value, json as object};
 
 pub(crate) use self::kernel_costs::KernelCosts;
 use self::kernel_costs::Line;
+pub(crate) use self::view::View;
 use crate::present::style::BOLD;
-
-/// What the text shows.
-pub(crate) struct View<'a> {
-    /// The operations, in the order of the rows.
-    pub(crate) operations: &'a [&'a str],
-    /// CPU counts in ascending order; the first is 1.
-    pub(crate) cpus: &'a [u32],
-    /// Maximum hot lines to print for each operation.
-    pub(crate) lines: usize,
-}
 
 /// Version of the document.
 const SCHEMA: u32 = 1;

@@ -7,7 +7,7 @@ use knee_host::number::plural;
 use knee_host::text::{Cell, Column, Screen, Table};
 use knee_trace::{Figures, Spread};
 
-use super::View;
+use super::view::View;
 use super::kernel_costs::KernelCosts;
 use crate::present::style::{DIM, UNKNOWN};
 
