@@ -37,6 +37,25 @@ They never commute.
 }
 
 #[test]
+fn more_operations_than_can_be_called_together_are_refused_in_words() {
+    for command in ["check", "conditions", "tests", "verify"] {
+        let five = commute(&[command, "open", "open", "open", "open", "open"]);
+        five.assert_code(2).assert_stderr_has("5 operations are too many; name at most 4");
+    }
+}
+
+#[test]
+fn the_example_of_a_condition_shows_what_the_condition_adds() {
+    let finished = commute(&["conditions", "rename", "stat", "--json"]);
+    let document = json(&finished);
+    let cases = document["commute_if_any_of"].as_array().unwrap();
+    let about_b =
+        cases.iter().find(|case| case["all_of"].to_string().contains("dir has no b.name"));
+    let arguments = &about_b.unwrap()["example"]["calls"][0]["arguments"];
+    assert_ne!(arguments["old"], arguments["new"], "that would commute for another reason");
+}
+
+#[test]
 fn two_opens_want_the_same_lowest_descriptor_unless_any_will_do() {
     let document = json(&commute(&["conditions", "open", "open", "--json"]));
     let told = |list: &str| document[list].to_string();

@@ -37,7 +37,7 @@ const STDOUT: &str = "-";
 pub(super) struct Args {
     /// Two to four operations to test together; with one, every pair that includes it; with
     /// none, every pair
-    #[arg(value_name = "OP", num_args = 0..=4, add = complete::operations())]
+    #[arg(value_name = "OP", num_args = 0.., add = complete::operations())]
     operations: Vec<String>,
 
     /// Output file; - is standard output

@@ -48,7 +48,7 @@ Exit status 1: a result differs from the model.")]
 pub(super) struct Args {
     /// Two to four operations to test together; with one, every pair that includes it; with none,
     /// every pair
-    #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests",
+    #[arg(value_name = "OP", num_args = 0.., conflicts_with = "tests",
           add = complete::operations())]
     operations: Vec<String>,
 

@@ -45,7 +45,7 @@ Exit status 4: a guest or a program crashed in a test.")]
 pub(crate) struct Args {
     /// Two to four operations to test together; with one, every pair that includes it; with
     /// none, every pair
-    #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests",
+    #[arg(value_name = "OP", num_args = 0.., conflicts_with = "tests",
           add = complete::operations())]
     pub(super) operations: Vec<String>,
 
