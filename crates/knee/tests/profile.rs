@@ -107,6 +107,7 @@ fn growth_names_what_each_iteration_takes_more_of() {
     let args = ["growth", "pthread_mutex1", "-t", "1,2", "-d", "1", "-o", "kept"];
     let Some(grown) = profile(&scratch, &args) else { return };
     grown.assert_code(0).assert_stdout_has("cost of an iteration");
+    grown.assert_stdout_has("pthread_mutex1 threads ");
     let kept = ["growth", "--from", "kept/1.json", "kept/2.json"];
     assert_eq!(profile(&scratch, &kept).unwrap().stdout, grown.stdout);
     let json = profile(&scratch, &[&kept[..], &["--json"]].concat()).unwrap();
@@ -321,6 +322,26 @@ fn ctrl_c_keeps_what_was_sampled_of_a_testcase() {
 }
 
 #[test]
+fn a_testcase_on_a_terminal_is_sampled_with_a_progress_bar() {
+    let scratch = Scratch::new();
+    // `script` provides the terminal.
+    let mut script = Command::new("script");
+    let command = format!("{} profile getppid1 -t 1 -d 2", env!("CARGO_BIN_EXE_knee"));
+    script.args(["-qec", &command, "/dev/null"]).current_dir(scratch.path());
+    script.env("TERM", "xterm").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    match script.output() {
+        Err(error) => skip("script", error),
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            match text.contains("not permitted") {
+                true => skip("sampling", text),
+                false => assert!(text.contains("·"), "{text}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused_in_words() {
     let scratch = Scratch::new();
     let refused = |args: &[&str], code: i32, words: &str| {
@@ -329,6 +350,16 @@ fn what_cannot_be_meant_is_refused_in_words() {
     refused(&[], 2, "no target to sample");
     refused(&["getpid1"], 2, "did you mean getppid1");
     refused(&["ls"], 2, "knee profile -- ls");
+    refused(&["growht"], 2, "no command growht: did you mean growth?");
+    refused(&["growht", "mmap1"], 2, "no command growht: did you mean growth?");
+    refused(&["mmap1", "mmap2"], 2, "unexpected argument mmap2: name one testcase");
+    refused(
+        &["mmap1", "-t", "2-4"],
+        2,
+        "one task count; for several, use knee profile growth -t 2-4",
+    );
+    refused(&["mmap1", "-t", "two"], 2, "must be a task count from 1 to");
+    refused(&["mmap1", "-t", "0"], 2, "must be a task count from 1 to");
     refused(&["getppid1", "-p", "1"], 2, "cannot be used with");
     refused(&["growth", "getppid1", "-t", "2"], 2, "-t 1,2");
     refused(&["getppid1", "--json"], 2, "--locks");

@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow};
 use knee_host::number;
 use knee_profile::Capture;
 use knee_profile::locks::LockWaits;
+use knee_results::PointId;
 
 use crate::stderr::tell;
 
@@ -45,6 +46,17 @@ fn is_hardly_sampled(capture: &Capture) -> bool {
     const FEW: f64 = 30.0;
     let taken = (capture.samples() + capture.losses.lost) as f64;
     due(capture).is_some_and(|due| due > FEW && taken < due / 2.0)
+}
+
+/// Warns if other work or the hypervisor disturbed a testcase in some of the intervals in which it was
+/// sampled.
+pub(crate) fn disturbance(point: &PointId, disturbed: u64, intervals: u64) {
+    if disturbed > 0 {
+        tell!(
+            "knee: {point}: {disturbed} of {intervals} intervals were disturbed by other work or \
+             steal time, so costs may be too high; reduce other load and sample again"
+        );
+    }
 }
 
 /// Warns about missing samples.

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use knee_host::Placement;
 use knee_profile::sampling::{Every, FREQUENCY, Options};
-use knee_results::Mode;
+use knee_results::{MAX_TASKS, Mode};
 
 use crate::args::complete;
 use crate::args::modes::one_mode;
+use crate::args::tasks::Tasks;
 
 /// What to sample, and where to write the result.
 #[derive(clap::Args)]
@@ -19,9 +20,12 @@ pub(super) struct SampleArgs {
           add = complete::testcase())]
     pub(super) testcase: Option<String>,
 
+    /// Word after a misspelt command, as in `knee profile growht mmap1`. It is never valid
+    #[arg(hide = true, value_name = "WORD")]
+    pub(super) extra: Option<String>,
+
     /// Task count of the testcase [default: the count of usable CPUs]
-    #[arg(short, long, value_name = "N", requires = "testcase",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(knee_results::MAX_TASKS)))]
+    #[arg(short, long, value_name = "N", requires = "testcase", value_parser = task_count)]
     pub(super) tasks: Option<u32>,
 
     /// Task mode: processes or threads [default: processes if the testcase supports them]
@@ -59,6 +63,16 @@ pub(super) struct SampleArgs {
 
     #[command(flatten)]
     pub(super) how: HowArgs,
+}
+
+fn task_count(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(n @ 1..=MAX_TASKS) => Ok(n),
+        _ if text.parse::<Tasks>().is_ok() => {
+            Err(format!("must be one task count; for several, use knee profile growth -t {text}"))
+        }
+        _ => Err(format!("must be a task count from 1 to {MAX_TASKS}")),
+    }
 }
 
 /// How to sample.

@@ -84,10 +84,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         }
         Some(name) => take(args, name)?,
     };
-    let growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
-    match args.json {
-        true => stdout::print(&(serde_json::to_string_pretty(&growth)? + "\n"))?,
-        false => stdout::show_table(&table(&growth, args.top))?,
+    let mut growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
+    if args.json {
+        stdout::print(&(serde_json::to_string_pretty(&growth)? + "\n"))?;
+    } else {
+        // All captures have the same mode.
+        if let Some(work) = &captures[0].work {
+            growth.testcase = format!("{} {}", growth.testcase, work.point.mode);
+        }
+        stdout::show_table(&table(&growth, args.top))?;
     }
     captures.iter().for_each(losses);
     Ok(ExitStatus::Done)

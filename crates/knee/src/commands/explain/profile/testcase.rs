@@ -26,6 +26,7 @@ use super::args::HowArgs;
 use super::watch::Told;
 use crate::args::existing;
 use crate::exit::{ExitStatus, failed, usage};
+use crate::present::profile::disturbance;
 use crate::progress::{Amount, Progress};
 use crate::session::{WARMUP, topology};
 use crate::stderr::tell_of_debug_build;
@@ -88,9 +89,9 @@ impl<'a> Bench<'a> {
         let started_at = rfc3339(SystemTime::now());
         let sampler = RefCell::new(None);
         let mut iterations = 0.0;
-        let mut taken = 0;
+        let (mut taken, mut disturbed) = (0, 0);
         let mut has_begun = false;
-        let mut progress = Progress::lines(self.how.quiet);
+        let mut progress = Progress::new(self.how.quiet);
         let watch = |runner: i32| {
             let fixed_code = !self.selected.testcase.starts_programs;
             let options = Options { without: Some(runner), fixed_code, ..self.how.options() };
@@ -115,6 +116,7 @@ impl<'a> Bench<'a> {
                     let rate: f64 = sample.rates.iter().sum();
                     iterations += rate / self.case.steps as f64 * sample.seconds;
                     taken += 1;
+                    disturbed += u64::from(!sample.marks.is_empty());
                     if taken == samples {
                         sampler.disable().map_err(io::Error::other)?;
                     } else {
@@ -135,6 +137,8 @@ impl<'a> Bench<'a> {
         };
         let sampler = sampler.into_inner().expect("the round is over");
         let point = PointId { case: self.case.id.clone(), mode: self.mode, tasks };
+        drop(progress);
+        disturbance(&point, disturbed, taken);
         let (title, work) = match interrupted {
             None => {
                 let iterations = iterations.round() as u64;

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use knee_host::number::plural;
 
-use super::view::View;
 use super::kernel_costs::{KernelCosts, Line};
+use super::view::View;
 use crate::present::style::BOLD;
 
 /// Maximum functions to print for a line.

@@ -7,8 +7,8 @@ use knee_host::number::plural;
 use knee_host::text::{Cell, Column, Screen, Table};
 use knee_trace::{Figures, Spread};
 
-use super::view::View;
 use super::kernel_costs::KernelCosts;
+use super::view::View;
 use crate::present::style::{DIM, UNKNOWN};
 
 pub(super) fn render(kernels: &[KernelCosts], view: &View<'_>, screen: &Screen) -> String {
