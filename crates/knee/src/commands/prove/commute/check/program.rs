@@ -62,33 +62,34 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
 /// Where the program runs.
 enum Place<'a> {
     UserMode,
-    Guest { emulator: Emulator, why: Why<'a> },
-}
-
-/// Why it runs in a guest.
-enum Why<'a> {
-    /// The user named this kernel.
-    Asked(&'a Path),
-    /// QEMU's user mode cannot be used.
-    Instead(GuestError),
+    Guest {
+        emulator: Emulator,
+        /// The kernel that the user named.
+        kernel: Option<&'a Path>,
+        /// Why the program does not run in user mode, as the start of a sentence.
+        why: String,
+    },
 }
 
 impl<'a> Place<'a> {
     fn choose(kernel: Option<&'a Path>) -> anyhow::Result<Self> {
-        let why = if let Some(named) = kernel {
-            Why::Asked(named)
-        } else {
-            match user_mode() {
-                Ok(()) => return Ok(Self::UserMode),
-                Err(
-                    why @ (GuestError::NoQemu(_)
-                    | GuestError::NoPlugins(_)
-                    | GuestError::NewPluginApi { .. }),
-                ) => Why::Instead(why),
-                Err(error) => return Err(error.into()),
-            }
+        let no_plugins = |reason: &str| {
+            let reason = reason.lines().next().unwrap_or_default();
+            format!("QEMU's user mode cannot load knee's plugin ({reason}), so ")
         };
-        Ok(Self::Guest { emulator: emulator()?, why })
+        let mut why = String::new();
+        if kernel.is_none() {
+            why = match user_mode() {
+                Ok(()) => return Ok(Self::UserMode),
+                Err(GuestError::NoQemu(qemu)) => format!("{qemu} is not installed, so "),
+                Err(GuestError::NoPlugins(reason)) => no_plugins(&reason),
+                Err(GuestError::NewPluginApi { oldest, .. }) => no_plugins(&format!(
+                    "it supports only plugins of API version {oldest} and later"
+                )),
+                Err(error) => return Err(error.into()),
+            };
+        }
+        Ok(Self::Guest { emulator: emulator()?, kernel, why })
     }
 
     /// The version of QEMU, marked if it runs a guest, where false sharing differs.
@@ -101,26 +102,10 @@ impl<'a> Place<'a> {
 
     /// The kernel and QEMU for the guest; `None` in user mode.
     fn guest(&self) -> anyhow::Result<Option<(Kernel, &Emulator)>> {
-        let Self::Guest { emulator, why } = self else { return Ok(None) };
-        let (kernel, why) = match why {
-            Why::Asked(named) => (kernel(Some(named))?, String::new()),
-            Why::Instead(GuestError::NoQemu(qemu)) => {
-                (default_kernel()?, format!("{qemu} is not installed, so "))
-            }
-            Why::Instead(why) => {
-                let said = match why {
-                    GuestError::NoPlugins(said) => said.clone(),
-                    GuestError::NewPluginApi { oldest, .. } => {
-                        format!("it supports only plugins of API version {oldest} and later")
-                    }
-                    other => other.to_string(),
-                };
-                let said = said.lines().next().unwrap_or_default();
-                (
-                    default_kernel()?,
-                    format!("QEMU's user mode cannot load knee's plugin ({said}), so "),
-                )
-            }
+        let Self::Guest { emulator, kernel: named, why } = self else { return Ok(None) };
+        let kernel = match named {
+            Some(_) => kernel(*named)?,
+            None => default_kernel()?,
         };
         tell!("knee: {why}the program runs in a guest with Linux {}", kernel.release());
         Ok(Some((kernel, emulator)))
