@@ -37,7 +37,7 @@ fn checking(scratch: &Scratch, args: &[&str]) -> Command {
 }
 
 #[test]
-fn calls_that_look_up_what_is_not_there_share_nothing_and_renames_share_the_directory() {
+fn failed_lookups_share_nothing_and_renames_share_the_directory() {
     let Some(stats) = check(&["stat", "stat", "--json"]) else { return };
     let stats = stats.json_lines();
     assert_eq!(stats.len(), 7);
@@ -83,7 +83,7 @@ fn assert_same(scratch: &Scratch, one: &str, other: &str) {
 }
 
 #[test]
-fn a_record_that_was_killed_is_resumed_and_shards_are_the_whole() {
+fn a_killed_check_is_resumed_and_shards_add_up_to_the_whole() {
     let Some(scratch) = guests() else { return };
     let with = |args: &[&str]| checking(&scratch, &[PAIR.as_slice(), args].concat());
     let run = |args: &[&str]| finish(&mut with(args));
@@ -144,7 +144,7 @@ fn an_invalid_shard_or_test_is_reported() {
     fs::write(scratch.path().join("tests"), alone_and_not_commuting).unwrap();
     told(&["--tests", "tests"])
         .assert_code(2)
-        .assert_stderr_has("2 tests left out, because they have a single call")
+        .assert_stderr_has("left out 2 tests with a single call")
         .assert_stderr_has("there are no tests to run");
 }
 
@@ -164,7 +164,7 @@ fn a_test_that_cannot_run_and_an_empty_shard_are_reported() {
 }
 
 #[test]
-fn a_reader_that_leaves_has_what_it_wanted() {
+fn a_reader_that_exits_early_is_not_an_error() {
     let Some(scratch) = guests() else { return };
     let run = |args: &[&str]| {
         let mut command = checking(&scratch, &["stat", "stat", "--json"]);
@@ -183,7 +183,7 @@ fn a_reader_that_leaves_has_what_it_wanted() {
 
 /// A module need not be at the same address in two guests that run at once.
 #[test]
-fn functions_of_a_module_are_those_of_the_guest_that_a_test_ran_in() {
+fn module_functions_have_the_addresses_of_the_guest_that_ran_the_test() {
     let mkfs = "/usr/sbin/mkfs.ext4";
     if !Path::new(mkfs).exists() {
         return skip("mkfs", format_args!("{mkfs} is not installed"));
@@ -219,7 +219,7 @@ fn functions_of_a_module_are_those_of_the_guest_that_a_test_ran_in() {
 }
 
 #[test]
-fn on_a_disk_calls_return_the_same_and_the_file_system_is_seen() {
+fn calls_on_a_disk_return_the_same_and_show_the_file_system() {
     let mkfs = "/usr/sbin/mkfs.ext4";
     if !Path::new(mkfs).exists() {
         return skip("mkfs", format_args!("{mkfs} is not installed"));
@@ -257,7 +257,7 @@ fn a_kernel_without_disk_modules_reports_where_they_should_be() {
 }
 
 #[test]
-fn a_file_system_that_is_not_known_is_answered_with_those_that_are() {
+fn an_unknown_file_system_is_reported_with_the_supported_ones() {
     let scratch = Scratch::new();
     let args = ["commute", "check", "stat", "stat", "--fs", "zfs"];
     finish(&mut scratch.knee(&args))

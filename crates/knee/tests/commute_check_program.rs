@@ -109,7 +109,7 @@ fn assert_local(test: &Value) {
 }
 
 #[test]
-fn calls_that_do_nothing_and_calls_on_lines_of_their_own_share_nothing() {
+fn empty_calls_and_calls_on_separate_lines_share_nothing() {
     for operation in ["null", "own"] {
         let Some(results) = always(operation) else { return };
         results.iter().for_each(assert_free);
@@ -117,25 +117,25 @@ fn calls_that_do_nothing_and_calls_on_lines_of_their_own_share_nothing() {
 }
 
 #[test]
-fn a_word_that_both_write_is_always_found_and_named() {
+fn a_word_that_both_calls_write_is_always_found_and_named() {
     let Some(results) = always("count") else { return };
     results.iter().for_each(assert_counter);
 }
 
 #[test]
-fn neighbouring_bytes_are_always_found_and_are_false_sharing() {
+fn neighbouring_bytes_are_always_reported_as_false_sharing() {
     let Some(results) = always("neighbour") else { return };
     results.iter().for_each(assert_neighbours);
 }
 
 #[test]
-fn what_is_local_to_a_thread_is_always_named() {
+fn thread_local_data_are_always_named() {
     let Some(results) = always("visit") else { return };
     results.iter().for_each(assert_local);
 }
 
 #[test]
-fn in_a_guest_all_of_this_is_always_so() {
+fn a_guest_always_gives_these_results() {
     let scratch = Scratch::new();
     let operations = ["null", "own", "count", "neighbour", "visit"];
     let file = planted_tests(&scratch, &operations.map(|one| [one; 2]), ALWAYS_IN_GUEST);
@@ -156,7 +156,7 @@ fn in_a_guest_all_of_this_is_always_so() {
 
 /// The other examples have a hash map with a random seed, or take a minute each way.
 #[test]
-fn a_guest_and_user_mode_give_the_same_answer() {
+fn a_guest_and_user_mode_give_the_same_results() {
     for name in ["dashmap", "crossbeam_queue", "seg_queue", "malloc"] {
         let answer = |checked: Finished| -> Vec<(Value, Value, Vec<Value>)> {
             let results = checked.assert_code(0).json_lines().into_iter();
@@ -174,7 +174,7 @@ fn a_guest_and_user_mode_give_the_same_answer() {
 }
 
 #[test]
-fn in_a_guest_a_call_that_ends_the_program_takes_only_its_own_test_with_it() {
+fn in_a_guest_a_call_that_ends_the_program_loses_only_its_own_test() {
     let scratch = Scratch::new();
     let pairs = [["count", "count"], ["aborts", "null"], ["panics", "null"]];
     let file = planted_tests(&scratch, &pairs, 1);
@@ -241,7 +241,7 @@ fn lookups_of_different_keys_share_the_word_of_a_rwlock() {
 }
 
 #[test]
-fn lookups_under_a_read_mostly_lock_share_nothing_not_even_of_one_key() {
+fn lookups_under_a_read_mostly_lock_share_nothing_even_for_one_key() {
     let Some(results) = check_all("rm_hashmap", &["get", "get"]) else { return };
     assert!(results.len() > 2, "{results:?}");
     for test in results {
@@ -251,7 +251,7 @@ fn lookups_under_a_read_mostly_lock_share_nothing_not_even_of_one_key() {
 
 /// The promise of knee-vm; and that two who go to one table share its lock, so that this can fail.
 #[test]
-fn operations_of_two_cpus_on_pages_of_their_own_share_nothing() {
+fn operations_of_two_cpus_on_separate_pages_share_nothing() {
     let Some(results) = check_all("vm_space", &[]) else { return };
     assert!(results.len() > 70, "{results:?}");
     for test in results {
@@ -279,7 +279,7 @@ fn lookups_in_different_shards_of_a_map_share_nothing() {
 }
 
 #[test]
-fn the_answer_is_the_same_each_time() {
+fn the_results_are_reproducible() {
     let answer = || check(&Scratch::new(), "dashmap", &["--json"]);
     let Some(first) = answer() else { return };
     assert_eq!(first.assert_code(0).stdout, answer().unwrap().stdout);
@@ -301,7 +301,7 @@ fn producers_share_the_end_of_a_queue_unless_it_is_full() {
 }
 
 #[test]
-fn a_consumer_looks_at_the_end_of_a_short_queue_of_segments() {
+fn a_consumer_reads_the_end_of_a_short_queue_of_segments() {
     let Some(results) = check_all("seg_queue", &["push", "pop"]) else { return };
     assert!(results.len() > 1, "{results:?}");
     for test in results {
@@ -315,7 +315,7 @@ fn a_consumer_looks_at_the_end_of_a_short_queue_of_segments() {
 }
 
 #[test]
-fn threads_of_the_c_library_allocate_without_each_other() {
+fn threads_of_the_c_library_allocate_independently() {
     let Some(results) = check_all("malloc", &["malloc", "malloc"]) else { return };
     for test in results {
         assert_eq!(test["verdict"], "conflict-free", "{test}");
@@ -336,7 +336,7 @@ fn verdicts(scratch: &Scratch, dirs: &[&str]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_record_goes_on_where_it_was_killed_and_shards_are_the_whole() {
+fn a_killed_check_is_resumed_and_shards_add_up_to_the_whole() {
     let scratch = Scratch::new();
     let run = |args: &[&str]| check(&scratch, "rwlock_hashmap", args);
     let Some(whole) = run(&["-o", "whole"]) else { return };
@@ -420,7 +420,7 @@ fn a_record_has_each_test_once() {
 }
 
 #[test]
-fn no_tests_are_no_check_without_conflicts() {
+fn a_check_without_tests_is_an_error() {
     let scratch = Scratch::new();
     let program = example("knee-bind", "planted");
     let mut nothing = scratch.knee(&["commute", "check", "--tests", "/dev/null", "--program"]);

@@ -26,7 +26,7 @@ fn sample(scratch: &Scratch, one_of: usize) -> (std::path::PathBuf, usize) {
 }
 
 #[test]
-fn of_two_thousand_tests_all_return_what_the_model_says() {
+fn two_thousand_tests_return_what_the_model_allows() {
     if !has_guests(RELEASE) {
         return;
     }
@@ -50,7 +50,7 @@ fn of_two_thousand_tests_all_return_what_the_model_says() {
 }
 
 #[test]
-fn a_guest_that_dies_takes_one_test_with_it_and_the_rest_go_on() {
+fn a_guest_crash_loses_one_test_and_the_others_continue() {
     if !has_guests(RELEASE) {
         return;
     }

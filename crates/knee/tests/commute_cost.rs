@@ -59,7 +59,7 @@ fn functions(cost: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_shared_offset_goes_from_cpu_to_cpu_and_what_is_shared_by_nobody_stays() {
+fn a_shared_offset_moves_between_cpus_and_unshared_data_stay() {
     for mode in ["threads", "processes"] {
         let operations = ["lseek_shared", "lseek", "getppid1", "--json", "--cpus", "2,5"];
         let Some(run) = cost(&[&operations[..], &["--mode", mode]].concat()) else { return };
@@ -89,7 +89,7 @@ fn data(cost: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn lines_are_called_by_what_tasks_share_in_an_address_space_and_outside_of_it() {
+fn shared_lines_are_named_inside_and_outside_an_address_space() {
     let of = |mode| {
         let run = cost(&["munmap", "open", "--json", "--cpus", "3", "--mode", mode])?;
         let document = document(&run);
@@ -108,7 +108,7 @@ fn lines_are_called_by_what_tasks_share_in_an_address_space_and_outside_of_it() 
 }
 
 #[test]
-fn two_guests_find_the_same() {
+fn two_guests_give_the_same_results() {
     let names = TOLERANCES.map(|(operation, _)| operation);
     let operations = [&names[..], &["--json", "--cpus", "4"]].concat();
     let Some(first) = cost(&operations) else { return };

@@ -86,7 +86,7 @@ fn a_test_is_a_line_with_set_up_calls_and_results() {
 }
 
 #[test]
-fn every_pattern_of_equal_values_is_there_once() {
+fn every_pattern_of_equal_values_occurs_once() {
     // One key and one value each, of different keys: the values are equal or not.
     let all = of_map(&["put", "put"]);
     let patterns: Vec<String> =
@@ -105,7 +105,7 @@ fn every_pattern_of_equal_values_is_there_once() {
 }
 
 #[test]
-fn in_sequence_there_is_each_operation_alone_and_what_does_not_commute_in_both_orders() {
+fn sequential_tests_include_single_operations_and_both_orders_of_pairs_that_do_not_commute() {
     let all = of_map(&["--sequential"]);
     let alone: BTreeSet<&str> = all
         .iter()
@@ -205,7 +205,7 @@ fn an_unwritable_file_is_reported_and_names_are_corrected() {
 }
 
 #[test]
-fn an_interrupt_leaves_no_file_and_neither_does_a_reader_that_leaves() {
+fn an_interrupt_or_an_early_exit_of_the_reader_leaves_no_file() {
     let scratch = Scratch::new();
     // Half a million tests: it is under way for long enough.
     let mut knee = scratch.knee(&["commute", "tests", "lseek", "lseek", "lseek", "-o", "x.jsonl"]);

@@ -15,7 +15,7 @@ fn verify(scratch: &Scratch, args: &[&str]) -> Finished {
 }
 
 #[test]
-fn this_kernel_does_what_the_model_says_in_every_order() {
+fn this_kernel_matches_the_model_in_every_order() {
     let scratch = Scratch::new();
     for pair in [
         ["rename", "link"],
@@ -62,7 +62,7 @@ fn a_test_that_cannot_run_is_reported_and_fails() {
 }
 
 #[test]
-fn programs_read_a_line_for_each_test() {
+fn json_has_one_line_for_each_test() {
     let scratch = Scratch::new();
     let told = verify(&scratch, &["stat", "stat", "--json"]);
     let lines: Vec<serde_json::Value> = told

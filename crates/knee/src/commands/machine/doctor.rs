@@ -51,7 +51,7 @@ struct Report {
     checks: Vec<Check>,
 }
 
-/// All checks, in the order in which a newcomer meets the parts of knee.
+/// All checks that apply to this machine, in the order in which a newcomer meets the commands.
 fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
     let checks = [
         check("CPUs", "knee run: the highest task count", topology.map(host::cpus)),
@@ -142,7 +142,7 @@ mod tests {
     use snapbox::str;
 
     #[test]
-    fn whatever_is_not_ok_says_what_to_do_and_the_rest_does_not() {
+    fn only_a_check_that_is_not_ok_has_a_remedy() {
         let environment = Environment::capture(&std::env::temp_dir());
         for check in all(&environment, Topology::read().ok().as_ref()) {
             let Finding { status, detail, remedy } = &check.finding;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn doctor_named_commands_that_do_not_exist() {
+    fn every_check_names_an_existing_command() {
         let environment = Environment::capture(&std::env::temp_dir());
         let knee = crate::cli::Cli::command();
         for check in all(&environment, Topology::read().ok().as_ref()) {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_explains_only_what_is_not_ok() {
+    fn doctor_explains_only_what_is_not_ok() {
         let checks = [
             check("compiler", "build1", ok("cc 12.2")),
             check(
@@ -200,7 +200,7 @@ limited  load      3.0 on 2 CPUs
     }
 
     #[test]
-    fn json_names_the_kind_of_the_remedy() {
+    fn json_states_the_kind_of_the_remedy() {
         let check = check("load", "x", limited("y", command("uptime")));
         let value = serde_json::to_value(check).unwrap();
         assert_eq!(value["status"], "limited");

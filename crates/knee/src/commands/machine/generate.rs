@@ -61,14 +61,14 @@ const SCHEMAS: [(&str, fn() -> Value); 10] = [
     ("lock-waits", knee_profile::locks::schema),
 ];
 
-/// `knee` is the definition of the whole command line.
+/// Prints the requested file. `knee` defines the whole command line.
 pub(crate) fn run(args: Args, knee: clap::Command) -> anyhow::Result<ExitStatus> {
     let mut text = Vec::new();
     match args.what {
         What::Man => man::render(knee, &mut text)?,
         What::Completions { shell } => {
             let shells = Shells::builtins();
-            let completer = shells.completer(&shell.to_string()).expect("each shell is built in");
+            let completer = shells.completer(&shell.to_string()).expect("every shell is built in");
             completer.write_registration(COMPLETE, "knee", "knee", "knee", &mut text)?;
         }
         What::Schema { file } => {

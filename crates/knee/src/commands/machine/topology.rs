@@ -378,7 +378,7 @@ placement   task 0 goes to the first CPU, task 1 to the second, and so on
     }
 
     #[test]
-    fn a_machine_of_many_small_domains_shows_them_by_the_run() {
+    fn identical_small_domains_share_a_line() {
         let text = tree(&machine(1, 64, 1)).join("\n");
         snapbox::assert_data_eq!(
             text,
@@ -390,7 +390,7 @@ package 0, NUMA node 0
     }
 
     #[test]
-    fn an_order_is_written_as_ranges_and_strides_and_cut_at_the_limit() {
+    fn an_order_is_written_as_ranges_and_strides_and_truncated_at_the_limit() {
         assert_eq!(in_words(&[0, 1, 2, 3, 8, 9, 10, 7], 80), "0-3 8-10 7");
         assert_eq!(in_words(&[0, 2, 4, 6, 1, 0], 80), "0-6:2 1 0");
         assert_eq!(in_words(&[0, 4, 2, 6], 4), "0 4 …");

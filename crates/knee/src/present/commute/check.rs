@@ -52,8 +52,7 @@ pub(crate) fn conflict_free(free: usize, tests: usize) -> String {
     format!("{free} of {of} {are} conflict-free ({})", share(free, tests))
 }
 
-/// The operations of the tests: operations of `posix` in the order of the model, then the others by
-/// name.
+/// The operations of the tests: those of `posix` in the order of the model, then the others by name.
 pub(crate) fn operations(tally: &Tally) -> Vec<String> {
     let models = models();
     let known: Vec<&str> = models

@@ -64,13 +64,10 @@ pub(crate) fn text(
     };
     let pairs = diff.sets.iter().zip(&names).map(pair);
     section(&mut text, "Pairs whose number of conflict-free tests changed:", pairs, most);
-    let changed = [
-        ("is shared now, and was not before", &diff.new_data),
-        ("is not shared any more", &diff.gone_data),
-    ];
+    let changed = [("Newly shared", &diff.new_data), ("No longer shared", &diff.gone_data)];
     for (what, data) in changed {
         let lines = data.iter().map(|DatumChange { datum, tests }| format!("{tests:>6}  {datum}"));
-        section(&mut text, &format!("What {what}, by the tests that it is in:"), lines, most);
+        section(&mut text, &format!("{what} data, with the number of tests:"), lines, most);
     }
     text
 }
@@ -84,6 +81,6 @@ fn section(
 ) {
     if lines.len() > 0 {
         let _ = writeln!(text, "\n{heading}");
-        list(text, lines, most, " (--top 0 has all)");
+        list(text, lines, most, " (--top 0 shows all)");
     }
 }

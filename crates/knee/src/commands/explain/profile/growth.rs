@@ -24,7 +24,7 @@ use crate::stderr::tell;
 use crate::stdout;
 
 /// Seconds at each task count while knee searches for the knee.
-const LOOK: f64 = 0.3;
+const SEARCH: f64 = 0.3;
 
 /// Rank functions by how much their cost per iteration grows with the task count
 ///
@@ -124,7 +124,7 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
         let (capture, signal) =
             bench.sample::<Sampler>(tasks, args.duration, &interrupt, tells_how)?;
         if let Some(signal) = signal {
-            // There are no iterations to compare.
+            // An interrupted capture has no iteration count to compare.
             return Err(interrupted(signal));
         }
         if let Some(dir) = &args.output {
@@ -144,11 +144,11 @@ fn points(args: &Args, bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Resu
         return Ok(all);
     }
     if !args.how.quiet {
-        tell!("knee: looking for the knee of {}", bench.case.id);
+        tell!("knee: searching for the knee of {}", bench.case.id);
     }
     let mut alone = None;
     for &tasks in &all {
-        let rate = bench.rate(tasks, LOOK, interrupt)?;
+        let rate = bench.rate(tasks, SEARCH, interrupt)?;
         let alone = *alone.get_or_insert(rate / f64::from(tasks));
         if rate < KNEE_EFFICIENCY * alone * f64::from(tasks) && tasks != last {
             return Ok(vec![first, tasks, last]);

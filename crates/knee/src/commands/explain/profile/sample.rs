@@ -35,7 +35,7 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     if !args.how.quiet {
         let table = table(&functions(&capture), SHOWN).render(&Screen::of_stdout());
         let words = format!("{}\n{table}", summary(&capture));
-        // What a command prints is for whom it is for.
+        // Standard output belongs to the command.
         match args.command.is_empty() {
             true => stdout::show(&words)?,
             false => tell!("{words}"),

@@ -75,7 +75,7 @@ impl Left {
         Ok(match ended {
             Some(Ended::Itself(status)) => ExitStatus::OfCommand(shell_status(status)),
             Some(Ended::Interrupted(signal)) => ExitStatus::Interrupted(signal),
-            None => unreachable!("without a deadline it waits until something has happened"),
+            None => unreachable!("without a deadline, `wait` returns only at an end"),
         })
     }
 }
@@ -105,7 +105,8 @@ pub(super) fn running<W: Told>(
     Ok((watch.finish(title, started_at, None)?, Left::Nothing(ExitStatus::Done)))
 }
 
-/// Shows how far sampling is that began at `start` and takes `duration` seconds, if that is known.
+/// Shows the progress of sampling that began at `start`, and that ends after `duration` seconds, if
+/// given.
 fn show(
     progress: &mut Progress,
     start: Instant,
@@ -123,8 +124,8 @@ fn show(
     }
 }
 
-/// Waits for the end of sampling, and calls `going_on` twice a second. Ctrl-C ends sampling normally;
-/// it is not an error.
+/// Waits for the end of sampling, and calls `going_on` twice a second. Ctrl-C ends the sampling; it is
+/// not an error.
 fn wait(
     target: &Target,
     duration: Option<f64>,

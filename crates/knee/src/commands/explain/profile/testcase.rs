@@ -76,9 +76,9 @@ impl<'a> Bench<'a> {
         Ok(Bench { selected: selected.clone(), case, mode, topology: topology(None)?, how, dir })
     }
 
-    /// Runs `tasks` tasks, and samples them for `seconds` after the warm-up. Also
-    /// returns the signal that interrupted the sampling, if any. With `tells_how`, prints what the
-    /// sampler records.
+    /// Runs `tasks` tasks, and samples them for `seconds` after the warm-up. Returns what the sampler
+    /// recorded, and the signal that interrupted it, if any. With `tells_how`, prints what the sampler
+    /// records.
     pub(super) fn sample<W: Told>(
         &self,
         tasks: u32,
@@ -200,7 +200,8 @@ impl<'a> Bench<'a> {
             warmup: WARMUP,
             interval: seconds / samples as f64,
             start_timeout: START_TIMEOUT,
-            // One more than is asked for: tasks end with the last, and have not when their CPU time is read.
+            // One more than requested: tasks end after the last sample, and their CPU time must be read
+            // while they run.
             samples: Some(samples + 1),
             dir: dir.clone(),
             layout: 0,
@@ -211,7 +212,7 @@ impl<'a> Bench<'a> {
         Ok(result)
     }
 
-    /// Why there is no capture.
+    /// The error for a round that leaves no capture.
     fn error(&self, stopped: Stopped) -> anyhow::Error {
         match stopped {
             Stopped::Failed(failure) => failed(

@@ -4,7 +4,7 @@ use knee_profile::sampling::{LockSampler, Options, SampleError, Sampler, Target,
 
 use crate::stderr::tell;
 
-/// A sampler that the command can use: for stacks or for lock waits.
+/// A sampler of stacks or of lock waits, with messages for people.
 pub(super) trait Told: Watch {
     /// Opens the sampler.
     fn open(target: &Target, options: &Options) -> Result<Self, SampleError>;

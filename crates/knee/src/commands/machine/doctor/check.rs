@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-/// One requirement of some part of knee.
+/// A requirement of a command, and whether the machine meets it.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
     pub(super) name: &'static str,
-    /// The part of knee, and what it needs the requirement for.
+    /// The command that has this requirement, and what it needs it for.
     pub(super) needed_for: &'static str,
     #[serde(flatten)]
     pub(super) finding: Finding,
@@ -24,9 +24,9 @@ pub(super) struct Finding {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
     Ok,
-    /// knee works, but with less insight or more noise.
+    /// knee works, but it shows less, or its results have more noise.
     Limited,
-    /// The part of knee that needs it does not work.
+    /// The command that has this requirement does not work.
     Missing,
 }
 

@@ -180,7 +180,7 @@ pub(super) fn isolated_cpus(environment: &Environment) -> Finding {
 /// Whether reading the time is cheap.
 pub(super) fn clock(environment: &Environment) -> Finding {
     match environment.clocksource.as_deref() {
-        // Those that the vDSO cannot read cost a system call and a slow device access.
+        // The vDSO cannot read these, so each reading costs a system call and a slow device access.
         Some(slow @ ("hpet" | "acpi_pm" | "jiffies" | "refined-jiffies")) => limited(
             slow,
             statement(
@@ -254,7 +254,7 @@ pub(super) fn shared_memory() -> Finding {
             }
         }
         (Some(kind), _) => limited(format!("{kind}, not tmpfs"), mount),
-        (None, _) => limited("not there", mount),
+        (None, _) => limited("missing", mount),
     }
 }
 
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn load_is_judged_by_the_number_of_cpus() {
+    fn load_is_judged_by_the_cpu_count() {
         let mut environment = environment();
         assert_eq!(load(&environment).status, Status::Ok);
         environment.load_average = Some([1.0, 0.1, 0.1]);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_matters_only_below_the_number_of_cpus() {
+    fn a_quota_matters_only_below_the_cpu_count() {
         let mut environment = environment();
         environment.cgroup_cpu_quota = Some(4.0);
         assert_eq!(cpu_quota(&environment).status, Status::Ok);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn steal_is_the_eighth_time_of_the_first_line() {
+    fn steal_is_the_eighth_time_in_the_first_line() {
         assert_eq!(steal_percent("cpu  50 0 0 40 0 0 0 10 99 99\ncpu0 1\n"), Some(10.0));
         assert_eq!(steal_percent("cpu  50 0\n"), None);
         assert_eq!(steal_percent(""), None);

@@ -7,7 +7,7 @@ use clap_mangen::Man;
 
 /// Writes the man page in roff.
 pub(super) fn render(mut command: Command, page: &mut Vec<u8>) -> io::Result<()> {
-    // Without `help`, which says what this page says.
+    // `help` would only repeat this page.
     command = command.disable_help_subcommand(true);
     command.build();
     let man = Man::new(command.clone());

@@ -23,7 +23,7 @@ use crate::stdout;
 /// Warm-up rounds, which are not counted. They fill the per-CPU caches, which refill from global
 /// lists about ten entries at a time.
 const WARM_UP: u32 = 16;
-/// QEMU's PC has no more virtual CPUs that the plugin tells apart.
+/// Maximum virtual CPUs of QEMU's PC that the plugin can distinguish.
 const MOST_CPUS: u32 = 64;
 
 /// Measure what operations cost in a kernel: instructions, cache lines touched, and lines transferred
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_without_its_number_is_all_that_have_one() {
+    fn a_name_without_its_number_selects_all_numbers() {
         let of = |words: &[&str]| {
             operations(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
         };

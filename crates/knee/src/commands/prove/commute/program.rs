@@ -29,7 +29,7 @@ pub(super) struct Program {
 impl Program {
     /// Asks the program at `path` for its description.
     pub(super) fn introduce(path: PathBuf) -> Result<Self, ModelError> {
-        // A path without a slash is a file here, not a program of the system.
+        // A path without a slash is a file in this directory, not a program on PATH.
         let path =
             if path.components().count() == 1 { PathBuf::from(".").join(path) } else { path };
         let description = Description {
@@ -87,7 +87,7 @@ impl Program {
         let mut child = self.start(request)?;
         let answer = self.listen(&mut child, within, |out| {
             let mut answer = Vec::new();
-            // What could not be read is missing in the answer, which is told then.
+            // If reading fails, the answer is incomplete, and parsing it reports an error.
             let _ = out.take(MOST_BYTES).read_to_end(&mut answer);
             answer
         })?;
@@ -123,15 +123,15 @@ impl Program {
                 let Some(within) = within else { return true };
                 let late = is_done.recv_timeout(within) == Err(RecvTimeoutError::Timeout);
                 if late {
-                    // It has not been waited for, so the number is still its own.
+                    // The child has not been reaped, so its PID cannot belong to another process.
                     let _ = kill_process(pid, Signal::KILL);
                 }
                 !late
             });
             let read = read(out);
-            let told = told.join().expect("it only reads");
+            let told = told.join().expect("the thread only reads");
             drop(done);
-            (read, told, in_time.join().expect("it only waits"))
+            (read, told, in_time.join().expect("the thread only waits"))
         });
         let status = child.wait().map_err(|error| self.failed(error.to_string()))?;
         if !in_time {
@@ -187,7 +187,7 @@ impl Model for Program {
                 let text = line.unwrap_or_else(|error| error.to_string());
                 match serde_json::from_str(&text) {
                     Ok(Line::Test(test)) => {
-                        // What it still wants to say finds nobody.
+                        // Further output is not read.
                         enough = take(*test).is_break();
                         if enough {
                             return;

@@ -19,7 +19,7 @@ use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
 
-/// The name of standard output.
+/// Selects standard output.
 const STDOUT: &str = "-";
 
 /// Generate tests, one line of JSON each: set-up, calls and expected results
@@ -59,7 +59,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    // Before there is a file that has to be removed, or another thread.
+    // Before the output file exists, which an interrupt must remove, and before other threads.
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     watch(|what| tell!("knee: {what}"));
     let model = args.from.model()?;
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let file = file.with_context(|| cannot_write(path))?;
     let mut made = Made { args, model: &*model, file, tests: 0, capped: 0 };
     let stopped = AtomicI32::new(0);
-    // Lines, not tests: a test as a tree takes ten times as much memory.
+    // Lines, not tests: a parsed test takes ten times as much memory.
     let generate = |nr: usize| {
         let mut lines = Vec::new();
         let generated = model.generate(&sets[nr], &args.from.limits(), &wanted, &mut |test| {

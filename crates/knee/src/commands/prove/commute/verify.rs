@@ -66,7 +66,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    // Before there is a directory that has to be removed, or another thread.
+    // Before the work directory exists, which an interrupt must remove, and before other threads.
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let tests = tests(&*posix(), &args.operations, args.tests.as_deref(), true)?;
     let count = tests.iter().filter(|byte| **byte == b'\n').count();
@@ -144,7 +144,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -8,7 +8,7 @@ use knee_trace::{CheckOptions, Disk, Emulator, GuestOptions, Kernel};
 
 use crate::args::complete;
 
-/// The file system that needs no disk.
+/// The file system that requires no disk.
 const TMPFS: &str = "tmpfs";
 
 /// Check whether commuting calls share memory in a real kernel or library, traced under QEMU
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
     pub(super) shard: Shard,
 
-    /// Run only the tests that the record in DIR lacks, if it exists
+    /// If DIR contains a record, run only its missing tests
     #[arg(long, requires = "output")]
     pub(super) resume: bool,
 

@@ -35,7 +35,7 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
     let program = Program::introduce(path.to_owned())?;
     let lines = tests(&program, &args.operations, args.tests.as_deref(), false)?;
     let all = listed(&lines, false)?;
-    // One test many times shows what a library does in the long run; a record has each once.
+    // Repeating a test shows the long-run behaviour of a library, but a record has each test once.
     if args.output.is_some() {
         distinct(&all)?;
     }

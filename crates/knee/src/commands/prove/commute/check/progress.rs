@@ -1,4 +1,4 @@
-//! A check under way: the remaining tests, and where their results go.
+//! A check in progress: the remaining tests, and where their results go.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -17,8 +17,8 @@ use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Checks `tested`: `run` runs the tests of `all` that the record lacks, if there are any. Prints the
-/// results of all tests, including earlier ones, and returns the exit status.
+/// Checks `tested`. Calls `run` if the record lacks some of the tests in `all`. Prints the results of all
+/// tests, including earlier ones, and returns the exit status.
 pub(super) fn carry_out<'t>(
     args: &Args,
     all: &[(String, &'t [u8])],
@@ -51,7 +51,7 @@ pub(super) fn carry_out<'t>(
     })
 }
 
-/// A check under way: the remaining tests, and where the results of the others go.
+/// A check in progress: the remaining tests, and the results so far.
 pub(super) struct UnderWay<'t> {
     /// The test count of the shard, and the tests to run.
     expected: usize,
@@ -118,7 +118,7 @@ impl<'t> UnderWay<'t> {
         }
         let written = std::io::stdout().lock().write_all(line.to_line().as_bytes());
         match written.context("cannot write to standard output") {
-            // A reader such as `head` has what it wanted; the record wants all.
+            // A reader such as `head` has exited, but the record must contain all tests.
             Err(error) if self.record.is_some() && stdout::is_broken_pipe(&error) => {
                 self.json = false;
                 Ok(())
