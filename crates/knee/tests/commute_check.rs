@@ -1,5 +1,5 @@
-//! `knee commute check`: a kernel of Debian in a guest. Skipped, with a reason, where there is no
-//! QEMU or no such kernel.
+//! `knee commute check` on a Debian kernel in a guest. Tests are skipped, with a reason, if QEMU or the
+//! kernel is missing.
 
 mod support;
 
@@ -20,7 +20,7 @@ const RELEASE: &str = "bookworm";
 /// Operations with a few dozen tests.
 const PAIR: [&str; 2] = ["stat", "rename"];
 
-/// Somewhere to check the kernel in; none, with a printed reason, where that cannot be done.
+/// A directory for a check; `None`, with a printed reason, if guests cannot run here.
 fn guests() -> Option<Scratch> {
     has_guests(RELEASE).then(Scratch::new)
 }
@@ -47,7 +47,7 @@ fn failed_lookups_share_nothing_and_renames_share_the_directory() {
     }
     let free = stats.iter().filter(|test| test["verdict"] == "conflict-free").count();
     assert!(free > 0, "{stats:?}");
-    // Linux locks the directory for each, whatever is renamed in it.
+    // Linux locks the directory for every rename in it.
     let Some(renames) = check(&["rename", "rename"]) else { return };
     renames
         .assert_code(0)
@@ -70,8 +70,8 @@ fn is_complete(scratch: &Scratch, dir: &str) -> bool {
     check["complete"].as_bool().unwrap()
 }
 
-/// That two records have the same tests, and that these went the same way but for a few: what a call
-/// finds in caches and whose neighbour an object is depends on what ran before.
+/// Asserts that two records have the same tests, and the same verdicts except for a few. The contents of
+/// caches and the neighbours of an object depend on earlier tests.
 #[track_caller]
 fn assert_same(scratch: &Scratch, one: &str, other: &str) {
     let diff = finish(&mut scratch.knee(&["commute", "diff", "--json", one, other]));
@@ -92,11 +92,11 @@ fn a_killed_check_is_resumed_and_shards_add_up_to_the_whole() {
     let tests = verdicts(&scratch, "whole");
     assert!(tests.len() > 10 && is_complete(&scratch, "whole"), "{tests:?}");
 
-    // Killed as soon as there is a test, and torn in a line as by a crash of the machine.
+    // Killed after the first test, with a torn line, as after a crash of the machine.
     let one = ["-o", "one", "--shard", "1/2"];
     let mut killed = start(&mut with(&one));
     let lines = scratch.path().join("one/tests.jsonl");
-    // However long the guest takes to boot: it is given up if it says nothing, and then knee ends.
+    // There is no time limit here: knee gives up on a guest that stays silent, and exits.
     let has_test = || fs::read_to_string(&lines).is_ok_and(|text| text.contains('\n'));
     while !has_test() && killed.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(10));
@@ -114,7 +114,7 @@ fn a_killed_check_is_resumed_and_shards_add_up_to_the_whole() {
     let resumed = run(&resume);
     resumed.assert_code(0).assert_stderr_has("knee: one has ");
     assert!(is_complete(&scratch, "one"));
-    // Nothing is left to do, and what is told is all.
+    // No test remains, and knee prints the results of all.
     let again = run(&resume);
     assert_eq!(again.assert_code(0).stdout, resumed.stdout);
 
@@ -181,7 +181,7 @@ fn a_reader_that_exits_early_is_not_an_error() {
     assert!(is_complete(&scratch, "record"));
 }
 
-/// A module need not be at the same address in two guests that run at once.
+/// A module may be at different addresses in two guests that run at the same time.
 #[test]
 fn module_functions_have_the_addresses_of_the_guest_that_ran_the_test() {
     let mkfs = "/usr/sbin/mkfs.ext4";
@@ -210,7 +210,7 @@ fn module_functions_have_the_addresses_of_the_guest_that_ran_the_test() {
             }
         }
     }
-    // What the kernel's image calls of ext4 there is one function, which ends in a jump to another.
+    // There, the kernel image calls one function of ext4, which ends in a jump to another.
     assert!(dirtied.contains("ext4_dirty_inode"), "{dirtied:?}");
     let of_ext4 = dirtied.iter().filter(|name| name.contains("ext4") || name.contains("jbd2"));
     let odd = of_ext4
@@ -243,7 +243,7 @@ fn calls_on_a_disk_return_the_same_and_show_the_file_system() {
 fn a_kernel_without_disk_modules_reports_where_they_should_be() {
     let Some(scratch) = guests() else { return };
     let kernel = Kernel::open(&Archive::of_user().fetch(RELEASE).unwrap()).unwrap();
-    // Of an image alone nobody knows where its modules are, unless it is installed.
+    // The modules of an image are unknown unless the kernel is installed.
     let modules = format!("/lib/modules/{}", kernel.release());
     if Path::new(&modules).exists() {
         eprintln!("skipped: there is {modules}");
@@ -293,7 +293,7 @@ fn callers_of_the_sharing_functions_are_printed() {
         let (_, touched) = side;
         let functions = ["writers", "readers"].map(|who| touched[who].as_array().unwrap().clone());
         for function in functions.concat() {
-            // All that is done is done for the call, so each function has been called.
+            // All accesses are part of the call, so every function has a caller.
             let chains = touched["callers"][function.as_str().unwrap()].as_array();
             for chain in chains.unwrap_or_else(|| panic!("{function}: {touched:#}")) {
                 let names = chain.as_array().unwrap().iter().map(|name| name.as_str().unwrap());

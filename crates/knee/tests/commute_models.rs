@@ -1,4 +1,4 @@
-//! Models in programs of their own, good ones and bad ones.
+//! Models in separate programs, valid and invalid ones.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! What is said of the results of `knee commute check`: records written by hand, so that every word
-//! can be compared. What a kernel really does is in commute_check.rs.
+//! The output for records of `knee commute check`, which are written by hand, so that every word can be
+//! compared. The tests in commute_check.rs run a real kernel.
 
 mod support;
 
@@ -60,7 +60,7 @@ fn line((id, verdict, data): &Test<'_>) -> Value {
         let (writers, readers) = if wrote { (functions, nobody) } else { (nobody, functions) };
         json!({ "bytes": [24, 31], "wrote": wrote, "writers": writers, "readers": readers })
     };
-    // Of `fput` nobody knows who called it, as in records of before that was told.
+    // `fput` has no caller, as in old records, which do not contain callers.
     let mut writer = side(true, &["fget", "fput"]);
     writer["callers"] = json!({ "fget": [["fdget", "ksys_dup"], ["fdget", "ksys_lseek"]] });
     let shared = |datum: &&str| {
@@ -203,7 +203,7 @@ fn a_report_and_a_directory_of_shards_show_one_check() {
     assert!(page(&["shards", "after"]) == shards);
     let matrix = |dir| commute(&scratch, &["matrix", dir]).assert_code(0).stdout.clone();
     assert_eq!(matrix("shards"), matrix("before"));
-    // Records of one check, each of all tests, are several.
+    // Records of one check that each contain all tests are separate.
     record(&scratch, "again", "6.1.0", &BEFORE, [1, 1]);
     assert!(page(&["before", "again"]).contains("href=\"#shared=2.open.close\""));
 }
@@ -250,7 +250,7 @@ No longer shared data, with the number of tests:
     commute(&scratch, &["diff", "before", "one,two"])
         .assert_code(0)
         .assert_stdout_has("3 of 6 tests were conflict-free (50.0%), 3 are now");
-    // A shard alone says nothing of the other.
+    // One shard contains no results of the other.
     commute(&scratch, &["diff", "before", "one"])
         .assert_code(3)
         .assert_stderr_has("have no result: shard 2/2 is missing");
@@ -272,7 +272,7 @@ fn comparing_records_of_different_qemus_or_plugins_prints_a_note() {
     };
     assert_eq!(tools(), json!([]));
     set("before", "plugin", "0123456789abcdef");
-    // The other record does not say which plugin there was.
+    // The other record does not name its plugin.
     assert_eq!(tools(), json!([]));
     set("after", "plugin", "fedcba9876543210");
     set("after", "qemu", "10.0.13");

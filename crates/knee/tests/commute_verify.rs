@@ -36,7 +36,7 @@ fn this_kernel_matches_the_model_in_every_order() {
 fn a_kernel_result_that_differs_is_reported() {
     let scratch = Scratch::new();
     let tests = finish(&mut scratch.knee(&["commute", "tests", "unlink", "unlink"]));
-    // Where there is no such file, a model that has not heard of it.
+    // A model that expects another error if the file does not exist.
     let wrong = tests.assert_code(0).stdout.replace("ENOENT", "EISDIR");
     fs::write(scratch.path().join("wrong.jsonl"), wrong).unwrap();
     verify(&scratch, &["--tests", "wrong.jsonl"])

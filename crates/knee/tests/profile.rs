@@ -1,4 +1,4 @@
-//! `knee profile`: the real binary samples what runs on this machine.
+//! `knee profile`: the real binary samples this machine.
 
 mod support;
 
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use support::{Finished, Scratch, assert_schema, finish, signal, skip, start_telling, wait_until};
 
-/// Runs knee, unless the kernel lets us sample nothing here.
+/// Runs knee; `None` if the kernel does not permit sampling.
 fn profile(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
     let finished = finish(scratch.knee(&["profile"]).args(args));
     if finished.stderr.contains("not permitted") {
@@ -41,13 +41,13 @@ fn a_testcase_is_sampled_down_to_the_leaves_of_the_kernel() {
     let Some(sampled) = profile(&scratch, &args) else { return };
     sampled.assert_code(0).assert_stderr_has("knee profile show churn.json");
     let sees_kernel = !sampled.stderr.contains("user code only");
-    // What an iteration costs is not known without what the kernel does for it.
+    // Without kernel samples, the cost of an iteration is unknown.
     assert_eq!(sampled.stdout.contains("per iteration"), sees_kernel, "{sampled:#?}");
     let capture = capture(&scratch, "churn.json");
     assert_schema("capture", &capture);
     assert_eq!(capture["work"]["tasks"], 2);
     assert!(capture["work"]["iterations"].as_u64().unwrap() > 0);
-    // Buffers have room for a second in which knee gets no CPU; what is lost in more is told.
+    // Buffers hold the samples of a second without a CPU for knee. Losses after that are reported.
     let has_lost = capture["losses"]["lost"].as_u64().unwrap() > 0;
     assert_eq!(sampled.stderr.contains("samples were lost"), has_lost, "{sampled:#?}");
     assert!(scratch.leftovers().is_empty());
@@ -55,7 +55,7 @@ fn a_testcase_is_sampled_down_to_the_leaves_of_the_kernel() {
         let tree =
             profile(&scratch, &["show", "churn.json", "--root", "__x64_sys_munmap"]).unwrap();
         tree.assert_code(0).assert_stdout_has("__x64_sys_munmap(100.000% ");
-        // Whatever the kernel calls them: several levels further down.
+        // Their names depend on the kernel, but they are several levels further down.
         let deepest = tree.stdout.lines().map(|line| line.len() - line.trim_start().len()).max();
         assert!(deepest >= Some(10), "{}", tree.stdout);
     }
@@ -64,7 +64,7 @@ fn a_testcase_is_sampled_down_to_the_leaves_of_the_kernel() {
 #[test]
 fn every_format_shows_the_same_samples() {
     let scratch = Scratch::new();
-    // So many rounds take some tenths of a second of CPU time, whoever else wants some.
+    // These rounds take some tenths of a second of CPU time, whatever the load.
     let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     let Some(sampled) = profile(&scratch, &["-o", "c.json", "--", "sh", "-c", script]) else {
         return;
@@ -149,7 +149,7 @@ fn off_cpu_sampling_shows_a_sleeping_command() {
         .iter()
         .filter(|count| programs[count["program"].as_u64().unwrap() as usize] == "sleep");
     let nanoseconds: u64 = of_sleep.map(|count| count["weight"].as_u64().unwrap()).sum();
-    // It cannot have slept for less, but for the sample that was due before it was over.
+    // It sleeps for at least this time, except for the last sampling period.
     assert!(nanoseconds >= 498_000_000, "{nanoseconds} ns");
     if !sampled.stderr.contains("no names") {
         let folded = profile(&scratch, &["show", "c.json", "--format", "folded"]).unwrap();
@@ -157,7 +157,7 @@ fn off_cpu_sampling_shows_a_sleeping_command() {
     }
 }
 
-/// Runs `knee profile --locks`, unless the kernel does not say here who waits.
+/// Runs `knee profile --locks`; `None` if the kernel does not report lock waits here.
 fn locks(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
     let finished = profile(scratch, &[&["--locks"], args].concat())?;
     if finished.stderr.contains("this kernel has no") {
@@ -187,7 +187,7 @@ fn the_functions_that_wait_for_an_address_space_lock_are_listed() {
     let number = |key: &str| site[key].as_u64().unwrap();
     assert!(number("acquisitions") > 0, "{site}");
     assert!(number("longest_ns") <= number("total_ns"), "{site}");
-    // Four threads in a second, and what it takes to begin and to end.
+    // At most, all four threads wait for the whole recording.
     assert!(number("total_ns") as f64 <= 4e9 * waits["seconds"].as_f64().unwrap(), "{site}");
     assert!(scratch.leftovers().is_empty());
 
@@ -238,13 +238,13 @@ fn a_command_keeps_its_output_and_its_status() {
 
 #[test]
 fn without_root_a_command_is_sampled_with_all_processes_it_starts() {
-    /// Nobody, of whom no file is.
+    /// The user `nobody`, who owns no file.
     const NOBODY: u32 = 65534;
     if !rustix::process::geteuid().is_root() {
         return println!("skipped: all other tests are without root here");
     }
     let scratch = Scratch::new();
-    // Where nobody may read and write.
+    // A directory in which `nobody` may read and write.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let knee = scratch.path().join("knee");
     fs::copy(env!("CARGO_BIN_EXE_knee"), &knee).unwrap();
@@ -280,10 +280,10 @@ fn ctrl_c_keeps_the_samples() {
     let pid = busy.id().to_string();
     let args = ["profile", "-o", "p.json", "-p", &pid];
     let mut knee = start_telling(&mut scratch.knee(&args), Stdio::piped());
-    // It says so when it has begun.
+    // knee prints a message when sampling begins.
     let mut said = BufReader::new(knee.stderr.take().unwrap()).lines();
     assert!(said.any(|line| line.unwrap().contains("sampling")));
-    // In ticks of a hundredth of a second; a sample is due every thousandth.
+    // Ticks are hundredths of a second; a sample is due every millisecond.
     let used = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let after_name = stat.rsplit_once(')').unwrap().1;
@@ -304,7 +304,7 @@ fn ctrl_c_keeps_the_samples_of_a_testcase() {
     let args = ["profile", "getppid1", "-t", "1", "-d", "600", "-o", "part.json"];
     let mut knee = start_telling(&mut scratch.knee(&args), Stdio::piped());
     let mut said = BufReader::new(knee.stderr.take().unwrap()).lines();
-    // It says so when it has begun, and how far it is seconds later.
+    // knee prints a message when sampling begins, and its progress seconds later.
     let mut until = |words: &str| {
         let has_words = |line: &std::io::Result<String>| line.as_ref().unwrap().contains(words);
         assert!(said.any(|line| has_words(&line)), "{words}");
