@@ -47,8 +47,11 @@ enum What {
     },
 }
 
+/// Returns a JSON schema.
+type Schema = fn() -> Value;
+
 /// The documents with a schema.
-const SCHEMAS: [(&str, fn() -> Value); 10] = [
+const SCHEMAS: [(&str, Schema); 10] = [
     ("run", run_schema),
     ("sample", sample_schema),
     ("noise", noise_schema),

@@ -46,8 +46,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let archive = Archive::of_user();
     let text = match &args.command {
         Command::List { json: true } => {
-            let kernel = |Package { name, version, suite, .. }: Package| json!({ "name": name, "version": version, "release": suite });
-            let kernels: Vec<_> = archive.list()?.into_iter().map(kernel).collect();
+            let kernel = |package: &Package| {
+                let Package { name, version, suite, .. } = package;
+                json!({ "name": name, "version": version, "release": suite })
+            };
+            let kernels: Vec<_> = archive.list()?.iter().map(kernel).collect();
             format!("{:#}\n", json!({ "schema": SCHEMA, "kernels": kernels }))
         }
         Command::List { json: false } => {

@@ -29,14 +29,14 @@ fn column(name: &str) -> usize {
 }
 
 /// The width of the names of the rows.
-fn head(names: &[&str]) -> usize {
+fn first_column(names: &[&str]) -> usize {
     names.iter().map(|name| name.len()).max().unwrap_or(0)
 }
 
 /// The columns from `first` on that fit the screen beside the names of the rows, at least one.
 fn block(names: &[&str], first: usize, screen: &Screen) -> Range<usize> {
     let Some(width) = screen.width else { return first..names.len() };
-    let mut used = head(names);
+    let mut used = first_column(names);
     let fits = |name: &&&str| {
         used += 1 + column(name);
         used <= width
@@ -52,11 +52,12 @@ fn rows(
     columns: Range<usize>,
     cell: impl Fn(usize, usize) -> String,
 ) {
-    let width = head(names);
+    let width = first_column(names);
     for (row, name) in names.iter().enumerate().skip(columns.start) {
         let _ = write!(text, "{name:width$}");
-        for at in columns.start..columns.end.min(row + 1) {
-            let _ = write!(text, " {:>1$}", cell(at, row), column(names[at]));
+        let end = columns.end.min(row + 1);
+        for (at, head) in names.iter().enumerate().take(end).skip(columns.start) {
+            let _ = write!(text, " {:>1$}", cell(at, row), column(head));
         }
         text.push('\n');
     }

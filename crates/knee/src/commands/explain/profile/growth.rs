@@ -120,9 +120,9 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
             let seconds = args.duration;
             tell!("knee: {} {} for {seconds} s", bench.case.id, number::tasks(tasks));
         }
-        let tells_how = !args.how.quiet && captures.is_empty();
+        let describes = !args.how.quiet && captures.is_empty();
         let (capture, signal) =
-            bench.sample::<Sampler>(tasks, args.duration, &interrupt, tells_how)?;
+            bench.sample::<Sampler>(tasks, args.duration, &interrupt, describes)?;
         if let Some(signal) = signal {
             // An interrupted capture has no iteration count to compare.
             return Err(interrupted(signal));

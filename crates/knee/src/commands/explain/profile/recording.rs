@@ -6,7 +6,7 @@ use knee_profile::sampling::Target;
 use super::args::SampleArgs;
 use super::target::{self, Left};
 use super::testcase::Bench;
-use super::watch::Told;
+use super::watch::Recorder;
 use crate::exit::{ExitStatus, usage};
 use crate::stderr::tell;
 
@@ -15,7 +15,7 @@ const SECONDS: f64 = 3.0;
 
 /// Samples the requested target until it ends. Returns what the sampler recorded, and the remaining
 /// work.
-pub(super) fn take<W: Told>(
+pub(super) fn take<W: Recorder>(
     args: &SampleArgs,
     interrupt: &Interrupt,
 ) -> anyhow::Result<(W::Taken, Left)> {

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::args::HowArgs;
-use super::watch::Told;
+use super::watch::Recorder;
 use crate::exit::ExitStatus;
 use crate::progress::{Amount, Progress};
 
@@ -22,7 +22,7 @@ use crate::progress::{Amount, Progress};
 const NAP: Duration = Duration::from_millis(500);
 
 /// Samples a command until it ends or the duration is over. The command may run on.
-pub(super) fn command<W: Told>(
+pub(super) fn command<W: Recorder>(
     command: &[OsString],
     duration: Option<f64>,
     how: &HowArgs,
@@ -32,7 +32,7 @@ pub(super) fn command<W: Told>(
     let mut held = Held::start(command).context("cannot start a process")?;
     let watch = W::open(&Target::Exec(held.id()), &how.options())?;
     if !how.quiet {
-        watch.tell_how();
+        watch.describe();
     }
     held.release().context("the command's process ended before it could start")?;
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
@@ -81,7 +81,7 @@ impl Left {
 }
 
 /// Samples a process or the whole machine until it ends, the duration is over, or Ctrl-C.
-pub(super) fn running<W: Told>(
+pub(super) fn running<W: Recorder>(
     target: &Target,
     duration: Option<f64>,
     how: &HowArgs,
@@ -91,7 +91,7 @@ pub(super) fn running<W: Told>(
     let mut watch = W::open(target, &how.options())?;
     watch.enable()?;
     if !how.quiet {
-        watch.tell_how();
+        watch.describe();
     }
     let (mut progress, start) = (Progress::new(how.quiet), Instant::now());
     wait(target, duration, interrupt, || {

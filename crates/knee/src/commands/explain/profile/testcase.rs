@@ -23,7 +23,7 @@ use knee_run::testcase::Need;
 use knee_testcases::CATALOGUE;
 
 use super::args::HowArgs;
-use super::watch::Told;
+use super::watch::Recorder;
 use crate::args::existing;
 use crate::exit::{ExitStatus, failed, usage};
 use crate::present::profile::disturbance;
@@ -77,14 +77,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs `tasks` tasks, and samples them for `seconds` after the warm-up. Returns what the sampler
-    /// recorded, and the signal that interrupted it, if any. With `tells_how`, prints what the sampler
+    /// recorded, and the signal that interrupted it, if any. With `describes`, prints what the sampler
     /// records.
-    pub(super) fn sample<W: Told>(
+    pub(super) fn sample<W: Recorder>(
         &self,
         tasks: u32,
         seconds: f64,
         interrupt: &Interrupt,
-        tells_how: bool,
+        describes: bool,
     ) -> anyhow::Result<(W::Taken, Option<i32>)> {
         let started_at = rfc3339(SystemTime::now());
         let sampler = RefCell::new(None);
@@ -106,8 +106,8 @@ impl<'a> Bench<'a> {
             match sample.phase {
                 Phase::Warmup => {
                     sampler.enable().map_err(io::Error::other)?;
-                    if tells_how {
-                        sampler.tell_how();
+                    if describes {
+                        sampler.describe();
                     }
                     has_begun = true;
                 }

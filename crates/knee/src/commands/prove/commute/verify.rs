@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let mut seen = Seen::default();
     // Outcomes on standard output may share the terminal.
     let mut progress = if args.json { Progress::lines(false) } else { Progress::new(false) };
-    let mut heard = Instant::now();
+    let mut last_line = Instant::now();
     let summary = loop {
         if let Some(signal) = interrupt.take() {
             tell!("knee: interrupted after {}", plural(seen.tests, "test"));
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         }
         let line = match agent.lines.recv_timeout(POLL) {
             Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) if heard.elapsed() < HANGS_AFTER => continue,
+            Err(RecvTimeoutError::Timeout) if last_line.elapsed() < HANGS_AFTER => continue,
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = HANGS_AFTER.as_secs();
                 tell!("knee: the test after {} hung for {seconds} s", seen.last());
@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                 return Ok(ExitStatus::TestcaseDied);
             }
         };
-        heard = Instant::now();
+        last_line = Instant::now();
         let parsed: Line = serde_json::from_str(&line)
             .with_context(|| format!("the agent wrote a line that is not an outcome: {line}"))?;
         if args.json {

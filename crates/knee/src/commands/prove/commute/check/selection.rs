@@ -25,8 +25,8 @@ pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u
     for (nr, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
         // serde_json sees a single line, and calls it line 1.
         let no_test = |error: serde_json::Error| {
-            let said = error.to_string().replace(" at line 1 ", " at ");
-            anyhow!("line {} of the tests is not a test: {said}", nr + 1)
+            let reason = error.to_string().replace(" at line 1 ", " at ");
+            anyhow!("line {} of the tests is not a test: {reason}", nr + 1)
         };
         let Test { id, commute, calls } =
             serde_json::from_slice(line.trim_ascii_end()).map_err(no_test)?;
