@@ -45,12 +45,10 @@ impl ExitStatus {
 
     /// The status for an error that ended a command.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        if error.is::<UsageError>() {
-            Self::Usage
-        } else if error.is::<knee_commute::ModelError>() {
-            Self::TestcaseDied
-        } else {
-            Self::Environment
+        match error.downcast_ref::<Failed>() {
+            Some(failed) => failed.status,
+            None if error.is::<knee_commute::ModelError>() => Self::TestcaseDied,
+            None => Self::Environment,
         }
     }
 }
@@ -69,19 +67,27 @@ impl From<ExitStatus> for ExitCode {
     }
 }
 
-/// A usage error that clap does not detect.
+/// An error that ends a command with a status of its own.
 #[derive(Debug)]
-pub(crate) struct UsageError(pub(crate) String);
+struct Failed {
+    status: ExitStatus,
+    message: String,
+}
 
-impl std::fmt::Display for UsageError {
+impl std::fmt::Display for Failed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for UsageError {}
+impl std::error::Error for Failed {}
 
-/// Returns a usage error with this message.
+/// Returns an error that ends the command with this status and message.
+pub(crate) fn failed(status: ExitStatus, message: impl Into<String>) -> anyhow::Error {
+    Failed { status, message: message.into() }.into()
+}
+
+/// Returns a usage error that clap does not detect.
 pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
-    UsageError(message.into()).into()
+    failed(ExitStatus::Usage, message)
 }

@@ -4,6 +4,7 @@ mod args;
 mod cli;
 mod commands;
 mod exit;
+mod file;
 mod input;
 mod present;
 mod progress;

@@ -16,7 +16,7 @@ fn json(finished: &Finished) -> serde_json::Value {
 }
 
 #[test]
-fn a_counter_that_tells_its_value_does_not_commute() {
+fn a_counter_that_returns_its_value_does_not_commute() {
     let counter = ["conditions", "--interface", "counter"];
     let hidden = commute(&[&counter[..], &["inc", "inc"]].concat());
     hidden.assert_code(0).assert_stdout_has("They always commute.");
@@ -37,7 +37,26 @@ They never commute.
 }
 
 #[test]
-fn two_opens_want_the_same_lowest_descriptor_unless_any_will_do() {
+fn more_operations_than_can_be_called_together_are_refused_in_words() {
+    for command in ["check", "conditions", "tests", "verify"] {
+        let five = commute(&[command, "open", "open", "open", "open", "open"]);
+        five.assert_code(2).assert_stderr_has("5 operations are too many; name at most 4");
+    }
+}
+
+#[test]
+fn the_example_of_a_condition_shows_what_the_condition_adds() {
+    let finished = commute(&["conditions", "rename", "stat", "--json"]);
+    let document = json(&finished);
+    let cases = document["commute_if_any_of"].as_array().unwrap();
+    let about_b =
+        cases.iter().find(|case| case["all_of"].to_string().contains("dir has no b.name"));
+    let arguments = &about_b.unwrap()["example"]["calls"][0]["arguments"];
+    assert_ne!(arguments["old"], arguments["new"], "that would commute for another reason");
+}
+
+#[test]
+fn two_opens_commute_if_any_descriptor_is_allowed() {
     let document = json(&commute(&["conditions", "open", "open", "--json"]));
     let told = |list: &str| document[list].to_string();
     assert!(told("commute_if_any_of").contains("a.anyfd"), "{document:#}");
@@ -46,7 +65,7 @@ fn two_opens_want_the_same_lowest_descriptor_unless_any_will_do() {
 }
 
 #[test]
-fn the_matrix_has_every_pair_with_its_conditions_and_so_has_its_page() {
+fn the_matrix_and_its_page_contain_every_pair_with_its_conditions() {
     const MOST_BYTES: usize = 1_500_000;
     let scratch = Scratch::new();
     let document = finish(&mut scratch.knee(&["commute", "matrix", "--json"]));
@@ -72,7 +91,7 @@ fn the_matrix_has_every_pair_with_its_conditions_and_so_has_its_page() {
 }
 
 #[test]
-fn the_matrix_has_the_conditions_that_are_printed_of_two_operations() {
+fn the_matrix_has_the_conditions_that_knee_prints_for_a_pair() {
     let matrix = json(&commute(&["matrix", "--interface", "map", "--json"]));
     for pair in matrix["pairs"].as_array().unwrap() {
         let [a, b] = [0, 1].map(|nr| pair["operations"][nr].as_str().unwrap());
@@ -94,7 +113,7 @@ fn the_matrix_has_the_conditions_that_are_printed_of_two_operations() {
 }
 
 #[test]
-fn a_matrix_and_its_page_are_the_same_each_time_and_whichever_way_they_are_made() {
+fn a_matrix_and_its_page_are_reproducible() {
     let scratch = Scratch::new();
     let run = |args: &[&str]| finish(&mut scratch.knee(args)).assert_code(0).stdout.clone();
     let json = run(&["commute", "matrix", "--interface", "map", "--json"]);
@@ -110,7 +129,7 @@ fn a_matrix_and_its_page_are_the_same_each_time_and_whichever_way_they_are_made(
 }
 
 #[test]
-fn three_at_once_commute_less_than_two() {
+fn three_operations_commute_less_often_than_two() {
     let three =
         json(&commute(&["conditions", "--interface", "map", "put", "get", "remove", "--json"]));
     assert_eq!(three["operations"].as_array().unwrap().len(), 3);
@@ -125,7 +144,7 @@ fn similar_names_are_suggested() {
 }
 
 #[test]
-fn a_limit_that_was_hit_is_reported() {
+fn reaching_the_limit_is_reported() {
     let cut = commute(&["conditions", "open", "open", "--limit", "10"]);
     cut.assert_code(0).assert_stderr_has("only 10 situations were explored");
     let page = commute(&["matrix", "--interface", "map", "--limit", "1", "-o", "-"]);

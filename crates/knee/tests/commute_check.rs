@@ -1,5 +1,5 @@
-//! `knee commute check`: a kernel of Debian in a guest. Skipped, with a reason, where there is no
-//! QEMU or no such kernel.
+//! `knee commute check` on a Debian kernel in a guest. Tests are skipped, with a reason, if QEMU or the
+//! kernel is missing.
 
 mod support;
 
@@ -20,7 +20,7 @@ const RELEASE: &str = "bookworm";
 /// Operations with a few dozen tests.
 const PAIR: [&str; 2] = ["stat", "rename"];
 
-/// Somewhere to check the kernel in; none, with a printed reason, where that cannot be done.
+/// A directory for a check; `None`, with a printed reason, if guests cannot run here.
 fn guests() -> Option<Scratch> {
     has_guests(RELEASE).then(Scratch::new)
 }
@@ -37,7 +37,7 @@ fn checking(scratch: &Scratch, args: &[&str]) -> Command {
 }
 
 #[test]
-fn calls_that_look_up_what_is_not_there_share_nothing_and_renames_share_the_directory() {
+fn failed_lookups_share_nothing_and_renames_share_the_directory() {
     let Some(stats) = check(&["stat", "stat", "--json"]) else { return };
     let stats = stats.json_lines();
     assert_eq!(stats.len(), 7);
@@ -47,7 +47,7 @@ fn calls_that_look_up_what_is_not_there_share_nothing_and_renames_share_the_dire
     }
     let free = stats.iter().filter(|test| test["verdict"] == "conflict-free").count();
     assert!(free > 0, "{stats:?}");
-    // Linux locks the directory for each, whatever is renamed in it.
+    // Linux locks the directory for every rename in it.
     let Some(renames) = check(&["rename", "rename"]) else { return };
     renames
         .assert_code(0)
@@ -70,8 +70,8 @@ fn is_complete(scratch: &Scratch, dir: &str) -> bool {
     check["complete"].as_bool().unwrap()
 }
 
-/// That two records have the same tests, and that these went the same way but for a few: what a call
-/// finds in caches and whose neighbour an object is depends on what ran before.
+/// Asserts that two records have the same tests, and the same verdicts except for a few. The contents of
+/// caches and the neighbours of an object depend on earlier tests.
 #[track_caller]
 fn assert_same(scratch: &Scratch, one: &str, other: &str) {
     let diff = finish(&mut scratch.knee(&["commute", "diff", "--json", one, other]));
@@ -83,7 +83,7 @@ fn assert_same(scratch: &Scratch, one: &str, other: &str) {
 }
 
 #[test]
-fn a_record_that_was_killed_is_resumed_and_shards_are_the_whole() {
+fn a_killed_check_is_resumed_and_shards_add_up_to_the_whole() {
     let Some(scratch) = guests() else { return };
     let with = |args: &[&str]| checking(&scratch, &[PAIR.as_slice(), args].concat());
     let run = |args: &[&str]| finish(&mut with(args));
@@ -92,11 +92,11 @@ fn a_record_that_was_killed_is_resumed_and_shards_are_the_whole() {
     let tests = verdicts(&scratch, "whole");
     assert!(tests.len() > 10 && is_complete(&scratch, "whole"), "{tests:?}");
 
-    // Killed as soon as there is a test, and torn in a line as by a crash of the machine.
+    // Killed after the first test, with a torn line, as after a crash of the machine.
     let one = ["-o", "one", "--shard", "1/2"];
     let mut killed = start(&mut with(&one));
     let lines = scratch.path().join("one/tests.jsonl");
-    // However long the guest takes to boot: it is given up if it says nothing, and then knee ends.
+    // There is no time limit here: knee gives up on a guest that stays silent, and exits.
     let has_test = || fs::read_to_string(&lines).is_ok_and(|text| text.contains('\n'));
     while !has_test() && killed.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(10));
@@ -114,7 +114,7 @@ fn a_record_that_was_killed_is_resumed_and_shards_are_the_whole() {
     let resumed = run(&resume);
     resumed.assert_code(0).assert_stderr_has("knee: one has ");
     assert!(is_complete(&scratch, "one"));
-    // Nothing is left to do, and what is told is all.
+    // No test remains, and knee prints the results of all.
     let again = run(&resume);
     assert_eq!(again.assert_code(0).stdout, resumed.stdout);
 
@@ -144,7 +144,7 @@ fn an_invalid_shard_or_test_is_reported() {
     fs::write(scratch.path().join("tests"), alone_and_not_commuting).unwrap();
     told(&["--tests", "tests"])
         .assert_code(2)
-        .assert_stderr_has("2 tests left out, because they have a single call")
+        .assert_stderr_has("left out 2 tests with a single call")
         .assert_stderr_has("there are no tests to run");
 }
 
@@ -164,7 +164,7 @@ fn a_test_that_cannot_run_and_an_empty_shard_are_reported() {
 }
 
 #[test]
-fn a_reader_that_leaves_has_what_it_wanted() {
+fn a_reader_that_exits_early_is_not_an_error() {
     let Some(scratch) = guests() else { return };
     let run = |args: &[&str]| {
         let mut command = checking(&scratch, &["stat", "stat", "--json"]);
@@ -181,9 +181,9 @@ fn a_reader_that_leaves_has_what_it_wanted() {
     assert!(is_complete(&scratch, "record"));
 }
 
-/// A module need not be at the same address in two guests that run at once.
+/// A module may be at different addresses in two guests that run at the same time.
 #[test]
-fn functions_of_a_module_are_those_of_the_guest_that_a_test_ran_in() {
+fn module_functions_have_the_addresses_of_the_guest_that_ran_the_test() {
     let mkfs = "/usr/sbin/mkfs.ext4";
     if !Path::new(mkfs).exists() {
         return skip("mkfs", format_args!("{mkfs} is not installed"));
@@ -210,7 +210,7 @@ fn functions_of_a_module_are_those_of_the_guest_that_a_test_ran_in() {
             }
         }
     }
-    // What the kernel's image calls of ext4 there is one function, which ends in a jump to another.
+    // There, the kernel image calls one function of ext4, which ends in a jump to another.
     assert!(dirtied.contains("ext4_dirty_inode"), "{dirtied:?}");
     let of_ext4 = dirtied.iter().filter(|name| name.contains("ext4") || name.contains("jbd2"));
     let odd = of_ext4
@@ -219,7 +219,7 @@ fn functions_of_a_module_are_those_of_the_guest_that_a_test_ran_in() {
 }
 
 #[test]
-fn on_a_disk_calls_return_the_same_and_the_file_system_is_seen() {
+fn calls_on_a_disk_return_the_same_and_show_the_file_system() {
     let mkfs = "/usr/sbin/mkfs.ext4";
     if !Path::new(mkfs).exists() {
         return skip("mkfs", format_args!("{mkfs} is not installed"));
@@ -243,7 +243,7 @@ fn on_a_disk_calls_return_the_same_and_the_file_system_is_seen() {
 fn a_kernel_without_disk_modules_reports_where_they_should_be() {
     let Some(scratch) = guests() else { return };
     let kernel = Kernel::open(&Archive::of_user().fetch(RELEASE).unwrap()).unwrap();
-    // Of an image alone nobody knows where its modules are, unless it is installed.
+    // The modules of an image are unknown unless the kernel is installed.
     let modules = format!("/lib/modules/{}", kernel.release());
     if Path::new(&modules).exists() {
         eprintln!("skipped: there is {modules}");
@@ -257,7 +257,7 @@ fn a_kernel_without_disk_modules_reports_where_they_should_be() {
 }
 
 #[test]
-fn a_file_system_that_is_not_known_is_answered_with_those_that_are() {
+fn an_unknown_file_system_is_reported_with_the_supported_ones() {
     let scratch = Scratch::new();
     let args = ["commute", "check", "stat", "stat", "--fs", "zfs"];
     finish(&mut scratch.knee(&args))
@@ -293,7 +293,7 @@ fn callers_of_the_sharing_functions_are_printed() {
         let (_, touched) = side;
         let functions = ["writers", "readers"].map(|who| touched[who].as_array().unwrap().clone());
         for function in functions.concat() {
-            // All that is done is done for the call, so each function has been called.
+            // All accesses are part of the call, so every function has a caller.
             let chains = touched["callers"][function.as_str().unwrap()].as_array();
             for chain in chains.unwrap_or_else(|| panic!("{function}: {touched:#}")) {
                 let names = chain.as_array().unwrap().iter().map(|name| name.as_str().unwrap());

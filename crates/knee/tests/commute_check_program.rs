@@ -1,5 +1,5 @@
-//! `knee commute check --program`: libraries under QEMU's user mode and in guests. Skipped, with a
-//! reason, where there is no `qemu-x86_64` with plugins, or no guest.
+//! `knee commute check --program`: libraries under QEMU's user mode and in guests. Tests are skipped,
+//! with a reason, if `qemu-x86_64` with plugins is missing, or guests cannot run.
 
 mod support;
 
@@ -11,16 +11,16 @@ use knee_trace::GuestError;
 use serde_json::Value;
 use support::{Finished, Scratch, assert_schema, example, finish, has_guests, skip};
 
-/// Repetitions of what is always so, under QEMU's user mode and in a guest.
+/// Repetitions of tests with a certain result, under QEMU's user mode and in a guest.
 const ALWAYS: usize = 1000;
 const ALWAYS_IN_GUEST: usize = 100;
-/// The release whose kernel guests have.
+/// The Debian release whose kernel runs in guests.
 const RELEASE: &str = "bookworm";
 
 fn has_user_mode() -> bool {
     match knee_trace::user_mode() {
         Ok(()) => true,
-        // It is installed, as far as it can be required.
+        // QEMU is installed, which is all that a strict test run can require.
         Err(error @ GuestError::NoPlugins(_)) => {
             println!("skipped: {error}");
             false
@@ -46,7 +46,7 @@ fn check_anywhere(scratch: &Scratch, name: &str, args: &[&str]) -> Finished {
     finish(scratch.knee(&["commute", "check", "--program"]).arg(program).args(args))
 }
 
-/// A file with a test of each of these pairs of operations of `planted`, so many times.
+/// Writes a file with `times` tests of each of these pairs of operations of `planted`.
 fn planted_tests(scratch: &Scratch, pairs: &[[&str; 2]], times: usize) -> PathBuf {
     let program = example("knee-bind", "planted");
     let tests = |pair: &[&str; 2]| {
@@ -86,7 +86,7 @@ fn assert_counter(test: &Value) {
     };
     assert_eq!((&test["verdict"], &conflict["same_bytes"]), (&"conflict".into(), &true.into()));
     assert_eq!(conflict["data"], serde_json::json!(["planted::COUNTER"]));
-    // The function that counts, or a primitive with it as its caller; and not who made the call.
+    // The function that counts, or a primitive that it calls, but not the caller of the operation.
     let side = conflict["sides"]["0"].to_string();
     assert!(side.contains("Planted as knee_bind::Binding>::prepare::{{closure}}"), "{side}");
     assert!(!side.contains("\"knee_bind::"), "{side}");
@@ -109,7 +109,7 @@ fn assert_local(test: &Value) {
 }
 
 #[test]
-fn calls_that_do_nothing_and_calls_on_lines_of_their_own_share_nothing() {
+fn empty_calls_and_calls_on_separate_lines_share_nothing() {
     for operation in ["null", "own"] {
         let Some(results) = always(operation) else { return };
         results.iter().for_each(assert_free);
@@ -117,25 +117,25 @@ fn calls_that_do_nothing_and_calls_on_lines_of_their_own_share_nothing() {
 }
 
 #[test]
-fn a_word_that_both_write_is_always_found_and_named() {
+fn a_word_that_both_calls_write_is_always_found_and_named() {
     let Some(results) = always("count") else { return };
     results.iter().for_each(assert_counter);
 }
 
 #[test]
-fn neighbouring_bytes_are_always_found_and_are_false_sharing() {
+fn neighbouring_bytes_are_always_reported_as_false_sharing() {
     let Some(results) = always("neighbour") else { return };
     results.iter().for_each(assert_neighbours);
 }
 
 #[test]
-fn what_is_local_to_a_thread_is_always_named() {
+fn thread_local_data_are_always_named() {
     let Some(results) = always("visit") else { return };
     results.iter().for_each(assert_local);
 }
 
 #[test]
-fn in_a_guest_all_of_this_is_always_so() {
+fn a_guest_always_gives_these_results() {
     let scratch = Scratch::new();
     let operations = ["null", "own", "count", "neighbour", "visit"];
     let file = planted_tests(&scratch, &operations.map(|one| [one; 2]), ALWAYS_IN_GUEST);
@@ -154,9 +154,9 @@ fn in_a_guest_all_of_this_is_always_so() {
     }
 }
 
-/// The other examples have a hash map with a random seed, or take a minute each way.
+/// The other examples use a hash map with a random seed, or take a minute for each run.
 #[test]
-fn a_guest_and_user_mode_give_the_same_answer() {
+fn a_guest_and_user_mode_give_the_same_results() {
     for name in ["dashmap", "crossbeam_queue", "seg_queue", "malloc"] {
         let answer = |checked: Finished| -> Vec<(Value, Value, Vec<Value>)> {
             let results = checked.assert_code(0).json_lines().into_iter();
@@ -174,7 +174,7 @@ fn a_guest_and_user_mode_give_the_same_answer() {
 }
 
 #[test]
-fn in_a_guest_a_call_that_ends_the_program_takes_only_its_own_test_with_it() {
+fn in_a_guest_a_call_that_ends_the_program_loses_only_its_own_test() {
     let scratch = Scratch::new();
     let pairs = [["count", "count"], ["aborts", "null"], ["panics", "null"]];
     let file = planted_tests(&scratch, &pairs, 1);
@@ -187,7 +187,7 @@ fn in_a_guest_a_call_that_ends_the_program_takes_only_its_own_test_with_it() {
         .assert_stdout_has("panicked: as it should");
 }
 
-/// Its user mode is one without plugins, as that of Debian 13.
+/// A user-mode QEMU without plugins, like that of Debian 13.
 #[test]
 fn a_program_runs_in_a_guest_where_user_mode_has_no_plugins() {
     if !has_guests(RELEASE) {
@@ -211,7 +211,7 @@ fn a_program_runs_in_a_guest_where_user_mode_has_no_plugins() {
         );
 }
 
-/// Whichever functions of a type write it, so that `explain` counts it once.
+/// `explain` counts memory once, whichever functions of the type write it.
 #[test]
 fn allocated_memory_is_named_by_the_type_that_writes_it() {
     let scratch = Scratch::new();
@@ -241,7 +241,7 @@ fn lookups_of_different_keys_share_the_word_of_a_rwlock() {
 }
 
 #[test]
-fn lookups_under_a_read_mostly_lock_share_nothing_not_even_of_one_key() {
+fn lookups_under_a_read_mostly_lock_share_nothing_even_for_one_key() {
     let Some(results) = check_all("rm_hashmap", &["get", "get"]) else { return };
     assert!(results.len() > 2, "{results:?}");
     for test in results {
@@ -249,9 +249,10 @@ fn lookups_under_a_read_mostly_lock_share_nothing_not_even_of_one_key() {
     }
 }
 
-/// The promise of knee-vm; and that two who go to one table share its lock, so that this can fail.
+/// knee-vm guarantees this. Two CPUs that use one table share its lock, which shows that the test can
+/// fail.
 #[test]
-fn operations_of_two_cpus_on_pages_of_their_own_share_nothing() {
+fn operations_of_two_cpus_on_separate_pages_share_nothing() {
     let Some(results) = check_all("vm_space", &[]) else { return };
     assert!(results.len() > 70, "{results:?}");
     for test in results {
@@ -279,7 +280,7 @@ fn lookups_in_different_shards_of_a_map_share_nothing() {
 }
 
 #[test]
-fn the_answer_is_the_same_each_time() {
+fn the_results_are_reproducible() {
     let answer = || check(&Scratch::new(), "dashmap", &["--json"]);
     let Some(first) = answer() else { return };
     assert_eq!(first.assert_code(0).stdout, answer().unwrap().stdout);
@@ -301,13 +302,13 @@ fn producers_share_the_end_of_a_queue_unless_it_is_full() {
 }
 
 #[test]
-fn a_consumer_looks_at_the_end_of_a_short_queue_of_segments() {
+fn a_consumer_reads_the_end_of_a_short_queue_of_segments() {
     let Some(results) = check_all("seg_queue", &["push", "pop"]) else { return };
     assert!(results.len() > 1, "{results:?}");
     for test in results {
         let conflicts = test["conflicts"].as_array().unwrap();
         let shared = conflicts.iter().filter(|line| line["same_bytes"] == true);
-        // Neither moves what the other one moves: the consumer only reads.
+        // The producer writes the shared data, and the consumer only reads them.
         let wrote =
             |line: &Value| [0, 1].map(|call| line["sides"][call.to_string()]["wrote"] == true);
         assert_eq!(shared.map(wrote).collect::<Vec<_>>(), [[true, false]], "{test}");
@@ -315,14 +316,14 @@ fn a_consumer_looks_at_the_end_of_a_short_queue_of_segments() {
 }
 
 #[test]
-fn threads_of_the_c_library_allocate_without_each_other() {
+fn threads_of_the_c_library_allocate_independently() {
     let Some(results) = check_all("malloc", &["malloc", "malloc"]) else { return };
     for test in results {
         assert_eq!(test["verdict"], "conflict-free", "{test}");
     }
 }
 
-/// Which test of the record in a directory went how, in the order of the tests' names.
+/// The verdict of each test of the record in a directory, ordered by id.
 fn verdicts(scratch: &Scratch, dirs: &[&str]) -> Vec<(String, String)> {
     let read =
         |dir: &&str| std::fs::read_to_string(scratch.path().join(dir).join("tests.jsonl")).unwrap();
@@ -336,7 +337,7 @@ fn verdicts(scratch: &Scratch, dirs: &[&str]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_record_goes_on_where_it_was_killed_and_shards_are_the_whole() {
+fn a_killed_check_is_resumed_and_shards_add_up_to_the_whole() {
     let scratch = Scratch::new();
     let run = |args: &[&str]| check(&scratch, "rwlock_hashmap", args);
     let Some(whole) = run(&["-o", "whole"]) else { return };
@@ -344,7 +345,7 @@ fn a_record_goes_on_where_it_was_killed_and_shards_are_the_whole() {
     let all = verdicts(&scratch, &["whole"]);
     assert_eq!(all.len(), 70);
 
-    // As it is when knee is killed while it writes its sixth line.
+    // The state after knee was killed while it wrote the sixth line.
     let one = ["-o", "one", "--shard", "1/2"];
     run(&one).unwrap().assert_code(0);
     let half = verdicts(&scratch, &["one"]);
@@ -369,7 +370,7 @@ fn a_record_goes_on_where_it_was_killed_and_shards_are_the_whole() {
 
     run(&["-o", "two", "--shard", "2/2"]).unwrap().assert_code(0);
     assert_eq!(verdicts(&scratch, &["one", "two"]), all);
-    // Nothing is left to do, and what is told is all.
+    // No test remains, and knee prints the results of all.
     let again = run(&resume).unwrap();
     assert_eq!(again.assert_code(0).stdout, resumed.stdout);
 }
@@ -420,7 +421,7 @@ fn a_record_has_each_test_once() {
 }
 
 #[test]
-fn no_tests_are_no_check_without_conflicts() {
+fn a_check_without_tests_is_an_error() {
     let scratch = Scratch::new();
     let program = example("knee-bind", "planted");
     let mut nothing = scratch.knee(&["commute", "check", "--tests", "/dev/null", "--program"]);
@@ -438,7 +439,7 @@ fn results_that_the_model_does_not_allow_are_reported() {
         .unwrap()
         .assert_code(1)
         .assert_stdout_has("the binding has no operation missing");
-    // It takes only its own test with it.
+    // It loses only its own test.
     let checked = check(&scratch, "planted", &["aborts"]).unwrap();
     checked.assert_code(4).assert_stdout_has("null,aborts/0.0: it was killed by signal 6");
     checked.assert_stdout_has("11 tests did not return what the model allows");

@@ -1,5 +1,5 @@
-//! A sample of all tests of the interface on a kernel of Debian, and what happens when a guest does
-//! not survive one. Skipped, with a reason, where there is no QEMU or no such kernel.
+//! A sample of all tests of the interface on a Debian kernel, and the crash of a guest in a test. Tests
+//! are skipped, with a reason, if QEMU or the kernel is missing.
 
 mod support;
 
@@ -13,10 +13,10 @@ use support::{Scratch, finish, has_guests};
 
 /// The Debian release whose kernel is checked.
 const RELEASE: &str = "bookworm";
-/// Of so many tests one is run: 2,000 of all.
+/// One of this many tests runs: 2,000 in total.
 const ONE_OF: usize = 16;
 
-/// Every so many of the tests of all pairs, in a file of the scratch directory.
+/// Writes every `one_of`-th test of all pairs to a file in the scratch directory.
 fn sample(scratch: &Scratch, one_of: usize) -> (std::path::PathBuf, usize) {
     let all = finish(&mut scratch.knee(&["commute", "tests"]));
     let sample: Vec<&str> = all.assert_code(0).stdout.lines().step_by(one_of).collect();
@@ -26,7 +26,7 @@ fn sample(scratch: &Scratch, one_of: usize) -> (std::path::PathBuf, usize) {
 }
 
 #[test]
-fn of_two_thousand_tests_all_return_what_the_model_says() {
+fn two_thousand_tests_return_what_the_model_allows() {
     if !has_guests(RELEASE) {
         return;
     }
@@ -43,14 +43,14 @@ fn of_two_thousand_tests_all_return_what_the_model_says() {
         *verdicts.entry(test["verdict"].as_str().expect("a verdict")).or_default() += 1;
     }
     let share = |verdict: &str| verdicts.get(verdict).copied().unwrap_or(0) * 100 / count;
-    // Linux 6.1 has 61% of all, as docs/commuting.md shows.
+    // On Linux 6.1, 61% of all tests are conflict-free (docs/commuting.md).
     assert!((50..75).contains(&share("conflict-free")), "{verdicts:?}");
     assert!((20..50).contains(&share("conflict")), "{verdicts:?}");
     assert!(share("sometimes") + share("disturbed") < 5, "{verdicts:?}");
 }
 
 #[test]
-fn a_guest_that_dies_takes_one_test_with_it_and_the_rest_go_on() {
+fn a_guest_crash_loses_one_test_and_the_others_continue() {
     if !has_guests(RELEASE) {
         return;
     }
@@ -63,7 +63,7 @@ fn a_guest_that_dies_takes_one_test_with_it_and_the_rest_go_on() {
     let mut reader = BufReader::new(stdout);
     let mut first = String::new();
     reader.read_line(&mut first).expect("the first test");
-    // The guest is in the middle of its tests.
+    // The guest is running its tests.
     let guest = qemu_of(knee.id()).expect("knee has a guest");
     kill_process(guest, Signal::KILL).expect("kill it");
     let mut rest = String::new();
@@ -77,7 +77,7 @@ fn a_guest_that_dies_takes_one_test_with_it_and_the_rest_go_on() {
     assert_ne!(tests.last().expect("a test")["verdict"], "died");
 }
 
-/// The first QEMU that is a child of a process.
+/// The first QEMU among the children of a process.
 fn qemu_of(parent: u32) -> Option<Pid> {
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
         let pid: Option<i32> = entry.file_name().to_str().and_then(|name| name.parse().ok());
@@ -85,7 +85,7 @@ fn qemu_of(parent: u32) -> Option<Pid> {
         let Ok(status) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
         let Some((_, rest)) = status.rsplit_once(')') else { continue };
         let parent_of = rest.split_ascii_whitespace().nth(1)?;
-        // The name of the process is that of the linker if QEMU is one of `knee qemu`.
+        // A QEMU of `knee qemu` runs as a process with the name of the dynamic linker.
         let Ok(command) = std::fs::read(entry.path().join("cmdline")) else { continue };
         let is_qemu = String::from_utf8_lossy(&command).contains("qemu-system");
         if is_qemu && parent_of == parent.to_string() {

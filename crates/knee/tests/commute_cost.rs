@@ -1,5 +1,5 @@
-//! `knee commute cost`: operations in a guest. Skipped, with a reason, where there is no QEMU or no
-//! kernel.
+//! `knee commute cost`: operations in a guest. Tests are skipped, with a reason, if QEMU or the kernel is
+//! missing.
 
 mod support;
 
@@ -8,8 +8,8 @@ use support::{Finished, Scratch, finish, has_guests};
 
 /// The Debian release whose kernel runs.
 const RELEASE: &str = "bookworm";
-/// Operations, and how far the fewest instructions of a round in two guests may be from each other: what is in which slab
-/// and tree depends on what the kernel did as it booted, and a churn allocates and frees most.
+/// Operations, and the tolerated difference between two guests in the fewest instructions of a round. The
+/// contents of slabs and trees depend on the boot, and a churn allocates and frees most.
 const TOLERANCES: [(&str, f64); 4] =
     [("open", 0.02), ("munmap", 0.05), ("page_fault1", 0.05), ("mmap_churn1", 0.2)];
 
@@ -35,7 +35,7 @@ fn without_qemu_no_message_claims_that_a_guest_boots() {
     assert!(!finished.stderr.contains("boot"), "{finished:#?}");
 }
 
-/// What was measured of an operation on so many CPUs.
+/// The figures of an operation at a CPU count.
 fn measured<'a>(document: &'a Value, operation: &str, cpus: u32) -> &'a Value {
     let costs = document["kernels"][0]["costs"].as_array().unwrap();
     let is = |cost: &&Value| cost["operation"] == operation && cost["cpus"] == cpus;
@@ -46,12 +46,12 @@ fn median(cost: &Value, figure: &str) -> u64 {
     cost["figures"][figure]["median"].as_u64().unwrap()
 }
 
-/// The instructions of the round that took fewest: the others filled a slab or split a tree's node.
+/// The fewest instructions of any round; the other rounds also filled a slab or split a tree node.
 fn least(cost: &Value) -> u64 {
     cost["figures"]["instructions"]["min"].as_u64().unwrap()
 }
 
-/// Functions that touch the lines that move in every operation.
+/// Functions that access the lines that move in every operation.
 fn functions(cost: &Value) -> Vec<&str> {
     let hot = |line: &&Value| line["taken"].as_f64().unwrap() > 0.9;
     let lines = cost["lines"].as_array().unwrap().iter().filter(hot);
@@ -59,7 +59,7 @@ fn functions(cost: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_shared_offset_goes_from_cpu_to_cpu_and_what_is_shared_by_nobody_stays() {
+fn a_shared_offset_moves_between_cpus_and_unshared_data_stay() {
     for mode in ["threads", "processes"] {
         let operations = ["lseek_shared", "lseek", "getppid1", "--json", "--cpus", "2,5"];
         let Some(run) = cost(&[&operations[..], &["--mode", mode]].concat()) else { return };
@@ -81,7 +81,7 @@ fn a_shared_offset_goes_from_cpu_to_cpu_and_what_is_shared_by_nobody_stays() {
     }
 }
 
-/// What the kernel has in the lines that move in every operation.
+/// The kernel's data in the lines that move in every operation.
 fn data(cost: &Value) -> Vec<&str> {
     let hot = |line: &&Value| line["taken"].as_f64().unwrap() > 0.9;
     let lines = cost["lines"].as_array().unwrap().iter().filter(hot);
@@ -89,7 +89,7 @@ fn data(cost: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn lines_are_called_by_what_tasks_share_in_an_address_space_and_outside_of_it() {
+fn shared_lines_are_named_inside_and_outside_an_address_space() {
     let of = |mode| {
         let run = cost(&["munmap", "open", "--json", "--cpus", "3", "--mode", mode])?;
         let document = document(&run);
@@ -108,7 +108,7 @@ fn lines_are_called_by_what_tasks_share_in_an_address_space_and_outside_of_it() 
 }
 
 #[test]
-fn two_guests_find_the_same() {
+fn two_guests_give_the_same_results() {
     let names = TOLERANCES.map(|(operation, _)| operation);
     let operations = [&names[..], &["--json", "--cpus", "4"]].concat();
     let Some(first) = cost(&operations) else { return };

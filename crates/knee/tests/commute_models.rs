@@ -1,4 +1,4 @@
-//! Models in programs of their own, good ones and bad ones.
+//! Models in separate programs, valid and invalid ones.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn commute(program: &std::path::Path, args: &[&str]) -> Finished {
 }
 
 #[test]
-fn a_model_in_a_program_of_its_own_is_as_good_as_one_of_ours() {
+fn a_model_in_a_separate_program_works_like_a_built_in_one() {
     let lamp = example("lamp");
     let matrix = commute(&lamp, &["matrix"]);
     assert_data_eq!(
@@ -52,7 +52,7 @@ fn a_model_that_panics_is_named_with_the_path_that_shows_it() {
 }
 
 #[test]
-fn a_matrix_has_the_pairs_in_which_the_model_does_not_fail() {
+fn a_matrix_omits_the_pairs_for_which_the_model_fails() {
     let scratch = Scratch::new();
     let faulty = scratch.path().join("faulty");
     let script = format!(
@@ -77,13 +77,13 @@ look    50%     0% 100%
 }
 
 #[test]
-fn a_model_that_loops_for_ever_is_named_with_the_path_that_shows_it() {
+fn a_model_that_loops_forever_is_named_with_the_path_that_shows_it() {
     let told = commute(&example("misbehaving"), &["conditions", "fine", "loops"]);
     told.assert_code(4).assert_stderr_has("does not terminate: fine and loops, after: not left");
 }
 
 #[test]
-fn a_model_that_wavers_is_named_with_the_path_that_shows_it() {
+fn a_nondeterministic_model_is_named_with_the_path_that_shows_it() {
     let told = commute(&example("misbehaving"), &["conditions", "fine", "wavers"]);
     told.assert_code(4)
         .assert_stderr_has("fine and wavers: the model is not deterministic: it asked")

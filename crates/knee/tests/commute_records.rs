@@ -1,5 +1,5 @@
-//! What is said of the results of `knee commute check`: records written by hand, so that every word
-//! can be compared. What a kernel really does is in commute_check.rs.
+//! The output for records of `knee commute check`, which are written by hand, so that every word can be
+//! compared. The tests in commute_check.rs run a real kernel.
 
 mod support;
 
@@ -60,7 +60,7 @@ fn line((id, verdict, data): &Test<'_>) -> Value {
         let (writers, readers) = if wrote { (functions, nobody) } else { (nobody, functions) };
         json!({ "bytes": [24, 31], "wrote": wrote, "writers": writers, "readers": readers })
     };
-    // Of `fput` nobody knows who called it, as in records of before that was told.
+    // `fput` has no caller, as in old records, which do not contain callers.
     let mut writer = side(true, &["fget", "fput"]);
     writer["callers"] = json!({ "fget": [["fdget", "ksys_dup"], ["fdget", "ksys_lseek"]] });
     let shared = |datum: &&str| {
@@ -95,7 +95,7 @@ fn json_of(finished: &Finished) -> Value {
 }
 
 #[test]
-fn the_matrix_of_a_record_is_what_check_prints_and_shards_are_one() {
+fn the_matrix_of_a_record_equals_the_output_of_check_and_merges_shards() {
     let scratch = records();
     let whole = commute(&scratch, &["matrix", "before"]);
     assert_data_eq!(
@@ -203,7 +203,7 @@ fn a_report_and_a_directory_of_shards_show_one_check() {
     assert!(page(&["shards", "after"]) == shards);
     let matrix = |dir| commute(&scratch, &["matrix", dir]).assert_code(0).stdout.clone();
     assert_eq!(matrix("shards"), matrix("before"));
-    // Records of one check, each of all tests, are several.
+    // Records of one check that each contain all tests are separate.
     record(&scratch, "again", "6.1.0", &BEFORE, [1, 1]);
     assert!(page(&["before", "again"]).contains("href=\"#shared=2.open.close\""));
 }
@@ -232,10 +232,10 @@ after:  Linux 6.12.0, tmpfs
 Pairs whose number of conflict-free tests changed:
   open close      1 →     1 of 3 tests     +0
 
-What is shared now, and was not before, by the tests that it is in:
+Newly shared data, with the number of tests:
        1  struct cred.usage
 
-What is not shared any more, by the tests that it is in:
+No longer shared data, with the number of tests:
        2  struct file.f_count
 
 "#]]
@@ -250,14 +250,14 @@ What is not shared any more, by the tests that it is in:
     commute(&scratch, &["diff", "before", "one,two"])
         .assert_code(0)
         .assert_stdout_has("3 of 6 tests were conflict-free (50.0%), 3 are now");
-    // A shard alone says nothing of the other.
+    // One shard contains no results of the other.
     commute(&scratch, &["diff", "before", "one"])
         .assert_code(3)
         .assert_stderr_has("have no result: shard 2/2 is missing");
 }
 
 #[test]
-fn another_qemu_or_plugin_is_noted_where_two_records_are_compared() {
+fn comparing_records_of_different_qemus_or_plugins_prints_a_note() {
     let scratch = records();
     let set = |name: &str, member: &str, value: &str| {
         let path = scratch.path().join(name).join("check.json");
@@ -272,7 +272,7 @@ fn another_qemu_or_plugin_is_noted_where_two_records_are_compared() {
     };
     assert_eq!(tools(), json!([]));
     set("before", "plugin", "0123456789abcdef");
-    // The other record does not say which plugin there was.
+    // The other record does not name its plugin.
     assert_eq!(tools(), json!([]));
     set("after", "plugin", "fedcba9876543210");
     set("after", "qemu", "10.0.13");
@@ -289,7 +289,7 @@ fn another_qemu_or_plugin_is_noted_where_two_records_are_compared() {
 }
 
 #[test]
-fn what_a_second_record_does_not_confirm_is_not_worse() {
+fn an_unconfirmed_conflict_is_not_worse() {
     let scratch = records();
     let mut again = AFTER;
     again[2] = BEFORE[2];
@@ -304,7 +304,7 @@ fn what_a_second_record_does_not_confirm_is_not_worse() {
 }
 
 #[test]
-fn data_are_ranked_by_what_fixing_them_frees() {
+fn data_are_ranked_by_the_tests_that_fixing_them_frees() {
     let scratch = records();
     let explained = commute(&scratch, &["explain", "before"]);
     assert_data_eq!(
@@ -312,7 +312,7 @@ fn data_are_ranked_by_what_fixing_them_frees() {
         str![[r#"
 Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0%).
 
-Data that 2 tests share, ranked by the tests that fixing it alone would free:
+Data that 2 tests share, ranked by the number of tests that fixing each alone would free:
 
   frees   tests
       1       2  struct file.f_count
@@ -345,7 +345,7 @@ Suggested order of fixes:
 }
 
 #[test]
-fn one_test_is_shown_with_what_each_call_does() {
+fn explaining_a_test_shows_what_each_call_does() {
     let scratch = records();
     let shown = commute(&scratch, &["explain", "before", "--test", "open,close/0.0"]);
     assert_data_eq!(
@@ -373,7 +373,7 @@ struct file.f_count
 }
 
 #[test]
-fn what_is_printed_as_json_is_as_the_schemas_say() {
+fn json_output_conforms_to_the_schemas() {
     let scratch = records();
     let printed = |args: &[&str]| json_of(&commute(&scratch, &[args, &["--json"]].concat()));
     assert_schema("check-matrix", &printed(&["matrix", "before"]));
@@ -385,7 +385,7 @@ fn what_is_printed_as_json_is_as_the_schemas_say() {
 
 #[test]
 #[should_panic(expected = "/sets/0/free: is missing")]
-fn a_document_without_a_member_is_not_as_the_schema_says() {
+fn a_document_without_a_member_violates_the_schema() {
     let scratch = records();
     let mut document = json_of(&commute(&scratch, &["matrix", "before", "--json"]));
     document["sets"][0].as_object_mut().unwrap().remove("free");
@@ -403,7 +403,7 @@ fn a_document_with_an_unknown_member_violates_the_schema() {
 
 #[test]
 #[should_panic(expected = "/fixes/0/frees: \"one\" is not of type")]
-fn a_document_with_a_member_of_another_type_is_not_as_the_schema_says() {
+fn a_document_with_a_member_of_another_type_violates_the_schema() {
     let scratch = records();
     let mut document = json_of(&commute(&scratch, &["explain", "before", "--json"]));
     document["fixes"][0]["frees"] = json!("one");

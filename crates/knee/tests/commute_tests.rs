@@ -1,4 +1,4 @@
-//! `knee commute tests`: what is in them, and whether all that should be there is.
+//! `knee commute tests`: the contents of the tests, and their completeness.
 
 mod support;
 
@@ -86,8 +86,8 @@ fn a_test_is_a_line_with_set_up_calls_and_results() {
 }
 
 #[test]
-fn every_pattern_of_equal_values_is_there_once() {
-    // One key and one value each, of different keys: the values are equal or not.
+fn every_pattern_of_equal_values_occurs_once() {
+    // Each call has one key and one value. The keys differ, and the values are equal or not.
     let all = of_map(&["put", "put"]);
     let patterns: Vec<String> =
         all.iter().map(|test| format!("{} {}", test["condition"], test["pattern"])).collect();
@@ -105,7 +105,7 @@ fn every_pattern_of_equal_values_is_there_once() {
 }
 
 #[test]
-fn in_sequence_there_is_each_operation_alone_and_what_does_not_commute_in_both_orders() {
+fn sequential_tests_include_single_operations_and_both_orders_of_pairs_that_do_not_commute() {
     let all = of_map(&["--sequential"]);
     let alone: BTreeSet<&str> = all
         .iter()
@@ -147,8 +147,8 @@ fn all_pairs_of_posix_have_tests_and_the_file_is_the_same_each_time() {
     assert_eq!(of_pair.len(), 171);
 }
 
-/// That whoever runs the test can: every name is of something that the set-up made, no descriptor
-/// is opened twice, and what each process has is enough for the links and ends that are claimed.
+/// Asserts that the test can run: the set-up creates everything that the test names, opens no descriptor
+/// twice, and gives each process the links and pipe ends that the test claims.
 fn check_posix(test: &Value) {
     let steps: Vec<&Value> = test["setup"].as_array().unwrap().iter().collect();
     let done = |what: &str| steps.iter().filter(|step| step["do"] == what).collect::<Vec<_>>();
@@ -205,9 +205,9 @@ fn an_unwritable_file_is_reported_and_names_are_corrected() {
 }
 
 #[test]
-fn an_interrupt_leaves_no_file_and_neither_does_a_reader_that_leaves() {
+fn an_interrupt_or_an_early_exit_of_the_reader_leaves_no_file() {
     let scratch = Scratch::new();
-    // Half a million tests: it is under way for long enough.
+    // Half a million tests take long enough for an interrupt.
     let mut knee = scratch.knee(&["commute", "tests", "lseek", "lseek", "lseek", "-o", "x.jsonl"]);
     let mut knee = start(&mut knee);
     let files = || {

@@ -15,7 +15,7 @@ fn verify(scratch: &Scratch, args: &[&str]) -> Finished {
 }
 
 #[test]
-fn this_kernel_does_what_the_model_says_in_every_order() {
+fn this_kernel_matches_the_model_in_every_order() {
     let scratch = Scratch::new();
     for pair in [
         ["rename", "link"],
@@ -36,7 +36,7 @@ fn this_kernel_does_what_the_model_says_in_every_order() {
 fn a_kernel_result_that_differs_is_reported() {
     let scratch = Scratch::new();
     let tests = finish(&mut scratch.knee(&["commute", "tests", "unlink", "unlink"]));
-    // Where there is no such file, a model that has not heard of it.
+    // A model that expects another error if the file does not exist.
     let wrong = tests.assert_code(0).stdout.replace("ENOENT", "EISDIR");
     fs::write(scratch.path().join("wrong.jsonl"), wrong).unwrap();
     verify(&scratch, &["--tests", "wrong.jsonl"])
@@ -62,7 +62,7 @@ fn a_test_that_cannot_run_is_reported_and_fails() {
 }
 
 #[test]
-fn programs_read_a_line_for_each_test() {
+fn json_has_one_line_for_each_test() {
     let scratch = Scratch::new();
     let told = verify(&scratch, &["stat", "stat", "--json"]);
     let lines: Vec<serde_json::Value> = told

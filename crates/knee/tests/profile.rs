@@ -1,4 +1,4 @@
-//! `knee profile`: the real binary samples what runs on this machine.
+//! `knee profile`: the real binary samples this machine.
 
 mod support;
 
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use support::{Finished, Scratch, assert_schema, finish, signal, skip, start_telling, wait_until};
 
-/// Runs knee, unless the kernel lets us sample nothing here.
+/// Runs knee; `None` if the kernel does not permit sampling.
 fn profile(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
     let finished = finish(scratch.knee(&["profile"]).args(args));
     if finished.stderr.contains("not permitted") {
@@ -41,13 +41,13 @@ fn a_testcase_is_sampled_down_to_the_leaves_of_the_kernel() {
     let Some(sampled) = profile(&scratch, &args) else { return };
     sampled.assert_code(0).assert_stderr_has("knee profile show churn.json");
     let sees_kernel = !sampled.stderr.contains("user code only");
-    // What an iteration costs is not known without what the kernel does for it.
+    // Without kernel samples, the cost of an iteration is unknown.
     assert_eq!(sampled.stdout.contains("per iteration"), sees_kernel, "{sampled:#?}");
     let capture = capture(&scratch, "churn.json");
     assert_schema("capture", &capture);
     assert_eq!(capture["work"]["tasks"], 2);
     assert!(capture["work"]["iterations"].as_u64().unwrap() > 0);
-    // Buffers have room for a second in which knee gets no CPU; what is lost in more is told.
+    // Buffers hold the samples of a second without a CPU for knee. Losses after that are reported.
     let has_lost = capture["losses"]["lost"].as_u64().unwrap() > 0;
     assert_eq!(sampled.stderr.contains("samples were lost"), has_lost, "{sampled:#?}");
     assert!(scratch.leftovers().is_empty());
@@ -55,16 +55,16 @@ fn a_testcase_is_sampled_down_to_the_leaves_of_the_kernel() {
         let tree =
             profile(&scratch, &["show", "churn.json", "--root", "__x64_sys_munmap"]).unwrap();
         tree.assert_code(0).assert_stdout_has("__x64_sys_munmap(100.000% ");
-        // Whatever the kernel calls them: several levels further down.
+        // Their names depend on the kernel, but they are several levels further down.
         let deepest = tree.stdout.lines().map(|line| line.len() - line.trim_start().len()).max();
         assert!(deepest >= Some(10), "{}", tree.stdout);
     }
 }
 
 #[test]
-fn every_form_shows_the_same_samples() {
+fn every_format_shows_the_same_samples() {
     let scratch = Scratch::new();
-    // So many rounds take some tenths of a second of CPU time, whoever else wants some.
+    // These rounds take some tenths of a second of CPU time, whatever the load.
     let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     let Some(sampled) = profile(&scratch, &["-o", "c.json", "--", "sh", "-c", script]) else {
         return;
@@ -101,7 +101,7 @@ fn every_form_shows_the_same_samples() {
 }
 
 #[test]
-fn growth_names_what_each_iteration_takes_more_of() {
+fn growth_names_the_functions_whose_cost_grows() {
     let scratch = Scratch::new();
     // Each iteration of a task takes and releases a lock that all tasks share.
     let args = ["growth", "pthread_mutex1", "-t", "1,2", "-d", "1", "-o", "kept"];
@@ -118,6 +118,7 @@ fn growth_names_what_each_iteration_takes_more_of() {
     same.assert_code(2).assert_stderr_has("the same task count, 1");
     finish(&mut scratch.run(&["pthread_mutex1", "-t", "1,2", "-m", "processes"])).assert_code(0);
     let mode = capture(&scratch, "kept/1.json")["work"]["mode"].as_str().unwrap().to_owned();
+    grown.assert_stdout_has(&format!("pthread_mutex1 {mode} "));
     let report = ["report", "record", "kept/1.json", "kept/2.json", "-o", "report.html"];
     finish(&mut scratch.knee(&report)).assert_code(0);
     let page = fs::read_to_string(scratch.path().join("report.html")).unwrap();
@@ -133,7 +134,7 @@ fn growth_names_what_each_iteration_takes_more_of() {
 }
 
 #[test]
-fn a_command_that_sleeps_is_seen_without_a_cpu() {
+fn off_cpu_sampling_shows_a_sleeping_command() {
     let scratch = Scratch::new();
     let args = ["--event", "off-cpu", "-o", "c.json", "--", "sh", "-c", "sleep 0.5; :"];
     let Some(sampled) = profile(&scratch, &args) else { return };
@@ -148,7 +149,7 @@ fn a_command_that_sleeps_is_seen_without_a_cpu() {
         .iter()
         .filter(|count| programs[count["program"].as_u64().unwrap() as usize] == "sleep");
     let nanoseconds: u64 = of_sleep.map(|count| count["weight"].as_u64().unwrap()).sum();
-    // It cannot have slept for less, but for the sample that was due before it was over.
+    // It sleeps for at least this time, except for the last sampling period.
     assert!(nanoseconds >= 498_000_000, "{nanoseconds} ns");
     if !sampled.stderr.contains("no names") {
         let folded = profile(&scratch, &["show", "c.json", "--format", "folded"]).unwrap();
@@ -156,7 +157,7 @@ fn a_command_that_sleeps_is_seen_without_a_cpu() {
     }
 }
 
-/// Runs `knee profile --locks`, unless the kernel does not say here who waits.
+/// Runs `knee profile --locks`; `None` if the kernel does not report lock waits here.
 fn locks(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
     let finished = profile(scratch, &[&["--locks"], args].concat())?;
     if finished.stderr.contains("this kernel has no") {
@@ -186,7 +187,7 @@ fn the_functions_that_wait_for_an_address_space_lock_are_listed() {
     let number = |key: &str| site[key].as_u64().unwrap();
     assert!(number("acquisitions") > 0, "{site}");
     assert!(number("longest_ns") <= number("total_ns"), "{site}");
-    // Four threads in a second, and what it takes to begin and to end.
+    // At most, all four threads wait for the whole recording.
     assert!(number("total_ns") as f64 <= 4e9 * waits["seconds"].as_f64().unwrap(), "{site}");
     assert!(scratch.leftovers().is_empty());
 
@@ -208,7 +209,7 @@ fn the_functions_that_wait_for_an_address_space_lock_are_listed() {
 }
 
 #[test]
-fn a_commands_lock_waits_are_json_as_well() {
+fn lock_waits_of_a_command_print_as_json() {
     let scratch = Scratch::new();
     let Some(watched) = locks(&scratch, &["--json", "-q", "--", "sh", "-c", "exit 7"]) else {
         return;
@@ -236,14 +237,14 @@ fn a_command_keeps_its_output_and_its_status() {
 }
 
 #[test]
-fn without_root_a_command_is_sampled_with_all_that_it_starts() {
-    /// Nobody, of whom no file is.
+fn without_root_a_command_is_sampled_with_all_processes_it_starts() {
+    /// The user `nobody`, who owns no file.
     const NOBODY: u32 = 65534;
     if !rustix::process::geteuid().is_root() {
         return println!("skipped: all other tests are without root here");
     }
     let scratch = Scratch::new();
-    // Where nobody may read and write.
+    // A directory in which `nobody` may read and write.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let knee = scratch.path().join("knee");
     fs::copy(env!("CARGO_BIN_EXE_knee"), &knee).unwrap();
@@ -272,17 +273,17 @@ fn without_root_a_command_is_sampled_with_all_that_it_starts() {
 }
 
 #[test]
-fn ctrl_c_keeps_what_was_sampled() {
+fn ctrl_c_keeps_the_samples() {
     let scratch = Scratch::new();
     let Some(_) = profile(&scratch, &["-d", "0.1", "-o", "all.json", "--", "true"]) else { return };
     let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let pid = busy.id().to_string();
     let args = ["profile", "-o", "p.json", "-p", &pid];
     let mut knee = start_telling(&mut scratch.knee(&args), Stdio::piped());
-    // It says so when it has begun.
+    // knee prints a message when sampling begins.
     let mut said = BufReader::new(knee.stderr.take().unwrap()).lines();
     assert!(said.any(|line| line.unwrap().contains("sampling")));
-    // In ticks of a hundredth of a second; a sample is due every thousandth.
+    // Ticks are hundredths of a second; a sample is due every millisecond.
     let used = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let after_name = stat.rsplit_once(')').unwrap().1;
@@ -297,13 +298,13 @@ fn ctrl_c_keeps_what_was_sampled() {
 }
 
 #[test]
-fn ctrl_c_keeps_what_was_sampled_of_a_testcase() {
+fn ctrl_c_keeps_the_samples_of_a_testcase() {
     let scratch = Scratch::new();
     let Some(_) = profile(&scratch, &["-d", "0.1", "-o", "all.json", "--", "true"]) else { return };
     let args = ["profile", "getppid1", "-t", "1", "-d", "600", "-o", "part.json"];
     let mut knee = start_telling(&mut scratch.knee(&args), Stdio::piped());
     let mut said = BufReader::new(knee.stderr.take().unwrap()).lines();
-    // It says so when it has begun, and how far it is seconds later.
+    // knee prints a message when sampling begins, and its progress seconds later.
     let mut until = |words: &str| {
         let has_words = |line: &std::io::Result<String>| line.as_ref().unwrap().contains(words);
         assert!(said.any(|line| has_words(&line)), "{words}");
@@ -321,7 +322,27 @@ fn ctrl_c_keeps_what_was_sampled_of_a_testcase() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_in_words() {
+fn a_testcase_on_a_terminal_is_sampled_with_a_progress_bar() {
+    let scratch = Scratch::new();
+    // `script` provides the terminal.
+    let mut script = Command::new("script");
+    let command = format!("{} profile getppid1 -t 1 -d 2", env!("CARGO_BIN_EXE_knee"));
+    script.args(["-qec", &command, "/dev/null"]).current_dir(scratch.path());
+    script.env("TERM", "xterm").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    match script.output() {
+        Err(error) => skip("script", error),
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            match text.contains("not permitted") {
+                true => skip("sampling", text),
+                false => assert!(text.contains("·"), "{text}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn invalid_arguments_are_refused_with_a_reason() {
     let scratch = Scratch::new();
     let refused = |args: &[&str], code: i32, words: &str| {
         finish(scratch.knee(&["profile"]).args(args)).assert_code(code).assert_stderr_has(words);
@@ -329,6 +350,16 @@ fn what_cannot_be_meant_is_refused_in_words() {
     refused(&[], 2, "no target to sample");
     refused(&["getpid1"], 2, "did you mean getppid1");
     refused(&["ls"], 2, "knee profile -- ls");
+    refused(&["growht"], 2, "no command growht: did you mean growth?");
+    refused(&["growht", "mmap1"], 2, "no command growht: did you mean growth?");
+    refused(&["mmap1", "mmap2"], 2, "unexpected argument mmap2: name one testcase");
+    refused(
+        &["mmap1", "-t", "2-4"],
+        2,
+        "one task count; for several, use knee profile growth -t 2-4",
+    );
+    refused(&["mmap1", "-t", "two"], 2, "must be a task count from 1 to");
+    refused(&["mmap1", "-t", "0"], 2, "must be a task count from 1 to");
     refused(&["getppid1", "-p", "1"], 2, "cannot be used with");
     refused(&["growth", "getppid1", "-t", "2"], 2, "-t 1,2");
     refused(&["getppid1", "--json"], 2, "--locks");

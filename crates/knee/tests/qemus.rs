@@ -1,5 +1,5 @@
-//! Which QEMU guests run in: `knee qemu`, and `KNEE_QEMU`. What needs the network or QEMU is skipped,
-//! with a reason, where there is none.
+//! The choice of QEMU for guests: `knee qemu` and `KNEE_QEMU`. Tests that require the network or QEMU are
+//! skipped, with a reason, if it is missing.
 
 mod support;
 
@@ -16,7 +16,7 @@ const KERNEL: &str = "bookworm";
 /// The Debian release whose QEMU is fetched.
 const QEMU: &str = "trixie";
 
-/// Whether that QEMU can be fetched; tells why not.
+/// Whether that QEMU can be fetched. Prints the reason if not.
 fn has_network() -> bool {
     if let Err(error) = Emulators::of_user().fetch(QEMU) {
         skip("network", error);
@@ -69,7 +69,7 @@ fn a_record_names_its_qemu_and_plugin_and_resuming_with_others_warns() {
     let version = Emulators::of_user().find(QEMU).unwrap().version().unwrap();
     assert_eq!(record["qemu"], version);
     assert_eq!(record["plugin"].as_str().map(str::len), Some(16), "{record:#}");
-    // As if it had been begun by another QEMU and been killed.
+    // As if another QEMU had started the check, and knee had been killed.
     fs::write(&path, record.to_string().replace(&version, "7.2.0")).unwrap();
     let tests = scratch.path().join("record/tests.jsonl");
     let text = fs::read_to_string(&tests).unwrap();
@@ -119,7 +119,7 @@ fn the_installed_qemu_is_the_default() {
     assert!(named.ends_with(&format!("KNEE_QEMU={}", installed.display())), "{named}");
 }
 
-/// The QEMU of the user in a script that replaces a part of its arguments.
+/// A script that runs the user's QEMU with a part of its arguments replaced.
 fn changed(scratch: &Scratch, from: &str, to: &str) -> PathBuf {
     let emulator = Emulator::of_user().unwrap().command();
     let environment = emulator.get_envs().filter_map(|(name, value)| Some((name, value?)));
@@ -142,7 +142,7 @@ fn a_qemu_that_does_not_show_two_cpus_is_refused_by_check_cost_and_doctor() {
         return;
     }
     let scratch = Scratch::new();
-    // Windows of the sides are open on one CPU then.
+    // Then both sides have their windows open on one CPU.
     let qemu = changed(&scratch, "nokaslr", "nokaslr maxcpus=1");
     let refused = |args: &[&str]| finish(scratch.knee(args).env("KNEE_QEMU", &qemu));
     let check = refused(&["commute", "check", "fstat", "fstat", "--kernel", KERNEL]);
@@ -163,12 +163,12 @@ fn a_qemu_that_confuses_cpus_is_refused() {
         return;
     }
     let version = Emulator::of_user().unwrap().version().unwrap();
-    // Before 10.0 QEMU passed the right number, and what comes behind 11.1 may do so again.
+    // QEMU before 10.0 passed the right number, and versions after 11.1 may do so again.
     if !["10.", "11."].iter().any(|wrong| version.starts_with(wrong)) {
         return skip("qemu-10", format_args!("QEMU {version} passes the right CPU to plugins"));
     }
     let scratch = Scratch::new();
-    // What knee does not rely on: the number of the CPU that QEMU passes.
+    // knee does not rely on the CPU number that QEMU passes.
     let qemu = changed(&scratch, ",user=", ",cpu=number,user=");
     let args = ["commute", "check", "fstat", "fstat", "--kernel", KERNEL];
     let check = finish(scratch.knee(&args).env("KNEE_QEMU", &qemu));

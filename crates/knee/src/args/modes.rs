@@ -1,6 +1,7 @@
 //! The `--mode` option: processes, threads, or both.
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use knee_results::Mode;
 
 /// The modes in which knee measures testcases.
@@ -19,4 +20,12 @@ impl Modes {
             Self::Both => vec![Mode::Processes, Mode::Threads],
         }
     }
+}
+
+/// The parser of a `--mode` option that takes one mode.
+pub(crate) fn one_mode() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(Mode::ALL.map(Mode::as_str)).map(|name| {
+        let mut all = Mode::ALL.into_iter();
+        all.find(|mode| mode.as_str() == name).expect("it is one of these names")
+    })
 }

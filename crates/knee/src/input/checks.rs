@@ -8,9 +8,7 @@ use knee_trace::findings::{Findings, TestLine, is_record};
 use crate::stderr::tell;
 
 /// Reads the shards of one check. A name may be several directories, separated by commas, or a
-/// directory that contains all shards. Prints which shards are missing.
-///
-/// What is missing is told.
+/// directory that contains all shards. Prints which tests and shards are missing.
 pub(crate) fn open(named: &[PathBuf]) -> anyhow::Result<Findings> {
     let dirs: Vec<PathBuf> = named.iter().flat_map(|name| directories(name)).collect();
     let findings = Findings::of_shards(&dirs)?;
@@ -30,8 +28,8 @@ pub(crate) fn open(named: &[PathBuf]) -> anyhow::Result<Findings> {
     Ok(findings)
 }
 
-/// The directories that a name stands for: itself, if it is a record; otherwise the comma-separated
-/// ones, or those inside it.
+/// The directories that a name stands for. A record stands for itself. Any other name is a
+/// comma-separated list of records, or a directory of records.
 pub(crate) fn directories(name: &Path) -> Vec<PathBuf> {
     if is_record(name) {
         return vec![name.to_owned()];

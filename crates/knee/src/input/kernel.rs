@@ -7,11 +7,11 @@ use knee_trace::{Archive, Functions, Kernel};
 
 use crate::stderr::tell;
 
-/// The kernel with this name, or the running one: a file, or a release, which is fetched unless it
-/// has been.
+/// The kernel in the file or of the release with this name; without a name, the running kernel. Fetches
+/// a release if necessary.
 pub(crate) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     let Some(named) = named else { return Ok(Kernel::running()?) };
-    // A record of the kernel's check may well be in a directory of its name.
+    // A directory with the name of a release may be the record of its check.
     if named.exists() && !named.is_dir() {
         return Ok(Kernel::open(named)?);
     }
@@ -30,7 +30,7 @@ pub(crate) fn warn_of_missing(warned: &mut bool, kernel: &Kernel, functions: &Fu
     if !missing.is_empty() && !std::mem::replace(warned, true) {
         let (release, what) = (kernel.release(), missing.join(" and "));
         tell!(
-            "knee: Linux {release} does not provide {what}, so some data are unnamed, or have only vague names"
+            "knee: Linux {release} does not provide {what}, so some data have no names, or imprecise ones"
         );
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Read {
 /// tools.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Read> {
     if Kind::of(path)? == Some(Kind::Record) {
-        // Either the directory or the run.json in it may be named.
+        // The path is that of the directory, or of the run.json in it.
         let dir = match path.parent() {
             _ if path.is_dir() => path,
             Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -2,22 +2,20 @@
 
 use std::path::Path;
 
-use anyhow::Context;
-use knee_host::write_atomically;
 use knee_report::Page;
 
+use crate::file;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Writes a page to `file` and prints its headline. If `file` is `-`, writes the page to standard
+/// Writes a page to `path` and prints its headline. If `path` is `-`, writes the page to standard
 /// output and prints no headline.
-pub(crate) fn write(page: &Page, file: &Path) -> anyhow::Result<()> {
+pub(crate) fn write(page: &Page, path: &Path) -> anyhow::Result<()> {
     let html = knee_report::render(page);
-    if file == Path::new("-") {
+    if path == Path::new("-") {
         return stdout::write_with(|out| Ok(out.write_all(html.as_bytes())?));
     }
-    write_atomically(file, html.as_bytes())
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    tell!("knee: wrote {}: {}", file.display(), knee_report::finding(page));
+    file::write(path, html.as_bytes())?;
+    tell!("knee: wrote {}: {}", path.display(), knee_report::finding(page));
     Ok(())
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow};
 use knee_host::number;
 use knee_profile::Capture;
 use knee_profile::locks::LockWaits;
+use knee_results::PointId;
 
 use crate::stderr::tell;
 
@@ -32,7 +33,7 @@ pub(crate) fn summary(capture: &Capture) -> String {
     line + "\n"
 }
 
-/// The number of samples that a timer should have taken in the measured CPU time.
+/// The sample count that the timer and the measured CPU time lead to.
 fn due(capture: &Capture) -> Option<f64> {
     let is_timer = capture.clock.event == "cpu-clock";
     let frequency = capture.clock.frequency.filter(|_| is_timer)? as f64;
@@ -41,10 +42,21 @@ fn due(capture: &Capture) -> Option<f64> {
 
 /// Whether most of the expected samples are missing.
 fn is_hardly_sampled(capture: &Capture) -> bool {
-    // Of fewer, chance may take half.
+    // If fewer are expected, chance alone may lose half of them.
     const FEW: f64 = 30.0;
     let taken = (capture.samples() + capture.losses.lost) as f64;
     due(capture).is_some_and(|due| due > FEW && taken < due / 2.0)
+}
+
+/// Warns if other work or the hypervisor disturbed a testcase in some of the intervals in which it was
+/// sampled.
+pub(crate) fn disturbance(point: &PointId, disturbed: u64, intervals: u64) {
+    if disturbed > 0 {
+        tell!(
+            "knee: {point}: {disturbed} of {intervals} intervals were disturbed by other work or \
+             steal time, so costs may be too high; reduce other load and sample again"
+        );
+    }
 }
 
 /// Warns about missing samples.
@@ -88,7 +100,7 @@ pub(crate) fn losses(capture: &Capture) {
 
 /// The lock waits in a file, or `None` if it contains something else.
 pub(crate) fn lock_waits(path: &Path) -> anyhow::Result<Option<LockWaits>> {
-    // Standard input was read by who looked for something else.
+    // The caller has already read standard input.
     if path == Path::new("-") {
         return Ok(None);
     }

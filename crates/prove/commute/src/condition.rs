@@ -35,7 +35,7 @@ pub struct Case {
     pub formulas: Vec<String>,
     /// In how many situations they hold.
     pub situations: usize,
-    /// The plainest of these, by number.
+    /// The number of one of these: the plainest of those that the fewest other conditions cover.
     pub example: usize,
 }
 
@@ -267,7 +267,7 @@ fn cover(
         }
     }
     let all = covers.clone();
-    let mut chosen = Vec::new();
+    let mut chosen: Vec<usize> = Vec::new();
     // The first of those that cover most of what is left.
     while let Some((nr, _)) = covers
         .iter()
@@ -280,12 +280,20 @@ fn cover(
         for left in &mut covers {
             left.retain(|at| done.binary_search(at).is_err());
         }
-        let plainest = all[nr].iter().min_by_key(|at| situations[**at].1.literals.len());
-        chosen.push(Case {
+        chosen.push(nr);
+    }
+    let case = |&nr: &usize| {
+        // An example that no other condition covers shows what this condition adds.
+        let covering = |at: &usize| {
+            chosen.iter().filter(|other| all[**other].binary_search(at).is_ok()).count()
+        };
+        let rank = |at: &&usize| (covering(at), situations[**at].1.literals.len());
+        let plainest = all[nr].iter().min_by_key(rank).expect("it covers some");
+        Case {
             formulas: candidates[nr].formulas(least),
             situations: all[nr].len(),
-            example: situations[*plainest.expect("it covers some")].0,
-        });
-    }
-    chosen
+            example: situations[*plainest].0,
+        }
+    };
+    chosen.iter().map(case).collect()
 }

@@ -11,7 +11,7 @@ use knee_host::text::{Cell, Column, Screen, Table};
 use knee_host::{Environment, Topology};
 use serde::Serialize;
 
-use check::{Check, Remedy, Status};
+use check::{Check, Finding, Remedy, Status};
 
 use crate::exit::ExitStatus;
 use crate::stdout;
@@ -51,53 +51,83 @@ struct Report {
     checks: Vec<Check>,
 }
 
-/// All checks, in the order in which a newcomer meets the parts of knee.
+/// All checks that apply to this machine, in the order in which a newcomer meets the commands.
 fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
-    let mut checks = Vec::new();
-    checks.extend(topology.map(host::cpus));
-    checks.push(host::cpu_quota(environment));
-    checks.push(host::load(environment));
-    checks.push(host::steal());
-    checks.push(host::governor(environment));
-    checks.push(host::turbo(environment));
-    checks.push(host::smt(environment));
-    checks.push(host::isolated_cpus(environment));
-    checks.push(host::clock(environment));
-    checks.extend(host::numa_balancing(environment));
-    checks.push(host::open_files(environment));
-    checks.push(host::huge_pages(environment));
-    checks.push(host::shared_memory());
-    checks.push(host::sampling());
-    checks.push(tools::compiler());
-    checks.push(tools::qemu());
-    checks.push(tools::qemu_user());
-    checks.extend(tools::calibration());
-    checks
+    let checks = [
+        check("CPUs", "knee run: the highest task count", topology.map(host::cpus)),
+        check("CPU quota", "knee run: throttling looks like a knee", host::cpu_quota(environment)),
+        check("load", "knee run: quiet CPUs", host::load(environment)),
+        check("stolen time", "knee run: CPUs that are really there", host::steal()),
+        check("governor", "knee run: a steady frequency", host::governor(environment)),
+        check(
+            "turbo",
+            "knee run: turbo speeds up a single task, so scaling looks worse",
+            host::turbo(environment),
+        ),
+        check("SMT", "knee run: how tasks are placed on cores", host::smt(environment)),
+        check("isolated CPUs", "knee run: the least noise", host::isolated_cpus(environment)),
+        check("clock source", "knee run: measured intervals", host::clock(environment)),
+        check(
+            "NUMA balancing",
+            "knee run: memory and tasks that stay on their node",
+            host::numa_balancing(environment),
+        ),
+        check("open files", "knee run: poll and select testcases", host::open_files(environment)),
+        check(
+            "huge pages",
+            "knee run: zero_fill2, and what page_fault1 counts",
+            host::huge_pages(environment),
+        ),
+        check(
+            "/dev/shm",
+            "knee run: file testcases and build1 without a disk",
+            host::shared_memory(),
+        ),
+        check("sampling", "knee profile: where the cycles go", host::sampling()),
+        check("C compiler", "knee run: build1, and your --plugin files", tools::compiler()),
+        check("QEMU", "knee commute: kernels in guests", tools::qemu()),
+        check("QEMU user mode", "knee commute check --program: libraries", tools::qemu_user()),
+        check(
+            "calibration",
+            "knee commute check, cost: trustworthy verdicts",
+            tools::calibration(),
+        ),
+    ];
+    checks.into_iter().flatten().collect()
+}
+
+/// A check, unless it does not apply to this machine.
+fn check(
+    name: &'static str,
+    needed_for: &'static str,
+    finding: impl Into<Option<Finding>>,
+) -> Option<Check> {
+    Some(Check { name, needed_for, finding: finding.into()? })
 }
 
 fn as_text(machine: &str, checks: &[Check], screen: &Screen) -> String {
     let dim = Style::new().dimmed();
     let mut table = Table::new(["", "", ""].map(Column::left).to_vec());
-    for check in checks {
-        let (word, colour) = match check.status {
+    for Check { name, needed_for, finding } in checks {
+        let (word, colour) = match finding.status {
             Status::Ok => ("ok", AnsiColor::Green),
             Status::Limited => ("limited", AnsiColor::Yellow),
             Status::Missing => ("missing", AnsiColor::Red),
         };
         let word = Cell::new(word, colour.on_default());
-        table.row(vec![word, check.name.into(), check.detail.as_str().into()]);
-        let Some(remedy) = &check.remedy else { continue };
+        table.row(vec![word, (*name).into(), finding.detail.as_str().into()]);
+        let Some(remedy) = &finding.remedy else { continue };
         let (word, remedy) = match remedy {
             Remedy::Command(command) => ("fix: ", command),
             Remedy::Statement(statement) => ("note:", statement),
         };
-        for (word, text) in [("for: ", check.needed_for), (word, remedy)] {
+        for (word, text) in [("for: ", *needed_for), (word, remedy)] {
             let text = format!("{dim}{word}{dim:#} {text}");
             table.row(vec![Cell::default(), Cell::default(), text.into()]);
         }
     }
     let mut text = screen.wrap(&format!("{machine}\n\n"), "  ") + &table.render(screen);
-    let count = |status| checks.iter().filter(|check| check.status == status).count();
+    let count = |status| checks.iter().filter(|check| check.finding.status == status).count();
     let (ok, limited, missing) =
         (count(Status::Ok), count(Status::Limited), count(Status::Missing));
     let _ = writeln!(text, "\n{ok} ok, {limited} limited, {missing} missing");
@@ -106,22 +136,23 @@ fn as_text(machine: &str, checks: &[Check], screen: &Screen) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::check::{command, statement};
+    use super::check::{command, limited, missing, ok, statement};
     use super::*;
     use clap::CommandFactory;
     use snapbox::str;
 
     #[test]
-    fn whatever_is_not_ok_says_what_to_do_and_the_rest_does_not() {
+    fn only_a_check_that_is_not_ok_has_a_remedy() {
         let environment = Environment::capture(&std::env::temp_dir());
         for check in all(&environment, Topology::read().ok().as_ref()) {
-            assert_eq!(check.status == Status::Ok, check.remedy.is_none(), "{check:?}");
-            assert!(!check.detail.is_empty() && !check.needed_for.is_empty(), "{check:?}");
+            let Finding { status, detail, remedy } = &check.finding;
+            assert_eq!(*status == Status::Ok, remedy.is_none(), "{check:?}");
+            assert!(!detail.is_empty() && !check.needed_for.is_empty(), "{check:?}");
         }
     }
 
     #[test]
-    fn doctor_named_commands_that_do_not_exist() {
+    fn every_check_names_an_existing_command() {
         let environment = Environment::capture(&std::env::temp_dir());
         let knee = crate::cli::Cli::command();
         for check in all(&environment, Topology::read().ok().as_ref()) {
@@ -132,14 +163,21 @@ mod tests {
     }
 
     #[test]
-    fn the_page_explains_only_what_is_not_ok() {
+    fn doctor_explains_only_what_is_not_ok() {
         let checks = [
-            Check::ok("compiler", "build1", "cc 12.2"),
-            Check::ok("/dev/shm", "knee run: testcases on tmpfs", "not mounted")
-                .missing(command("sudo mount -t tmpfs tmpfs /dev/shm")),
-            Check::ok("load", "every measurement: quiet CPUs", "3.0 on 2 CPUs")
-                .limited(statement("wait")),
-        ];
+            check("compiler", "build1", ok("cc 12.2")),
+            check(
+                "/dev/shm",
+                "knee run: testcases on tmpfs",
+                missing("not mounted", command("sudo mount -t tmpfs tmpfs /dev/shm")),
+            ),
+            check(
+                "load",
+                "every measurement: quiet CPUs",
+                limited("3.0 on 2 CPUs", statement("wait")),
+            ),
+        ]
+        .map(Option::unwrap);
         let text = as_text("Linux 6.1 · 2 CPUs", &checks, &Screen::UNLIMITED);
         let plain = anstream::adapter::strip_str(&text).to_string();
         snapbox::assert_data_eq!(
@@ -162,8 +200,8 @@ limited  load      3.0 on 2 CPUs
     }
 
     #[test]
-    fn json_names_the_kind_of_the_remedy() {
-        let check = Check::ok("load", "x", "y").limited(command("uptime"));
+    fn json_states_the_kind_of_the_remedy() {
+        let check = check("load", "x", limited("y", command("uptime")));
         let value = serde_json::to_value(check).unwrap();
         assert_eq!(value["status"], "limited");
         assert_eq!(value["remedy"], serde_json::json!({ "command": "uptime" }));

@@ -3,11 +3,13 @@
 mod man;
 
 use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 use knee_run::noise::noise_schema;
 use knee_run::record::{run_schema, sample_schema};
 use knee_trace::findings::{check_schema, diff_schema, explain_schema, matrix_schema, test_schema};
+use serde_json::Value;
 
 use crate::args::complete::COMPLETE;
 use crate::exit::ExitStatus;
@@ -40,48 +42,42 @@ enum What {
         /// --json: check-matrix (`knee commute matrix DIR`), check-diff (`knee commute diff`),
         /// check-explain (`knee commute explain`), capture (`knee profile`), lock-waits (`knee
         /// profile --locks`)
-        file: SchemaFile,
+        #[arg(value_parser = PossibleValuesParser::new(SCHEMAS.map(|(name, _)| name)))]
+        file: String,
     },
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum SchemaFile {
-    Run,
-    Sample,
-    Noise,
-    Check,
-    CheckTest,
-    CheckMatrix,
-    CheckDiff,
-    CheckExplain,
-    Capture,
-    LockWaits,
-}
+/// Returns a JSON schema.
+type Schema = fn() -> Value;
 
-/// `knee` is the definition of the whole command line.
+/// The documents with a schema.
+const SCHEMAS: [(&str, Schema); 10] = [
+    ("run", run_schema),
+    ("sample", sample_schema),
+    ("noise", noise_schema),
+    ("check", check_schema),
+    ("check-test", test_schema),
+    ("check-matrix", matrix_schema),
+    ("check-diff", diff_schema),
+    ("check-explain", explain_schema),
+    ("capture", knee_profile::capture::schema),
+    ("lock-waits", knee_profile::locks::schema),
+];
+
+/// Prints the requested file. `knee` defines the whole command line.
 pub(crate) fn run(args: Args, knee: clap::Command) -> anyhow::Result<ExitStatus> {
     let mut text = Vec::new();
     match args.what {
         What::Man => man::render(knee, &mut text)?,
         What::Completions { shell } => {
             let shells = Shells::builtins();
-            let completer = shells.completer(&shell.to_string()).expect("each shell is built in");
+            let completer = shells.completer(&shell.to_string()).expect("every shell is built in");
             completer.write_registration(COMPLETE, "knee", "knee", "knee", &mut text)?;
         }
         What::Schema { file } => {
-            let schema = match file {
-                SchemaFile::Run => run_schema(),
-                SchemaFile::Sample => sample_schema(),
-                SchemaFile::Noise => noise_schema(),
-                SchemaFile::Check => check_schema(),
-                SchemaFile::CheckTest => test_schema(),
-                SchemaFile::CheckMatrix => matrix_schema(),
-                SchemaFile::CheckDiff => diff_schema(),
-                SchemaFile::CheckExplain => explain_schema(),
-                SchemaFile::Capture => knee_profile::capture::schema(),
-                SchemaFile::LockWaits => knee_profile::locks::schema(),
-            };
-            text = format!("{schema:#}\n").into_bytes();
+            let schema = SCHEMAS.iter().find(|(name, _)| *name == file);
+            let (_, schema) = schema.expect("clap accepts only these names");
+            text = format!("{:#}\n", schema()).into_bytes();
         }
     }
     stdout::print(&String::from_utf8_lossy(&text))?;

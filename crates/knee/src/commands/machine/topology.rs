@@ -163,21 +163,18 @@ fn tree(topology: &Topology) -> Vec<String> {
             };
             for run in runs {
                 let cpus = run.concat();
-                if counts.l3s.is_none() {
-                    if !core_lines {
-                        lines.push(indented(depth, &cores_in_words(&run[0], &cpus, 1)));
-                    } else {
-                        lines.extend(cores(&cpus).map(|core| indented(depth, &core)));
-                    }
-                    continue;
-                }
                 let name = range("L3", cpus[0].l3, cpus[cpus.len() - 1].l3);
-                if core_lines {
-                    lines.push(indented(depth, &name));
-                    lines.extend(cores(&cpus).map(|core| indented(depth + 1, &core)));
-                } else {
-                    let cores = cores_in_words(&run[0], &cpus, run.len());
-                    lines.push(indented(depth, &format!("{name:<9} {cores}")));
+                let in_words = || cores_in_words(&run[0], &cpus, run.len());
+                match (counts.l3s, core_lines) {
+                    (None, true) => lines.extend(cores(&cpus).map(|core| indented(depth, &core))),
+                    (None, false) => lines.push(indented(depth, &in_words())),
+                    (Some(_), true) => {
+                        lines.push(indented(depth, &name));
+                        lines.extend(cores(&cpus).map(|core| indented(depth + 1, &core)));
+                    }
+                    (Some(_), false) => {
+                        lines.push(indented(depth, &format!("{name:<9} {}", in_words())));
+                    }
                 }
             }
         }
@@ -381,7 +378,7 @@ placement   task 0 goes to the first CPU, task 1 to the second, and so on
     }
 
     #[test]
-    fn a_machine_of_many_small_domains_shows_them_by_the_run() {
+    fn identical_small_domains_share_a_line() {
         let text = tree(&machine(1, 64, 1)).join("\n");
         snapbox::assert_data_eq!(
             text,
@@ -393,7 +390,7 @@ package 0, NUMA node 0
     }
 
     #[test]
-    fn an_order_is_written_as_ranges_and_strides_and_cut_at_the_limit() {
+    fn an_order_is_written_as_ranges_and_strides_and_truncated_at_the_limit() {
         assert_eq!(in_words(&[0, 1, 2, 3, 8, 9, 10, 7], 80), "0-3 8-10 7");
         assert_eq!(in_words(&[0, 2, 4, 6, 1, 0], 80), "0-6:2 1 0");
         assert_eq!(in_words(&[0, 4, 2, 6], 4), "0 4 …");

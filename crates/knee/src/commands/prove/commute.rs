@@ -69,7 +69,7 @@ struct ListArgs {
   knee commute conditions --interface map put get remove    three at once")]
 struct ConditionsArgs {
     /// Two to four operations
-    #[arg(value_name = "OP", required = true, num_args = 2..=4, add = complete::operations())]
+    #[arg(value_name = "OP", required = true, num_args = 2.., add = complete::operations())]
     operations: Vec<String>,
 
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! `knee kernel`: kernels for guests.
 
 use clap::Subcommand;
-use knee_trace::Archive;
+use knee_trace::{Archive, Package};
 use serde_json::json;
 
 use crate::exit::ExitStatus;
@@ -46,20 +46,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let archive = Archive::of_user();
     let text = match &args.command {
         Command::List { json: true } => {
-            let kernels: Vec<_> = archive
-                .list()?
-                .into_iter()
-                .map(|package| {
-                    let (name, version, release) = (package.name, package.version, package.suite);
-                    json!({ "name": name, "version": version, "release": release })
-                })
-                .collect();
+            let kernel = |package: &Package| {
+                let Package { name, version, suite, .. } = package;
+                json!({ "name": name, "version": version, "release": suite })
+            };
+            let kernels: Vec<_> = archive.list()?.iter().map(kernel).collect();
             format!("{:#}\n", json!({ "schema": SCHEMA, "kernels": kernels }))
         }
         Command::List { json: false } => {
             let packages = archive.list()?;
             let width = packages.iter().map(|package| package.name.len()).max().unwrap_or(0);
-            let line = |package: &knee_trace::Package| {
+            let line = |package: &Package| {
                 format!("{:width$}  {:10}  {}\n", package.name, package.suite, package.version)
             };
             packages.iter().map(line).collect()

@@ -10,7 +10,7 @@ use crate::stdout;
 
 /// Version of the document.
 const SCHEMA: u32 = 1;
-/// The mark in the list for a QEMU that knee has fetched.
+/// Marks a fetched QEMU in the list.
 const FETCHED: &str = "fetched";
 
 /// List Debian's QEMUs, or fetch one for guests
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         }
         Command::Fetch { name } => {
             let (package, emulator) = emulators.fetch(name)?;
-            // What cannot run here is better known now than when tests are to be run.
+            // If this QEMU cannot run here, the command fails now, not in a later check.
             tell!("knee: QEMU {}", emulator.version()?);
             format!("{}\n", package.version)
         }

@@ -4,20 +4,18 @@ use std::fmt::Write;
 
 use knee_commute::models;
 use knee_host::number::plural;
-use knee_trace::findings::{Counts, Tally, Verdict};
+use knee_host::text::Screen;
+use knee_trace::findings::{Counts, Tally, TestLine, Tested, Verdict};
 
-use crate::present::style::{BOLD, DIM};
+use super::list::list;
+use super::program::Writers;
+use super::triangle::triangle;
+use crate::present::style::BOLD;
 
 /// Maximum data to print.
 const MOST_DATA: usize = 15;
 /// Maximum tests with unexpected results to print.
 const MOST_UNEXPECTED: usize = 5;
-/// Inconclusive verdicts, and their descriptions.
-pub(crate) const VERDICTS: [(Verdict, &str); 3] = [
-    (Verdict::Sometimes, "conflict only in some runs, such as those that refill a cache"),
-    (Verdict::Disturbed, "inconclusive: disturbed by another task, or not run"),
-    (Verdict::Died, "crashed the guest or the program"),
-];
 
 /// A verdict in words.
 pub(crate) fn words(verdict: Verdict) -> &'static str {
@@ -27,6 +25,14 @@ pub(crate) fn words(verdict: Verdict) -> &'static str {
         Verdict::Sometimes => "conflicts only in some runs, or with different data",
         Verdict::Disturbed => "inconclusive: disturbed by another task, or not run",
         Verdict::Died => "crashed the guest or the program",
+    }
+}
+
+/// An inconclusive verdict in words, for several tests.
+pub(super) fn inconclusive(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Sometimes => "conflict only in some runs, such as those that refill a cache",
+        other => words(other),
     }
 }
 
@@ -46,8 +52,7 @@ pub(crate) fn conflict_free(free: usize, tests: usize) -> String {
     format!("{free} of {of} {are} conflict-free ({})", share(free, tests))
 }
 
-/// The operations of the tests: operations of `posix` in the order of the model, then the others by
-/// name.
+/// The operations of the tests: those of `posix` in the order of the model, then the others by name.
 pub(crate) fn operations(tally: &Tally) -> Vec<String> {
     let models = models();
     let known: Vec<&str> = models
@@ -63,30 +68,50 @@ pub(crate) fn operations(tally: &Tally) -> Vec<String> {
     names
 }
 
-/// Text of the results.
-pub(crate) fn text(tally: &Tally, title: &str) -> String {
+/// The results of a check.
+pub(crate) struct Results {
+    pub(crate) tally: Tally,
+    writers: Writers,
+}
+
+impl Results {
+    pub(crate) fn of(tests: &[TestLine]) -> Self {
+        Self { tally: Tally::of(tests), writers: Writers::of(tests) }
+    }
+
+    pub(crate) fn add(&mut self, test: &TestLine) {
+        self.tally.add(test);
+        self.writers.add(test);
+    }
+
+    /// Text of the results. In a kernel, data have names of their own, so only a program needs the
+    /// names of functions.
+    pub(crate) fn text(&self, tested: &Tested) -> String {
+        let text = text(&self.tally, &tested.to_string());
+        match tested {
+            Tested::Kernel { .. } => text,
+            Tested::Program { .. } => text + &self.writers.text(),
+        }
+    }
+}
+
+fn text(tally: &Tally, title: &str) -> String {
     let mut text = matrix(tally);
     let Counts { tests, free, sometimes, disturbed, died, .. } = tally.total();
     let _ = writeln!(text, "{BOLD}{title}: {}.{BOLD:#}", conflict_free(free, tests));
-    for ((_, what), n) in VERDICTS.iter().zip([sometimes, disturbed, died]) {
+    let inconclusives =
+        [(Verdict::Sometimes, sometimes), (Verdict::Disturbed, disturbed), (Verdict::Died, died)];
+    for (verdict, n) in inconclusives {
         if n > 0 {
-            let _ = writeln!(text, "{n} {what}.");
+            let _ = writeln!(text, "{n} {}.", inconclusive(verdict));
         }
     }
     let data = tally.data();
     if !data.is_empty() {
         let _ = writeln!(text, "\nData shared in every run, with the number of tests:");
     }
-    for (name, tests) in data.iter().take(MOST_DATA) {
-        let _ = writeln!(text, "  {tests:>6}  {name}");
-    }
-    if data.len() > MOST_DATA {
-        let more = data.len() - MOST_DATA;
-        let _ = writeln!(
-            text,
-            "  {DIM}and {more} more; to rank all, use -o DIR and knee commute explain{DIM:#}"
-        );
-    }
+    let lines = data.iter().map(|(name, tests)| format!("{tests:>6}  {name}"));
+    list(&mut text, lines, MOST_DATA, "; to rank all, use -o DIR and knee commute explain");
     let unexpected = tally.unexpected();
     if !unexpected.is_empty() {
         let n = plural(unexpected.len(), "test");
@@ -104,25 +129,12 @@ fn matrix(tally: &Tally) -> String {
     if tally.sets().keys().any(|operations| operations.len() != 2) {
         return String::new();
     }
-    let width = names.iter().map(String::len).max().unwrap_or(0);
-    let cell = |name: &str| name.len().max(4);
-    let mut text = String::new();
-    for (row, name) in names.iter().enumerate() {
-        let _ = write!(text, "{name:width$}");
-        for head in &names[..=row] {
-            let share = match tally.pair(head, name) {
-                None => String::new(),
-                Some(Counts { free, tests, .. }) if free == tests => "100%".to_owned(),
-                // Never rounded to all.
-                Some(Counts { free, tests, .. }) => format!("{}%", 100 * free / tests),
-            };
-            let _ = write!(text, " {share:>0$}", cell(head));
+    triangle(&names, &Screen::of_stdout(), |column, row| {
+        match tally.pair(&names[column], &names[row]) {
+            None => String::new(),
+            Some(Counts { free, tests, .. }) if free == tests => "100%".to_owned(),
+            // Rounded down, so that only exact values are printed as 100%.
+            Some(Counts { free, tests, .. }) => format!("{}%", 100 * free / tests),
         }
-        text.push('\n');
-    }
-    let _ = write!(text, "{:width$}", "");
-    for name in &names {
-        let _ = write!(text, " {name:>0$}", cell(name));
-    }
-    text + "\n\n"
+    })
 }

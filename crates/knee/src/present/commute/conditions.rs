@@ -1,13 +1,13 @@
 //! When operations commute, in words, as a matrix and for programs.
 
 use std::fmt::Write;
-use std::ops::Range;
 
 use knee_commute::{Conditions, Difference, Exploration, Model, Test, Verdict, call_label};
 use knee_host::number::plural;
 use knee_host::text::Screen;
 use serde_json::{Value, json};
 
+use super::triangle::triangle;
 use crate::present::style::{BOLD, DIM};
 
 /// Version of the documents.
@@ -229,22 +229,19 @@ pub(super) fn counts(exploration: &Exploration) -> (usize, usize) {
     (exploration.situations.len(), exploration.situations.iter().filter(commuting).count())
 }
 
-/// The share of situations in which each pair commutes: a triangle, in blocks of as many columns as
-/// fit the screen.
+/// The share of situations in which each pair commutes.
 pub(crate) fn matrix(
     names: &[&str],
     pairs: &[([usize; 2], Exploration)],
     screen: &Screen,
 ) -> String {
-    let mut text = String::new();
-    let mut first = 0;
-    while first < names.len() {
-        let block = block(names, first, screen);
-        let next = block.end;
-        text += &triangle(names, pairs, block);
-        text.push('\n');
-        first = next;
-    }
+    let text = triangle(names, screen, |column, row| {
+        let pair = pairs.iter().find(|(pair, _)| *pair == [column, row]);
+        pair.map_or("?".to_owned(), |(_, exploration)| {
+            let (all, commuting) = counts(exploration);
+            percent(commuting, all)
+        })
+    });
     let all: usize = pairs.iter().map(|(_, found)| counts(found).0).sum();
     let commuting: usize = pairs.iter().map(|(_, found)| counts(found).1).sum();
     let closing = format!(
@@ -255,47 +252,6 @@ pub(crate) fn matrix(
         percent(commuting, all)
     );
     text + &screen.wrap(&closing, "")
-}
-
-/// The width of a column: of its name, or of `100%`.
-fn column(name: &str) -> usize {
-    name.len().max(4)
-}
-
-/// The columns from `first` on that fit the screen beside the names of the rows, at least one.
-fn block(names: &[&str], first: usize, screen: &Screen) -> Range<usize> {
-    let Some(width) = screen.width else { return first..names.len() };
-    let mut used = names.iter().map(|name| name.len()).max().unwrap_or(0);
-    let fits = |name: &&&str| {
-        used += 1 + column(name);
-        used <= width
-    };
-    let columns = names[first..].iter().take_while(fits).count();
-    first..first + columns.max(1)
-}
-
-/// The rows that have some of `columns`, with the names of the columns below.
-fn triangle(names: &[&str], pairs: &[([usize; 2], Exploration)], columns: Range<usize>) -> String {
-    let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for (row, name) in names.iter().enumerate().skip(columns.start) {
-        let _ = write!(text, "{name:width$}");
-        let end = columns.end.min(row + 1);
-        for (at, head) in names.iter().enumerate().take(end).skip(columns.start) {
-            let exploration = pairs.iter().find(|([i, j], _)| (*i, *j) == (at, row));
-            let share = exploration.map_or("?".to_owned(), |(_, found)| {
-                let (all, commuting) = counts(found);
-                percent(commuting, all)
-            });
-            let _ = write!(text, " {share:>0$}", column(head));
-        }
-        text.push('\n');
-    }
-    let _ = write!(text, "{:width$}", "");
-    for name in &names[columns] {
-        let _ = write!(text, " {name:>0$}", column(name));
-    }
-    text + "\n"
 }
 
 /// A rounded percentage; only exact values are printed as 0% or 100%.

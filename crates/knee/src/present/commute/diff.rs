@@ -1,11 +1,12 @@
 //! The differences between two checks, as text.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use knee_host::number::plural;
-use knee_trace::findings::{DatumChange, Diff, ToolChange};
+use knee_trace::findings::{DatumChange, Diff, PairChange, ToolChange};
 
-use super::check::{VERDICTS, share};
+use super::check::{inconclusive, share};
+use super::list::list;
 use crate::present::style::{BOLD, DIM};
 
 /// Text of the differences. `most` is the maximum number of lines of each list.
@@ -38,63 +39,48 @@ pub(crate) fn text(
         1 => "1 test that was conflict-free no longer is:".to_owned(),
         n => format!("{n} tests that were conflict-free no longer are:"),
     };
-    list(&mut text, &worse, &diff.worse, most);
+    section(&mut text, &worse, diff.worse.iter(), most);
     let better = match diff.better.len() {
         1 => "1 test that conflicted is now conflict-free:".to_owned(),
         n => format!("{n} tests that conflicted are now conflict-free:"),
     };
-    list(&mut text, &better, &diff.better, most);
+    section(&mut text, &better, diff.better.iter(), most);
     for (verdict, ids) in &diff.unclear {
-        let what = VERDICTS.iter().find(|(of, _)| of == verdict).map_or("", |(_, what)| what);
-        let head = format!("{} conflict-free before, inconclusive now: {what}", ids.len());
-        list(&mut text, &head, ids, most);
+        let (n, what) = (ids.len(), inconclusive(*verdict));
+        section(
+            &mut text,
+            &format!("{n} conflict-free before, inconclusive now: {what}"),
+            ids.iter(),
+            most,
+        );
     }
-    pairs(&mut text, diff, most);
-    data(&mut text, "is shared now, and was not before", &diff.new_data, most);
-    data(&mut text, "is not shared any more", &diff.gone_data, most);
-    text
-}
-
-fn list(text: &mut String, head: &str, ids: &[String], most: usize) {
-    if ids.is_empty() {
-        return;
-    }
-    let _ = writeln!(text, "\n{head}");
-    for id in ids.iter().take(most) {
-        let _ = writeln!(text, "  {id}");
-    }
-    more(text, ids.len(), most);
-}
-
-fn more(text: &mut String, all: usize, most: usize) {
-    if all > most {
-        let _ = writeln!(text, "  {DIM}and {} more (--top 0 has all){DIM:#}", all - most);
-    }
-}
-
-fn pairs(text: &mut String, diff: &Diff, most: usize) {
-    if diff.sets.is_empty() {
-        return;
-    }
-    let _ = writeln!(text, "\nPairs whose number of conflict-free tests changed:");
-    let named: Vec<String> = diff.sets.iter().map(|set| set.operations.join(" ")).collect();
-    let width = named.iter().take(most).map(String::len).max().unwrap_or(0);
-    for (set, name) in diff.sets.iter().zip(&named).take(most) {
+    let names: Vec<String> = diff.sets.iter().map(|set| set.operations.join(" ")).collect();
+    let width = names.iter().take(most).map(String::len).max().unwrap_or(0);
+    let pair = |(set, name): (&PairChange, &String)| {
         let (before, after) = (set.free_before, set.free_after);
         let of = plural(set.tests, "test");
         let change = after as i64 - before as i64;
-        let _ = writeln!(text, "  {name:width$}  {before:>5} → {after:>5} of {of}  {change:>+5}");
+        format!("{name:width$}  {before:>5} → {after:>5} of {of}  {change:>+5}")
+    };
+    let pairs = diff.sets.iter().zip(&names).map(pair);
+    section(&mut text, "Pairs whose number of conflict-free tests changed:", pairs, most);
+    let changed = [("Newly shared", &diff.new_data), ("No longer shared", &diff.gone_data)];
+    for (what, data) in changed {
+        let lines = data.iter().map(|DatumChange { datum, tests }| format!("{tests:>6}  {datum}"));
+        section(&mut text, &format!("{what} data, with the number of tests:"), lines, most);
     }
-    more(text, diff.sets.len(), most);
+    text
 }
 
-fn data(text: &mut String, what: &str, data: &[DatumChange], most: usize) {
-    if data.is_empty() {
-        return;
+/// A list with a heading, unless it is empty.
+fn section(
+    text: &mut String,
+    heading: &str,
+    lines: impl ExactSizeIterator<Item = impl Display>,
+    most: usize,
+) {
+    if lines.len() > 0 {
+        let _ = writeln!(text, "\n{heading}");
+        list(text, lines, most, " (--top 0 shows all)");
     }
-    let _ = writeln!(text, "\nWhat {what}, by the tests that it is in:");
-    for DatumChange { datum, tests } in data.iter().take(most) {
-        let _ = writeln!(text, "  {tests:>6}  {datum}");
-    }
-    more(text, data.len(), most);
 }

@@ -12,7 +12,7 @@ use crate::present::style::{BOLD, DIM};
 /// Maximum functions to print for a datum, and operations for a function.
 const MOST_NAMES: usize = 4;
 
-/// The data that cause most conflicts, and what to fix first. `most` limits both lists.
+/// The data that cause most conflicts, and the suggested order of fixes. `most` limits the list of data.
 pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     let mut text = String::new();
     let found = conflict_free(ranking.free, ranking.tests);
@@ -24,7 +24,7 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     let conflicting = plural(ranking.conflicting, "test");
     let _ = writeln!(
         text,
-        "\nData that {conflicting} share, ranked by the tests that fixing it alone would free:\n"
+        "\nData that {conflicting} share, ranked by the number of tests that fixing each alone would free:\n"
     );
     let _ = writeln!(text, "{DIM}{:>7} {:>7}{DIM:#}", "frees", "tests");
     for datum in ranking.data.iter().take(most) {
@@ -36,7 +36,7 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     }
     if ranking.data.len() > most {
         let more = plural(ranking.data.len() - most, "more datum").replace("datums", "data");
-        let _ = writeln!(text, "{DIM}        and {more} (--top 0 has all){DIM:#}");
+        let _ = writeln!(text, "{DIM}        and {more} (--top 0 shows all){DIM:#}");
     }
     let _ = writeln!(text, "\nSuggested order of fixes:\n");
     for (nr, sentence) in sentences(ranking).iter().enumerate() {
@@ -66,7 +66,7 @@ pub(crate) fn sentences(ranking: &Ranking) -> Vec<String> {
     ranking.fixes.iter().enumerate().map(sentence).collect()
 }
 
-/// The functions that write a datum, and those that read it, one line each.
+/// A line with the functions that write a datum, and a line with those that read it.
 fn doers(datum: &Datum) -> impl Iterator<Item = (&'static str, String)> {
     let both = [("written by", &datum.writers), ("read by", &datum.readers)];
     both.into_iter()
@@ -74,8 +74,8 @@ fn doers(datum: &Datum) -> impl Iterator<Item = (&'static str, String)> {
         .map(|(what, by)| (what, functions(by, &datum.callers)))
 }
 
-/// Functions, each with its most frequent caller and the operations that use it. Functions in the
-/// most lines of tests come first.
+/// Functions, each with its most frequent caller and the operations that call it, the most frequent
+/// function first.
 fn functions(
     by_operation: &BTreeMap<String, BTreeMap<String, usize>>,
     callers: &BTreeMap<String, BTreeMap<String, Vec<String>>>,
@@ -108,16 +108,21 @@ fn few<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
     named.join(", ")
 }
 
+/// What happened in a test, apart from its verdict.
+pub(super) fn notes(test: &TestLine) -> Vec<String> {
+    let died = test.died.iter().map(|how| format!("the guest crashed in this test: {how}"));
+    let unexpected = test.unexpected.iter();
+    let unexpected = unexpected.map(|is| format!("the model does not allow this result: {is:?}"));
+    died.chain(unexpected).collect()
+}
+
 /// Everything that a test shares, and the functions that access it.
 pub(crate) fn test(test: &TestLine) -> String {
     let mut text = String::new();
     let verdict = words(test.verdict);
     let _ = writeln!(text, "{BOLD}{}{BOLD:#}: {verdict}", test.test);
-    if let Some(how) = &test.died {
-        let _ = writeln!(text, "the guest crashed in this test: {how}");
-    }
-    if let Some(outcome) = &test.unexpected {
-        let _ = writeln!(text, "the model does not allow this result: {outcome:?}");
+    for note in notes(test) {
+        let _ = writeln!(text, "{note}");
     }
     let operations = test.operations();
     for shared in &test.conflicts {

@@ -5,6 +5,8 @@ pub(crate) mod conditions;
 pub(crate) mod cost;
 pub(crate) mod diff;
 pub(crate) mod explain;
+mod list;
 pub(crate) mod matrix;
 pub(crate) mod program;
 pub(crate) mod shared;
+mod triangle;

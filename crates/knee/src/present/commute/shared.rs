@@ -2,10 +2,10 @@
 
 use knee_host::number::plural;
 use knee_report::{Shared, SharedLine, SharedSide, SharedVerdict};
-use knee_trace::findings::{Findings, Ranking, SharedLine as Line, Tally, TestLine, Verdict};
+use knee_trace::findings::{Findings, Ranking, SharedLine as Line, Tally, Verdict};
 
 use super::check::operations;
-use super::explain::sentences;
+use super::explain::{notes, sentences};
 
 /// Maximum steps of the suggested fixes.
 const FIXES: usize = 10;
@@ -18,7 +18,7 @@ pub(crate) fn record(findings: &Findings) -> Shared {
     let mut left_out = 0;
     for test in &findings.tests {
         let lines = test.conflicts.iter().map(line);
-        let (verdict, note) = (verdict(test.verdict), note(test));
+        let (verdict, note) = (verdict(test.verdict), notes(test).join("; "));
         if !shared.add(&test.test, &test.operations(), verdict, note, lines) {
             left_out += 1;
         }
@@ -45,15 +45,6 @@ fn verdict(verdict: Verdict) -> SharedVerdict {
         Verdict::Disturbed => SharedVerdict::Disturbed,
         Verdict::Died => SharedVerdict::Died,
     }
-}
-
-fn note(test: &TestLine) -> String {
-    let died = test.died.as_ref().map(|how| format!("the guest crashed in this test: {how}"));
-    let unexpected = test
-        .unexpected
-        .as_ref()
-        .map(|outcome| format!("the model does not allow this result: {outcome:?}"));
-    [died, unexpected].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn line(line: &Line) -> SharedLine {

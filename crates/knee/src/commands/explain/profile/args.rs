@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use knee_host::Placement;
 use knee_profile::sampling::{Every, FREQUENCY, Options};
+use knee_results::{MAX_TASKS, Mode};
 
 use crate::args::complete;
-use crate::args::modes::Modes;
+use crate::args::modes::one_mode;
+use crate::args::tasks::Tasks;
 
 /// What to sample, and where to write the result.
 #[derive(clap::Args)]
@@ -18,14 +20,17 @@ pub(super) struct SampleArgs {
           add = complete::testcase())]
     pub(super) testcase: Option<String>,
 
+    /// Word after a misspelt command, as in `knee profile growht mmap1`. It is never valid
+    #[arg(hide = true, value_name = "WORD")]
+    pub(super) extra: Option<String>,
+
     /// Task count of the testcase [default: the count of usable CPUs]
-    #[arg(short, long, value_name = "N", requires = "testcase",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(knee_results::MAX_TASKS)))]
+    #[arg(short, long, value_name = "N", requires = "testcase", value_parser = task_count)]
     pub(super) tasks: Option<u32>,
 
     /// Task mode: processes or threads [default: processes if the testcase supports them]
-    #[arg(short, long, value_enum, requires = "testcase")]
-    pub(super) mode: Option<ModeArg>,
+    #[arg(short, long, value_parser = one_mode(), requires = "testcase")]
+    pub(super) mode: Option<Mode>,
 
     /// Process to sample, with its threads and the processes it starts
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["all", "command"])]
@@ -60,6 +65,16 @@ pub(super) struct SampleArgs {
     pub(super) how: HowArgs,
 }
 
+fn task_count(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(n @ 1..=MAX_TASKS) => Ok(n),
+        _ if text.parse::<Tasks>().is_ok() => {
+            Err(format!("must be one task count; for several, use knee profile growth -t {text}"))
+        }
+        _ => Err(format!("must be a task count from 1 to {MAX_TASKS}")),
+    }
+}
+
 /// How to sample.
 #[derive(clap::Args, Clone)]
 pub(super) struct HowArgs {
@@ -88,21 +103,6 @@ pub(super) struct HowArgs {
 impl HowArgs {
     pub(super) fn options(&self) -> Options {
         Options { every: self.event.into(), frequency: self.frequency, ..Options::default() }
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum ModeArg {
-    Processes,
-    Threads,
-}
-
-impl ModeArg {
-    pub(super) fn modes(self) -> Modes {
-        match self {
-            ModeArg::Processes => Modes::Processes,
-            ModeArg::Threads => Modes::Threads,
-        }
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::ValueEnum;
-use knee_host::write_atomically;
 use knee_profile::diff::{diff, table};
 use knee_profile::import;
 use knee_profile::view::flame::{Widths, difference};
 
 use crate::exit::ExitStatus;
+use crate::file;
 use crate::stdout;
 
 /// Compare two captures by function
@@ -52,13 +51,12 @@ enum WidthsArg {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let (before, after) = (import::open(&args.before)?, import::open(&args.after)?);
-    if let Some(file) = &args.flame {
+    if let Some(path) = &args.flame {
         let widths = match args.widths {
             WidthsArg::Before => Widths::Before,
             WidthsArg::After => Widths::After,
         };
-        write_atomically(file, difference(&before, &after, widths).as_bytes())
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        file::write(path, difference(&before, &after, widths).as_bytes())?;
     }
     stdout::show_table(&table(&diff(&before, &after), args.top))?;
     Ok(ExitStatus::Done)

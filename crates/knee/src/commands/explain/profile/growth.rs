@@ -5,26 +5,26 @@ use std::path::PathBuf;
 use anyhow::Context;
 use knee_host::Interrupt;
 use knee_host::number;
-use knee_host::write_atomically;
 use knee_host::{auto_tasks, cgroup};
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::sampling::Sampler;
 use knee_report::KNEE_EFFICIENCY;
-use knee_run::stopped::Stopped;
+use knee_results::Mode;
 
-use super::args::{HowArgs, ModeArg};
-use super::testcase::{Bench, Sampled, told};
-use super::watch::Told;
+use super::args::HowArgs;
+use super::testcase::{Bench, interrupted};
 use crate::args::complete;
+use crate::args::modes::one_mode;
 use crate::args::tasks::Tasks;
 use crate::exit::{ExitStatus, usage};
+use crate::file;
 use crate::present::profile::losses;
 use crate::stderr::tell;
 use crate::stdout;
 
 /// Seconds at each task count while knee searches for the knee.
-const LOOK: f64 = 0.3;
+const SEARCH: f64 = 0.3;
 
 /// Rank functions by how much their cost per iteration grows with the task count
 ///
@@ -50,8 +50,8 @@ pub(super) struct Args {
     tasks: Option<Tasks>,
 
     /// Task mode: processes or threads [default: processes if the testcase supports them]
-    #[arg(short, long, value_enum)]
-    mode: Option<ModeArg>,
+    #[arg(short, long, value_parser = one_mode())]
+    mode: Option<Mode>,
 
     /// Seconds to sample at each task count
     #[arg(short, long, value_name = "SECONDS", default_value = "3", value_parser = crate::args::seconds)]
@@ -82,22 +82,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         None => {
             args.from.iter().map(|file| Ok(Capture::open(file)?)).collect::<anyhow::Result<_>>()?
         }
-        Some(name) => match take(args, name)? {
-            Ok(captures) => captures,
-            Err(status) => return Ok(status),
-        },
+        Some(name) => take(args, name)?,
     };
-    let growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
-    match args.json {
-        true => stdout::print(&(serde_json::to_string_pretty(&growth)? + "\n"))?,
-        false => stdout::show_table(&table(&growth, args.top))?,
+    let mut growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
+    if args.json {
+        stdout::print(&(serde_json::to_string_pretty(&growth)? + "\n"))?;
+    } else {
+        // All captures have the same mode.
+        if let Some(work) = &captures[0].work {
+            growth.testcase = format!("{} {}", growth.testcase, work.point.mode);
+        }
+        stdout::show_table(&table(&growth, args.top))?;
     }
     captures.iter().for_each(losses);
     Ok(ExitStatus::Done)
 }
 
 /// Takes captures at all task counts, in ascending order.
-fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStatus>> {
+fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let bench = Bench::of(name, args.mode, &args.how)?;
     let tasks = match &args.tasks {
@@ -107,69 +109,50 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Result<Vec<Capture>, ExitStat
             }
             tasks => tasks,
         },
-        None => match points(args, &bench, &interrupt)? {
-            Ok(tasks) => tasks,
-            Err(stopped) => return Ok(Err(told(stopped, &bench)?)),
-        },
+        None => points(args, &bench, &interrupt)?,
     };
     if let Some(dir) = &args.output {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
     let mut captures = Vec::new();
-    for (place, &tasks) in tasks.iter().enumerate() {
-        let how = |sampler: &Sampler| {
-            if !args.how.quiet && place == 0 {
-                sampler.tell_how();
-            }
-        };
+    for tasks in tasks {
         if !args.how.quiet {
             let seconds = args.duration;
-            tell!("knee: {} {} for {seconds} s", bench.label(), number::tasks(tasks));
+            tell!("knee: {} {} for {seconds} s", bench.case.id, number::tasks(tasks));
         }
-        match bench.sample(tasks, args.duration, &interrupt, how)? {
-            Ok(Sampled::Whole(capture)) => {
-                if let Some(dir) = &args.output {
-                    let file = dir.join(format!("{tasks}.json"));
-                    write_atomically(&file, &capture.to_json())
-                        .with_context(|| format!("cannot write {}", file.display()))?;
-                }
-                captures.push(capture);
-            }
-            // There are no iterations to compare.
-            Ok(Sampled::Part(_, signal)) => {
-                return Ok(Err(told(Stopped::Interrupted(signal), &bench)?));
-            }
-            Err(stopped) => return Ok(Err(told(stopped, &bench)?)),
+        let describes = !args.how.quiet && captures.is_empty();
+        let (capture, signal) =
+            bench.sample::<Sampler>(tasks, args.duration, &interrupt, describes)?;
+        if let Some(signal) = signal {
+            // An interrupted capture has no iteration count to compare.
+            return Err(interrupted(signal));
         }
+        if let Some(dir) = &args.output {
+            file::write(&dir.join(format!("{tasks}.json")), &capture.to_json())?;
+        }
+        captures.push(capture);
     }
-    Ok(Ok(captures))
+    Ok(captures)
 }
 
 /// The default task counts: 1, the knee and the maximum of `-t auto`, after a short measurement at
 /// each task count.
-fn points(
-    args: &Args,
-    bench: &Bench<'_>,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Result<Vec<u32>, Stopped>> {
+fn points(args: &Args, bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Result<Vec<u32>> {
     let all = auto_tasks(&bench.topology, cgroup::cpu_quota());
-    let &[first, .., last] = &all[..] else { return Ok(Ok(vec![1, 2])) };
+    let &[first, .., last] = &all[..] else { return Ok(vec![1, 2]) };
     if all.len() == 2 {
-        return Ok(Ok(all));
+        return Ok(all);
     }
     if !args.how.quiet {
-        tell!("knee: looking for the knee of {}", bench.label());
+        tell!("knee: searching for the knee of {}", bench.case.id);
     }
     let mut alone = None;
     for &tasks in &all {
-        let rate = match bench.rate(tasks, LOOK, interrupt)? {
-            Ok(rate) => rate,
-            Err(stopped) => return Ok(Err(stopped)),
-        };
+        let rate = bench.rate(tasks, SEARCH, interrupt)?;
         let alone = *alone.get_or_insert(rate / f64::from(tasks));
         if rate < KNEE_EFFICIENCY * alone * f64::from(tasks) && tasks != last {
-            return Ok(Ok(vec![first, tasks, last]));
+            return Ok(vec![first, tasks, last]);
         }
     }
-    Ok(Ok(vec![first, last]))
+    Ok(vec![first, last])
 }

@@ -1,14 +1,13 @@
 //! `knee profile --locks`.
 
-use anyhow::Context;
 use knee_host::Interrupt;
-use knee_host::write_atomically;
 use knee_profile::locks::table;
 use knee_profile::sampling::LockSampler;
 
 use super::args::SampleArgs;
 use super::recording::take;
 use crate::exit::ExitStatus;
+use crate::file;
 use crate::present::profile::wait_losses;
 use crate::stderr::tell;
 use crate::stdout;
@@ -17,14 +16,10 @@ use crate::stdout;
 const SHOWN: usize = 15;
 
 pub(super) fn run(args: &SampleArgs, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
-    let (waits, left) = match take::<LockSampler>(args, interrupt)? {
-        Ok(taken) => taken,
-        Err(status) => return Ok(status),
-    };
+    let (waits, left) = take::<LockSampler>(args, interrupt)?;
     let json = serde_json::to_string_pretty(&waits)? + "\n";
-    if let Some(file) = &args.output {
-        write_atomically(file, json.as_bytes())
-            .with_context(|| format!("cannot write {}", file.display()))?;
+    if let Some(path) = &args.output {
+        file::write(path, json.as_bytes())?;
     }
     if args.json {
         stdout::print(&json)?;

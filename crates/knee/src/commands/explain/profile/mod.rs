@@ -12,9 +12,11 @@ mod testcase;
 mod watch;
 
 use clap::Subcommand;
+use knee_host::suggest::nearest;
+use knee_testcases::CATALOGUE;
 
 use self::args::SampleArgs;
-use crate::exit::ExitStatus;
+use crate::exit::{ExitStatus, usage};
 
 /// Sample where the cycles go, and rank what grows with tasks
 ///
@@ -58,10 +60,27 @@ enum What {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    if let Some(error) = misspelt(&args.sample) {
+        return Err(error);
+    }
     match &args.what {
         None => sample::run(&args.sample),
         Some(What::Show(args)) => show::run(args),
         Some(What::Growth(args)) => growth::run(args),
         Some(What::Diff(args)) => diff::run(args),
     }
+}
+
+/// The error for a misspelt command, which clap takes for a testcase, or for a second testcase.
+fn misspelt(args: &SampleArgs) -> Option<anyhow::Error> {
+    let word = args.testcase.as_deref()?;
+    if CATALOGUE.select(&[word]).is_ok() {
+        let extra = args.extra.as_deref()?;
+        return Some(usage(format!("unexpected argument {extra}: name one testcase")));
+    }
+    let commands = What::augment_subcommands(clap::Command::new("profile"));
+    let names = commands.get_subcommands().map(clap::Command::get_name);
+    let names = nearest(word, names).join(" or ");
+    let message = format!("knee profile has no command {word}: did you mean {names}?");
+    (!names.is_empty()).then(|| usage(message))
 }

@@ -5,51 +5,41 @@ use knee_profile::sampling::Target;
 
 use super::args::SampleArgs;
 use super::target::{self, Left};
-use super::testcase::{Bench, Sampled, told};
-use super::watch::Told;
+use super::testcase::Bench;
+use super::watch::Recorder;
 use crate::exit::{ExitStatus, usage};
 use crate::stderr::tell;
 
 /// Default seconds to sample a testcase.
 const SECONDS: f64 = 3.0;
 
-/// Samples the requested target until it ends. Returns what the sampler recorded and the remaining
-/// work, or only the exit status if it recorded nothing.
-pub(super) fn take<W: Told>(
+/// Samples the requested target until it ends. Returns what the sampler recorded, and the remaining
+/// work.
+pub(super) fn take<W: Recorder>(
     args: &SampleArgs,
     interrupt: &Interrupt,
-) -> anyhow::Result<Result<(W::Taken, Left), ExitStatus>> {
+) -> anyhow::Result<(W::Taken, Left)> {
     let how = &args.how;
-    let taken = if let Some(name) = &args.testcase {
+    if let Some(name) = &args.testcase {
         let bench = Bench::of(name, args.mode, how)?;
         let tasks = args.tasks.unwrap_or(bench.topology.usable().len() as u32);
         let seconds = args.duration.unwrap_or(SECONDS);
-        let begun = |watch: &W| {
-            if !how.quiet {
-                watch.tell_how();
-            }
-        };
-        match bench.sample(tasks, seconds, interrupt, begun)? {
-            Ok(Sampled::Whole(taken)) => (taken, Left::Nothing),
-            Ok(Sampled::Part(taken, signal)) => {
-                tell!(
-                    "knee: interrupted; knee kept the samples up to now, without an iteration count"
-                );
-                (taken, Left::Interrupted(signal))
-            }
-            Err(stopped) => return told(stopped, &bench).map(Err),
+        let (taken, signal) = bench.sample::<W>(tasks, seconds, interrupt, !how.quiet)?;
+        let status = signal.map_or(ExitStatus::Done, ExitStatus::Interrupted);
+        if signal.is_some() {
+            tell!("knee: interrupted; knee kept the samples up to now, without an iteration count");
         }
+        Ok((taken, Left::Nothing(status)))
     } else if let Some(pid) = args.pid {
-        target::running::<W>(&Target::Process(pid), args.duration, how, interrupt)?
+        target::running::<W>(&Target::Process(pid), args.duration, how, interrupt)
     } else if args.all {
-        target::running::<W>(&Target::System, args.duration, how, interrupt)?
+        target::running::<W>(&Target::System, args.duration, how, interrupt)
     } else if !args.command.is_empty() {
-        target::command::<W>(&args.command, args.duration, how, interrupt)?
+        target::command::<W>(&args.command, args.duration, how, interrupt)
     } else {
-        return Err(usage(
+        Err(usage(
             "no target to sample; name a testcase, -p PID, -a, or -- COMMAND (see knee profile \
              --help)",
-        ));
-    };
-    Ok(Ok(taken))
+        ))
+    }
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use knee_host::Interrupt;
 use knee_host::text::Screen;
-use knee_host::write_atomically;
 use knee_profile::Capture;
 use knee_profile::sampling::Sampler;
 use knee_profile::view::functions::{functions, table};
@@ -14,6 +13,7 @@ use super::args::SampleArgs;
 use super::locks;
 use super::recording::take;
 use crate::exit::{ExitStatus, usage};
+use crate::file;
 use crate::present::profile::{losses, summary};
 use crate::session::numbered;
 use crate::stderr::tell;
@@ -30,15 +30,12 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
         return locks::run(args, &interrupt);
     }
     prepare(args.output.as_deref())?;
-    let (capture, left) = match take::<Sampler>(args, &interrupt)? {
-        Ok(taken) => taken,
-        Err(status) => return Ok(status),
-    };
+    let (capture, left) = take::<Sampler>(args, &interrupt)?;
     let file = keep(&capture, args.output.as_deref())?;
     if !args.how.quiet {
         let table = table(&functions(&capture), SHOWN).render(&Screen::of_stdout());
         let words = format!("{}\n{table}", summary(&capture));
-        // What a command prints is for whom it is for.
+        // Standard output belongs to the command.
         match args.command.is_empty() {
             true => stdout::show(&words)?,
             false => tell!("{words}"),
@@ -70,11 +67,10 @@ fn prepare(output: Option<&Path>) -> anyhow::Result<()> {
 
 /// Writes a capture to the requested file, or to a new file in `PROFILES`.
 fn keep(capture: &Capture, output: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let file = output.map(Path::to_owned).unwrap_or_else(|| {
+    let path = output.map(Path::to_owned).unwrap_or_else(|| {
         let mut names = numbered(PROFILES, &capture.machine.started_at, ".json");
         names.find(|file| !file.exists()).expect("some number is unused")
     });
-    write_atomically(&file, &capture.to_json())
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(file)
+    file::write(&path, &capture.to_json())?;
+    Ok(path)
 }

@@ -6,7 +6,6 @@ use anstream::adapter::strip_str;
 use anyhow::Context;
 use clap::ValueEnum;
 use knee_host::text::Screen;
-use knee_host::write_atomically;
 use knee_profile::import;
 use knee_profile::locks::LockWaits;
 use knee_profile::view::flame::flame;
@@ -17,6 +16,7 @@ use knee_profile::view::speedscope::speedscope;
 use knee_profile::view::tree::{LEAST_SHARE, Root, tree};
 
 use crate::exit::{ExitStatus, usage};
+use crate::file;
 use crate::present::profile::{lock_waits, losses, summary, wait_losses};
 use crate::stdout;
 
@@ -175,8 +175,7 @@ fn write(args: &Args, printed: Printed) -> anyhow::Result<ExitStatus> {
     if is_stdout {
         stdout::print_bytes(&bytes)?;
     } else {
-        write_atomically(&args.output, &bytes)
-            .with_context(|| format!("cannot write {}", args.output.display()))?;
+        file::write(&args.output, &bytes)?;
     }
     Ok(ExitStatus::Done)
 }

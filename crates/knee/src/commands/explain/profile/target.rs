@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::args::HowArgs;
-use super::watch::Told;
+use super::watch::Recorder;
 use crate::exit::ExitStatus;
 use crate::progress::{Amount, Progress};
 
@@ -22,7 +22,7 @@ use crate::progress::{Amount, Progress};
 const NAP: Duration = Duration::from_millis(500);
 
 /// Samples a command until it ends or the duration is over. The command may run on.
-pub(super) fn command<W: Told>(
+pub(super) fn command<W: Recorder>(
     command: &[OsString],
     duration: Option<f64>,
     how: &HowArgs,
@@ -32,7 +32,7 @@ pub(super) fn command<W: Told>(
     let mut held = Held::start(command).context("cannot start a process")?;
     let watch = W::open(&Target::Exec(held.id()), &how.options())?;
     if !how.quiet {
-        watch.tell_how();
+        watch.describe();
     }
     held.release().context("the command's process ended before it could start")?;
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
@@ -55,22 +55,17 @@ pub(super) fn command<W: Told>(
 
 /// The remaining work after the capture is written.
 pub(super) enum Left {
-    Nothing,
+    /// knee exits with this status.
+    Nothing(ExitStatus),
     /// Wait for a command that may still run.
-    Command {
-        held: Held,
-        ended: Option<Ended>,
-    },
-    /// Report that this signal interrupted the sampling.
-    Interrupted(i32),
+    Command { held: Held, ended: Option<Ended> },
 }
 
 impl Left {
     /// Does the remaining work, and returns the exit status.
     pub(super) fn end(self, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
         let (mut held, ended) = match self {
-            Left::Nothing => return Ok(ExitStatus::Done),
-            Left::Interrupted(signal) => return Ok(ExitStatus::Interrupted(signal)),
+            Left::Nothing(status) => return Ok(status),
             Left::Command { held, ended } => (held, ended),
         };
         let ended = match ended {
@@ -80,13 +75,13 @@ impl Left {
         Ok(match ended {
             Some(Ended::Itself(status)) => ExitStatus::OfCommand(shell_status(status)),
             Some(Ended::Interrupted(signal)) => ExitStatus::Interrupted(signal),
-            None => unreachable!("without a deadline it waits until something has happened"),
+            None => unreachable!("without a deadline, `wait` returns only at an end"),
         })
     }
 }
 
 /// Samples a process or the whole machine until it ends, the duration is over, or Ctrl-C.
-pub(super) fn running<W: Told>(
+pub(super) fn running<W: Recorder>(
     target: &Target,
     duration: Option<f64>,
     how: &HowArgs,
@@ -96,7 +91,7 @@ pub(super) fn running<W: Told>(
     let mut watch = W::open(target, &how.options())?;
     watch.enable()?;
     if !how.quiet {
-        watch.tell_how();
+        watch.describe();
     }
     let (mut progress, start) = (Progress::new(how.quiet), Instant::now());
     wait(target, duration, interrupt, || {
@@ -107,10 +102,11 @@ pub(super) fn running<W: Told>(
         Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
         Target::System => "all CPUs".to_owned(),
     };
-    Ok((watch.finish(title, started_at, None)?, Left::Nothing))
+    Ok((watch.finish(title, started_at, None)?, Left::Nothing(ExitStatus::Done)))
 }
 
-/// Shows how far sampling is that began at `start` and takes `duration` seconds, if that is known.
+/// Shows the progress of sampling that began at `start`, and that ends after `duration` seconds, if
+/// given.
 fn show(
     progress: &mut Progress,
     start: Instant,
@@ -128,8 +124,8 @@ fn show(
     }
 }
 
-/// Waits for the end of sampling, and calls `going_on` twice a second. Ctrl-C ends sampling normally;
-/// it is not an error.
+/// Waits for the end of sampling, and calls `going_on` twice a second. Ctrl-C ends the sampling; it is
+/// not an error.
 fn wait(
     target: &Target,
     duration: Option<f64>,

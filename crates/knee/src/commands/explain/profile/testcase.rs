@@ -22,13 +22,14 @@ use knee_run::sweep::spare_cpu;
 use knee_run::testcase::Need;
 use knee_testcases::CATALOGUE;
 
-use super::args::{HowArgs, ModeArg};
-use super::watch::Told;
+use super::args::HowArgs;
+use super::watch::Recorder;
 use crate::args::existing;
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, failed, usage};
+use crate::present::profile::disturbance;
 use crate::progress::{Amount, Progress};
 use crate::session::{WARMUP, topology};
-use crate::stderr::{tell, tell_of_debug_build};
+use crate::stderr::tell_of_debug_build;
 
 /// Seconds between counter readings.
 const INTERVAL: f64 = 0.1;
@@ -41,7 +42,7 @@ fn count(seconds: f64) -> u64 {
 /// A testcase to sample.
 pub(super) struct Bench<'a> {
     selected: Selected,
-    case: Case,
+    pub(super) case: Case,
     pub(super) mode: Mode,
     pub(super) topology: Topology,
     how: &'a HowArgs,
@@ -51,7 +52,7 @@ pub(super) struct Bench<'a> {
 impl<'a> Bench<'a> {
     pub(super) fn of(
         name: &str,
-        mode: Option<ModeArg>,
+        mode: Option<Mode>,
         how: &'a HowArgs,
     ) -> anyhow::Result<Bench<'a>> {
         let selected = CATALOGUE.select(&[name]).map_err(|error| {
@@ -61,10 +62,7 @@ impl<'a> Bench<'a> {
             return Err(usage(format!("{name} matches {} testcases; name one", selected.len())));
         };
         let case = Case::built_in(selected);
-        let asked = match mode {
-            Some(mode) => mode.modes().modes(),
-            None => vec![Mode::Processes, Mode::Threads],
-        };
+        let asked = mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
         let Some(&mode) = case.modes(&asked).first() else {
             let other = if asked == [Mode::Processes] { "threads" } else { "processes" };
             return Err(usage(format!("{name} runs only as {other}; use -m {other}")));
@@ -78,25 +76,22 @@ impl<'a> Bench<'a> {
         Ok(Bench { selected: selected.clone(), case, mode, topology: topology(None)?, how, dir })
     }
 
-    pub(super) fn label(&self) -> String {
-        self.case.id.to_string()
-    }
-
-    /// Runs `tasks` tasks, and samples them for `seconds` after the warm-up. Calls `started` when
-    /// sampling begins.
-    pub(super) fn sample<W: Told>(
+    /// Runs `tasks` tasks, and samples them for `seconds` after the warm-up. Returns what the sampler
+    /// recorded, and the signal that interrupted it, if any. With `describes`, prints what the sampler
+    /// records.
+    pub(super) fn sample<W: Recorder>(
         &self,
         tasks: u32,
         seconds: f64,
         interrupt: &Interrupt,
-        mut started: impl FnMut(&W),
-    ) -> anyhow::Result<Result<Sampled<W::Taken>, Stopped>> {
+        describes: bool,
+    ) -> anyhow::Result<(W::Taken, Option<i32>)> {
         let started_at = rfc3339(SystemTime::now());
         let sampler = RefCell::new(None);
         let mut iterations = 0.0;
-        let mut taken = 0;
+        let (mut taken, mut disturbed) = (0, 0);
         let mut has_begun = false;
-        let mut progress = Progress::lines(self.how.quiet);
+        let mut progress = Progress::new(self.how.quiet);
         let watch = |runner: i32| {
             let fixed_code = !self.selected.testcase.starts_programs;
             let options = Options { without: Some(runner), fixed_code, ..self.how.options() };
@@ -111,7 +106,9 @@ impl<'a> Bench<'a> {
             match sample.phase {
                 Phase::Warmup => {
                     sampler.enable().map_err(io::Error::other)?;
-                    started(sampler);
+                    if describes {
+                        sampler.describe();
+                    }
                     has_begun = true;
                 }
                 Phase::Measure if taken == samples => (),
@@ -119,6 +116,7 @@ impl<'a> Bench<'a> {
                     let rate: f64 = sample.rates.iter().sum();
                     iterations += rate / self.case.steps as f64 * sample.seconds;
                     taken += 1;
+                    disturbed += u64::from(!sample.marks.is_empty());
                     if taken == samples {
                         sampler.disable().map_err(io::Error::other)?;
                     } else {
@@ -135,18 +133,21 @@ impl<'a> Bench<'a> {
         let interrupted = match result? {
             Ok(()) => None,
             Err(Stopped::Interrupted(signal)) if has_begun => Some(signal),
-            Err(stopped) => return Ok(Err(stopped)),
+            Err(stopped) => return Err(self.error(stopped)),
         };
         let sampler = sampler.into_inner().expect("the round is over");
         let point = PointId { case: self.case.id.clone(), mode: self.mode, tasks };
-        let title = point.to_string();
-        if let Some(signal) = interrupted {
-            // The tasks went on until they were stopped, and have not said how far they came.
-            let title = format!("{title}, interrupted");
-            return Ok(Ok(Sampled::Part(sampler.finish(title, started_at, None)?, signal)));
-        }
-        let work = Work { point, iterations: iterations.round() as u64 };
-        Ok(Ok(Sampled::Whole(sampler.finish(title, started_at, Some(work))?)))
+        drop(progress);
+        disturbance(&point, disturbed, taken);
+        let (title, work) = match interrupted {
+            None => {
+                let iterations = iterations.round() as u64;
+                (point.to_string(), Some(Work { point, iterations }))
+            }
+            // The tasks ran until they were stopped, and have not reported their iterations.
+            Some(_) => (format!("{point}, interrupted"), None),
+        };
+        Ok((sampler.finish(title, started_at, work)?, interrupted))
     }
 
     /// Measures the iterations per second of `tasks` tasks without sampling.
@@ -155,22 +156,18 @@ impl<'a> Bench<'a> {
         tasks: u32,
         seconds: f64,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Result<f64, Stopped>> {
+    ) -> anyhow::Result<f64> {
         let (mut iterations, mut all) = (0.0, 0.0);
-        let result = self.round(
-            tasks,
-            seconds,
-            interrupt,
-            |_| Ok(()),
-            |sample| {
-                if sample.phase == Phase::Measure {
-                    iterations += sample.rates.iter().sum::<f64>() * sample.seconds;
-                    all += sample.seconds;
-                }
-                Ok(())
-            },
-        )?;
-        Ok(result.map(|()| iterations / all))
+        let receive = |sample: Sample| {
+            if sample.phase == Phase::Measure {
+                iterations += sample.rates.iter().sum::<f64>() * sample.seconds;
+                all += sample.seconds;
+            }
+            Ok(())
+        };
+        let ended = self.round(tasks, seconds, interrupt, |_| Ok(()), receive)?;
+        ended.map_err(|stopped| self.error(stopped))?;
+        Ok(iterations / all)
     }
 
     /// Runs one round of `tasks` tasks, in intervals that add up to `seconds` after the warm-up.
@@ -203,7 +200,8 @@ impl<'a> Bench<'a> {
             warmup: WARMUP,
             interval: seconds / samples as f64,
             start_timeout: START_TIMEOUT,
-            // One more than is asked for: tasks end with the last, and have not when their CPU time is read.
+            // One more than requested: tasks end after the last sample, and their CPU time must be read
+            // while they run.
             samples: Some(samples + 1),
             dir: dir.clone(),
             layout: 0,
@@ -213,27 +211,21 @@ impl<'a> Bench<'a> {
         work.end_round(&dir)?;
         Ok(result)
     }
-}
 
-/// The recording of a testcase.
-pub(super) enum Sampled<T> {
-    /// The complete recording.
-    Whole(T),
-    /// The recording up to this signal.
-    Part(T, i32),
-}
-
-/// Reports why there is no capture, and returns the exit status.
-pub(super) fn told(stopped: Stopped, bench: &Bench<'_>) -> anyhow::Result<ExitStatus> {
-    match stopped {
-        Stopped::Failed(failure) => {
-            tell!("knee: {}: {}; {}", bench.label(), failure.reason, failure.remedy);
-            Ok(ExitStatus::of_failure(failure.kind))
+    /// The error for a round that leaves no capture.
+    fn error(&self, stopped: Stopped) -> anyhow::Error {
+        match stopped {
+            Stopped::Failed(failure) => failed(
+                ExitStatus::of_failure(failure.kind),
+                format!("{}: {}; {}", self.case.id, failure.reason, failure.remedy),
+            ),
+            Stopped::Interrupted(signal) => interrupted(signal),
+            Stopped::ByReceiver(error) => error.into(),
         }
-        Stopped::Interrupted(signal) => {
-            tell!("knee: interrupted");
-            Ok(ExitStatus::Interrupted(signal))
-        }
-        Stopped::ByReceiver(error) => Err(error.into()),
     }
+}
+
+/// The error for a signal that leaves no capture.
+pub(super) fn interrupted(signal: i32) -> anyhow::Error {
+    failed(ExitStatus::Interrupted(signal), "interrupted")
 }

@@ -4,8 +4,8 @@ use knee_profile::sampling::{LockSampler, Options, SampleError, Sampler, Target,
 
 use crate::stderr::tell;
 
-/// A sampler that the command can use: for stacks or for lock waits.
-pub(super) trait Told: Watch {
+/// A sampler of stacks or of lock waits, with messages for people.
+pub(super) trait Recorder: Watch {
     /// Opens the sampler.
     fn open(target: &Target, options: &Options) -> Result<Self, SampleError>;
 
@@ -13,10 +13,10 @@ pub(super) trait Told: Watch {
     fn so_far(&self) -> String;
 
     /// Prints what the sampler records, and what it cannot see.
-    fn tell_how(&self);
+    fn describe(&self);
 }
 
-impl Told for Sampler {
+impl Recorder for Sampler {
     fn open(target: &Target, options: &Options) -> Result<Sampler, SampleError> {
         Sampler::open(target, options)
     }
@@ -25,7 +25,7 @@ impl Told for Sampler {
         format!("{} samples", self.seen())
     }
 
-    fn tell_how(&self) {
+    fn describe(&self) {
         let clock = self.clock();
         let why = match clock.event.as_str() {
             "cpu-clock" => " (a timer, so code with interrupts disabled is sampled at its end)",
@@ -44,7 +44,7 @@ impl Told for Sampler {
     }
 }
 
-impl Told for LockSampler {
+impl Recorder for LockSampler {
     fn open(target: &Target, options: &Options) -> Result<LockSampler, SampleError> {
         LockSampler::open(target, options.without)
     }
@@ -53,7 +53,7 @@ impl Told for LockSampler {
         format!("{} lock wait records", self.seen())
     }
 
-    fn tell_how(&self) {
+    fn describe(&self) {
         tell!(
             "knee: recording every kernel lock wait (recording the stack adds a few µs to each \
              wait)"

@@ -2,12 +2,19 @@
 
 use serde::Serialize;
 
-/// One requirement of some part of knee.
+/// A requirement of a command, and whether the machine meets it.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
     pub(super) name: &'static str,
-    /// The part of knee, and what it needs the requirement for.
+    /// The command that has this requirement, and what it needs it for.
     pub(super) needed_for: &'static str,
+    #[serde(flatten)]
+    pub(super) finding: Finding,
+}
+
+/// What a check found.
+#[derive(Debug, Serialize)]
+pub(super) struct Finding {
     pub(super) status: Status,
     pub(super) detail: String,
     pub(super) remedy: Option<Remedy>,
@@ -17,9 +24,9 @@ pub(super) struct Check {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
     Ok,
-    /// knee works, but with less insight or more noise.
+    /// knee works, but it shows less, or its results have more noise.
     Limited,
-    /// The part of knee that needs it does not work.
+    /// The command that has this requirement does not work.
     Missing,
 }
 
@@ -32,22 +39,19 @@ pub(super) enum Remedy {
     Statement(String),
 }
 
-impl Check {
-    pub(super) fn ok(
-        name: &'static str,
-        needed_for: &'static str,
-        detail: impl Into<String>,
-    ) -> Check {
-        Check { name, needed_for, status: Status::Ok, detail: detail.into(), remedy: None }
-    }
+/// The requirement is met.
+pub(super) fn ok(detail: impl Into<String>) -> Finding {
+    Finding { status: Status::Ok, detail: detail.into(), remedy: None }
+}
 
-    pub(super) fn limited(self, remedy: Remedy) -> Check {
-        Check { status: Status::Limited, remedy: Some(remedy), ..self }
-    }
+/// The requirement is met in part.
+pub(super) fn limited(detail: impl Into<String>, remedy: Remedy) -> Finding {
+    Finding { status: Status::Limited, detail: detail.into(), remedy: Some(remedy) }
+}
 
-    pub(super) fn missing(self, remedy: Remedy) -> Check {
-        Check { status: Status::Missing, remedy: Some(remedy), ..self }
-    }
+/// The requirement is not met.
+pub(super) fn missing(detail: impl Into<String>, remedy: Remedy) -> Finding {
+    Finding { status: Status::Missing, detail: detail.into(), remedy: Some(remedy) }
 }
 
 pub(super) fn command(text: impl Into<String>) -> Remedy {

@@ -6,7 +6,7 @@ use std::path::Path;
 use knee_host::{Environment, Topology, filesystem};
 use knee_profile::sampling::{Options, Sampler, Target, Watch};
 
-use super::check::{Check, command, statement};
+use super::check::{Finding, command, limited, missing, ok, statement};
 
 /// Other work that takes more than this share of the usable CPUs shifts rates by more than
 /// the spread of a quiet machine, about 1%.
@@ -20,68 +20,65 @@ const FILES_PER_TASK: u64 = 300;
 const SHARED_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Which of the machine's CPUs this process may use.
-pub(super) fn cpus(topology: &Topology) -> Check {
+pub(super) fn cpus(topology: &Topology) -> Finding {
     let usable = topology.usable();
     let present = usable.len() + topology.excluded().len();
     let detail = format!("{} of {present} usable: {usable}", usable.len());
-    let check = Check::ok("CPUs", "knee run: the highest task count", detail);
     let excluded = topology.excluded_by_reason();
     if excluded.is_empty() {
-        return check;
+        return ok(detail);
     }
     let reasons: Vec<String> =
         excluded.iter().map(|(why, cpus)| format!("{cpus} {why}: {}", why.remedy(cpus))).collect();
-    check.limited(statement(reasons.join("; ")))
+    limited(detail, statement(reasons.join("; ")))
 }
 
 /// How much CPU time the control groups allow.
-pub(super) fn cpu_quota(environment: &Environment) -> Check {
-    let check =
-        |detail: String| Check::ok("CPU quota", "knee run: throttling looks like a knee", detail);
+pub(super) fn cpu_quota(environment: &Environment) -> Finding {
+    let cpus = environment.usable_cpus.len();
     match environment.cgroup_cpu_quota {
-        Some(quota) if quota < environment.usable_cpus.len() as f64 => {
-            check(format!("{quota:.2} CPUs of time on {} CPUs", environment.usable_cpus.len()))
-                .limited(statement(
-                    "raise the cgroup's cpu.max (docker --cpus, systemd CPUQuota=), or use -t \
-                     auto, which stops at the quota",
-                ))
-        }
-        Some(quota) => check(format!("{quota:.2} CPUs of time, no limit in effect")),
-        None => check("none".to_owned()),
+        Some(quota) if quota < cpus as f64 => limited(
+            format!("{quota:.2} CPUs of time on {cpus} CPUs"),
+            statement(
+                "raise the cgroup's cpu.max (docker --cpus, systemd CPUQuota=), or use -t auto, \
+                 which stops at the quota",
+            ),
+        ),
+        Some(quota) => ok(format!("{quota:.2} CPUs of time, no limit in effect")),
+        None => ok("none"),
     }
 }
 
 /// Whether other work runs beside the measurement.
-pub(super) fn load(environment: &Environment) -> Check {
-    let check = |detail| Check::ok("load", "knee run: quiet CPUs", detail);
+pub(super) fn load(environment: &Environment) -> Finding {
     let Some([one, five, _]) = environment.load_average else {
-        return check("cannot read /proc/loadavg".to_owned())
-            .limited(statement("mount /proc, or make sure that nothing else is running"));
+        let remedy = statement("mount /proc, or make sure that nothing else is running");
+        return limited("cannot read /proc/loadavg", remedy);
     };
     let cpus = environment.usable_cpus.len();
-    let check = check(format!("{one:.2} over 1 minute, {five:.2} over 5, on {cpus} CPUs"));
-    if one > QUIET_LOAD_PER_CPU * cpus as f64 {
-        return check.limited(statement(
-            "stop what `ps -eo pcpu,pid,user,args --sort=-pcpu | head` shows, or wait for it",
-        ));
+    let detail = format!("{one:.2} over 1 minute, {five:.2} over 5, on {cpus} CPUs");
+    if one <= QUIET_LOAD_PER_CPU * cpus as f64 {
+        return ok(detail);
     }
-    check
+    let shows = "stop what `ps -eo pcpu,pid,user,args --sort=-pcpu | head` shows, or wait for it";
+    limited(detail, statement(shows))
 }
 
 /// Whether the hypervisor gave this machine's CPU time to other guests.
-pub(super) fn steal() -> Check {
-    let check = |detail| Check::ok("stolen time", "knee run: CPUs that are really there", detail);
+pub(super) fn steal() -> Finding {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    match steal_percent(&stat) {
-        None => check("unknown".to_owned()).limited(statement("/proc/stat does not report it")),
-        Some(percent) if percent > QUIET_STEAL_PERCENT => {
-            check(format!("{percent:.1}% since boot")).limited(statement(
-                "the host runs other guests on these CPUs; only a dedicated host or pinned \
-                 virtual CPUs prevent that. knee marks the affected samples",
-            ))
-        }
-        Some(percent) => check(format!("{percent:.1}% since boot")),
+    let Some(percent) = steal_percent(&stat) else {
+        return limited("unknown", statement("/proc/stat does not report it"));
+    };
+    let detail = format!("{percent:.1}% since boot");
+    if percent <= QUIET_STEAL_PERCENT {
+        return ok(detail);
     }
+    let remedy = statement(
+        "the host runs other guests on these CPUs; only a dedicated host or pinned virtual CPUs \
+         prevent that. knee marks the affected samples",
+    );
+    limited(detail, remedy)
 }
 
 /// The steal share in the first line of /proc/stat: user nice system idle iowait irq softirq steal.
@@ -99,187 +96,165 @@ fn steal_percent(stat: &str) -> Option<f64> {
 }
 
 /// Whether the CPU frequency stays at its maximum.
-pub(super) fn governor(environment: &Environment) -> Check {
-    let check = |detail: &str| Check::ok("governor", "knee run: a steady frequency", detail);
+pub(super) fn governor(environment: &Environment) -> Finding {
+    const SET: &str =
+        "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor";
     match environment.governor.as_deref() {
-        Some("performance") => check("performance"),
-        Some(other) => check(other).limited(command(
-            "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
-        )),
-        None => check("not visible").limited(statement(match environment.hypervisor {
-            Some(_) => "only the host can see and set the frequency",
-            None => "this kernel has no cpufreq driver for the machine; set it in the firmware",
-        })),
+        Some("performance") => ok("performance"),
+        Some(other) => limited(other, command(SET)),
+        None => not_visible(
+            environment,
+            "only the host can see and set the frequency",
+            "this kernel has no cpufreq driver for the machine; set it in the firmware",
+        ),
     }
 }
 
 /// Whether one busy core runs faster than many busy cores.
-pub(super) fn turbo(environment: &Environment) -> Check {
-    let check = |detail: &str| {
-        Check::ok(
-            "turbo",
-            "knee run: turbo speeds up a single task, so scaling looks worse",
-            detail,
-        )
-    };
+pub(super) fn turbo(environment: &Environment) -> Finding {
     let intel = Path::new("/sys/devices/system/cpu/intel_pstate/no_turbo");
     match environment.turbo {
-        Some(false) => check("off"),
+        Some(false) => ok("off"),
         Some(true) if intel.exists() => {
-            check("on").limited(command(format!("echo 1 | sudo tee {}", intel.display())))
+            limited("on", command(format!("echo 1 | sudo tee {}", intel.display())))
         }
         Some(true) => {
-            check("on").limited(command("echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"))
+            limited("on", command("echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"))
         }
-        None => check("not visible").limited(statement(match environment.hypervisor {
-            Some(_) => "only the host can see and set turbo",
-            None => "the kernel cannot switch it on this machine; look in the firmware settings",
-        })),
+        None => not_visible(
+            environment,
+            "only the host can see and set turbo",
+            "the kernel cannot switch it on this machine; look in the firmware settings",
+        ),
     }
 }
 
+/// A setting that the kernel does not show, with the advice for a guest or for a whole machine.
+fn not_visible(environment: &Environment, in_guest: &str, on_machine: &str) -> Finding {
+    let advice = if environment.hypervisor.is_some() { in_guest } else { on_machine };
+    limited("not visible", statement(advice))
+}
+
 /// What knee can sample in this process.
-pub(super) fn sampling() -> Check {
-    let check = |detail: String| Check::ok("sampling", "knee profile: where the cycles go", detail);
+pub(super) fn sampling() -> Finding {
     let ours = Target::Process(std::process::id().cast_signed());
-    match Sampler::open(&ours, &Options::default()) {
+    let sampler = match Sampler::open(&ours, &Options::default()) {
+        Ok(sampler) => sampler,
         Err(error) => {
             let error = anyhow::Error::from(error);
-            check("not permitted".to_owned()).missing(statement(format!("{error:#}")))
+            return missing("not permitted", statement(format!("{error:#}")));
         }
-        Ok(sampler) => {
-            let event = &sampler.clock().event;
-            let check = match event.as_str() {
-                "cycles" => check("by cycles".to_owned()),
-                _ => {
-                    check(format!("by {event}, a timer, because this machine cannot count cycles"))
-                }
-            };
-            match (sampler.sees_kernel(), sampler.knows_kernel_names()) {
-                (true, true) => check,
-                (false, _) => Check { detail: "without the kernel".to_owned(), ..check }
-                    .limited(command("sudo sysctl kernel.perf_event_paranoid=1")),
-                (true, false) => Check {
-                    detail: "the kernel hides the names of its functions".to_owned(),
-                    ..check
-                }
-                .limited(command(
-                    "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
-                )),
-            }
+    };
+    match (sampler.sees_kernel(), sampler.knows_kernel_names(), sampler.clock().event.as_str()) {
+        (false, ..) => {
+            limited("without the kernel", command("sudo sysctl kernel.perf_event_paranoid=1"))
+        }
+        (true, false, _) => limited(
+            "the kernel hides the names of its functions",
+            command("sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"),
+        ),
+        (true, true, "cycles") => ok("by cycles"),
+        (true, true, event) => {
+            ok(format!("by {event}, a timer, because this machine cannot count cycles"))
         }
     }
 }
 
 /// Whether cores have several threads.
-pub(super) fn smt(environment: &Environment) -> Check {
-    let detail = match environment.smt_active {
+pub(super) fn smt(environment: &Environment) -> Finding {
+    ok(match environment.smt_active {
         Some(true) => "on; --placement cores takes siblings last",
         Some(false) => "off",
         None => "not reported",
-    };
-    Check::ok("SMT", "knee run: how tasks are placed on cores", detail)
+    })
 }
 
 /// Whether CPUs are isolated from other tasks. Most machines have no isolated CPUs, and need none.
-pub(super) fn isolated_cpus(environment: &Environment) -> Check {
-    let detail = match &environment.isolated_cpus {
+pub(super) fn isolated_cpus(environment: &Environment) -> Finding {
+    ok(match &environment.isolated_cpus {
         Some(cpus) if !cpus.is_empty() => format!("{cpus}; use them with taskset -c {cpus} knee"),
         _ => "none; isolcpus= on the kernel's command line isolates CPUs".to_owned(),
-    };
-    Check::ok("isolated CPUs", "knee run: the least noise", detail)
+    })
 }
 
 /// Whether reading the time is cheap.
-pub(super) fn clock(environment: &Environment) -> Check {
-    let check = |detail: &str| Check::ok("clock source", "knee run: measured intervals", detail);
+pub(super) fn clock(environment: &Environment) -> Finding {
     match environment.clocksource.as_deref() {
-        // Those that the vDSO cannot read cost a system call and a slow device access.
-        Some(slow @ ("hpet" | "acpi_pm" | "jiffies" | "refined-jiffies")) => {
-            check(slow).limited(statement(
+        // The vDSO cannot read these, so each reading costs a system call and a slow device access.
+        Some(slow @ ("hpet" | "acpi_pm" | "jiffies" | "refined-jiffies")) => limited(
+            slow,
+            statement(
                 "`sudo dmesg | grep -i -e clocksource -e tsc` shows why the kernel does not use \
                  the TSC",
-            ))
-        }
-        Some(clock) => check(clock),
-        None => check("not reported; knee uses the clock as it is"),
+            ),
+        ),
+        Some(clock) => ok(clock),
+        None => ok("not reported; knee uses the clock as it is"),
     }
 }
 
 /// Whether the kernel moves memory and tasks between nodes while knee measures; `None` with a
 /// single node.
-pub(super) fn numa_balancing(environment: &Environment) -> Option<Check> {
+pub(super) fn numa_balancing(environment: &Environment) -> Option<Finding> {
     let nodes = environment.topology.as_ref()?.nodes;
-    let check = |detail: &str| {
-        Check::ok("NUMA balancing", "knee run: memory and tasks that stay on their node", detail)
-    };
-    match environment.numa_balancing {
-        Some(true) if nodes > 1 => {
-            Some(check("on").limited(command("sudo sysctl kernel.numa_balancing=0")))
-        }
-        _ if nodes > 1 => Some(check("off")),
-        _ => None,
-    }
+    (nodes > 1).then(|| match environment.numa_balancing {
+        Some(true) => limited("on", command("sudo sysctl kernel.numa_balancing=0")),
+        _ => ok("off"),
+    })
 }
 
 /// Whether one task per CPU can open all of its files.
-pub(super) fn open_files(environment: &Environment) -> Check {
+pub(super) fn open_files(environment: &Environment) -> Finding {
     let needed = FILES_PER_TASK * environment.usable_cpus.len() as u64;
     let in_words = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
     let (soft, hard) = (environment.open_files_soft_limit, environment.open_files_hard_limit);
     let detail = format!("{}, can be raised to {}", in_words(soft), in_words(hard));
-    let check = Check::ok("open files", "knee run: poll and select testcases", detail);
     let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
     match () {
-        () if enough(soft) => check,
-        () if enough(hard) => check.limited(command(format!("ulimit -n {needed}"))),
-        () => check.limited(command(format!("sudo prlimit --pid $$ --nofile={needed}"))),
+        () if enough(soft) => ok(detail),
+        () if enough(hard) => limited(detail, command(format!("ulimit -n {needed}"))),
+        () => limited(detail, command(format!("sudo prlimit --pid $$ --nofile={needed}"))),
     }
 }
 
 /// Transparent huge pages, and pages reserved for hugetlb.
-pub(super) fn huge_pages(environment: &Environment) -> Check {
+pub(super) fn huge_pages(environment: &Environment) -> Finding {
+    const ENABLE: &str = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled";
+    const NOT_BUILT_IN: &str =
+        "this kernel is built without transparent huge pages; boot another one";
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let reserved = meminfo
         .lines()
         .find_map(|line| line.strip_prefix("HugePages_Total:"))
         .map_or("0", str::trim);
-    let check = |setting: &str| {
-        let detail = format!("transparent: {setting}; hugetlb pages reserved: {reserved}");
-        Check::ok("huge pages", "knee run: zero_fill2, and what page_fault1 counts", detail)
-    };
-    match environment.transparent_huge_pages.as_deref() {
-        Some("never") => check("never").missing(command(
-            "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
-        )),
-        Some(setting) => check(setting),
-        None => check("not built in").missing(statement(
-            "this kernel is built without transparent huge pages; boot another one",
-        )),
+    let setting = environment.transparent_huge_pages.as_deref();
+    let shown = setting.unwrap_or("not built in");
+    let detail = format!("transparent: {shown}; hugetlb pages reserved: {reserved}");
+    match setting {
+        Some("never") => missing(detail, command(ENABLE)),
+        Some(_) => ok(detail),
+        None => missing(detail, statement(NOT_BUILT_IN)),
     }
 }
 
 /// Whether a memory file system is available to build and write in.
-pub(super) fn shared_memory() -> Check {
+pub(super) fn shared_memory() -> Finding {
     let path = Path::new("/dev/shm");
-    let check = |detail: String| {
-        Check::ok("/dev/shm", "knee run: file testcases and build1 without a disk", detail)
-    };
     let mount = command("sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm");
     let writable = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
     match (filesystem::kind(path), filesystem::bytes_free(path)) {
         (Some(kind), Some(free)) if kind == "tmpfs" => {
-            let check = check(format!("tmpfs, {} MiB free", free >> 20));
+            let detail = format!("tmpfs, {} MiB free", free >> 20);
             match () {
-                () if !writable => check.limited(command("sudo chmod 1777 /dev/shm")),
+                () if !writable => limited(detail, command("sudo chmod 1777 /dev/shm")),
                 () if free < SHARED_MEMORY_BYTES => {
-                    check.limited(command("sudo mount -o remount,size=1g /dev/shm"))
+                    limited(detail, command("sudo mount -o remount,size=1g /dev/shm"))
                 }
-                () => check,
+                () => ok(detail),
             }
         }
-        (Some(kind), _) => check(format!("{kind}, not tmpfs")).limited(mount),
-        (None, _) => check("not there".to_owned()).limited(mount),
+        (Some(kind), _) => limited(format!("{kind}, not tmpfs"), mount),
+        (None, _) => limited("missing", mount),
     }
 }
 
@@ -298,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn load_is_judged_by_the_number_of_cpus() {
+    fn load_is_judged_by_the_cpu_count() {
         let mut environment = environment();
         assert_eq!(load(&environment).status, Status::Ok);
         environment.load_average = Some([1.0, 0.1, 0.1]);
@@ -306,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_matters_only_below_the_number_of_cpus() {
+    fn a_quota_matters_only_below_the_cpu_count() {
         let mut environment = environment();
         environment.cgroup_cpu_quota = Some(4.0);
         assert_eq!(cpu_quota(&environment).status, Status::Ok);
@@ -326,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn steal_is_the_eighth_time_of_the_first_line() {
+    fn steal_is_the_eighth_time_in_the_first_line() {
         assert_eq!(steal_percent("cpu  50 0 0 40 0 0 0 10 99 99\ncpu0 1\n"), Some(10.0));
         assert_eq!(steal_percent("cpu  50 0\n"), None);
         assert_eq!(steal_percent(""), None);

@@ -7,7 +7,7 @@ use clap_mangen::Man;
 
 /// Writes the man page in roff.
 pub(super) fn render(mut command: Command, page: &mut Vec<u8>) -> io::Result<()> {
-    // Without `help`, which says what this page says.
+    // `help` would only repeat this page.
     command = command.disable_help_subcommand(true);
     command.build();
     let man = Man::new(command.clone());
@@ -20,15 +20,7 @@ pub(super) fn render(mut command: Command, page: &mut Vec<u8>) -> io::Result<()>
         let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
         writeln!(page, ".TP\n\\fB{}\\fR\n{}", escape(&full_name(subcommand)), escape(&about))?;
     }
-    for (title, lines) in notes(&command) {
-        match title {
-            Some(title) => {
-                writeln!(page, ".SH {}", title.to_uppercase())?;
-                as_typed(&lines, page)?;
-            }
-            None => paragraph(&lines, page)?,
-        }
-    }
+    notes(&command, page, |title, page| writeln!(page, ".SH {}", title.to_uppercase()))?;
     command.get_subcommands().try_for_each(|subcommand| section(subcommand, page))
 }
 
@@ -40,15 +32,7 @@ fn section(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     writeln!(page, ".PP")?;
     body(page, |text| man.render_description_section(text))?;
     body(page, |text| man.render_options_section(text))?;
-    for (title, lines) in notes(command) {
-        match title {
-            Some(title) => {
-                paragraph(&[&format!("{title}:")], page)?;
-                as_typed(&lines, page)?;
-            }
-            None => paragraph(&lines, page)?,
-        }
-    }
+    notes(command, page, |title, page| paragraph(&[&format!("{title}:")], page))?;
     command.get_subcommands().try_for_each(|subcommand| section(subcommand, page))
 }
 
@@ -68,20 +52,24 @@ fn body(
 }
 
 /// The text after the options in `--help`, block by block. A block with a title such as `Examples`
-/// is shown as typed. A block without a title is a paragraph.
-fn notes(command: &Command) -> Vec<(Option<String>, Vec<String>)> {
+/// is shown as typed, below a `heading`. A block without a title is a paragraph.
+fn notes(
+    command: &Command,
+    page: &mut Vec<u8>,
+    heading: impl Fn(&str, &mut Vec<u8>) -> io::Result<()>,
+) -> io::Result<()> {
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    text.split("\n\n")
-        .filter(|block| !block.trim().is_empty())
-        .map(|block| {
-            let mut lines: Vec<String> = block.lines().map(str::to_owned).collect();
-            let title = lines[0].strip_suffix(':').map(str::to_owned);
-            if title.is_some() {
-                lines.remove(0);
+    for block in text.split("\n\n").filter(|block| !block.trim().is_empty()) {
+        let lines: Vec<&str> = block.lines().collect();
+        match lines[0].strip_suffix(':') {
+            Some(title) => {
+                heading(title, page)?;
+                as_typed(&lines[1..], page)?;
             }
-            (title, lines)
-        })
-        .collect()
+            None => paragraph(&lines, page)?,
+        }
+    }
+    Ok(())
 }
 
 fn paragraph(lines: &[impl AsRef<str>], page: &mut Vec<u8>) -> io::Result<()> {
@@ -90,7 +78,7 @@ fn paragraph(lines: &[impl AsRef<str>], page: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Lines that roff must not fill, because readers copy them.
-fn as_typed(lines: &[String], page: &mut Vec<u8>) -> io::Result<()> {
+fn as_typed(lines: &[&str], page: &mut Vec<u8>) -> io::Result<()> {
     writeln!(page, ".PP\n.nf")?;
     lines.iter().try_for_each(|line| writeln!(page, "{}", escape(line)))?;
     writeln!(page, ".fi")

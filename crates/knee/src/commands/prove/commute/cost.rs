@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use knee_agent::{CostRequest, Experiment, Mode, OPERATIONS};
+use knee_agent::{CostRequest, Experiment, OPERATIONS};
 use knee_host::number::plural;
 use knee_host::text::Screen;
+use knee_results::Mode;
 use knee_trace::{Emulator, End, GuestOptions, Kernel, cost};
 
 use crate::args::complete;
+use crate::args::modes::one_mode;
 use crate::exit::{ExitStatus, usage};
 use crate::input::emulator::emulator;
 use crate::input::kernel::{kernel, warn_of_missing};
@@ -21,7 +23,7 @@ use crate::stdout;
 /// Warm-up rounds, which are not counted. They fill the per-CPU caches, which refill from global
 /// lists about ten entries at a time.
 const WARM_UP: u32 = 16;
-/// QEMU's PC has no more virtual CPUs that the plugin tells apart.
+/// Maximum virtual CPUs of QEMU's PC that the plugin can distinguish.
 const MOST_CPUS: u32 = 64;
 
 /// Measure what operations cost in a kernel: instructions, cache lines touched, and lines transferred
@@ -54,8 +56,8 @@ pub(super) struct Args {
     cpus: Vec<u32>,
 
     /// Processes or threads; threads share one address space and one descriptor table
-    #[arg(short, long, value_enum, default_value = "threads")]
-    mode: ModeArg,
+    #[arg(short, long, value_parser = one_mode(), default_value = "threads")]
+    mode: Mode,
 
     /// Measured rounds, after the warm-up
     #[arg(short, long, value_name = "N", default_value_t = 32,
@@ -80,12 +82,6 @@ pub(super) struct Args {
     list: bool,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum ModeArg {
-    Threads,
-    Processes,
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.list {
         let width = OPERATIONS.iter().map(|operation| operation.name.len()).max().unwrap_or(0);
@@ -104,8 +100,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     };
     let cpus: BTreeSet<u32> = args.cpus.iter().copied().chain([1]).collect();
     let mode = match args.mode {
-        ModeArg::Threads => Mode::Threads,
-        ModeArg::Processes => Mode::Processes,
+        Mode::Threads => knee_agent::Mode::Threads,
+        Mode::Processes => knee_agent::Mode::Processes,
     };
     let experiment = |operation: &&str, cpus: &u32| Experiment {
         operation: (*operation).to_owned(),
@@ -132,20 +128,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let counts: Vec<u32> = cpus.into_iter().collect();
     let view = View { operations: &operations, cpus: &counts, lines: args.top };
     let text = match args.json {
-        true => json(&costs, args.mode_name(), args.rounds, &qemu),
-        false => text(&costs, &view, args.mode_name(), args.rounds, &Screen::of_stdout()),
+        true => json(&costs, args.mode.as_str(), args.rounds, &qemu),
+        false => text(&costs, &view, args.mode.as_str(), args.rounds, &Screen::of_stdout()),
     };
     stdout::print_or_show(args.json, &text)?;
     Ok(if died { ExitStatus::TestcaseDied } else { ExitStatus::Done })
-}
-
-impl Args {
-    fn mode_name(&self) -> &'static str {
-        match self.mode {
-            ModeArg::Threads => "threads",
-            ModeArg::Processes => "processes",
-        }
-    }
 }
 
 fn measure(
@@ -197,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_without_its_number_is_all_that_have_one() {
+    fn a_name_without_its_number_selects_all_numbers() {
         let of = |words: &[&str]| {
             operations(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
         };

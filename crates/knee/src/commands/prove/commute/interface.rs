@@ -10,6 +10,9 @@ use crate::args::complete;
 use crate::exit::usage;
 use crate::stderr::tell;
 
+/// Maximum operations to call together. The number of orders is the factorial of this.
+const MOST_AT_ONCE: usize = 4;
+
 /// The interface, and how far to explore it.
 #[derive(clap::Args)]
 pub(super) struct From {
@@ -64,8 +67,14 @@ pub(super) fn warn(names: &str, extent: &Extent, from: &From) {
     }
 }
 
-/// The indices of the named operations in the model.
+/// The indices of the named operations in the model, at most [`MOST_AT_ONCE`].
 pub(super) fn operations(model: &dyn Model, names: &[String]) -> anyhow::Result<Vec<usize>> {
+    let n = names.len();
+    if n > MOST_AT_ONCE {
+        return Err(usage(format!(
+            "{n} operations are too many; name at most {MOST_AT_ONCE} to call together"
+        )));
+    }
     names.iter().map(|name| operation(model, name)).collect()
 }
 

@@ -1,21 +1,20 @@
 //! `knee commute matrix`: the pairs of a model, or the results of a check.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
 use knee_commute::{Extent, explore_pairs, watch};
 use knee_host::number::plural;
 use knee_host::text::Screen;
-use knee_host::write_atomically;
 use knee_report::Page;
-use knee_trace::findings::{MatrixDocument, Tally, Tested};
+use knee_trace::findings::MatrixDocument;
 
 use super::interface::{From, warn};
 use crate::exit::{ExitStatus, usage};
+use crate::file;
 use crate::input::checks;
+use crate::present::commute::check::Results;
 use crate::present::commute::conditions as present;
-use crate::present::commute::program::Writers;
-use crate::present::commute::{self as shown, check, shared};
+use crate::present::commute::{self as shown, shared};
 use crate::present::page;
 use crate::stderr::tell;
 use crate::stdout;
@@ -73,18 +72,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 
 fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result<()> {
     let findings = checks::open(named)?;
-    let Some(file) = &args.output else {
+    let Some(path) = &args.output else {
         if args.json {
             let document = serde_json::to_value(MatrixDocument::of(&findings))?;
             return stdout::print(&format!("{document:#}\n"));
         }
-        let tested = &findings.check.tested;
-        let writers = match tested {
-            Tested::Kernel { .. } => String::new(),
-            Tested::Program { .. } => Writers::of(&findings.tests).text(),
-        };
-        let tally = Tally::of(&findings.tests);
-        return stdout::show(&(check::text(&tally, &tested.to_string()) + &writers));
+        return stdout::show(&Results::of(&findings.tests).text(&findings.check.tested));
     };
     if !findings.tests.iter().any(|test| test.operations().len() == 2) {
         let dir = named[0].display();
@@ -95,15 +88,10 @@ fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result
     }
     let shared = shared::record(&findings);
     if !is_drawing {
-        return page::write(&Page { shared: vec![shared], ..Page::default() }, file);
+        return page::write(&Page { shared: vec![shared], ..Page::default() }, path);
     }
-    write_drawing(&knee_report::draw(&shared), file)
-}
-
-fn write_drawing(svg: &str, file: &Path) -> anyhow::Result<()> {
-    write_atomically(file, svg.as_bytes())
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    tell!("knee: wrote {}", file.display());
+    file::write(path, knee_report::draw(&shared).as_bytes())?;
+    tell!("knee: wrote {}", path.display());
     Ok(())
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Program {
 impl Program {
     /// Asks the program at `path` for its description.
     pub(super) fn introduce(path: PathBuf) -> Result<Self, ModelError> {
-        // A path without a slash is a file here, not a program of the system.
+        // A path without a slash is a file in this directory, not a program on PATH.
         let path =
             if path.components().count() == 1 { PathBuf::from(".").join(path) } else { path };
         let description = Description {
@@ -87,7 +87,7 @@ impl Program {
         let mut child = self.start(request)?;
         let answer = self.listen(&mut child, within, |out| {
             let mut answer = Vec::new();
-            // What could not be read is missing in the answer, which is told then.
+            // If reading fails, the answer is incomplete, and parsing it reports an error.
             let _ = out.take(MOST_BYTES).read_to_end(&mut answer);
             answer
         })?;
@@ -110,12 +110,12 @@ impl Program {
         read: impl FnOnce(ChildStdout) -> T,
     ) -> Result<T, ModelError> {
         let out = child.stdout.take().expect("it is piped");
-        let told = child.stderr.take().expect("it is piped");
+        let errors = child.stderr.take().expect("it is piped");
         let pid = Pid::from_child(child);
-        let (read, told, in_time) = std::thread::scope(|scope| {
-            let told = scope.spawn(move || {
+        let (read, errors, in_time) = std::thread::scope(|scope| {
+            let errors = scope.spawn(move || {
                 let mut text = Vec::new();
-                let _ = told.take(MOST_BYTES).read_to_end(&mut text);
+                let _ = errors.take(MOST_BYTES).read_to_end(&mut text);
                 text
             });
             let (done, is_done) = mpsc::channel::<()>();
@@ -123,15 +123,15 @@ impl Program {
                 let Some(within) = within else { return true };
                 let late = is_done.recv_timeout(within) == Err(RecvTimeoutError::Timeout);
                 if late {
-                    // It has not been waited for, so the number is still its own.
+                    // The child has not been reaped, so its PID cannot belong to another process.
                     let _ = kill_process(pid, Signal::KILL);
                 }
                 !late
             });
             let read = read(out);
-            let told = told.join().expect("it only reads");
+            let errors = errors.join().expect("the thread only reads");
             drop(done);
-            (read, told, in_time.join().expect("it only waits"))
+            (read, errors, in_time.join().expect("the thread only waits"))
         });
         let status = child.wait().map_err(|error| self.failed(error.to_string()))?;
         if !in_time {
@@ -143,10 +143,10 @@ impl Program {
         if status.success() {
             return Ok(read);
         }
-        let told = String::from_utf8_lossy(&told);
-        Err(self.failed(match told.trim() {
+        let errors = String::from_utf8_lossy(&errors);
+        Err(self.failed(match errors.trim() {
             "" => format!("{status}"),
-            told => told.to_owned(),
+            errors => errors.to_owned(),
         }))
     }
 }
@@ -182,12 +182,12 @@ impl Model for Program {
         let mut child = self.start(&request)?;
         let mut enough = false;
         let mut done = Err("its answer is incomplete".to_owned());
-        let heard = self.listen(&mut child, None, |out| {
+        let listened = self.listen(&mut child, None, |out| {
             for line in BufReader::new(out).lines() {
                 let text = line.unwrap_or_else(|error| error.to_string());
                 match serde_json::from_str(&text) {
                     Ok(Line::Test(test)) => {
-                        // What it still wants to say finds nobody.
+                        // Further output is not read.
                         enough = take(*test).is_break();
                         if enough {
                             return;
@@ -204,7 +204,7 @@ impl Model for Program {
         if enough {
             return Ok(Generated::default());
         }
-        heard.map_err(|error| self.of_operations(operations, error))?;
+        listened.map_err(|error| self.of_operations(operations, error))?;
         done.map_err(|what| self.not_understood(&what))?
     }
 }

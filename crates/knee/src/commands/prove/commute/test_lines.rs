@@ -1,5 +1,6 @@
 //! Tests, one line of JSON each: from a file, or generated for operations.
 
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -11,41 +12,37 @@ use super::interface::operations;
 /// The interface that the running kernel implements.
 const INTERFACE: &str = "posix";
 
-/// The tests of `posix`, one per line, from a file or generated for operations; with `differing`,
-/// also those whose calls do not commute.
+/// The model of the interface that the running kernel implements.
+pub(super) fn posix() -> Box<dyn Model> {
+    models().into_iter().find(|model| model.name() == INTERFACE).expect("it is one of ours")
+}
+
+/// The tests of a model, one per line, from a file (`-` is standard input) or generated for
+/// operations; with `differing`, also those whose calls do not commute.
 pub(super) fn tests(
+    model: &dyn Model,
     operations: &[String],
     file: Option<&Path>,
     differing: bool,
 ) -> anyhow::Result<Vec<u8>> {
-    if let Some(path) = file {
-        return read_tests(path);
+    match file {
+        None => generated(model, operations, differing),
+        Some(path) if path == Path::new("-") => {
+            let mut lines = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut lines)?;
+            Ok(lines)
+        }
+        Some(path) => {
+            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+        }
     }
-    let models = models();
-    let model = models.iter().find(|model| model.name() == INTERFACE).expect("it is one of ours");
-    make_tests(&**model, operations, differing)
 }
 
-/// Reads the tests from a file or from standard input.
-pub(super) fn read_tests(path: &Path) -> anyhow::Result<Vec<u8>> {
-    if path == Path::new("-") {
-        let mut lines = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut lines)?;
-        return Ok(lines);
-    }
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// Generates the tests of operations of a model.
-pub(super) fn make_tests(
-    model: &dyn Model,
-    operations: &[String],
-    differing: bool,
-) -> anyhow::Result<Vec<u8>> {
+fn generated(model: &dyn Model, operations: &[String], differing: bool) -> anyhow::Result<Vec<u8>> {
     let sets = sets(model, operations, differing)?;
     let wanted = Wanted { differing, ..Wanted::default() };
     let mut lines = Vec::new();
-    let mut failed = None;
+    let mut failed = Ok(());
     let generate = |nr: usize| {
         let mut lines = Vec::new();
         let generated = model.generate(&sets[nr], &Limits::default(), &wanted, &mut |test| {
@@ -60,14 +57,12 @@ pub(super) fn make_tests(
             ControlFlow::Continue(())
         }
         Err(error) => {
-            failed = Some(error);
+            failed = Err(error);
             ControlFlow::Break(())
         }
     });
-    match failed {
-        Some(error) => Err(error.into()),
-        None => Ok(lines),
-    }
+    failed?;
+    Ok(lines)
 }
 
 /// Appends a test to `lines`.

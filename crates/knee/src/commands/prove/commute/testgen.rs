@@ -19,7 +19,7 @@ use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
 
-/// The name of standard output.
+/// Selects standard output.
 const STDOUT: &str = "-";
 
 /// Generate tests, one line of JSON each: set-up, calls and expected results
@@ -37,7 +37,7 @@ const STDOUT: &str = "-";
 pub(super) struct Args {
     /// Two to four operations to test together; with one, every pair that includes it; with
     /// none, every pair
-    #[arg(value_name = "OP", num_args = 0..=4, add = complete::operations())]
+    #[arg(value_name = "OP", num_args = 0.., add = complete::operations())]
     operations: Vec<String>,
 
     /// Output file; - is standard output
@@ -59,15 +59,18 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    // Before there is a file that has to be removed, or another thread.
+    // Before the output file exists, which an interrupt must remove, and before other threads.
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     watch(|what| tell!("knee: {what}"));
     let model = args.from.model()?;
     let sets = sets(&*model, &args.operations, args.sequential)?;
     let wanted = Wanted { patterns: args.patterns as usize, differing: args.sequential };
-    let mut made = Made { output: Output::create(&args.output)?, tests: 0, capped: 0 };
+    let path = &args.output;
+    let file = (path != Path::new(STDOUT)).then(|| AtomicFile::create(path)).transpose();
+    let file = file.with_context(|| cannot_write(path))?;
+    let mut made = Made { args, model: &*model, file, tests: 0, capped: 0 };
     let stopped = AtomicI32::new(0);
-    // Lines, not tests: a test as a tree takes ten times as much memory.
+    // Lines, not tests: a parsed test takes ten times as much memory.
     let generate = |nr: usize| {
         let mut lines = Vec::new();
         let generated = model.generate(&sets[nr], &args.from.limits(), &wanted, &mut |test| {
@@ -86,7 +89,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let mut progress = Progress::lines(false);
     let mut failed = Ok(());
     in_order(sets.len(), generate, |nr, (lines, generated)| {
-        failed = made.add(&*model, &sets[nr], &lines, generated, args);
+        failed = made.add(&sets[nr], &lines, generated);
         if failed.is_err() || stopped.load(Ordering::Relaxed) != 0 {
             return ControlFlow::Break(());
         }
@@ -106,15 +109,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             return Ok(ExitStatus::Interrupted(signal));
         }
     }
-    let Made { output, tests, capped } = made;
-    output.finish()?;
+    let Made { file, tests, capped, .. } = made;
+    let mut to = String::new();
+    if let Some(file) = file {
+        file.persist().with_context(|| cannot_write(path))?;
+        to = format!(" to {}", path.display());
+    }
     let of = match args.operations.as_slice() {
         [_, _, ..] => args.operations.join(" and "),
         _ => plural(sets.len(), if args.sequential { "set" } else { "pair" }),
-    };
-    let to = match args.output.as_path() {
-        path if path == Path::new(STDOUT) => String::new(),
-        path => format!(" to {}", path.display()),
     };
     tell!("knee: wrote {} of {of}{to}", plural(tests, "test"));
     if capped > 0 {
@@ -129,60 +132,33 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 }
 
 /// The output and the counts so far.
-struct Made {
-    output: Output,
+struct Made<'a> {
+    args: &'a Args,
+    model: &'a dyn Model,
+    /// The file appears under its name only when it is complete; `None` is standard output.
+    file: Option<AtomicFile>,
     tests: usize,
     capped: usize,
 }
 
-impl Made {
+impl Made<'_> {
     fn add(
         &mut self,
-        model: &dyn Model,
         set: &[usize],
         lines: &[u8],
         generated: Result<Generated, ModelError>,
-        args: &Args,
     ) -> anyhow::Result<()> {
         let generated = generated?;
-        let names: Vec<&str> = set.iter().map(|&nr| model.operations()[nr].0).collect();
-        warn(&names.join(" and "), &generated.extent, &args.from);
+        let names: Vec<&str> = set.iter().map(|&nr| self.model.operations()[nr].0).collect();
+        warn(&names.join(" and "), &generated.extent, &self.args.from);
         self.tests += generated.tests;
         self.capped += generated.capped;
-        self.output.write(lines)
-    }
-}
-
-/// Destination of the tests.
-enum Output {
-    Stdout,
-    /// The file appears under its name only when it is complete.
-    File(PathBuf, AtomicFile),
-}
-
-impl Output {
-    fn create(path: &Path) -> anyhow::Result<Self> {
-        if path == Path::new(STDOUT) {
-            return Ok(Self::Stdout);
-        }
-        let file = AtomicFile::create(path).with_context(|| cannot_write(path))?;
-        Ok(Self::File(path.to_owned(), file))
-    }
-
-    fn write(&mut self, lines: &[u8]) -> anyhow::Result<()> {
-        match self {
-            Self::Stdout => {
+        match &mut self.file {
+            Some(file) => file.write_all(lines).with_context(|| cannot_write(&self.args.output)),
+            None => {
                 let mut out = std::io::stdout().lock();
                 out.write_all(lines).and_then(|()| out.flush()).context("cannot write the tests")
             }
-            Self::File(path, file) => file.write_all(lines).with_context(|| cannot_write(path)),
-        }
-    }
-
-    fn finish(self) -> anyhow::Result<()> {
-        match self {
-            Self::Stdout => Ok(()),
-            Self::File(path, file) => file.persist().with_context(|| cannot_write(&path)),
         }
     }
 }

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use knee_agent::{EVERY_ORDER, Line, Outcome, SUBCOMMAND, Summary};
 use knee_host::Interrupt;
 use knee_host::number::plural;
 use knee_host::process::{Ties, spawn};
 use knee_host::workdir::WorkDir;
 
-use super::test_lines::tests;
+use super::test_lines::{posix, tests};
 use crate::args::complete;
 use crate::exit::ExitStatus;
 use crate::progress::{Amount, Progress};
@@ -48,7 +48,7 @@ Exit status 1: a result differs from the model.")]
 pub(super) struct Args {
     /// Two to four operations to test together; with one, every pair that includes it; with none,
     /// every pair
-    #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests",
+    #[arg(value_name = "OP", num_args = 0.., conflicts_with = "tests",
           add = complete::operations())]
     operations: Vec<String>,
 
@@ -66,9 +66,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    // Before there is a directory that has to be removed, or another thread.
+    // Before the work directory exists, which an interrupt must remove, and before other threads.
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
-    let tests = tests(&args.operations, args.tests.as_deref(), true)?;
+    let tests = tests(&*posix(), &args.operations, args.tests.as_deref(), true)?;
     let count = tests.iter().filter(|byte| **byte == b'\n').count();
     let mut work =
         WorkDir::create(&args.dir).with_context(|| format!("cannot use {}", args.dir.display()))?;
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let mut seen = Seen::default();
     // Outcomes on standard output may share the terminal.
     let mut progress = if args.json { Progress::lines(false) } else { Progress::new(false) };
-    let mut heard = Instant::now();
+    let mut last_line = Instant::now();
     let summary = loop {
         if let Some(signal) = interrupt.take() {
             tell!("knee: interrupted after {}", plural(seen.tests, "test"));
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         }
         let line = match agent.lines.recv_timeout(POLL) {
             Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) if heard.elapsed() < HANGS_AFTER => continue,
+            Err(RecvTimeoutError::Timeout) if last_line.elapsed() < HANGS_AFTER => continue,
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = HANGS_AFTER.as_secs();
                 tell!("knee: the test after {} hung for {seconds} s", seen.last());
@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                 return Ok(ExitStatus::TestcaseDied);
             }
         };
-        heard = Instant::now();
+        last_line = Instant::now();
         let parsed: Line = serde_json::from_str(&line)
             .with_context(|| format!("the agent wrote a line that is not an outcome: {line}"))?;
         if args.json {
@@ -129,31 +129,22 @@ impl Agent {
         agent.args([SUBCOMMAND, EVERY_ORDER]).current_dir(dir);
         agent.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = spawn(&mut agent, Ties::default()).context("cannot start the agent")?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let (Some(stdin), Some(stdout)) = (stdin, stdout) else { bail!("the agent has no pipes") };
-        std::thread::spawn(move || feed(stdin, &tests));
-        let (told, lines) = mpsc::channel();
-        std::thread::spawn(move || listen(stdout, &told));
+        let mut stdin = child.stdin.take().expect("it is piped");
+        let stdout = child.stdout.take().expect("it is piped");
+        // If the agent has died, the end of its output shows that.
+        std::thread::spawn(move || stdin.write_all(&tests));
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut all = BufReader::new(stdout).lines().map_while(Result::ok);
+            all.try_for_each(|line| sender.send(line))
+        });
         Ok(Self { child, lines })
-    }
-}
-
-fn feed(mut to: ChildStdin, tests: &[u8]) {
-    // An agent that has died needs no more; its end is told elsewhere.
-    let _ = to.write_all(tests);
-}
-
-fn listen(from: ChildStdout, told: &mpsc::Sender<String>) {
-    for line in BufReader::new(from).lines().map_while(Result::ok) {
-        if told.send(line).is_err() {
-            return;
-        }
     }
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

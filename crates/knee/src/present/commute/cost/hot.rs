@@ -24,8 +24,8 @@ pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> 
     let Some((_, all)) = kernel.figures.get(&(operation.to_owned(), cpus)) else {
         return String::new();
     };
-    let hot = all.iter().take_while(|line| line.moves() >= HOT).take(view.lines).count();
-    if view.lines == 0 || all.iter().map(Line::moves).sum::<f64>() < HOT {
+    let hot = all.iter().take_while(|line| line.hot.moves() >= HOT).take(view.lines).count();
+    if view.lines == 0 || all.iter().map(|line| line.hot.moves()).sum::<f64>() < HOT {
         return String::new();
     }
     let (hot, others) = all.split_at(hot);
@@ -42,11 +42,11 @@ pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> 
             (writers, readers) if writers.is_empty() => format!("read by {readers}"),
             (writers, readers) => format!("written by {writers}; read by {readers}"),
         };
-        let (taken, fetched) = (line.taken, line.fetched);
+        let (taken, fetched) = (line.hot.taken, line.hot.fetched);
         let _ = writeln!(text, "  {taken:>6.2} {fetched:>6.2}  {:width$}  {who}", line.name());
     }
-    let taken: f64 = others.iter().map(|line| line.taken).sum();
-    let fetched: f64 = others.iter().map(|line| line.fetched).sum();
+    let taken: f64 = others.iter().map(|line| line.hot.taken).sum();
+    let fetched: f64 = others.iter().map(|line| line.hot.fetched).sum();
     if taken + fetched >= HOT {
         let n = plural(others.len(), "other line");
         let data = most(others, |line| [line.name()].into(), MOST_DATA).join("; ");
@@ -58,14 +58,12 @@ pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> 
 }
 
 impl Line {
-    fn moves(&self) -> f64 {
-        self.taken + self.fetched
-    }
-
     /// The best available name.
     fn name(&self) -> String {
-        let address = || format!("{:#x}", self.virtuals.first().unwrap_or(&self.address));
-        self.data.clone().unwrap_or_else(address)
+        match (&self.hot.datum, self.hot.virtuals.first()) {
+            (Some(datum), _) => datum.to_string(),
+            (None, address) => format!("{:#x}", address.unwrap_or(&self.hot.line)),
+        }
     }
 }
 
@@ -83,7 +81,7 @@ fn most(lines: &[Line], names: impl Fn(&Line) -> BTreeSet<String>, at_most: usiz
     let mut moves: BTreeMap<String, f64> = BTreeMap::new();
     for line in lines {
         for name in names(line) {
-            *moves.entry(name).or_default() += line.moves();
+            *moves.entry(name).or_default() += line.hot.moves();
         }
     }
     let mut moves: Vec<(String, f64)> = moves.into_iter().collect();

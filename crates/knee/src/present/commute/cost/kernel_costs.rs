@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use knee_trace::{Cost, Figures, Functions};
+use knee_trace::{Cost, Figures, Functions, HotLine};
 
 /// The costs of operations in one kernel.
 pub(crate) struct KernelCosts {
@@ -13,12 +13,7 @@ pub(crate) struct KernelCosts {
 
 /// A line that moves between CPUs, with the names of the functions that access it.
 pub(super) struct Line {
-    pub(super) address: u64,
-    /// The kernel's data in the line.
-    pub(super) data: Option<String>,
-    pub(super) virtuals: Vec<u64>,
-    pub(super) taken: f64,
-    pub(super) fetched: f64,
+    pub(super) hot: HotLine,
     pub(super) writers: BTreeSet<String>,
     pub(super) readers: BTreeSet<String>,
 }
@@ -39,13 +34,9 @@ impl KernelCosts {
             .lines
             .iter()
             .map(|line| Line {
-                address: line.line,
-                data: line.datum.as_ref().map(ToString::to_string),
-                virtuals: line.virtuals.clone(),
-                taken: line.taken,
-                fetched: line.fetched,
                 writers: names(&line.writers),
                 readers: names(&line.readers),
+                hot: line.clone(),
             })
             .collect();
         let key = (cost.experiment.operation.clone(), cost.experiment.cpus);

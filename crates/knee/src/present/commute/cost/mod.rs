@@ -31,15 +31,15 @@ const MOST_LINES: usize = 100;
 /// with either.
 pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str) -> String {
     let hexadecimal = |address: &u64| format!("{address:#x}");
-    let line = |line: &Line| {
+    let line = |Line { hot, writers, readers }: &Line| {
         object!({
-            "line": hexadecimal(&line.address),
-            "data": line.data,
-            "virtual": line.virtuals.iter().map(hexadecimal).collect::<Vec<_>>(),
-            "taken": line.taken,
-            "fetched": line.fetched,
-            "writers": line.writers,
-            "readers": line.readers,
+            "line": hexadecimal(&hot.line),
+            "data": hot.datum.as_ref().map(ToString::to_string),
+            "virtual": hot.virtuals.iter().map(hexadecimal).collect::<Vec<_>>(),
+            "taken": hot.taken,
+            "fetched": hot.fetched,
+            "writers": writers,
+            "readers": readers,
         })
     };
     let cost = |((operation, cpus), (figures, lines)): (&(String, u32), &(Figures, Vec<Line>))| {

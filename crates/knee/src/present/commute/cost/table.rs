@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_of_one_number_have_their_whole_names() {
+    fn kernels_with_the_same_version_number_keep_their_full_names() {
         assert_eq!(
             labels(&[kernel("6.1.0-18", 1, 1.0), kernel("6.1.0-50", 1, 1.0)]),
             ["6.1.0-18", "6.1.0-50"]

@@ -8,7 +8,7 @@ use knee_trace::{CheckOptions, Disk, Emulator, GuestOptions, Kernel};
 
 use crate::args::complete;
 
-/// The file system that needs no disk.
+/// The file system that requires no disk.
 const TMPFS: &str = "tmpfs";
 
 /// Check whether commuting calls share memory in a real kernel or library, traced under QEMU
@@ -45,7 +45,7 @@ Exit status 4: a guest or a program crashed in a test.")]
 pub(crate) struct Args {
     /// Two to four operations to test together; with one, every pair that includes it; with
     /// none, every pair
-    #[arg(value_name = "OP", num_args = 0..=4, conflicts_with = "tests",
+    #[arg(value_name = "OP", num_args = 0.., conflicts_with = "tests",
           add = complete::operations())]
     pub(super) operations: Vec<String>,
 
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
     pub(super) shard: Shard,
 
-    /// Run only the tests that the record in DIR lacks, if it exists
+    /// If DIR contains a record, run only its missing tests
     #[arg(long, requires = "output")]
     pub(super) resume: bool,
 

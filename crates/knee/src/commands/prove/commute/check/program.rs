@@ -3,7 +3,6 @@
 //! QEMU's user mode runs the program if it supports plugins, because it needs no time to boot.
 //! Otherwise, and always with `--kernel`, the program runs in a guest.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,17 +15,14 @@ use knee_trace::{
 };
 
 use super::super::program::Program;
-use super::super::test_lines::{make_tests, read_tests};
+use super::super::test_lines::tests;
 use super::args::Args;
-use super::progress::{UnderWay, status};
+use super::progress::carry_out;
 use super::selection::{distinct, listed};
 use crate::exit::ExitStatus;
 use crate::input::emulator::emulator;
 use crate::input::kernel::kernel;
-use crate::present::commute::check::text;
-use crate::present::commute::program::Writers;
 use crate::stderr::tell;
-use crate::stdout;
 
 /// A test takes a millisecond; knee treats a longer one as hung after this time.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,73 +33,63 @@ const VERSION: &str = "6.1";
 
 pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
     let program = Program::introduce(path.to_owned())?;
-    let lines = match &args.tests {
-        Some(file) => read_tests(file)?,
-        None => make_tests(&program, &args.operations, false)?,
-    };
+    let lines = tests(&program, &args.operations, args.tests.as_deref(), false)?;
     let all = listed(&lines, false)?;
-    // One test many times shows what a library does in the long run; a record has each once.
+    // Repeating a test shows the long-run behaviour of a library, but a record has each test once.
     if args.output.is_some() {
         distinct(&all)?;
     }
-    let read = TestedProgram::of(program.path());
-    let tested = read.with_context(|| format!("cannot read {}", program.path().display()))?;
+    let tested = TestedProgram::of(program.path())
+        .with_context(|| format!("cannot read {}", program.path().display()))?;
     let tested = Tested::Program { program: tested };
-    let title = tested.to_string();
     let place = Place::choose(args.kernel.as_deref())?;
-    let qemu = place.version();
-    let version = qemu.as_deref().unwrap_or_default().to_owned();
-    let (mut progress, done) = UnderWay::begin(args, &all, tested, version)?;
-    let mut writers = Writers::of(&done);
-    if !progress.is_done() {
-        qemu?;
+    let qemu = place.version().map_err(anyhow::Error::from);
+    carry_out(args, &all, tested, qemu, |under_way| {
         let guest = place.guest()?;
         let host = match &guest {
             None => ProgramHost::UserMode,
             Some((kernel, emulator)) => ProgramHost::Guest(kernel, emulator),
         };
-        match run_tests(host, &program, &mut progress, &mut writers) {
-            Err(error) if stdout::is_broken_pipe(&error) => return Ok(ExitStatus::Done),
-            ran => ran?,
-        }
-    }
-    let tally = progress.end()?;
-    if !args.json {
-        stdout::show(&(text(&tally, &title) + &writers.text()))?;
-    }
-    Ok(status(&tally))
+        tell!("knee: {} of {}", plural(under_way.left(), "test"), program.name());
+        let tests = under_way.lines();
+        check_program(host, program.path(), &tests, PATIENCE, |checked, names| {
+            under_way.keep(TestLine::of(&checked, names.functions()))
+        })?;
+        Ok(())
+    })
 }
 
 /// Where the program runs.
 enum Place<'a> {
     UserMode,
-    Guest { emulator: Emulator, why: Why<'a> },
-}
-
-/// Why it runs in a guest.
-enum Why<'a> {
-    /// The user named this kernel.
-    Asked(&'a Path),
-    /// QEMU's user mode cannot be used.
-    Instead(GuestError),
+    Guest {
+        emulator: Emulator,
+        /// The kernel that the user named.
+        kernel: Option<&'a Path>,
+        /// Why the program does not run in user mode, as the start of a sentence.
+        why: String,
+    },
 }
 
 impl<'a> Place<'a> {
     fn choose(kernel: Option<&'a Path>) -> anyhow::Result<Self> {
-        let why = if let Some(named) = kernel {
-            Why::Asked(named)
-        } else {
-            match user_mode() {
-                Ok(()) => return Ok(Self::UserMode),
-                Err(
-                    why @ (GuestError::NoQemu(_)
-                    | GuestError::NoPlugins(_)
-                    | GuestError::NewPluginApi { .. }),
-                ) => Why::Instead(why),
-                Err(error) => return Err(error.into()),
-            }
+        let no_plugins = |reason: &str| {
+            let reason = reason.lines().next().unwrap_or_default();
+            format!("QEMU's user mode cannot load knee's plugin ({reason}), so ")
         };
-        Ok(Self::Guest { emulator: emulator()?, why })
+        let mut why = String::new();
+        if kernel.is_none() {
+            why = match user_mode() {
+                Ok(()) => return Ok(Self::UserMode),
+                Err(GuestError::NoQemu(qemu)) => format!("{qemu} is not installed, so "),
+                Err(GuestError::NoPlugins(reason)) => no_plugins(&reason),
+                Err(GuestError::NewPluginApi { oldest, .. }) => no_plugins(&format!(
+                    "it supports only plugins of API version {oldest} and later"
+                )),
+                Err(error) => return Err(error.into()),
+            };
+        }
+        Ok(Self::Guest { emulator: emulator()?, kernel, why })
     }
 
     /// The version of QEMU, marked if it runs a guest, where false sharing differs.
@@ -116,26 +102,10 @@ impl<'a> Place<'a> {
 
     /// The kernel and QEMU for the guest; `None` in user mode.
     fn guest(&self) -> anyhow::Result<Option<(Kernel, &Emulator)>> {
-        let Self::Guest { emulator, why } = self else { return Ok(None) };
-        let (kernel, why) = match why {
-            Why::Asked(named) => (kernel(Some(named))?, String::new()),
-            Why::Instead(GuestError::NoQemu(qemu)) => {
-                (default_kernel()?, format!("{qemu} is not installed, so "))
-            }
-            Why::Instead(why) => {
-                let said = match why {
-                    GuestError::NoPlugins(said) => said.clone(),
-                    GuestError::NewPluginApi { oldest, .. } => {
-                        format!("it supports only plugins of API version {oldest} and later")
-                    }
-                    other => other.to_string(),
-                };
-                let said = said.lines().next().unwrap_or_default();
-                (
-                    default_kernel()?,
-                    format!("QEMU's user mode cannot load knee's plugin ({said}), so "),
-                )
-            }
+        let Self::Guest { emulator, kernel: named, why } = self else { return Ok(None) };
+        let kernel = match named {
+            Some(_) => kernel(*named)?,
+            None => default_kernel()?,
         };
         tell!("knee: {why}the program runs in a guest with Linux {}", kernel.release());
         Ok(Some((kernel, emulator)))
@@ -148,22 +118,4 @@ fn default_kernel() -> anyhow::Result<Kernel> {
         Some(file) => Ok(Kernel::open(&file)?),
         None => kernel(Some(Path::new(RELEASE))),
     }
-}
-
-/// Runs the remaining tests, and records each result.
-fn run_tests(
-    host: ProgramHost<'_>,
-    program: &Program,
-    progress: &mut UnderWay<'_>,
-    writers: &mut Writers,
-) -> anyhow::Result<()> {
-    tell!("knee: {} of {}", plural(progress.left(), "test"), program.name());
-    let mut failed = Ok(());
-    check_program(host, program.path(), &progress.lines(), PATIENCE, |checked, names| {
-        let line = TestLine::of(&checked, names.functions());
-        writers.add(&line);
-        failed = progress.keep(line);
-        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    failed
 }

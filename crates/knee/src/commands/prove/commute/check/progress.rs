@@ -1,39 +1,77 @@
-//! A check under way: the remaining tests, and where their results go.
+//! A check in progress: the remaining tests, and where their results go.
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use anyhow::Context;
 use knee_host::number::plural;
 use knee_host::utc::rfc3339;
-use knee_trace::findings::{Check, Tally, TestLine, Tested, Tests, Writer, is_record};
+use knee_trace::findings::{Check, TestLine, Tested, Tests, Writer, is_record};
 
 use super::args::Args;
 use crate::exit::ExitStatus;
+use crate::present::commute::check::Results;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
 
-/// A check under way: the remaining tests, and where the results of the others go.
+/// Checks `tested`. Calls `run` if the record lacks some of the tests in `all`. Prints the results of all
+/// tests, including earlier ones, and returns the exit status.
+pub(super) fn carry_out<'t>(
+    args: &Args,
+    all: &[(String, &'t [u8])],
+    tested: Tested,
+    qemu: anyhow::Result<String>,
+    run: impl FnOnce(&mut UnderWay<'t>) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitStatus> {
+    let version = qemu.as_deref().unwrap_or_default().to_owned();
+    let mut under_way = UnderWay::begin(args, all, tested.clone(), version)?;
+    if !under_way.left.is_empty() {
+        qemu?;
+        run(&mut under_way)?;
+    }
+    let UnderWay { record, results, failed, progress, .. } = under_way;
+    match failed {
+        Err(error) if stdout::is_broken_pipe(&error) => return Ok(ExitStatus::Done),
+        failed => failed?,
+    }
+    if let Some(record) = record {
+        record.end(now())?;
+    }
+    drop(progress);
+    if !args.json {
+        stdout::show(&results.text(&tested))?;
+    }
+    Ok(match results.tally.total().died {
+        0 if results.tally.unexpected().is_empty() => ExitStatus::Done,
+        0 => ExitStatus::Policy,
+        _ => ExitStatus::TestcaseDied,
+    })
+}
+
+/// A check in progress: the remaining tests, and the results so far.
 pub(super) struct UnderWay<'t> {
-    /// The test count of the shard, and the tests still to run.
+    /// The test count of the shard, and the tests to run.
     expected: usize,
     left: Vec<&'t [u8]>,
-    tally: Tally,
+    results: Results,
     record: Option<Writer>,
+    /// Whether results could be written so far.
+    failed: anyhow::Result<()>,
     json: bool,
     progress: Progress,
 }
 
 impl<'t> UnderWay<'t> {
-    /// Begins a check, or resumes one if requested; also returns the tests already in the record.
-    pub(super) fn begin(
+    /// Begins a check, or resumes one if requested.
+    fn begin(
         args: &Args,
         all: &[(String, &'t [u8])],
         tested: Tested,
         qemu: String,
-    ) -> anyhow::Result<(Self, Vec<TestLine>)> {
+    ) -> anyhow::Result<Self> {
         let tests = Tests::of(all.iter().map(|(id, _)| id.as_str()));
         let check = Check::begin(now(), tested, tests, args.shard, qemu);
         let expected = check.expected();
@@ -48,8 +86,8 @@ impl<'t> UnderWay<'t> {
         // Lines of JSON may share the terminal.
         let progress = if args.json { Progress::lines(false) } else { Progress::new(false) };
         let progress = progress.resumed_at(done.len() as u64);
-        let tally = Tally::of(&done);
-        Ok((Self { expected, left, tally, record, json: args.json, progress }, done))
+        let (results, failed) = (Results::of(&done), Ok(()));
+        Ok(Self { expected, left, results, record, failed, json: args.json, progress })
     }
 
     /// The count of tests to run when the check began.
@@ -57,44 +95,36 @@ impl<'t> UnderWay<'t> {
         self.left.len()
     }
 
-    /// Whether no test was left to run when the check began.
-    pub(super) fn is_done(&self) -> bool {
-        self.left.is_empty()
-    }
-
     /// The tests to run, one per line.
     pub(super) fn lines(&self) -> Vec<u8> {
         self.left.concat()
     }
 
-    /// Records the result of a test.
-    pub(super) fn keep(&mut self, line: TestLine) -> anyhow::Result<()> {
-        self.tally.add(&line);
-        let (done, of) = (self.tally.total().tests as u64, self.expected as u64);
+    /// Keeps the result of a test. Ends the check if that fails.
+    pub(super) fn keep(&mut self, line: TestLine) -> ControlFlow<()> {
+        self.failed = self.write(&line);
+        if self.failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    fn write(&mut self, line: &TestLine) -> anyhow::Result<()> {
+        self.results.add(line);
+        let (done, of) = (self.results.tally.total().tests as u64, self.expected as u64);
         self.progress.show(&Amount { done, of, unit: "tests" }, String::new);
         if let Some(record) = &mut self.record {
-            record.append(&line)?;
+            record.append(line)?;
         }
         if !self.json {
             return Ok(());
         }
         let written = std::io::stdout().lock().write_all(line.to_line().as_bytes());
         match written.context("cannot write to standard output") {
-            // A reader such as `head` has what it wanted; the record wants all.
+            // A reader such as `head` has exited, but the record must contain all tests.
             Err(error) if self.record.is_some() && stdout::is_broken_pipe(&error) => {
                 self.json = false;
                 Ok(())
             }
             written => written,
         }
-    }
-
-    /// Marks the record as complete; returns the tally of all tests, including earlier ones.
-    pub(super) fn end(self) -> anyhow::Result<Tally> {
-        if let Some(record) = self.record {
-            record.end(now())?;
-        }
-        Ok(self.tally)
     }
 }
 
@@ -112,15 +142,6 @@ fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLi
     }
     tell!("knee: {} has {} of {} tests", dir.display(), done.len(), check.expected());
     Ok((Some(writer), done))
-}
-
-/// The exit status of a check with these results.
-pub(super) fn status(tally: &Tally) -> ExitStatus {
-    match tally.total().died {
-        0 if tally.unexpected().is_empty() => ExitStatus::Done,
-        0 => ExitStatus::Policy,
-        _ => ExitStatus::TestcaseDied,
-    }
 }
 
 fn now() -> String {

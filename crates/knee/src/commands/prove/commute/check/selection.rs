@@ -11,7 +11,7 @@ use crate::exit::usage;
 use crate::stderr::tell;
 
 /// The tests in `lines`, with their ids. Without `all`, only tests of several calls that commute:
-/// sharing in other tests says nothing about the kernel.
+/// sharing in other tests is no evidence about the kernel.
 pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
     #[derive(Deserialize)]
     struct Test {
@@ -23,10 +23,10 @@ pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u
     let (mut tests, mut left_out) = (Vec::new(), 0);
     let lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
     for (nr, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
-        // To whoever parses a line it is the first.
+        // serde_json sees a single line, and calls it line 1.
         let no_test = |error: serde_json::Error| {
-            let said = error.to_string().replace(" at line 1 ", " at ");
-            anyhow!("line {} of the tests is not a test: {said}", nr + 1)
+            let reason = error.to_string().replace(" at line 1 ", " at ");
+            anyhow!("line {} of the tests is not a test: {reason}", nr + 1)
         };
         let Test { id, commute, calls } =
             serde_json::from_slice(line.trim_ascii_end()).map_err(no_test)?;
@@ -37,12 +37,10 @@ pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u
     }
     if left_out > 0 {
         let what = plural(left_out, "test");
-        tell!(
-            "knee: {what} left out, because they have a single call or calls that do not commute"
-        );
+        tell!("knee: left out {what} with a single call or with calls that do not commute");
     }
     match tests.is_empty() {
-        // A filter that lets nothing through would pass for a check without conflicts.
+        // An empty check would look like a check without conflicts.
         true => Err(usage("there are no tests to run")),
         false => Ok(tests),
     }

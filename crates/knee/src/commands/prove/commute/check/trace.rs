@@ -30,15 +30,19 @@ pub(super) fn run(
     emulator.version()?;
     let options = CheckOptions { trace: true, ..args.options(kernel, emulator)? };
     tell!("knee: booting a guest with Linux {} for {test}", kernel.release());
-    let mut told = Err(anyhow!("the test was not run"));
+    let mut status = Err(anyhow!("the test was not run"));
     check(kernel, line, &options, |checked, functions| {
-        told = tell_all(&checked, functions, args.json);
+        status = print_all(&checked, functions, args.json);
         ControlFlow::Continue(())
     })?;
-    told
+    status
 }
 
-fn tell_all(checked: &Checked, functions: &Functions, as_json: bool) -> anyhow::Result<ExitStatus> {
+fn print_all(
+    checked: &Checked,
+    functions: &Functions,
+    as_json: bool,
+) -> anyhow::Result<ExitStatus> {
     if let Err(end) = &checked.outcome {
         tell!("knee: the guest crashed in this test: {end}");
         return Ok(ExitStatus::TestcaseDied);
