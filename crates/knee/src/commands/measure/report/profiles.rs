@@ -80,8 +80,9 @@ fn has_curve<'a>(
 ) -> anyhow::Result<&'a Work> {
     let is_of = |work: &&Work| {
         let mut curves = page.curves.iter();
-        curves
-            .any(|curve| curve.measured.case == work.point.case && curve.measured.mode == work.point.mode)
+        curves.any(|curve| {
+            curve.measured.case == work.point.case && curve.measured.mode == work.point.mode
+        })
     };
     work.filter(is_of).ok_or_else(|| {
         let what = work
