@@ -53,12 +53,12 @@ pub struct Domain<P> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cookie(u64);
 
-/// A section that does not end.
+/// A section that has not ended for some time, see [`Domain::stalls`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stall {
     /// Its thread, as the platform numbers it; of a [`Section`] the one that began it.
     pub thread: u64,
-    /// For how long it has been seen, at least.
+    /// The time since a scan has seen it first.
     pub since: Duration,
 }
 
@@ -209,32 +209,31 @@ impl<P: Platform> Domain<P> {
     fn look(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
-            let word = record.reader.word();
-            let watch = &record.watch;
-            if watch.seen.load(Relaxed) != word {
-                let since = if word == 0 { 0 } else { self.platform.now() };
-                watch.since.store(since, Relaxed);
-                watch.seen.store(word, Relaxed);
+            let Some(time) = began(record.reader.word()) else { continue };
+            // A section that began at `fenced` or later may begin again at that time, see `Watch::note`.
+            if time < fenced || is_mutant!("epoch_note_any") {
+                record.watch.note(time, || self.platform.now());
             }
-            oldest = oldest.min(began(word).unwrap_or(fenced));
+            oldest = oldest.min(time);
         }
         // AcqRel: who sees the new value frees after all that this scan has seen.
         self.read.fetch_max(oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 
-    /// Sections that had not ended when somebody looked the last time, and had been there for `age`
-    /// at least; the longest first is the one that everybody waits for. Ages begin when somebody looks
-    /// for the first time: who wants to know calls this now and then.
+    /// The sections that are there now and were seen for the first time at least `age` ago. The longest
+    /// of them is the one that reclamation waits for.
+    ///
+    /// Sections are seen by scans: this function scans, and so do waiting and reclamation. To watch a
+    /// domain, call it now and then. A section may have begun long before a scan sees it, so a stall may
+    /// be reported as shorter than it is. It is never longer.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
+        // Sections that have begun before get an earlier time than those to come: so this scan can note
+        // them, see `Watch::note`.
+        self.tag();
         self.scan();
         let now = self.platform.now();
-        self.records.values().filter_map(move |record| {
-            let watch = &record.watch;
-            let inside = watch.seen.load(Relaxed) != 0;
-            let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
-            let thread = watch.thread.load(Relaxed);
-            (inside && since >= age).then_some(Stall { thread, since })
-        })
+        let stalls = self.records.values().filter_map(move |record| record.stall(now));
+        stalls.filter(move |stall| stall.since >= age)
     }
 
     /// Objects that wait, as far as their threads have said: each says it for every hundred or so.

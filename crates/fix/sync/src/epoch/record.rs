@@ -2,8 +2,10 @@
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::time::Duration;
 
 use super::clock::{NESTING, ONE};
+use super::domain::Stall;
 use super::garbage::Garbage;
 use crate::biased::Biased;
 use crate::mutant::{is_mutant, order};
@@ -38,9 +40,10 @@ pub(super) struct Watch {
     pub(super) thread: AtomicU64,
     /// It is of a section that may go from thread to thread.
     pub(super) travels: AtomicBool,
-    /// The word that scanners have seen last, and when they saw it first.
-    pub(super) seen: AtomicU64,
-    pub(super) since: AtomicU64,
+    /// When the section began that a scan has seen last, on the write clock; 0 if none has seen one.
+    seen: AtomicU64,
+    /// The platform's time when `seen` was there, or later. It never goes back.
+    since: AtomicU64,
     /// How many objects its garbage has, as far as is known.
     pub(super) weight: AtomicU64,
     /// Calls of its garbage that have begun and ended.
@@ -78,9 +81,46 @@ impl Record {
 
     /// Makes it a thread's, or that of a section which may go from thread to thread.
     pub(super) fn begin(&self, platform: &impl Platform, travels: bool) {
-        self.watch.thread.store(platform.thread(), Relaxed);
+        // Release: see `Record::stall`.
+        self.watch.thread.store(platform.thread(), order!(Release, "epoch_thread"));
         self.watch.travels.store(travels, Relaxed);
         self.reader.is_symmetric.set(platform.is_symmetric());
+    }
+
+    /// The section that is there now, and has been seen by an earlier scan.
+    pub(super) fn stall(&self, now: u64) -> Option<Stall> {
+        let watch = &self.watch;
+        let there = began(self.reader.word())?;
+        // Acquire: with the Release in `Watch::note`, `since` is that of this section or later.
+        if watch.seen.load(order!(Acquire, "epoch_seen")) != there {
+            return None;
+        }
+        let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
+        // Acquire, with the Release in `begin`: if the record has a new owner, the section of the owner
+        // before is over in the word that is loaded next. So the thread is that of the section in the
+        // first word or in the second, and `Watch::note` holds for both.
+        let thread = watch.thread.load(order!(Acquire, "epoch_stall"));
+        (began(self.reader.word()) == Some(there)).then_some(Stall { thread, since })
+    }
+}
+
+impl Watch {
+    /// Notes that a section is there that began at `time` on the write clock, if no other scan has.
+    /// `now` is called after the section was seen.
+    ///
+    /// The scan's heavy fence came after the write clock had moved beyond `time`: from that fence on
+    /// nobody loads `time` from the clock. So all sections of this record that began at `time` began
+    /// before `now`, whoever owns the record; and one that is seen later with the same time has been there
+    /// since.
+    ///
+    /// Several scans may come here at once. Each stores `since` before `seen`, and `since` never goes
+    /// back, so that it is not that of an earlier section. It may be that of a later one: then the stall
+    /// is reported as shorter than it is.
+    pub(super) fn note(&self, time: u64, now: impl FnOnce() -> u64) {
+        if self.seen.load(Relaxed) != time {
+            self.since.fetch_max(now(), Relaxed);
+            self.seen.store(time, order!(Release, "epoch_note"));
+        }
     }
 }
 
@@ -171,7 +211,7 @@ impl Drop for Calling<'_> {
     }
 }
 
-/// When the section began that a word tells of; none outside.
+/// When the section began that a word stands for, on the write clock; none outside of sections.
 pub(super) fn began(word: u64) -> Option<u64> {
     (word != 0).then_some(word / ONE * ONE)
 }

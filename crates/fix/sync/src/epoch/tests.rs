@@ -255,6 +255,20 @@ fn a_stall_is_told_with_its_thread() {
 }
 
 #[test]
+fn a_stall_is_reported_where_nobody_writes() {
+    let domain = Domain::new(System::detect());
+    let handle = domain.register();
+    let guard = handle.pin();
+    assert_eq!(domain.stalls(Duration::ZERO).count(), 1);
+    thread::sleep(Duration::from_millis(2));
+    let inner = handle.pin();
+    assert_eq!(domain.stalls(Duration::from_millis(2)).count(), 1, "nested guards are one section");
+    drop((inner, guard));
+    let _guard = handle.pin();
+    assert_eq!(domain.stalls(Duration::from_millis(2)).count(), 0, "it is another section");
+}
+
+#[test]
 fn an_entry_in_an_object_of_ones_own_is_called_once() {
     static CALLED: AtomicUsize = AtomicUsize::new(0);
     #[repr(C)]
