@@ -151,6 +151,9 @@ impl<P: Platform> Domain<P> {
     /// Waits until all sections have ended that had begun before it was called: `epoch_wait`,
     /// `synchronize_rcu`.
     ///
+    /// On a process's system a long wait sleeps ([`Platform::sleep_while`]): it ends up to a quarter
+    /// later than the last of those sections, and 10 ms later at most. Readers do nothing for that.
+    ///
     /// A thread that is in a section itself waits for ever; [`Handle::synchronize`] and
     /// [`synchronize`](super::synchronize) notice that.
     pub fn synchronize(&self) {
@@ -174,7 +177,7 @@ impl<P: Platform> Domain<P> {
             return;
         }
         let fenced = self.fence();
-        self.platform.wait_while(|| {
+        self.platform.sleep_while(|| {
             !self.is_over(cookie) && self.look(fenced) <= cookie.0.saturating_sub(early())
         });
     }
@@ -376,7 +379,7 @@ impl<P: Platform> Domain<P> {
             let begun = record.watch.begun.load(Relaxed);
             let ended = || record.watch.ended.load(order!(Acquire, "epoch_ended"));
             if !is_mutant!("epoch_no_wait_for_calls") {
-                self.platform.wait_while(|| ended() < begun);
+                self.platform.sleep_while(|| ended() < begun);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::System;
@@ -200,6 +200,43 @@ fn barrier_waits_for_what_all_threads_have_deferred() {
             go.send(()).unwrap();
         });
     });
+}
+
+/// The CPU time that the calling thread has used.
+#[cfg(target_os = "linux")]
+fn cpu_time() -> Duration {
+    // SAFETY: it is integers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the reference is valid for the call.
+    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) }, 0);
+    let time = |of: libc::timeval| {
+        Duration::from_secs(of.tv_sec as u64) + Duration::from_micros(of.tv_usec as u64)
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+#[cfg_attr(miri, ignore = "Miri has no CPU time")]
+fn a_thread_that_waits_for_a_long_section_sleeps() {
+    let waits: [fn(&Domain<System>); 2] = [Domain::synchronize, Domain::barrier];
+    for wait in waits {
+        both(|domain| {
+            let section = domain.section();
+            let (used, wall) = thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    let (cpu, wall) = (cpu_time(), Instant::now());
+                    wait(&domain);
+                    (cpu_time() - cpu, wall.elapsed())
+                });
+                thread::sleep(Duration::from_millis(300));
+                drop(section);
+                waiter.join().unwrap()
+            });
+            // It uses about 1 % of a CPU. One that yields uses all that others leave to it.
+            assert!(used < wall / 8, "{used:?} of {wall:?}");
+        });
+    }
 }
 
 #[test]
