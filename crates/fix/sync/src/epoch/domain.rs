@@ -6,13 +6,15 @@ use core::time::Duration;
 
 use super::clock::ONE;
 use super::entry::Queue;
+#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
+use super::garbage::Garbage;
 use super::handle::Handle;
 use super::record::{Record, began};
 use super::section::Section;
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::Platform;
-use crate::primitive::{AtomicU32, AtomicU64, constant};
+use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, constant};
 use crate::registry::{Node, Registry};
 
 /// Objects of a thread that are worth a look, if one is due.
@@ -40,7 +42,16 @@ pub struct Domain<P> {
     /// When the next look is due, in the platform's time.
     due: Padded<AtomicU64>,
     pause: AtomicU32,
+    drain: Padded<Drain>,
     records: Registry<Record>,
+}
+
+/// The barrier that is under way.
+#[derive(Debug)]
+struct Drain {
+    busy: AtomicBool,
+    /// How many objects it has taken out of records.
+    weight: AtomicU64,
 }
 
 /// A moment, to ask later whether all sections have ended that were there.
@@ -72,6 +83,10 @@ impl<P: Platform> Domain<P> {
                 read: Padded(AtomicU64::new(ONE)),
                 due: Padded(AtomicU64::new(0)),
                 pause: AtomicU32::new(PAUSE),
+                drain: Padded(Drain {
+                    busy: AtomicBool::new(false),
+                    weight: AtomicU64::new(0),
+                }),
                 records: Registry::new(),
             }
         }
@@ -241,7 +256,8 @@ impl<P: Platform> Domain<P> {
 
     /// Objects that wait, as far as their threads have said: each says it for every hundred or so.
     pub fn waiting(&self) -> u64 {
-        self.records.values().map(|record| record.watch.weight.load(Relaxed)).sum()
+        let waiting = self.records.values().map(|record| record.watch.weight.load(Relaxed));
+        waiting.sum::<u64>() + self.drain.weight.load(Relaxed)
     }
 
     /// Seals what the owner of a record has open; frees what is ready.
@@ -316,14 +332,20 @@ impl<P: Platform> Domain<P> {
     /// In the child of a fork, whose only thread has `own`: the others are not there.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<&Node<Record>>) {
+        for record in self.records.values() {
+            // SAFETY: this is the only thread. It is not inside a record's garbage, where nothing calls
+            // fork(2). A signal handler may fork there with _Fork(3) alone, which does not come here: since
+            // POSIX.1-2024 fork(2) is not async-signal-safe.
+            unsafe { record.garbage.forked(Garbage::new()) };
+        }
         let travels = |node: &&Node<Record>| node.value.watch.travels.load(Relaxed);
         for node in self.records.others(own).filter(|node| !travels(node)) {
             node.value.reader.abandon();
-            // What a thread was at is in no known state, and stays.
-            if !node.value.garbage.is_busy() {
-                node.release();
-            }
+            node.value.watch.end_calls();
+            node.release();
         }
+        self.drain.weight.store(0, Relaxed);
+        self.drain.busy.store(false, Relaxed);
     }
 
     /// Frees some of a record's garbage that is ready; returns how many objects.
@@ -332,7 +354,7 @@ impl<P: Platform> Domain<P> {
     /// By the record's owner.
     unsafe fn free(&self, record: &Record) -> usize {
         // What is called may defer, and come back here.
-        let Some(_calling) = record.reader.begin_calling() else { return 0 };
+        let Some(_calls) = record.watch.begin_calls() else { return 0 };
         // Acquire: what is called comes after all that sections read, whoever has looked.
         let read = self.read.load(order!(Acquire, "epoch_free"));
         // SAFETY: the caller owns the record.
@@ -340,10 +362,13 @@ impl<P: Platform> Domain<P> {
             record.garbage.own(&self.platform, |garbage| {
                 let ready = garbage.take_ready(read, AT_ONCE);
                 record.watch.weight.store(garbage.weight() as u64, Relaxed);
-                take(record, ready)
+                ready
             })
         };
-        call(record, ready)
+        let freed = ready.weight;
+        // SAFETY: it was taken because its tag is below the read clock.
+        unsafe { ready.call() };
+        freed
     }
 
     /// Frees what is ready of records that nobody has.
@@ -360,57 +385,73 @@ impl<P: Platform> Domain<P> {
 
     /// Waits until all has been called that was deferred before it was called, by any thread:
     /// `epoch_drain_callbacks`, `rcu_barrier`. Not to be called in a section, nor by what is called.
+    ///
+    /// It calls what it finds itself, after one grace period for all of it. It executes two heavy fences,
+    /// whatever the number of threads. Barriers of one domain run one after the other. Like
+    /// [`synchronize`](Domain::synchronize), it sleeps while it waits for long.
+    ///
+    /// # Panics
+    /// If something panics that it calls, when all else has been called.
     pub fn barrier(&self) {
-        for record in self.records.values() {
-            record.garbage.visit(&self.platform, |garbage| garbage.seal(|| self.tag()));
-        }
-        let now = self.cookie();
-        self.wait(now);
-        for record in self.records.values() {
-            let ready = record.garbage.visit(&self.platform, |garbage| {
-                let ready = garbage.take_ready(now.0, usize::MAX);
-                record.watch.weight.store(garbage.weight() as u64, Relaxed);
-                take(record, ready)
-            });
-            call(record, ready);
-            // What its owner took before has to end as well.
-            // Relaxed: the visit above acquires what its owner has taken before. Acquire: what was called
-            // is over.
-            let begun = record.watch.begun.load(Relaxed);
-            let ended = || record.watch.ended.load(order!(Acquire, "epoch_ended"));
-            if !is_mutant!("epoch_no_wait_for_calls") {
-                self.platform.sleep_while(|| ended() < begun);
+        /// The end of a barrier, also by a panic.
+        struct Draining<'a>(&'a Drain);
+
+        impl Drop for Draining<'_> {
+            fn drop(&mut self) {
+                self.0.weight.store(0, Relaxed);
+                // Release: what was called is seen by the next barrier.
+                self.0.busy.store(false, order!(Release, "epoch_drained"));
             }
         }
+
+        let drain = &*self.drain;
+        // Relaxed: the heavy fence of `take_all` acquires what the barrier before has called.
+        let take = || drain.busy.compare_exchange(false, true, Relaxed, Relaxed);
+        self.platform.sleep_while(|| take().is_err());
+        let _draining = Draining(drain);
+        let all = self.take_all();
+        drain.weight.store(all.weight as u64, Relaxed);
+        // All that was taken out was unlinked before the clock moves on here.
+        self.wait(self.cookie());
+        // SAFETY: all sections have ended that may have found it.
+        unsafe { all.call() };
+        // What owners took before has to end as well.
+        for record in self.records.values() {
+            record.watch.wait_for_calls(&self.platform);
+        }
+    }
+
+    /// Takes all garbage out of all records. One fence serves them all: owners that come to their garbage
+    /// wait from the announcement of the first one to the end of their own visit, which is about as long
+    /// as the fence takes. Only a barrier does this, and one at a time, so no two threads announce in
+    /// different orders.
+    fn take_all(&self) -> Queue {
+        // A record that is added from now on has nothing that was deferred before.
+        let records = self.records.snapshot();
+        for record in records.clone() {
+            record.garbage.announce(&self.platform);
+        }
+        if !is_mutant!("epoch_drain_no_fence") {
+            self.platform.heavy();
+        }
+        let mut all = Queue::EMPTY;
+        for record in records {
+            // SAFETY: it was announced, and the fence came after that.
+            let taken = unsafe {
+                record.garbage.visit_announced(&self.platform, |garbage| {
+                    record.watch.weight.store(0, Relaxed);
+                    garbage.take_all()
+                })
+            };
+            all.concat(taken);
+        }
+        all
     }
 }
 
 /// A mutant frees what was unlinked one step too early.
 fn early() -> u64 {
     if is_mutant!("early") { ONE } else { 0 }
-}
-
-/// Says, while it has the record's garbage, that calls begin.
-fn take(record: &Record, ready: Queue) -> Queue {
-    record.watch.begun.fetch_add(ready.weight as u64, Relaxed);
-    ready
-}
-
-/// Calls what has been taken with [`take`]; returns how many objects that were.
-fn call(record: &Record, ready: Queue) -> usize {
-    /// Says that calls have ended, also by a panic.
-    struct Ended<'a>(&'a Record, usize);
-
-    impl Drop for Ended<'_> {
-        fn drop(&mut self) {
-            self.0.watch.ended.fetch_add(self.1 as u64, order!(Release, "epoch_end_calls"));
-        }
-    }
-
-    let ended = Ended(record, ready.weight);
-    // SAFETY: it was taken because its tag is below the read clock.
-    unsafe { ready.call() };
-    ended.1
 }
 
 impl<P> Drop for Domain<P> {

@@ -1,6 +1,8 @@
 //! Every order of the protocol's accesses: `RUSTFLAGS="--cfg loom" cargo test -p knee-sync --release
 //! --lib modelled`.
 
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::sync::atomic::AtomicU64 as StdAtomicU64;
@@ -10,6 +12,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::domain::Domain;
+use super::entry::Entry;
 use crate::model::{
     Model, check, check_interrupted, check_latest, check_symmetric, interrupt, thread,
 };
@@ -156,6 +159,56 @@ fn who_waits_for_a_barrier_sees_what_was_called() {
         // SAFETY: as above.
         world.objects[0].with(|object| assert_eq!(unsafe { *object }, 9));
         other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_barrier_waits_for_the_calls_of_a_barrier_that_began_before() {
+    check_symmetric(2, || {
+        let world = world();
+        let handle = world.domain.register();
+        let calls = world.clone();
+        // SAFETY: nobody else is there; loom sees to it.
+        let call = move || calls.objects[0].with_mut(|object| unsafe { *object = 9 });
+        handle.pin().defer(call);
+        handle.leave_rest();
+        let other = thread::spawn({
+            let world = world.clone();
+            move || world.domain.barrier()
+        });
+        world.domain.barrier();
+        // SAFETY: as above.
+        world.objects[0].with(|object| assert_eq!(unsafe { *object }, 9));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
+    fn entry() -> NonNull<Entry> {
+        NonNull::from(Box::leak(Box::new(Entry::new())))
+    }
+    unsafe fn free(entry: NonNull<Entry>) {
+        // SAFETY: it was made by `Box::leak`, and is called once.
+        drop(unsafe { Box::from_raw(entry.as_ptr()) });
+    }
+    check(2, || {
+        let domain = Arc::new(Domain::new(Model));
+        domain.register().leave_rest();
+        let owner = thread::spawn({
+            let domain = Arc::clone(&domain);
+            move || {
+                // Not dropped: where loom complains, the handle is not to flush what loom complains of.
+                let handle = ManuallyDrop::new(domain.register());
+                // SAFETY: nobody else has the entry.
+                unsafe { handle.defer_entry(entry(), free) };
+                ManuallyDrop::into_inner(handle).leave_rest();
+            }
+        });
+        domain.barrier();
+        owner.join().unwrap();
+        domain.barrier();
+        assert_eq!(domain.waiting(), 0);
     });
 }
 

@@ -29,8 +29,6 @@ pub(super) struct Reader {
     word: AtomicU64,
     /// A copy of the platform's answer, which costs no line of its own here.
     is_symmetric: Cell<bool>,
-    /// The owner calls what it has deferred.
-    calling: Cell<bool>,
 }
 
 /// What scanners and those who wait write.
@@ -46,9 +44,8 @@ pub(super) struct Watch {
     since: AtomicU64,
     /// How many objects its garbage has, as far as is known.
     pub(super) weight: AtomicU64,
-    /// Calls of its garbage that have begun and ended.
-    pub(super) begun: AtomicU64,
-    pub(super) ended: AtomicU64,
+    /// How often the owner has begun or ended to call what it has deferred: odd while it does.
+    calls: AtomicU64,
 }
 
 // SAFETY: the cells are the owner's alone, of which there is one at any time; whoever becomes it
@@ -63,7 +60,6 @@ impl Record {
                 reader: Padded(Reader {
                     word: AtomicU64::new(0),
                     is_symmetric: Cell::new(true),
-                    calling: Cell::new(false),
                 }),
                 garbage: Padded(Biased::new(Garbage::new())),
                 watch: Padded(Watch {
@@ -72,8 +68,7 @@ impl Record {
                     seen: AtomicU64::new(0),
                     since: AtomicU64::new(0),
                     weight: AtomicU64::new(0),
-                    begun: AtomicU64::new(0),
-                    ended: AtomicU64::new(0),
+                    calls: AtomicU64::new(0),
                 }),
             }
         }
@@ -120,6 +115,42 @@ impl Watch {
         if self.seen.load(Relaxed) != time {
             self.since.fetch_max(now(), Relaxed);
             self.seen.store(time, order!(Release, "epoch_note"));
+        }
+    }
+}
+
+impl Watch {
+    /// The owner calls what it has deferred, until the result is dropped; none if it does so already.
+    pub(super) fn begin_calls(&self) -> Option<Calling<'_>> {
+        let calls = self.calls.load(Relaxed);
+        calls.is_multiple_of(2).then(|| {
+            self.set_calls(calls + 1);
+            Calling(self)
+        })
+    }
+
+    /// The owner's calls have ended, or the owner is not there in the child of a fork.
+    pub(super) fn end_calls(&self) {
+        let calls = self.calls.load(Relaxed);
+        self.set_calls(calls + calls % 2);
+    }
+
+    /// By the owner alone.
+    fn set_calls(&self, calls: u64) {
+        // Release: what the calls did is seen by a thread that sees their end, or the beginning of
+        // later ones.
+        self.calls.store(calls, order!(Release, "epoch_end_calls"));
+    }
+
+    /// Waits until those calls have ended that the owner has begun. The caller has visited the record's
+    /// garbage: if the owner took something from there before, the visit made the beginning of its calls
+    /// visible.
+    pub(super) fn wait_for_calls(&self, platform: &impl Platform) {
+        let calls = || self.calls.load(order!(Acquire, "epoch_ended"));
+        let begun = calls();
+        // A wait until no call is made might never end: the owner may begin again and again.
+        if begun % 2 == 1 && !is_mutant!("epoch_no_wait_for_calls") {
+            platform.sleep_while(|| calls() == begun);
         }
     }
 }
@@ -180,11 +211,6 @@ impl Reader {
         }
     }
 
-    /// The owner calls what it has deferred, until the result is dropped; none if it does so already.
-    pub(super) fn begin_calling(&self) -> Option<Calling<'_>> {
-        (!self.calling.replace(true)).then_some(Calling(&self.calling))
-    }
-
     #[inline]
     pub(super) fn is_inside(&self) -> bool {
         self.word.load(Relaxed) != 0
@@ -203,11 +229,11 @@ impl Reader {
 }
 
 /// While an owner calls what it has deferred.
-pub(super) struct Calling<'a>(&'a Cell<bool>);
+pub(super) struct Calling<'a>(&'a Watch);
 
 impl Drop for Calling<'_> {
     fn drop(&mut self) {
-        self.0.set(false);
+        self.0.end_calls();
     }
 }
 

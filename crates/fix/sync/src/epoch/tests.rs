@@ -3,13 +3,13 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, fence};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::System;
+use crate::{Platform, System};
 
 /// Counts those that are there.
 #[derive(Debug)]
@@ -200,6 +200,51 @@ fn barrier_waits_for_what_all_threads_have_deferred() {
             go.send(()).unwrap();
         });
     });
+}
+
+/// A platform that counts heavy fences.
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+// SAFETY: it is symmetric, and its fence is a full one.
+unsafe impl Platform for Counting {
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
+    fn heavy(&self) {
+        self.0.fetch_add(1, Relaxed);
+        fence(SeqCst);
+    }
+
+    fn relax(&self, _: u32) {
+        thread::yield_now();
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn thread(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_barrier_executes_two_heavy_fences_whatever_the_number_of_threads() {
+    for threads in [40, 2, 1] {
+        let domain = Domain::new(Counting::default());
+        let live = Arc::new(AtomicUsize::new(0));
+        let handles: Vec<_> = (0..threads).map(|_| domain.register()).collect();
+        for handle in &handles {
+            // SAFETY: nobody else has it.
+            unsafe { handle.defer_drop(Live::new(&live)) };
+        }
+        let before = domain.platform().0.load(Relaxed);
+        domain.barrier();
+        assert_eq!(live.load(Relaxed), 0);
+        assert_eq!(domain.platform().0.load(Relaxed) - before, 2, "with {threads} threads");
+    }
 }
 
 /// The CPU time that the calling thread has used.

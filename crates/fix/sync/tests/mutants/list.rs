@@ -76,6 +76,10 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("epoch_stall", Model("epoch::modelled::a_stall_is_that_of_one_section_and_names_its_thread")),
     ("epoch_thread", Model("epoch::modelled::a_stall_is_that_of_one_section_and_names_its_thread")),
 
+    ("epoch_drained", Model("epoch::modelled::a_barrier_waits_for_the_calls_of_a_barrier_that_began_before")),
+
+    ("epoch_drain_no_fence", Model("epoch::modelled::a_barrier_and_an_owner_that_defers_exclude_each_other")),
+
     ("epoch_end_calls", Model("epoch::modelled::who_waits_for_a_barrier_sees_what_was_called")),
     ("epoch_ended", Model("epoch::modelled::who_waits_for_a_barrier_sees_what_was_called")),
 
