@@ -41,8 +41,8 @@ pub unsafe trait Platform: Sync {
     /// others run later.
     fn relax(&self, round: u32);
 
-    /// Waits while `condition` is true. What it waits for takes another thread some instructions, and
-    /// longer only if that thread is preempted.
+    /// Waits while `condition` is true. Most such waits are short: another thread leaves a lock, or
+    /// flushes.
     ///
     /// The default calls [`relax`](Platform::relax) between two calls of `condition`. A platform whose
     /// threads have to serve others while they wait does so here.

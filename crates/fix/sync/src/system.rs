@@ -57,7 +57,7 @@ impl Default for System {
 // SAFETY: membarrier(2) says that all running threads of the process pass through a state where all
 // their memory accesses are in program order, and a thread that does not run has passed through one;
 // an asymmetric system exists only where the process is registered for it. A combined barrier began
-// after its caller came, see `Combiner`.
+// after its caller came, see `Combiner`. `sleep_while` returns as soon as the condition was false.
 unsafe impl Platform for System {
     #[inline]
     fn is_symmetric(&self) -> bool {
