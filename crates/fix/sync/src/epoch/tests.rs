@@ -247,6 +247,45 @@ fn a_barrier_executes_two_heavy_fences_whatever_the_number_of_threads() {
     }
 }
 
+#[test]
+fn a_barrier_waits_for_calls_that_have_begun_whatever_ends_meanwhile() {
+    let ((here, is_here), (go, may_go)) = (channel(), channel::<()>());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let call = {
+        let is_over = Arc::clone(&is_over);
+        move || {
+            here.send(()).unwrap();
+            may_go.recv().unwrap();
+            (0..5).for_each(|_| pin().defer(|| ()));
+            here.send(()).unwrap();
+            may_go.recv().unwrap();
+            is_over.store(true, SeqCst);
+        }
+    };
+    let waits = || {
+        barrier();
+        assert!(is_over.load(SeqCst), "the call had begun before");
+    };
+    thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            pin().defer(call);
+            // A barrier of another test may make the call instead.
+            flush();
+        });
+        is_here.recv().unwrap();
+        // Time for the first barrier to wait for the call, before the second one finds what that has
+        // deferred. Without it, less is tested.
+        let first = scope.spawn(waits);
+        thread::sleep(Duration::from_millis(20));
+        go.send(()).unwrap();
+        is_here.recv().unwrap();
+        let second = scope.spawn(waits);
+        thread::sleep(Duration::from_millis(20));
+        go.send(()).unwrap();
+        [caller, first, second].into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
 /// The CPU time that the calling thread has used.
 #[cfg(target_os = "linux")]
 fn cpu_time() -> Duration {
