@@ -299,26 +299,37 @@ fn cpu_time() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
+/// The CPU time that `wait` uses while a section is there for 200 ms, and the time that it takes.
+#[cfg(target_os = "linux")]
+fn cost_of_a_wait(domain: &Domain<System>, wait: fn(&Domain<System>)) -> (Duration, Duration) {
+    let section = domain.section();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let (cpu, wall) = (cpu_time(), Instant::now());
+            wait(domain);
+            (cpu_time() - cpu, wall.elapsed())
+        });
+        thread::sleep(Duration::from_millis(200));
+        drop(section);
+        waiter.join().unwrap()
+    })
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 #[cfg_attr(miri, ignore = "Miri has no CPU time")]
 fn a_thread_that_waits_for_a_long_section_sleeps() {
+    /// Where a virtual CPU does not run, a heavy fence waits for it, and uses CPU time.
+    const ATTEMPTS: usize = 5;
     let waits: [fn(&Domain<System>); 2] = [Domain::synchronize, Domain::barrier];
     for wait in waits {
         both(|domain| {
-            let section = domain.section();
-            let (used, wall) = thread::scope(|scope| {
-                let waiter = scope.spawn(|| {
-                    let (cpu, wall) = (cpu_time(), Instant::now());
-                    wait(&domain);
-                    (cpu_time() - cpu, wall.elapsed())
-                });
-                thread::sleep(Duration::from_millis(300));
-                drop(section);
-                waiter.join().unwrap()
-            });
-            // It uses about 1 % of a CPU. One that yields uses all that others leave to it.
-            assert!(used < wall / 8, "{used:?} of {wall:?}");
+            let costs: Vec<_> = (0..ATTEMPTS)
+                .map(|_| cost_of_a_wait(&domain, wait))
+                // A thread that sleeps uses about 1 % of a CPU. One that yields uses all that others leave.
+                .take_while(|(cpu, wall)| *cpu > *wall / 8)
+                .collect();
+            assert!(costs.len() < ATTEMPTS, "{costs:?}");
         });
     }
 }
