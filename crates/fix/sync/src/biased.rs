@@ -82,10 +82,20 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Whether somebody is inside, or wants to be; in the child of a fork, which has one thread.
+    /// Frees the lock in the child of a fork, where threads that had it are not there. If another thread
+    /// has announced a visit or was inside, the value is in no known state: it is leaked, and `new` is the
+    /// value from now on.
+    ///
+    /// # Safety
+    /// The calling thread is the only one, and is not inside.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
-    pub(crate) fn is_busy(&self) -> bool {
-        self.inside.load(Relaxed) || self.wanted.load(Relaxed)
+    pub(crate) unsafe fn forked(&self, new: T) {
+        if self.inside.load(Relaxed) || self.wanted.load(Relaxed) {
+            // SAFETY: nobody else is there. The old value is not dropped, and not read.
+            self.value.with(|value| unsafe { value.write(new) });
+            self.inside.store(false, Relaxed);
+            self.wanted.store(false, Relaxed);
+        }
     }
 
     /// Uses the value without the lock.
@@ -98,6 +108,7 @@ impl<T> Biased<T> {
     }
 
     /// Uses the value as any thread that is not inside.
+    #[cfg(all(test, loom))]
     pub(crate) fn visit<R>(&self, platform: &impl Platform, with: impl FnOnce(&mut T) -> R) -> R {
         self.announce(platform);
         platform.heavy();

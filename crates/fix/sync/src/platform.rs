@@ -13,10 +13,22 @@ use core::sync::atomic::Ordering::SeqCst;
 /// `heavy`, a load `D`: either the reader's `B` sees `C`, or the reclaimer's `D` sees `A`.
 ///
 /// # Safety
-/// `heavy` returns only when the caller and every thread that may execute `light` of an equal platform
-/// has executed a full fence between the call of `heavy` and its return, or executes one before its
-/// next instruction. Where [`is_symmetric`](Platform::is_symmetric) is true, a full fence of the caller
-/// is enough. The answer of `is_symmetric` never changes.
+/// Unsafe code relies on the fences and on the waits:
+///
+/// * [`heavy`](Platform::heavy) returns only when the caller and every thread that may execute `light` of
+///   an equal platform has executed a full fence between the call of `heavy` and its return, or executes
+///   one before its next instruction. Where [`is_symmetric`](Platform::is_symmetric) is true, a full
+///   fence of the caller is enough. Platforms are equal if one data structure is used through both.
+/// * [`is_symmetric`](Platform::is_symmetric) always returns the same value, for all equal platforms.
+/// * [`light`](Platform::light) is at least the fence that its default is: a full fence where
+///   `is_symmetric` is true, and otherwise a fence for the compiler.
+/// * [`wait_while`](Platform::wait_while) and [`sleep_while`](Platform::sleep_while) return only after
+///   `condition` has returned false, and do not call it after that: it may have taken a lock. They call it
+///   on the calling thread. They may unwind instead, and then leave locks taken for ever.
+///
+/// Safety does not depend on `now` and `thread`, nor on how long `relax` takes. `relax`, `wait_while` and
+/// `sleep_while` may do other work on the calling thread, as a kernel handles interrupts. That work may
+/// use what a signal handler may use.
 pub unsafe trait Platform: Sync {
     /// Whether both sides execute a full fence, because the system has nothing better or the user
     /// wants no interrupts on other CPUs.
@@ -29,13 +41,26 @@ pub unsafe trait Platform: Sync {
     /// others run later.
     fn relax(&self, round: u32);
 
-    /// Waits while `condition` is true.
+    /// Waits while `condition` is true. Most such waits are short: another thread leaves a lock, or
+    /// flushes.
+    ///
+    /// The default calls [`relax`](Platform::relax) between two calls of `condition`. A platform whose
+    /// threads have to serve others while they wait does so here.
     fn wait_while(&self, mut condition: impl FnMut() -> bool) {
         let mut round = 0;
         while condition() {
             self.relax(round);
             round = round.saturating_add(1);
         }
+    }
+
+    /// Waits while `condition` is true, which may be for as long as somebody's section or callback takes.
+    /// Nobody wakes the waiter up: readers cannot know that somebody waits without paying for it. A
+    /// platform that can sleep for some time calls `condition` again after each sleep.
+    ///
+    /// The default is [`wait_while`](Platform::wait_while).
+    fn sleep_while(&self, condition: impl FnMut() -> bool) {
+        self.wait_while(condition);
     }
 
     /// Nanoseconds since any moment in the past. It never goes back.

@@ -116,12 +116,26 @@ impl<T> Registry<T> {
         self.nodes().map(|node| &node.value)
     }
 
+    /// All values that are there at the call. A clone of the result walks the same nodes.
+    pub(crate) fn snapshot(&self) -> impl Iterator<Item = &T> + Clone {
+        self.walk(Some(self.first())).map(|node| &node.value)
+    }
+
     /// All nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<T>> {
         // The walk begins at the first step, which may come after a fence, and the call before it.
-        let mut next = None;
+        self.walk(None)
+    }
+
+    /// The latest node.
+    fn first(&self) -> *mut Node<T> {
+        self.first.load(order!(Acquire, "registry_walk"))
+    }
+
+    /// The nodes from `next` on, or from the one that is the latest at the first step.
+    fn walk(&self, mut next: Option<*mut Node<T>>) -> impl Iterator<Item = &Node<T>> + Clone {
         core::iter::from_fn(move || {
-            let at = next.unwrap_or_else(|| self.first.load(order!(Acquire, "registry_walk")));
+            let at = next.unwrap_or_else(|| self.first());
             // SAFETY: nodes stay as long as the registry, see `add`; Acquire with the AcqRel of the one
             // who added it makes its content visible.
             let node = unsafe { at.as_ref() }?;

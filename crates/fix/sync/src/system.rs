@@ -3,13 +3,24 @@
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering::SeqCst, fence};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::mutant::is_mutant;
 use crate::platform::Platform;
 
 /// Rounds of a wait that spin; after these the CPU goes to whoever wants it.
 const SPINS: u32 = 64;
+
+/// Rounds of a wait for a section before the thread sleeps. Half of them spin and half yield, which
+/// takes some tens of microseconds, about as long as the shortest sleep.
+const AWAKE: u32 = 2 * SPINS;
+
+/// The first sleep: no more than what Linux adds to each sleep by default, `PR_SET_TIMERSLACK` of prctl(2).
+const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
+
+/// The longest sleep: at a hundred calls of the condition per second, each of some microseconds, the
+/// thread uses less than 1 % of a CPU.
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
 /// The process's operating system.
 ///
@@ -46,7 +57,7 @@ impl Default for System {
 // SAFETY: membarrier(2) says that all running threads of the process pass through a state where all
 // their memory accesses are in program order, and a thread that does not run has passed through one;
 // an asymmetric system exists only where the process is registered for it. A combined barrier began
-// after its caller came, see `Combiner`.
+// after its caller came, see `Combiner`. `sleep_while` returns as soon as the condition was false.
 unsafe impl Platform for System {
     #[inline]
     fn is_symmetric(&self) -> bool {
@@ -64,6 +75,25 @@ unsafe impl Platform for System {
         match round < SPINS {
             true => std::hint::spin_loop(),
             false => std::thread::yield_now(),
+        }
+    }
+
+    /// Sleeps that grow: each is a quarter longer than the one before, so at most a quarter of all time
+    /// slept before, and 50 µs. So the thread notices the end that much later than it comes, or 10 ms later
+    /// if that is less. There is no wake-up that could be lost, and nothing in memory that a fork could
+    /// leave in the child. A thread of a real-time policy sleeps as well, where yielding would keep a
+    /// reader of lower priority from the CPU for ever.
+    fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
+        for round in 0..AWAKE {
+            if !condition() {
+                return;
+            }
+            self.relax(round);
+        }
+        let mut sleep = SHORTEST_SLEEP;
+        while condition() {
+            std::thread::sleep(sleep);
+            sleep = LONGEST_SLEEP.min(sleep * 5 / 4);
         }
     }
 

@@ -246,6 +246,39 @@ fn a_child_of_a_fork_goes_on_without_the_threads_of_its_parent() {
 }
 
 #[test]
+fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_parent() {
+    let ((here, is_here), (go, may_go)) =
+        (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    thread::scope(|scope| {
+        let calls = scope.spawn(move || {
+            epoch::pin().defer(move || {
+                here.send(()).expect("the other end waits");
+                may_go.recv().expect("the other end sends");
+            });
+            // A thread of another test may make the call instead.
+            epoch::flush();
+        });
+        is_here.recv().expect("the call is made");
+        // Its barrier waits for the call.
+        let waits = scope.spawn(epoch::barrier);
+        // Time for the other thread to get into its barrier; without it, less is tested.
+        thread::sleep(std::time::Duration::from_millis(20));
+        let in_child = || {
+            static CALLED: AtomicUsize = AtomicUsize::new(0);
+            epoch::pin().defer(|| _ = CALLED.fetch_add(1, Relaxed));
+            epoch::barrier();
+            CALLED.load(Relaxed) == 1
+        };
+        // SAFETY: it needs no lock of another thread but the allocator's.
+        let goes_on_in_child = unsafe { is_true_in_a_child(in_child) };
+        go.send(()).expect("the call waits");
+        calls.join().expect("the thread ends well");
+        waits.join().expect("the thread ends well");
+        assert!(goes_on_in_child);
+    });
+}
+
+#[test]
 fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
     static SHARED: AtomicPtr<u64> = AtomicPtr::new(std::ptr::null_mut());
     static HANDLED: AtomicU64 = AtomicU64::new(0);

@@ -6,13 +6,15 @@ use core::time::Duration;
 
 use super::clock::ONE;
 use super::entry::Queue;
+#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
+use super::garbage::Garbage;
 use super::handle::Handle;
 use super::record::{Record, began};
 use super::section::Section;
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::Platform;
-use crate::primitive::{AtomicU32, AtomicU64, constant};
+use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, constant};
 use crate::registry::{Node, Registry};
 
 /// Objects of a thread that are worth a look, if one is due.
@@ -40,7 +42,16 @@ pub struct Domain<P> {
     /// When the next look is due, in the platform's time.
     due: Padded<AtomicU64>,
     pause: AtomicU32,
+    drain: Padded<Drain>,
     records: Registry<Record>,
+}
+
+/// The barrier that is under way.
+#[derive(Debug)]
+struct Drain {
+    busy: AtomicBool,
+    /// How many objects it has taken out of records.
+    weight: AtomicU64,
 }
 
 /// A moment, to ask later whether all sections have ended that were there.
@@ -53,12 +64,12 @@ pub struct Domain<P> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cookie(u64);
 
-/// A section that does not end.
+/// A section that has not ended for some time, see [`Domain::stalls`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stall {
     /// Its thread, as the platform numbers it; of a [`Section`] the one that began it.
     pub thread: u64,
-    /// For how long it has been seen, at least.
+    /// The time since a scan has seen it first.
     pub since: Duration,
 }
 
@@ -72,6 +83,10 @@ impl<P: Platform> Domain<P> {
                 read: Padded(AtomicU64::new(ONE)),
                 due: Padded(AtomicU64::new(0)),
                 pause: AtomicU32::new(PAUSE),
+                drain: Padded(Drain {
+                    busy: AtomicBool::new(false),
+                    weight: AtomicU64::new(0),
+                }),
                 records: Registry::new(),
             }
         }
@@ -151,6 +166,9 @@ impl<P: Platform> Domain<P> {
     /// Waits until all sections have ended that had begun before it was called: `epoch_wait`,
     /// `synchronize_rcu`.
     ///
+    /// On a process's system a long wait sleeps ([`Platform::sleep_while`]): it ends up to a quarter
+    /// later than the last of those sections, and 10 ms later at most. Readers do nothing for that.
+    ///
     /// A thread that is in a section itself waits for ever; [`Handle::synchronize`] and
     /// [`synchronize`](super::synchronize) notice that.
     pub fn synchronize(&self) {
@@ -174,7 +192,7 @@ impl<P: Platform> Domain<P> {
             return;
         }
         let fenced = self.fence();
-        self.platform.wait_while(|| {
+        self.platform.sleep_while(|| {
             !self.is_over(cookie) && self.look(fenced) <= cookie.0.saturating_sub(early())
         });
     }
@@ -209,37 +227,37 @@ impl<P: Platform> Domain<P> {
     fn look(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
-            let word = record.reader.word();
-            let watch = &record.watch;
-            if watch.seen.load(Relaxed) != word {
-                let since = if word == 0 { 0 } else { self.platform.now() };
-                watch.since.store(since, Relaxed);
-                watch.seen.store(word, Relaxed);
+            let Some(time) = began(record.reader.word()) else { continue };
+            // A section that began at `fenced` or later may begin again at that time, see `Watch::note`.
+            if time < fenced || is_mutant!("epoch_note_any") {
+                record.watch.note(time, || self.platform.now());
             }
-            oldest = oldest.min(began(word).unwrap_or(fenced));
+            oldest = oldest.min(time);
         }
         // AcqRel: who sees the new value frees after all that this scan has seen.
         self.read.fetch_max(oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 
-    /// Sections that had not ended when somebody looked the last time, and had been there for `age`
-    /// at least; the longest first is the one that everybody waits for. Ages begin when somebody looks
-    /// for the first time: who wants to know calls this now and then.
+    /// The sections that are there now and were seen for the first time at least `age` ago. The longest
+    /// of them is the one that reclamation waits for.
+    ///
+    /// Sections are seen by scans: this function scans, and so do waiting and reclamation. To watch a
+    /// domain, call it now and then. A section may have begun long before a scan sees it, so a stall may
+    /// be reported as shorter than it is. It is never longer.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
+        // Sections that have begun before get an earlier time than those to come: so this scan can note
+        // them, see `Watch::note`.
+        self.tag();
         self.scan();
         let now = self.platform.now();
-        self.records.values().filter_map(move |record| {
-            let watch = &record.watch;
-            let inside = watch.seen.load(Relaxed) != 0;
-            let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
-            let thread = watch.thread.load(Relaxed);
-            (inside && since >= age).then_some(Stall { thread, since })
-        })
+        let stalls = self.records.values().filter_map(move |record| record.stall(now));
+        stalls.filter(move |stall| stall.since >= age)
     }
 
     /// Objects that wait, as far as their threads have said: each says it for every hundred or so.
     pub fn waiting(&self) -> u64 {
-        self.records.values().map(|record| record.watch.weight.load(Relaxed)).sum()
+        let waiting = self.records.values().map(|record| record.watch.weight.load(Relaxed));
+        waiting.sum::<u64>() + self.drain.weight.load(Relaxed)
     }
 
     /// Seals what the owner of a record has open; frees what is ready.
@@ -314,14 +332,20 @@ impl<P: Platform> Domain<P> {
     /// In the child of a fork, whose only thread has `own`: the others are not there.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<&Node<Record>>) {
+        for record in self.records.values() {
+            // SAFETY: this is the only thread. It is not inside a record's garbage, where nothing calls
+            // fork(2). A signal handler may fork there with _Fork(3) alone, which does not come here: since
+            // POSIX.1-2024 fork(2) is not async-signal-safe.
+            unsafe { record.garbage.forked(Garbage::new()) };
+        }
         let travels = |node: &&Node<Record>| node.value.watch.travels.load(Relaxed);
         for node in self.records.others(own).filter(|node| !travels(node)) {
             node.value.reader.abandon();
-            // What a thread was at is in no known state, and stays.
-            if !node.value.garbage.is_busy() {
-                node.release();
-            }
+            node.value.watch.end_calls();
+            node.release();
         }
+        self.drain.weight.store(0, Relaxed);
+        self.drain.busy.store(false, Relaxed);
     }
 
     /// Frees some of a record's garbage that is ready; returns how many objects.
@@ -330,7 +354,7 @@ impl<P: Platform> Domain<P> {
     /// By the record's owner.
     unsafe fn free(&self, record: &Record) -> usize {
         // What is called may defer, and come back here.
-        let Some(_calling) = record.reader.begin_calling() else { return 0 };
+        let Some(_calls) = record.watch.begin_calls() else { return 0 };
         // Acquire: what is called comes after all that sections read, whoever has looked.
         let read = self.read.load(order!(Acquire, "epoch_free"));
         // SAFETY: the caller owns the record.
@@ -338,10 +362,13 @@ impl<P: Platform> Domain<P> {
             record.garbage.own(&self.platform, |garbage| {
                 let ready = garbage.take_ready(read, AT_ONCE);
                 record.watch.weight.store(garbage.weight() as u64, Relaxed);
-                take(record, ready)
+                ready
             })
         };
-        call(record, ready)
+        let freed = ready.weight;
+        // SAFETY: it was taken because its tag is below the read clock.
+        unsafe { ready.call() };
+        freed
     }
 
     /// Frees what is ready of records that nobody has.
@@ -358,57 +385,73 @@ impl<P: Platform> Domain<P> {
 
     /// Waits until all has been called that was deferred before it was called, by any thread:
     /// `epoch_drain_callbacks`, `rcu_barrier`. Not to be called in a section, nor by what is called.
+    ///
+    /// It calls what it finds itself, after one grace period for all of it. It executes two heavy fences,
+    /// whatever the number of threads. Barriers of one domain run one after the other. Like
+    /// [`synchronize`](Domain::synchronize), it sleeps while it waits for long.
+    ///
+    /// # Panics
+    /// If something panics that it calls, when all else has been called.
     pub fn barrier(&self) {
-        for record in self.records.values() {
-            record.garbage.visit(&self.platform, |garbage| garbage.seal(|| self.tag()));
-        }
-        let now = self.cookie();
-        self.wait(now);
-        for record in self.records.values() {
-            let ready = record.garbage.visit(&self.platform, |garbage| {
-                let ready = garbage.take_ready(now.0, usize::MAX);
-                record.watch.weight.store(garbage.weight() as u64, Relaxed);
-                take(record, ready)
-            });
-            call(record, ready);
-            // What its owner took before has to end as well.
-            // Relaxed: the visit above acquires what its owner has taken before. Acquire: what was called
-            // is over.
-            let begun = record.watch.begun.load(Relaxed);
-            let ended = || record.watch.ended.load(order!(Acquire, "epoch_ended"));
-            if !is_mutant!("epoch_no_wait_for_calls") {
-                self.platform.wait_while(|| ended() < begun);
+        /// The end of a barrier, also by a panic.
+        struct Draining<'a>(&'a Drain);
+
+        impl Drop for Draining<'_> {
+            fn drop(&mut self) {
+                self.0.weight.store(0, Relaxed);
+                // Release: what was called is seen by the next barrier.
+                self.0.busy.store(false, order!(Release, "epoch_drained"));
             }
         }
+
+        let drain = &*self.drain;
+        // Relaxed: the heavy fence of `take_all` acquires what the barrier before has called.
+        let take = || drain.busy.compare_exchange(false, true, Relaxed, Relaxed);
+        self.platform.sleep_while(|| take().is_err());
+        let _draining = Draining(drain);
+        let all = self.take_all();
+        drain.weight.store(all.weight as u64, Relaxed);
+        // All that was taken out was unlinked before the clock moves on here.
+        self.wait(self.cookie());
+        // SAFETY: all sections have ended that may have found it.
+        unsafe { all.call() };
+        // What owners took before has to end as well.
+        for record in self.records.values() {
+            record.watch.wait_for_calls(&self.platform);
+        }
+    }
+
+    /// Takes all garbage out of all records. One fence serves them all: owners that come to their garbage
+    /// wait from the announcement of the first one to the end of their own visit, which is about as long
+    /// as the fence takes. Only a barrier does this, and one at a time, so no two threads announce in
+    /// different orders.
+    fn take_all(&self) -> Queue {
+        // A record that is added from now on has nothing that was deferred before.
+        let records = self.records.snapshot();
+        for record in records.clone() {
+            record.garbage.announce(&self.platform);
+        }
+        if !is_mutant!("epoch_drain_no_fence") {
+            self.platform.heavy();
+        }
+        let mut all = Queue::EMPTY;
+        for record in records {
+            // SAFETY: it was announced, and the fence came after that.
+            let taken = unsafe {
+                record.garbage.visit_announced(&self.platform, |garbage| {
+                    record.watch.weight.store(0, Relaxed);
+                    garbage.take_all()
+                })
+            };
+            all.concat(taken);
+        }
+        all
     }
 }
 
 /// A mutant frees what was unlinked one step too early.
 fn early() -> u64 {
     if is_mutant!("early") { ONE } else { 0 }
-}
-
-/// Says, while it has the record's garbage, that calls begin.
-fn take(record: &Record, ready: Queue) -> Queue {
-    record.watch.begun.fetch_add(ready.weight as u64, Relaxed);
-    ready
-}
-
-/// Calls what has been taken with [`take`]; returns how many objects that were.
-fn call(record: &Record, ready: Queue) -> usize {
-    /// Says that calls have ended, also by a panic.
-    struct Ended<'a>(&'a Record, usize);
-
-    impl Drop for Ended<'_> {
-        fn drop(&mut self) {
-            self.0.watch.ended.fetch_add(self.1 as u64, order!(Release, "epoch_end_calls"));
-        }
-    }
-
-    let ended = Ended(record, ready.weight);
-    // SAFETY: it was taken because its tag is below the read clock.
-    unsafe { ready.call() };
-    ended.1
 }
 
 impl<P> Drop for Domain<P> {

@@ -103,6 +103,18 @@ impl Queue {
         }
     }
 
+    /// Appends all of `other`, with the tags that they have.
+    pub(super) fn concat(&mut self, other: Queue) {
+        // SAFETY: the last entry is the queue's.
+        match unsafe { self.last.as_mut() } {
+            Some(_) if other.is_empty() => return,
+            Some(last) => last.next = other.first,
+            None => self.first = other.first,
+        }
+        self.last = other.last;
+        self.weight += other.weight;
+    }
+
     /// Takes the first entries whose grace periods are over, as those with a tag below `read` are, of
     /// about `most` objects.
     pub(super) fn take_ready(&mut self, read: u64, most: usize) -> Queue {

@@ -5,6 +5,7 @@ use super::bag::{Bag, Deferred};
 use super::entry::{Entry, Queue};
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
+use core::mem;
 use core::ptr::NonNull;
 
 /// Objects after which what is open is sealed.
@@ -56,6 +57,13 @@ impl Garbage {
         if !self.open.is_empty() {
             self.sealed.append(&mut self.open, tag());
         }
+    }
+
+    /// Takes all objects, whatever their tags.
+    pub(super) fn take_all(&mut self) -> Queue {
+        // Nobody reads the tag of what was open.
+        self.seal(|| 0);
+        mem::replace(&mut self.sealed, Queue::EMPTY)
     }
 
     /// See [`Queue::take_ready`].

@@ -1,12 +1,22 @@
 //! Every order of the protocol's accesses: `RUSTFLAGS="--cfg loom" cargo test -p knee-sync --release
 //! --lib modelled`.
 
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
+use std::sync::atomic::AtomicU64 as StdAtomicU64;
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::domain::Domain;
-use crate::model::{Model, check, check_interrupted, check_symmetric, interrupt, thread};
+use super::entry::Entry;
+use crate::model::{
+    Model, check, check_interrupted, check_latest, check_symmetric, interrupt, thread,
+};
+use crate::platform::Platform;
 use crate::primitive::AtomicU64;
 
 /// Two objects, of which number `current` can be found.
@@ -153,6 +163,56 @@ fn who_waits_for_a_barrier_sees_what_was_called() {
 }
 
 #[test]
+fn a_barrier_waits_for_the_calls_of_a_barrier_that_began_before() {
+    check_symmetric(2, || {
+        let world = world();
+        let handle = world.domain.register();
+        let calls = world.clone();
+        // SAFETY: nobody else is there; loom sees to it.
+        let call = move || calls.objects[0].with_mut(|object| unsafe { *object = 9 });
+        handle.pin().defer(call);
+        handle.leave_rest();
+        let other = thread::spawn({
+            let world = world.clone();
+            move || world.domain.barrier()
+        });
+        world.domain.barrier();
+        // SAFETY: as above.
+        world.objects[0].with(|object| assert_eq!(unsafe { *object }, 9));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
+    fn entry() -> NonNull<Entry> {
+        NonNull::from(Box::leak(Box::new(Entry::new())))
+    }
+    unsafe fn free(entry: NonNull<Entry>) {
+        // SAFETY: it was made by `Box::leak`, and is called once.
+        drop(unsafe { Box::from_raw(entry.as_ptr()) });
+    }
+    check(2, || {
+        let domain = Arc::new(Domain::new(Model));
+        domain.register().leave_rest();
+        let owner = thread::spawn({
+            let domain = Arc::clone(&domain);
+            move || {
+                // Not dropped: where loom complains, the handle is not to flush what loom complains of.
+                let handle = ManuallyDrop::new(domain.register());
+                // SAFETY: nobody else has the entry.
+                unsafe { handle.defer_entry(entry(), free) };
+                ManuallyDrop::into_inner(handle).leave_rest();
+            }
+        });
+        domain.barrier();
+        owner.join().unwrap();
+        domain.barrier();
+        assert_eq!(domain.waiting(), 0);
+    });
+}
+
+#[test]
 fn what_another_one_has_looked_for_is_freed_after_all_reads() {
     check_interrupted(1, || {
         // What is deferred has one as well, and is there at the end.
@@ -190,4 +250,122 @@ fn what_another_one_has_looked_for_is_freed_after_all_reads() {
         frees.join().unwrap();
         looks.join().unwrap();
     });
+}
+
+/// The model's platform with a clock that moves on only when a section begins or ends. The clock and
+/// the log are not loom's: all threads see them at once.
+#[derive(Default)]
+struct Clocked {
+    model: Model,
+    now: StdAtomicU64,
+    /// What a domain was told last.
+    answered: StdAtomicU64,
+    thread: StdAtomicU64,
+    /// When the section of each thread began and ended; 0 before that.
+    began: [StdAtomicU64; 3],
+    ended: [StdAtomicU64; 3],
+}
+
+// SAFETY: the fences are the model's.
+unsafe impl Platform for Clocked {
+    fn is_symmetric(&self) -> bool {
+        self.model.is_symmetric()
+    }
+
+    fn heavy(&self) {
+        self.model.heavy();
+    }
+
+    fn relax(&self, round: u32) {
+        self.model.relax(round);
+    }
+
+    fn now(&self) -> u64 {
+        let now = self.now.load(Relaxed);
+        self.answered.store(now, Relaxed);
+        now
+    }
+
+    fn thread(&self) -> u64 {
+        self.thread.load(Relaxed)
+    }
+}
+
+impl Clocked {
+    fn domain() -> Arc<Domain<Clocked>> {
+        // A time that nobody has stored yet is 0, and so long ago.
+        Arc::new(Domain::new(Clocked { now: StdAtomicU64::new(1000), ..Clocked::default() }))
+    }
+
+    fn tick(&self) -> u64 {
+        self.now.fetch_add(10, Relaxed) + 10
+    }
+}
+
+/// Enters and leaves a section as the thread of this number.
+fn enter_and_leave(domain: &Domain<Clocked>, number: u64) {
+    let platform = domain.platform();
+    platform.thread.store(number, Relaxed);
+    platform.began[number as usize].store(platform.tick(), Relaxed);
+    let handle = domain.register();
+    let guard = handle.pin();
+    thread::yield_now();
+    drop(guard);
+    platform.ended[number as usize].store(platform.tick(), Relaxed);
+    handle.leave_rest();
+}
+
+/// Checks that each stall is of a section that is there, and was there for as long as the stall says.
+fn check_stalls(domain: &Domain<Clocked>) {
+    let platform = domain.platform();
+    let called = platform.now.load(Relaxed);
+    for stall in domain.stalls(Duration::ZERO) {
+        let since = platform.answered.load(Relaxed) - stall.since.as_nanos() as u64;
+        let began = platform.began[stall.thread as usize].load(Relaxed);
+        assert!(began != 0 && began <= since, "{stall:?} began at {began}, not {since}");
+        let ended = platform.ended[stall.thread as usize].load(Relaxed);
+        assert!(ended == 0 || called <= ended, "{stall:?} ended at {ended}, looked at {called}");
+    }
+}
+
+#[test]
+fn a_stall_is_no_older_than_its_section_when_two_threads_scan() {
+    check_symmetric(2, || {
+        let domain = Clocked::domain();
+        // A record that is there from the beginning: fewer orders to try.
+        domain.register().leave_rest();
+        let reader = thread::spawn({
+            let domain = Arc::clone(&domain);
+            move || enter_and_leave(&domain, 1)
+        });
+        let scanner = thread::spawn({
+            let domain = Arc::clone(&domain);
+            move || domain.poll(domain.cookie())
+        });
+        check_stalls(&domain);
+        reader.join().unwrap();
+        scanner.join().unwrap();
+    });
+}
+
+#[test]
+fn a_stall_is_that_of_one_section_and_names_its_thread() {
+    fn model() {
+        let domain = Clocked::domain();
+        let reader = thread::spawn({
+            let domain = Arc::clone(&domain);
+            move || {
+                enter_and_leave(&domain, 1);
+                enter_and_leave(&domain, 2);
+            }
+        });
+        for _ in 0..2 {
+            check_stalls(&domain);
+        }
+        reader.join().unwrap();
+    }
+    // A section begins when it loads the clock. On a symmetric platform loom lets that load return an
+    // old value for as long as it likes, which no CPU does.
+    check_latest(3, model);
+    check_interrupted(3, model);
 }

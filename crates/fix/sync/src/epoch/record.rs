@@ -2,8 +2,10 @@
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::time::Duration;
 
 use super::clock::{NESTING, ONE};
+use super::domain::Stall;
 use super::garbage::Garbage;
 use crate::biased::Biased;
 use crate::mutant::{is_mutant, order};
@@ -27,8 +29,6 @@ pub(super) struct Reader {
     word: AtomicU64,
     /// A copy of the platform's answer, which costs no line of its own here.
     is_symmetric: Cell<bool>,
-    /// The owner calls what it has deferred.
-    calling: Cell<bool>,
 }
 
 /// What scanners and those who wait write.
@@ -38,14 +38,14 @@ pub(super) struct Watch {
     pub(super) thread: AtomicU64,
     /// It is of a section that may go from thread to thread.
     pub(super) travels: AtomicBool,
-    /// The word that scanners have seen last, and when they saw it first.
-    pub(super) seen: AtomicU64,
-    pub(super) since: AtomicU64,
+    /// When the section began that a scan has seen last, on the write clock; 0 if none has seen one.
+    seen: AtomicU64,
+    /// The platform's time when `seen` was there, or later. It never goes back.
+    since: AtomicU64,
     /// How many objects its garbage has, as far as is known.
     pub(super) weight: AtomicU64,
-    /// Calls of its garbage that have begun and ended.
-    pub(super) begun: AtomicU64,
-    pub(super) ended: AtomicU64,
+    /// How often the owner has begun or ended to call what it has deferred: odd while it does.
+    calls: AtomicU64,
 }
 
 // SAFETY: the cells are the owner's alone, of which there is one at any time; whoever becomes it
@@ -60,7 +60,6 @@ impl Record {
                 reader: Padded(Reader {
                     word: AtomicU64::new(0),
                     is_symmetric: Cell::new(true),
-                    calling: Cell::new(false),
                 }),
                 garbage: Padded(Biased::new(Garbage::new())),
                 watch: Padded(Watch {
@@ -69,8 +68,7 @@ impl Record {
                     seen: AtomicU64::new(0),
                     since: AtomicU64::new(0),
                     weight: AtomicU64::new(0),
-                    begun: AtomicU64::new(0),
-                    ended: AtomicU64::new(0),
+                    calls: AtomicU64::new(0),
                 }),
             }
         }
@@ -78,9 +76,82 @@ impl Record {
 
     /// Makes it a thread's, or that of a section which may go from thread to thread.
     pub(super) fn begin(&self, platform: &impl Platform, travels: bool) {
-        self.watch.thread.store(platform.thread(), Relaxed);
+        // Release: see `Record::stall`.
+        self.watch.thread.store(platform.thread(), order!(Release, "epoch_thread"));
         self.watch.travels.store(travels, Relaxed);
         self.reader.is_symmetric.set(platform.is_symmetric());
+    }
+
+    /// The section that is there now, and has been seen by an earlier scan.
+    pub(super) fn stall(&self, now: u64) -> Option<Stall> {
+        let watch = &self.watch;
+        let there = began(self.reader.word())?;
+        // Acquire: with the Release in `Watch::note`, `since` is that of this section or later.
+        if watch.seen.load(order!(Acquire, "epoch_seen")) != there {
+            return None;
+        }
+        let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
+        // Acquire, with the Release in `begin`: if the record has a new owner, the section of the owner
+        // before is over in the word that is loaded next. So the thread is that of the section in the
+        // first word or in the second, and `Watch::note` holds for both.
+        let thread = watch.thread.load(order!(Acquire, "epoch_stall"));
+        (began(self.reader.word()) == Some(there)).then_some(Stall { thread, since })
+    }
+}
+
+impl Watch {
+    /// Notes that a section is there that began at `time` on the write clock, if no other scan has.
+    /// `now` is called after the section was seen.
+    ///
+    /// The scan's heavy fence came after the write clock had moved beyond `time`: from that fence on
+    /// nobody loads `time` from the clock. So all sections of this record that began at `time` began
+    /// before `now`, whoever owns the record; and one that is seen later with the same time has been there
+    /// since.
+    ///
+    /// Several scans may come here at once. Each stores `since` before `seen`, and `since` never goes
+    /// back, so that it is not that of an earlier section. It may be that of a later one: then the stall
+    /// is reported as shorter than it is.
+    pub(super) fn note(&self, time: u64, now: impl FnOnce() -> u64) {
+        if self.seen.load(Relaxed) != time {
+            self.since.fetch_max(now(), Relaxed);
+            self.seen.store(time, order!(Release, "epoch_note"));
+        }
+    }
+}
+
+impl Watch {
+    /// The owner calls what it has deferred, until the result is dropped; none if it does so already.
+    pub(super) fn begin_calls(&self) -> Option<Calling<'_>> {
+        let calls = self.calls.load(Relaxed);
+        calls.is_multiple_of(2).then(|| {
+            self.set_calls(calls + 1);
+            Calling(self)
+        })
+    }
+
+    /// The owner's calls have ended, or the owner is not there in the child of a fork.
+    pub(super) fn end_calls(&self) {
+        let calls = self.calls.load(Relaxed);
+        self.set_calls(calls + calls % 2);
+    }
+
+    /// By the owner alone.
+    fn set_calls(&self, calls: u64) {
+        // Release: what the calls did is seen by a thread that sees their end, or the beginning of
+        // later ones.
+        self.calls.store(calls, order!(Release, "epoch_end_calls"));
+    }
+
+    /// Waits until those calls have ended that the owner has begun. The caller has visited the record's
+    /// garbage: if the owner took something from there before, the visit made the beginning of its calls
+    /// visible.
+    pub(super) fn wait_for_calls(&self, platform: &impl Platform) {
+        let calls = || self.calls.load(order!(Acquire, "epoch_ended"));
+        let begun = calls();
+        // A wait until no call is made might never end: the owner may begin again and again.
+        if begun % 2 == 1 && !is_mutant!("epoch_no_wait_for_calls") {
+            platform.sleep_while(|| calls() == begun);
+        }
     }
 }
 
@@ -140,11 +211,6 @@ impl Reader {
         }
     }
 
-    /// The owner calls what it has deferred, until the result is dropped; none if it does so already.
-    pub(super) fn begin_calling(&self) -> Option<Calling<'_>> {
-        (!self.calling.replace(true)).then_some(Calling(&self.calling))
-    }
-
     #[inline]
     pub(super) fn is_inside(&self) -> bool {
         self.word.load(Relaxed) != 0
@@ -163,15 +229,15 @@ impl Reader {
 }
 
 /// While an owner calls what it has deferred.
-pub(super) struct Calling<'a>(&'a Cell<bool>);
+pub(super) struct Calling<'a>(&'a Watch);
 
 impl Drop for Calling<'_> {
     fn drop(&mut self) {
-        self.0.set(false);
+        self.0.end_calls();
     }
 }
 
-/// When the section began that a word tells of; none outside.
+/// When the section began that a word stands for, on the write clock; none outside of sections.
 pub(super) fn began(word: u64) -> Option<u64> {
     (word != 0).then_some(word / ONE * ONE)
 }

@@ -3,13 +3,13 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, fence};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
-use crate::System;
+use crate::{Platform, System};
 
 /// Counts those that are there.
 #[derive(Debug)]
@@ -202,6 +202,138 @@ fn barrier_waits_for_what_all_threads_have_deferred() {
     });
 }
 
+/// A platform that counts heavy fences.
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+// SAFETY: it is symmetric, and its fence is a full one.
+unsafe impl Platform for Counting {
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
+    fn heavy(&self) {
+        self.0.fetch_add(1, Relaxed);
+        fence(SeqCst);
+    }
+
+    fn relax(&self, _: u32) {
+        thread::yield_now();
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn thread(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_barrier_executes_two_heavy_fences_whatever_the_number_of_threads() {
+    for threads in [40, 2, 1] {
+        let domain = Domain::new(Counting::default());
+        let live = Arc::new(AtomicUsize::new(0));
+        let handles: Vec<_> = (0..threads).map(|_| domain.register()).collect();
+        for handle in &handles {
+            // SAFETY: nobody else has it.
+            unsafe { handle.defer_drop(Live::new(&live)) };
+        }
+        let before = domain.platform().0.load(Relaxed);
+        domain.barrier();
+        assert_eq!(live.load(Relaxed), 0);
+        assert_eq!(domain.platform().0.load(Relaxed) - before, 2, "with {threads} threads");
+    }
+}
+
+#[test]
+fn a_barrier_waits_for_calls_that_have_begun_whatever_ends_meanwhile() {
+    let ((here, is_here), (go, may_go)) = (channel(), channel::<()>());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let call = {
+        let is_over = Arc::clone(&is_over);
+        move || {
+            here.send(()).unwrap();
+            may_go.recv().unwrap();
+            (0..5).for_each(|_| pin().defer(|| ()));
+            here.send(()).unwrap();
+            may_go.recv().unwrap();
+            is_over.store(true, SeqCst);
+        }
+    };
+    let waits = || {
+        barrier();
+        assert!(is_over.load(SeqCst), "the call had begun before");
+    };
+    thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            pin().defer(call);
+            // A barrier of another test may make the call instead.
+            flush();
+        });
+        is_here.recv().unwrap();
+        // Time for the first barrier to wait for the call, before the second one finds what that has
+        // deferred. Without it, less is tested.
+        let first = scope.spawn(waits);
+        thread::sleep(Duration::from_millis(20));
+        go.send(()).unwrap();
+        is_here.recv().unwrap();
+        let second = scope.spawn(waits);
+        thread::sleep(Duration::from_millis(20));
+        go.send(()).unwrap();
+        [caller, first, second].into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+/// The CPU time that the calling thread has used.
+#[cfg(target_os = "linux")]
+fn cpu_time() -> Duration {
+    // SAFETY: it is integers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the reference is valid for the call.
+    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) }, 0);
+    let time = |of: libc::timeval| {
+        Duration::from_secs(of.tv_sec as u64) + Duration::from_micros(of.tv_usec as u64)
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// The CPU time that `wait` uses while a section is there for 200 ms, and the time that it takes.
+#[cfg(target_os = "linux")]
+fn cost_of_a_wait(domain: &Domain<System>, wait: fn(&Domain<System>)) -> (Duration, Duration) {
+    let section = domain.section();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let (cpu, wall) = (cpu_time(), Instant::now());
+            wait(domain);
+            (cpu_time() - cpu, wall.elapsed())
+        });
+        thread::sleep(Duration::from_millis(200));
+        drop(section);
+        waiter.join().unwrap()
+    })
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+#[cfg_attr(miri, ignore = "Miri has no CPU time")]
+fn a_thread_that_waits_for_a_long_section_sleeps() {
+    /// Where a virtual CPU does not run, a heavy fence waits for it, and uses CPU time.
+    const ATTEMPTS: usize = 5;
+    let waits: [fn(&Domain<System>); 2] = [Domain::synchronize, Domain::barrier];
+    for wait in waits {
+        both(|domain| {
+            let costs: Vec<_> = (0..ATTEMPTS)
+                .map(|_| cost_of_a_wait(&domain, wait))
+                // A thread that sleeps uses about 1 % of a CPU. One that yields uses all that others leave.
+                .take_while(|(cpu, wall)| *cpu > *wall / 8)
+                .collect();
+            assert!(costs.len() < ATTEMPTS, "{costs:?}");
+        });
+    }
+}
+
 #[test]
 fn what_an_exited_thread_has_deferred_is_freed_by_others() {
     both(|domain| {
@@ -252,6 +384,20 @@ fn a_stall_is_told_with_its_thread() {
     assert_eq!(thread, crate::Platform::thread(domain.platform()));
     drop(section);
     assert_eq!(domain.stalls(Duration::ZERO).count(), 0);
+}
+
+#[test]
+fn a_stall_is_reported_where_nobody_writes() {
+    let domain = Domain::new(System::detect());
+    let handle = domain.register();
+    let guard = handle.pin();
+    assert_eq!(domain.stalls(Duration::ZERO).count(), 1);
+    thread::sleep(Duration::from_millis(2));
+    let inner = handle.pin();
+    assert_eq!(domain.stalls(Duration::from_millis(2)).count(), 1, "nested guards are one section");
+    drop((inner, guard));
+    let _guard = handle.pin();
+    assert_eq!(domain.stalls(Duration::from_millis(2)).count(), 0, "it is another section");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
+use super::tracker::sealed::Sealed;
 use super::tracker::{Invalidation, Stamp};
 use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
@@ -39,6 +40,8 @@ pub struct EpochPlace(AtomicU64);
 
 /// Outside of any section.
 const IDLE: u64 = 0;
+
+impl Sealed for Epoch {}
 
 impl Invalidation for Epoch {
     type Place = EpochPlace;

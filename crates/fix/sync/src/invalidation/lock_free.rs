@@ -12,6 +12,7 @@
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use super::tracker::sealed::Sealed;
 use super::tracker::{Invalidation, Stamp};
 use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
@@ -113,6 +114,8 @@ impl LockFree {
         }
     }
 }
+
+impl Sealed for LockFree {}
 
 impl Invalidation for LockFree {
     type Place = Link;

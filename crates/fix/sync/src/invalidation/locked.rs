@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use lock_api::{Mutex, RawMutex};
 
+use super::tracker::sealed::Sealed;
 use super::tracker::{Invalidation, Stamp};
 use crate::event::Event;
 use crate::mutant::{is_mutant, order};
@@ -70,6 +71,8 @@ impl<R: RawMutex> fmt::Debug for Locked<R> {
         f.debug_struct("Locked").field("finished", &self.finished).finish_non_exhaustive()
     }
 }
+
+impl<R: RawMutex + Sync> Sealed for Locked<R> {}
 
 impl<R: RawMutex + Sync> Invalidation for Locked<R> {
     type Place = LockedPlace;

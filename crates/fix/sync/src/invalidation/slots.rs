@@ -11,6 +11,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use super::tracker::sealed::Sealed;
 use super::tracker::{Invalidation, Stamp};
 use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
@@ -54,6 +55,8 @@ fn bit(stamp: &Stamp) -> u64 {
         bit => bit,
     }
 }
+
+impl Sealed for Slots {}
 
 impl Invalidation for Slots {
     type Place = SlotsPlace;

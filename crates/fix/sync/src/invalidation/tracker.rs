@@ -29,7 +29,25 @@ impl Default for Stamp {
 }
 
 /// A form of delayed invalidation, see [the module](super). [`Tracker`] calls it by its rules.
-pub trait Invalidation: Sync {
+///
+/// The trait is sealed: those who reuse what was taken out rely on `wait` for the safety of their memory,
+/// and so only this crate implements it.
+///
+/// ```compile_fail,E0277
+/// use knee_sync::{Platform, invalidation::{Invalidation, Stamp}};
+///
+/// struct Nothing;
+///
+/// impl Invalidation for Nothing {
+///     type Place = ();
+///     fn place(&self) {}
+///     unsafe fn begin(&self, _: &(), _: &impl Platform) {}
+///     fn mark(&self, _: &(), _: &Stamp) {}
+///     unsafe fn finish(&self, _: &(), _: &impl Platform) {}
+///     fn wait<'a>(&self, _: impl Iterator<Item = &'a ()>, _: &Stamp, _: &impl Platform) {}
+/// }
+/// ```
+pub trait Invalidation: Sync + sealed::Sealed {
     /// What each thread that takes part has.
     type Place: Send + Sync;
 
@@ -63,6 +81,11 @@ pub trait Invalidation: Sync {
         platform: &impl Platform,
     ) where
         Self::Place: 'a;
+}
+
+/// What other crates cannot name.
+pub(super) mod sealed {
+    pub trait Sealed {}
 }
 
 /// Those who invalidate and those who wait for them: one for an address space, a cache, a process.

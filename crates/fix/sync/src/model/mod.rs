@@ -15,7 +15,7 @@ mod schedules;
 pub(crate) use latest::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 #[cfg(loom)]
 pub(crate) use orders::{
-    Model, check, check_interrupted, check_symmetric, fence, interrupt, thread,
+    Model, check, check_interrupted, check_latest, check_symmetric, fence, interrupt, thread,
 };
 #[cfg(shuttle)]
 pub(crate) use schedules::{Model, check, thread};

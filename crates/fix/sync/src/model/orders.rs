@@ -200,6 +200,11 @@ pub(crate) fn check_symmetric(
     threads: impl Fn() + Sync + Send + Clone + 'static,
 ) {
     check_on(Kind::Symmetric, preemptions, threads.clone());
+    check_latest(preemptions, threads);
+}
+
+/// The same where both sides execute a fence and each load sees the latest value.
+pub(crate) fn check_latest(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
     check_on(Kind::Language, preemptions, threads);
 }
 

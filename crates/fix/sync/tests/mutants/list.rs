@@ -69,6 +69,17 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("epoch_tag", Model("epoch::modelled::what_is_found_in_a_section_is_not_written_after_a_grace_period")),
     ("own_fence", Model("epoch::modelled::what_is_found_in_a_section_is_not_written_after_a_grace_period")),
 
+    ("epoch_note", Model("epoch::modelled::a_stall_is_no_older_than_its_section_when_two_threads_scan")),
+    ("epoch_seen", Model("epoch::modelled::a_stall_is_no_older_than_its_section_when_two_threads_scan")),
+
+    ("epoch_note_any", Model("epoch::modelled::a_stall_is_that_of_one_section_and_names_its_thread")),
+    ("epoch_stall", Model("epoch::modelled::a_stall_is_that_of_one_section_and_names_its_thread")),
+    ("epoch_thread", Model("epoch::modelled::a_stall_is_that_of_one_section_and_names_its_thread")),
+
+    ("epoch_drained", Model("epoch::modelled::a_barrier_waits_for_the_calls_of_a_barrier_that_began_before")),
+
+    ("epoch_drain_no_fence", Model("epoch::modelled::a_barrier_and_an_owner_that_defers_exclude_each_other")),
+
     ("epoch_end_calls", Model("epoch::modelled::who_waits_for_a_barrier_sees_what_was_called")),
     ("epoch_ended", Model("epoch::modelled::who_waits_for_a_barrier_sees_what_was_called")),
 
