@@ -129,12 +129,12 @@ impl Exclusion {
                 _ => format!("bring them online with `sudo chcpu --enable {cpus}`"),
             },
             Exclusion::Affinity | Exclusion::Isolated => {
-                format!("start knee with `taskset -c {cpus}` or a list that includes them")
+                format!("start knee with `taskset -c {cpus}` or a larger list of CPUs")
             }
             Exclusion::Cgroup => "extend the cpuset.cpus of the cgroup or container (docker \
                 --cpuset-cpus, systemd AllowedCPUs=)"
                 .to_owned(),
-            Exclusion::Absent => "leave them out of the list".to_owned(),
+            Exclusion::Absent => format!("remove {cpus} from the list"),
         }
     }
 }
@@ -441,8 +441,8 @@ mod tests {
              CPU 3 (offline: bring it online with `echo 1 | sudo tee \
              /sys/devices/system/cpu/cpu3/online`), \
              CPUs 8-9 (outside the affinity mask that knee was started with: \
-             start knee with `taskset -c 8-9` or a list that includes them), \
-             CPU 99 (not in this machine: leave them out of the list); it may use 0-2"
+             start knee with `taskset -c 8-9` or a larger list of CPUs), \
+             CPU 99 (not in this machine: remove 99 from the list); it may use 0-2"
         );
         let empty = topology.restrict(&CpuList::default()).unwrap_err();
         assert!(empty.to_string().ends_with("name at least one of 0-2"));

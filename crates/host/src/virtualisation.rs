@@ -39,7 +39,7 @@ fn processor_says() -> Option<Verdict> {
     const HYPERVISOR_BIT: u32 = 1 << 31;
     const HYPERVISOR_LEAF: u32 = 0x4000_0000;
 
-    #[allow(unused_unsafe, reason = "the call is unsafe with the oldest toolchain supported")]
+    #[allow(unused_unsafe, reason = "the call is unsafe in the oldest supported toolchain")]
     // SAFETY: every x86-64 processor has the instruction, and it only writes registers.
     let (features, signature) = unsafe { (__cpuid(1), __cpuid(HYPERVISOR_LEAF)) };
     if features.ecx & HYPERVISOR_BIT == 0 {

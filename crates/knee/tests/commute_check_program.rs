@@ -403,7 +403,7 @@ fn a_record_of_a_library_is_shown_explained_and_compared() {
         .assert_stdout_has("5 tests that conflicted are now conflict-free");
     commute(&["diff", "new", "base"])
         .assert_code(1)
-        .assert_stdout_has("5 tests that were conflict-free no longer are");
+        .assert_stdout_has("5 tests are no longer conflict-free");
     commute(&["matrix", "base", "new"])
         .assert_code(3)
         .assert_stderr_has("the program is rwlock_hashmap, not dashmap");
@@ -442,7 +442,7 @@ fn results_that_the_model_does_not_allow_are_reported() {
     // It loses only its own test.
     let checked = check(&scratch, "planted", &["aborts"]).unwrap();
     checked.assert_code(4).assert_stdout_has("null,aborts/0.0: it was killed by signal 6");
-    checked.assert_stdout_has("11 tests did not return what the model allows");
+    checked.assert_stdout_has("11 tests returned a result that the model does not allow");
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn a_record_without_pairs_has_no_matrix_to_draw() {
     record(&scratch, "three", "6.1.0", &[("open,open,close/0.0", "conflict-free", &[])], [1, 1]);
     commute(&scratch, &["matrix", "three", "-o", "matrix.svg"])
         .assert_code(2)
-        .assert_stderr_has("three has no result for a pair of operations")
+        .assert_stderr_has("three has no results for pairs of operations")
         .assert_stderr_has("knee commute explain three");
     assert!(!scratch.path().join("matrix.svg").exists());
 }
@@ -220,13 +220,13 @@ after:  Linux 6.12.0, tmpfs
 
 3 of 6 tests were conflict-free (50.0%), 3 are now (50.0%).
 
-1 test that was conflict-free no longer is:
+1 test is no longer conflict-free:
   open,close/0.2
 
 1 test that conflicted is now conflict-free:
   open,close/0.0
 
-1 conflict-free before, inconclusive now: conflict only in some runs, such as those that refill a cache
+1 test conflict-free before, inconclusive now: conflict only in some runs, such as those that refill a cache
   open,open/0.0
 
 Pairs whose number of conflict-free tests changed:
@@ -245,8 +245,7 @@ No longer shared data, with the number of tests:
     assert_eq!(document["unclear"], json!({ "sometimes": ["open,open/0.0"] }));
     assert_eq!(document["after"]["kernel"]["release"], "6.12.0");
     let back = commute(&scratch, &["diff", "after", "before", "--top", "0"]);
-    back.assert_code(1)
-        .assert_stdout_has("1 test that was conflict-free no longer is:\n  open,close/0.0");
+    back.assert_code(1).assert_stdout_has("1 test is no longer conflict-free:\n  open,close/0.0");
     commute(&scratch, &["diff", "before", "one,two"])
         .assert_code(0)
         .assert_stdout_has("3 of 6 tests were conflict-free (50.0%), 3 are now");
@@ -312,7 +311,7 @@ fn data_are_ranked_by_the_tests_that_fixing_them_frees() {
         str![[r#"
 Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0%).
 
-Data that 2 tests share, ranked by the number of tests that fixing each alone would free:
+Data shared in 2 tests, ranked by how many tests would be conflict-free if only that datum were fixed:
 
   frees   tests
       1       2  struct file.f_count

@@ -26,6 +26,6 @@ impl Modes {
 pub(crate) fn one_mode() -> impl TypedValueParser<Value = Mode> {
     PossibleValuesParser::new(Mode::ALL.map(Mode::as_str)).map(|name| {
         let mut all = Mode::ALL.into_iter();
-        all.find(|mode| mode.as_str() == name).expect("it is one of these names")
+        all.find(|mode| mode.as_str() == name).expect("clap accepts only these names")
     })
 }

@@ -8,7 +8,7 @@ use crate::stderr::tell;
 pub(crate) fn emulator() -> Result<Emulator, EmulatorError> {
     match Emulator::present() {
         Err(EmulatorError::NotFetched(name)) => {
-            tell!("knee: fetching QEMU {name}, as KNEE_QEMU selects");
+            tell!("knee: fetching QEMU {name} (selected by KNEE_QEMU)");
             Emulator::of_user()
         }
         present => present,

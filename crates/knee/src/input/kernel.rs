@@ -30,7 +30,8 @@ pub(crate) fn warn_of_missing(warned: &mut bool, kernel: &Kernel, functions: &Fu
     if !missing.is_empty() && !std::mem::replace(warned, true) {
         let (release, what) = (kernel.release(), missing.join(" and "));
         tell!(
-            "knee: Linux {release} does not provide {what}, so some data have no names, or imprecise ones"
+            "knee: Linux {release} does not provide {what}, so names of data may be \
+             missing or imprecise"
         );
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn table(
     }
     text += &lines(notes, None, screen);
     let method = format!(
-        "\n{DIM}{:.1}% bootstrap intervals of {} resamples, seed {}; the knee is the first task \
+        "\n{DIM}{:.1}% bootstrap intervals from {} resamples, seed {}; the knee is the first task \
          count below {} efficiency{DIM:#}\n",
         options.confidence * 100.0,
         options.resamples,

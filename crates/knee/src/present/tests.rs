@@ -275,17 +275,17 @@ fn curves_with_equal_knees_are_sorted_by_the_printed_efficiency() {
 #[test]
 fn a_task_with_a_helper_on_the_next_cpu_occupies_two_cpus() {
     let one_cpu_each = Example::new(&["getppid1"], &[1, 8]).rounds("getppid1", 8, 1.0, 6);
-    one_cpu_each.says("with 8 tasks or more, no CPU is free").never_says("share CPUs");
+    one_cpu_each.says("starting at 8 tasks, no CPU is free").never_says("share CPUs");
     let more_than_cpus = Example::new(&["getppid1"], &[8, 9]).rounds("getppid1", 9, 1.0, 6);
     more_than_cpus
         .says("points with more than 8 tasks share CPUs")
-        .says("with 9 tasks or more, no CPU");
+        .says("starting at 9 tasks, no CPU");
     let two_cpus_each = Example::new(&["context_switch1@helper=next-cpu"], &[1, 4, 5])
         .rounds("context_switch1@helper=next-cpu", 1, 1.0, 6)
         .rounds("context_switch1@helper=next-cpu", 4, 1.0, 6);
     two_cpus_each
         .says(
-            "with 4 tasks (two CPUs per task, as in context_switch1@helper=next-cpu) or more, no CPU \
+            "starting at 4 tasks (two CPUs per task, as in context_switch1@helper=next-cpu), no CPU \
              is free",
         )
         .never_says("share CPUs");

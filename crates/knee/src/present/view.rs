@@ -13,7 +13,7 @@ pub(crate) enum Format {
     Json,
     /// CSV in will-it-scale's format, one block per testcase.
     Csv,
-    /// Output lines of will-it-scale's binaries.
+    /// Same output lines as will-it-scale's binaries.
     WillItScale,
 }
 

@@ -51,7 +51,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         }),
         without_spare_cpu(run, curves).map(|from| {
             format!(
-                "with {from} or more, no CPU is free for the measuring process, so it interrupts a \
+                "starting at {from}, no CPU is free for the measuring process, so it interrupts a \
                  task for a few microseconds per sample"
             )
         }),

@@ -64,13 +64,13 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
             )
         }
         (Some(worst), Some(best)) => format!(
-            "{label} is faster than {base} at {faster} of {all}, at best {best}, and slower at {slower}, at worst {worst}"
+            "{label} is faster than {base} at {faster} of {all}, at best {best}; slower at {slower}, at worst {worst}"
         ),
         (None, None) => {
-            let mut text = format!("No difference shown between {base} and {label} at {all}");
+            let mut text = format!("No difference found between {base} and {label} at {all}");
             let open = of(stats::Verdict::Inconclusive).count();
             if open > 0 {
-                let _ = write!(text, ", {open} of them too noisy to tell");
+                let _ = write!(text, " ({open} too noisy to tell)");
             }
             text
         }
@@ -307,7 +307,7 @@ mod tests {
         );
         assert_eq!(
             title(&compared(Verdict::Inconclusive, 1.1)),
-            "No difference shown between base and new at 1 point, 1 of them too noisy to tell"
+            "No difference found between base and new at 1 point (1 too noisy to tell)"
         );
     }
 }

@@ -7,7 +7,7 @@ use knee_stats::usl::{Estimate, Fit};
 
 use crate::model::{Curve, Missing, Page};
 
-const REASON: &str = "the record holds a value for it that is not a number";
+const REASON: &str = "the record of this point contains an invalid value";
 
 /// `page` with information about all its testcases, finite rates, and gaps in order.
 pub(crate) fn with_marked_gaps(page: &Page) -> Page {

@@ -131,8 +131,7 @@ impl Matrix {
     /// The document as indented JSON.
     pub fn to_json(&self) -> String {
         let document = Document { schema: SCHEMA, kind: KIND, matrix: self };
-        serde_json::to_string_pretty(&document).expect("plain data has no keys that are not text")
-            + "\n"
+        serde_json::to_string_pretty(&document).expect("all keys of plain data are text") + "\n"
     }
 
     /// Reads a document.

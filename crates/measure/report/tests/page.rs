@@ -265,7 +265,7 @@ fn a_value_that_is_not_a_number_is_a_gap_and_not_on_a_chart() {
     for not_a_number in ["NaN", ">inf", " inf", "-inf"] {
         assert!(!body.contains(not_a_number), "{not_a_number}");
     }
-    assert!(body.contains("not measured: the record holds a value for it that is not a number"));
+    assert!(body.contains("not measured: the record of this point contains an invalid value"));
 }
 
 #[test]

@@ -70,8 +70,8 @@ pub enum SampleError {
     },
     /// Too many threads on too many CPUs.
     #[error(
-        "the limit of {files} open files is too low: each thread needs at least two for each CPU; \
-         raise `ulimit -n`, or sample all processes with -a"
+        "the limit of {files} open files is too low: for each thread, knee opens at least two \
+         files per CPU; raise `ulimit -n`, or sample all processes with -a"
     )]
     TooManyFiles {
         /// The limit.

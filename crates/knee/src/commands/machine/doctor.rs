@@ -21,7 +21,7 @@ Examples:
   knee doctor          what works, what is limited or missing, and the fixes
   knee doctor --json   JSON for a script; the exit status is 0 for any result";
 
-/// Check this machine and suggest fixes for what limits knee
+/// Check what limits knee on this machine, and suggest fixes
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -55,9 +55,13 @@ struct Report {
 fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
     let checks = [
         check("CPUs", "knee run: the highest task count", topology.map(host::cpus)),
-        check("CPU quota", "knee run: throttling looks like a knee", host::cpu_quota(environment)),
+        check(
+            "CPU quota",
+            "knee run: throttling can be mistaken for a knee",
+            host::cpu_quota(environment),
+        ),
         check("load", "knee run: quiet CPUs", host::load(environment)),
-        check("stolen time", "knee run: CPUs that are really there", host::steal()),
+        check("stolen time", "knee run: CPUs that no other guest uses", host::steal()),
         check("governor", "knee run: a steady frequency", host::governor(environment)),
         check(
             "turbo",
@@ -69,7 +73,7 @@ fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
         check("clock source", "knee run: measured intervals", host::clock(environment)),
         check(
             "NUMA balancing",
-            "knee run: memory and tasks that stay on their node",
+            "knee run: memory and tasks that stay on their NUMA node",
             host::numa_balancing(environment),
         ),
         check("open files", "knee run: poll and select testcases", host::open_files(environment)),
@@ -80,7 +84,7 @@ fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
         ),
         check(
             "/dev/shm",
-            "knee run: file testcases and build1 without a disk",
+            "knee run: file testcases and build1 in memory, not on disk",
             host::shared_memory(),
         ),
         check("sampling", "knee profile: where the cycles go", host::sampling()),
@@ -89,7 +93,7 @@ fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
         check("QEMU user mode", "knee commute check --program: libraries", tools::qemu_user()),
         check(
             "calibration",
-            "knee commute check, cost: trustworthy verdicts",
+            "knee commute check and cost: trustworthy verdicts",
             tools::calibration(),
         ),
     ];

@@ -37,10 +37,10 @@ enum What {
     },
     /// Print the JSON schema of a file or of the output of --json
     Schema {
-        /// Document to describe: run (run.json), sample (a line of samples.jsonl), noise
-        /// (noise.json), check (check.json), check-test (a line of tests.jsonl), or the output of
-        /// --json: check-matrix (`knee commute matrix DIR`), check-diff (`knee commute diff`),
-        /// check-explain (`knee commute explain`), capture (`knee profile`), lock-waits (`knee
+        /// Document to describe. Files: run (run.json), sample (a line of samples.jsonl), noise
+        /// (noise.json), check (check.json), check-test (a line of tests.jsonl), capture (`knee
+        /// profile`). Output of --json: check-matrix (`knee commute matrix DIR`), check-diff
+        /// (`knee commute diff`), check-explain (`knee commute explain`), lock-waits (`knee
         /// profile --locks`)
         #[arg(value_parser = PossibleValuesParser::new(SCHEMAS.map(|(name, _)| name)))]
         file: String,

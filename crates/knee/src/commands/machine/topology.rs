@@ -110,7 +110,7 @@ fn as_text(topology: &Topology, placements: &[Placement], quota: Option<f64>) ->
         lines.push(format!("not usable  {cpus}: {why}; {}", why.remedy(&cpus)));
     }
     if let Some(quota) = quota {
-        lines.push(format!("quota       {quota:.2} CPUs of time, from the control group"));
+        lines.push(format!("quota       {quota:.2} CPUs' worth of time, from the control group"));
     }
     let tasks: Vec<String> = auto_tasks(topology, quota).iter().map(u32::to_string).collect();
     lines.push(format!("-t auto     {}", tasks.join(",")));
@@ -322,7 +322,7 @@ package 0, NUMA node 0
     core 2    CPUs 2, 6
     core 3    CPUs 3, 7
 
-quota       2.50 CPUs of time, from the control group
+quota       2.50 CPUs' worth of time, from the control group
 -t auto     1,2,3
 
 placement   task 0 goes to the first CPU, task 1 to the second, and so on

@@ -127,7 +127,7 @@ pub(crate) struct Args {
 /// Options that apply only to testcases.
 #[derive(clap::Args)]
 struct TestcaseArgs {
-    /// Kind of tasks, for testcases: processes, threads or both [default: both]
+    /// Task mode of testcases: processes, threads or both [default: both]
     #[arg(short, long, value_enum)]
     mode: Option<Modes>,
 
@@ -259,7 +259,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let deaf = |case: &&Case| command(case).is_some_and(|command| !command.takes_tasks());
     if let (Some(_), Some(case)) = (&args.tasks, cases.iter().find(deaf)) {
         return Err(usage(format!(
-            "-t: {} has no place for the task count; insert {} where the task count belongs",
+            "-t: {} does not use the task count; insert {} where the task count belongs",
             case.id,
             Command::TASKS
         )));

@@ -32,8 +32,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
             Err(usage(format!("{}: no such file or directory", file.display())))
         }
         (Some(_), Some((file, _))) => Err(usage(format!(
-            "{}: this is neither a record of knee run nor output of will-it-scale, but another \
-             argument is; compare runs with runs, and files of numbers with files of numbers",
+            "{}: this is neither a record of knee run nor output of will-it-scale, so knee cannot \
+             compare it with a run; compare runs with runs, and files of numbers with files of \
+             numbers",
             file.display()
         ))),
     }

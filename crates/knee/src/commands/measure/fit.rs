@@ -29,8 +29,8 @@ use crate::stdout;
   knee fit runs/2026-11-21T090000Z 'mmap*' --json  fit some curves as JSON
   knee fit results/mmap1.csv                       fit results of will-it-scale
 
-A fit predicts other task counts only if the curve has at least six task counts. With fewer, it \
-describes only the measured points, and knee prints \"not a prediction\".")]
+A fit predicts throughput at other task counts only if the curve has at least six task counts. \
+With fewer, the fit describes only the measured points, and knee prints \"not a prediction\".")]
 pub(crate) struct Args {
     /// Record of knee run, or results of will-it-scale (CSV or output of a binary)
     run: PathBuf,

@@ -29,7 +29,7 @@ const FEWEST_RUNS: usize = 6;
   knee history nightly/* --detail         also list points that did not change
   knee history runs/* --json | jq '.series[] | select(.changes != [])'")]
 pub(crate) struct Args {
-    /// At least six records of knee run or results of will-it-scale
+    /// Records of knee run, or results of will-it-scale; at least six
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 

@@ -16,10 +16,11 @@ use crate::present;
 
 /// Write a self-contained HTML page about recorded runs
 ///
-/// The page needs no network or server: you can mail it, or open it from disk. It shows the curve
-/// of each testcase, its knee, what limits it, its samples, and the machine. For several runs, it
-/// shows how each run differs from the first. For a matrix, it shows when operations commute. For a
-/// check, it shows which memory operations share in a kernel.
+/// The page needs no network or server: you can mail it, or open it from disk. For each testcase,
+/// the page shows the curve, the knee, what limits the curve, and the samples. It also describes
+/// the machine. For several runs, the page shows how each run differs from the first. For a commute
+/// matrix, the page shows when operations commute. For a commute check, the page shows what memory
+/// the operations share in a kernel.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee report runs/2026-11-21T090000Z                    write report.html
@@ -33,9 +34,9 @@ use crate::present;
 pub(crate) struct Args {
     /// Records of knee run, or results of will-it-scale: a CSV file, a directory of CSV files, or
     /// the output of a binary. knee compares each further run with the first. The arguments can
-    /// also be output of knee commute matrix --json, captures and lock waits of knee profile, and
-    /// records of knee commute check. The page shows captures and lock waits beside the curve of
-    /// their testcase, and combines the shards of a check
+    /// also include captures and lock waits (from knee profile), records of knee commute check, and
+    /// matrices (from knee commute matrix --json). The page shows captures and lock waits beside
+    /// the curve of their testcase, and combines the shards of a check
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 

@@ -38,10 +38,10 @@ const QUICK_WARMUP: f64 = 0.05;
 
 /// Measure how throughput grows with the task count
 ///
-/// Without a name, knee measures a quick set that covers every family of kernel services. It
-/// measures each point (testcase, mode, task count) in several rounds, each in a fresh process. It
-/// interleaves the rounds of all points in random order, and computes intervals over rounds. The
-/// record contains the raw samples.
+/// Without a name, knee measures a quick set that covers every family of kernel services. knee
+/// measures each point (testcase, mode, task count) in several rounds, each in a fresh process. The
+/// rounds of all points are interleaved in random order. knee computes confidence intervals from
+/// the rounds. The record contains the raw samples.
 #[derive(clap::Args)]
 #[command(args_override_self = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     mode: Modes,
 
     /// Task counts, such as 1,2,4 or 1-8 or 8-64:8 (8 to 64 in steps of 8). auto selects powers of
-    /// two, the core counts of an L3, a NUMA node, a package and the machine, and the CPU count
+    /// two, the CPU count, and the core count of each level (L3, NUMA node, package, machine)
     #[arg(
         short,
         long,
@@ -90,12 +90,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds_or_none)]
     warmup: Option<f64>,
 
-    /// Precision to reach: knee adds rounds to a point until its 95% interval is within P% of its
+    /// Target precision: knee adds rounds to a point until the 95% interval is within P% of the
     /// median
     #[arg(long, value_name = "P%", allow_negative_numbers = true, value_parser = percentage)]
     precision: Option<f64>,
 
-    /// With --precision, seconds of measuring after which a point gets no more rounds
+    /// With --precision, seconds of measuring after which knee adds no more rounds to a point
     #[arg(long, value_name = "S", default_value = "60", requires = "precision",
           allow_negative_numbers = true, value_parser = seconds)]
     max_time: f64,
@@ -121,7 +121,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuList>,
 
-    /// Directory for the files of testcases [default: $TMPDIR or /tmp]
+    /// Directory in which testcases create files [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
@@ -136,8 +136,8 @@ pub(crate) struct Args {
                                 "order", "seed", "placement", "cpus", "dir", "output", "aa"])]
     resume: Option<PathBuf>,
 
-    /// Measure this machine's noise floor (A/A): how much results differ if nothing changes. knee
-    /// saves the noise floor, and flags later differences below it
+    /// Measure this machine's noise floor (A/A): how much results differ when nothing changes.
+    /// knee saves the noise floor, and flags smaller differences in later runs
     #[arg(long)]
     aa: bool,
 

@@ -24,10 +24,10 @@ use crate::present::commute::conditions as present;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Compute when operations commute, and test what they share
+/// Compute when operations commute, and test whether they share memory
 ///
 /// The scalable commutativity rule (Clements et al., SOSP 2013) says: whenever operations commute,
-/// they have an implementation that scales. knee explores a model of the interface symbolically,
+/// they have an implementation that scales. knee explores a model of an interface symbolically,
 /// from every initial state and with all possible arguments.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -60,7 +60,7 @@ struct ListArgs {
     json: bool,
 }
 
-/// Print when operations commute, and why they otherwise do not
+/// Print when operations commute, and when and why they do not
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute conditions open open                 why two opens do not commute

@@ -13,8 +13,9 @@ const SCHEMA: u32 = 1;
 
 /// List Debian's kernels, or fetch one for guests
 ///
-/// knee downloads them from the mirror that apt uses on this machine. It runs apt with its own
-/// configuration and package lists. Kernels are kept in the user's cache (~/.cache/knee/kernels).
+/// knee downloads kernels from the mirror that apt uses on this machine, and keeps them in the
+/// user's cache (~/.cache/knee/kernels). knee runs apt with a private configuration and private
+/// package lists.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee kernel list                   the kernels of Debian 11 to unstable

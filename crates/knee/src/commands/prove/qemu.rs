@@ -15,13 +15,13 @@ const FETCHED: &str = "fetched";
 
 /// List Debian's QEMUs, or fetch one for guests
 ///
-/// knee downloads them from the mirror that apt uses on this machine. It runs apt with its own
-/// configuration and package lists. Each QEMU and its libraries take 90 MB in the user's cache
-/// (~/.cache/knee/qemu).
+/// knee downloads QEMUs from the mirror that apt uses on this machine. knee runs apt with a private
+/// configuration and private package lists. Each QEMU and its libraries take 90 MB in the user's
+/// cache (~/.cache/knee/qemu).
 ///
-/// KNEE_QEMU selects the QEMU for `knee commute check` and `knee commute cost`. Its value is a name
-/// as for `knee qemu fetch`, or the path of a qemu-system-x86_64. By default, these commands use
-/// the installed QEMU.
+/// The environment variable KNEE_QEMU selects the QEMU for `knee commute check` and `knee commute
+/// cost`. Its value is a name that `knee qemu fetch` accepts, or the path of a qemu-system-x86_64.
+/// By default, these commands use the installed QEMU.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee qemu list                     the QEMUs of Debian 12 to unstable

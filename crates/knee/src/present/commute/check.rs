@@ -115,7 +115,7 @@ fn text(tally: &Tally, title: &str) -> String {
     let unexpected = tally.unexpected();
     if !unexpected.is_empty() {
         let n = plural(unexpected.len(), "test");
-        let _ = writeln!(text, "\n{n} did not return what the model allows:");
+        let _ = writeln!(text, "\n{n} returned a result that the model does not allow:");
         for test in unexpected.iter().take(MOST_UNEXPECTED) {
             let _ = writeln!(text, "  {test}");
         }

@@ -36,8 +36,8 @@ pub(crate) fn text(
         share(*free_after, *compared)
     );
     let worse = match diff.worse.len() {
-        1 => "1 test that was conflict-free no longer is:".to_owned(),
-        n => format!("{n} tests that were conflict-free no longer are:"),
+        1 => "1 test is no longer conflict-free:".to_owned(),
+        n => format!("{n} tests are no longer conflict-free:"),
     };
     section(&mut text, &worse, diff.worse.iter(), most);
     let better = match diff.better.len() {
@@ -46,10 +46,10 @@ pub(crate) fn text(
     };
     section(&mut text, &better, diff.better.iter(), most);
     for (verdict, ids) in &diff.unclear {
-        let (n, what) = (ids.len(), inconclusive(*verdict));
+        let (tests, what) = (plural(ids.len(), "test"), inconclusive(*verdict));
         section(
             &mut text,
-            &format!("{n} conflict-free before, inconclusive now: {what}"),
+            &format!("{tests} conflict-free before, inconclusive now: {what}"),
             ids.iter(),
             most,
         );

@@ -24,7 +24,8 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     let conflicting = plural(ranking.conflicting, "test");
     let _ = writeln!(
         text,
-        "\nData that {conflicting} share, ranked by the number of tests that fixing each alone would free:\n"
+        "\nData shared in {conflicting}, ranked by how many tests would be conflict-free if only \
+         that datum were fixed:\n"
     );
     let _ = writeln!(text, "{DIM}{:>7} {:>7}{DIM:#}", "frees", "tests");
     for datum in ranking.data.iter().take(most) {

@@ -32,7 +32,7 @@ pub(super) fn cases(reading: &Reading) -> Markup {
                 p.note {
                     "To keep the page small, all testcases except the first are compressed. JavaScript "
                     "unpacks a testcase when you open it. Without JavaScript, and on paper, the page "
-                    "lacks the charts and data of unopened testcases. The overview shows all of them."
+                    "lacks the charts and data of unopened testcases. The overview shows all testcases."
                 }
             }
             (legend(reading))
@@ -131,7 +131,7 @@ fn facts(case: &CaseReading) -> String {
     if *bytes > 0 {
         let best = case.max_rate() * *bytes as f64;
         text += &format!(
-            " Each moves {bytes} bytes: at most {}B/s in a round.",
+            " At {bytes} bytes each, a round moved at most {}B/s.",
             si(best).replace(' ', "\u{a0}")
         );
     }

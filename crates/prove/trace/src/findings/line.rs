@@ -141,7 +141,7 @@ impl TestLine {
 
     /// One line, with its end.
     pub fn to_line(&self) -> String {
-        serde_json::to_string(self).expect("plain data has no keys that are not text") + "\n"
+        serde_json::to_string(self).expect("all keys of plain data are text") + "\n"
     }
 
     /// Reads a line.

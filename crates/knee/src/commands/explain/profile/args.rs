@@ -57,7 +57,7 @@ pub(super) struct SampleArgs {
     #[arg(long, requires = "locks")]
     pub(super) json: bool,
 
-    /// Output file [default: profiles/TIME.json; lock waits are only printed]
+    /// Output file [default: profiles/TIME.json; for lock waits: none]
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
@@ -91,7 +91,7 @@ pub(super) struct HowArgs {
     #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
     pub(super) placement: Placement,
 
-    /// Directory for the files of testcases [default: $TMPDIR or /tmp]
+    /// Directory in which testcases create files [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
 
@@ -114,7 +114,7 @@ pub(super) enum Event {
     Cycles,
     /// CPU clock
     CpuClock,
-    /// Off-CPU time: asleep, or waiting for a CPU
+    /// Off-CPU time (asleep, or waiting for a CPU)
     OffCpu,
 }
 

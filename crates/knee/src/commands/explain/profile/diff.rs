@@ -14,8 +14,8 @@ use crate::stdout;
 /// Compare two captures by function
 ///
 /// If both captures contain iteration counts, knee compares the cost per iteration. Otherwise it
-/// compares shares of the samples. It marks differences that exceed the sampling error, corrected for
-/// the number of functions.
+/// compares shares of the samples. It marks differences that exceed the sampling error. The
+/// p-values are corrected for the number of functions.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee profile diff before.json after.json
@@ -26,7 +26,7 @@ pub(super) struct Args {
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
-    /// Second capture, in any of these formats
+    /// Second capture, in any format that `knee profile show` reads
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
@@ -38,7 +38,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     flame: Option<PathBuf>,
 
-    /// Capture that sets the widths of the flame graph; before also shows functions that are gone
+    /// Capture that sets the widths of the flame graph; with `before`, the graph also shows
+    /// functions that AFTER no longer contains
     #[arg(long, value_enum, default_value = "after", requires = "flame")]
     widths: WidthsArg,
 }

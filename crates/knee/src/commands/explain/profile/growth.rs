@@ -28,10 +28,10 @@ const SEARCH: f64 = 0.3;
 
 /// Rank functions by how much their cost per iteration grows with the task count
 ///
-/// knee samples a testcase at one task, at its knee and at the maximum task count. It compares the
-/// cost per iteration by function: the CPU time of all tasks divided by the iterations. Growth is
-/// the cost that the tasks impose on each other. knee names the callers of the functions that grew.
-/// It also shows the off-CPU time of the tasks.
+/// knee samples a testcase at one task, at its knee and at the maximum task count. For each
+/// function, knee compares the cost per iteration, which is the CPU time of all tasks divided by
+/// the iterations. Growth is the cost that the tasks impose on each other. knee names the callers
+/// of the functions whose cost grew. It also shows the off-CPU time of the tasks.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee profile growth mmap1 -m threads           at 1 task, the knee, all CPUs

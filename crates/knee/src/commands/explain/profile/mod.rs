@@ -18,10 +18,11 @@ use knee_testcases::CATALOGUE;
 use self::args::SampleArgs;
 use crate::exit::{ExitStatus, usage};
 
-/// Sample where the cycles go, and rank what grows with tasks
+/// Sample where the cycles go, and rank the costs that grow with the task count
 ///
-/// knee samples kernel and user stacks with perf_event_open, by cycles if the machine counts them,
-/// otherwise by the CPU clock. It writes a capture, one file that includes the function names.
+/// knee samples kernel and user stacks with perf_event_open. Cycles trigger the samples if the
+/// machine counts cycles, otherwise the CPU clock does. knee writes a capture: one file that
+/// includes the function names.
 ///
 /// `show` turns a capture into a call tree, a flame graph or a file for other tools. `growth`
 /// samples a testcase at several task counts, and ranks the functions whose cost per iteration

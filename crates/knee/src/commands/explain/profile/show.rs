@@ -56,12 +56,12 @@ pub(super) struct Args {
     #[arg(long)]
     weight: bool,
 
-    /// Mark functions in folded stacks as flame graph tools expect: `_[k]` for kernel, `_[i]` for
+    /// Annotate functions in folded stacks for flame graph tools: `_[k]` for kernel, `_[i]` for
     /// inlined
     #[arg(long)]
     annotate: bool,
 
-    /// Smallest share of the tree to show
+    /// Smallest share to show in the tree
     #[arg(long, value_name = "P%", default_value_t = format!("{}%", 100.0 * LEAST_SHARE),
           value_parser = share)]
     least: String,
@@ -77,7 +77,7 @@ enum Format {
     Tree,
     /// Functions by self and inclusive time
     Functions,
-    /// Flame graph, an SVG for a browser: search and zoom
+    /// Flame graph, an SVG for a browser, with search and zoom
     Flame,
     /// Folded stacks, one per line, for flame graph tools and grep
     Folded,

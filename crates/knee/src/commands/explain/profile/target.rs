@@ -34,7 +34,7 @@ pub(super) fn command<W: Recorder>(
     if !how.quiet {
         watch.describe();
     }
-    held.release().context("the command's process ended before it could start")?;
+    held.release().context("the process ended before it could start the command")?;
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     // The command may share the terminal.
@@ -75,7 +75,7 @@ impl Left {
         Ok(match ended {
             Some(Ended::Itself(status)) => ExitStatus::OfCommand(shell_status(status)),
             Some(Ended::Interrupted(signal)) => ExitStatus::Interrupted(signal),
-            None => unreachable!("without a deadline, `wait` returns only at an end"),
+            None => unreachable!("without a deadline, `wait` returns only when the command ends"),
         })
     }
 }

@@ -102,7 +102,7 @@ impl<'a> Bench<'a> {
         let samples = count(seconds);
         let result = self.round(tasks, seconds, interrupt, watch, |sample| {
             let mut sampler = sampler.borrow_mut();
-            let sampler: &mut W = sampler.as_mut().expect("it was opened before there were tasks");
+            let sampler: &mut W = sampler.as_mut().expect("the sampler opens before tasks start");
             match sample.phase {
                 Phase::Warmup => {
                     sampler.enable().map_err(io::Error::other)?;

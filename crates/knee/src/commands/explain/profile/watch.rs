@@ -28,8 +28,8 @@ impl Recorder for Sampler {
     fn describe(&self) {
         let clock = self.clock();
         let why = match clock.event.as_str() {
-            "cpu-clock" => " (a timer, so code with interrupts disabled is sampled at its end)",
-            "off-cpu" => " (off-CPU time of threads, from the first time they leave a CPU)",
+            "cpu-clock" => " (a timer, which fires late while interrupts are disabled)",
+            "off-cpu" => " (off-CPU time of each thread, from the first time it leaves a CPU)",
             _ => "",
         };
         tell!("knee: sampling {} at {} Hz{why}", clock.event, clock.frequency.unwrap_or(0));

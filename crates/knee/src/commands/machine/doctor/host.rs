@@ -38,13 +38,13 @@ pub(super) fn cpu_quota(environment: &Environment) -> Finding {
     let cpus = environment.usable_cpus.len();
     match environment.cgroup_cpu_quota {
         Some(quota) if quota < cpus as f64 => limited(
-            format!("{quota:.2} CPUs of time on {cpus} CPUs"),
+            format!("{quota:.2} CPUs' worth of time on {cpus} CPUs"),
             statement(
                 "raise the cgroup's cpu.max (docker --cpus, systemd CPUQuota=), or use -t auto, \
                  which stops at the quota",
             ),
         ),
-        Some(quota) => ok(format!("{quota:.2} CPUs of time, no limit in effect")),
+        Some(quota) => ok(format!("{quota:.2} CPUs' worth of time, enough for {cpus} CPUs")),
         None => ok("none"),
     }
 }
@@ -60,8 +60,9 @@ pub(super) fn load(environment: &Environment) -> Finding {
     if one <= QUIET_LOAD_PER_CPU * cpus as f64 {
         return ok(detail);
     }
-    let shows = "stop what `ps -eo pcpu,pid,user,args --sort=-pcpu | head` shows, or wait for it";
-    limited(detail, statement(shows))
+    let remedy = "stop the processes that `ps -eo pcpu,pid,user,args --sort=-pcpu | head` lists, \
+                  or wait until they end";
+    limited(detail, statement(remedy))
 }
 
 /// Whether the hypervisor gave this machine's CPU time to other guests.
@@ -75,8 +76,8 @@ pub(super) fn steal() -> Finding {
         return ok(detail);
     }
     let remedy = statement(
-        "the host runs other guests on these CPUs; only a dedicated host or pinned virtual CPUs \
-         prevent that. knee marks the affected samples",
+        "the host runs other guests on these CPUs; use a dedicated host or pinned virtual CPUs. \
+         knee marks the affected samples",
     );
     limited(detail, remedy)
 }
@@ -105,7 +106,7 @@ pub(super) fn governor(environment: &Environment) -> Finding {
         None => not_visible(
             environment,
             "only the host can see and set the frequency",
-            "this kernel has no cpufreq driver for the machine; set it in the firmware",
+            "this kernel has no cpufreq driver for the machine; set the frequency in the firmware",
         ),
     }
 }
@@ -124,7 +125,7 @@ pub(super) fn turbo(environment: &Environment) -> Finding {
         None => not_visible(
             environment,
             "only the host can see and set turbo",
-            "the kernel cannot switch it on this machine; look in the firmware settings",
+            "this kernel cannot control turbo on this machine; see the firmware settings",
         ),
     }
 }
@@ -155,7 +156,7 @@ pub(super) fn sampling() -> Finding {
         ),
         (true, true, "cycles") => ok("by cycles"),
         (true, true, event) => {
-            ok(format!("by {event}, a timer, because this machine cannot count cycles"))
+            ok(format!("by a timer ({event}), because this machine cannot count cycles"))
         }
     }
 }
@@ -163,7 +164,7 @@ pub(super) fn sampling() -> Finding {
 /// Whether cores have several threads.
 pub(super) fn smt(environment: &Environment) -> Finding {
     ok(match environment.smt_active {
-        Some(true) => "on; --placement cores takes siblings last",
+        Some(true) => "on; --placement cores uses SMT siblings last",
         Some(false) => "off",
         None => "not reported",
     })
@@ -189,7 +190,7 @@ pub(super) fn clock(environment: &Environment) -> Finding {
             ),
         ),
         Some(clock) => ok(clock),
-        None => ok("not reported; knee uses the clock as it is"),
+        None => ok("not reported; knee uses the clock unchecked"),
     }
 }
 
@@ -221,7 +222,7 @@ pub(super) fn open_files(environment: &Environment) -> Finding {
 pub(super) fn huge_pages(environment: &Environment) -> Finding {
     const ENABLE: &str = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled";
     const NOT_BUILT_IN: &str =
-        "this kernel is built without transparent huge pages; boot another one";
+        "this kernel is built without transparent huge pages; boot a kernel that has them";
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let reserved = meminfo
         .lines()

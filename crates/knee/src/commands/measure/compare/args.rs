@@ -26,11 +26,11 @@ use crate::args::judgement::JudgementArgs;
   knee compare old/ new/                       compare will-it-scale's CSV files
   knee compare before.txt after.txt            compare and plot files of numbers
   knee compare -C 2 -d , -c 99 a.csv b.csv     compare the second columns
-  knee compare --format ministat a b           print what ministat prints
+  knee compare --format ministat a b           print the same output as ministat
 
 A file of numbers contains one number per line. knee skips blank lines and comments, which start \
-with #. It computes intervals from exact quantiles of Student's t. With --format ministat, it uses \
-ministat's table of quantiles, which is rounded and whose 99.5% column is in fact 99.8%.
+with #. knee computes intervals from exact quantiles of Student's t. With --format ministat, knee \
+uses ministat's rounded table of quantiles. Its column for 99.5% holds the quantiles for 99.8%.
 
 A point is faster or slower if the p-value (corrected for all points compared) shows a \
 difference, the interval of the ratio excludes 1, and the change is at least --threshold. A point \
@@ -42,12 +42,12 @@ If a testcase has one variant before and another variant after, knee compares th
 Exit status:
   0  success, even if the results differ
   1  a --fail-on condition matched
-  2  no results or fewer than three numbers in a file, or no point in common
+  2  a file has no results or fewer than three numbers, or the runs have no point in common
   3  a file cannot be read"
 )]
 pub(crate) struct Args {
-    /// Baseline, followed by the runs or files to compare with it; at most seven in all. For - or
-    /// without arguments, knee reads numbers from standard input
+    /// Baseline, followed by the runs or files to compare with it; at most seven in all. Given -
+    /// or no arguments, knee reads numbers from standard input
     #[arg(value_name = "BEFORE AFTER", num_args = 0..=MAX_DATA_SETS)]
     pub(super) files: Vec<PathBuf>,
 

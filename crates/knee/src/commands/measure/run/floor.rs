@@ -40,13 +40,13 @@ impl MeasuredFloor {
         if marked * 2 > samples {
             tell!(
                 "knee: {marked} of {samples} samples were disturbed, so this is the noise floor \
-                 of a busy machine; reduce other load, and measure it again"
+                 of a busy machine; reduce other load and measure again"
             );
         }
-        let file = floors.save().context(
-            "cannot save the noise floor; solve this problem, then repeat with --resume",
-        )?;
-        tell!("knee: saved for later runs in {}", file.display());
+        let file = floors
+            .save()
+            .context("cannot save the noise floor; fix the cause, then repeat with --resume")?;
+        tell!("knee: saved the noise floor in {}", file.display());
         Ok(())
     }
 }

@@ -26,15 +26,16 @@ const WARM_UP: u32 = 16;
 /// Maximum virtual CPUs of QEMU's PC that the plugin can distinguish.
 const MOST_CPUS: u32 = 64;
 
-/// Measure what operations cost in a kernel: instructions, cache lines touched, and lines transferred
-/// between CPUs
+/// Measure what operations cost in a kernel: instructions, cache lines touched, and cache lines
+/// transferred between CPUs
 ///
 /// knee runs the unmodified kernel in a guest under QEMU. By default, 1 to 16 virtual CPUs take
 /// turns to run the same operation, each with its own arguments, round after round. For each
-/// operation, knee counts what the kernel executes, reads and writes, without interrupts and other
-/// tasks. It also counts the lines (64 bytes) that another CPU held before. On real cores that run
-/// the operation at the same time, these lines cause the waiting. The results are independent of
-/// the size and speed of this machine, and repeat within a few percent.
+/// operation, knee counts the instructions that the kernel executes, and the cache lines (64 bytes)
+/// that it reads and writes, excluding interrupts and other tasks. knee also counts the lines that
+/// must be transferred from another CPU. When real cores run the operation at the same time, they
+/// wait for these lines. The results do not depend on the size or speed of this machine. Repeated
+/// runs agree within a few percent.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute cost munmap                              on the running kernel
@@ -45,7 +46,7 @@ const MOST_CPUS: u32 = 64;
 
 Exit status 4: a guest ended before its last experiment.")]
 pub(super) struct Args {
-    /// Operations [default: all]; page_fault selects page_fault1 and so on
+    /// Operations [default: all]; mmap_churn selects mmap_churn1 and mmap_churn2
     #[arg(value_name = "OP", add = complete::costs())]
     operations: Vec<String>,
 
@@ -64,16 +65,17 @@ pub(super) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// Kernel, as for `knee commute check`; if given several times, knee compares each with the
+    /// Kernel, as for `knee commute check`; repeat the option to compare other kernels with the
     /// first
     #[arg(long = "kernel", value_name = "FILE|RELEASE")]
     kernels: Vec<PathBuf>,
 
-    /// Hottest lines to print for each operation, with the functions that access them
+    /// Maximum cache lines to print for each operation, hottest first, with the functions that
+    /// access them
     #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "json")]
     top: usize,
 
-    /// Print JSON, with up to a hundred lines for each operation
+    /// Print JSON, with up to a hundred cache lines for each operation
     #[arg(long)]
     json: bool,
 

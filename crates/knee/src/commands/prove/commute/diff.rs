@@ -14,9 +14,9 @@ use crate::stdout;
 ///
 /// knee matches tests by their ids. A test is worse if it was conflict-free and now conflicts in
 /// every run. A test is inconclusive if it conflicts only in some runs, was disturbed, or crashed
-/// its guest. knee lists inconclusive tests, but they do not affect the exit status. If the checks
-/// used different versions of QEMU or of the plugin, verdicts can differ for that reason, and knee
-/// prints a note.
+/// its guest. knee lists inconclusive tests, but they do not affect the exit status. Verdicts can
+/// depend on the versions of QEMU and of the plugin. knee prints a note if the two checks used
+/// different versions.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute diff 6.1 6.12
@@ -24,19 +24,19 @@ use crate::stdout;
   knee commute diff base new --again new2                  confirmed changes
   knee commute diff base patched --json | jq -r '.worse[]'
 
-Exit status 1: a conflict-free test now conflicts. Exit status 3: AFTER is
-incomplete, so some tests were not compared, and no compared test is worse.")]
+Exit status 1: a conflict-free test now conflicts.
+Exit status 3: no compared test is worse, but AFTER is incomplete.")]
 pub(super) struct Args {
-    /// Earlier record from `knee commute check -o DIR`; a comma-separated list of shards, or a
-    /// directory of shards
+    /// Earlier record from `knee commute check -o DIR`. For a check in shards, a comma-separated
+    /// list of their directories, or a directory that contains them
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
-    /// Later record, in the same form
+    /// Later record, in the same form as BEFORE
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
-    /// Second check of AFTER; only differences that both checks show count
+    /// Repetition of the check AFTER; a difference counts only if both checks show it
     #[arg(long, value_name = "DIR")]
     again: Option<PathBuf>,
 

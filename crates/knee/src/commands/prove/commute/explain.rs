@@ -12,8 +12,8 @@ use crate::stdout;
 
 /// Rank the causes of conflicts: what to fix to make the most tests conflict-free
 ///
-/// For each shared datum, knee prints how many tests would become conflict-free if only this datum
-/// were fixed, and how many tests share it. Then knee suggests an order of fixes. In most
+/// For each shared data item, knee prints how many tests share it, and how many tests would become
+/// conflict-free if only this item were fixed. Then knee suggests an order of fixes. In most
 /// tests, the calls share more than one data item, so one step may combine several fixes that help
 /// only together. If knee cannot identify a data item, it names the functions that write the cache
 /// line.
@@ -24,7 +24,7 @@ use crate::stdout;
   knee commute explain 6.1 --test open,close/3.0       one test in detail
   knee commute explain shards/* --json")]
 pub(super) struct Args {
-    /// Record from `knee commute check -o DIR`; several directories are shards of one check
+    /// Record from `knee commute check -o DIR`, or several directories: the shards of one check
     #[arg(value_name = "DIR", required = true)]
     records: Vec<PathBuf>,
 
@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "ID")]
     test: Option<String>,
 
-    /// Maximum number of data items and of steps to print; 0 means all
+    /// Maximum data items to print, and maximum steps; 0 means all
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 

@@ -25,7 +25,7 @@ const MOST_WARNINGS: usize = 3;
 /// Print how often each pair of operations commutes, or is conflict-free in a kernel
 ///
 /// Without DIR, knee explores a model and counts the situations in which each pair commutes. With a
-/// DIR from `knee commute check -o DIR`, it counts the conflict-free tests of each pair.
+/// DIR from `knee commute check -o DIR`, knee counts the conflict-free tests of each pair.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute matrix
@@ -38,21 +38,20 @@ const MOST_WARNINGS: usize = 3;
 
 Exit status 4: the model failed for at least one pair.")]
 pub(super) struct Args {
-    /// Record from `knee commute check -o DIR`; several directories are shards of one check
+    /// Record from `knee commute check -o DIR`, or several directories: the shards of one check
     #[arg(value_name = "DIR", conflicts_with_all = ["interface", "model", "limit"])]
     records: Vec<PathBuf>,
 
     #[command(flatten)]
     from: From,
 
-    /// Print JSON for programs and `knee report`; for a model, this includes the conditions of
-    /// every pair
+    /// Print JSON, for programs and for `knee report`; the JSON of a model includes the conditions
+    /// of every pair
     #[arg(long)]
     json: bool,
 
     /// File for a self-contained HTML page with the conditions or tests of every pair; - is
-    /// standard output. With DIR, knee writes a drawing instead if FILE
-    /// ends in .svg
+    /// standard output. With DIR and a FILE that ends in .svg, knee writes a drawing instead
     #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "json")]
     output: Option<PathBuf>,
 }
@@ -82,7 +81,7 @@ fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result
     if !findings.tests.iter().any(|test| test.operations().len() == 2) {
         let dir = named[0].display();
         return Err(usage(format!(
-            "{dir} has no result for a pair of operations, so there is no matrix; use knee \
+            "{dir} has no results for pairs of operations, so there is no matrix; use knee \
              commute explain {dir}"
         )));
     }

@@ -24,8 +24,8 @@ const STDOUT: &str = "-";
 
 /// Generate tests, one line of JSON each: set-up, calls and expected results
 ///
-/// knee generates a test for each pair of operations, each situation in which they commute, and
-/// each pattern of equal and different values, up to isomorphism (conflict coverage).
+/// For each situation in which a pair of operations commutes, knee generates one test for each
+/// pattern of equal and different values, up to isomorphism (conflict coverage).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute tests -o tests.jsonl                  every pair of the interface
@@ -35,8 +35,8 @@ const STDOUT: &str = "-";
                                                      pairs that do not commute
   knee commute tests | jq -r .id | cut -d/ -f1 | sort | uniq -c  tests per pair")]
 pub(super) struct Args {
-    /// Two to four operations to test together; with one, every pair that includes it; with
-    /// none, every pair
+    /// Two to four operations to test together; a single operation selects every pair that
+    /// includes it [default: every pair]
     #[arg(value_name = "OP", num_args = 0.., add = complete::operations())]
     operations: Vec<String>,
 
@@ -44,8 +44,8 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "FILE", default_value = STDOUT)]
     output: PathBuf,
 
-    /// Also include single operations, and pairs that do not commute, with the expected results of each
-    /// order
+    /// Also generate tests of single operations, and of pairs that do not commute, with the
+    /// expected results of each order
     #[arg(long)]
     sequential: bool,
 
@@ -122,8 +122,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     tell!("knee: wrote {} of {of}{to}", plural(tests, "test"));
     if capped > 0 {
         tell!(
-            "knee: {} with more than {} patterns of equal values, which is the limit; raise \
-             --patterns to generate all",
+            "knee: {} exceeded the limit on patterns of equal values ({}); raise --patterns to \
+             generate all",
             plural(capped, "situation"),
             args.patterns
         );

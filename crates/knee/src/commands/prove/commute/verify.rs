@@ -33,8 +33,8 @@ const MOST_SHOWN: usize = 3;
 /// Run the tests on this kernel, one call at a time, and compare the results with the model
 ///
 /// For each test, knee sets up the initial state, makes the calls, and compares their results with
-/// the model. knee makes the calls in the order that the test gives. If the calls commute, knee
-/// tries every order. The comparison shows whether the model describes this kernel correctly. To
+/// the model. If the calls commute, knee tries every order; otherwise it tries each order that
+/// the test gives. The comparison shows whether the model describes this kernel correctly. To
 /// find memory conflicts, use `knee commute check`. The tests work in a directory of their own and
 /// need no privileges.
 #[derive(clap::Args)]
@@ -46,8 +46,8 @@ const MOST_SHOWN: usize = 3;
 
 Exit status 1: a result differs from the model.")]
 pub(super) struct Args {
-    /// Two to four operations to test together; with one, every pair that includes it; with none,
-    /// every pair
+    /// Two to four operations to test together; a single operation selects every pair that
+    /// includes it [default: every pair]
     #[arg(value_name = "OP", num_args = 0.., conflicts_with = "tests",
           add = complete::operations())]
     operations: Vec<String>,

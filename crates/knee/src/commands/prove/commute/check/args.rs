@@ -13,15 +13,15 @@ const TMPFS: &str = "tmpfs";
 
 /// Check whether commuting calls share memory in a real kernel or library, traced under QEMU
 ///
-/// On an unmodified kernel, knee runs the tests of `posix` whose calls commute. The calls of a test
-/// run one after the other, each on its own virtual CPU, and knee records what the kernel reads and
-/// writes in each. A conflict is a memory line (64 bytes) that both calls access and that at least
-/// one of them writes. When real cores make these calls at the same time, such a line makes the
-/// cores wait for each other.
+/// On an unmodified kernel, knee runs the `posix` tests whose calls commute. knee makes the calls
+/// of each test one after the other, each on its own virtual CPU, and records what memory the
+/// kernel reads and writes during each call. A conflict is a cache line (64 bytes) that both calls
+/// access and that at least one of them writes. When real cores make these calls at the same time,
+/// such a line makes the cores wait for each other.
 ///
-/// If a test shows conflicts, knee runs it again. It reports separately what the calls share only in some
-/// runs, or only because of where objects happen to lie in memory. The results are independent of
-/// the size and speed of this machine.
+/// If a test shows conflicts, knee runs it again. knee reports conflicts separately if they occur
+/// only in some runs, or only because of where objects happen to lie in memory. The results do not
+/// depend on the size or speed of this machine.
 ///
 /// With --program, knee checks a library instead, and does not trace the kernel (see
 /// docs/libraries.md).
@@ -36,15 +36,15 @@ const TMPFS: &str = "tmpfs";
   knee commute check --kernel trixie -o 6.12 --resume   resume this record
   knee commute check --kernel trixie -o part/2 --shard 2/4    one of four machines
   knee commute check close close --trace close,close/3.1    every memory access
-  knee commute check --program ./my-binding             the library it binds
+  knee commute check --program ./my-binding             a library instead of a kernel
   knee commute check --program ./my-binding --kernel trixie    in a guest
   knee commute check --program ./my-binding -o new && knee commute diff base new
 
 Exit status 1: a call returned a result that the model does not allow.
 Exit status 4: a guest or a program crashed in a test.")]
 pub(crate) struct Args {
-    /// Two to four operations to test together; with one, every pair that includes it; with
-    /// none, every pair
+    /// Two to four operations to test together; a single operation selects every pair that
+    /// includes it [default: every pair]
     #[arg(value_name = "OP", num_args = 0.., conflicts_with = "tests",
           add = complete::operations())]
     pub(super) operations: Vec<String>,
@@ -53,20 +53,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(super) tests: Option<PathBuf>,
 
-    /// Kernel: an image, a Debian package of a kernel, or a Debian release from which to fetch it
+    /// Kernel: an image, a Debian kernel package, or a Debian release whose kernel knee fetches
     /// [default: the running kernel]. With --program, knee runs the program in a guest with this
     /// kernel
     #[arg(long, value_name = "FILE|RELEASE")]
     pub(super) kernel: Option<PathBuf>,
 
     /// Program that binds a library to a model of its interface (crate knee-bind); knee checks the
-    /// library with the tests of that model. QEMU's user mode runs the program. If it is missing or
-    /// does not support plugins, the program runs in a guest with the kernel of Debian 12
+    /// library with the tests of that model. The program runs under QEMU's user mode. If user mode
+    /// is missing or does not support plugins, the program runs in a guest with the kernel of
+    /// Debian 12
     #[arg(long, value_name = "FILE", conflicts_with = "fs")]
     pub(super) program: Option<PathBuf>,
 
-    /// File system for the files of the tests: tmpfs, or one that this machine can create with
-    /// mkfs, on a RAM disk of the guest
+    /// File system for the test files: tmpfs, or a file system on a RAM disk of the guest
+    /// (requires mkfs.NAME on this machine)
     #[arg(long, value_name = "NAME", default_value = TMPFS, value_parser = file_systems())]
     pub(super) fs: String,
 
@@ -78,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
     pub(super) shard: Shard,
 
-    /// If DIR contains a record, run only its missing tests
+    /// If DIR contains a record, run only the tests missing from it
     #[arg(long, requires = "output")]
     pub(super) resume: bool,
 
@@ -86,7 +87,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEST", conflicts_with_all = ["output", "shard", "program"])]
     pub(super) trace: Option<String>,
 
-    /// Print one line of JSON for each test, or with --trace for each access
+    /// Print one line of JSON for each test or, with --trace, for each access
     #[arg(long)]
     pub(super) json: bool,
 }

@@ -53,7 +53,7 @@ pub(super) fn distinct(tests: &[(String, &[u8])]) -> anyhow::Result<()> {
         None => Ok(()),
         Some(nr) => {
             let id = &tests[nr].0;
-            Err(usage(format!("test {id} occurs twice; the second one is number {}", nr + 1)))
+            Err(usage(format!("test {id} occurs twice; the second is test number {}", nr + 1)))
         }
     }
 }
