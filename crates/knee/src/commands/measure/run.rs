@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE.so")]
     plugin: Vec<PathBuf>,
 
-    /// Kind of tasks: processes, threads of one process, or both (separate curves)
+    /// Task mode: processes, threads of one process, or both (separate curves)
     #[arg(short, long, value_enum, default_value = "both")]
     mode: Modes,
 
