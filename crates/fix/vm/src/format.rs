@@ -216,6 +216,10 @@ impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
 }
 
 /// AArch64, granule of 4 KiB, 48 bits: Arm, "Architecture Reference Manual", D8.3.
+///
+/// Entries for pages are not global (nG), so a kernel may keep the TLB entries of several spaces, each under its own
+/// ASID. Their AttrIndx is 0: a kernel must set `MAIR_EL1.Attr0` to Normal, Inner and Outer Write-Back
+/// (`0xff`) before it loads a table.
 #[derive(Debug)]
 pub enum AArch64 {}
 
@@ -229,9 +233,11 @@ mod aarch64 {
     /// Shared by all CPUs.
     pub(super) const INNER_SHAREABLE: u64 = 0b11 << 8;
     pub(super) const ACCESSED: u64 = 1 << 10;
-    /// The hardware may make it writable, and so tells that it was written: FEAT_HAFDBS. An entry of
-    /// ours that allows to write is writable and dirty from the start.
+    /// nG: the translation is for the current ASID only. Without it every space would use it.
+    pub(super) const NOT_GLOBAL: u64 = 1 << 11;
+    /// PXN: the kernel never executes what user programs may write.
     pub(super) const KERNEL_NO_EXECUTE: u64 = 1 << 53;
+    /// UXN.
     pub(super) const USER_NO_EXECUTE: u64 = 1 << 54;
     pub(super) const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
 }
@@ -245,10 +251,16 @@ impl Format for AArch64 {
 
     fn page(frame: Frame, protection: Protection) -> u64 {
         use aarch64::{
-            ACCESSED, INNER_SHAREABLE, KERNEL_NO_EXECUTE, READ_ONLY, USER, USER_NO_EXECUTE, VALID,
+            ACCESSED, INNER_SHAREABLE, KERNEL_NO_EXECUTE, NOT_GLOBAL, READ_ONLY, USER,
+            USER_NO_EXECUTE, VALID,
         };
-        let mut entry =
-            frame.0 << 12 | VALID | USER | INNER_SHAREABLE | ACCESSED | KERNEL_NO_EXECUTE;
+        let mut entry = frame.0 << 12
+            | VALID
+            | USER
+            | INNER_SHAREABLE
+            | ACCESSED
+            | NOT_GLOBAL
+            | KERNEL_NO_EXECUTE;
         if !protection.allows(Protection::WRITE) {
             entry |= READ_ONLY;
         }
@@ -313,7 +325,7 @@ mod tests {
         entries_say_what_they_were_made_of::<AArch64>();
     }
 
-    /// Entries that Linux made, as its documentation and dumps show them.
+    /// Entries as Linux makes them for user pages: `PAGE_READONLY` of AArch64 ends in `fc3`.
     #[test]
     fn entries_are_those_of_the_manuals() {
         let (read, write) = (Protection::READ, Protection::READ | Protection::WRITE);
@@ -321,6 +333,6 @@ mod tests {
         assert_eq!(X86_64::page(Frame(0x1_2345), read | Protection::EXECUTE), 0x1234_5025);
         assert_eq!(Sv39::page(Frame(0x8_0000), write), 0x2000_00d7);
         assert_eq!(Sv39::table(Frame(0x8_0000)), 0x2000_0001);
-        assert_eq!(AArch64::page(Frame(0x4_0000), read), 0x0060_0000_4000_07c3);
+        assert_eq!(AArch64::page(Frame(0x4_0000), read), 0x0060_0000_4000_0fc3);
     }
 }

@@ -5,24 +5,24 @@ use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::Hosted;
 use super::mailbox::Mailbox;
-use super::tlb::Known;
+use super::tlb::Translation;
+use super::{Architecture, Hosted};
 use crate::address_space::AddressSpace;
 use crate::cpu::{Cpu, table_at};
 use crate::error::Fault;
-use crate::format::{Entry, Format};
-use crate::machine::{Flush, Machine};
+use crate::format::{Entry, X86_64};
+use crate::machine::Flush;
 use crate::page::{BITS, ENTRIES, PAGE, Protection};
 
 /// A CPU of a [`Hosted`] machine, which its thread is.
-pub struct Processor<'m> {
-    machine: &'m Hosted,
-    cpu: Cpu<'m, Hosted>,
+pub struct Processor<'m, A: Architecture = X86_64> {
+    machine: &'m Hosted<A>,
+    cpu: Cpu<'m, Hosted<A>>,
 }
 
-impl<'m> Processor<'m> {
-    pub(super) fn new(machine: &'m Hosted, number: usize) -> Processor<'m> {
+impl<'m, A: Architecture> Processor<'m, A> {
+    pub(super) fn new(machine: &'m Hosted<A>, number: usize) -> Processor<'m, A> {
         let mailbox = machine.mailboxes.get(number);
         let mailbox = mailbox.unwrap_or_else(|| panic!("the machine has no CPU {number}"));
         assert!(mailbox.come(), "CPU {number} is there already");
@@ -48,7 +48,7 @@ impl<'m> Processor<'m> {
     #[inline]
     pub fn load(
         &self,
-        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
+        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
         address: u64,
     ) -> Result<u64, Fault> {
         self.access(space, address, Protection::READ, |word| word.load(Relaxed))
@@ -64,7 +64,7 @@ impl<'m> Processor<'m> {
     #[inline]
     pub fn store(
         &self,
-        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
+        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
         address: u64,
         value: u64,
     ) -> Result<(), Fault> {
@@ -74,7 +74,7 @@ impl<'m> Processor<'m> {
     #[inline]
     fn access<R>(
         &self,
-        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
+        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
         address: u64,
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
@@ -84,19 +84,19 @@ impl<'m> Processor<'m> {
         loop {
             self.answer();
             // SAFETY: this is the CPU's thread, as a `Cpu` stays on its own.
-            let known = unsafe { self.mailbox().tlb() }.find(space.number(), page);
-            let known = known.filter(|known| known.protection.allows(access));
-            if let Some(known) = known.or_else(|| self.walk(space, page, access)) {
-                let result = with(self.machine.word(known.frame, address as usize % PAGE / 8));
+            let cached = unsafe { self.mailbox().tlb() }.find(space.number(), page);
+            let cached = cached.filter(|cached| cached.protection.allows(access));
+            if let Some(cached) = cached.or_else(|| self.walk(space, page, access)) {
+                let result = with(self.machine.word(cached.frame, address as usize % PAGE / 8));
                 // Nobody frees the frame before we answer, which we do not do in between.
-                let is_stale = self.machine.generation(known.frame) != known.generation;
+                let is_stale = self.machine.generation(cached.frame) != cached.generation;
                 assert!(!is_stale, "CPU {} has kept page {page:#x} too long", self.cpu.number());
                 return Ok(result);
             }
             // What the tables have is more than what we know, or less than what we want.
             // SAFETY: as above.
             unsafe {
-                self.mailbox().forget(space.number(), Flush::Some(crate::Pages::new(page, 1)))
+                self.mailbox().flush(space.number(), Flush::Some(crate::Pages::new(page, 1)))
             };
             match space.fault(&self.cpu, page, access) {
                 Err(Fault::Later) => std::thread::yield_now(),
@@ -105,33 +105,39 @@ impl<'m> Processor<'m> {
         }
     }
 
-    /// Finds a page in the tables, as the hardware does, and remembers it.
+    /// Walks the tables of the space, as the hardware does, and caches the translation.
     #[cold]
     fn walk(
         &self,
-        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
+        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
         page: u64,
         access: Protection,
-    ) -> Option<Known> {
-        type Tables = <Hosted as Machine>::Format;
+    ) -> Option<Translation> {
         space.activate(&self.cpu);
         if !space.pages().contains(page) {
             return None;
         }
-        let mut frame = space.table();
-        for level in (0..Tables::LEVELS).rev() {
+        let mut table = space.table();
+        for level in (0..A::LEVELS).rev() {
             // SAFETY: tables are freed when all CPUs have answered, which we do not do in between.
-            let table = unsafe { table_at(self.machine, frame).as_ref() };
+            let entries = unsafe { table_at(self.machine, table).as_ref() };
             let slot = (page >> (BITS * u32::from(level))) as usize % ENTRIES;
-            match Tables::read(table[slot].load(Acquire), level) {
-                Entry::Table(next) => frame = next,
+            let entry = entries[slot].load(Acquire);
+            match A::read(entry, level) {
+                Entry::Table(next) => table = next,
                 Entry::Page { frame, protection, .. } if protection.allows(access) => {
-                    let generation = self.machine.generation(frame);
                     // The entry may have gone since: then whoever took it out waits for our answer.
+                    let translation = Translation {
+                        space: space.number(),
+                        page,
+                        frame,
+                        protection,
+                        is_global: A::is_global(entry),
+                        generation: self.machine.generation(frame),
+                    };
                     // SAFETY: this is the CPU's thread.
-                    let tlb = unsafe { self.mailbox().tlb() };
-                    tlb.learn(space.number(), page, frame, protection, generation);
-                    return tlb.find(space.number(), page);
+                    unsafe { self.mailbox().tlb() }.insert(translation);
+                    return Some(translation);
                 }
                 _ => return None,
             }
@@ -141,7 +147,7 @@ impl<'m> Processor<'m> {
 
     /// The CPU goes to another space: it forgets this one, and nobody who changes that waits for it until it is
     /// there again.
-    pub fn leave(&self, space: &(impl AddressSpace<'m, Hosted> + ?Sized)) {
+    pub fn leave(&self, space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized)) {
         // SAFETY: this is the CPU's thread, which knows nothing of the space then.
         unsafe { self.mailbox().leave(space.number(), || space.deactivate(&self.cpu)) };
     }
@@ -158,7 +164,7 @@ impl<'m> Processor<'m> {
     pub fn tick(&self) {
         self.answer();
         // SAFETY: this is the CPU's thread.
-        self.machine.ticks.tick(self.cpu.number(), || unsafe { self.mailbox().forget_all() });
+        self.machine.ticks.tick(self.cpu.number(), || unsafe { self.mailbox().flush_all() });
     }
 
     fn go(&self) {
@@ -170,8 +176,8 @@ impl<'m> Processor<'m> {
     /// Calls `with` while the CPU is not there: nobody waits for it, and afterwards it knows nothing. So a thread that
     /// is a CPU waits for others by `cpu.rest(|| thread.join())`.
     pub fn rest<R>(&mut self, with: impl FnOnce() -> R) -> R {
-        struct Back<'a, 'm>(&'a Processor<'m>);
-        impl Drop for Back<'_, '_> {
+        struct Back<'a, 'm, A: Architecture>(&'a Processor<'m, A>);
+        impl<A: Architecture> Drop for Back<'_, '_, A> {
             fn drop(&mut self) {
                 self.0.mailbox().come();
                 self.0.machine.ticks.come(self.0.cpu.number());
@@ -185,23 +191,23 @@ impl<'m> Processor<'m> {
 
 /// What the operations of an address space want. Each time it is asked for the CPU answers others first: so one that
 /// only maps answers as well.
-impl<'m> Deref for Processor<'m> {
-    type Target = Cpu<'m, Hosted>;
+impl<'m, A: Architecture> Deref for Processor<'m, A> {
+    type Target = Cpu<'m, Hosted<A>>;
 
     #[inline]
-    fn deref(&self) -> &Cpu<'m, Hosted> {
+    fn deref(&self) -> &Cpu<'m, Hosted<A>> {
         self.answer();
         &self.cpu
     }
 }
 
-impl Drop for Processor<'_> {
+impl<A: Architecture> Drop for Processor<'_, A> {
     fn drop(&mut self) {
         self.go();
     }
 }
 
-impl fmt::Debug for Processor<'_> {
+impl<A: Architecture> fmt::Debug for Processor<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Processor").field("number", &self.cpu.number()).finish_non_exhaustive()
     }

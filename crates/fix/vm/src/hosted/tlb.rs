@@ -1,4 +1,4 @@
-//! What a CPU remembers of tables.
+//! What a CPU caches of page tables.
 
 use std::cell::Cell;
 
@@ -8,72 +8,83 @@ use crate::page::{Frame, Protection};
 /// Entries, each for pages with the same lowest bits of their numbers.
 const ENTRIES: usize = 256;
 
-/// Of more pages than this all entries of the space are forgotten: to look at each is faster then.
+/// A flush of more pages than this drops all entries of the space, which is faster than to look for each.
 const ONE_BY_ONE: u64 = 64;
 
 /// A translation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
-    space: u64,
-    page: u64,
+pub(super) struct Translation {
+    /// The address-space identifier: the number of the space whose tables the walk went through.
+    pub(super) space: u64,
+    pub(super) page: u64,
     pub(super) frame: Frame,
     pub(super) protection: Protection,
-    /// The frame's, when this was made.
+    /// Hardware uses it in all spaces.
+    pub(super) is_global: bool,
+    /// The frame's when the translation was made.
     pub(super) generation: u64,
 }
 
 /// No space has number 0.
-const NOTHING: Known =
-    Known { space: 0, page: 0, frame: Frame(0), protection: Protection::NONE, generation: 0 };
+const EMPTY: Translation = Translation {
+    space: 0,
+    page: 0,
+    frame: Frame(0),
+    protection: Protection::NONE,
+    is_global: false,
+    generation: 0,
+};
 
 /// A translation lookaside buffer.
 #[derive(Debug)]
-pub(super) struct Tlb(Box<[Cell<Known>]>);
+pub(super) struct Tlb(Box<[Cell<Translation>]>);
 
 impl Default for Tlb {
     fn default() -> Tlb {
-        Tlb(vec![Cell::new(NOTHING); ENTRIES].into())
+        Tlb(vec![Cell::new(EMPTY); ENTRIES].into())
     }
 }
 
 impl Tlb {
-    fn entry(&self, page: u64) -> &Cell<Known> {
+    fn entry(&self, page: u64) -> &Cell<Translation> {
         &self.0[page as usize % ENTRIES]
     }
 
+    /// # Panics
+    /// If hardware would use a global translation of another space.
     #[inline]
-    pub(super) fn find(&self, space: u64, page: u64) -> Option<Known> {
-        let known = self.entry(page).get();
-        (known.space == space && known.page == page).then_some(known)
+    pub(super) fn find(&self, space: u64, page: u64) -> Option<Translation> {
+        let cached = self.entry(page).get();
+        if cached.space == space && cached.page == page {
+            return Some(cached);
+        }
+        let other = cached.space;
+        let is_hit = cached.is_global && cached.page == page;
+        assert!(!is_hit, "space {space} uses the global translation of page {page:#x} of {other}");
+        None
     }
 
-    pub(super) fn learn(
-        &self,
-        space: u64,
-        page: u64,
-        frame: Frame,
-        protection: Protection,
-        generation: u64,
-    ) {
-        self.entry(page).set(Known { space, page, frame, protection, generation });
+    pub(super) fn insert(&self, translation: Translation) {
+        self.entry(translation.page).set(translation);
     }
 
-    pub(super) fn forget(&self, space: u64, pages: Flush) {
+    pub(super) fn flush(&self, space: u64, pages: Flush) {
         match pages {
             Flush::Some(pages) if pages.count() <= ONE_BY_ONE => {
                 for page in pages.start..pages.end {
-                    if self.find(space, page).is_some() {
-                        self.entry(page).set(NOTHING);
+                    let entry = self.entry(page);
+                    if (entry.get().space, entry.get().page) == (space, page) {
+                        entry.set(EMPTY);
                     }
                 }
             }
             _ => self.0.iter().filter(|entry| entry.get().space == space).for_each(|entry| {
-                entry.set(NOTHING);
+                entry.set(EMPTY);
             }),
         }
     }
 
-    pub(super) fn forget_all(&self) {
-        self.0.iter().for_each(|entry| entry.set(NOTHING));
+    pub(super) fn flush_all(&self) {
+        self.0.iter().for_each(|entry| entry.set(EMPTY));
     }
 }

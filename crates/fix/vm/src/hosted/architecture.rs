@@ -1,0 +1,46 @@
+//! How the TLBs of a hosted machine behave, by architecture.
+
+use crate::format::{AArch64, Format, RiscV, X86_64};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// An architecture that the [hosted machine](super::Hosted) models: the format of its page tables, and what its
+/// TLBs may keep.
+///
+/// Every model caches as much as its manual allows and for as long as it allows, so that a missing flush
+/// shows on the first access. Translations are tagged with the number of their space, and
+/// stay when a CPU goes to another space, as with PCIDs and ASIDs that are never reused.
+pub trait Architecture: Format + sealed::Sealed {
+    /// Whether this entry for a page matches in all address spaces.
+    #[doc(hidden)]
+    fn is_global(entry: u64) -> bool;
+}
+
+/// Intel, "Software Developer's Manual", volume 3, 4.10: a page fault drops the translation of its page, absent
+/// entries are never cached.
+impl Architecture for X86_64 {
+    fn is_global(entry: u64) -> bool {
+        entry & 1 << 8 != 0
+    }
+}
+
+/// Arm, "Architecture Reference Manual", D8.16: absent entries are never cached.
+impl Architecture for AArch64 {
+    fn is_global(entry: u64) -> bool {
+        // The bit is nG, "not global".
+        entry & 1 << 11 == 0
+    }
+}
+
+/// RISC-V, "Privileged Architecture", 12.2.1.
+impl<const LEVELS: u8> Architecture for RiscV<LEVELS> {
+    fn is_global(entry: u64) -> bool {
+        entry & 1 << 5 != 0
+    }
+}
+
+impl sealed::Sealed for X86_64 {}
+impl sealed::Sealed for AArch64 {}
+impl<const LEVELS: u8> sealed::Sealed for RiscV<LEVELS> {}
