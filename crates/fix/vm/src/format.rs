@@ -30,6 +30,18 @@ pub enum Entry {
 /// An entry that is 0 is absent in all formats.
 pub const ABSENT: u64 = 0;
 
+/// Which TLB entries may outlive a page fault that they raised, and so have to be flushed by the handler: else the
+/// CPU faults again forever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultFlush {
+    /// None: the fault itself drops the entry, and absent entries are never cached.
+    Never,
+    /// Those of pages that were present and allowed less.
+    IfPresent,
+    /// Those of pages that were absent, too.
+    Always,
+}
+
 /// A format of page tables with entries of 64 bits, 512 in each table.
 pub trait Format: Sync + 'static {
     /// Tables on the way from the root to a page.
@@ -38,6 +50,9 @@ pub trait Format: Sync + 'static {
     /// Whether one register has both halves of addresses: the upper half of the root's entries is the kernel's
     /// then, and spaces have the lower one.
     const HAS_KERNEL: bool = false;
+
+    /// What the handler of page faults flushes on the CPU that faulted. The default is right for any hardware.
+    const FAULT_FLUSH: FaultFlush = FaultFlush::Always;
 
     /// Pages that spaces have. It is as it is for all formats.
     #[inline]
@@ -112,6 +127,8 @@ mod x86_64 {
 impl Format for X86_64 {
     const LEVELS: u8 = 4;
     const HAS_KERNEL: bool = true;
+    /// "Software Developer's Manual", volume 3, 4.10.4.1 and 4.10.2.3.
+    const FAULT_FLUSH: FaultFlush = FaultFlush::Never;
 
     fn table(frame: Frame) -> u64 {
         use x86_64::{PRESENT, USER, WRITE};
@@ -177,6 +194,8 @@ mod riscv {
 impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
     const LEVELS: u8 = LEVELS_;
     const HAS_KERNEL: bool = true;
+    /// "Privileged Architecture", 12.2.1: even an absent entry may be cached until `sfence.vma`.
+    const FAULT_FLUSH: FaultFlush = FaultFlush::Always;
 
     fn table(frame: Frame) -> u64 {
         frame.0 << riscv::FRAME | riscv::VALID
@@ -244,6 +263,9 @@ mod aarch64 {
 
 impl Format for AArch64 {
     const LEVELS: u8 = 4;
+    /// "Architecture Reference Manual", D8.16: an entry that raises a translation fault is never cached; one
+    /// that raises a permission fault may be.
+    const FAULT_FLUSH: FaultFlush = FaultFlush::IfPresent;
 
     fn table(frame: Frame) -> u64 {
         frame.0 << 12 | aarch64::VALID

@@ -9,7 +9,7 @@ use knee_sync::Platform;
 use knee_sync::epoch::Domain;
 
 use crate::cpus::CpuSet;
-use crate::format::Format;
+use crate::format::{FaultFlush, Format};
 use crate::lineage::Origin;
 use crate::page::{Frame, Pages};
 use crate::primitive::AtomicU64;
@@ -21,7 +21,7 @@ use crate::ticks::Ticks;
 /// Frames that [`allocate`](Machine::allocate) gives are nobody else's until they are
 /// [freed](Machine::free). [`address`](Machine::address) is the same for a frame at any time and good
 /// for 4 KiB of reads and writes, at a multiple of 4096. [`shoot_down`](Machine::shoot_down) and
-/// [`forget`](Machine::forget) do what they say, and [`begin_root`](Machine::begin_root) writes to the kernel's half
+/// [`flush_local`](Machine::flush_local) do what they say, and [`begin_root`](Machine::begin_root) writes to the kernel's half
 /// alone. [`epoch`](Machine::epoch) is one domain, for all spaces of the machine.
 pub unsafe trait Machine: Sync + Sized {
     /// The fence and the clock.
@@ -32,6 +32,10 @@ pub unsafe trait Machine: Sync + Sized {
     /// Frames that are allocated have zeros. Then they are given back to the machine one by one, which
     /// zeroes them when it has time.
     const ZEROED: bool = false;
+
+    /// What [`Space::fault`](crate::Space::fault) has the CPU [flush](Machine::flush_local) before it returns `Ok`. A
+    /// RISC-V machine whose CPUs all have Svvptc may say [`FaultFlush::IfPresent`].
+    const FAULT_FLUSH: FaultFlush = <Self::Format as Format>::FAULT_FLUSH;
 
     /// Who may hold nodes of maps.
     fn epoch(&self) -> &Domain<Self::Platform>;
@@ -82,26 +86,26 @@ pub unsafe trait Machine: Sync + Sized {
         None
     }
 
-    /// Has the calling CPU alone forget what [`shoot_down`](Machine::shoot_down) would. Of machines that have
-    /// [`ticks`](Machine::ticks).
+    /// Has the calling CPU alone flush what [`shoot_down`](Machine::shoot_down) would have all flush.
+    ///
+    /// [`Space::fault`](crate::Space::fault) calls this where the [format](Format::FAULT_FLUSH) requires it, and
+    /// `unmap` in [lazy](crate::Space::set_lazy) spaces.
     ///
     /// # Safety
     /// The caller is CPU `cpu`.
-    unsafe fn forget(&self, _cpu: usize, _space: u64, _pages: Flush) {
-        unimplemented!("a machine with ticks has this");
-    }
+    unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush);
 
     /// A frame that was in use, and that no CPU can go to any more, is about to be used for something
     /// else without being freed in between.
     fn reuse(&self, _frame: Frame) {}
 }
 
-/// Of which pages CPUs have to forget what they know.
+/// What a CPU has to flush from its TLB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// Of these.
-    Some(Pages),
-    /// Of all pages of the space.
+    /// All entries for these pages.
+    Range(Pages),
+    /// All entries for the space.
     All,
 }
 

@@ -13,6 +13,15 @@ mod sealed {
 /// shows on the first access. Translations are tagged with the number of their space, and
 /// stay when a CPU goes to another space, as with PCIDs and ASIDs that are never reused.
 pub trait Architecture: Format + sealed::Sealed {
+    /// Whether a page fault drops the translation that it came from, and the CPU walks the tables before it
+    /// raises one. Otherwise a cached entry that denies the access stays, and every access faults, until software
+    /// invalidates it.
+    #[doc(hidden)]
+    const FAULT_DROPS_ENTRY: bool;
+    /// Whether a walk that ends at an absent entry is cached, and faults until software invalidates it.
+    #[doc(hidden)]
+    const CACHES_ABSENT: bool;
+
     /// Whether this entry for a page matches in all address spaces.
     #[doc(hidden)]
     fn is_global(entry: u64) -> bool;
@@ -21,21 +30,31 @@ pub trait Architecture: Format + sealed::Sealed {
 /// Intel, "Software Developer's Manual", volume 3, 4.10: a page fault drops the translation of its page, absent
 /// entries are never cached.
 impl Architecture for X86_64 {
+    const FAULT_DROPS_ENTRY: bool = true;
+    const CACHES_ABSENT: bool = false;
+
     fn is_global(entry: u64) -> bool {
         entry & 1 << 8 != 0
     }
 }
 
-/// Arm, "Architecture Reference Manual", D8.16: absent entries are never cached.
+/// Arm, "Architecture Reference Manual", D8.16: absent entries are never cached. One that lacks a permission may be, and
+/// a permission fault leaves it there.
 impl Architecture for AArch64 {
+    const FAULT_DROPS_ENTRY: bool = false;
+    const CACHES_ABSENT: bool = false;
+
     fn is_global(entry: u64) -> bool {
         // The bit is nG, "not global".
         entry & 1 << 11 == 0
     }
 }
 
-/// RISC-V, "Privileged Architecture", 12.2.1.
+/// RISC-V, "Privileged Architecture", 12.2.1 (`sfence.vma`): any entry may be cached, absent ones too, until a fence.
 impl<const LEVELS: u8> Architecture for RiscV<LEVELS> {
+    const FAULT_DROPS_ENTRY: bool = false;
+    const CACHES_ABSENT: bool = true;
+
     fn is_global(entry: u64) -> bool {
         entry & 1 << 5 != 0
     }

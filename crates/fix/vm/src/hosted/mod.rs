@@ -199,7 +199,7 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
         Some(&self.ticks)
     }
 
-    unsafe fn forget(&self, cpu: usize, space: u64, pages: Flush) {
+    unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {
         // SAFETY: the caller is this CPU.
         unsafe { self.mailboxes[cpu].flush(space, pages) };
     }

@@ -97,7 +97,7 @@ impl Processor {
     fn unmap(&self, page: usize) {
         self.world.table[page].store(ABSENT, Relaxed);
         let (mailboxes, active) = (&self.world.mailboxes, &self.world.active);
-        let pages = Flush::Some(Pages::new(page as u64, 1));
+        let pages = Flush::Range(Pages::new(page as u64, 1));
         // SAFETY: as above.
         unsafe { shoot_down(mailboxes, &Fences, self.number, active, SPACE, pages) };
         self.take(page);

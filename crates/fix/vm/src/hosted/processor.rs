@@ -13,7 +13,20 @@ use crate::cpu::{Cpu, table_at};
 use crate::error::Fault;
 use crate::format::{Entry, X86_64};
 use crate::machine::Flush;
-use crate::page::{BITS, ENTRIES, PAGE, Protection};
+use crate::page::{BITS, ENTRIES, PAGE, Pages, Protection};
+
+/// Faults in a row that a CPU may raise from cached entries while its handler says that the access may be tried again.
+/// One is enough, as the handler invalidates the entry; but others may take the page away in between.
+const MOST_CACHED_FAULTS: u32 = 64;
+
+/// What made a CPU raise a page fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The tables as they were during the access.
+    Tables,
+    /// An entry that the CPU had cached before.
+    Cache,
+}
 
 /// A CPU of a [`Hosted`] machine, which its thread is.
 pub struct Processor<'m, A: Architecture = X86_64> {
@@ -81,42 +94,75 @@ impl<'m, A: Architecture> Processor<'m, A> {
     ) -> Result<R, Fault> {
         assert!(address.is_multiple_of(8), "words are at multiples of eight");
         let page = address / PAGE as u64;
+        // Faults in a row that cached entries raised.
+        let mut cached_faults = 0;
         loop {
             self.answer();
-            // SAFETY: this is the CPU's thread, as a `Cpu` stays on its own.
-            let cached = unsafe { self.mailbox().tlb() }.find(space.number(), page);
-            let cached = cached.filter(|cached| cached.protection.allows(access));
-            if let Some(cached) = cached.or_else(|| self.walk(space, page, access)) {
-                let result = with(self.machine.word(cached.frame, address as usize % PAGE / 8));
-                // Nobody frees the frame before we answer, which we do not do in between.
-                let is_stale = self.machine.generation(cached.frame) != cached.generation;
-                assert!(!is_stale, "CPU {} has kept page {page:#x} too long", self.cpu.number());
-                return Ok(result);
-            }
-            // What the tables have is more than what we know, or less than what we want.
-            // SAFETY: as above.
-            unsafe {
-                self.mailbox().flush(space.number(), Flush::Some(crate::Pages::new(page, 1)))
+            let source = match self.translate(space, page, access) {
+                Ok(cached) => {
+                    let result = with(self.machine.word(cached.frame, address as usize % PAGE / 8));
+                    // Nobody frees the frame before we answer, which we do not do in between.
+                    let is_stale = self.machine.generation(cached.frame) != cached.generation;
+                    assert!(
+                        !is_stale,
+                        "CPU {} has kept page {page:#x} too long",
+                        self.cpu.number()
+                    );
+                    return Ok(result);
+                }
+                Err(source) => source,
             };
             match space.fault(&self.cpu, page, access) {
                 Err(Fault::Later) => std::thread::yield_now(),
                 result => result?,
             }
+            cached_faults = if source == Source::Cache { cached_faults + 1 } else { 0 };
+            assert!(
+                cached_faults < MOST_CACHED_FAULTS,
+                "CPU {} faults on page {page:#x} forever: the handler does not flush its stale entry",
+                self.cpu.number()
+            );
         }
     }
 
-    /// Walks the tables of the space, as the hardware does, and caches the translation.
+    /// Translates a page as the hardware does, or raises a page fault.
+    #[inline]
+    fn translate(
+        &self,
+        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
+        page: u64,
+        access: Protection,
+    ) -> Result<Translation, Source> {
+        // SAFETY: this is the CPU's thread, as a `Cpu` stays on its own.
+        let tlb = unsafe { self.mailbox().tlb() };
+        let is_cached = match tlb.find(space.number(), page) {
+            Some(cached) if cached.protection.allows(access) => return Ok(cached),
+            cached => cached.is_some(),
+        };
+        if is_cached && !A::FAULT_DROPS_ENTRY {
+            return Err(Source::Cache);
+        }
+        let result = self.walk(space, page, access);
+        if is_cached && result.is_err() {
+            tlb.flush(space.number(), Flush::Range(Pages::new(page, 1)));
+        }
+        result
+    }
+
+    /// Walks the tables of the space, and caches what the architecture may cache.
     #[cold]
     fn walk(
         &self,
         space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
         page: u64,
         access: Protection,
-    ) -> Option<Translation> {
+    ) -> Result<Translation, Source> {
         space.activate(&self.cpu);
         if !space.pages().contains(page) {
-            return None;
+            return Err(Source::Tables);
         }
+        // SAFETY: this is the CPU's thread.
+        let tlb = unsafe { self.mailbox().tlb() };
         let mut table = space.table();
         for level in (0..A::LEVELS).rev() {
             // SAFETY: tables are freed when all CPUs have answered, which we do not do in between.
@@ -125,7 +171,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
             let entry = entries[slot].load(Acquire);
             match A::read(entry, level) {
                 Entry::Table(next) => table = next,
-                Entry::Page { frame, protection, .. } if protection.allows(access) => {
+                Entry::Page { frame, protection, .. } => {
                     // The entry may have gone since: then whoever took it out waits for our answer.
                     let translation = Translation {
                         space: space.number(),
@@ -135,14 +181,20 @@ impl<'m, A: Architecture> Processor<'m, A> {
                         is_global: A::is_global(entry),
                         generation: self.machine.generation(frame),
                     };
-                    // SAFETY: this is the CPU's thread.
-                    unsafe { self.mailbox().tlb() }.insert(translation);
-                    return Some(translation);
+                    let is_allowed = protection.allows(access);
+                    if is_allowed || !A::FAULT_DROPS_ENTRY {
+                        tlb.insert(translation);
+                    }
+                    return if is_allowed { Ok(translation) } else { Err(Source::Tables) };
                 }
-                _ => return None,
+                _ if A::CACHES_ABSENT => {
+                    tlb.insert(Translation::absent(space.number(), page));
+                    break;
+                }
+                _ => break,
             }
         }
-        None
+        Err(Source::Tables)
     }
 
     /// The CPU goes to another space: it forgets this one, and nobody who changes that waits for it until it is

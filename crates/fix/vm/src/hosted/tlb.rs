@@ -25,15 +25,16 @@ pub(super) struct Translation {
     pub(super) generation: u64,
 }
 
+impl Translation {
+    /// One that allows nothing: the entry of the page was absent.
+    pub(super) const fn absent(space: u64, page: u64) -> Translation {
+        let (frame, protection) = (Frame(0), Protection::NONE);
+        Translation { space, page, frame, protection, is_global: false, generation: 0 }
+    }
+}
+
 /// No space has number 0.
-const EMPTY: Translation = Translation {
-    space: 0,
-    page: 0,
-    frame: Frame(0),
-    protection: Protection::NONE,
-    is_global: false,
-    generation: 0,
-};
+const EMPTY: Translation = Translation::absent(0, 0);
 
 /// A translation lookaside buffer.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl Tlb {
 
     pub(super) fn flush(&self, space: u64, pages: Flush) {
         match pages {
-            Flush::Some(pages) if pages.count() <= ONE_BY_ONE => {
+            Flush::Range(pages) if pages.count() <= ONE_BY_ONE => {
                 for page in pages.start..pages.end {
                     let entry = self.entry(page);
                     if (entry.get().space, entry.get().page) == (space, page) {

@@ -6,7 +6,7 @@ use super::Space;
 use crate::attributes::Attributes;
 use crate::cpu::{Cpu, Lack, Spare, table_at};
 use crate::error::{Fault, OutOfMemory};
-use crate::format::{Entry, Format};
+use crate::format::{Entry, FaultFlush, Format};
 use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
 use crate::node::{Any, Leaf, first_leaf};
@@ -16,10 +16,19 @@ use crate::primitive::AtomicU64;
 use crate::removal::release;
 use crate::tree::{Locked, lock};
 
+/// What a fault has found in the entry of its page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    /// No page, or one that no CPU may have cached.
+    Absent,
+    /// The page, which may have allowed less.
+    Present,
+}
+
 /// What a fault comes to.
 enum Step<'a, 'm, M: Machine> {
     /// It goes on as it was, or can not.
-    Done(Result<(), Fault>),
+    Done(Result<Before, Fault>),
     /// It goes on, with a page more.
     Came,
     /// CPUs have to forget something first.
@@ -40,12 +49,37 @@ struct Shared<'a> {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Makes a page present that a CPU has gone to for this access, or says why not: the handler of page
-    /// faults.
+    /// Handles a page fault: makes a page present for an access of this CPU, or says why the access is invalid.
+    ///
+    /// When it returns `Ok`, the CPU has [flushed](Machine::flush_local) whatever it may have cached that would raise the
+    /// same fault again, so the program can go on at once. Another CPU that has cached the old entry faults
+    /// once more.
     ///
     /// # Errors
     /// See [`Fault`].
     pub fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
+        let before = self.make_present(cpu, page, access)?;
+        let may_be_cached = match M::FAULT_FLUSH {
+            FaultFlush::Never => false,
+            FaultFlush::IfPresent => before == Before::Present,
+            FaultFlush::Always => true,
+        };
+        if may_be_cached {
+            let pages = Flush::Range(Pages::new(page, 1));
+            // SAFETY: a `Cpu` stays on its CPU.
+            unsafe { self.machine.flush_local(cpu.number(), self.number(), pages) };
+        }
+        Ok(())
+    }
+
+    /// Makes a page present for this access. The CPU may still have cached the entry of before.
+    #[inline]
+    pub(super) fn make_present(
+        &self,
+        cpu: &Cpu<'m, M>,
+        page: u64,
+        access: Protection,
+    ) -> Result<Before, Fault> {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
             return Err(Fault::Unmapped);
@@ -68,17 +102,18 @@ impl<'m, M: Machine> Space<'m, M> {
         while let Some(span) = next(pages) {
             let own = pages.and(span);
             pages.start = span.end;
-            let result = (own.start..own.end).try_for_each(|page| self.own(cpu, page, alone));
+            let result =
+                (own.start..own.end).try_for_each(|page| self.own(cpu, page, alone).map(drop));
             result.map_err(|_: Fault| OutOfMemory)?;
         }
         Ok(())
     }
 
-    fn own(&self, cpu: &Cpu<'m, M>, page: u64, alone: bool) -> Result<(), Fault> {
+    fn own(&self, cpu: &Cpu<'m, M>, page: u64, alone: bool) -> Result<Before, Fault> {
         self.go_on(cpu, page, |spare| {
             let Some(leaf) = first_leaf(Any::Branch(self.tree().root()), Pages::new(page, 1))
             else {
-                return Ok(Step::Done(Ok(())));
+                return Ok(Step::Done(Ok(Before::Absent)));
             };
             leaf.lock(self.machine.epoch().platform());
             let step = self.own_in(leaf, page, alone, spare);
@@ -94,7 +129,7 @@ impl<'m, M: Machine> Space<'m, M> {
         cpu: &Cpu<'m, M>,
         page: u64,
         mut step: impl FnMut(&mut Spare) -> Result<Step<'a, 'm, M>, Lack>,
-    ) -> Result<(), Fault> {
+    ) -> Result<Before, Fault> {
         let mut turn = None;
         loop {
             // Most faults need one, and those that do not should not fail for it.
@@ -119,13 +154,14 @@ impl<'m, M: Machine> Space<'m, M> {
                 Ok(Step::Done(result)) => return result,
                 Ok(Step::Came) => {
                     self.tree().account.came(cpu.number(), 1);
-                    return Ok(());
+                    return Ok(Before::Absent);
                 }
                 Ok(Step::PageIn(object, index)) => object.page_in(cpu, index)?,
                 Ok(Step::Wait(_)) => unreachable!("it has waited"),
                 Ok(Step::Unshare(shared)) => {
                     self.unshare(cpu, page, shared);
-                    return Ok(());
+                    // Its CPUs have flushed the old page while the entry was absent.
+                    return Ok(Before::Absent);
                 }
                 Err(lack) => cpu.stock(lack)?,
             }
@@ -143,7 +179,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if leaf.is_stray() {
             return Err(Lack::Nothing);
         }
-        let done = Ok(Step::Done(Ok(())));
+        let done = Ok(Step::Done(Ok(Before::Present)));
         let Some(entries) = leaf.table() else { return done };
         if self.tree().forking.is_on() {
             return Ok(Step::Wait(leaf));
@@ -192,7 +228,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Gives a page of its own to an entry that had one with others, and that the caller has made leave.
     fn unshare(&self, cpu: &Cpu<'m, M>, page: u64, shared: Shared<'_>) {
         let Shared { leaf, frame, is_known, attributes } = shared;
-        let flush = || self.tree().shoot_down(cpu, Flush::Some(Pages::new(page, 1)));
+        let flush = || self.tree().shoot_down(cpu, Flush::Range(Pages::new(page, 1)));
         if is_known {
             if !is_mutant!("unshare_no_flush", "unshare_flush_last") {
                 flush();
@@ -372,7 +408,7 @@ impl<'m, M: Machine> Space<'m, M> {
         // Release: who finds the frame finds zeros.
         entry.store(M::Format::page_or_parked(frame, protection), Release);
         if is_known {
-            return Ok(Step::Done(Ok(())));
+            return Ok(Step::Done(Ok(Before::Present)));
         }
         leaf.present().set(leaf.present().get() + 1);
         Ok(Step::Came)

@@ -43,7 +43,7 @@ impl<'m, M: Machine> Space<'m, M> {
         debug_assert!(done.is_ok(), "it lacks nothing");
         if !pruned.pages.is_empty() {
             // CPUs may be on their way through these tables.
-            self.tree().shoot_down(cpu, Flush::Some(pruned.pages));
+            self.tree().shoot_down(cpu, Flush::Range(pruned.pages));
         }
         let mut count = 0;
         while let Some(frame) = pruned.tables {

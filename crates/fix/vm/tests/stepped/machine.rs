@@ -172,7 +172,7 @@ impl Stepped {
     pub(crate) fn leave<'m>(&'m self, cpu: &Cpu<'m, Stepped>, space: &Space<'m, Stepped>) {
         // SAFETY: it is this thread, and the CPU knows nothing of the space then.
         unsafe {
-            self.forget(cpu.number(), space.number(), Flush::All);
+            self.flush_local(cpu.number(), space.number(), Flush::All);
             space.deactivate(cpu);
         }
     }
@@ -316,7 +316,7 @@ unsafe impl Machine for Stepped {
         *self.interrupted.borrow_mut() = on.iter().collect();
         for cpu in on.iter() {
             // SAFETY: as with all others, it is this thread.
-            unsafe { self.forget(cpu, space, pages) };
+            unsafe { self.flush_local(cpu, space, pages) };
         }
     }
 
@@ -324,9 +324,9 @@ unsafe impl Machine for Stepped {
         Some(&self.ticks)
     }
 
-    unsafe fn forget(&self, cpu: usize, space: u64, pages: Flush) {
+    unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {
         self.tlbs[cpu].borrow_mut().retain(|&(of, page), _| {
-            of != space || matches!(pages, Flush::Some(pages) if !pages.contains(page))
+            of != space || matches!(pages, Flush::Range(pages) if !pages.contains(page))
         });
     }
 
